@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs whose shares are known against what the profile says of them, at 1 kHz and at full
-speed, and whether 10,000 ticks a second come on time."""
+"""Accuracy: profiles of programs with known shares, at 1 kHz and at full speed, and late ticks at
+10 kHz."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAMS: Dict[str, Tuple[str, List[int]]] = {
 
 
 def expected_distance(truth: Mapping[str, float], samples: int) -> float:
-    """Mean total variation distance of so many draws from their own distribution."""
+    """The mean total variation distance of a number of draws from their own distribution."""
     return sum(math.sqrt(2 * p * (1 - p) / (math.pi * samples)) for p in truth.values()) / 2
 
 
@@ -89,13 +89,13 @@ def main(bench: Bench) -> None:
     bench.add(
         Row(
             "accuracy",
-            "10 kHz: ticks that the machine loses (the floor)",
+            "10 kHz: ticks lost by the machine (the floor)",
             alone,
             "per 1000",
             command=bare_command,
         )
     )
-    # A machine that takes the CPU away for milliseconds loses ticks for everybody.
+    # If the machine takes the CPU away for milliseconds, every sampler loses ticks.
     bench.add(
         Row(
             "accuracy",
@@ -108,5 +108,7 @@ def main(bench: Bench) -> None:
         )
     )
     bench.add(
-        Row("accuracy", "10 kHz: samples a second", speed, "/s", ">= 9900", speed >= 9900, command)
+        Row(
+            "accuracy", "10 kHz: samples per second", speed, "/s", ">= 9900", speed >= 9900, command
+        )
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent costs a training job, in steps a second, beside torch.profiler and hooks in
-Python.  One process does both in turns, with and without: only neighbours are compared."""
+"""The cost of the agent for a training job, compared with torch.profiler and hooks in Python. One
+process alternates between intervals with and without the agent, and only adjacent intervals are
+compared."""
 
 from __future__ import annotations
 
@@ -22,43 +23,43 @@ PAIRS = 10
 PAIRS_MIN = 7
 STACKS_HZ = 10
 
-# What is compared, its name, and how much of the steps it may cost.
+# A mode, its description, and its limit in per cent of the steps.
 Mode = Tuple[str, str, Optional[float]]
 MODES: Dict[str, List[Mode]] = {
     "transformer": [
-        ("plain", "noise: nothing against nothing", None),
+        ("plain", "noise: no agent against no agent", None),
         ("idle", "agent loaded, nothing enabled", 0.1),
         ("basic", "metrics, stacks at 10 Hz, steps", 0.5),
         ("full", "every module, every step", 2.0),
-        ("backward", "the same, with backward rows", 5.0),
+        ("backward", "every module, with backward rows", 5.0),
         ("vars", "every module, with a variable", 4.0),
         ("hooks", "hooks in Python", None),
         ("profiler", "torch.profiler", None),
     ],
     "mlp": [
         ("full", "every module, every step", 3.0),
-        ("backward", "the same, with backward rows", 5.0),
+        ("backward", "every module, with backward rows", 5.0),
         ("vars", "every module, with a variable", 10.0),
         ("hooks", "hooks in Python", None),
         ("profiler", "torch.profiler", None),
     ],
 }
 CALL_BAR_US = 0.15
-# Two-sided 95 % of Student's t, by the number of pairs.
+# Two-sided 95 % quantiles of Student's t, by the number of pairs.
 T_95 = {7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26, 11: 2.23, 12: 2.20}
 
 
 def package_folder() -> Optional[Path]:
-    """Where the build has left the Python package, beside the binary or where it is told."""
-    told = os.environ.get("GSPROF_PYTHON_DIR")
-    for folder in [Path(told)] if told else [GSPROF.parents[2] / "python"]:
+    """The built Python package: GSPROF_PYTHON_DIR, or beside the binary."""
+    setting = os.environ.get("GSPROF_PYTHON_DIR")
+    for folder in [Path(setting)] if setting else [GSPROF.parents[2] / "python"]:
         if (folder / "gsprof" / "_gsprof.abi3.so").exists():
             return folder
     return None
 
 
 def pythons() -> List[str]:
-    """Interpreters that have PyTorch: a current one and Debian's."""
+    """Interpreters with PyTorch: a current one and Debian's."""
     found = []
     for path in (
         cache_folder().parent / "bench-torch" / "bin" / "python",
@@ -76,7 +77,7 @@ def pythons() -> List[str]:
 
 @dataclass
 class Costs:
-    """What a mode costs, pair by pair: per cent of the time, and of the CPU time."""
+    """The cost of a mode in each pair, in per cent of wall time and of CPU time."""
 
     wall: List[float] = field(default_factory=list)
     cpu: List[float] = field(default_factory=list)
@@ -84,7 +85,7 @@ class Costs:
 
 @dataclass
 class Pace:
-    """Steps a second of one stretch."""
+    """Steps per second of one interval."""
 
     wall: float
     cpu: float
@@ -94,7 +95,7 @@ class Pace:
 
 
 def chunk(target: Target, mode: str, seconds: float) -> Pace:
-    """One stretch; with stacks from outside when the mode has them."""
+    """Runs one interval, with stacks sampled from outside if the mode includes them."""
     follower = None
     if mode == "basic":
         follower = subprocess.Popen(
@@ -103,11 +104,11 @@ def chunk(target: Target, mode: str, seconds: float) -> Pace:
     assert target.process.stdin is not None
     target.process.stdin.write(f"{mode} {seconds}\n".encode())
     target.process.stdin.flush()
-    said = target.hear()
+    answer = target.hear()
     if follower:
         follower.terminate()
         follower.wait()
-    return Pace(float(said["steps_per_s"]), float(said["steps_per_cpu_s"]))
+    return Pace(float(answer["steps_per_s"]), float(answer["steps_per_cpu_s"]))
 
 
 def interval(costs: List[float]) -> Tuple[float, float, float]:
@@ -118,7 +119,7 @@ def interval(costs: List[float]) -> Tuple[float, float, float]:
 
 
 def measure(bench: Bench, target: Target, model: str) -> Dict[str, Costs]:
-    """Each mode between two stretches of nothing."""
+    """Runs each mode between two intervals without the agent."""
     costs: Dict[str, Costs] = {mode: Costs() for mode, _what, _bar in MODES[model]}
     seconds = bench.seconds(SECONDS)
     before = chunk(target, "plain", seconds)
@@ -137,7 +138,7 @@ def add_rows(bench: Bench, model: str, target: Target, label: str) -> None:
     costs = measure(bench, target, model)
     for mode, what, bar in MODES[model]:
         mean, low, high = interval(costs[mode].wall)
-        # An interval that holds the bar decides nothing.
+        # If the interval contains the limit, the result is undecided.
         ok = None if bar is None else True if high <= bar else False if low > bar else None
         bench.add(
             Row(
@@ -147,14 +148,14 @@ def add_rows(bench: Bench, model: str, target: Target, label: str) -> None:
                 "%",
                 "" if bar is None else f"<= {bar} %",
                 ok,
-                note=f"95 % interval {low:.2f} to {high:.2f} %, {len(costs[mode].wall)} pairs; of "
-                f"the CPU time {statistics.median(costs[mode].cpu):.2f} % (median)",
+                note=f"95 % interval {low:.2f} to {high:.2f} %, {len(costs[mode].wall)} pairs; "
+                f"{statistics.median(costs[mode].cpu):.2f} % of the CPU time (median)",
             )
         )
 
 
 def add_call(bench: Bench, python: str, package: Path, label: str) -> None:
-    """One call alone: a difference of whole steps would have the step's own cost in it."""
+    """Measures a single call, without the variation of a whole step."""
     found = torch_call.measure(python, package)
     call_us = (found["traced"] - found["original"]) / 1e3 if found else None
     bench.add(
@@ -165,8 +166,8 @@ def add_call(bench: Bench, python: str, package: Path, label: str) -> None:
             "us",
             f"<= {CALL_BAR_US} us",
             None if call_us is None else call_us <= CALL_BAR_US,
-            note="within another module, which does nothing; the fastest of "
-            f"{torch_call.ROUNDS} rounds, less the same without the agent",
+            note="inside an empty module; the fastest of "
+            f"{torch_call.ROUNDS} rounds, minus the same without the agent",
         )
     )
 
@@ -175,7 +176,7 @@ def main(bench: Bench) -> None:
     package = package_folder()
     found = pythons()
     if not package or not found:
-        why = "no Python package in the build" if found else "no interpreter has PyTorch"
+        why = "the build has no Python package" if found else "no interpreter has PyTorch"
         bench.add(Row("agent", "cost of the agent", None, "%", note=why))
         return
     for python in found:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bare_http.c -- the least that libmicrohttpd can do: every request gets the same bytes.
+ * bare_http.c -- a minimal server on libmicrohttpd: every request gets the same bytes.
  *
  *     bare_http BYTES        prints its port, serves until stdin ends
  */
@@ -14,14 +14,14 @@
 static char *text;
 static size_t text_len;
 
-/* NOLINTNEXTLINE(readability-function-size): the library's form */
+/* NOLINTNEXTLINE(readability-function-size): the library defines the signature */
 static enum MHD_Result answer(void *cls, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *data,
                               size_t *data_len, void **state)
 {
     static int seen;
     (void)cls, (void)url, (void)method, (void)version, (void)data, (void)data_len;
-    /* An answer to the first call closes the connection. */
+    /* Answering in the first call would close the connection. */
     if (!*state) {
         *state = &seen;
         return MHD_YES;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collect.c -- what one look of every source costs here: CPU time of this thread in
- * microseconds, the median of each source and of all together, as JSON.
+ * collect.c -- measures the CPU time of reading each metric source once, and all of them. Prints
+ * the medians in microseconds as JSON.
  *
- * usage: collect ROUNDS PID...       the processes to watch
+ * usage: collect ROUNDS PID...       PID: the processes to watch
  */
 #include "collect/collect.h"
 
@@ -20,18 +20,18 @@
 #define PIDS_MAX    64
 
 struct counting_sink {
-    struct gsp_sink sink; /* first: what the sources are given */
+    struct gsp_collect_sink sink; /* must be the first member */
     size_t rows;
 };
 
-static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
     (void)sink;
     (void)table;
     return text.len > 0;
 }
 
-static void row(struct gsp_sink *sink, enum gsp_table_id table, const void *values)
+static void row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *values)
 {
     (void)table;
     (void)values;
@@ -65,21 +65,21 @@ static void measure(size_t source_count, struct gsp_collector **sources, int rou
     struct counting_sink sink = {{intern, row}, 0};
     int64_t *sums = values + source_count * (size_t)rounds;
     for (int r = 0; r < rounds; r++) {
-        const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
+        const struct gsp_collect_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
         sums[r] = 0;
         for (size_t i = 0; i < source_count; i++) {
             const int64_t begin = cpu_ns();
             if (sources[i])
-                gsp_collector_type_at(i)->read(sources[i], &tick, &sink.sink);
+                gsp_collect__collector_type_at(i)->read(sources[i], &tick, &sink.sink);
             values[i * (size_t)rounds + (size_t)r] = cpu_ns() - begin;
             sums[r] += values[i * (size_t)rounds + (size_t)r];
         }
-        usleep(1000); /* as in life: caches are cold again */
+        usleep(1000); /* let the caches get cold, as in real use */
     }
     printf("{");
     for (size_t i = 0; i < source_count; i++) {
         if (sources[i])
-            printf("\"%s\": %.2f, ", gsp_collector_type_at(i)->name,
+            printf("\"%s\": %.2f, ", gsp_collect__collector_type_at(i)->name,
                    median_us(&values[i * (size_t)rounds], rounds));
     }
     printf("\"all\": %.2f, \"rows\": %zu}\n", median_us(sums, rounds), sink.rows / (size_t)rounds);
@@ -99,8 +99,8 @@ int main(int argc, char **argv)
     }
     for (int i = 2; i < argc; i++)
         pids[pid_count++] = (int32_t)strtol(argv[i], NULL, 10);
-    for (; count < SOURCES_MAX && gsp_collector_type_at(count); count++) {
-        const struct gsp_collector_type *type = gsp_collector_type_at(count);
+    for (; count < SOURCES_MAX && gsp_collect__collector_type_at(count); count++) {
+        const struct gsp_collector_type *type = gsp_collect__collector_type_at(count);
         if (type->open(&env, &sources[count], NULL) == 0 && type->watch)
             type->watch(sources[count], pids, pid_count);
     }
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
         return 70;
     measure(count, sources, rounds, values);
     for (size_t i = 0; i < count; i++)
-        gsp_collector_type_at(i)->close(sources[i]);
+        gsp_collect__collector_type_at(i)->close(sources[i]);
     free(values);
     return 0;
 }

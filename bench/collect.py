@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one look of all sources of metrics costs, without a GPU."""
+"""The CPU time of reading all metric sources once, without a GPU."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from support import Json
 
 BAR_US = 300.0
 ROUNDS = 3
-LOOKS = 1000
+READS = 1000
 
 
 def build(bench: Bench) -> Path:
-    """The benchmark with the sources themselves, at the optimisation that users get."""
+    """Compiles the benchmark with the sources of collect/, at the optimization of a release."""
     exe = bench.folder / "collect"
     sources = [ROOT / "bench" / "collect.c"]
     for folder in ("collect", "wire", "base"):
@@ -32,25 +32,25 @@ def build(bench: Bench) -> Path:
 
 def main(bench: Bench) -> None:
     exe = build(bench)
-    looks: List[Json] = []
-    argv = [str(exe), str(LOOKS), str(os.getpid())]
+    results: List[Json] = []
+    argv = [str(exe), str(READS), str(os.getpid())]
     for _ in range(bench.rounds(ROUNDS)):
         done = subprocess.run(argv, stdout=subprocess.PIPE, check=True)
-        looks.append(json.loads(done.stdout))
-    for name in looks[0]:
+        results.append(json.loads(done.stdout))
+    for name in results[0]:
         if name not in ("all", "rows"):
-            value = median([look[name] for look in looks])
-            bench.add(Row("collect", f"a look at {name}, CPU", value, "us"))
-    value = median([look["all"] for look in looks])
+            value = median([result[name] for result in results])
+            bench.add(Row("collect", f"reading {name}, CPU", value, "us"))
+    value = median([result["all"] for result in results])
     bench.add(
         Row(
             "collect",
-            "a look at all sources, CPU",
+            "reading all sources, CPU",
             value,
             "us",
             f"<= {BAR_US:.0f} us",
             value <= BAR_US,
-            f"collect {LOOKS} PID",
-            f"{looks[0]['rows']} rows; one process is watched; a millisecond between two looks",
+            f"collect {READS} PID",
+            f"{results[0]['rows']} rows; one process is watched; a millisecond between reads",
         )
     )

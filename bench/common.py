@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks share: rows of the table, processes whose cost is measured by the
-kernel, and the peers, installed apart from everything else."""
+"""Shared by the benchmarks: rows of the table, processes whose cost the kernel measures, and the
+peers (other profilers), which are installed in their own environment."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -20,11 +22,9 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
-from support import GSPROF, Json, Target, main_python, program  # noqa: E402
+from support import GSPROF, Json, Python, Target, find_pythons, main_python, program  # noqa: E402
 
-# Pinned, so that a ratio of today can be compared with one of next year.
-# More than py-spy reaches on any target here.
-PYSPY_RATE_MAX_HZ = 20000
+# Versions are pinned, so that ratios stay comparable over time.
 PEERS = {
     "py-spy": "py-spy==0.4.3",
     "austin": "austin-dist==3.7.0",
@@ -32,7 +32,7 @@ PEERS = {
     "memray": "memray==1.20.0",
 }
 
-# "As fast as you can" in the words of each.
+# A rate that no sampler reaches: as fast as possible.
 FULL_SPEED_HZ = 1000000
 
 
@@ -58,8 +58,8 @@ class Row:
 
 @dataclass
 class Cost:
-    """What a run took, by the kernel's account (wait4), and what it said.  Not its memory:
-    ru_maxrss of a child starts with the size of whoever forked it."""
+    """The cost of a run, as measured by the kernel (wait4), and its output. Not its memory:
+    ru_maxrss of a child starts with the size of its parent."""
 
     status: int
     cpu_s: float
@@ -69,7 +69,7 @@ class Cost:
 
 @dataclass
 class Bench:
-    """Settings of this run and the rows so far."""
+    """Settings of this run, and its rows."""
 
     python: str
     quick: bool
@@ -124,7 +124,7 @@ def cpu_name() -> str:
 
 
 def shown(argv: Sequence[object]) -> str:
-    """A command as a person would type it."""
+    """A command as a user would type it."""
     words = []
     for word in map(str, argv):
         short = word.replace(str(GSPROF), "gsprof")
@@ -133,7 +133,8 @@ def shown(argv: Sequence[object]) -> str:
 
 
 def run(argv: Sequence[object], interrupt_s: Optional[float] = None) -> Cost:
-    """Runs to the end, or to Ctrl-C after a while; the CPU time is the child's own."""
+    """Runs a command to its end, or interrupts it after some seconds. The CPU time is that of the
+    child."""
     begin = time.monotonic()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -154,13 +155,13 @@ def run(argv: Sequence[object], interrupt_s: Optional[float] = None) -> Cost:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time of a process with one thread, by the scheduler's account."""
+    """CPU time of a process with one thread, as measured by the scheduler."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def steady(argv: Sequence[object], window: Tuple[float, float], tty: Optional[int] = None) -> Cost:
-    """Runs to the end; the CPU time is that between two moments after the start, in seconds:
-    what it takes to begin and to end is paid once."""
+    """Runs a command to its end. The CPU time is that of a window, in seconds after the start,
+    without the cost of starting and ending."""
     begin_s, end_s = window
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -186,14 +187,14 @@ def need(cost: Cost, argv: Sequence[object]) -> Cost:
 
 
 def report_of(path: Path) -> Json:
-    """The figures of a recording."""
+    """The summary of a recording."""
     argv = [GSPROF, "report", "--json", path]
     raw: Json = json.loads(need(run(argv), argv).out)["summary"]
     return raw
 
 
 def floor(bench: Bench, *words: object) -> Tuple[Json, str]:
-    """What the bare mechanism costs here, and how many ticks the machine itself loses."""
+    """The cost of the bare mechanism on this machine, and the ticks that the machine loses."""
     exe = bench.folder / "floor"
     build = ["cc", "-std=c11", "-O2", "-D_GNU_SOURCE", "-o", exe, ROOT / "bench" / "floor.c"]
     need(run(build), build)
@@ -206,6 +207,45 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
+def for_each_python(
+    description: Optional[str],
+    kinds: Sequence[str],
+    amount: Tuple[str, float, str],
+    measure: Callable[[Bench, Python, List[str], float], None],
+) -> int:
+    """The command line of a benchmark that can also run alone, for every interpreter. `amount` is
+    an option: its name, default and help. Returns the exit status."""
+    name, default, text = amount
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        f"--{name}", type=type(default), default=default, help=f"{text} (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--kinds",
+        default=",".join(kinds),
+        help="programs, separated by commas (default: %(default)s)",
+    )
+    parser.add_argument(
+        "versions",
+        nargs="*",
+        metavar="VERSION",
+        help="the start of a Python version, such as 3.11 (default: all)",
+    )
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="gsprof-bench-"))
+    bench = Bench("", False, folder)
+    try:
+        for python in find_pythons()[0]:
+            if not args.versions or any(str(python).startswith(v) for v in args.versions):
+                bench.python = python.path
+                measure(bench, python, args.kinds.split(","), getattr(args, name))
+    finally:
+        shutil.rmtree(folder)
+    return 1 if any(row.ok is False for row in bench.rows) else 0
+
+
 # ----------------------------------------------------------------------- the peers
 
 
@@ -215,7 +255,7 @@ def cache_folder() -> Path:
 
 
 def install_peers(bench: Bench) -> None:
-    """Each peer into a private environment; what cannot be had is told, not faked."""
+    """Installs each peer into a private environment, and records the missing ones."""
     venv = cache_folder()
     pip = venv / "bin" / "pip"
     if not pip.exists():
@@ -229,24 +269,24 @@ def install_peers(bench: Bench) -> None:
         if not mark.exists():
             done = run([pip, "install", "--quiet", pinned])
             if done.status:
-                bench.missing[name] = "the package index does not have it, or is out of reach"
+                bench.missing[name] = "not in the package index, or the index is not reachable"
                 continue
             mark.touch()
         if run([exe, "--version"]).status:
-            bench.missing[name] = "it does not start on this machine"
+            bench.missing[name] = "does not start on this machine"
             continue
         bench.peers[name] = str(exe)
 
 
 @dataclass
 class Tool:
-    """A profiler: how to ask it, and how many samples it then says it took."""
+    """A profiler: its command, and the numbers of samples and failures that it reports."""
 
     name: str
     argv: Callable[[int, int, float, Path], List[str]]
     samples: Callable[[Cost, Path], Tuple[int, int]]
     suffix: str
-    # py-spy counts its duration in samples; it has to be told when the time is up.
+    # py-spy counts its duration in samples, so it is interrupted instead.
     interrupt: bool = False
 
 
@@ -299,7 +339,7 @@ def austin_argv(exe: str) -> Callable[[int, int, float, Path], List[str]]:
 
 
 def tools(bench: Bench) -> List[Tool]:
-    """Ours first, then every peer at hand."""
+    """gsprof, then every installed peer."""
     found = [Tool("gsprof", gsprof_argv, gsprof_samples, ".gsp")]
     austin = bench.peers.get("austin")
     if austin:

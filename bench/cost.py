@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sample costs the profiler, ours beside the peers, in turns on the same target."""
+"""The cost of a sample for the profiler: gsprof and the peers in turns, on the same target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGETS: List[Tuple[str, str, List[object]]] = [
 
 
 def wakeup_floor(bench: Bench) -> None:
-    """A timer wake-up and nothing else."""
+    """The cost of a timer wake-up alone."""
     figures, command = floor(bench, "sleep", 1000)
     bench.add(
         Row(
@@ -32,7 +32,7 @@ def wakeup_floor(bench: Bench) -> None:
 def in_turns(
     bench: Bench, target: Target, rate_hz: int, seconds: float, rounds: int
 ) -> Dict[str, Tuple[float, float, str]]:
-    """A B C A B C …: CPU ms per 1,000 samples and samples a second, medians."""
+    """Medians of CPU ms per 1,000 samples and of samples per second; the tools take turns."""
     cpu: Dict[str, List[float]] = {}
     speed: Dict[str, List[float]] = {}
     command: Dict[str, str] = {}
@@ -100,7 +100,7 @@ def at_1khz(bench: Bench, label: str, target: Target) -> None:
 
 
 def at_full_speed(bench: Bench, label: str, target: Target) -> None:
-    """With a bare read of the target beside it: what the system call alone costs here."""
+    """Also measures a bare read of the target: the cost of the system call alone."""
     read, read_command = floor(bench, "read", target.pid)
     bench.add(
         Row(

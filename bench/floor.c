@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * floor.c -- what this machine takes for the bare mechanisms, and nothing else.
+ * floor.c -- the cost of the bare mechanisms of a sampler on this machine.
  *
- *   floor sleep RATE_HZ SECONDS   be woken by a timer
- *   floor awake RATE_HZ SECONDS   look at the clock without sleeping
+ *   floor sleep RATE_HZ SECONDS   wake up by a timer
+ *   floor awake RATE_HZ SECONDS   poll the clock without sleeping
  *   floor read PID SECONDS        copy 512 bytes of a process's stack by process_vm_readv
  *
- * Prints JSON: how often it happened, how many ticks were lost (their time had passed), and
- * the CPU time of a thousand: the floor under every sampler of this kind, and what the machine
- * can keep of a schedule.
+ * Prints as JSON the number of ticks or copies, the number of late ticks, and the CPU time of a
+ * thousand. No sampler can do better on this machine.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -61,7 +60,7 @@ static int tick(double rate_hz, double seconds, int is_awake)
     return 0;
 }
 
-/* Somewhere in the part of the stack that is in use. */
+/* An address in the used part of the stack. */
 static uint64_t stack_of(int pid)
 {
     char path[48];
@@ -89,7 +88,7 @@ static int read_memory(int pid, double seconds)
     int64_t count = 0;
     while (read_clock(CLOCK_MONOTONIC) < end_ns) {
         if (process_vm_readv(pid, &local, 1, &remote, 1, 0) != (ssize_t)sizeof(bytes)) {
-            fprintf(stderr, "floor: process %d cannot be read\n", pid);
+            fprintf(stderr, "floor: cannot read process %d\n", pid);
             return 69;
         }
         count++;

@@ -1,42 +1,50 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks that a program cannot have: programs that call and return as fast as Python can
-(tests/integration/programs/adversary.py), every interpreter, three rates.
+"""Impossible stacks: samples programs that call and return as fast as Python can
+(tests/integration/programs/adversary.py) at three rates, and counts stacks that the program cannot
+have.
 
-  bench/impossible_stacks.py               every interpreter at hand, 300,000 samples each
+  bench/impossible_stacks.py               every interpreter, 300,000 samples each
   bench/impossible_stacks.py --samples 30000 3.11 3.15
 """
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import List
 
-from common import FULL_SPEED_HZ, Bench, Row, gsprof_argv, need, report_of, run, shown
+from common import (
+    FULL_SPEED_HZ,
+    Bench,
+    Row,
+    for_each_python,
+    gsprof_argv,
+    need,
+    report_of,
+    run,
+    shown,
+)
 from greenlets import environment
 from impossible import KINDS, Legal, Stack
-from support import Python, find_pythons, probe
+from support import Python, probe
 from torn import gsprof_stacks
 
 LIMIT_PCT = 0.001
 RATES_HZ = (1000, 10000, FULL_SPEED_HZ)
-# Of the samples of one kind: a slow rate takes long, and the fast one is the hardest.
+# Shares of the samples of one kind. A slow rate takes long; the fastest is the hardest.
 SHARES = {1000: 0.1, 10000: 0.3, FULL_SPEED_HZ: 0.6}
-# Samples a second that a recording of a quiet machine takes; a busy one needs several of them.
+# Samples per second on a quiet machine. A busy machine needs several recordings.
 SPEED = {1000: 900, 10000: 8000, FULL_SPEED_HZ: 40000}
-# The mark of the garbage collector, as a folded stack has it: no function of the program.
+# The mark of the garbage collector in a folded stack, which is not a function of the program.
 GARBAGE = "(garbage"
 RECORDINGS_MAX = 12
 LEAST_S = 1.0
 
 
 class Count:
-    """What the recordings of one interpreter had."""
+    """Counts over all recordings of one interpreter."""
 
     def __init__(self) -> None:
         self.total = self.torn = 0
@@ -80,11 +88,10 @@ def one_kind(bench: Bench, python: Python, kind: str, samples: int, count: Count
         target.end()
 
 
-def one_python(bench: Bench, python: Python, samples: int, kinds: List[str]) -> None:
-    bench.python = python.path
+def one_python(bench: Bench, python: Python, kinds: List[str], samples: float) -> None:
     count = Count()
     for kind in kinds:
-        one_kind(bench, python, kind, samples // len(kinds), count)
+        one_kind(bench, python, kind, int(samples) // len(kinds), count)
     bad = sum(count.bad.values())
     value = 100.0 * bad / max(1, count.total)
     bench.add(
@@ -102,7 +109,7 @@ def one_python(bench: Bench, python: Python, samples: int, kinds: List[str]) -> 
     bench.add(
         Row(
             "impossible",
-            f"{python}: samples given up as torn",
+            f"{python}: torn samples",
             100.0 * count.torn / max(1, count.total + count.torn),
             "%",
         )
@@ -114,25 +121,9 @@ def one_python(bench: Bench, python: Python, samples: int, kinds: List[str]) -> 
 def main(bench: Bench) -> None:
     python = probe(bench.python)
     assert python is not None, bench.python
-    one_python(bench, python, 60000, list(KINDS))
-
-
-def alone() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=300000, help="of each interpreter")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="%(default)s")
-    parser.add_argument("versions", nargs="*", help="beginnings of versions, as 3.11; all of them")
-    args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="gsprof-bench-"))
-    bench = Bench("", False, folder)
-    try:
-        for python in find_pythons()[0]:
-            if not args.versions or any(str(python).startswith(v) for v in args.versions):
-                one_python(bench, python, args.samples, args.kinds.split(","))
-    finally:
-        shutil.rmtree(folder)
-    return 1 if any(row.ok is False for row in bench.rows) else 0
+    one_python(bench, python, list(KINDS), 60000)
 
 
 if __name__ == "__main__":
-    sys.exit(alone())
+    SAMPLES = ("samples", 300000, "samples per interpreter")
+    sys.exit(for_each_python(__doc__, list(KINDS), SAMPLES, one_python))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injection: how often it fails, how long it takes, how long the target stands still; a new process
-each time, over all interpreters and over the states in which a program may be."""
+"""Injection: how often it fails, how long it takes and how long it stops the target. Each injection
+has a new target; all interpreters and several program states take turns."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ STOPPED_BAR_MS = 5.0
 
 
 def once(python: Python, state: str) -> Tuple[str, float, float]:
-    """What went wrong ("" for nothing), how long it took and how long a thread stood still."""
-    # As any program: what it imports is compiled once and kept.
+    """The error ("" if none), the time it took, and the time for which a thread was stopped."""
+    # Cache compiled imports, as for any program.
     env = {"PYTHONDONTWRITEBYTECODE": ""}
     target = Target([python.path, program("inject_states.py"), state], env=env)
     try:
         done = run([GSPROF, "inject", target.pid, "--json"])
         if done.status != 0:
             return f"{python} {state}: {done.out.strip().splitlines()[:1]}", 0.0, 0.0
-        said = json.loads(done.out)
-        # It goes on, and finds its own results right.
+        result = json.loads(done.out)
+        # The target continues and checks its own results.
         if target.go()["bad"]:
             return f"{python} {state}: {target.facts['bad']}", 0.0, 0.0
-        return "", said["total_ms"], said["stopped_ms"]
+        return "", result["total_ms"], result["stopped_ms"]
     except (AssertionError, TimeoutError, ValueError) as error:
         return f"{python} {state}: {error}", 0.0, 0.0
     finally:
@@ -39,7 +39,7 @@ def once(python: Python, state: str) -> Tuple[str, float, float]:
 
 
 def high(values: List[float]) -> float:
-    """Nineteen of twenty are at most this."""
+    """The 95th percentile."""
     return sorted(values)[int(len(values) * 0.95)] if values else 0.0
 
 
@@ -68,11 +68,11 @@ def main(bench: Bench) -> None:
         if not totals[state]:
             continue
         for name, values, bar in (
-            ("took", totals[state], TOTAL_BAR_MS),
-            ("stood still", stops[state], STOPPED_BAR_MS),
+            ("time", totals[state], TOTAL_BAR_MS),
+            ("target stopped", stops[state], STOPPED_BAR_MS),
         ):
             value = high(values)
-            note = f"median {median(values):.2f}, most {max(values):.2f}, of {len(values)}"
-            what = f"in {state}: {name}, 19 of 20 within"
+            note = f"median {median(values):.2f}, max {max(values):.2f}, of {len(values)}"
+            what = f"in {state}: {name}, p95"
             row = Row("inject", what, value, "ms", f"<= {bar:g} ms", value <= bar, command, note)
             bench.add(row)

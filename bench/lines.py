@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What profiling lines costs a program more, beside line_profiler: the same code, the same
-interpreter, turn by turn."""
+"""The cost of profiling lines, compared with line_profiler: the same code and interpreter, in
+turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support import GSPROF
 
 BAR = 0.7
 
-# The least of many rounds: whoever else runs on this machine can only add.
+# The minimum of many rounds, because other load can only add time.
 PROGRAM = """
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -62,7 +62,7 @@ print(json.dumps(best))
 
 
 def main(bench: Bench) -> None:
-    what = "lines profiled: time added, of what line_profiler adds"
+    what = "time added by profiling lines / by line_profiler"
     peer = bench.peers.get("kernprof")
     if peer is None:
         why = bench.missing.get("kernprof", "line_profiler is not installed")
@@ -75,6 +75,6 @@ def main(bench: Bench) -> None:
     argv: List[object] = [python, path, os.fspath(package), bench.rounds(200)]
     best = json.loads(need(run(argv), argv).out)
     ours, theirs = best["ours"] - best["plain"], best["theirs"] - best["plain"]
-    note = f"{ours:.0f} ns and {theirs:.0f} ns for a step of 8 lines and a call"
+    note = f"{ours:.0f} ns and {theirs:.0f} ns per step of 8 lines and a call"
     share = ours / theirs
     bench.add(Row("lines", what, share, "", f"<= {BAR}", share <= BAR, shown(argv), note))

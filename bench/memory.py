@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counting allocations costs a program: a loop that does little else, and a training step.
-CPU time, in one process, turn by turn: nobody counts, one way of counting, nobody counts.  Beside
-it tracemalloc, memray and heaptrack on the same loop, and nobody against nobody."""
+"""The cost of counting allocations for a loop that does little else, and for a training step: CPU
+time in one process, which alternates between counting and not counting. Also measures tracemalloc,
+memray and heaptrack on the same loop, and the noise without counting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAM = """
 import json, os, sys, time, tracemalloc
 sys.path.insert(0, sys.argv[1])
 rounds, workload, ways = int(sys.argv[2]), sys.argv[3], sys.argv[4].split(",")
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads that wait for each other are no measure
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads that wait for each other add noise
 
 
 class Point:
@@ -103,7 +103,7 @@ work = loop if workload == "loop" else make_step()
 
 
 def took():
-    # The least of some: whoever else runs on this machine can only add.
+    # The minimum, because other load can only add time.
     found = []
     for _ in range(5):
         begun = time.process_time_ns()
@@ -119,7 +119,7 @@ for _ in range(rounds):
     for way in ways:
         end = begin(way)
         try:
-            work()  # tables and stacks are made once in a program's life
+            work()  # creates tables and stacks, which happens once per program
             counted = took()
         finally:
             end()
@@ -153,14 +153,14 @@ def measure(
     argv: List[object] = [python, path, os.fspath(package), bench.rounds(rounds), workload]
     argv += [",".join(ways), bench.fresh(".bin")]
     done = run(argv)
-    # memray warns, and may fall when the interpreter ends: what was measured is said before.
-    said = [line for line in done.out.splitlines() if line.startswith("{")]
-    ratios: Dict[str, List[float]] = json.loads(said[-1] if said else need(done, argv).out)
+    # memray prints warnings and may crash at exit, after the results are printed.
+    results = [line for line in done.out.splitlines() if line.startswith("{")]
+    ratios: Dict[str, List[float]] = json.loads(results[-1] if results else need(done, argv).out)
     return {way: median(found) for way, found in ratios.items()}, shown(argv)
 
 
 def heaptrack(bench: Bench, python: object) -> None:
-    what = "loop: heaptrack, Python's own allocator off / alone"
+    what = "loop: heaptrack, PYTHONMALLOC=malloc / alone"
     exe = shutil.which("heaptrack")
     if exe is None:
         bench.add(Row("memory", what, None, "x", note="heaptrack is not installed"))
@@ -194,12 +194,12 @@ def main(bench: Bench) -> None:
             row.bar, row.ok = f"<= {bar} x", ratio <= bar
         bench.add(row)
     if not peer:
-        why = bench.missing.get("memray", "it is not installed")
+        why = bench.missing.get("memray", "not installed")
         bench.add(Row("memory", "loop: memray / alone", None, "x", note=why))
     heaptrack(bench, python)
     step, command = measure(bench, bench.python, "step", ["none", "sampled"], 90)
     ratio = step["sampled"]
-    note = f"nobody against nobody {step['none']:.4f}"
+    note = f"noise without counting {step['none']:.4f}"
     row = Row("memory", "training step: sampled / alone", ratio, "x", f"<= {STEP_BAR} x")
     row.ok, row.command, row.note = ratio <= STEP_BAR, command, note
     bench.add(row)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed stacks of a loop that works below Python: NumPy with its BLAS, and PyTorch.  One target
-does the same piece of work over and over; in turns nobody looks, we look with --native, nobody
-looks, py-spy looks with --native."""
+"""Native stacks of loops in native code: NumPy with its BLAS, and PyTorch. One target repeats the
+same piece of work; it runs in turns alone, under gsprof --native and under py-spy --native."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ SLOWDOWN_MAX = 1.01
 STOP_P99_MAX_US = 300.0
 WHOLE_MIN_PCT = 99.0
 LATE_MAX_PCT = 1.0
-# One thread: what is measured is the sampler, not how threads share two CPUs.
+# One thread, so that scheduling on two CPUs does not add noise.
 ENV = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TARGET_LIFE_S": "3600"}
 DEBIAN = "/usr/bin/python3"
 
@@ -41,7 +40,7 @@ def numpy_python(bench: Bench) -> Optional[str]:
 
 
 def torch_python() -> Optional[str]:
-    """From an environment of its own, made once; else Debian's package."""
+    """From a private environment that is created once, otherwise Debian's package."""
     venv = cache_folder().parent / "bench-torch"
     python = str(venv / "bin" / "python")
     if not has(python, "torch"):
@@ -58,7 +57,7 @@ def native_argv(pid: int, path: Path, *more: str) -> List[str]:
 
 
 def start_profiler(argv: List[str]) -> subprocess.Popen[bytes]:
-    """On a CPU of its own.  Some talk on stdout, some on stderr."""
+    """Starts a profiler on CPU 1. Some profilers print to stdout, some to stderr."""
     process = subprocess.Popen(
         ["taskset", "-c", "1", *argv],
         stdin=subprocess.DEVNULL,
@@ -72,8 +71,8 @@ def start_profiler(argv: List[str]) -> subprocess.Popen[bytes]:
 
 def end_profiler(profiler: subprocess.Popen[bytes]) -> str:
     profiler.send_signal(signal.SIGINT)
-    said, _ = profiler.communicate()
-    return (said or b"").decode("utf-8", "replace")
+    output, _ = profiler.communicate()
+    return (output or b"").decode("utf-8", "replace")
 
 
 def piece(target: Target) -> float:
@@ -81,10 +80,10 @@ def piece(target: Target) -> float:
 
 
 def turns(bench: Bench, target: Target) -> Tuple[Dict[str, List[float]], Dict[str, str]]:
-    """Ratios by who looked; the first is nobody."""
-    tools: Dict[str, List[str]] = {"nobody": []}
+    """Ratios of the target's time by profiler; "none" is the noise."""
+    tools: Dict[str, List[str]] = {"none": []}
     pyspy = bench.peers.get("py-spy")
-    ratios: Dict[str, List[float]] = {"nobody": [], "gsprof": []}
+    ratios: Dict[str, List[float]] = {"none": [], "gsprof": []}
     commands: Dict[str, str] = {}
     if pyspy:
         ratios["py-spy"] = []
@@ -97,12 +96,12 @@ def turns(bench: Bench, target: Target) -> Tuple[Dict[str, List[float]], Dict[st
             tools["py-spy"] = [pyspy, "record", "--native", "-p", str(target.pid), *rate, *out]
         for name, argv in tools.items():
             profiler = start_profiler(argv) if argv else None
-            watched = piece(target)
+            profiled = piece(target)
             if profiler:
                 commands[name] = shown(argv)
                 end_profiler(profiler)
             after = piece(target)
-            ratios[name].append(watched / ((before + after) / 2))
+            ratios[name].append(profiled / ((before + after) / 2))
             before = after
     return ratios, commands
 
@@ -113,25 +112,25 @@ def number(pattern: str, text: str) -> Optional[float]:
 
 
 def stacks(bench: Bench, target: Target, name: str) -> None:
-    """How stacks were had: as it is, and when each one needs a stop."""
+    """Complete stacks and stop times, by default and if every stack needs a stop."""
     for way in ("auto", "stop"):
         argv = native_argv(target.pid, bench.fresh(".gsp"), "--native-capture", way)
         profiler = start_profiler(argv)
         for _ in range(bench.rounds(18)):
             piece(target)
-        said = end_profiler(profiler)
+        output = end_profiler(profiler)
         command = shown(argv)
-        whole = number(r"Native: ([\d.]+) %", said)
+        whole = number(r"Native: ([\d.]+) %", output)
         what = f"{name}: stacks that reach the entry, capture {way}"
         good = whole is not None and whole >= WHOLE_MIN_PCT
-        note = " ".join(re.findall(r"(?:Lost|Native): .*", said))
+        note = " ".join(re.findall(r"(?:Lost|Native): .*", output))
         bench.add(Row("native", what, whole, "%", f">= {WHOLE_MIN_PCT:g} %", good, command, note))
-        p50 = number(r"Stopped for at most ([\d.]+) us \(median\)", said)
-        p99 = number(r", ([\d.]+) us \(p99\)", said)
+        p50 = number(r"Stopped for at most ([\d.]+) us \(median\)", output)
+        p99 = number(r", ([\d.]+) us \(p99\)", output)
         bench.add(Row("native", f"{name}: a stop, median, capture {way}", p50, "us"))
         bar = f"<= {STOP_P99_MAX_US:g} us"
         what = f"{name}: a stop, p99, capture {way}"
-        # Without one stop there is nothing to miss the bar by.
+        # Without any stop the limit is met.
         good = p99 is None or p99 <= STOP_P99_MAX_US
         bench.add(Row("native", what, p99, "us", bar, good, command))
 
@@ -140,22 +139,22 @@ def measure(bench: Bench, name: str, python: str) -> None:
     argv = ["taskset", "-c", "0", python, program("matrices.py"), name, str(PIECE_MS)]
     target = Target(argv, env=ENV)
     try:
-        # Tables and symbols are made at the first look, and not what a target pays for.
+        # The first recording loads tables and symbols, which does not slow the target.
         end_profiler(start_profiler(native_argv(target.pid, bench.fresh(".gsp"))))
         ratios, commands = turns(bench, target)
-        for who, values in ratios.items():
+        for profiler, values in ratios.items():
             ratio = median(values)
-            is_ours = who == "gsprof"
+            is_ours = profiler == "gsprof"
             bench.add(
                 Row(
                     "native",
-                    f"{name}: target's time, {who} at {RATE_HZ} Hz --native / alone",
+                    f"{name}: target's time, {profiler} at {RATE_HZ} Hz --native / alone",
                     ratio,
                     "x",
                     f"<= {SLOWDOWN_MAX} x" if is_ours else "",
                     ratio <= SLOWDOWN_MAX if is_ours else None,
-                    commands.get(who, ""),
-                    f"middle half of the turns within {spread(values):.4f}",
+                    commands.get(profiler, ""),
+                    f"interquartile range {spread(values):.4f}",
                 )
             )
         stacks(bench, target, name)
@@ -164,25 +163,29 @@ def measure(bench: Bench, name: str, python: str) -> None:
 
 
 def training(bench: Bench, python: str) -> None:
-    """A training job, which is in Python as often as below it: what of its stacks is whole, what
-    needed a stop, and whether the first second of a recording is as good as the others."""
+    """A training job, which runs Python and native code about equally: complete stacks, stops, and
+    whether the first second of a recording is as good as the rest."""
     target = Target([python, program("torch_small.py")], env=ENV)
     try:
         for seconds in (1, 3 * bench.rounds(5)):
             argv = [*gsprof_argv(target.pid, RATE_HZ, seconds, bench.fresh(".gsp")), "--native"]
             done = run(argv)
-            said = done.out
-            ways = re.search(r"(\d+) taken asleep, (\d+) by perf events, (\d+) by stops", said)
+            output = done.out
+            ways = re.search(r"(\d+) taken asleep, (\d+) by perf events, (\d+) by stops", output)
             if not ways:
-                bench.add(Row("native", "training: native stacks", None, "", note=said[-200:]))
+                bench.add(Row("native", "training: native stacks", None, "", note=output[-200:]))
                 return
             asleep, events, stops = map(int, ways.groups())
             count = max(1, asleep + events + stops)
-            lost = number(r"(\d+) stacks not merged", said.replace(",", "")) or 0.0
-            late = number(r"(\d+) ticks late", said.replace(",", "")) or 0.0
+            lost = number(r"(\d+) stacks not merged", output.replace(",", "")) or 0.0
+            late = number(r"(\d+) ticks late", output.replace(",", "")) or 0.0
             of = "first second" if seconds == 1 else f"{seconds} s"
             for what, value, bar in (
-                ("stacks that reach the entry", number(r"Native: ([\d.]+) %", said), WHOLE_MIN_PCT),
+                (
+                    "stacks that reach the entry",
+                    number(r"Native: ([\d.]+) %", output),
+                    WHOLE_MIN_PCT,
+                ),
                 ("stacks merged", 100 * (1 - lost / (count + lost)), WHOLE_MIN_PCT),
                 ("stacks that needed a stop", 100 * stops / count, None),
                 ("late ticks", 100 * late / (RATE_HZ * seconds), LATE_MAX_PCT),
@@ -195,7 +198,7 @@ def training(bench: Bench, python: str) -> None:
                 title = f"training, {of}: {what}"
                 bench.add(Row("native", title, value, "%", shown_bar, good, shown(argv)))
             cost = 1000 * done.cpu_s / count
-            bench.add(Row("native", f"training, {of}: CPU of gsprof for a stack", cost, "ms"))
+            bench.add(Row("native", f"training, {of}: CPU of gsprof per stack", cost, "ms"))
     finally:
         target.end()
 
@@ -208,7 +211,9 @@ def main(bench: Bench) -> None:
         if python:
             measure(bench, name, python)
         else:
-            bench.add(Row("native", f"{name}: native stacks", None, "", note=f"no {name} here"))
+            bench.add(
+                Row("native", f"{name}: native stacks", None, "", note=f"{name} is not installed")
+            )
     torch = torch_python()
     if torch:
         training(bench, torch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python package costs: its .pth when nothing is asked for, and a mark."""
+"""The cost of the Python package: its .pth file while GSPROF is unset, and a span."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ for _ in range(200):
 print(max(took[0], sorted(took)[100]) / 1e6)
 """
 
-MARK = """
+SPAN = """
 import sys, time, gsprof
-def marks(n):
-    mark = gsprof.span("hot")
+def spans(n):
+    span = gsprof.span("hot")
     for _ in range(n):
-        with mark:
+        with span:
             pass
 def empty(n):
     for _ in range(n):
@@ -43,14 +43,14 @@ def best(f, n=50000):
         f(n)
         times.append((time.thread_time_ns() - began) / n)
     return min(times)
-off = best(marks) - best(empty)
+off = best(spans) - best(empty)
 assert gsprof.enable()
-on = best(marks) - best(empty)
+on = best(spans) - best(empty)
 print(off / 2, on / 2)
 """
 
 
-def said(code: str, env: Dict[str, str], *args: str) -> List[float]:
+def numbers(code: str, env: Dict[str, str], *args: str) -> List[float]:
     done = subprocess.run(
         [main_python(), "-c", code, *args],
         env={**os.environ, **env},
@@ -62,13 +62,13 @@ def said(code: str, env: Dict[str, str], *args: str) -> List[float]:
 
 def main(bench: Bench) -> None:
     pth = str(PACKAGE / "gsprof.pth")
-    value = median([said(PTH, {}, pth)[0] for _ in range(9)])
+    value = median([numbers(PTH, {}, pth)[0] for _ in range(9)])
     bench.add(
-        Row("package", "gsprof.pth, GSPROF unset", value, "ms", "<= 1 ms", value <= 1, "exec of it")
+        Row("package", "gsprof.pth, GSPROF unset", value, "ms", "<= 1 ms", value <= 1, "exec()")
     )
     with tempfile.TemporaryDirectory() as folder:
         env = {"PYTHONPATH": str(PACKAGE), "XDG_RUNTIME_DIR": folder, "GSPROF_FOLLOW": "off"}
-        off, on = said(MARK, env)
+        off, on = numbers(SPAN, env)
     text = "with gsprof.span(...)"
     name = "begin or end of a span"
     bench.add(Row("package", name + ", agent off", off, "ns", "<= 100 ns", off <= 100, text))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs a program to measure itself with gsprof.profiler: beside a pair of
-time.perf_counter() and a timer as one would write it in Python, turn by turn in one process."""
+"""The cost of gsprof.profiler for the program that uses it, compared with two calls of
+time.perf_counter() and with a timer written in Python, in turns in one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support import GSPROF, Json
 
 BAR_NS = 250
 
-# The least of many short rounds: whoever else runs on this machine can only add.
+# The minimum of many short rounds, because other load can only add time.
 PROGRAM = '''
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -22,7 +22,7 @@ from gsprof.profiler import CUDATimer, MetricsCollector
 
 
 class PythonTimer:
-    """A class as timers in Python are: a dictionary of starts, a list of results."""
+    """A typical timer in Python: a dictionary of starts, a list of results."""
 
     class Use:
         def __init__(self, timer, name):
@@ -100,7 +100,7 @@ def main(bench: Bench) -> None:
     argv = [bench.python, path, os.fspath(package), bench.rounds(3000)]
     found: Json = json.loads(need(run(argv), argv).out)
     cost: Dict[str, float] = {name: float(value) for name, value in found.items()}
-    beside = f"a pair of perf_counter() takes {cost['pair']:.0f} ns"
+    beside = f"two calls of perf_counter() take {cost['pair']:.0f} ns"
     rows = (
         ("with timer.measure(): entering and leaving, each", cost["measure"] / 2),
         ("timer.start() and stop(), each", cost["start_stop"] / 2),
@@ -122,7 +122,7 @@ def main(bench: Bench) -> None:
     bench.add(
         Row(
             "pyapi",
-            "the same timer as a class in Python, each",
+            "a timer written in Python, entering and leaving, each",
             cost["python_measure"] / 2,
             "ns",
             command=shown(argv),

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring.c -- what appending a row costs the thread that does it.
+ * ring.c -- the cost of appending a row, for the thread that appends it.
  *
  *   ring append KIND THREADS ROWS CLOCK   KIND: lane, agent, mutex or floor; CLOCK: 0 or 1 (reads
  *                                         both clocks for each row)
- *   ring scan ROUNDS ROWS                 a writer of 100,000 rows a second, alone and beside a
+ *   ring scan ROUNDS ROWS                 a writer of 100,000 rows a second, alone and with a
  *                                         reader that copies its ring ten times a second
  *
- * Rows are those of python.torch_trace: 14 columns, 100 bytes.  "floor" stores the same values
- * to arrays of its own and publishes nothing; "mutex" is one ring for all threads behind a lock;
- * "agent" is gsp_agent_put_torch(), as hooks call it.
- * Prints JSON; times are CPU time of the writing threads.
+ * Rows are those of python.torch_trace: 14 columns, 100 bytes. "floor" stores the same values in
+ * private arrays and publishes nothing; "mutex" is one ring for all threads, protected by a mutex;
+ * "agent" is gsp_agent_put_torch(), as called by hooks.
+ * Prints JSON. Times are CPU time of the writing threads.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -66,10 +66,10 @@ static void fill_row(struct gsp_row_python_torch_trace *row, int64_t n)
     row->duration = (double)n;
 }
 
-/* A lane of this process's own memory, for the kinds that are no ring. */
+/* A lane in private memory, for the kinds without a ring. */
 static void make_lane(struct gsp_lane *lane)
 {
-    const struct gsp_table *table = gsp_table_find("python", "torch_trace");
+    const struct gsp_table *table = gsp_wire_table_find("python", "torch_trace");
     memset(lane, 0, sizeof(*lane));
     lane->table = table;
     lane->capacity = GSP_RING_ROWS_DEFAULT + 1;
@@ -78,7 +78,7 @@ static void make_lane(struct gsp_lane *lane)
         lane->column[i] = calloc(lane->capacity, 8);
 }
 
-/* The stores of an append, and nothing else. */
+/* Only the stores of an append. */
 static void store_row(const struct gsp_lane *lane, uint32_t slot,
                       const struct gsp_row_python_torch_trace *row)
 {
@@ -174,7 +174,7 @@ static void run_kind(const struct job *job)
 static void *run_job(void *arg)
 {
     struct job *job = arg;
-    /* Once round everything, so that pages are there. */
+    /* Fill the ring once, so that its pages exist. */
     struct job warm = *job;
     warm.rows = 2 * GSP_RING_ROWS_DEFAULT;
     run_kind(&warm);
@@ -194,7 +194,7 @@ static enum kind kind_of(const char *name)
     return (enum kind)i;
 }
 
-/* Rings of the same size as the others'; XDG_RUNTIME_DIR says where. */
+/* Rings of the same size as for the other kinds, below XDG_RUNTIME_DIR. */
 static void start_agent(void)
 {
     setenv("GSPROF_RING_ROWS", "10000", 1);
@@ -225,7 +225,7 @@ static int bench_append(const char *kind, int threads, int64_t rows, int clock)
     return 0;
 }
 
-/* What a training job does between two rows, so that there are 100,000 of them a second. */
+/* Simulates the work of a training job between two rows. */
 static uint64_t work(uint64_t turns, uint64_t seed)
 {
     for (uint64_t i = 0; i < turns; i++)
@@ -246,18 +246,18 @@ static uint64_t calibrate(void)
     return 1000000ULL * (GSP_NS_PER_S / RATE_HZ) / best;
 }
 
-/* Copies every row of the ring, ten times a second while it is told to. */
+/* Copies every row of the ring ten times a second while *on is 1, until it is negative. */
 static void scan(_Atomic int *on)
 {
     struct gsp_ring_view *view = NULL;
-    struct gsp_ring_span spans[4];
+    struct gsp_ring_range spans[4];
     char *copy = malloc(8 * (GSP_RING_ROWS_DEFAULT + 1));
     if (!copy || gsp_ring_open(folder_fd, RING_FILE, &view, NULL) != 0)
         _exit(1);
     while (atomic_load(on) >= 0) {
         const struct timespec pause = {0, GSP_NS_PER_S / SCAN_HZ};
         clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-        const size_t count = atomic_load(on) > 0 ? gsp_ring_spans(view, spans, 4, NULL) : 0;
+        const size_t count = atomic_load(on) > 0 ? gsp_ring_ranges(view, spans, 4, NULL) : 0;
         for (size_t i = 0; i < count; i++)
             for (uint32_t c = 0; c < gsp_ring_info(view)->column_count; c++)
                 gsp_ring_copy(view, spans[i].lane, c, spans[i].from, spans[i].to - spans[i].from,
@@ -267,7 +267,7 @@ static void scan(_Atomic int *on)
     _exit(0);
 }
 
-/* CPU time of a row with its work, in nanoseconds. */
+/* Returns the CPU time per row with its work, in nanoseconds. */
 static double write_window(int64_t rows, uint64_t turns)
 {
     struct gsp_row_python_torch_trace row = {.allocated = 1, .thread_id = 7};
@@ -311,7 +311,7 @@ static int bench_scan(int rounds, int64_t rows)
 int main(int argc, char **argv)
 {
     struct gsp_err err = {0};
-    const struct gsp_ring_spec spec = {.table = gsp_table_find("python", "torch_trace"),
+    const struct gsp_ring_spec spec = {.table = gsp_wire_table_find("python", "torch_trace"),
                                        .rank = GSP_NULL_I64};
     if (!mkdtemp(folder))
         return 73;

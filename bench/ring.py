@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared-memory rings: what an append costs, that no reader sees a torn row, that a killed
-writer leaves what it published, and that a reader does not slow the writer."""
+"""Shared-memory rings: the cost of an append; no torn rows; no published rows lost by a killed
+writer; no slowdown of the writer by a reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from common import ROOT, Bench, Row
 from support import GSPROF, Json
 
 APPEND_BAR_NS = 12.0
-# A hook's call of the agent: the row comes by memory, and a word says who is among the rings.
+# A call of the agent also copies the row and marks the thread as active in the rings.
 AGENT_BAR_NS = 20.0
 FLAT_BAR = 1.3
 SCAN_BAR_PCT = 1.0
@@ -28,7 +28,7 @@ KINDS = ("floor", "lane", "agent", "mutex")
 
 
 def build(bench: Bench) -> Path:
-    """The benchmark with the ring's own sources, at the optimisation that users get."""
+    """Compiles the benchmark with the sources of ring/, at the optimization of a release."""
     exe = bench.folder / "ring"
     sources = [ROOT / "bench" / "ring.c"]
     for folder in ("agent", "ring", "wire", "base"):
@@ -40,35 +40,35 @@ def build(bench: Bench) -> Path:
     return exe
 
 
-def ask(exe: Path, *args: object) -> Json:
-    """What the benchmark says; rings of the agent are in a folder that goes with it."""
-    with tempfile.TemporaryDirectory(prefix="gsprof-bench-", dir="/dev/shm") as place:
-        env = {**os.environ, "XDG_RUNTIME_DIR": place}
+def measure(exe: Path, *args: object) -> Json:
+    """Runs the benchmark; the agent's rings are in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="gsprof-bench-", dir="/dev/shm") as folder:
+        env = {**os.environ, "XDG_RUNTIME_DIR": folder}
         command = [str(exe), *map(str, args)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=env)
-    said: Json = json.loads(done.stdout)
-    return said
+    result: Json = json.loads(done.stdout)
+    return result
 
 
 def appends(bench: Bench, exe: Path) -> None:
-    """The least of several rounds, interleaved: others on the machine only add.  Of the mutex
-    the median: whom it makes wait depends on who runs when, and that is what it costs."""
-    seen: Dict[Tuple[str, int, int], List[float]] = {}
+    """The minimum of several interleaved rounds, because other load can only add time; for the
+    mutex the median, because waiting is part of its cost."""
+    times: Dict[Tuple[str, int, int], List[float]] = {}
     for _ in range(bench.rounds(9)):
         for kind in KINDS:
             for threads in THREADS:
                 for clock in (0, 1):
                     rows = 2_000_000 if kind == "mutex" or clock else 10_000_000
-                    ns = ask(exe, "append", kind, threads, rows, clock)["ns"]
-                    seen.setdefault((kind, threads, clock), []).append(ns)
+                    ns = measure(exe, "append", kind, threads, rows, clock)["ns"]
+                    times.setdefault((kind, threads, clock), []).append(ns)
     best = {
-        key: statistics.median(ns) if key[0] == "mutex" else min(ns) for key, ns in seen.items()
+        key: statistics.median(ns) if key[0] == "mutex" else min(ns) for key, ns in times.items()
     }
     for kind in KINDS:
         for threads in THREADS:
             ns = best[kind, threads, 0]
             with_clock = best[kind, threads, 1]
-            # What reading the clocks costs is seen where nothing else is done.
+            # The floor gives the cost of reading the clocks.
             clock_ns = best["floor", threads, 1] - best["floor", threads, 0]
             bar = {"lane": APPEND_BAR_NS, "agent": AGENT_BAR_NS}.get(kind)
             bench.add(
@@ -95,12 +95,19 @@ def appends(bench: Bench, exe: Path) -> None:
             )
     ratio = best["lane", 8, 0] / best["lane", 1, 0]
     bench.add(
-        Row("ring", "append, 8 threads over 1", ratio, "x", f"<= {FLAT_BAR:g}", ratio <= FLAT_BAR)
+        Row(
+            "ring",
+            "append, 8 threads / 1 thread",
+            ratio,
+            "x",
+            f"<= {FLAT_BAR:g}",
+            ratio <= FLAT_BAR,
+        )
     )
 
 
 def stress(test: str, name: str, value: int) -> str:
-    """One test of test_ring_stress with more rounds than make test has time for."""
+    """Runs one test of test_ring_stress with more rounds than `make test`."""
     exe = GSPROF.parents[2] / "tests" / "unit" / "test_ring_stress"
     done = subprocess.run(
         [exe, test],
@@ -116,38 +123,37 @@ def stress(test: str, name: str, value: int) -> str:
 
 def torn(bench: Bench) -> None:
     rows = TORN_ROWS // 10 if bench.quick else TORN_ROWS
-    said = stress("another_process_sees_no_torn_row", "GSPROF_TEST_ROWS", rows)
-    match = re.search(r"(\d+) rows read whole, (\d+) torn, (\d+) overwritten", said)
-    assert match, said
-    note = f"{rows:,} appends by 8 threads; {int(match[1]):,} rows read whole meanwhile"
+    output = stress("another_process_sees_no_torn_row", "GSPROF_TEST_ROWS", rows)
+    match = re.search(r"(\d+) rows valid, (\d+) torn, (\d+) overwritten", output)
+    assert match, output
+    note = f"{rows:,} appends by 8 threads; {int(match[1]):,} valid rows read meanwhile"
     count = int(match[2])
-    bench.add(Row("ring", "torn rows seen", float(count), "rows", "0", count == 0, note=note))
+    bench.add(Row("ring", "torn rows read", float(count), "rows", "0", count == 0, note=note))
 
 
 def kills(bench: Bench) -> None:
     count = bench.rounds(KILLS)
-    stress("a_killed_writer_leaves_what_it_published", "GSPROF_TEST_KILLS", count)
+    stress("published_rows_survive_a_killed_writer", "GSPROF_TEST_KILLS", count)
     note = f"{count} writers killed at random moments"
     bench.add(Row("ring", "published rows lost or invented", 0.0, "rows", "0", True, note=note))
 
 
 def scans(bench: Bench, exe: Path) -> None:
-    said = ask(exe, "scan", bench.rounds(60), 20_000)
-    pairs = list(zip(said["alone"], said["scanned"]))
-    # Which of the two was measured first does not matter to the median of the pairs.
+    result = measure(exe, "scan", bench.rounds(60), 20_000)
+    pairs = list(zip(result["alone"], result["scanned"]))
     ratio = statistics.median(scanned / alone for alone, scanned in pairs)
     slower = 100 * (ratio - 1)
     bench.add(
         Row(
             "ring",
-            "a writer of 100,000 rows/s beside a scan at 10 Hz",
+            "a writer of 100,000 rows/s during scans at 10 Hz",
             slower,
             "% slower",
             f"<= {SCAN_BAR_PCT:g}",
             slower <= SCAN_BAR_PCT,
             "ring scan 60 20000",
             note=f"median of {len(pairs)} interleaved pairs; alone "
-            f"{statistics.median(said['alone']) / 1e3:.2f} us a row with its work",
+            f"{statistics.median(result['alone']) / 1e3:.2f} us per row with its work",
         )
     )
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make bench: measures gsprof against its bars and its peers, prints a table and writes
-build/bench.json.  docs/performance.md explains the method."""
+"""Measures gsprof against its limits and its peers, prints a table and writes build/bench.json.
+docs/performance.md explains the method."""
 
 from __future__ import annotations
 
@@ -71,19 +71,27 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--only", default=",".join(PARTS), help="parts to run, with commas between: %(default)s"
+        "--only", default=",".join(PARTS), help="parts to run, separated by commas (default: all)"
     )
     parser.add_argument(
-        "--python", default=default_python(), help="interpreter of the targets (%(default)s)"
+        "--python",
+        default=default_python(),
+        help="interpreter of the targets (default: %(default)s)",
     )
-    parser.add_argument("--quick", action="store_true", help="a third of the time, less sure")
-    parser.add_argument("--no-peers", action="store_true", help="do not install or run others")
-    parser.add_argument("--strict", action="store_true", help="status 1 when a bar is missed")
+    parser.add_argument(
+        "--quick", action="store_true", help="take a third of the time, with more noise"
+    )
+    parser.add_argument(
+        "--no-peers", action="store_true", help="do not install or run other profilers"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if a limit is exceeded"
+    )
     parser.add_argument(
         "--json",
         type=Path,
         default=ROOT / "build" / "bench.json",
-        help="where the figures go (%(default)s)",
+        help="output file (default: %(default)s)",
     )
     return parser.parse_args()
 
@@ -93,10 +101,10 @@ def main() -> int:
     parts = args.only.split(",")
     unknown = set(parts) - set(PARTS)
     if unknown:
-        print(f"no such part: {', '.join(sorted(unknown))}", file=sys.stderr)
+        print(f"unknown part: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 64
     if not os.access(GSPROF, os.X_OK):
-        print(f"no {GSPROF}: run make first, or set GSPROF_BIN", file=sys.stderr)
+        print(f"{GSPROF} does not exist: run make, or set GSPROF_BIN", file=sys.stderr)
         return 66
     begin = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="gsprof-bench-"))
@@ -107,7 +115,8 @@ def main() -> int:
         else:
             install_peers(bench)
         print(f"{cpu_name()}, {os.cpu_count()} CPUs, Linux {os.uname().release}")
-        print(f"targets run on {bench.python}; peers: {', '.join(bench.peers) or 'none'}")
+        print(f"interpreter of the targets: {bench.python}")
+        print(f"peers: {', '.join(bench.peers) or 'none'}")
         for name, why in bench.missing.items():
             print(f"{name}: not available ({why})")
         for part in parts:
@@ -115,14 +124,14 @@ def main() -> int:
             try:
                 PARTS[part](bench)
             except (AssertionError, OSError, RuntimeError, subprocess.SubprocessError) as error:
-                bench.add(Row(part, f"{part}: broke off", None, "", "", False, note=str(error)))
+                bench.add(Row(part, f"{part}: failed", None, "", "", False, note=str(error)))
     finally:
         shutil.rmtree(folder)
     bench.save(args.json)
     failed = [row for row in bench.rows if row.ok is False]
     passed = [row for row in bench.rows if row.ok]
     print(
-        f"\n{len(passed)} bars met, {len(failed)} missed, "
+        f"\n{len(passed)} limits met, {len(failed)} exceeded, "
         f"{time.monotonic() - begin:.0f} s; {args.json}"
     )
     return 1 if failed and args.strict else 0

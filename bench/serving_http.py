@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon: requests a second beside the least that its HTTP library can do, whether frames are
-late under that load, and what it costs when nobody asks."""
+"""The daemon: requests per second compared with a minimal handler of its HTTP library, late metric
+frames under that load, and the cost of an idle daemon."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build(bench: Bench) -> Path:
 
 
 def load(url: str, seconds: int) -> float:
-    """Requests a second that wrk gets through."""
+    """Requests per second, measured by wrk."""
     done = subprocess.run(
         ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", url],
         stdout=subprocess.PIPE,
@@ -62,7 +62,7 @@ def throughput(bench: Bench, daemon: Daemon) -> None:
     port = int(bare.stdout.readline())
     ours: List[float] = []
     theirs: List[float] = []
-    # More often than it would be, so that one late frame in a thousand can be seen.
+    # A higher rate than usual, to detect one late frame in a thousand.
     daemon.ask("PUT", "/config", {"sample_rate": LOADED_PERIOD_S})
     before = daemon.get("/status")
     for _ in range(bench.rounds(3)):
@@ -80,12 +80,12 @@ def throughput(bench: Bench, daemon: Daemon) -> None:
     bench.add(
         Row(
             "http",
-            "the same over a bare handler of libmicrohttpd",
+            "GET /status / a minimal handler of libmicrohttpd",
             ratio,
             "x",
             f"or >= {RATIO_BAR:g}",
             ok,
-            note=f"bare {statistics.median(theirs):,.0f} requests/s, answers of {length} bytes",
+            note=f"minimal {statistics.median(theirs):,.0f} requests/s, {length} bytes per answer",
         )
     )
     ticks = after["ticks"] - before["ticks"]
@@ -94,7 +94,7 @@ def throughput(bench: Bench, daemon: Daemon) -> None:
     bench.add(
         Row(
             "http",
-            "frames left out for being late meanwhile",
+            "frames omitted because they were late",
             share,
             "%",
             f"< {LATE_BAR_PCT:g}",
@@ -105,7 +105,7 @@ def throughput(bench: Bench, daemon: Daemon) -> None:
 
 
 def idle(bench: Bench, daemon: Daemon) -> None:
-    # The first frames have what is done once.
+    # The first frames include one-time work.
     daemon.frames(5)
     begin_s, begin = cpu_s(daemon.pid), time.monotonic()
     time.sleep(bench.rounds(20))
@@ -123,6 +123,8 @@ def main(bench: Bench) -> None:
         if shutil.which("wrk"):
             throughput(bench, daemon)
         else:
-            bench.add(Row("http", "GET /status, 64 connections", None, "1/s", note="no wrk here"))
+            row = Row("http", "GET /status, 64 connections", None, "1/s")
+            row.note = "wrk is not installed"
+            bench.add(row)
     finally:
         daemon.end()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sessions cost: the stop of a long one, its summary, many at once, and kills of their
-daemon."""
+"""Sessions: stopping a long one, its summary, many at once, and daemons that are killed."""
 
 from __future__ import annotations
 
@@ -27,9 +26,9 @@ EXTRA_MAX_MB = 30.0
 MANY = 10000
 MANY_FRAMES = 20000
 CPU_MAX = 1.1
-# Of a process that does nothing else: what one frame may leave behind in memory.
+# Growth of memory per frame, in a process that does nothing else.
 LEFT_MAX_BYTES = 1.0
-# More often than it would be, so that there are many frames in little time.
+# A shorter period than usual, for many frames in a short time.
 SERVED_PERIOD = "10ms"
 SERVED_WINDOWS = 5
 SERVED_WINDOW_S = 3.0
@@ -41,7 +40,7 @@ KILLS = 100
 def load(
     bench: Bench, *words: object, then: Optional[Callable[[Path], None]] = None
 ) -> Tuple[Dict[str, float], str]:
-    """What session_load says; then() sees its folder before that is gone."""
+    """Runs session_load; then() gets its folder before it is removed."""
     folder = bench.fresh(".sessions")
     folder.mkdir()
     argv = [str(TOOL), str(words[0]), str(folder), *map(str, words[1:])]
@@ -59,7 +58,7 @@ def load(
 
 
 def summary(bench: Bench, folder: Path, rows: List[Row]) -> None:
-    """gsprof stat over the session that was stopped."""
+    """Runs gsprof stat on the stopped session."""
     (path,) = folder.rglob("day.json")
     what = "day" if not bench.quick else "third of a day"
     picture = folder / "day.svg"
@@ -76,7 +75,7 @@ def summary(bench: Bench, folder: Path, rows: List[Row]) -> None:
                 cost.wall_s,
                 "s",
                 command=shown(argv),
-                note=f"{cost.cpu_s:.2f} s of CPU, {peak_mb:.0f} MB at most, "
+                note=f"{cost.cpu_s:.2f} s of CPU, peak {peak_mb:.0f} MB, "
                 f"a file of {path.stat().st_size / 1e6:.0f} MB",
             )
         )
@@ -122,22 +121,22 @@ def many(bench: Bench) -> None:
     frames = bench.rounds(MANY_FRAMES)
     one, ten_thousand, memory = [], [], []
     command = ""
-    for _ in range(3):  # side by side: the machine's other work hits both
+    for _ in range(3):  # in turns, so that other load affects both
         alone, _ = load(bench, "many", 1, frames)
         together, command = load(bench, "many", MANY, frames)
         one.append(alone["frame_cpu_us"])
         ten_thousand.append(together["frame_cpu_us"])
         memory.append(together["frame_rss_bytes"])
         note = (
-            f"{min(one):.1f} and {min(ten_thousand):.1f} us of CPU a frame; "
+            f"{min(one):.1f} and {min(ten_thousand):.1f} us of CPU per frame; "
             f"{(together['started_rss_mb'] - alone['started_rss_mb']) * 1e6 / MANY:.0f} bytes "
-            f"a session"
+            f"per session"
         )
     ratio = min(ten_thousand) / min(one)
     bench.add(
         Row(
             "sessions",
-            f"CPU of a frame with {MANY:,} sessions, of that with one",
+            f"CPU per frame, {MANY:,} sessions / one",
             ratio,
             "x",
             f"<= {CPU_MAX:g}",
@@ -149,7 +148,7 @@ def many(bench: Bench) -> None:
     bench.add(
         Row(
             "sessions",
-            f"memory that a frame leaves behind with {MANY:,} sessions",
+            f"growth of memory per frame, {MANY:,} sessions",
             max(memory),
             "bytes",
             f"<= {LEFT_MAX_BYTES:g}",
@@ -160,12 +159,12 @@ def many(bench: Bench) -> None:
     bench.add(
         Row(
             "sessions",
-            f"memory of the process with {MANY:,} sessions, of that with one",
+            f"memory of the process, {MANY:,} sessions / one",
             together["rss_mb"] / alone["rss_mb"],
             "x",
             command=command,
             note=f"{alone['rss_mb']:.1f} and {together['rss_mb']:.1f} MB, "
-            "of a process that has the log and the sessions and nothing else",
+            "with only the frame log and the sessions",
         )
     )
 
@@ -183,7 +182,7 @@ def start_some(daemon: Daemon, first: int, end: int) -> None:
 
 
 def start_sessions(daemon: Daemon, count: int) -> None:
-    """By requests, of many clients at once."""
+    """Starts sessions by requests of several clients at once."""
     step = max(1, count // STARTERS)
     threads = [
         threading.Thread(target=start_some, args=(daemon, i, min(i + step, count)))
@@ -195,12 +194,12 @@ def start_sessions(daemon: Daemon, count: int) -> None:
         thread.join()
     active = daemon.get("/status")["active_session_count"]
     if active != count:
-        raise RuntimeError(f"{active} of {count} sessions have begun")
+        raise RuntimeError(f"{active} of {count} sessions are active")
 
 
 class Meter:
-    """What a daemon takes for a frame.  It is asked at the beginning and at the end, for an answer
-    takes longer than a frame."""
+    """The cost of a frame for a daemon. It reads /status only at the start and at the end, because
+    an answer costs more than a frame."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -231,7 +230,7 @@ class Meter:
 
 
 def served(bench: Bench) -> None:
-    """Two daemons side by side, which the machine's other work hits alike."""
+    """Runs two daemons at the same time, so that other load affects both."""
     meters: List[Meter] = []
     daemons: List[Daemon] = []
     try:
@@ -241,7 +240,7 @@ def served(bench: Bench) -> None:
             daemons.append(Daemon(folder, "--freq", SERVED_PERIOD))
             start_sessions(daemons[-1], count)
         for daemon in daemons:
-            daemon.frames(50)  # what is done once is done
+            daemon.frames(50)  # includes all one-time work
             meters.append(Meter(daemon))
         for _ in range(SERVED_WINDOWS):
             time.sleep(bench.seconds(SERVED_WINDOW_S))
@@ -253,7 +252,7 @@ def served(bench: Bench) -> None:
         for daemon in daemons:
             daemon.end()
     one, all_of_them = meters
-    # Frames come at the same rate to both, so the ratio of a window is that of its frames.
+    # Both have the same frame rate, so the ratio of a window is that per frame.
     cpu = median([many / alone for alone, many in zip(one.cpu, all_of_them.cpu)])
     memory = all_of_them.frame_bytes / one.frame_bytes
     resident = all_of_them.end_rss / one.end_rss
@@ -261,38 +260,38 @@ def served(bench: Bench) -> None:
     bench.add(
         Row(
             "sessions",
-            f"gsprof serve: CPU of a frame, {MANY:,} sessions of one",
+            f"gsprof serve: CPU per frame, {MANY:,} sessions / one",
             cpu,
             "x",
             f"<= {CPU_MAX:g}",
             cpu <= CPU_MAX,
             command,
-            f"{one.frame_us:.0f} and {all_of_them.frame_us:.0f} us a frame, of "
+            f"{one.frame_us:.0f} and {all_of_them.frame_us:.0f} us per frame, over "
             f"{one.frames} and {all_of_them.frames}",
         )
     )
     bench.add(
         Row(
             "sessions",
-            "  memory of a frame, the same way",
+            f"  growth of memory per frame, {MANY:,} sessions / one",
             memory,
             "x",
             f"<= {MEMORY_MAX:g}",
             memory <= MEMORY_MAX,
             command,
             f"resident memory grows by {one.frame_bytes:.0f} and "
-            f"{all_of_them.frame_bytes:.0f} bytes a frame: rings and the log, as mapped",
+            f"{all_of_them.frame_bytes:.0f} bytes per frame: mapped rings and frame log",
         )
     )
     bench.add(
         Row(
             "sessions",
-            "  resident memory of the process, the same way",
+            f"  resident memory, {MANY:,} sessions / one",
             resident,
             "x",
             command=command,
             note=f"{one.end_rss / 1e6:.1f} and {all_of_them.end_rss / 1e6:.1f} MB: "
-            f"{(all_of_them.end_rss - one.end_rss) / MANY:.0f} bytes a session",
+            f"{(all_of_them.end_rss - one.end_rss) / MANY:.0f} bytes per session",
         )
     )
 
@@ -302,7 +301,7 @@ def kills(bench: Bench) -> None:
     bench.add(
         Row(
             "sessions",
-            f"acknowledged and not so after {got['kills']:.0f} kills",
+            f"acknowledged changes lost in {got['kills']:.0f} kills",
             got["wrong"],
             "",
             "0",
@@ -316,7 +315,7 @@ def kills(bench: Bench) -> None:
 
 def main(bench: Bench) -> None:
     if not TOOL.exists():
-        raise RuntimeError(f"no {TOOL}: build all targets")
+        raise RuntimeError(f"{TOOL} does not exist: build all targets")
     day(bench)
     many(bench)
     served(bench)

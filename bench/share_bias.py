@@ -1,25 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How far the shares of functions are from the truth while the program runs on: against recordings
-with --blocking, which stop it for each stack.  Programs that call and return as fast as Python can
-(tests/integration/programs/adversary.py); the greatest difference of a function's own share.
+"""Bias: compares the shares of functions in ordinary recordings with recordings by --blocking, which
+stops the target for each stack. The targets call and return as fast as Python can
+(tests/integration/programs/adversary.py). The result is the largest difference of a function's own
+share.
 
-  bench/share_bias.py                every interpreter at hand
+  bench/share_bias.py                every interpreter
   bench/share_bias.py --seconds 10 --kinds siblings 3.11 3.15
 """
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Dict, List
 
-from common import FULL_SPEED_HZ, Bench, Row, gsprof_argv, need, run, shown
-from support import Python, find_pythons, probe
+from common import FULL_SPEED_HZ, Bench, Row, for_each_python, gsprof_argv, need, run, shown
+from support import Python, probe
 from torn import gsprof_stacks
 
 BLOCKING_HZ = 1000
@@ -39,7 +37,7 @@ def own_counts(bench: Bench, pid: int, rate_hz: int, seconds: float, *more: str)
 
 
 def difference(one: Counter[str], other: Counter[str]) -> float:
-    """The greatest, in points."""
+    """The largest difference of a share, in percentage points."""
     totals = max(1, sum(one.values())), max(1, sum(other.values()))
     return max(100 * abs(one[n] / totals[0] - other[n] / totals[1]) for n in {**one, **other})
 
@@ -73,31 +71,17 @@ def one_kind(bench: Bench, python: Python, kind: str, seconds: float) -> None:
         )
 
 
+def one_python(bench: Bench, python: Python, kinds: List[str], seconds: float) -> None:
+    for kind in kinds:
+        one_kind(bench, python, kind, seconds)
+
+
 def main(bench: Bench) -> None:
     python = probe(bench.python)
     assert python is not None, bench.python
-    for kind in KINDS:
-        one_kind(bench, python, kind, bench.seconds(6))
-
-
-def alone() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=6, help="of a recording (%(default)g)")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="%(default)s")
-    parser.add_argument("versions", nargs="*", help="beginnings of versions, as 3.11; all of them")
-    args = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="gsprof-bench-"))
-    bench = Bench("", False, folder)
-    try:
-        for python in find_pythons()[0]:
-            if not args.versions or any(str(python).startswith(v) for v in args.versions):
-                bench.python = python.path
-                for kind in args.kinds.split(","):
-                    one_kind(bench, python, kind, args.seconds)
-    finally:
-        shutil.rmtree(folder)
-    return 0
+    one_python(bench, python, list(KINDS), bench.seconds(6))
 
 
 if __name__ == "__main__":
-    sys.exit(alone())
+    SECONDS = ("seconds", 6.0, "duration of a recording")
+    sys.exit(for_each_python(__doc__, KINDS, SECONDS, one_python))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What being sampled costs the target.  One target does the same piece of work over and
-over; in turns nobody looks, we look, nobody looks.  Beside it: nobody against nobody."""
+"""The slowdown of the target. One target repeats the same piece of work, alone and sampled in
+turns. The noise is measured the same way, without a profiler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = 1.005
 
 
 def piece(target: Target) -> float:
-    """Wall seconds of one piece of work."""
+    """Wall time of one piece of work, in seconds."""
     return float(target.go()["wall_ns"]) / 1e9
 
 
@@ -47,11 +47,11 @@ def main(bench: Bench) -> None:
                 argv = gsprof_argv(target.pid, rate, 60, bench.fresh(".gsp"))
                 command[rate] = shown(argv)
                 profiler = start_profiler(argv, 1)
-                watched = piece(target)
+                sampled = piece(target)
                 profiler.terminate()
                 profiler.communicate()
                 after = piece(target)
-                ratios[rate].append(watched / ((before + after) / 2))
+                ratios[rate].append(sampled / ((before + after) / 2))
                 again = piece(target)
                 last = piece(target)
                 noise.append(again / ((after + last) / 2))
@@ -61,10 +61,10 @@ def main(bench: Bench) -> None:
     bench.add(
         Row(
             "slowdown",
-            "noise: nobody against nobody",
+            "noise: alone / alone",
             median(noise),
             "x",
-            note=f"middle half of the turns within {spread(noise):.4f}",
+            note=f"interquartile range {spread(noise):.4f}",
         )
     )
     for rate in RATES:
@@ -78,11 +78,12 @@ def main(bench: Bench) -> None:
                 f"<= {LIMIT} x",
                 ratio <= LIMIT,
                 command[rate],
-                f"middle half of the turns within {spread(ratios[rate]):.4f}",
+                f"interquartile range {spread(ratios[rate]):.4f}",
             )
         )
 
 
 def spread(values: List[float]) -> float:
+    """The interquartile range."""
     ordered = sorted(values)
     return ordered[len(ordered) * 3 // 4] - ordered[len(ordered) // 4]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long one waits for an answer, and how much memory an hour of samples takes."""
+"""The latency of short commands, and the memory that an hour of samples takes."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def waiting(bench: Bench) -> None:
 
 
 def peak_kb(argv: Sequence[str], quiet: bool = False) -> int:
-    """The most memory that a run had resident, as far as it was seen."""
+    """The peak resident memory of a run, by polling."""
     peak = 0
     out = subprocess.DEVNULL if quiet else None
     with subprocess.Popen(argv, stdout=out, stderr=subprocess.DEVNULL) as process:
         status = Path(f"/proc/{process.pid}/status")
         while process.poll() is None:
             found = re.search(r"VmHWM:\s+(\d+)", status.read_text())
-            # Before its exec the child is still a copy of us.
+            # Before exec the child is a copy of this process.
             if found and os.path.realpath(f"/proc/{process.pid}/exe") == str(GSPROF):
                 peak = int(found[1])
             time.sleep(0.02)
@@ -74,9 +74,9 @@ def peak_kb(argv: Sequence[str], quiet: bool = False) -> int:
 
 
 def memory(bench: Bench) -> None:
-    """As many samples as an hour at 1 kHz gives, as fast as they come."""
+    """Records as many samples as an hour at 1 kHz gives, at full speed."""
     target = bench.target("tiny.py")
-    wanted = HOUR_AT_1KHZ // (10 if bench.quick else 1)
+    needed = HOUR_AT_1KHZ // (10 if bench.quick else 1)
     seconds = 2.0
     try:
         while True:
@@ -86,9 +86,9 @@ def memory(bench: Bench) -> None:
             samples = report_of(path)["samples"]
             size = path.stat().st_size
             path.unlink()
-            if samples >= wanted or seconds > 60:
+            if samples >= needed or seconds > 60:
                 break
-            seconds = min(90.0, 1.2 * seconds * wanted / max(1, samples) + 1)
+            seconds = min(90.0, 1.2 * seconds * needed / max(1, samples) + 1)
     finally:
         target.end()
     bench.add(
@@ -98,7 +98,7 @@ def memory(bench: Bench) -> None:
             value,
             "MB",
             "<= 15 MB",
-            0 < value <= 15 and samples >= wanted,
+            0 < value <= 15 and samples >= needed,
             shown(argv),
             "an hour at 1 kHz is 3,600,000 samples",
         )

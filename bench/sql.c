@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql.c -- what a GROUP BY over a ring takes, beside a loop in C and the engine's own table.
+ * sql.c -- the time of a GROUP BY over a ring, compared with a loop in C and a DuckDB table.
  *
- *   sql group ROWS ROUNDS LIBRARY    prints JSON: milliseconds of each round, by the
- *                                  clock and by the CPU, and the groups
+ *   sql group ROWS ROUNDS LIBRARY    prints JSON: wall time and CPU time of each round in
+ *                                    milliseconds, and the groups
  *
- *   sql hold ROWS                    has a ring as any target, prints {"pid": N}, and ends when
- *                                    its input does
+ *   sql hold ROWS                    creates a ring like a target, prints {"pid": N}, and exits at
+ *                                    the end of its input
  *
- * The ring is one lane of ROWS rows, as a writer leaves it.
+ * The ring has one lane of ROWS rows.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -71,7 +71,7 @@ static _Noreturn void die(const char *what)
     exit(1);
 }
 
-/* The same numbers as the SQL of bench/sql.py makes for the others. */
+/* The same values as in the SQL of bench/sql.py. */
 static uint32_t module_of(uint64_t i)
 {
     return (uint32_t)(((i * 2654435761U) & UINT32_MAX) >> 16) % MODULES;
@@ -116,11 +116,11 @@ static double ms_since(int64_t begin)
     return (double)(gsp_now_ns() - begin) / 1e6;
 }
 
-/* What one would write by hand for this question alone, NULLs included. */
+/* The same query written by hand, including NULLs. */
 static double loop_in_c(struct gsp_ring_view *view, struct groups *out)
 {
-    struct gsp_ring_span span;
-    if (gsp_ring_spans(view, &span, 1, NULL) != 1)
+    struct gsp_ring_range span;
+    if (gsp_ring_ranges(view, &span, 1, NULL) != 1)
         die("no rows");
     struct {
         double sum;
@@ -169,7 +169,7 @@ static int by_name(const void *a, const void *b)
 static const char GROUP_SQL[] = "SELECT module, count(*), avg(duration), max(duration) FROM "
                                 "python.bench GROUP BY module ORDER BY module";
 
-static double ask(struct gsp_store *store, const char *sql, struct groups *out)
+static double query(struct gsp_store *store, const char *sql, struct groups *out)
 {
     struct gsp_err err = {0};
     struct gsp_rows *rows = NULL;
@@ -197,8 +197,8 @@ static double ask(struct gsp_store *store, const char *sql, struct groups *out)
     return ms_since(begin);
 }
 
-/* The same rows in a table that the engine keeps itself. */
-static duckdb_connection own_table(const struct gsp_duck *duck, uint64_t rows)
+/* The same rows in a table of DuckDB. */
+static duckdb_connection own_table(const struct gsp_duckdb *duck, uint64_t rows)
 {
     duckdb_database db = NULL;
     duckdb_connection con = NULL;
@@ -208,7 +208,7 @@ static duckdb_connection own_table(const struct gsp_duck *duck, uint64_t rows)
     if (duck->create_config(&config) != DuckDBSuccess ||
         duck->open_ext(NULL, &db, config, NULL) != DuckDBSuccess ||
         duck->connect(db, &con) != DuckDBSuccess)
-        die("the engine does not start");
+        die("cannot start DuckDB");
     snprintf(sql, sizeof(sql),
              "CREATE SCHEMA python; CREATE TABLE python.bench AS SELECT i * 1000 AS ts_ns, i // "
              "100 AS step, (i %% 1000)::DOUBLE / 1024 AS duration, 'layers.' || ((((i * "
@@ -220,7 +220,7 @@ static duckdb_connection own_table(const struct gsp_duck *duck, uint64_t rows)
     return con;
 }
 
-static double ask_own(const struct gsp_duck *duck, duckdb_connection con, const char *sql)
+static double query_own(const struct gsp_duckdb *duck, duckdb_connection con, const char *sql)
 {
     duckdb_result result;
     const int64_t begin = gsp_now_ns();
@@ -255,13 +255,13 @@ static void measure(const char *folder, int folder_fd, const char *library, uint
     struct gsp_err err = {0};
     struct gsp_ring_view *view = NULL;
     struct gsp_store *store = NULL;
-    const struct gsp_duck *duck = NULL;
-    struct gsp_place place = {.pid = getpid()};
+    const struct gsp_duckdb *duck = NULL;
+    struct gsp_ring_dir place = {.pid = getpid()};
     snprintf(place.path, sizeof(place.path), "%s", folder);
     if (gsp_ring_open(folder_fd, RING_FILE, &view, &err) != 0 ||
-        gsp_store__engine(library, &duck, &err) != 0 ||
+        gsp_store__engine_load(library, &duck, &err) != 0 ||
         gsp_store_open(&(struct gsp_store_options){.library = library}, &store, &err) != 0 ||
-        gsp_store_add_place(store, &place, &err) != 0 || gsp_store_lock(store, &err) != 0)
+        gsp_store_add_ring_dir(store, &place, &err) != 0 || gsp_store_lock(store, &err) != 0)
         die(err.msg);
     duckdb_connection own = own_table(duck, rows);
     static struct groups by_loop;
@@ -279,13 +279,13 @@ static void measure(const char *folder, int folder_fd, const char *library, uint
     for (int i = 0; i < rounds; i++) {
         times[0][i] = loop_in_c(view, &by_loop);
         const int64_t before = gsp_cputime_ns();
-        times[1][i] = ask(store, GROUP_SQL, &by_sql);
+        times[1][i] = query(store, GROUP_SQL, &by_sql);
         const int64_t between = gsp_cputime_ns();
-        times[2][i] = ask_own(duck, own, GROUP_SQL);
+        times[2][i] = query_own(duck, own, GROUP_SQL);
         times[5][i] = (double)(between - before) / 1e6;
         times[6][i] = (double)(gsp_cputime_ns() - between) / 1e6;
-        times[3][i] = ask(store, window, NULL);
-        times[4][i] = ask(store, where, NULL);
+        times[3][i] = query(store, window, NULL);
+        times[4][i] = query(store, where, NULL);
     }
     qsort(by_loop.at, by_loop.count, sizeof(by_loop.at[0]), by_name);
     printf("{");
@@ -308,17 +308,17 @@ static void measure(const char *folder, int folder_fd, const char *library, uint
 static int hold(uint64_t rows)
 {
     struct gsp_err err = {0};
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     int folder_fd = -1;
-    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
-    if (gsp_place_make(&about, &folder_fd, &err) != 0)
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    if (gsp_ring_dir_create(&about, &folder_fd, &err) != 0)
         die(err.msg);
     fill(folder_fd, rows);
     printf("{\"pid\": %d}\n", (int)getpid());
     fflush(stdout);
     while (getchar() != EOF) {
     }
-    if (gsp_place_find(getpid(), &place, &err) != 0)
+    if (gsp_ring_dir_find(getpid(), &place, &err) != 0)
         die(err.msg);
     unlinkat(folder_fd, RING_FILE, 0);
     unlinkat(folder_fd, "meta.json", 0);
@@ -335,10 +335,10 @@ int main(int argc, char **argv)
     const uint64_t rows = strtoull(argv[2], NULL, 10);
     const int rounds = atoi(argv[3]);
     if (rows < WINDOW * 2 || rows > GSP_RING_ROWS_MAX || rounds < 1 || rounds > ROUNDS_MAX)
-        die("no such number");
+        die("ROWS or ROUNDS is out of range");
     char folder[] = "/dev/shm/gsprof-bench-XXXXXX";
     if (!mkdtemp(folder))
-        die("no folder in /dev/shm");
+        die("cannot create a folder in /dev/shm");
     const int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     fill(folder_fd, rows);
     measure(folder, folder_fd, argv[4], rows, rounds);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL over rings: a GROUP BY beside a loop in C, the engine's own table and SQLite; a window of
-time; how long a first row takes; and what a row takes in a Parquet file."""
+"""SQL over rings: GROUP BY compared with a loop in C, a table of DuckDB and SQLite; a time window;
+the latency of a query; and the size of a row in a Parquet file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ MODULES = 97
 PARQUET_ROWS = 1_000_000
 PARQUET_BAR_BYTES = 12.0
 
-# A made-up trace with the columns of python.torch_trace: times jitter by nanoseconds, as real ones
-# do, and there is no GPU.
+# A synthetic trace with the columns of python.torch_trace, with jitter of nanoseconds and no GPU.
 TRACE = f"""
 SELECT 1700000000000000000 + i * 50000 + hash(i) % 9000 AS ts_ns, 'host' AS host, 4242 AS pid,
     0 AS rank, i // {2 * MODULES} AS step, i % {2 * MODULES} AS seq,
@@ -38,7 +37,7 @@ SELECT 1700000000000000000 + i * 50000 + hash(i) % 9000 AS ts_ns, 'host' AS host
 FROM range({PARQUET_ROWS}) AS t(i)
 """
 
-# The numbers of bench/sql.c; SQLite has no unsigned 32-bit arithmetic, but 64 bits are enough.
+# The values of bench/sql.c. SQLite has no unsigned 32-bit arithmetic; 64 bits are enough.
 FILL = f"""
 CREATE TABLE bench (ts_ns INTEGER, step INTEGER, duration REAL, module TEXT);
 WITH RECURSIVE r(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM r WHERE i + 1 < {{rows}})
@@ -51,7 +50,7 @@ Groups = Dict[str, Tuple[int, float, float]]
 
 
 def library() -> Path:
-    """The engine that the program under test was built beside."""
+    """The DuckDB library that belongs to the gsprof under test."""
     for folder in (GSPROF.resolve().parents[2] / "subprojects" / "duckdb", GSPROF.parent):
         path = Path(folder / "libduckdb.so")
         if path.exists():
@@ -60,7 +59,7 @@ def library() -> Path:
 
 
 def build(bench: Bench) -> Path:
-    """With the libraries of the build that is measured."""
+    """Compiles the benchmark with the libraries of the build under test."""
     exe = bench.folder / "sql"
     top = GSPROF.resolve().parents[2]
     parts = [top / "src" / part / f"lib{part}.a" for part in ("store", "ring", "wire", "model")]
@@ -94,34 +93,35 @@ def group(bench: Bench, exe: Path) -> None:
     rounds = bench.rounds(21)
     command = [str(exe), "group", str(ROWS), str(rounds), str(library())]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    said: Json = json.loads(done.stdout)
-    # The least of the rounds, which are interleaved: others on the machine only add.
+    result: Json = json.loads(done.stdout)
+    # The minimum of interleaved rounds, because other load can only add time.
     least: Dict[str, float] = {
-        name: min(values) for name, values in said.items() if name.endswith("_ms")
+        name: min(values) for name, values in result.items() if name.endswith("_ms")
     }
     shown = f"sql group {ROWS} {rounds}"
     ring = least["ring_ms"]
     sqlite_ms, sqlite_groups = in_sqlite(ROWS)
-    groups: Groups = {name: (row[0], row[1], row[2]) for name, row in said["groups"].items()}
+    groups: Groups = {name: (row[0], row[1], row[2]) for name, row in result["groups"].items()}
     what = "GROUP BY over 10 M rows"
     bench.add(Row("sql", f"{what}, loop in C", least["loop_ms"], "ms", command=shown))
-    note = f"{least['ring_cpu_ms']:.0f} ms CPU; median {statistics.median(said['ring_ms']):.0f} ms"
+    middle = statistics.median(result["ring_ms"])
+    note = f"{least['ring_cpu_ms']:.0f} ms CPU; median {middle:.0f} ms"
     bench.add(Row("sql", f"{what} of a ring", ring, "ms", command=shown, note=note))
     ratio = ring / least["loop_ms"]
     bar = f"<= {LOOP_BAR:g}"
-    bench.add(Row("sql", f"{what}, over the loop", ratio, "x", bar, ratio <= LOOP_BAR))
+    bench.add(Row("sql", f"{what}, ring / loop", ratio, "x", bar, ratio <= LOOP_BAR))
     own = least["own_ms"]
     faster = own / ring
-    note = f"{own:.0f} ms in the engine's own table"
-    bench.add(Row("sql", f"{what}, own table over ring", faster, "x", "> 1", faster > 1, note=note))
+    note = f"{own:.0f} ms in a DuckDB table"
+    bench.add(Row("sql", f"{what}, DuckDB table / ring", faster, "x", "> 1", faster > 1, note=note))
     faster = sqlite_ms / ring
     note = f"{sqlite_ms:.0f} ms in SQLite {sqlite3.sqlite_version}"
     bar = f">= {SQLITE_BAR:g}"
     ok = faster >= SQLITE_BAR
-    bench.add(Row("sql", f"{what}, SQLite over ring", faster, "x", bar, ok, note=note))
-    same = bool(said["same"]) and equal(groups, sqlite_groups)
+    bench.add(Row("sql", f"{what}, SQLite / ring", faster, "x", bar, ok, note=note))
+    same = bool(result["same"]) and equal(groups, sqlite_groups)
     bench.add(Row("sql", f"{what}, all results equal", float(same), "", "1", same))
-    window = "window of 1,000 rows of 10 M"
+    window = "window of 1,000 of 10 M rows"
     note = f"{least['where_ms']:.1f} ms by WHERE"
     bench.add(Row("sql", f"{window}, by ts_from and ts_to", least["window_ms"], "ms", note=note))
 
@@ -133,13 +133,13 @@ def parquet(bench: Bench, pid: int) -> None:
         raise RuntimeError(f"gsprof query: {cost.out}")
     value = path.stat().st_size / PARQUET_ROWS
     bar = f"<= {PARQUET_BAR_BYTES:g}"
-    note = "a made-up trace, 1 M rows"
+    note = "a synthetic trace of 1 M rows"
     ok = value <= PARQUET_BAR_BYTES
     bench.add(Row("sql", "a row of a trace in Parquet", value, "bytes", bar, ok, note=note))
 
 
 def first_row(bench: Bench, exe: Path) -> None:
-    """A whole run of gsprof query over 10,000 rows: its first row comes before its end."""
+    """A whole run of gsprof query over 10,000 rows, which is an upper bound for its first row."""
     sql = "SELECT module, count(*) FROM python.bench GROUP BY module"
     with subprocess.Popen(
         [exe, "hold", str(FIRST_ROWS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to watch a process live."""
+"""The cost of gsprof top."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from support import GSPROF
 
 THREADS = 16
 RATE_HZ = 100
-# Attaching and learning names is paid once, at the beginning.
+# Attaching and reading names happen once, at the start.
 START_S = 2.0
 
 
 def drain(fd: int) -> None:
-    """A terminal that reads whatever is drawn."""
+    """Reads and discards the output of a terminal."""
     try:
         while os.read(fd, 65536):
             pass
     except OSError:
-        pass  # its other side is closed
+        pass  # the other side is closed
 
 
 def on_screen(argv: List[object], window: Tuple[float, float]) -> Cost:
-    """Runs on a terminal of its own."""
+    """Runs a command on a pseudoterminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     reader = threading.Thread(target=drain, args=(master,))
@@ -71,6 +71,6 @@ def watch(bench: Bench, words: List[object], what: str, printed: bool) -> None:
 
 def main(bench: Bench) -> None:
     os.environ.setdefault("TERM", "xterm-256color")
-    watch(bench, [THREADS, 1, "one"], "one of them runs", False)
+    watch(bench, [THREADS, 1, "one"], "one of them running", False)
     watch(bench, [THREADS, 0.02], "each awake 50 times a second", False)
-    watch(bench, [THREADS, 0.02], "the same as JSON", True)
+    watch(bench, [THREADS, 0.02], "each awake 50 times a second, JSON", True)

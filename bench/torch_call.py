@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call of a PyTorch module costs more when the agent is there: nanoseconds, by states.  And
-what whole steps cost more: per cent, by settings.
+"""The cost that the agent adds to a call of a PyTorch module, in nanoseconds, and to whole training
+steps, in per cent.
 
     bench/torch_call.py PYTHON build/python
     bench/torch_call.py PYTHON build/python steps
@@ -22,8 +22,8 @@ STATES = ("original", "loaded", "traced", "traced, seen by torch.compile")
 
 
 def measure(python: str, package: Path) -> Optional[Dict[str, float]]:
-    """Nanoseconds of a call in each state; None where there is no PyTorch.  package is the folder
-    that holds gsprof/ as it was built."""
+    """Nanoseconds per call in each state; None without PyTorch. `package` is the folder that
+    contains the built gsprof/."""
     env = {**os.environ, "PYTHONPATH": str(package), "GSPROF_FOLLOW": "off"}
     done = subprocess.run(
         [python, "-W", "ignore", __file__, "inside"],
@@ -39,10 +39,10 @@ def measure(python: str, package: Path) -> Optional[Dict[str, float]]:
 
 
 def inside() -> Dict[str, float]:
-    """In the interpreter with PyTorch: states in turn, the fastest of each counts."""
+    """Runs in the interpreter with PyTorch: the states in turns, the fastest round of each."""
     import gsprof
     import torch
-    from gsprof import _torch
+    from gsprof.torch import _hooks
 
     class Empty(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
@@ -52,10 +52,10 @@ def inside() -> Dict[str, float]:
     original = module.__call__
     gsprof.enable_torch_profiling(shadow="off")
     wrapper = module.__call__
-    transparent = _torch._make_transparent(original, wrapper, _torch._is_compiling())
+    transparent = _hooks._make_transparent(original, wrapper, _hooks._is_compiling())
 
     def outer(inner: Any) -> float:
-        # Within another module, as most are: outermost calls are also looked at for steps.
+        # Inside another module, as most calls are: outermost calls also detect steps.
         began_ns = time.perf_counter_ns()
         for _ in range(CALLS):
             inner(None)
@@ -83,14 +83,14 @@ def inside() -> Dict[str, float]:
 
 
 def lines(found: Dict[str, float]) -> List[str]:
-    """The table's rows: what is added to a call."""
+    """The rows of the table: the time added to a call."""
     base = found["original"]
     return [f"{state:32} {found[state] - base:6.0f} ns" for state in STATES[1:]]
 
 
 # ------------------------------------------------------------------------------------ whole steps
 
-# Settings, and how much they may cost.
+# Settings, and their limits in per cent.
 SETTINGS: Dict[str, Tuple[Dict[str, str], Optional[float]]] = {
     "nothing (noise)": ({"torch": "off"}, None),
     "every module": ({}, 5.0),
@@ -104,21 +104,21 @@ DEFAULTS = {
     "torch.adaptive": "5",
     "torch.rate": "1",
 }
-# What a step is to take: us of CPU time.
-WANTED_US = {"short": 300.0, "long": 3000.0}
-# Groups of four steps, after some that fill caches; and blocks of steps.
+# The CPU time of a step, in microseconds.
+STEP_US = {"short": 300.0, "long": 3000.0}
+# Groups of four steps, after some groups of warm-up; and blocks of steps.
 GROUPS = 400
 GROUPS_BEFORE = 10
 BLOCK_PAIRS = 60
 BLOCK_STEPS = 8
 BLOCK_WARM_UP = 4
-# How long the agent may find out how many steps it traces.
+# The time in which the agent adapts the share of steps that it traces.
 ADAPT_S = 4.0
 ADAPT_STEPS = 400
 
 
 def make_job(torch: Any, name: str, size: int) -> Callable[[], Any]:
-    """A step of 2 modules a unit of size, or of layers of a transformer with 10 modules each."""
+    """A training step of `size` pairs of modules, or of `size` transformer layers of 10 modules."""
     nn = torch.nn
     if name == "short":
         layers = [layer for _ in range(size) for layer in (nn.Linear(32, 32), nn.ReLU())]
@@ -140,7 +140,7 @@ def make_job(torch: Any, name: str, size: int) -> Callable[[], Any]:
 
 
 def cpu_us(train_step: Callable[[], Any], steps: int = 30) -> float:
-    """Of a step, without what a busy machine adds to some."""
+    """The median CPU time of a step, in microseconds."""
     times = []
     for _ in range(steps):
         began_ns = time.thread_time_ns()
@@ -150,13 +150,13 @@ def cpu_us(train_step: Callable[[], Any], steps: int = 30) -> float:
 
 
 def calibrated(torch: Any, name: str) -> Tuple[Callable[[], Any], float]:
-    """The job whose step is nearest to what is wanted on this machine, and what it takes."""
+    """The job whose step is nearest to STEP_US on this machine, and its CPU time."""
     found = []
     for size in range(1, 13):
         train_step = make_job(torch, name, size)
         took_us = cpu_us(train_step)
-        found.append((abs(took_us - WANTED_US[name]), size, took_us, train_step))
-        if took_us > 1.2 * WANTED_US[name]:
+        found.append((abs(took_us - STEP_US[name]), size, took_us, train_step))
+        if took_us > 1.2 * STEP_US[name]:
             break
     _, _, took_us, train_step = min(found, key=lambda job: job[:2])
     return train_step, took_us
@@ -166,11 +166,11 @@ def switch_on(settings: Dict[str, str]) -> None:
     from gsprof import _boot
 
     if not _boot.start({**DEFAULTS, **settings}, follow=False):
-        raise SystemExit("the agent does not start")
+        raise SystemExit("cannot start the agent")
 
 
 def adapt(train_step: Callable[[], Any], settings: Dict[str, str]) -> int:
-    """Of how many steps one is traced in the end."""
+    """Runs steps until the agent has adapted. One of the returned number of steps is traced."""
     from gsprof import _gsprof
 
     switch_on(settings)
@@ -186,10 +186,11 @@ def adapt(train_step: Callable[[], Any], settings: Dict[str, str]) -> int:
 def cost_of(
     train_step: Callable[[], Any], settings: Dict[str, str], thin: int
 ) -> Tuple[float, float, float]:
-    """How much longer all steps take with one of `thin` traced: per cent, and the interval.  Of
-    four steps one is traced, for this; it and the next one, where what it made may be freed, are
-    compared with the one after that, by CPU time.  A busy machine changes their ratios little."""
-    from gsprof import _gsprof, _torch_overhead
+    """The cost for all steps if one of `thin` is traced: per cent and its interval. Traces one of
+    four steps, and compares the CPU time of that step and of the next one (which may free what the
+    first created) with that of the third. Other load hardly changes these ratios."""
+    from gsprof import _gsprof
+    from gsprof.torch import _overhead
 
     switch_on({**settings, "torch.adaptive": "0", "torch.rate": "0.25"})
     times: Dict[int, int] = {}
@@ -200,17 +201,17 @@ def cost_of(
         times[step] = time.thread_time_ns() - began_ns
     last = max(times)
     firsts = [i for i in times if i % 4 == 0 and last - 4 * GROUPS < i < last - 2]
-    traced = _torch_overhead.estimate([times[i] / times[i + 2] for i in firsts])
-    after = _torch_overhead.estimate([times[i + 1] / times[i + 2] for i in firsts])
+    traced = _overhead.estimate([times[i] / times[i + 2] for i in firsts])
+    after = _overhead.estimate([times[i + 1] / times[i + 2] for i in firsts])
     assert traced is not None and after is not None
     percent, low, high = ((x + after.percent) / thin for x in traced)
     return percent, low, high
 
 
 def untraced_cost(train_step: Callable[[], Any]) -> Tuple[float, float, float]:
-    """The same of steps that are not traced while others would be: blocks with hooks and without
-    take turns, by the median step of each."""
-    from gsprof import _torch_overhead
+    """The cost for steps that are not traced while the hooks are installed: blocks with and without
+    hooks take turns, and their median steps are compared."""
+    from gsprof.torch import _overhead
 
     states = ({"torch": "off"}, {"torch.rate": "0"})
     ratios = []
@@ -221,7 +222,7 @@ def untraced_cost(train_step: Callable[[], Any]) -> Tuple[float, float, float]:
             cpu_us(train_step, BLOCK_WARM_UP)
             took[len(state.get("torch", ""))] = cpu_us(train_step, BLOCK_STEPS)
         ratios.append(took[0] / took[3])
-    found = _torch_overhead.estimate(ratios)
+    found = _overhead.estimate(ratios)
     assert found is not None
     return found.percent, found.low, found.high
 
@@ -246,7 +247,7 @@ def inside_steps(name: str) -> List[Dict[str, Any]]:
 
 
 def measure_steps(python: str, package: Path, name: str) -> List[Dict[str, Any]]:
-    """Of a job, "short" or "long"; nothing where there is no PyTorch."""
+    """The costs for a job, "short" or "long"; an empty list without PyTorch."""
     env = {**os.environ, "PYTHONPATH": str(package), "GSPROF_FOLLOW": "off"}
     done = subprocess.run(
         [python, "-W", "ignore", __file__, "inside", name],
@@ -262,7 +263,7 @@ def measure_steps(python: str, package: Path, name: str) -> List[Dict[str, Any]]
 
 def step_lines(name: str, found: List[Dict[str, Any]]) -> List[str]:
     lines = [f"{name}: a step of {found[0]['step_us']:.0f} us of CPU time"]
-    lines.append(f"  {'':20} one traced of   all steps cost   95 % interval")
+    lines.append(f"  {'':20} one traced in   cost, all steps  95 % interval")
     for row in found:
         bar = "" if row["bar"] is None else f"  <= {row['bar']:g} %"
         lines.append(
@@ -280,7 +281,9 @@ if __name__ == "__main__":
     elif sys.argv[3:] == ["steps"]:
         for job in ("short", "long"):
             rows = measure_steps(sys.argv[1], Path(sys.argv[2]), job)
-            print("\n".join(step_lines(job, rows)) if rows else "no PyTorch there", flush=True)
+            print(
+                "\n".join(step_lines(job, rows)) if rows else "PyTorch is not installed", flush=True
+            )
     else:
         answer = measure(sys.argv[1], Path(sys.argv[2]))
-        print("\n".join(lines(answer)) if answer else "no PyTorch there")
+        print("\n".join(lines(answer)) if answer else "PyTorch is not installed")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worst case: a call every few tens of nanoseconds.  How many stacks are put together
-from two moments, how many samples fail, how long the target stands."""
+"""The worst case, a call every few tens of nanoseconds: torn stacks, failed samples, and how often
+the target is stopped."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ STACKS = {
 
 
 def illegal(stacks: Stacks, pairs: Sequence[Sequence[str]]) -> Tuple[int, int]:
-    """How many stacks hold a call that the program cannot make, of how many."""
+    """The number of stacks with a call that the program cannot make, and of all stacks."""
     legal = {(caller, callee) for caller, callee in pairs}
     total = bad = 0
     for names, count in stacks:
@@ -67,8 +67,8 @@ def illegal(stacks: Stacks, pairs: Sequence[Sequence[str]]) -> Tuple[int, int]:
 
 
 def watched(argv: List[str], target: Target, interrupt_s: Optional[float]) -> Tuple[Cost, float]:
-    """Runs a profiler; looks meanwhile how often the target is found stopped."""
-    stopped = looks = 0
+    """Runs a profiler, and polls how often the target is stopped."""
+    stopped = polls = 0
     end = time.monotonic() + (interrupt_s or 0)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -76,7 +76,7 @@ def watched(argv: List[str], target: Target, interrupt_s: Optional[float]) -> Tu
         )
         while process.poll() is None:
             stopped += state_of(target.pid) in "Tt"
-            looks += 1
+            polls += 1
             if interrupt_s is not None and time.monotonic() > end:
                 process.send_signal(signal.SIGINT)
                 interrupt_s = None
@@ -86,7 +86,7 @@ def watched(argv: List[str], target: Target, interrupt_s: Optional[float]) -> Tu
                 pass
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
-    return Cost(process.returncode, 0.0, 0.0, text), 100.0 * stopped / max(1, looks)
+    return Cost(process.returncode, 0.0, 0.0, text), 100.0 * stopped / max(1, polls)
 
 
 def one(bench: Bench, tool: Tool, target: Target, rate_hz: int) -> None:

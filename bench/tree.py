@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to follow a tree of processes."""
+"""The cost of recording a tree of processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support import GSPROF
 
 PROCESSES = 200
 RATE_HZ = 20
-# Attaching and learning names is paid once, at the beginning.
+# Attaching and reading names happen once, at the start.
 START_S = 2.0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `gsprof run` costs the example training script, beside the script alone."""
+"""The cost of `gsprof run` for the example training script, compared with the script alone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from support import GSPROF, main_python
 STEPS = 200
 TRAIN = ROOT / "examples" / "train.py"
 
-# The script as it is; then what it used, by the kernel's account: the steps alone, without
-# imports, and everything.
+# Runs the unchanged script, then prints its CPU time: of the steps without imports, and of all.
 TIMED = """
 import json, runpy, sys, time
 module = runpy.run_path(sys.argv[1])
@@ -32,26 +31,26 @@ print(json.dumps({"steps_s": ended - began, "whole_s": ended}))
 
 
 class Once:
-    """One run: CPU time of the steps and of the whole program, and of gsprof beside it."""
+    """One run: CPU time of the steps, of the whole program, and of gsprof."""
 
     def __init__(self, options: Optional[Tuple[str, ...]], steps: int, folder: Path) -> None:
         program = [main_python(), "-c", TIMED, str(TRAIN)]
         before = [] if options is None else [str(GSPROF), "run", "-q", *options]
         before += [] if options is None else ["--force", "-o", str(folder / "run"), "--"]
-        # One thread: two that wait for each other by spinning cost what the machine has left.
+        # One thread: the CPU time of threads that spin while waiting depends on other load.
         env: Dict[str, str] = {**os.environ, "TRAIN_STEPS": str(steps), "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
             before + program, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
         assert process.stdout is not None
-        said = process.stdout.read().decode().splitlines()
+        lines = process.stdout.read().decode().splitlines()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise RuntimeError(f"{' '.join(before)} failed with {process.returncode}")
-        told = json.loads(said[-1])
-        self.steps_s = float(told["steps_s"])
-        self.whole_s = float(told["whole_s"])
+        times = json.loads(lines[-1])
+        self.steps_s = float(times["steps_s"])
+        self.whole_s = float(times["whole_s"])
         self.end_s = 0.0
         if options is not None:
             meta = json.loads((folder / "run" / "meta.json").read_text())
@@ -60,7 +59,7 @@ class Once:
 
 
 def main(bench: Bench) -> None:
-    """Interleaved, so that whatever else the machine does is shared; the median of the ratios."""
+    """Interleaves the runs, so that other load affects all, and takes the median of the ratios."""
     kinds: Dict[str, Tuple[str, ...]] = {"": (), ", --no-torch": ("--no-torch",)}
     folder = Path(bench.fresh("whole"))
     folder.mkdir()

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small but real training loop: digits drawn as noisy 8x8 pictures, a two-layer network.
+"""A small but real training loop: digits as noisy 8x8 pictures and a two-layer network.
 
-Runs on PyTorch when it is there, else on NumPy, else in plain Python, for about six seconds
-(TRAIN_SECONDS says otherwise), or for so many steps (TRAIN_STEPS).  It has the parts that a profile
-of training shows: loading and augmenting data, forward, backward, the optimizer, and an evaluation
-now and then.
+Uses PyTorch, NumPy or plain Python, whichever is available first. Trains for six seconds
+(TRAIN_SECONDS) or for a number of steps (TRAIN_STEPS). It has the usual parts of a training job:
+loading and augmenting data, forward, backward, the optimizer, and occasional evaluation.
 
-It also has what a profile is for.  Every picture is moved and made noisy pixel by pixel, in Python,
-by the thread that trains: the network waits for its data, on PyTorch and NumPy most of the time.
-The last line says how long, by the program's own clock; the verdict of `gsprof run` must agree.
-TRAIN_CACHE=1 is the remedy: pictures are augmented once, and drawn from a store afterwards."""
+It also has a bottleneck. The training thread augments every picture pixel by pixel in Python, so
+that with PyTorch and NumPy the network waits for its data most of the time. The last line of the
+output is that time, measured by the program itself; the verdict of `gsprof run` should agree.
+TRAIN_CACHE=1 is the remedy: it augments pictures only once and reuses them."""
 
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ from typing import Any, Callable, ContextManager, Dict, List, Protocol, Tuple
 
 try:
     import gsprof
-except ImportError:  # it trains without
+except ImportError:  # optional
     gsprof = None
 
 BATCH = 64
 SIDE = 8
 PIXELS = SIDE * SIDE
 HIDDEN = 128
-PLAIN_HIDDEN = 8  # plain Python would not get through one step
+PLAIN_HIDDEN = 8  # plain Python is too slow for more
 CLASSES = 10
 RATE = 0.3
 CACHED = 200  # augmented pictures of each digit
@@ -39,15 +38,15 @@ CACHED = 200  # augmented pictures of each digit
 Picture = List[float]
 Batch = Tuple[List[Picture], List[int]]
 
-# Each digit as the segments of a seven-segment display: top, left up, right up, middle,
-# left down, right down, bottom.
+# The segments of each digit on a seven-segment display: top, upper left, upper right, middle,
+# lower left, lower right, bottom.
 SEGMENTS = "1110111 0010010 1011101 1011011 0111010 1101011 1101111 1010010 1111111 1111011".split()
 STROKES = [(0, 1, 0, 6), (0, 1, 3, 1), (0, 6, 3, 6), (3, 1, 3, 6)]
 STROKES += [(3, 1, 7, 1), (3, 6, 7, 6), (7, 1, 7, 6)]
 
 
 class Model(Protocol):
-    """What the loop needs of a network, whatever it is made with."""
+    """The interface between the training loop and a network."""
 
     name: str
 
@@ -98,7 +97,7 @@ def augment(picture: Picture, rng: random.Random) -> Picture:
 
 
 class Loader:
-    """Makes batches, and measures how long that takes."""
+    """Creates batches and measures the time it takes."""
 
     def __init__(self, seed: int, cached: bool) -> None:
         self.rng = random.Random(seed)
@@ -122,11 +121,11 @@ class Loader:
         return batch
 
 
-# ----------------------------------------------------------------------- marks
+# ------------------------------------------------------------- spans and steps
 
 
 def data_span() -> ContextManager[Any]:
-    """Names the time that goes into data, where gsprof is there to hear of it."""
+    """Marks the time spent on data, if gsprof is installed."""
     span: ContextManager[Any] = nullcontext()
     if gsprof:
         span = gsprof.span("load batch", phase="data")
@@ -134,8 +133,8 @@ def data_span() -> ContextManager[Any]:
 
 
 def end_step(model: Model, number: int) -> None:
-    """PyTorch's optimizer tells gsprof where a step ends; of others it does not know.  Step 0 is
-    all that comes before the first."""
+    """Marks the end of a step. With PyTorch, gsprof detects steps by the optimizer. Step 0 is the
+    time before the first step."""
     if gsprof and not isinstance(model, TorchModel):
         gsprof.step(number, batch_size=BATCH)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses functions of more than 80 lines or 6 parameters, and files of more than 800 lines.
+"""Rejects functions of more than 80 lines or 6 parameters, and files of more than 800 lines.
 
-It leans on the layout that clang-format enforces: a function's braces stand in column 0.
+Relies on the layout that clang-format enforces: the braces of a function are in column 0.
 
 usage: check_sizes.py FILE..."""
 
@@ -16,7 +16,7 @@ FUNCTION_LINES_MAX = 80
 PARAMETERS_MAX = 6
 FILE_LINES_MAX = 800
 
-# Before a function whose parameters another library lays down; clang-tidy knows it too.
+# Precedes a function whose parameters another library defines; clang-tidy reads it too.
 FOREIGN = "NOLINTNEXTLINE(readability-function-size)"
 
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -24,12 +24,12 @@ HEAD = re.compile(r"[^(]*?([A-Za-z_]\w*)\s*\((.*)\)\s*$", re.DOTALL)
 
 
 def blank_comments(text: str) -> str:
-    """The text with comments emptied and every line still where it was."""
+    """Removes comments and keeps the line numbers."""
     return COMMENT.sub(lambda m: "\n" * m[0].count("\n"), text)
 
 
 def count_parameters(text: str) -> int:
-    """The commas of the outermost level, plus one; 0 for "void"."""
+    """One more than the commas of the outermost level; 0 for "void"."""
     if text.strip() in ("", "void"):
         return 0
     depth = 0
@@ -41,7 +41,7 @@ def count_parameters(text: str) -> int:
 
 
 def is_foreign(lines: list[str], brace: int) -> bool:
-    """Whether the comment right above the function's head says so."""
+    """Whether the line above the function's head contains FOREIGN."""
     start = brace
     while start > 0 and lines[start - 1].strip() and lines[start - 1][0] not in "}#/":
         start -= 1
@@ -49,7 +49,7 @@ def is_foreign(lines: list[str], brace: int) -> bool:
 
 
 def check_head(path: Path, lines: list[str], brace: int) -> list[str]:
-    """The parameters of the function whose opening brace is in line brace (from 0)."""
+    """Checks the parameters of the function whose opening brace is in line `brace` (from 0)."""
     start = brace
     while start > 0 and lines[start - 1].strip() and lines[start - 1][0] not in "}#":
         start -= 1
@@ -60,7 +60,7 @@ def check_head(path: Path, lines: list[str], brace: int) -> list[str]:
     count = count_parameters(match[2])
     if count <= PARAMETERS_MAX:
         return []
-    return [f"{path}:{start + 1}: {match[1]} has {count} parameters, {PARAMETERS_MAX} are allowed"]
+    return [f"{path}:{start + 1}: {match[1]} has {count} parameters (limit: {PARAMETERS_MAX})"]
 
 
 def check_file(path: Path) -> list[str]:
@@ -68,7 +68,7 @@ def check_file(path: Path) -> list[str]:
     lines = blank_comments(text).splitlines()
     faults = []
     if len(lines) > FILE_LINES_MAX:
-        faults.append(f"{path}: {len(lines)} lines, {FILE_LINES_MAX} are allowed")
+        faults.append(f"{path}: {len(lines)} lines (limit: {FILE_LINES_MAX})")
     brace = -1
     for i, line in enumerate(lines):
         if line == "{":
@@ -79,8 +79,8 @@ def check_file(path: Path) -> list[str]:
             length = i - brace + 1
             if length > FUNCTION_LINES_MAX:
                 faults.append(
-                    f"{path}:{brace + 1}: a function of {length} lines, "
-                    f"{FUNCTION_LINES_MAX} are allowed"
+                    f"{path}:{brace + 1}: a function of {length} lines "
+                    f"(limit: {FUNCTION_LINES_MAX})"
                 )
             brace = -1
     return faults

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# demo.sh -- runs the example training script with everything on, and names its report.
+# demo.sh -- profiles the example training script and prints the path of the report.
 set -eu
 
 cd "$(dirname "$0")/.."
 
-# Interpreters of the machine, of pyenv and of conda; those of an active environment come first.
+# Interpreters of an active environment, of the system, of pyenv and of conda.
 candidates() {
     echo python3
     for candidate in /usr/bin/python3 /usr/local/bin/python3 /opt/*/bin/python3 \
@@ -16,7 +16,7 @@ candidates() {
     done
 }
 
-# The first that has a module.  The package needs 3.8.
+# Prints the first interpreter with a module. The package needs Python 3.8.
 find_python() {
     candidates | while read -r candidate; do
         if "$candidate" -c "import sys; assert sys.version_info >= (3, 8); import $1" 2>/dev/null
@@ -27,7 +27,7 @@ find_python() {
     done
 }
 
-# The interpreter with the most to show, unless one was named.
+# Prefer an interpreter with PyTorch, then one with NumPy, unless PYTHON is set.
 python=${PYTHON:-}
 for module in torch numpy sys; do
     [ -n "$python" ] || python=$(find_python "$module")
@@ -39,10 +39,10 @@ mkdir -p build/demo
 echo "== gsprof run -- $python examples/train.py"
 "$gsprof" run -o "$out" --force -- "$python" examples/train.py
 echo
-echo "The report is $PWD/$out/report.html: open it in a browser."
-echo "The program says how long it waited for its data, and the verdict found that from outside."
-echo "Apply the remedy, and compare:"
+echo "Open the report in a browser: $PWD/$out/report.html"
+echo "The last line of the program is the time it spent on its data; the verdict should agree."
+echo "Apply the remedy and compare:"
 echo "  TRAIN_CACHE=1 $gsprof run -o build/demo/cached -- $python examples/train.py"
 echo "  $gsprof compare $out build/demo/cached"
-echo "To profile a process that already runs:"
+echo "Profile a running process:"
 echo "  $gsprof record -d 10 -o profile.svg -p PID"

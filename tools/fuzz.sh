@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# fuzz.sh [SECONDS [TARGET...]] -- runs the libFuzzer programs, each for some seconds.
+# fuzz.sh [SECONDS [TARGET...]] -- runs each fuzz target with libFuzzer (default: 60 seconds).
 #
-# New inputs go to build-fuzz/corpus/<target>; the corpus of the repository is only read.
-# What crashes stays in build-fuzz/crash/.
+# New inputs are written to build-fuzz/corpus/TARGET; the corpus of the repository is only read.
+# Inputs that crash a target are written to build-fuzz/crash/.
 set -eu
 
 cd "$(dirname "$0")/.."

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Generates src/py/layout_tables.c from CPython's own headers.
+"""Generates src/py/layout_tables.c from CPython's headers.
 
-For every version a small C program that includes the internal headers prints the offsets and
-sizes that struct gsp_py_layout names; the results become one table with a column per version.
-From 3.13 on the position of each field inside _Py_DebugOffsets is written too, since that
-struct differs between minor versions.
+For every version, a small C program that includes the internal headers prints the offsets and
+sizes in struct gsp_py_layout. The results form a table with one column per version. From 3.13 on
+the table also has the position of each field in _Py_DebugOffsets, which differs between minor
+versions.
 
-Offsets are those of LP64: x86-64 and aarch64 are the same.
+Offsets are the same on x86-64 and aarch64 (LP64).
 
-    tools/gen_offsets.py             regenerate (needs headers of every version)
-    tools/gen_offsets.py --check     compare with what is checked in, for the headers found here
-    tools/gen_offsets.py --headers DIR ...   take headers from include folders, e.g.
+    tools/gen_offsets.py             generate (needs headers of every version)
+    tools/gen_offsets.py --check     compare the file with the headers found here
+    tools/gen_offsets.py --headers DIR ...   read headers from include folders such as
                                              /usr/include/python3.11
 
-Headers are looked for in pyenv's versions and in what tools/get-pythons.sh fetched.
+Also reads headers of pyenv's versions and of tools/get-pythons.sh.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ OUTPUT = TREE / "src" / "py" / "layout_tables.c"
 MINOR_MAX = 15
 
 NO_OFF = 0xFFFF  # GSP_NO_OFFSET
-NO_BIG = 0xFFFFFFFF  # UINT32_MAX: the members of type uint32_t
+NO_BIG = 0xFFFFFFFF  # UINT32_MAX, for members of type uint32_t
 
-# The C side of one generated program.  Everything it prints is "name value".
+# The generated C program. It prints lines of "name value".
 PROGRAM = """\
 #define Py_BUILD_CORE 1
 #include <Python.h>
@@ -82,7 +82,7 @@ PROGRAM = """\
 #define ALIGN_OFF(type, member) (long)__alignof__(((type *)0)->member)
 #define ALIGN_SIZE(type) 1L
 
-/* Where a bit field of a string's state begins in the 32-bit word. */
+/* The position of a bit field of a string's state in its 32-bit word. */
 #define STATE_BIT(field) state_bit_##field()
 #define STATE_BIT_FUNC(field)                                     \\
     static long state_bit_##field(void)                           \\
@@ -107,12 +107,12 @@ int main(void)
 """
 
 
-# Of _Py_DebugOffsets, but no member of a layout.
+# Members of _Py_DebugOffsets that are not in struct gsp_py_layout.
 EXTRA_DEBUG = ("free_threaded",)
 
 
 class Build(NamedTuple):
-    """One column: a minor version, with or without the GIL."""
+    """One column: a minor version, with or without a GIL."""
 
     minor: int
     free_threaded: bool
@@ -131,16 +131,16 @@ def minor_of(headers: Path) -> int:
     text = (headers / "patchlevel.h").read_text()
     found = re.search(r"#define\s+PY_MINOR_VERSION\s+(\d+)", text)
     if found is None:
-        raise SystemExit(f"gen_offsets: no version in {headers}/patchlevel.h")
+        raise SystemExit(f"gen_offsets: {headers}/patchlevel.h has no version")
     return int(found.group(1))
 
 
 def find_headers(given: list[str]) -> list[Path]:
-    """Every include folder at hand, those given first."""
+    """All include folders, the given ones first."""
     dirs = [Path(g) for g in given]
     for d in dirs:
         if not (d / "internal" / "pycore_pystate.h").exists():
-            raise SystemExit(f"gen_offsets: no internal headers in {d}")
+            raise SystemExit(f"gen_offsets: {d} has no internal headers")
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     dirs += sorted(pyenv.glob("versions/3.*/include/python3.*"))
@@ -162,8 +162,8 @@ def run_program(headers: Path, free_threaded: bool, prints: str) -> dict[str, in
         if free_threaded:
             command.append("-DPy_GIL_DISABLED=1")
         command += [f"-I{headers}", f"-I{headers}/internal"]
-        # Debian keeps the true pyconfig.h in a folder per architecture one level up; last, so
-        # that nothing else of that system is taken.
+        # Debian's pyconfig.h is in a folder per architecture, one level up. This comes last, so
+        # that no other header is read from there.
         command += ["-idirafter", str(headers.parent)]
         subprocess.run([*command, str(source), "-o", str(exe)], check=True)
         out = subprocess.run([str(exe)], check=True, capture_output=True, text=True).stdout
@@ -188,7 +188,7 @@ def has_debug(r: Row, minor: int) -> bool:
 
 
 def measure(headers: Path, build: Build) -> dict[str, int]:
-    """All values of one column; keys "version", members, and "debug:<path>"."""
+    """All values of one column. Keys are "version", members, and "debug:<path>"."""
     lines = []
     for r in ROWS:
         expression = case_of(r, build)
@@ -227,7 +227,7 @@ def emit_rows(columns: dict[Build, dict[str, int]]) -> list[str]:
     for i, r in enumerate(ROWS):
         cells = [literal(columns[b][r.member]) for b in BUILDS]
         text = table_line(r.member, cells, width, " \\" if i + 1 < len(ROWS) else "")
-        # The members of type uint32_t need the wide form of "none".
+        # Members of type uint32_t need the 32-bit form of NONE.
         out.append(text.replace(" NONE", "  BIG") if r.big else text)
     return out
 
@@ -238,7 +238,7 @@ def emit_debug(columns: dict[Build, dict[str, int]]) -> list[str]:
     width = max(len(r.member) for r in rows)
     out = ["#define DEBUG_ROWS(X) \\"]
     for i, r in enumerate(rows):
-        # Only the free-threaded build has every member.
+        # Only the free-threaded build has all members.
         cells = [str(columns[Build(MINOR_MAX, True)][f"align:{r.member}"])]
         for m in minors:
             values = columns[Build(m, False)]
@@ -255,8 +255,8 @@ HEAD = """\
 /*
  * layout_tables.c -- generated by tools/gen_offsets.py from CPython's headers; do not edit.
  *
- * One column a version, "t" for free-threaded builds; NONE and BIG (the same for uint32_t)
- * where a version has no such member.  LP64: the same on x86-64 and aarch64.
+ * One column per version, with "t" for free-threaded builds. NONE, or BIG for uint32_t, marks a
+ * member that a version does not have. The offsets are the same on x86-64 and aarch64 (LP64).
  */
 #include "py/layout_tables.h"
 
@@ -315,9 +315,9 @@ def emit(columns: dict[Build, dict[str, int]]) -> str:
     out.append("};\n\nconst size_t gsp_py__layout_count = GSP_COUNT(gsp_py__layouts);\n\n")
 
     out.append(
-        "/* The alignment of a field; where it is in _Py_DebugOffsets and where the size that\n"
+        "/* The alignment of a field, its position in _Py_DebugOffsets and that of the size that\n"
     )
-    out.append(f" * bounds it, of {', '.join(f'3.{m}' for m in minors)}. */\n")
+    out.append(f" * bounds it, for {', '.join(f'3.{m}' for m in minors)}. */\n")
     out.append("\n".join(emit_debug(columns)) + "\n\n")
     names = ", ".join(f"c{i}" for i in range(2 * len(minors)))
     for i, m in enumerate(minors):
@@ -339,7 +339,7 @@ def emit(columns: dict[Build, dict[str, int]]) -> str:
 
 
 def parse(text: str) -> dict[Build, dict[str, int]]:
-    """The columns of a generated file: emit() backwards."""
+    """Parses the columns of a generated file: the inverse of emit()."""
     columns: dict[Build, dict[str, int]] = {b: {} for b in BUILDS}
     by_member = {r.member: r for r in ROWS}
     layout_part, _, debug_part = text.partition("#define DEBUG_ROWS")
@@ -377,14 +377,14 @@ def parse(text: str) -> dict[Build, dict[str, int]]:
 def differences(
     build: Build, measured: dict[str, int], stored: dict[str, int], same_patch: bool
 ) -> list[str]:
-    """What a table says and the headers do not.
+    """The differences between a table and the headers.
 
-    Of another patch release only what the target does not tell itself must be the same.
+    In another patch release, members that the target describes itself may differ.
     """
     found = []
     for r in ROWS:
-        told = has_debug(r, build.minor) and not same_patch
-        if not told and measured[r.member] != stored.get(r.member):
+        described = has_debug(r, build.minor) and not same_patch
+        if not described and measured[r.member] != stored.get(r.member):
             found.append(f"{r.member}: headers {measured[r.member]}, table {stored.get(r.member)}")
     if not build.free_threaded:
         for key, value in measured.items():
@@ -394,7 +394,7 @@ def differences(
 
 
 def builds_of(headers: Path) -> list[Build]:
-    """Headers of an ordinary build serve for the free-threaded one too, not the reverse."""
+    """Headers of an ordinary build also serve for the free-threaded one, but not vice versa."""
     minor, free_threaded = minor_of(headers), headers.name.endswith("t")
     return [b for b in BUILDS if b.minor == minor and (b.free_threaded or not free_threaded)]
 
@@ -414,7 +414,7 @@ def check(dirs: list[Path]) -> int:
                 print(f"gen_offsets: {version_text(measured['version'])} {build.label}: {line}")
                 bad = 1
     if not dirs:
-        print("gen_offsets: no headers with internals here; only the form was checked")
+        print("gen_offsets: no internal headers found; only the format was checked")
     return bad
 
 
@@ -430,10 +430,10 @@ def generate(dirs: list[Path], output: Path) -> int:
             seen.add(build)
     for build in BUILDS:
         if "version" not in columns[build]:
-            print(f"gen_offsets: no headers of {build.label}, and no table to keep")
+            print(f"gen_offsets: no headers of {build.label} and no previous table")
             return 1
         if build not in seen:
-            print(f"gen_offsets: no headers of {build.label}; its table is kept")
+            print(f"gen_offsets: no headers of {build.label}; keeping its table")
     output.write_text(emit(columns))
     return 0
 

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# get-arm64.sh -- the libraries that gsprof links, for aarch64, to test against.
+# get-arm64.sh -- fetches the libraries of gsprof for aarch64, for tests.
 #
-# Unpacks Debian's arm64 packages into a folder of their own: a root for the cross compiler and
-# for qemu.  Nothing is installed and no root is needed.  What is already there is left alone.
+# Unpacks Debian's arm64 packages into a folder, a system root for the cross compiler and for
+# qemu. Installs nothing and needs no root privileges. Does nothing if the folder exists.
 #
 #   tools/get-arm64.sh [DIR]
 #
-# DIR is ${XDG_CACHE_HOME:-~/.cache}/gsprof/arm64 unless given.  Prints the path of the root;
-# everything else goes to stderr.
+# DIR defaults to ${XDG_CACHE_HOME:-~/.cache}/gsprof/arm64. Prints the path of the system root to
+# stdout and everything else to stderr.
 set -eu
 
-# Raised when the list below changes: an older root is made anew.
+# Increase this number if the list below changes.
 edition=3
 packages='libc6-dev libelf-dev libdw-dev liblzma-dev libiberty-dev zlib1g-dev libzstd-dev
     libprotobuf-c-dev libncurses-dev libedit-dev libmicrohttpd-dev libcurl4-gnutls-dev'
@@ -40,7 +40,7 @@ if [ -d "$root" ]; then
 fi
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || die "needs apt-get and dpkg-deb"
 
-# The same mirror and release as this machine's: the cross compiler fits its own libc.
+# The mirror and release of this machine, because the cross compiler matches its libc.
 mirror=$(apt-get indextargets --format '$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
     sed -n 's/^Debian|//p' | head -n 1)
 [ -n "$mirror" ] || die "no Debian mirror in this machine's apt configuration"
@@ -50,7 +50,7 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 [ -n "$suite" ] || die "not a Debian release"
 
-# Made under another name: two runs at once, or one that is stopped, leave no half of a root.
+# Use a temporary name, so that concurrent or interrupted runs leave no incomplete root.
 work=$(mktemp -d "$dir/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
@@ -78,9 +78,9 @@ mkdir "$work/root"
 for deb in "$work"/cache/archives/*.deb; do
     dpkg-deb -x "$deb" "$work/root"
 done
-# Links that a system has as absolute ones must stay within the root.
+# Absolute links must point into the root.
 find "$work/root" -type l -lname '/*' | while read -r link; do
     ln -sfn "$root$(readlink "$link")" "$link"
 done
-mv -T "$work/root" "$root" 2>/dev/null || [ -d "$root" ] || die "cannot make $root"
+mv -T "$work/root" "$root" 2>/dev/null || [ -d "$root" ] || die "cannot create $root"
 echo "$root"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# get-promtool.sh [DIR] -- prints the path of promtool, which checks what Prometheus will read:
-# the one that is installed, else the one of Debian's package, unpacked into DIR (default
-# $XDG_CACHE_HOME/gsprof/promtool).
+# get-promtool.sh [DIR] -- prints the path of promtool, which checks the Prometheus format: an
+# installed one, or that of Debian's package, unpacked into DIR (default:
+# ${XDG_CACHE_HOME:-~/.cache}/gsprof/promtool).
 #
-# The package (20 MB) is not installed: that would start a server.  apt checks its signature.
+# Does not install the package (20 MB), because that would start a server. apt checks its signature.
 set -eu
 
 die() {
@@ -32,11 +32,11 @@ fi
 command -v apt-get >/dev/null || die "needs apt-get"
 command -v dpkg-deb >/dev/null || die "needs dpkg-deb"
 
-# Made under another name: two runs at once, or one that is stopped, leave no half of it.
+# Use a temporary name, so that concurrent or interrupted runs leave no incomplete folder.
 mkdir -p "$(dirname "$dir")"
 work=$(mktemp -d "$dir.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 (cd "$work" && apt-get -q download prometheus >&2) || die "apt-get cannot download prometheus"
 dpkg-deb -x "$work"/prometheus_*.deb "$work/root"
-mv -T "$work/root" "$dir" 2>/dev/null || [ -x "$tool" ] || die "cannot make $dir"
+mv -T "$work/root" "$dir" 2>/dev/null || [ -x "$tool" ] || die "cannot create $dir"
 echo "$tool"

@@ -1,29 +1,29 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# get-pythons.sh -- newer CPythons than this machine has, to test against.
+# get-pythons.sh -- fetches newer versions of CPython than this machine has, for tests.
 #
-# Unpacks Debian's 3.13, 3.14 and 3.15 (interpreter and headers) into a folder of their own and
-# points each binary at the libc that came with it, so that they run on an older system without
-# touching it.  Needs no root.  What is already there is left alone.
+# Unpacks Debian's 3.13, 3.14 and 3.15 (interpreter and headers) into a folder, and makes each
+# binary use the libc of its release, so that it runs on an older system. Needs no root
+# privileges. Skips interpreters that exist.
 #
 #   tools/get-pythons.sh [--free-threaded] [DIR]
 #
 # --free-threaded also builds 3.13t, 3.14t and 3.15t from Debian's sources (minutes each).
-# DIR is ${XDG_CACHE_HOME:-~/.cache}/gsprof/pythons unless given.
-# Prints the path of every interpreter, one a line; everything else goes to stderr.
+# DIR defaults to ${XDG_CACHE_HOME:-~/.cache}/gsprof/pythons.
+# Prints the path of every interpreter, one per line, to stdout and everything else to stderr.
 set -eu
 
-say() {
+log() {
     echo "get-pythons: $*" >&2
 }
 
 die() {
-    say "$*"
+    log "$*"
     exit 1
 }
 
-# The mirror is the one this machine is set up with, whatever it is.
+# Finds the Debian mirror of this machine.
 find_mirror() {
     mirror=$(apt-get indextargets --format '$(LABEL)|$(REPO_URI)' 'Created-By: Packages' \
         2>/dev/null | sed -n 's/^Debian|//p' | head -n 1)
@@ -37,12 +37,12 @@ find_mirror() {
     [ -r "$keyring" ] || die "no $keyring (package debian-archive-keyring)"
 }
 
-# apt SUITE ARGS...: apt-get on a state of its own, which knows that suite and nothing else.
+# apt SUITE ARGS...: runs apt-get with a private state that has only that suite.
 apt() {
     suite=$1
     shift
     state=$dir/.apt/$suite
-    # The index is fetched anew by each run that needs it: a moving suite drops old files.
+    # Fetch the index in every run, because a moving suite removes old files.
     if [ ! -e "$state/fresh.$$" ]; then
         mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/etc"
         : >"$state/status"
@@ -69,7 +69,7 @@ CONF
     APT_CONFIG=$state/apt.conf apt-get -q -y "$@" >&2
 }
 
-# patchelf must run here and now, so it comes from this machine's own suite.
+# patchelf runs on this machine, so it comes from the machine's suite.
 get_patchelf() {
     if command -v patchelf >/dev/null; then
         patchelf=$(command -v patchelf)
@@ -79,26 +79,26 @@ get_patchelf() {
     if [ ! -x "$patchelf" ]; then
         # shellcheck disable=SC1091 # a file of the system
         own_suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-        [ -n "$own_suite" ] || die "no patchelf, and not a Debian release to take it from"
+        [ -n "$own_suite" ] || die "patchelf is not installed, and this is not a Debian release"
         apt "$own_suite" --no-install-recommends --download-only install patchelf
         mkdir -p "$dir/.tools"
         dpkg-deb -x "$(ls "$dir/.apt/$own_suite"/cache/archives/patchelf_*.deb)" "$dir/.tools"
     fi
 }
 
-# get VERSION SUITE: DIR/VERSION/bin/pythonVERSION, with its root beside it.
+# get VERSION SUITE: creates DIR/VERSION/bin/pythonVERSION and DIR/VERSION/root.
 get() {
     version=$1
     suite=$2
     home=$dir/$version
     exe=$home/bin/python$version
     if [ ! -x "$exe" ]; then
-        say "python$version from $suite"
+        log "fetching python$version from $suite"
         rm -rf "$home" "$dir/.apt/$suite/cache/archives"
         mkdir -p "$dir/.apt/$suite/cache/archives/partial"
         apt "$suite" --no-install-recommends --download-only install \
             base-files "python$version" "libpython$version-dev"
-        # A root with merged /usr, as the packages of these suites expect.
+        # The packages of these suites expect a merged /usr.
         root=$home/root
         mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/lib" "$root/usr/lib64"
         for folder in bin sbin lib lib64; do
@@ -116,14 +116,15 @@ get() {
     echo "$exe"
 }
 
-# DT_RPATH, not DT_RUNPATH: it also serves the libraries of extension modules.
+# DT_RPATH, not DT_RUNPATH, because it also applies to libraries of extension modules.
 point_at_own_libc() {
     interp=$1$("$patchelf" --print-interpreter "$2")
     libs=$1/usr/lib/$(basename "$(dirname "$(ls "$1"/usr/lib/*/libc.so.6)")")
     "$patchelf" --set-interpreter "$interp" --set-rpath "$libs" --force-rpath "$2"
 }
 
-# A suite can list sources that its mirror does not hold: the newest that is really there.
+# get_source VERSION SUITE FOLDER: fetches the newest source package that the mirror really has; a
+# suite may list others.
 get_source() {
     (
         cd "$3"
@@ -137,19 +138,19 @@ get_source() {
     )
 }
 
-# build VERSION SUITE: DIR/VERSIONt/bin/pythonVERSIONt, built here without a GIL.
+# build VERSION SUITE: builds DIR/VERSIONt/bin/pythonVERSIONt, without a GIL.
 build() {
     version=$1
     suite=$2
     home=$dir/${version}t
     exe=$home/bin/python${version}t
     if [ ! -x "$exe" ]; then
-        say "building python${version}t from the source package of $suite"
+        log "building python${version}t from the source package of $suite"
         work=$dir/.build/$version
         rm -rf "$work" "$home"
         mkdir -p "$work/src"
         if ! get_source "$version" "$suite" "$work"; then
-            say "$suite has no source package of python$version: no ${version}t"
+            log "$suite has no source package of python$version: skipping ${version}t"
             return
         fi
         tar -xf "$(ls "$work/python${version}_"*.orig.tar.*[!c])" -C "$work/src" --strip-components=1
@@ -159,7 +160,7 @@ build() {
             make -j2
             make install DESTDIR="$work/installed"
         ) >"$work/log" 2>&1 || die "build of ${version}t failed, see $work/log"
-        # In one step: what was interrupted is not taken for whole.
+        # Atomic, so that an interrupted build is not mistaken for a complete one.
         mv "$work/installed$home" "$home"
         rm -rf "$work"
     fi

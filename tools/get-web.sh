@@ -1,15 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# get-web.sh OUT.html [DEPFILE] -- builds the report's page (web/) into one HTML file.
-# get-web.sh --modules [FOLDER] -- prints where the npm packages of a folder (web) are.
-# get-web.sh --check -- types and format of web/, and format of the browser's tests.
+# get-web.sh OUT.html [DEPFILE] -- builds the report page (web/) into one HTML file.
+# get-web.sh --modules [FOLDER] -- prints the path of the npm packages of a folder (default: web).
+# get-web.sh --check -- checks types and format of web/, and the format of tests/web/.
 #
-# Packages are those of the folder's package-lock.json, fetched by npm from whatever registry this
-# machine uses and compared with the checksums in it; none of their install scripts is run.  They
-# are kept outside the tree, by the hash of the lock file, in ${XDG_CACHE_HOME:-~/.cache}/gsprof/web
-# (or GSPROF_WEB_CACHE), and so is the page, by the hash of everything it is made of: what did not
-# change is not built again, and what is there needs no network.
+# npm fetches the packages of package-lock.json from the registry of this machine and compares them
+# with the checksums in the file. Install scripts are not run. Packages and the page are cached in
+# ${XDG_CACHE_HOME:-~/.cache}/gsprof/web (or GSPROF_WEB_CACHE), by the hash of the lock file and of
+# all sources: an unchanged page is not built again, and cached packages need no network.
 set -eu
 
 die() {
@@ -19,8 +18,8 @@ die() {
 
 no_packages() {
     echo "get-web: $*" >&2
-    echo "  without network: build once elsewhere, bring ~/.cache/gsprof/web along, and name the" >&2
-    echo "  folder in GSPROF_WEB_CACHE" >&2
+    echo "  without network: build on another machine, copy its ~/.cache/gsprof/web, and set" >&2
+    echo "  GSPROF_WEB_CACHE to the copy" >&2
     exit 69
 }
 
@@ -29,7 +28,7 @@ cache=${GSPROF_WEB_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/gsprof/web}
 
 work=
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
-# new_work: a folder beside what it will become, so that it appears whole or not at all.
+# new_work: makes a temporary folder in the cache; a rename publishes it at once.
 new_work() {
     mkdir -p "$cache"
     work=$(mktemp -d "$cache/new.XXXXXX")
@@ -39,34 +38,34 @@ hash_of() {
     sha256sum | cut -c1-16
 }
 
-# modules FOLDER: fetches its packages if need be; $packages is where they are.
+# modules FOLDER: fetches its packages if needed; sets $packages to their path.
 modules() {
     kept=$cache/modules-$(cat "$1/package-lock.json" "$1/package.json" | hash_of)
     if [ ! -d "$kept/node_modules" ]; then
-        command -v npm >/dev/null || no_packages "no npm here, and no packages in $cache"
+        command -v npm >/dev/null || no_packages "npm is not installed, and $cache has no packages"
         new_work
         cp "$1/package.json" "$1/package-lock.json" "$work/"
         (cd "$work" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error \
             --cache "$work/npm" >log 2>&1) || {
             tail -n 5 "$work/log" >&2
-            no_packages "npm could not fetch the packages of $(basename "$1")"
+            no_packages "npm cannot fetch the packages of $(basename "$1")"
         }
         rm -rf "$work/npm" "$work/log"
-        # A second run at the same time may have been faster.
+        # A concurrent run may have been faster.
         mv -T "$work" "$kept" 2>/dev/null || rm -rf "$work"
         work=
-        [ -d "$kept/node_modules" ] || die "cannot make $kept"
+        [ -d "$kept/node_modules" ] || die "cannot create $kept"
     fi
     packages=$kept/node_modules
 }
 
-# sources: what the page is made of, one name a line.
+# sources: prints the source files of the page, one per line.
 sources() {
     (cd "$root/web" && find . -name node_modules -prune -o -type f -print | LC_ALL=C sort)
 }
 
-# lay_out: a copy of web/ with its packages beside it, in $work.
-lay_out() {
+# copy_sources: copies web/ to $work and links its packages.
+copy_sources() {
     modules "$root/web"
     new_work
     cp -R "$root/web" "$work/web"
@@ -81,7 +80,7 @@ case ${1:-} in
     exit 0
     ;;
 --check)
-    lay_out
+    copy_sources
     cp "$root"/tests/web/*.mjs "$work/web/"
     cd "$work/web"
     node node_modules/typescript/bin/tsc --noEmit --pretty false
@@ -95,15 +94,15 @@ case ${1:-} in
 esac
 
 out=$1
-# Who builds packages may have no home.
+# A package build may have no home directory.
 mkdir -p "$cache" 2>/dev/null || cache=$(dirname "$out")/web-cache
 page=$cache/page-$(sources | (cd "$root/web" && xargs sha256sum) | hash_of).html
 if [ ! -f "$page" ]; then
-    lay_out
+    copy_sources
     (cd "$work/web" && node node_modules/vite/bin/vite.js build --logLevel warn --outDir "$work/dist" \
         >"$work/log" 2>&1) || {
         cat "$work/log" >&2
-        die "vite could not build web/"
+        die "vite cannot build web/"
     }
     mv "$work/dist/index.html" "$page"
 fi

@@ -1,18 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# get-yyjson.sh -- brings yyjson to subprojects/yyjson when the system has no package of it.
+# get-yyjson.sh -- fetches yyjson into subprojects/yyjson, unless the system has a package of it.
 #
-# Debian has it from trixie on.  On an older Debian the source package of a newer suite is
-# fetched through an apt state of our own (nothing of the system's apt changes), from the mirror
-# that this machine uses, and compared with the checksums below.
+# Debian has it from trixie on. On an older Debian, fetches the source package of a newer suite
+# from this machine's mirror, with a private apt state, and compares it with the checksums below.
 set -eu
 
 cd "$(dirname "$0")/.."
 target=subprojects/yyjson
 recipe=subprojects/packagefiles/yyjson/meson.build
 
-# suite and sha256 of the original tarball, the preferred one first
+# suite and sha256 of the original tarball, in order of preference
 pins='
 trixie ae6fde69a193e10afab426ef13f113d6903446405f9db9ee98bfb572bd6c961a
 sid    40828f17feddccf475c164d1aa913476656b4263ab9896392106e4517d5b69dc
@@ -32,13 +31,13 @@ give_up() {
     exit 69
 }
 
-command -v apt-get >/dev/null || give_up "no apt-get here, and no yyjson"
+command -v apt-get >/dev/null || give_up "neither yyjson nor apt-get is installed"
 
 # shellcheck source=/dev/null
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
     awk -v release="$codename" '$1 == release { print $2; exit }')
-[ -n "$mirror" ] || give_up "apt knows no mirror for '$codename'"
+[ -n "$mirror" ] || give_up "apt has no mirror for '$codename'"
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 options=
@@ -46,7 +45,7 @@ options=
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# apt fetches as a user of its own when it is root: let that user in.
+# As root, apt fetches files as another user, which needs access.
 chmod 755 "$work"
 
 private_apt() {
@@ -59,7 +58,7 @@ private_apt() {
         -o APT::Sandbox::User=root "$@"
 }
 
-# Prints the path of a tarball whose checksum is pinned; fails if the suite has another one.
+# Prints the path of a tarball with a pinned checksum; fails if the suite has none.
 fetch() {
     suite=$1
     state=$work/$suite
@@ -67,7 +66,7 @@ fetch() {
     : >"$state/status"
     echo "deb-src $options $mirror $suite main" >"$state/sources.list"
     private_apt "$state" update >"$state/log" 2>&1 || return 1
-    # The tarball alone: the files that describe the packaging are not needed.
+    # The packaging files are not needed.
     (cd "$state/source" && private_apt "$state" --tar-only --download-only source yyjson) \
         >>"$state/log" 2>&1 || return 1
     for tarball in "$state"/source/*.orig.tar.*; do
@@ -97,6 +96,6 @@ cp "$work/unpacked/src/yyjson.c" "$work/unpacked/src/yyjson.h" "$work/unpacked/L
 version=$(sed -n 's/^#define YYJSON_VERSION_STRING *"\(.*\)"/\1/p' "$work/new/yyjson.h")
 cp "$recipe" "$work/new/"
 chmod 755 "$work/new"
-# A second run at the same time may have been faster.
+# A concurrent run may have finished first.
 mv -T "$work/new" "$target" 2>/dev/null || [ -f "$target/yyjson.c" ]
 echo "yyjson $version is in $target"

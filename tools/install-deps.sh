@@ -1,21 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# install-deps.sh [GROUP...] -- installs the Debian packages that a group of make targets needs
-# and this machine lacks.  Groups: build (default), lint, test, demo, bench.
+# install-deps.sh [GROUP...] -- installs the missing Debian packages for groups of make targets.
+# Groups: build (default), lint, test, docs, demo, bench.
 #
-# On another distribution it prints what is missing and stops with status 69.
+# On another distribution, prints the missing packages and exits with status 69.
 set -eu
 
-# The sanitizers of a clang are in a package of its own version; without a clang, Debian's default.
+# The sanitizers are in a package with clang's version; without clang, use Debian's default.
 sanitizers=libclang-rt-dev
 if command -v clang >/dev/null; then
     version=$(clang -dumpversion)
     sanitizers=libclang-rt-${version%%.*}-dev
 fi
 
-# package and how to see that it is there: cmd:PROGRAM, pc:PKG-CONFIG-NAME, py:MODULE, file:PATH,
-# lib:NAME, san:SANITIZER (clang links a program with it)
+# Packages and how to detect them: cmd:PROGRAM, pc:PKG-CONFIG-NAME, py:MODULE, file:PATH,
+# lib:NAME, san:SANITIZER (whether clang can link a program with it).
 packages() {
     case $1 in
     build) echo '
@@ -65,6 +65,7 @@ packages() {
         python3-nbclient        py:nbclient
         binutils                cmd:objdump
         python3-requests        py:requests
+        python3-jsonschema      py:jsonschema
         python3-numpy           py:numpy
         python3-torch           py:torch
         golang-go               cmd:go
@@ -83,23 +84,27 @@ packages() {
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
         qemu-user-static        cmd:qemu-aarch64-static' ;;
+    docs) echo '
+        python3-sphinx          py:sphinx
+        python3-myst-parser     py:myst_parser
+        python3-sphinx-rtd-theme py:sphinx_rtd_theme' ;;
     demo) echo '
         python3-numpy           py:numpy' ;;
     bench) echo '
         wrk                     cmd:wrk
         python3-numpy           py:numpy' ;;
     *)
-        echo "install-deps: no such group: $1 (build, lint, test, demo, bench)" >&2
+        echo "install-deps: unknown group: $1 (build, lint, test, docs, demo, bench)" >&2
         exit 64
         ;;
     esac
 }
 
-# The system's own interpreter: it is the one that Debian's modules are for.
+# Debian's modules are for the system's interpreter.
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 
-is_there() {
+is_installed() {
     case $1 in
     cmd:*) command -v "${1#cmd:}" >/dev/null ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
@@ -119,7 +124,7 @@ for group in "$@"; do
     while read -r package check; do
         [ -n "$package" ] || continue
         case " $missing " in *" $package "*) continue ;; esac
-        is_there "$check" || missing="$missing $package"
+        is_installed "$check" || missing="$missing $package"
     done <<LIST
 $list
 LIST
@@ -127,7 +132,7 @@ done
 [ -n "$missing" ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-    echo "install-deps: this is not Debian; please install (names as in Debian):" >&2
+    echo "install-deps: apt-get does not exist; install these (names as in Debian):" >&2
     echo " $missing" >&2
     exit 69
 fi
@@ -141,11 +146,11 @@ if [ "$(id -u)" != 0 ]; then
     sudo='sudo -n'
 fi
 echo "install-deps: installing$missing"
-# A broken third-party list must not keep us from Debian's own packages.
+# Continue if a third-party list is broken.
 $sudo apt-get -qq -o DPkg::Lock::Timeout=300 update >/dev/null || true
 # shellcheck disable=SC2086 # a list of words
 if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
     --no-install-recommends install $missing >/dev/null; then
-    echo "install-deps: apt-get could not install$missing" >&2
+    echo "install-deps: apt-get cannot install$missing" >&2
     exit 69
 fi

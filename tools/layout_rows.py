@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gen_offsets.py measures: the members of struct gsp_py_layout, version by version."""
+"""The members of struct gsp_py_layout in each version, for gen_offsets.py."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 MINOR_MIN = 8
-MINOR_DEBUG_OFFSETS = 13  # from here on the runtime describes itself
+MINOR_DEBUG_OFFSETS = 13  # the first with _Py_DebugOffsets
 
 
 class Row(NamedTuple):
-    """One member of struct gsp_py_layout: what it is in each range of minor versions."""
+    """One member of struct gsp_py_layout: its C expression for ranges of minor versions."""
 
     member: str
     cases: tuple[tuple[int, int, str], ...]  # first minor, last minor, C expression
-    big: bool  # uint32_t in the layout
+    big: bool  # of type uint32_t
     free_threaded_only: bool
     debug: str  # path in _Py_DebugOffsets, or ""
     debug_size: str  # path of the size that bounds it
-    debug_from: int  # first minor whose _Py_DebugOffsets has it
+    debug_from: int  # the first minor version whose _Py_DebugOffsets has it
 
 
-# Fields of _Py_DebugOffsets that are sizes: no other size bounds them.
+# Fields of _Py_DebugOffsets that are sizes, which no other size bounds.
 SIZES = ("size", "asciiobject_size", "compactunicodeobject_size")
 
 
@@ -47,7 +47,7 @@ GC = "struct _gc_runtime_state"
 CODE = "PyCodeObject"
 IFRAME = "_PyInterpreterFrame"
 
-# In the order of struct gsp_py_layout.  A version without a case has no such offset.
+# In the order of struct gsp_py_layout. A version without a case does not have the member.
 ROWS = (
     row("runtime_size", f"SIZE({RT})", big=True, debug="runtime_state.size"),
     row(
@@ -250,7 +250,7 @@ ROWS = (
     ),
     row("object_type", "OFF(PyObject, ob_type)", debug="pyobject.ob_type"),
     row("object_size", "SIZE(PyObject)", debug="pyobject.size"),
-    # In free-threaded builds the count is split; this is the owner's part.
+    # Free-threaded builds split the count; this is the owner's part.
     row("object_refcnt", "OBJECT_REFCNT"),
     row("var_ob_size", "OFF(PyVarObject, ob_size)"),
     row("type_size", "SIZE(PyTypeObject)", debug="type_object.size"),
@@ -328,7 +328,7 @@ ROWS = (
     row("dictkeys_indices", (8, 10, "40"), (11, 99, "OFF(PyDictKeysObject, dk_indices)")),
     row("dictvalues_values", (8, 10, "0"), (11, 99, "OFF(PyDictValues, values)")),
     row("dictvalues_valid", (13, 99, "OFF(PyDictValues, valid)")),
-    # How many bytes in front of an object: see struct gsp_py_layout.
+    # Number of bytes before an object, see struct gsp_py_layout.
     row(
         "managed_dict",
         (11, 11, "-(long)MANAGED_DICT_OFFSET"),

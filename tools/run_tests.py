@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every test there is and prints, as its last line, how many passed and failed.
+"""Runs all tests. The last line has the numbers of passed and failed tests.
 
-Stages: the unit tests and fuzz corpora in build/ and again with ASan and UBSan in build-asan/,
-those of threads that share memory with TSan in build-tsan/, a compile of all sources for aarch64
-and, under qemu, the unit tests of its folders that need no kernel of that machine, and the
-integration tests.  What fails is shown in full; what cannot be built is a failure too.
+Stages: plain (unit tests and fuzz corpora in build/), asan (the same with ASan and UBSan in
+build-asan/), tsan (unit tests with threads in build-tsan/), aarch64 (compiles all sources, and
+runs unit tests that need no such kernel under qemu) and integration. Prints the whole output of
+failures. A build that fails counts as a failure.
 
 usage: run_tests.py [plain|asan|tsan|aarch64|integration]..."""
 
@@ -32,8 +32,8 @@ TSAN_TESTS = ["ring", "ring_stress", "daemon_sessions", "daemon_threads", "wire_
 TSAN_TESTS += ["agent", "agent_threads"]
 ARM_BUILD = ROOT / "build-aarch64"
 
-# The folders whose unit tests run under qemu: what the others ask of the kernel (ptrace, other
-# processes' memory) is not emulated.
+# The folders whose unit tests run under qemu. The others need system calls that it does not
+# emulate (ptrace, memory of other processes).
 ARM_FOLDERS = ("base", "py", "model", "export")
 
 CROSS_FILE = """[binaries]
@@ -55,7 +55,7 @@ cpu = 'aarch64'
 endian = 'little'
 """
 
-# clang's sanitizer runtime is not a shared library: symbols stay open until the program.
+# clang's sanitizer runtime is static, so shared libraries have undefined symbols.
 ASAN_SETUP = ["meson", "setup", str(ASAN_BUILD), "-Db_sanitize=address,undefined"]
 ASAN_SETUP += ["-Db_lundef=false", "-Dbuildtype=debugoptimized"]
 
@@ -83,13 +83,13 @@ class Counts:
 
 
 def run(command: List[str], env: Optional[Mapping[str, str]] = None) -> int:
-    """Runs in the root with our stdout, so that nothing a test says is lost."""
+    """Runs a command in the root folder, without capturing its output."""
     sys.stdout.flush()
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **(env or {})}).returncode
 
 
 def run_quiet(command: List[str], env: Optional[Mapping[str, str]] = None) -> bool:
-    """Runs and shows the output only on failure."""
+    """Runs a command and prints its output only on failure."""
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -105,7 +105,7 @@ def run_quiet(command: List[str], env: Optional[Mapping[str, str]] = None) -> bo
 
 
 def read_junit(path: Path) -> Counts:
-    """Counts the cases of a JUnit file, as meson and pytest write it."""
+    """Counts the cases of a JUnit file of meson or pytest."""
     counts = Counts()
     for case in ET.parse(path).getroot().iter("testcase"):
         results = {child.tag for child in case}
@@ -118,18 +118,18 @@ def read_junit(path: Path) -> Counts:
     return counts
 
 
-def trust(counts: Counts, status: int) -> Counts:
-    """A runner that failed without a failed case, or that ran nothing, has failed itself."""
+def count_runner(counts: Counts, status: int) -> Counts:
+    """Adds a failure if the runner failed without a failed case, or ran nothing."""
     if (status and not counts.failed) or counts == Counts():
         counts.failed += 1
     return counts
 
 
 def show_skips(path: Path) -> None:
-    """One line for each reason to skip: what was not tested has to be seen."""
+    """Prints one line for each reason to skip a test."""
     reasons: Dict[str, int] = {}
     root = ET.parse(path).getroot()
-    # pytest gives the reason as an attribute; meson only in the TAP that it keeps.
+    # pytest writes the reason as an attribute, meson only in the TAP output.
     texts = [skipped.get("message") or "" for skipped in root.iter("skipped")]
     for output in root.iter("system-out"):
         texts += re.findall(r"^ok .*# SKIP (.*)$", output.text or "", re.MULTILINE)
@@ -140,7 +140,7 @@ def show_skips(path: Path) -> None:
 
 
 def show_failures(path: Path) -> None:
-    """What failing programs said on stdout: meson shows their stderr only."""
+    """Prints the stdout of failed programs; meson prints only their stderr."""
     for suite in ET.parse(path).getroot().iter("testsuite"):
         if int(suite.get("failures") or 0) + int(suite.get("errors") or 0):
             for output in suite.iter("system-out"):
@@ -150,7 +150,7 @@ def show_failures(path: Path) -> None:
 def run_meson(
     build: Path, env: Optional[Mapping[str, str]] = None, only: Sequence[str] = ()
 ) -> Counts:
-    """All tests of a build, or only those unit tests."""
+    """Runs all tests of a build, or some unit tests."""
     targets = [f"tests/unit/test_{name}" for name in only]
     if not run_quiet(["ninja", "--quiet", "-k0", "-C", str(build), *targets], env):
         return Counts(failed=1)
@@ -162,7 +162,7 @@ def run_meson(
         return Counts(failed=1)
     show_failures(junit)
     show_skips(junit)
-    return trust(read_junit(junit), status)
+    return count_runner(read_junit(junit), status)
 
 
 def plain() -> Counts:
@@ -185,7 +185,7 @@ def tsan() -> Counts:
 
 
 def cross_command(entry: Mapping[str, str]) -> List[str]:
-    """The compile command of a source, for another machine and without an object."""
+    """Turns a compile command into one that checks the source for aarch64."""
     words = shlex.split(entry["command"])
     while words[0] in ("ccache", "sccache"):
         words.pop(0)
@@ -198,15 +198,15 @@ def cross_command(entry: Mapping[str, str]) -> List[str]:
         elif words[i] not in ("-MD", "-MMD", "-c", "-fdiagnostics-color=always"):
             kept.append(words[i])
         i += 1
-    # Headers of libraries are the same for every machine; those of libc come from the
-    # compiler's own folders, which are searched first.
+    # Library headers are the same for every machine. Those of libc are in the compiler's own
+    # folders, which are searched first.
     kept += ["-idirafter", "/usr/include"]
     kept += [f"-idirafter{p}" for p in Path("/usr/include").glob("*-linux-gnu")]
     return kept
 
 
 def run_arm() -> Counts:
-    """Unit tests, built for aarch64 and run under qemu."""
+    """Runs unit tests for aarch64 under qemu."""
     try:
         got = subprocess.run(
             [str(ROOT / "tools" / "get-arm64.sh")],
@@ -242,7 +242,7 @@ def compile_arm() -> Counts:
         if f"{os.sep}subprojects{os.sep}"
         not in os.path.realpath(os.path.join(e["directory"], e["file"]))
         and "/tests/" not in e["file"]
-        # Headers of Python differ from machine to machine.
+        # Python's headers depend on the machine.
         and "/pyext/" not in e["file"]
     ]
     waiting = list(sources)
@@ -265,7 +265,7 @@ def compile_arm() -> Counts:
             print(output)
         else:
             counts.passed += 1
-    return trust(counts, 0)
+    return count_runner(counts, 0)
 
 
 def aarch64() -> Counts:
@@ -279,15 +279,15 @@ def run_pytest(junit: Path, what: Sequence[str]) -> Counts:
     junit.unlink(missing_ok=True)
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no"]
     status = run([*command, "--durations=8", f"--junitxml={junit}", *what])
-    return trust(read_junit(junit), status) if junit.exists() else Counts(failed=1)
+    return count_runner(read_junit(junit), status) if junit.exists() else Counts(failed=1)
 
 
 def integration() -> Counts:
     if not (BUILD / "gsprof").exists():
-        print(f"no {BUILD / 'gsprof'}: it was not built")
+        print(f"{BUILD / 'gsprof'} does not exist")
         return Counts(failed=1)
     junit = BUILD / "integration.junit.xml"
-    # A file of tests stays with one worker: what its tests share is started once.
+    # Each file runs in one worker, so that its shared fixtures start once.
     workers = ["-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
     counts = run_pytest(junit, [*workers, "tests/integration"])
     if junit.exists():
@@ -308,7 +308,7 @@ def main() -> int:
     names = sys.argv[1:] or list(STAGES)
     unknown = [name for name in names if name not in STAGES]
     if unknown:
-        print(f"no such stage: {' '.join(unknown)} ({' '.join(STAGES)})", file=sys.stderr)
+        print(f"unknown stage: {' '.join(unknown)} ({' '.join(STAGES)})", file=sys.stderr)
         return 64
     total = Counts()
     summary = []

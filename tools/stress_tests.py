@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests again and again on a busy machine and stops at the first failure.
+"""Runs tests repeatedly on a busy machine and stops at the first failure.
 
-A TEST is what pytest takes (tests/integration/test_top.py::test_keys) or, for a unit test,
-unit:PROGRAM[/CASE] (unit:ring_stress/another_process_sees_no_torn_row).  Busy loops run at normal
-priority meanwhile.  The output of the failure is shown in full; the last lines count the passes
-of each test, also when it is interrupted.
+A TEST is an argument for pytest (tests/integration/test_top.py::test_keys) or a unit test,
+unit:PROGRAM[/CASE] (unit:ring_stress/another_process_sees_no_torn_row). Busy loops run at the same
+time. Prints the whole output of a failure. The last lines, also after an interrupt, are the
+numbers of passes.
 
 usage: stress_tests.py [--load N] [--count N] [--batch N] [--keep-going] [-k EXPRESSION] TEST..."""
 
@@ -25,7 +25,7 @@ from typing import Any, Counter, List, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = "unit:"
-# Where the plugin below finds its task: this file runs inside pytest too.
+# Settings of the plugin below. This file is also loaded by pytest.
 REPEAT_ENV = "GSPROF_STRESS_REPEAT"
 COUNTS_ENV = "GSPROF_STRESS_COUNTS"
 
@@ -35,7 +35,7 @@ Counts = Counter[str]
 
 
 class Plugin:
-    """Repeats what was collected, and counts."""
+    """Repeats the collected tests and counts their results."""
 
     def __init__(self, repeat: int, counts: Path) -> None:
         self.repeat = repeat
@@ -47,7 +47,7 @@ class Plugin:
         items[:] = items * self.repeat
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Optional[bool]:
-        """pytest keeps the fixtures of a test that follows itself: here they end in between."""
+        """Ends fixtures between two runs of the same test, which pytest would keep."""
         if nextitem is not item:
             return None
         from _pytest.runner import runtestprotocol
@@ -68,7 +68,7 @@ class Plugin:
 
 def pytest_configure(config: Any) -> None:
     repeat, counts = int(os.environ[REPEAT_ENV]), Path(os.environ[COUNTS_ENV])
-    # The last to change the list: others sort it.
+    # Registered last, because other plugins sort the list.
     config.pluginmanager.register(Plugin(repeat, counts), "gsprof-stress")
 
 
@@ -76,7 +76,7 @@ def pytest_configure(config: Any) -> None:
 
 
 class Load:
-    """Busy loops for as long as it is entered."""
+    """Runs busy loops while it is entered."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -94,16 +94,16 @@ class Load:
 
 
 def run_pytest(args: argparse.Namespace, test: str, repeat: int, total: Counts) -> int:
-    """Runs a test so many times in one pytest; the number of failures."""
+    """Runs a test `repeat` times in one pytest process. Returns the number of failures."""
     python = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "stress_tests"]
     command += ["--color=no", *([] if args.keep_going else ["-x"])]
     command += ["-k", args.k] if args.k else []
-    # Interrupted, the programs of a test may still write there.
+    # After an interrupt, programs of a test may still write into the folder.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         counts = Path(folder) / "counts.json"
         env = {**os.environ, REPEAT_ENV: str(repeat), COUNTS_ENV: str(counts)}
-        # An empty word would be the folder that a test's program runs in.
+        # An empty entry would be the working folder.
         folders = [str(Path(__file__).parent), *filter(None, [env.get("PYTHONPATH")])]
         env["PYTHONPATH"] = os.pathsep.join(folders)
         done = subprocess.run(
@@ -115,16 +115,16 @@ def run_pytest(args: argparse.Namespace, test: str, repeat: int, total: Counts) 
             text=True,
             errors="replace",
         )
-        told = json.loads(counts.read_text()) if counts.exists() else {"passed": {}, "failed": {}}
-    total.update(told["passed"])
-    failed = sum(told["failed"].values())
+        result = json.loads(counts.read_text()) if counts.exists() else {"passed": {}, "failed": {}}
+    total.update(result["passed"])
+    failed = sum(result["failed"].values())
     if done.returncode:
         print(done.stdout, flush=True)
     return failed or int(done.returncode != 0)
 
 
 def run_unit(args: argparse.Namespace, test: str, repeat: int, total: Counts) -> int:
-    """Runs a unit test so many times; the number of failures."""
+    """Runs a unit test `repeat` times. Returns the number of failures."""
     name, _, case = test[len(UNIT) :].partition("/")
     exe = ROOT / args.build / "tests" / "unit" / f"test_{name}"
     failed = 0
@@ -150,18 +150,18 @@ def run_unit(args: argparse.Namespace, test: str, repeat: int, total: Counts) ->
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("tests", nargs="+", metavar="TEST", help="for pytest, or unit:PROGRAM/CASE")
-    parser.add_argument("--load", type=int, default=2, help="busy loops (2)")
-    parser.add_argument("--count", type=int, default=50, help="times that each test runs (50)")
-    parser.add_argument("--batch", type=int, default=10, help="times in one process (10)")
-    parser.add_argument("--build", default="build", help="folder of the unit tests (build)")
-    parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
-    parser.add_argument("-k", metavar="EXPRESSION", help="given to pytest")
+    parser.add_argument("--load", type=int, default=2, help="number of busy loops (default: 2)")
+    parser.add_argument("--count", type=int, default=50, help="runs of each test (default: 50)")
+    parser.add_argument("--batch", type=int, default=10, help="runs in one process (default: 10)")
+    parser.add_argument("--build", default="build", help="build folder (default: build)")
+    parser.add_argument("--keep-going", action="store_true", help="continue after a failure")
+    parser.add_argument("-k", metavar="EXPRESSION", help="passed to pytest")
     return parser.parse_args()
 
 
 def main() -> int:
     args = parse()
-    # The busy loops end with us, also when a job in the background is ended.
+    # End the busy loops also after a signal.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     total: Counts = collections.Counter()
@@ -176,7 +176,7 @@ def main() -> int:
                     failed += run(args, test, repeat, total)
                     if failed and not args.keep_going:
                         return 1
-                print(f"{done + repeat} times, {failed} failed", flush=True)
+                print(f"{done + repeat} runs, {failed} failed", flush=True)
     finally:
         for name, passes in sorted(total.items()):
             print(f"{passes:>6} passed  {name}")

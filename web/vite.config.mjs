@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTML file: script and style stand inside it, allowed by their hashes and nothing else.
+// Builds one HTML file with its script and style inside. The content security policy allows
+// exactly these two, by their hashes.
 import { createHash } from "node:crypto";
 import { defineConfig } from "vite";
 
-// What gsp_page_write() of src/export/page.c replaces by the document.
-const PLACE = "@GSPROF_DOCUMENT@";
+// gsp_export_page_write() in src/export/page.c replaces it with the document.
+const PLACEHOLDER = "@GSPROF_DOCUMENT@";
 
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
@@ -13,7 +14,7 @@ function oneFile() {
         name: "one-file",
         enforce: "post",
         generateBundle(_options, bundle) {
-            const take = (end) =>
+            const extract = (end) =>
                 Object.keys(bundle)
                     .filter((name) => name.endsWith(end))
                     .map((name) => {
@@ -22,10 +23,10 @@ function oneFile() {
                         return String(part.code ?? part.source).trim();
                     })
                     .join("\n");
-            const script = take(".js");
-            const style = take(".css");
+            const script = extract(".js");
+            const style = extract(".css");
             if (/<\/(script|style)|<!--/i.test(script + style)) {
-                throw new Error("the script or the style would end its own element");
+                throw new Error("the script or the style contains the end of its own element");
             }
             const policy = [
                 "default-src 'none'",
@@ -39,7 +40,7 @@ function oneFile() {
                 .replace(/\s*<script type="module"[^>]*><\/script>/g, "")
                 .replace(/\s*<link rel="(stylesheet|modulepreload)"[^>]*>/g, "")
                 .replace(/\n\s+/g, "\n");
-            // Replaced by functions: "$&" in a script is text.
+            // Replacement functions: "$&" in a script is not a pattern.
             html = html.replace(
                 '<meta charset="utf-8" />',
                 (found) =>
@@ -49,7 +50,7 @@ function oneFile() {
             html = html.replace(
                 "</body>",
                 (found) =>
-                    `<script type="application/json" id="document">${PLACE}</script>\n` +
+                    `<script type="application/json" id="document">${PLACEHOLDER}</script>\n` +
                     `<script type="module">${script}</script>\n${found}`,
             );
             page.source = html;

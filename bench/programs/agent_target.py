@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small model, so many steps at a time, in the mode that a line on stdin asks for.
+"""Trains a small model for some seconds in a given mode, for each line on stdin.
 
     agent_target.py mlp|transformer PACKAGE_DIR
 
-A line is "MODE SECONDS"; the answer is a line of JSON with the steps in a second.  Runs
-with PyTorch 1.13 and later.
+A line is "MODE SECONDS". The answer is a line of JSON with the steps per second. Needs PyTorch
+1.13 or later.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def make_transformer():
 
 
 class Job:
-    """A model in training."""
+    """A training job."""
 
     def __init__(self, name):
         torch.manual_seed(0)
@@ -51,7 +51,7 @@ class Job:
         return loss
 
     def count_calls(self):
-        """Module calls of one step."""
+        """Counts the module calls of one step."""
 
         def count(module, args):
             self.calls += 1
@@ -61,7 +61,7 @@ class Job:
         handle.remove()
 
     def run(self, seconds, tick):
-        """Steps in a second of time, and of this process's CPU time."""
+        """Returns steps per second of wall time and of CPU time."""
         steps = 0
         begin_cpu = time.process_time()
         begin = time.perf_counter()
@@ -79,7 +79,7 @@ class Job:
 
 @contextlib.contextmanager
 def python_hooks(job):
-    """A profiler as people write it: two hooks, a clock, a list."""
+    """A typical profiler in Python: two hooks, a clock, a list."""
     rows = []
     starts = []
 
@@ -103,7 +103,7 @@ def with_agent(**settings):
     from gsprof import _boot
 
     if not _boot.start(settings, follow=False):
-        raise SystemExit("the agent does not start")
+        raise SystemExit("cannot start the agent")
     yield
     _boot.detach()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof: marks in a program, and switching the profiler on from within.
+"""gsprof: marks a program's spans and steps, and switches the profiler on from inside it.
 
     import gsprof
 
@@ -8,16 +8,16 @@
         ...
     gsprof.step()
 
-Nothing is recorded before the agent is on: GSPROF=1 in the environment, enable(),
-enable_torch_profiling(), or gsprof inject PID from outside.  Marks cost some tens of nanoseconds
-until then."""
+Nothing is recorded until the agent is on: by GSPROF=1 in the environment, enable(),
+enable_torch_profiling(), or `gsprof inject PID` from outside. Until then a mark costs some tens of
+nanoseconds."""
 
 from ._gsprof import Span, current_span, event, span
 from ._gsprof import set_callback as _set_callback
 from ._gsprof import version as __version__
 
-# What is here from the start is what a mark needs; the rest comes when it is first asked for, for
-# an injector waits while this is imported.
+# Only what marks need is imported here, because an injector waits for this import; __getattr__()
+# imports the rest at first use.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
@@ -42,14 +42,14 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(_PLACES.get(name, "._api"), __name__)
+    module = import_module(_MODULES.get(name, "._api"), __name__)
     found = module if name == "errors" else getattr(module, name)
     globals()[name] = found
     return found
 
 
-# Where a name is that _api has not.
-_PLACES = {
+# Modules of the names that are not in _api.
+_MODULES = {
     "GsprofError": ".errors",
     "Session": "._session",
     "Table": "._tables",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m gsprof: the program itself."""
+"""python -m gsprof: runs the gsprof program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the Arrow streams that `gsprof query -f arrow` writes (docs/formats/arrow.md): as rows of
-Python, and as columns to be handed out by the Arrow PyCapsule interface."""
+"""Reads the Arrow streams of `gsprof query -f arrow` (docs/formats/arrow.md): as Python rows, and
+as columns for the Arrow PyCapsule interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NESTED = ("LIST", "STRUCT", "MAP", "ARRAY", "UNION", "JSON")
 
 
 class _Table:
-    """A table of a flatbuffer: its fields are found through a table of their places."""
+    """A table of a flatbuffer: a vtable has the offsets of its fields."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -30,7 +30,7 @@ class _Table:
         self._size = struct.unpack_from("<H", data, self._vtable)[0]
 
     def _place(self, field: int) -> int:
-        """0: the field has its default."""
+        """Returns the position of a field; 0 if it has its default."""
         slot = 4 + 2 * field
         if slot >= self._size:
             return 0
@@ -57,10 +57,10 @@ class _Table:
         return self._data[place + 4 : place + 4 + size]
 
     def _count(self, place: int, size: int) -> int:
-        """Items of a vector, of which all have to be there."""
+        """Returns the length of a vector; raises if it exceeds the data."""
         count: int = struct.unpack_from("<I", self._data, place)[0] if place else 0
         if count * size > len(self._data):
-            raise MalformedData("an Arrow stream that is cut off")
+            raise MalformedData("truncated Arrow stream")
         return count
 
     def tables(self, field: int) -> "List[_Table]":
@@ -81,7 +81,7 @@ class _Table:
 
 
 class Column(NamedTuple):
-    """The values of a field in one batch, as they lie in the stream."""
+    """The buffers of a field in one batch."""
 
     length: int
     null_count: int
@@ -95,14 +95,14 @@ class Field(NamedTuple):
     name: str
     kind: int
     sql_type: str
-    dictionary_id: Optional[int]  # values are places in this dictionary
+    dictionary_id: Optional[int]  # values are indexes of this dictionary
 
 
 Batch = Tuple[int, Tuple[Column, ...]]
 
 
 def _messages(data: bytes) -> Iterator[Tuple[int, _Table, bytes]]:
-    """Kind, header and body of each."""
+    """Yields kind, header and body of each message."""
     at = 0
     while at + 8 <= len(data):
         mark, size = struct.unpack_from("<II", data, at)
@@ -116,9 +116,9 @@ def _messages(data: bytes) -> Iterator[Tuple[int, _Table, bytes]]:
         body = start + size
         at = body + message.number(3, "q")
         if header is None or at > len(data):
-            raise MalformedData("an Arrow stream that is cut off")
+            raise MalformedData("truncated Arrow stream")
         yield message.number(1, "B"), header, data[body:at]
-    raise MalformedData("an Arrow stream without its end")
+    raise MalformedData("truncated Arrow stream: no end mark")
 
 
 def _field(table: _Table) -> Field:
@@ -133,17 +133,17 @@ def _field(table: _Table) -> Field:
 
 
 def _columns(header: _Table, body: bytes, counts: List[int]) -> Batch:
-    """counts: how many buffers each field has."""
+    """Returns the columns of a record batch; counts: the number of buffers of each field."""
     places = header.pairs(2)
     if len(places) < sum(counts) or not all(
         0 <= at <= at + size <= len(body) for at, size in places
     ):
-        raise MalformedData("an Arrow stream with parts that are elsewhere")
+        raise MalformedData("invalid Arrow stream: a buffer lies outside its message")
     columns = []
     for (length, nulls), count in zip(header.pairs(1), counts):
         found = [body[at : at + size] or None for at, size in places[:count]]
         places = places[count:]
-        # No row has no offsets, but readers want the first.
+        # An empty column may have no offsets, but readers need the first.
         if count == 3 and found[1] is None:
             found[1] = bytes(4)
         columns.append(Column(length, nulls, tuple(found)))
@@ -151,8 +151,8 @@ def _columns(header: _Table, body: bytes, counts: List[int]) -> Batch:
 
 
 def _check(column: Column, length: int, bits: int) -> None:
-    """Readers in C look no further than at lengths, so they have to be true.  bits: of a value; 0:
-    texts, each from an offset to the next."""
+    """Raises unless the buffers are as long as the column: consumers in C rely on it. bits: of a
+    value; 0 for texts, each from an offset to the next."""
     valid, first = column.buffers[:2]
     enough = column.length == length >= 0 and len(first or b"") * 8 >= length * (bits or 32)
     if column.null_count != 0:
@@ -163,7 +163,7 @@ def _check(column: Column, length: int, bits: int) -> None:
         enough = enough and all(one <= two for one, two in zip(offsets, offsets[1:]))
         enough = enough and offsets[-1] <= len(column.buffers[2] or b"")
     if not enough:
-        raise MalformedData("an Arrow stream whose columns are shorter than they say")
+        raise MalformedData("invalid Arrow stream: a buffer is shorter than its column")
 
 
 class Stream:
@@ -178,7 +178,7 @@ class Stream:
         except MalformedData:
             raise
         except (struct.error, IndexError, ValueError) as error:
-            raise MalformedData(f"an Arrow stream that makes no sense: {error}") from None
+            raise MalformedData(f"invalid Arrow stream: {error}") from None
 
     def _read(self, data: bytes) -> None:
         for kind, header, body in _messages(data):
@@ -201,7 +201,7 @@ class Stream:
     def _check_batch(self, batch: Batch) -> None:
         length, columns = batch
         if len(columns) != len(self.fields):
-            raise MalformedData("an Arrow stream whose columns are not those of its schema")
+            raise MalformedData("invalid Arrow stream: the columns do not match the schema")
         for field, column in zip(self.fields, columns):
             if field.dictionary_id is None:
                 _check(column, length, _BITS.get(field.kind, 0))
@@ -210,7 +210,7 @@ class Stream:
             known = self.dictionaries.get(field.dictionary_id, _EMPTY).length
             places = array("i", column.buffers[1] or b"")[:length]
             if column.null_count != length and not 0 <= min(places) <= max(places) < known:
-                raise MalformedData("an Arrow stream with values that its dictionary has not")
+                raise MalformedData("invalid Arrow stream: a value is outside its dictionary")
 
     def _buffers(self, field: Field) -> int:
         return 2 if field.dictionary_id is not None else _BUFFERS[field.kind]
@@ -252,10 +252,10 @@ class Stream:
             values = [v if valid[i >> 3] >> (i & 7) & 1 else None for i, v in enumerate(values)]
         return values
 
-    # ---------------------------------------------------------------------- handing out
+    # ------------------------------------------------------------------ C interface
 
     def capsule(self) -> object:
-        """An ArrowArrayStream, in the capsule that readers of Arrow ask for."""
+        """Returns an ArrowArrayStream in a capsule."""
         fields = []
         for field in self.fields:
             name, kind = field.sql_type.encode(), b"sql_type"
@@ -264,7 +264,7 @@ class Stream:
             if field.dictionary_id is not None:
                 dictionary = tuple(self.dictionaries.get(field.dictionary_id, _EMPTY))
             form = _FORMATS[field.kind] if dictionary is None else b"i"
-            # A zero would end the name for whoever reads it in C.
+            # A NUL would end the name in C.
             label = field.name.encode().partition(b"\0")[0]
             fields.append((label, form, metadata, dictionary))
         batches = tuple(

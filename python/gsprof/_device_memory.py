@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch's caching allocator holds on the process's GPUs, put beside the counters of its
-memory.  PyTorch is asked for its own books: no GPU is woken, waited for, or first used by us."""
+"""Publishes the GPU memory that PyTorch's caching allocator holds beside the process's memory
+counters. The numbers are PyTorch's own statistics: no GPU is initialized or waited for."""
 
 import sys
 import time
@@ -8,25 +8,24 @@ import time
 from . import _gsprof
 from ._quiet import quietly
 
-# As in _boot: nothing that a bare interpreter has not loaded.
+# As in _boot: import only modules that a bare interpreter has loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional, Tuple
 
-# Steps may be short, and an answer takes some hundred microseconds.
+# Least time between two reads, which take some hundred microseconds each; steps may be shorter.
 _PAUSE_S = 0.1
 
 
-class _State:
-    next_s = 0.0
+_next_s = 0.0  # when at_step() reads the counters again
 
 
-def look() -> "Optional[Tuple[int, int, int]]":
-    """Bytes, all GPUs together: allocated, reserved, and the sum of their peaks.  None while
-    the program does not use a GPU through PyTorch."""
+def read() -> "Optional[Tuple[int, int, int]]":
+    """Returns bytes over all GPUs: allocated, reserved, and the sum of the peaks; None while the
+    program does not use a GPU through PyTorch."""
     cuda = sys.modules.get("torch.cuda")
     is_initialized = getattr(cuda, "is_initialized", None)
-    # Not so in the child of a fork either, whose parent has the GPU.
+    # Also false in a child of fork, where the GPU cannot be used.
     if cuda is None or is_initialized is None or not is_initialized():
         return None
     names = (
@@ -41,19 +40,20 @@ def look() -> "Optional[Tuple[int, int, int]]":
     return sums[0], sums[1], sums[2]
 
 
-def _tell() -> None:
-    found = look()
+def _publish() -> None:
+    found = read()
     if found is not None:
         _gsprof.memory_device(*found)
 
 
-def tell() -> None:
-    """Puts it where those look who follow the process's memory; never raises."""
-    _State.next_s = time.monotonic() + _PAUSE_S
-    quietly(_tell)
+def publish() -> None:
+    """Writes the numbers to the memory counters in shared memory; never raises."""
+    global _next_s
+    _next_s = time.monotonic() + _PAUSE_S
+    quietly(_publish)
 
 
 def at_step() -> None:
-    """The same at the end of a training step, while memory is counted, and not too often."""
-    if _gsprof.memory_mode() != "off" and time.monotonic() >= _State.next_s:
-        tell()
+    """Publishes at the end of a training step if memory is counted and the pause is over."""
+    if _gsprof.memory_mode() != "off" and time.monotonic() >= _next_s:
+        publish()

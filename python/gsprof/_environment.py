@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches the agent on as the environment says, at the start of the interpreter."""
+"""Switches the agent on at interpreter start if the environment requests it."""
 
 import os
 import sys
 
 from . import _boot, _gsprof, _imports
-from ._quiet import quietly, tell
+from ._quiet import quietly, report
 from ._spec import OFF, Mode, torch_settings
 
-# As in _boot: nothing that a bare interpreter has not loaded.
+# As in _boot: import only modules that a bare interpreter has loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List
 
 
 def _words() -> "List[str]":
-    """The command line as the kernel has it: while site runs, sys.argv says -m and not what."""
+    """Returns the kernel's command line: while site runs, sys.argv has -m but not the module."""
     try:
         with open("/proc/self/cmdline", "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
@@ -24,7 +24,7 @@ def _words() -> "List[str]":
 
 
 def script_names() -> "List[str]":
-    """The names by which users call this process's program: its path and its last part."""
+    """Returns the names that users may give this program: its path and its base name."""
     script = sys.argv[0] if getattr(sys, "argv", None) else ""
     if script == "-m":
         words = _words()
@@ -47,12 +47,12 @@ def _environment_settings() -> "Dict[str, str]":
         try:
             settings.update(torch_settings(spec))
         except ValueError as error:
-            tell(error)
+            report(error)
     return settings
 
 
 def _with_files(settings: "Dict[str, str]") -> bool:
-    """PROFILING=1: memory is counted, and told in files; whether it is this process that tells."""
+    """Sets the memory settings of PROFILING=1; returns whether this process writes the files."""
     if os.environ.get("PROFILING") != "1":
         return False
     from . import _memory_files
@@ -60,7 +60,7 @@ def _with_files(settings: "Dict[str, str]") -> bool:
     if settings.get("memory", "off").lower() in OFF:
         settings["memory"] = "sampled"
     settings.setdefault("memory.interval", str(_memory_files.INTERVAL))
-    return _memory_files.is_asked_for()
+    return _memory_files.is_writer()
 
 
 def _start(settings: "Dict[str, str]", names: "List[str]", follow: bool) -> None:
@@ -72,7 +72,7 @@ def _start(settings: "Dict[str, str]", names: "List[str]", follow: bool) -> None
 
 
 def _memory_alone() -> None:
-    """GSPROF_MEMORY or PROFILING=1: what is allocated is counted, and nothing else is done."""
+    """GSPROF_MEMORY or PROFILING=1 without GSPROF: only allocations are counted."""
     settings = _environment_settings()
     wanted = settings.get("memory", "off").lower() not in OFF
     if wanted or os.environ.get("PROFILING") == "1":
@@ -80,24 +80,24 @@ def _memory_alone() -> None:
 
 
 def _from_environment() -> None:
-    said = os.environ.get("GSPROF")
+    mode_text = os.environ.get("GSPROF")
     spec = os.environ.get("GSPROF_TORCH_PROFILING", "")
-    if said is None and ("GSPROF_MEMORY" in os.environ or os.environ.get("PROFILING") == "1"):
+    if mode_text is None and ("GSPROF_MEMORY" in os.environ or os.environ.get("PROFILING") == "1"):
         quietly(_memory_alone)
-    if said is None:
-        # Only torch is asked for: a process that never imports it stays as it is.
+    if mode_text is None:
+        # Only torch is to be traced: a process that never imports it is left alone.
         if spec.lower() not in OFF:
             _imports.when_imported("torch", lambda: _boot.start(_environment_settings()))
         return
     names = script_names()
     if names and os.path.basename(names[0]) == "gsprof":
         return  # the program itself is about to be started
-    mode = Mode(said, names)
-    _boot.State.nested = mode.nested
+    mode = Mode(mode_text, names)
+    _boot.state.nested = mode.nested
     if not mode.here:
         return
     if not mode.nested:
-        # This process alone: what it starts is not told.
+        # Children must not see the variables.
         for name in ("GSPROF", "GSPROF_TORCH_PROFILING"):
             os.environ.pop(name, None)
     settings = _environment_settings()
@@ -107,11 +107,11 @@ def _from_environment() -> None:
 
 
 def from_environment() -> None:
-    """What gsprof.pth and sitecustomize.py call; never raises."""
+    """Entry point of gsprof.pth and sitecustomize.py; never raises."""
     try:
-        # A sub-interpreter finds the agent as the main interpreter has set it up.
+        # In a sub-interpreter, the main interpreter has already set up the agent.
         if _gsprof.is_main():
             _from_environment()
     except Exception as error:
-        _boot.tell_run("load", f"{type(error).__name__}: {error}")
-        tell(error)
+        _boot.report_to_run("load", f"{type(error).__name__}: {error}")
+        report(error)

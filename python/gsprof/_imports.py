@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls somebody once a module has been imported, without importing it."""
+"""Runs callbacks when the program has imported a module, without importing it."""
 
 import sys
 
 from ._quiet import quietly
 
-# As in _boot: nothing that a bare interpreter has not loaded.
+# As in _boot: import only modules that a bare interpreter has loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def _as_import(function: "Any") -> "Any":
-    """The function, as one of Python's own import: Python takes its frame out of the traceback of
-    an import that fails, and coverage does not list its file."""
+    """Makes the function look like part of Python's import system: Python removes its frame from
+    the traceback of a failed import, and coverage does not list its file."""
     function.__code__ = function.__code__.replace(
         co_filename="<frozen importlib._bootstrap_external>"
     )
     return function
 
 
-class _Then:
-    """A module's own loader, and what is to come after it has run."""
+class _Loader:
+    """Runs a module's own loader, then the callbacks."""
 
     def __init__(self, inner: "Any", name: str) -> None:
         self._inner = inner
@@ -38,7 +38,7 @@ class _Then:
 
     @_as_import
     def exec_module(self, module: "ModuleType") -> None:
-        # Whoever looks at the module later finds the loader that it really had.
+        # The program sees only the module's own loader.
         spec = getattr(module, "__spec__", None)
         if spec is not None:
             spec.loader = self._inner
@@ -48,7 +48,7 @@ class _Then:
 
 
 class _Finder:
-    """Stands before all other finders, and asks them."""
+    """The first finder of sys.meta_path; delegates to the others."""
 
     @_as_import
     def find_spec(
@@ -63,14 +63,14 @@ class _Finder:
             if spec is None:
                 continue
             if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                then: Any = _Then(spec.loader, fullname)
-                spec.loader = then
+                loader: Any = _Loader(spec.loader, fullname)
+                spec.loader = loader
             return spec
         return None
 
 
 _waiting: "Dict[str, List[Callback]]" = {}
-# Modules whose code has run, though the interpreter still takes them to be importing.
+# Modules whose code has run, though the interpreter still marks them as initializing.
 _ran: "Set[str]" = set()
 _finder = _Finder()
 
@@ -82,7 +82,7 @@ def _call(name: str) -> None:
 
 
 def _wait_for(module: "ModuleType", callback: "Callback") -> None:
-    """For a module that another thread is just importing: it has passed the finders already."""
+    """For a module that another thread is importing and that the finders have already seen."""
     import threading
     import time
 
@@ -101,8 +101,8 @@ def _is_importing(module: "ModuleType") -> bool:
 
 
 def when_imported(name: str, callback: "Callback") -> None:
-    """Calls back now if the module is there, else when it has been imported.  What the callback
-    raises is swallowed."""
+    """Calls back now if the module is imported, else when it has been. Exceptions of the callback
+    are swallowed."""
     module = sys.modules.get(name)
     if module is None:
         _waiting.setdefault(name, []).append(callback)
@@ -114,8 +114,8 @@ def when_imported(name: str, callback: "Callback") -> None:
         quietly(callback)
 
 
-def forget() -> None:
-    """Nobody is called any more."""
+def cancel_all() -> None:
+    """Drops all callbacks."""
     _waiting.clear()
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)

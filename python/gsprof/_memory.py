@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting what the process allocates, by call site: switching it on, and its counters as lists.
+"""Counts the process's allocations by call site: start, stop, and snapshots of the counters.
 
-The counting itself is the agent's (src/agent/memory.h); it needs no thread and no file of ours."""
+The agent does the counting (src/agent/memory.h)."""
 
 import atexit
 import sys
@@ -9,7 +9,7 @@ import sys
 from . import _device_memory, _gsprof
 from ._quiet import quietly
 
-# As in _boot: nothing that a bare interpreter has not loaded.
+# As in _boot: import only modules that a bare interpreter has loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Tuple
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 MODES = ("off", "sampled", "exact")
 INTERVAL = 512 << 10
 _REASONS = {
-    1: "it is on already, or just being switched",
-    2: "there is no room in shared memory for its counters",
-    3: "there is no memory for its tables, or no module to hook",
+    1: "counting is already on, or being switched",
+    2: "no space left in shared memory for the counters",
+    3: "no memory for the tables, or no module to hook",
 }
-# It counts for the whole process, and asks the main interpreter for the stacks.
-_ELSEWHERE = "memory is counted for the whole process: the main interpreter starts and stops that"
+_NOT_MAIN = "memory is counted for the whole process: only the main interpreter starts and stops it"
 
 
 class Frame:
-    """One call: of a Python function, or by a library (kind "native")."""
+    """A frame of a stack; its kind is one of _KINDS."""
 
     __slots__ = ("name", "file", "line", "kind")
 
@@ -38,13 +37,13 @@ class Frame:
 
 
 def _in_brackets(name: str) -> str:
-    """In the place of a file; "<listcomp>" has them already."""
+    """Returns "<name>", shown instead of a file; "<listcomp>" is returned unchanged."""
     return name if name.endswith(">") else f"<{name}>"
 
 
 class Site:
-    """What one stack asked one allocator for.  Bytes and counts; estimates in sampled mode, with
-    the standard error of the live bytes."""
+    """Counters of one stack and one allocator, in bytes and blocks. In sampled mode they are
+    estimates, and error_bytes is the standard error of the live bytes."""
 
     __slots__ = (
         "frames",
@@ -70,8 +69,8 @@ class Site:
 
     @property
     def line(self) -> "Tuple[str, int]":
-        """File and line of the innermost Python frame.  Without one, what is known: the library
-        that asked for the memory, or the thread; the line is 0 then."""
+        """File and line of the innermost Python frame. Without one, the library or the thread that
+        allocated, and line 0."""
         for frame in self.frames:
             if frame.kind == "python":
                 return frame.file or _in_brackets(frame.name or "no file"), frame.line
@@ -83,7 +82,7 @@ class Site:
 
 
 class Snapshot:
-    """The counters at one moment."""
+    """A copy of the counters."""
 
     def __init__(self, view: "Dict[str, Any]", sites: "List[Site]") -> None:
         self.mode: str = view["mode"]
@@ -95,7 +94,7 @@ class Snapshot:
         self.sites = sites  # greatest live bytes first
 
     def by_line(self) -> "List[Tuple[str, int, int, int, float]]":
-        """File, line, live bytes, live count and standard error, greatest first."""
+        """Returns file, line, live bytes, live count and standard error, greatest first."""
         sums: "Dict[Tuple[str, int], List[float]]" = {}
         for site in self.sites:
             row = sums.setdefault(site.line, [0, 0, 0.0])
@@ -113,18 +112,18 @@ class Snapshot:
 _KINDS = {1: "python", 2: "native", 3: "thread", 4: "cut"}
 
 
-# Called in the main thread between two of its instructions, or in a garbage collection, about once
-# a second.
-_ticks: "List[Callable[[], object]]" = [_device_memory.tell]
+# Called by the main thread between two instructions, or in a garbage collection, about once a
+# second.
+_ticks: "List[Callable[[], object]]" = [_device_memory.publish]
 
 
 def on_tick(function: "Callable[[], object]") -> None:
-    """While memory is counted, and something is allocated."""
+    """Adds a function that is called while memory is counted and the program allocates."""
     _ticks.append(function)
 
 
 def _tick() -> None:
-    """Called by the extension, unless there is only the first and no GPU in use."""
+    """Called by the extension, unless the only function is the first and no GPU is in use."""
     _gsprof.memory_pause(True)
     try:
         for function in _ticks:
@@ -134,90 +133,92 @@ def _tick() -> None:
 
 
 class _State:
-    """What was switched on last: mode, interval and notice."""
+    def __init__(self) -> None:
+        self.now: "Tuple[str, int, int]" = ("off", 0, 0)  # mode, interval, notice
+        self.exit_watched = False
+        self.is_changing = False
 
-    now: "Tuple[str, int, int]" = ("off", 0, 0)
-    exit_watched = False
-    is_changing = False
+
+_state = _State()
 
 
 def _switch(mode: str, interval: int, notice: int) -> None:
     if _gsprof.start() != 0:
-        raise RuntimeError("memory cannot be counted: there is no room in shared memory")
+        raise RuntimeError("memory cannot be counted: no space left in shared memory")
     code = sys._getframe().f_code
     rc = _gsprof.memory_start(mode == "exact", interval, notice, code)
     if rc != 0:
         raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
-    if not _State.exit_watched:
-        _State.exit_watched = True
+    if not _state.exit_watched:
+        _state.exit_watched = True
         _gsprof.watch_forks()
-        # Registered before those of the program, so it is called after them.
+        # Registered before the program's own functions, so it runs after them.
         atexit.register(_gsprof.memory_python_ends)
 
 
-def _tell_settings(mode: str, interval: int, notice: int) -> None:
-    """What the settings say is what is."""
+def _store_settings(mode: str, interval: int, notice: int) -> None:
+    """Makes the settings agree with the state."""
     _gsprof.set("memory.interval", str(interval))
     _gsprof.set("stack.allocation", str(notice))
     _gsprof.set("memory", mode)
 
 
 def start(mode: str = "sampled", interval: int = INTERVAL, notice: int = 0) -> None:
-    """Begins to count.  mode is "sampled" (one byte in `interval` is looked at, on the average) or
-    "exact"; an allocation of `notice` bytes leaves its stack in python.backtrace.  RuntimeError
-    says why it cannot be; ValueError what is wrong with an argument."""
+    """Starts counting. mode is "sampled" (on average one sample per `interval` bytes) or "exact".
+    An allocation of at least `notice` bytes adds its stack to python.backtrace. Raises ValueError
+    for an invalid argument, and RuntimeError if memory cannot be counted."""
     if mode not in MODES[1:]:
         raise ValueError(f"memory is sampled or exact, not {mode!r}")
     if not 1024 <= interval <= 10**9:
         raise ValueError(f"the interval is 1 KiB to 1 GB, not {interval}")
     notice = max(0, notice)
     if not _gsprof.is_main():
-        raise RuntimeError(_ELSEWHERE)
+        raise RuntimeError(_NOT_MAIN)
     if is_on():
         raise RuntimeError(f"memory cannot be counted: {_REASONS[1]}")
-    _State.is_changing = True
+    _state.is_changing = True
     try:
         _switch(mode, interval, notice)
-        _State.now = (mode, interval, notice)
-        _tell_settings(mode, interval, notice)
+        _state.now = (mode, interval, notice)
+        _store_settings(mode, interval, notice)
     finally:
-        _State.is_changing = False
+        _state.is_changing = False
 
 
 def _end() -> None:
     _gsprof.memory_stop()
-    _State.now = ("off", 0, 0)
+    _state.now = ("off", 0, 0)
 
 
 def stop() -> None:
-    """Ends; the counters stay to be looked at.  RuntimeError in a sub-interpreter."""
+    """Stops counting; the counters stay readable. Raises RuntimeError in a sub-interpreter."""
     if not _gsprof.is_main():
-        raise RuntimeError(_ELSEWHERE)
-    _State.is_changing = True
+        raise RuntimeError(_NOT_MAIN)
+    _state.is_changing = True
     try:
         _end()
         if _gsprof.is_on():
-            _tell_settings("off", INTERVAL, 0)
+            _store_settings("off", INTERVAL, 0)
     finally:
-        _State.is_changing = False
+        _state.is_changing = False
 
 
-def take_up() -> None:
-    """The settings have changed: memory, memory.interval and stack.allocation."""
-    if _State.is_changing or not _gsprof.is_main():
+def apply_settings() -> None:
+    """Applies the settings memory, memory.interval and stack.allocation."""
+    if _state.is_changing or not _gsprof.is_main():
         return
     mode = _gsprof.get("memory")
     interval = max(1024, int(float(_gsprof.get("memory.interval"))))
     notice = int(float(_gsprof.get("stack.allocation")))
     if mode == "off" and notice > 0:
-        mode = "sampled"  # the hooks are needed to see it
+        mode = "sampled"  # the notice needs the hooks
     wanted = ("off", 0, 0) if mode == "off" else (mode, interval, notice)
-    if wanted == _State.now:
+    if wanted == _state.now:
         return
     _end()
     if mode != "off":
         _switch(*wanted)
-        _State.now = wanted
+        _state.now = wanted
 
 
 def is_on() -> bool:
@@ -234,8 +235,8 @@ def _stack(view: "Dict[str, Any]", node: int, frames: "List[Frame]") -> "Tuple[F
 
 
 def snapshot(limit: int = 0) -> Snapshot:
-    """The counters of this process; the `limit` sites with the most live bytes, 0: all.
-    RuntimeError when nothing was ever counted."""
+    """Returns the counters of this process, with the `limit` sites of the most live bytes (0: all).
+    Raises RuntimeError if memory was never counted."""
     _gsprof.memory_pause(True)
     try:
         return _snapshot(limit)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PROFILING=1: what memory is held and where it was allocated, as text files that appear by
-themselves: <tmp>/<app>_memory_snapshot.txt while the program runs, and
-<tmp>/<app>_memory_final.txt when it ends.
+"""PROFILING=1: writes the live memory by allocation site to text files:
+<tmp>/<app>_memory_snapshot.txt while the program runs, and <tmp>/<app>_memory_final.txt at exit.
 
-The snapshot is written by the program's main thread, between two of its own instructions, when it
-has allocated something and the time has come: there is no thread of ours, and no signal."""
+The program's main thread writes the snapshot between two of its own instructions, after an
+allocation, when the pause is over: gsprof starts no thread and uses no signal."""
 
 import atexit
 import os
@@ -14,36 +13,40 @@ import time
 from . import _device_memory, _gsprof, _memory
 from ._quiet import quietly
 
-# As in _boot: nothing that a bare interpreter has not loaded.  Later neither: a program may have
-# modules of its own with the names of the standard library's (tempfile, linecache).
+# As in _boot: import only modules that a bare interpreter has loaded. Not later either: a program
+# may have modules with names of the standard library (tempfile, linecache).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
 TOP = 25
-# Closer than by default: programs are to be seen that hold some megabytes.
+# Mean bytes between two samples; less than the default, to resolve programs of some megabytes.
 INTERVAL = 64 << 10
-# The first snapshot soon, so that it is there; then less and less often.
+# Time until the first snapshot; the pause doubles after each one, up to LONGEST_S.
 FIRST_S = 2.0
 LONGEST_S = 60.0
-# Which process writes the files: those that it starts have the same name and the same variable.
+# Pid of the process that writes the files: its children inherit PROFILING and may have its name.
 _WRITER = "GSPROF_PROFILING_PID"
 _TITLES = {"snapshot": "Memory snapshot", "final": "Memory at the end"}
 
 
-# The lines of the files that a text has named, while it is made.
+# Source lines by file; filled while a text is made.
 _sources: "Dict[str, List[bytes]]" = {}
 
 
 class _State:
-    app = "python"
-    next_s = 0.0
-    pause_s = FIRST_S
-    pid = 0
+    def __init__(self) -> None:
+        self.app = "python"
+        self.next_s = 0.0
+        self.pause_s = FIRST_S
+        self.pid = 0
+
+
+_state = _State()
 
 
 def _size(count: float) -> str:
-    """As tracemalloc writes sizes."""
+    """Formats a size as tracemalloc does."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(count) < 100 and unit != "B":
             return f"{count:.1f} {unit}"
@@ -54,7 +57,7 @@ def _size(count: float) -> str:
 
 
 def _source(file: str, line: int) -> str:
-    """A line of a file, as text; "" when it cannot be read."""
+    """Returns a line of a file, or "" if it cannot be read."""
     if file not in _sources:
         try:
             with open(file, "rb") as source:
@@ -86,7 +89,7 @@ def _device_line(device: "Tuple[int, int, int]") -> str:
 
 
 def text(what: str, top: int = TOP) -> str:
-    """The lines that hold the most memory, as tracemalloc's top lists have them."""
+    """Returns the lines with the most live memory, in the format of tracemalloc's top lists."""
     snapshot = _memory.snapshot()
     is_sampled = snapshot.mode == "sampled"
     how = "exact"
@@ -96,9 +99,9 @@ def text(what: str, top: int = TOP) -> str:
     live = snapshot.live_by_allocator
     python = live["pyraw"] + live["pymem"] + live["pyobject"]
     rows = [row for row in snapshot.by_line() if row[2] > 0]
-    device = quietly(_device_memory.look)
+    device = quietly(_device_memory.read)
     lines = [
-        f"{what} of {_State.app} (process {os.getpid()}), {now}",
+        f"{what} of {_state.app} (process {os.getpid()}), {now}",
         f"allocated since counting began, and not freed: {how}",
         f"Python {_size(python)}, native {_size(live['malloc'])}, mapped {_size(live['mmap'])}; "
         f"at the peak {_size(snapshot.peak_bytes)} in all",
@@ -119,7 +122,7 @@ def text(what: str, top: int = TOP) -> str:
 
 
 def _folder() -> str:
-    """As tempfile.gettempdir()."""
+    """Returns the folder of tempfile.gettempdir()."""
     places = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
     for place in [*places, "/tmp", "/var/tmp", "/usr/tmp"]:
         if place and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):
@@ -129,11 +132,11 @@ def _folder() -> str:
 
 def path_of(kind: str) -> str:
     """kind: "snapshot" or "final"."""
-    return os.path.join(_folder(), f"{_State.app}_memory_{kind}.txt")
+    return os.path.join(_folder(), f"{_state.app}_memory_{kind}.txt")
 
 
 def write(kind: str) -> None:
-    """The file appears whole; whatever had its name, a link even, is replaced and not followed."""
+    """Writes the file atomically; an existing file or symbolic link of its name is replaced."""
     _gsprof.memory_pause(True)
     try:
         content = text(_TITLES[kind]).encode("utf-8", "replace")
@@ -157,30 +160,30 @@ def write(kind: str) -> None:
 
 def _tick() -> None:
     now_s = time.monotonic()
-    if now_s < _State.next_s or os.getpid() != _State.pid:
+    if now_s < _state.next_s or os.getpid() != _state.pid:
         return
-    _State.pause_s = min(2 * _State.pause_s, LONGEST_S)
-    _State.next_s = now_s + _State.pause_s
+    _state.pause_s = min(2 * _state.pause_s, LONGEST_S)
+    _state.next_s = now_s + _state.pause_s
     quietly(write, "snapshot")
 
 
 def _at_exit() -> None:
-    if os.getpid() == _State.pid:
+    if os.getpid() == _state.pid:
         quietly(write, "final")
 
 
-def is_asked_for() -> bool:
-    """Whether the environment says PROFILING=1, and to this process first."""
+def is_writer() -> bool:
+    """Whether PROFILING=1 is set and no ancestor of this process writes the files."""
     writer = os.environ.get(_WRITER, "")
     return os.environ.get("PROFILING") == "1" and writer in ("", str(os.getpid()))
 
 
 def install(script: "Optional[str]" = None) -> None:
-    """Counting has begun: files from now on."""
+    """Starts writing the files; memory is being counted."""
     name = os.path.splitext(os.path.basename(script or ""))[0]
-    _State.app = name or os.path.basename(sys.executable or "") or "python"
-    _State.pid = os.getpid()
-    _State.next_s = time.monotonic() + FIRST_S
+    _state.app = name or os.path.basename(sys.executable or "") or "python"
+    _state.pid = os.getpid()
+    _state.next_s = time.monotonic() + FIRST_S
     os.environ[_WRITER] = str(os.getpid())
     _memory.on_tick(_tick)
     atexit.register(_at_exit)

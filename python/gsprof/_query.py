@@ -11,8 +11,8 @@ from ._arrow import Stream
 
 
 class Result(Sequence[Dict[str, Any]]):
-    """Rows as dictionaries.  pyarrow.table(result) and other readers of Arrow take it as a table,
-    without a way through Python's objects; a list they would take for a list, so it is none.
+    """Rows as dictionaries. pyarrow.table(result) and other Arrow readers get it as a table,
+    without conversion to Python objects; they would not do so for a subclass of list.
 
     >>> result = query("SELECT 1 AS a, 'x' AS b")
     >>> result[0], len(result), result.columns
@@ -22,17 +22,17 @@ class Result(Sequence[Dict[str, Any]]):
     """
 
     def __init__(self, data: bytes, warnings: Sequence[str] = ()) -> None:
-        self.warnings = list(warnings)  # what the rows lack, such as those overwritten meanwhile
+        self.warnings = list(warnings)  # such as rows overwritten during the query
         self._stream = Stream(data)
         self._rows = self._stream.rows()
 
     @property
     def columns(self) -> List[str]:
-        """Their names, also when there is no row."""
+        """The names of the columns, also without rows."""
         return [field.name for field in self._stream.fields]
 
     def to_list(self) -> List[Dict[str, Any]]:
-        """A list, as json.dumps() wants it."""
+        """Returns a list, as json.dumps() needs it."""
         return list(self._rows)
 
     @overload
@@ -61,8 +61,8 @@ class Result(Sequence[Dict[str, Any]]):
         return repr(self._rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows as an ArrowArrayStream.  A consumer that wants other types converts them
-        itself, as the interface allows."""
+        """Returns the rows as an ArrowArrayStream. A consumer that requests other types converts
+        them itself, as the interface allows."""
         return self._stream.capsule()
 
 
@@ -73,9 +73,9 @@ def query(
     source: Union[str, "os.PathLike[str]", None] = None,
     locals: bool = False,
 ) -> Result:
-    """Rows of one SELECT, by the gsprof program: over the tables of this process, of another one
-    (pid), or of a run's folder, a profile or a server (source).  With locals, python.backtrace has
-    the local variables of each frame, as JSON.
+    """Runs a SELECT in the gsprof program, over the tables of this process, of another process
+    (pid), or of a run, a profile or a server (source). With locals, python.backtrace has the local
+    variables of each frame, as JSON.
 
     >>> query("SELECT 1 + 1 AS two")
     [{'two': 2}]
@@ -85,9 +85,9 @@ def query(
     if pid is not None and (isinstance(pid, bool) or not isinstance(pid, int)):
         raise TypeError(f"pid must be an int or None, not {pid!r}")
     if pid is not None and source is not None:
-        raise TypeError("pid and source are two places to ask: give one")
-    where = str(pid or os.getpid()) if source is None else os.fspath(source)
+        raise TypeError("pid and source exclude each other")
+    endpoint = str(pid or os.getpid()) if source is None else os.fspath(source)
     warnings: List[str] = []
     options = ["--format", "arrow", *(["--locals"] if locals else [])]
-    data = _recorder.run("query", *options, "--", where, sql, warnings=warnings)
+    data = _recorder.run("query", *options, "--", endpoint, sql, warnings=warnings)
     return Result(data, warnings)

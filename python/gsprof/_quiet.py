@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of our own never reach the program; GSPROF_DEBUG=1 prints them."""
+"""Keeps gsprof's own errors away from the program; GSPROF_DEBUG=1 prints them."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 
-def tell(error: BaseException) -> None:
+def report(error: BaseException) -> None:
     if os.environ.get("GSPROF_DEBUG") not in (None, "", "0") and sys.stderr is not None:
         try:
             print(f"gsprof: {type(error).__name__}: {error}", file=sys.stderr)
@@ -17,9 +17,9 @@ def tell(error: BaseException) -> None:
             pass
 
 
-def unseen(error: BaseException) -> None:
-    """Takes the calling wrapper out of the traceback of an exception that it lets pass, so that the
-    program shows what it would show alone."""
+def hide_wrapper(error: BaseException) -> None:
+    """Removes the calling wrapper from the traceback of an exception that passes through it, so
+    that the program prints the same traceback as without gsprof."""
     from . import _gsprof
 
     trace = error.__traceback__
@@ -27,17 +27,18 @@ def unseen(error: BaseException) -> None:
         error.__traceback__ = trace.tb_next
 
 
-def uncounted(wrapper: "Any") -> "Any":
-    """The wrapper, skipped when `warnings` counts frames for a stacklevel: a warning names the line
-    that it would name alone.  Python skips files with these two words in their names."""
+def hide_from_warnings(wrapper: "Any") -> "Any":
+    """Makes `warnings` skip the wrapper when it counts frames for a stacklevel, so that a warning
+    names the same line as without gsprof. Python skips files whose names have both "importlib" and
+    "_bootstrap" in them."""
     wrapper.__code__ = wrapper.__code__.replace(co_filename="<gsprof, not importlib._bootstrap>")
     return wrapper
 
 
 def quietly(function: "Callable[..., Any]", *args: "Any") -> "Any":
-    """The function's answer; None when it raised."""
+    """Returns function(*args), or None if it raised."""
     try:
         return function(*args)
     except Exception as error:
-        tell(error)
+        report(error)
         return None

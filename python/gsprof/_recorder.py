@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gsprof program beside this one: run to its end, or recording this process from outside."""
+"""Runs the gsprof program: to its end, or as a recorder of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Sequence
 from . import _follower, _gsprof
 from .errors import GsprofError, NoSuchFile, TimedOut, from_status
 
-# Nothing that is waited for here takes this long, on whatever machine.
+# Longer than a recorder needs to finish, on any machine.
 PATIENCE_S = 60.0
 
 
@@ -25,7 +25,7 @@ def program() -> str:
 
 
 def _environment() -> "dict[str, str]":
-    """What switches the agent on is for programs, not for the profiler's own."""
+    """Returns the environment without the variables that switch the agent on."""
     hidden = ("GSPROF", "GSPROF_TORCH_PROFILING", "LD_PRELOAD")
     return {key: text for key, text in os.environ.items() if key not in hidden}
 
@@ -68,7 +68,7 @@ def run(*args: str, warnings: Optional[List[str]] = None) -> bytes:
 
 
 class Recording:
-    """gsprof record of this process, from start() to stop()."""
+    """Runs `gsprof record` on this process from start() to stop()."""
 
     def __init__(self, output: str, options: Sequence[str] = ()) -> None:
         self.output = output
@@ -77,7 +77,7 @@ class Recording:
         self._reported: Optional[IO[bytes]] = None
         self._pid = 0
         self._allowed = False
-        self.samples = 0  # known when it was stopped
+        self.samples = 0  # set by stop()
 
     def start(self) -> None:
         """Starts the recorder and returns when it samples this process."""
@@ -126,11 +126,12 @@ class Recording:
             self._allowed = False
 
     def stop(self) -> None:
-        """Returns when everything is written.  In a child of fork it does nothing."""
+        """Stops the recorder and waits until the output is written. Does nothing in a child of
+        fork."""
         process = self._process
         if process is None or self._pid != os.getpid():
             return
-        # Not SIGINT, which is ignored in what a shell starts in the background.
+        # Not SIGINT, which background jobs of a shell ignore.
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(timeout=PATIENCE_S)

@@ -16,7 +16,7 @@ from .errors import GsprofError, NotPermitted, UsageError, from_code
 
 PORT = 8091
 TIMEOUT_S = 30.0
-# Names that an error lists.
+# Most names that an error lists.
 NAMES_SHOWN = 20
 
 Params = Union[Sequence[object], Mapping[str, object]]
@@ -27,9 +27,9 @@ class NoServer(GsprofError, ConnectionError):
 
 
 class NoSuchSession(GsprofError, KeyError):
-    """The daemon has no session of that name; the message lists those that it has."""
+    """The daemon has no session of that name; the message lists the existing ones."""
 
-    # KeyError would show the message as a repr().
+    # KeyError would print the repr() of the message.
     __str__ = Exception.__str__
 
 
@@ -45,7 +45,7 @@ class _Unix(http.client.HTTPConnection):
 
 
 def _split(endpoint: str) -> Tuple[str, int, str]:
-    """Host, port and path of a socket; the path is "" unless it is a Unix socket.
+    """Returns host, port and socket path; the path is "" unless it is a Unix socket.
 
     >>> _split("localhost"), _split("8092"), _split("http://gpu7:9000/"), _split("[::1]:1")
     (('localhost', 8091, ''), ('localhost', 8092, ''), ('gpu7', 9000, ''), ('::1', 1, ''))
@@ -61,15 +61,15 @@ def _split(endpoint: str) -> Tuple[str, int, str]:
     form = r"(?:http://)?(?:\[([^]]+)\]|([^:/\[\]]+))(?::(\d{1,5}))?/?"
     found = re.fullmatch(form, endpoint)
     if not found:
-        raise UsageError(f"{endpoint!r} is no endpoint: HOST, PORT, HOST:PORT or unix:PATH")
+        raise UsageError(f"{endpoint!r} is not an endpoint: HOST, PORT, HOST:PORT or unix:PATH")
     return found.group(1) or found.group(2), int(found.group(3) or PORT), ""
 
 
 def _find_token(host: str) -> Optional[str]:
-    """As the commands of gsprof find it.  The file was never meant for other machines."""
-    told = os.environ.get("GSPROF_TOKEN")
-    if told:
-        return told.strip()
+    """Finds the token as the gsprof commands do. The token file is for this machine only."""
+    token = os.environ.get("GSPROF_TOKEN")
+    if token:
+        return token.strip()
     if host not in ("", "localhost", "127.0.0.1", "::1"):
         return None
     config = os.environ.get("XDG_CONFIG_HOME", "")
@@ -83,16 +83,17 @@ def _find_token(host: str) -> Optional[str]:
 
 
 class Session:
-    """A named session of a daemon: a stretch of its stream of metrics, kept as a file.
+    """A session of a daemon: a named interval of its metrics, written to a file.
 
         with gsprof.Session("epoch_5", labels={"lr": "3e-4"}) as session:
             train()
         session.download("epoch_5.json")
 
-    endpoint is HOST, PORT, HOST:PORT or unix:PATH, this machine's without it.  The token is the
-    given one, $GSPROF_TOKEN, or for this machine the one in $XDG_CONFIG_HOME/gsprof/token.
-    Without a name the daemon makes one, and name has it after start().  pids are watched
-    meanwhile; with stacks=True their stacks are recorded."""
+    endpoint is HOST, PORT, HOST:PORT or unix:PATH; the default is this machine. The default token
+    is $GSPROF_TOKEN, or for this machine the one in $XDG_CONFIG_HOME/gsprof/token. Without a name
+    the daemon chooses one, which name has after start(). The session has the metrics of the
+    processes `pids`; with stacks=True their stacks are recorded, `rate` times a second, with native
+    frames if native=True. force=True replaces the file of a finished session of that name."""
 
     def __init__(
         self,
@@ -101,20 +102,24 @@ class Session:
         *,
         token: Optional[str] = None,
         timeout_s: float = TIMEOUT_S,
-        **options: object,
+        labels: Optional[Mapping[str, object]] = None,
+        pids: Optional[Sequence[int]] = None,
+        stacks: bool = False,
+        rate: Optional[float] = None,
+        native: bool = False,
+        force: bool = False,
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a str or None, not {name!r}")
-        known = ("labels", "pids", "stacks", "rate", "native", "force")
-        for option in options:
-            if option not in known:
-                raise TypeError(f"{option!r} is no option of a session; known: {', '.join(known)}")
         self.name = name
         self.endpoint = endpoint
         self._host, self._port, self._socket = _split(endpoint)
         self._token = _find_token(self._host) if token is None else token
         self._timeout_s = timeout_s
-        self._options = options
+        flags = {"stacks": stacks, "native": native, "force": force}
+        values = {"labels": labels, "pids": pids, "rate": rate}
+        self._options: Dict[str, object] = {key: flag for key, flag in flags.items() if flag}
+        self._options.update((key, one) for key, one in values.items() if one is not None)
 
     def __repr__(self) -> str:
         return f"Session({self.name!r}, {self.endpoint!r})"
@@ -128,31 +133,31 @@ class Session:
         try:
             self.stop()
         except GsprofError:
-            # What the block raised matters more than that its session cannot be ended.
+            # The block's own exception takes precedence.
             if kind is None:
                 raise
 
     def start(self) -> "Session":
-        """Begins it.  Raises AlreadyExists (a FileExistsError) when the name is active."""
+        """Starts the session. Raises AlreadyExists (a FileExistsError) if the name is active."""
         body = {**self._options, **({} if self.name is None else {"name": self.name})}
-        self.name = str(self._ask("POST", "/profiling/start", body)["name"])
+        self.name = str(self._request("POST", "/profiling/start", body)["name"])
         return self
 
     def stop(self) -> Dict[str, Any]:
-        """Ends it; the answer has output_file and output_dir, where the daemon wrote it."""
+        """Ends the session. Returns the daemon's answer, with output_file and output_dir."""
         if self.name is None:
             raise UsageError("the session has no name yet: start() gives it one")
-        answer: Dict[str, Any] = self._ask("POST", "/profiling/stop", {"name": self.name})
+        answer: Dict[str, Any] = self._request("POST", "/profiling/stop", {"name": self.name})
         return answer
 
     def info(self) -> Dict[str, Any]:
-        """What the daemon tells of it: is_active, frame_count, start_time, labels, ..."""
-        answer: Dict[str, Any] = self._ask("GET", self._path())
+        """Returns the daemon's description: is_active, frame_count, start_time, labels, ..."""
+        answer: Dict[str, Any] = self._request("GET", self._path())
         return answer
 
     def download(self, path: Optional[str] = None, *, stacks: Optional[int] = None) -> Any:
-        """Its file: written to path, or as a value without one.  With stacks, the file of that
-        number of its stacks (.gsp), as bytes."""
+        """Writes the session's file to path, or returns its content. With stacks=N, the N-th file
+        of its stacks (.gsp), as bytes."""
         where = f"{self._path()}/download" + ("" if stacks is None else f"?stacks={int(stacks)}")
         answer = self._open("GET", where)
         with answer:
@@ -164,8 +169,8 @@ class Session:
         return data if stacks is not None else json.loads(data)
 
     def delete(self) -> None:
-        """The daemon forgets it and removes its file; an active one has to be stopped first."""
-        self._ask("DELETE", self._path())
+        """Deletes the session and its file; an active one has to be stopped first."""
+        self._request("DELETE", self._path())
 
     def _path(self) -> str:
         if self.name is None:
@@ -175,33 +180,33 @@ class Session:
     # -------------------------------------------------------------------- the daemon
 
     def list(self) -> List[Dict[str, Any]]:
-        """All sessions of the daemon, the active ones first."""
-        found: List[Dict[str, Any]] = self._ask("GET", "/profiling/sessions")["sessions"]
+        """Returns all sessions of the daemon, the active ones first."""
+        found: List[Dict[str, Any]] = self._request("GET", "/profiling/sessions")["sessions"]
         return found
 
     def status(self) -> Dict[str, Any]:
-        """Rate, sources and their troubles, losses."""
-        answer: Dict[str, Any] = self._ask("GET", "/status")
+        """Returns the daemon's rate, sources with their errors, and losses."""
+        answer: Dict[str, Any] = self._request("GET", "/status")
         return answer
 
     def query(self, sql: str, params: Optional[Params] = None) -> List[Dict[str, Any]]:
-        """Rows of one SELECT over the daemon's tables; params are for its ? or $name."""
+        """Returns the rows of a SELECT over the daemon's tables; params are for ? or $name."""
         body: Dict[str, object] = {"sql": sql}
         if params is not None:
             body["params"] = dict(params) if isinstance(params, Mapping) else [*params]
-        rows: List[Dict[str, Any]] = self._ask("POST", "/query", body)
+        rows: List[Dict[str, Any]] = self._request("POST", "/query", body)
         return rows
 
-    # ---------------------------------------------------------------------- asking
+    # -------------------------------------------------------------------- requests
 
-    def _ask(self, method: str, path: str, body: Optional[Mapping[str, object]] = None) -> Any:
+    def _request(self, method: str, path: str, body: Optional[Mapping[str, object]] = None) -> Any:
         with self._open(method, path, body) as answer:
             return json.loads(answer.read())
 
     def _open(
         self, method: str, path: str, body: Optional[Mapping[str, object]] = None
     ) -> http.client.HTTPResponse:
-        """The answer, when it is none of an error; its end closes the connection."""
+        """Returns the answer, or raises if it is an error. Closing it closes the connection."""
         if self._socket:
             connection: http.client.HTTPConnection = _Unix(self._socket, self._timeout_s)
         else:
@@ -228,8 +233,9 @@ class Session:
 
     def _refused(self, status: int, data: bytes, path: str) -> GsprofError:
         try:
-            told = json.loads(data)["error"]
-            code, message, hint = str(told["code"]), str(told["message"]), told.get("hint")
+            error_member = json.loads(data)["error"]
+            code, message = str(error_member["code"]), str(error_member["message"])
+            hint = error_member.get("hint")
         except (ValueError, KeyError, TypeError):
             code, message, hint = "", f"the daemon answered with status {status}", None
         if status in (401, 403):

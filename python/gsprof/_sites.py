@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines allocate within a block, and hold more memory at its end than at its begin."""
+"""Finds the lines that allocate within a block, and those that hold more memory at its end."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from . import _gsprof, _memory
 
 _SITES_MAX = 10
-# Less is noise: a cache of regular expressions, say.
+# Less is noise, such as a cache of regular expressions.
 _BYTES_MIN = 4096
-# Allocations of at least so many bytes are events of a timeline.
+# Least size of an allocation that is an event of the timeline.
 EVENT_BYTES = 64 << 10
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
 class Counts(NamedTuple):
-    """Of one line.  What is held is not free again; what was allocated in all is None where only
-    Python's own tracer is there, which forgets what is freed."""
+    """Counters of one line: live memory, and all allocations so far. The latter are None with
+    tracemalloc, which drops freed blocks."""
 
     held_bytes: int
     held_blocks: int
@@ -29,11 +29,11 @@ class Counts(NamedTuple):
     allocated_blocks: Optional[int]
 
 
-Look = Dict[Tuple[str, int], Counts]
+Lines = Dict[Tuple[str, int], Counts]
 
 
 class Change(NamedTuple):
-    """What a line allocated within a block, and what more it holds."""
+    """A line's allocations within a block, and the change of its live memory."""
 
     file: str
     line: int
@@ -44,7 +44,7 @@ class Change(NamedTuple):
 
 
 class GrowthSite(NamedTuple):
-    """A line of the program and what more it holds."""
+    """A line of the program, and the memory it holds more than before."""
 
     file: str
     line: int
@@ -53,7 +53,7 @@ class GrowthSite(NamedTuple):
 
 
 class _Uncounted:
-    """What this thread allocates is not of the program."""
+    """Excludes this thread's allocations from the counts."""
 
     def __enter__(self) -> None:
         _gsprof.memory_pause(True)
@@ -63,9 +63,9 @@ class _Uncounted:
 
 
 class Tracer:
-    """Memory that Python and libraries allocate, by the memory engine; where that cannot be (an
-    interpreter it does not know, no shared memory) by Python's own tracer.  One for all blocks; it
-    runs while one is open, or while whoever else began it wants it."""
+    """Counts allocations of Python and of libraries with the memory engine, or with tracemalloc if
+    the engine cannot start (unsupported interpreter, no shared memory). All blocks share one; it
+    runs while a block is open, and longer if it was already running."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,12 +97,13 @@ class Tracer:
             _gsprof.memory_events(EVENT_BYTES)
 
     def event(self) -> Optional[int]:
-        """The number of the next allocation, for events(); None where they are not seen one by
-        one."""
+        """Returns the number of the next allocation, for events(); None if single allocations are
+        not recorded."""
         return _gsprof.memory_events(EVENT_BYTES) if self._has_events else None
 
     def events(self, number: int) -> List[Tuple[int, int, int]]:
-        """When, how many bytes and where, of allocations and (below 0) of frees since then."""
+        """Returns time, size and address of the allocations since then, and of the frees, with a
+        negative size."""
         with _Uncounted():
             return _gsprof.memory_events_since(number)
 
@@ -118,7 +119,7 @@ class Tracer:
             tracemalloc.stop()
         self._is_ours = self._is_agents_start_ours = False
 
-    def _look(self) -> Look:
+    def _read(self) -> Lines:
         if self._by_engine:
             return _counted()
         if not tracemalloc.is_tracing():
@@ -130,22 +131,22 @@ class Tracer:
             for found in tracemalloc.take_snapshot().statistics("lineno")
         }
 
-    def begin(self) -> Look:
-        """What so_far() and end() want to have back."""
+    def begin(self) -> Lines:
+        """Returns the counters that so_far() and end() compare with."""
         with self._lock:
             self._open += 1
             if self._open == 1:
                 self._start()
         with _Uncounted():
-            return self._look()
+            return self._read()
 
-    def so_far(self, before: Look) -> List[Change]:
-        """The lines that allocated or freed since; not of gsprof's own."""
+    def so_far(self, before: Lines) -> List[Change]:
+        """Returns the lines that have allocated or freed since, without gsprof's own."""
         with _Uncounted():
-            return _compare(before, self._look())
+            return _compare(before, self._read())
 
-    def end(self, before: Look) -> List[Change]:
-        """The same, and the block is over."""
+    def end(self, before: Lines) -> List[Change]:
+        """Ends the block; returns the same as so_far()."""
         changes = self.so_far(before)
         with self._lock:
             self._open -= 1
@@ -154,8 +155,8 @@ class Tracer:
         return changes
 
 
-def _counted() -> Look:
-    found: Look = {}
+def _counted() -> Lines:
+    found: Lines = {}
     for site in _memory.snapshot().sites:
         held_bytes, held_blocks, allocated, blocks = found.get(site.line, (0, 0, 0, 0))
         found[site.line] = Counts(
@@ -176,7 +177,7 @@ def _more(now: Optional[int], before: Optional[int]) -> Optional[int]:
     return None if now is None else now - (before or 0)
 
 
-def _compare(before: Look, after: Look) -> List[Change]:
+def _compare(before: Lines, after: Lines) -> List[Change]:
     nothing = Counts(0, 0, 0, 0)
     changes = []
     for (file, line), now in after.items():
@@ -197,14 +198,14 @@ def _compare(before: Look, after: Look) -> List[Change]:
 
 
 def grown(changes: List[Change]) -> List[GrowthSite]:
-    """The lines that hold more than before, the greatest first."""
+    """Returns the lines that hold more than before, greatest first."""
     sites = [GrowthSite(*change[:4]) for change in changes if change.held_bytes >= _BYTES_MIN]
     sites.sort(key=lambda site: -site.bytes)
     return sites[:_SITES_MAX]
 
 
 def busiest(changes: List[Change]) -> List[Change]:
-    """The lines that allocated the most, the greatest first; where that is not known, those that
+    """Returns the lines that allocated the most, greatest first; if that is not known, those that
     hold the most."""
 
     def size(change: Change) -> int:
@@ -217,7 +218,7 @@ def busiest(changes: List[Change]) -> List[Change]:
 
 
 def allocations(changes: List[Change]) -> Optional[int]:
-    """How many blocks were allocated; None: not known."""
+    """Returns the number of blocks allocated, None if not known."""
     counts = [change.allocated_blocks for change in changes]
     return None if None in counts else sum(max(0, count or 0) for count in counts)
 

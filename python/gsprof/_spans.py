@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans as decorators; the rest of them is in C."""
+"""Spans as decorators; everything else about spans is in C."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from . import _gsprof
 
 Function = Callable[..., Any]
 
-# Flags of code objects: what inspect tells, without importing it.
+# Flags of code objects, without importing inspect.
 _GENERATOR = 0x20
 _COROUTINE = 0x80
 _ASYNC_GENERATOR = 0x200
 
 
 def wrap(span: Optional[_gsprof.Span], function: Any) -> Any:
-    """The function with a span around each of its calls; span None: named like the function."""
+    """Returns the function with a span around each call; span None: a span named after it."""
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(wrap(span, function.__func__))
     if not callable(function):

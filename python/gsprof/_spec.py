@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users write to switch things on, as settings: GSPROF, GSPROF_TORCH_PROFILING."""
+"""Parses GSPROF and GSPROF_TORCH_PROFILING."""
 
-# As in _boot: nothing that a bare interpreter has not loaded.
+# As in _boot: import only modules that a bare interpreter has loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Optional, Tuple
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 OFF = ("", "0", "off", "false", "no", "none")
 ON = ("on", "true", "yes")
 
-# Words of a specification of torch profiling, and the settings they stand for.
+# Keys of GSPROF_TORCH_PROFILING, and their settings.
 TORCH_WORDS = {
     "rate": "torch.rate",
     "layers": "torch.layers",
@@ -25,12 +25,12 @@ TORCH_WORDS = {
     "trace_spans": "spans",
     "collectives": "collectives",
 }
-# Overhead in per cent that "adaptive=on" stands for.
+# Overhead in per cent for "adaptive=on".
 _ADAPTIVE_PERCENT = "5"
 
 
 def _pieces(text: str) -> "Iterable[Tuple[Optional[str], str]]":
-    """Words at commas; a comma within a value (a regular expression, a list) belongs to it."""
+    """Splits at commas; a comma within a value (a regular expression, a list) belongs to it."""
     found: "List[Tuple[Optional[str], str]]" = []
     for piece in text.split(","):
         key, equals, value = piece.partition("=")
@@ -49,7 +49,8 @@ def _pieces(text: str) -> "Iterable[Tuple[Optional[str], str]]":
 
 
 def torch_settings(text: str) -> "Dict[str, str]":
-    """on, off, RATE, [random:]RATE, and key=value, separated by commas."""
+    """Returns the settings for "on", "off", "RATE", "random:RATE" and "key=value", separated by
+    commas."""
     text = text.strip().strip("\"'")
     if text.lower() in OFF:
         return {"torch": "off"}
@@ -65,10 +66,10 @@ def torch_settings(text: str) -> "Dict[str, str]":
                 raise ValueError(f"{value}: the rate is above 0 and at most 1")
             settings["torch.rate"] = value
         elif key == "adaptive":
-            wanted = value.lower()
-            if wanted in ON:
+            lower = value.lower()
+            if lower in ON:
                 value = _ADAPTIVE_PERCENT
-            elif wanted in OFF:
+            elif lower in OFF:
                 value = "0"
             settings["torch.adaptive"] = value.rstrip("%")
         else:
@@ -77,7 +78,7 @@ def torch_settings(text: str) -> "Dict[str, str]":
 
 
 class Mode:
-    """What GSPROF says: whether this process is meant, and whether its children are."""
+    """The value of GSPROF: whether it selects this process, and its children."""
 
     def __init__(self, text: str, names: "Iterable[str]") -> None:
         word = text.strip()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks that an event takes: the end of a span, an exception, a slow step, a long garbage
-collection.  Rows of python.backtrace, with the event as trigger."""
+"""Captures stacks on events: the end of a span, an exception, a slow step, a long garbage
+collection. They are rows of python.backtrace, with the event as trigger."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ import time
 from _thread import get_ident
 
 from . import _gsprof
-from ._quiet import quietly, tell
+from ._quiet import quietly, report
 
-# As in _boot: nothing that a bare interpreter has not loaded.
+# As in _boot: import only modules that a bare interpreter has loaded.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -21,67 +21,72 @@ _OURS = os.path.join(os.path.dirname(__file__), "")
 DEPTH_MAX = 256
 LOCALS_MAX = 64
 TEXT_MAX = 80
-# Events can come thick and fast; what each kind costs is bounded by leaving some out.
+# Least time between two stacks of one trigger: bounds the cost of frequent events.
 PAUSE_S = 0.01
-# How long an exception is known again on its way through spans and modules: its identity is an
-# address, and nothing of it is kept.
+# How long an exception is recognised while it passes through spans and modules. It is identified by
+# its address and not kept alive.
 SAME_S = 1.0
 STEPS_KEPT = 64
 STEPS_NEEDED = 8
 
 
 class _Limit:
-    """How often events of one kind take stacks, and how many were left out since the last."""
+    """Rate limit of one trigger, and the number of events skipped since the last stack."""
 
     def __init__(self, why: str) -> None:
         self.cause = why + " limit"
         self.next_s = 0.0
         self.pid = os.getpid()
-        self.left_out = 0
-        self.told = 0
+        self.skipped = 0
+        self.reported = 0
 
-    def may(self) -> bool:
+    def allows(self) -> bool:
         now_s = time.monotonic()
-        self.own()
+        self.reset_after_fork()
         if now_s < self.next_s:
-            # The first is reported at once, the others with the next stack, or at the end.
-            self.left_out += 1
-            if self.left_out == 1:
-                self.tell()
+            # The first is reported at once, the others with the next stack or at exit.
+            self.skipped += 1
+            if self.skipped == 1:
+                self.report()
             return False
         self.next_s = now_s + PAUSE_S
-        self.tell()
-        self.left_out = self.told = 0
+        self.report()
+        self.skipped = self.reported = 0
         return True
 
-    def own(self) -> None:
-        """In a child of fork, those that were left out were the parent's."""
+    def reset_after_fork(self) -> None:
+        """In a child of fork, the counts are the parent's."""
         if self.pid != os.getpid():
-            self.pid, self.left_out, self.told = os.getpid(), 0, 0
+            self.pid, self.skipped, self.reported = os.getpid(), 0, 0
 
-    def tell(self) -> None:
-        self.own()
-        count, self.told = self.left_out - self.told, self.left_out
+    def report(self) -> None:
+        self.reset_after_fork()
+        count, self.reported = self.skipped - self.reported, self.skipped
         if count > 0:
             row = {"source": "python.backtrace", "cause": self.cause, "count": count}
             _gsprof.put("gsprof.loss", row)
 
 
 class _State:
-    """The settings as they were taken up last, and the steps that were told."""
+    """The settings that were read last, and recent events."""
 
-    span: "Optional[Pattern[str]]" = None
-    exception = False
-    slow_step = 0.0
-    with_locals = False
-    limits: "Dict[str, _Limit]" = {}  # by trigger
-    told: "Tuple[int, int]" = (0, 0)  # the exception that was taken last, and where it was raised
-    told_s = 0.0
-    steps: "List[float]" = []  # the newest last, STEPS_KEPT at most
+    def __init__(self) -> None:
+        self.span: "Optional[Pattern[str]]" = None
+        self.exception = False
+        self.slow_step = 0.0
+        self.with_locals = False
+        self.limits: "Dict[str, _Limit]" = {}  # by trigger
+        # The exception captured last, where it was raised, and when it was captured.
+        self.last_error: "Tuple[int, int]" = (0, 0)
+        self.last_error_s = 0.0
+        self.steps: "List[float]" = []  # seconds, the newest last, STEPS_KEPT at most
+
+
+_state = _State()
 
 
 def short(value: object) -> str:
-    """A value in a few characters, running no code of the program: no repr() of its types."""
+    """Returns a short text for a value. Runs no code of the program: no repr() of its types."""
     kind = type(value)
     if kind in (int, float, bool, str, bytes, complex, type(None)):
         if kind is int and int(value).bit_length() > 256:  # type: ignore[call-overload]
@@ -96,7 +101,7 @@ def short(value: object) -> str:
 
 
 def _locals(frame: "FrameType") -> "Optional[str]":
-    if not _State.with_locals:
+    if not _state.with_locals:
         return None
     found: Dict[str, str] = {}
     for name, value in list(frame.f_locals.items())[:LOCALS_MAX]:
@@ -110,8 +115,8 @@ def _locals(frame: "FrameType") -> "Optional[str]":
 
 
 def _thread(ident: int) -> "Any":
-    """What threading knows of a thread.  Not by current_thread(): it would make an object for one
-    that it does not know."""
+    """Returns threading's object of a thread, or None. current_thread() would create one for a
+    thread that threading did not start."""
     threading = sys.modules.get("threading")
     return getattr(threading, "_active", {}).get(ident)
 
@@ -147,14 +152,14 @@ def _outwards(frame: "Optional[FrameType]") -> "List[Tuple[FrameType, int]]":
 
 
 def _of_program(frame: "Optional[FrameType]") -> "Optional[FrameType]":
-    """The innermost frame that is not this package's."""
+    """Returns the innermost frame that is not of this package."""
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     return frame
 
 
 def _of_error(trace: "TracebackType") -> "List[Tuple[FrameType, int]]":
-    """Where it was raised, and by whom that was called."""
+    """Returns the frames from the raise outwards, and their callers."""
     inner: List[Tuple[FrameType, int]] = []
     outer = _outwards(trace.tb_frame.f_back)
     step: Optional[TracebackType] = trace
@@ -164,55 +169,55 @@ def _of_error(trace: "TracebackType") -> "List[Tuple[FrameType, int]]":
     return inner[::-1] + outer
 
 
-def _may(why: str) -> bool:
+def _allows(why: str) -> bool:
     if not _gsprof.is_on():
         return False
-    limit = _State.limits.get(why)
+    limit = _state.limits.get(why)
     if limit is None:
-        if not _State.limits:
+        if not _state.limits:
             import atexit
 
-            atexit.register(_tell_left_out)
-        limit = _State.limits.setdefault(why, _Limit(why))
-    return limit.may()
+            atexit.register(_report_skipped)
+        limit = _state.limits.setdefault(why, _Limit(why))
+    return limit.allows()
 
 
-def _tell_left_out() -> None:
-    for limit in _State.limits.values():
-        limit.tell()
+def _report_skipped() -> None:
+    for limit in _state.limits.values():
+        limit.report()
 
 
-def take(why: str, frame: "Optional[FrameType]" = None) -> None:
-    """The stack of this thread."""
-    if _may(why):
+def capture(why: str, frame: "Optional[FrameType]" = None) -> None:
+    """Captures the stack of this thread."""
+    if _allows(why):
         frames = _outwards(frame if frame is not None else sys._getframe(1))
         _put(frames, get_ident(), _gsprof.thread_id(), why)
 
 
 def _is_new(error: object, trace: "TracebackType", took_ns: int) -> bool:
-    """Whether this exception was not yet taken, within the span or module that it left before.  A
-    span that began after that has one of its own, which may lie where the other was."""
+    """Whether this exception was not captured when it left an inner span or module. A span that
+    began after the last capture has a new exception, possibly at the same address."""
     inner = trace
     while inner.tb_next is not None:
         inner = inner.tb_next
     now_s = time.monotonic()
     name = (id(error), id(inner))
-    same = name == _State.told and now_s - took_ns / 1e9 <= _State.told_s
-    if same and now_s - _State.told_s < SAME_S:
+    same = name == _state.last_error and now_s - took_ns / 1e9 <= _state.last_error_s
+    if same and now_s - _state.last_error_s < SAME_S:
         return False
-    _State.told, _State.told_s = name, now_s
+    _state.last_error, _state.last_error_s = name, now_s
     return True
 
 
-def take_error(error: object, trace: "TracebackType", took_ns: int = 1 << 62) -> None:
-    """The stack of an exception that leaves a span, which lasted so long, or a module."""
-    if _State.exception and _is_new(error, trace, took_ns) and _may("exception"):
+def capture_error(error: object, trace: "TracebackType", took_ns: int = 1 << 62) -> None:
+    """Captures the stack of an exception that leaves a module, or a span that lasted took_ns."""
+    if _state.exception and _is_new(error, trace, took_ns) and _allows("exception"):
         _put(_of_error(trace), get_ident(), _gsprof.thread_id(), "exception")
 
 
-def take_all(why: str) -> None:
-    """The stacks of all threads."""
-    if not _may(why):
+def capture_all(why: str) -> None:
+    """Captures the stacks of all threads."""
+    if not _allows(why):
         return
     own = get_ident()
     for ident, frame in sys._current_frames().items():
@@ -221,24 +226,24 @@ def take_all(why: str) -> None:
 
 
 def step_took(took_s: float) -> None:
-    """One more step; if it lasted much longer than others do, the stacks are taken."""
-    steps = _State.steps
-    if _State.slow_step > 0 and len(steps) >= STEPS_NEEDED:
-        if took_s > _State.slow_step * sorted(steps)[len(steps) // 2]:
-            take_all("slow step")
+    """Adds a step; captures all stacks if it was much slower than the median."""
+    steps = _state.steps
+    if _state.slow_step > 0 and len(steps) >= STEPS_NEEDED:
+        if took_s > _state.slow_step * sorted(steps)[len(steps) // 2]:
+            capture_all("slow step")
     steps.append(took_s)
     del steps[:-STEPS_KEPT]
 
 
 def _on_span(name: str, took_ns: int, error: object, trace: "Optional[TracebackType]") -> None:
-    if _State.span is not None and _State.span.search(name):
-        take("span", sys._getframe(1))
+    if _state.span is not None and _state.span.search(name):
+        capture("span", sys._getframe(1))
     if trace is not None:
-        take_error(error, trace, took_ns)
+        capture_error(error, trace, took_ns)
 
 
 def _on_slow_gc(took_ns: int) -> None:
-    take("gc", sys._getframe(1))
+    capture("gc", sys._getframe(1))
 
 
 def _pattern(text: str) -> "Optional[Pattern[str]]":
@@ -249,31 +254,31 @@ def _pattern(text: str) -> "Optional[Pattern[str]]":
     try:
         return re.compile(text)
     except re.error as error:
-        tell(error)
+        report(error)
         return None
 
 
-def _read() -> None:
-    _State.span = _pattern(_gsprof.get("stack.span"))
-    _State.exception = _gsprof.get("stack.exception") == "on"
-    _State.slow_step = float(_gsprof.get("stack.slow_step"))
-    _State.with_locals = _gsprof.get("stack.locals") == "on"
-    wanted = _State.span is not None or _State.exception
+def _read_settings() -> None:
+    _state.span = _pattern(_gsprof.get("stack.span"))
+    _state.exception = _gsprof.get("stack.exception") == "on"
+    _state.slow_step = float(_gsprof.get("stack.slow_step"))
+    _state.with_locals = _gsprof.get("stack.locals") == "on"
+    wanted = _state.span is not None or _state.exception
     _gsprof.set_callback("span", _on_span if wanted else None)
-    _gsprof.torch_callback("on_error", take_error if _State.exception else None)
+    _gsprof.torch_callback("on_error", capture_error if _state.exception else None)
 
 
-def _take_up_memory() -> None:
+def _apply_memory_settings() -> None:
     wanted = _gsprof.get("memory") != "off" or _gsprof.get("stack.allocation") != "0"
     if wanted or "gsprof._memory" in sys.modules:
         from . import _memory
 
-        _memory.take_up()
+        _memory.apply_settings()
 
 
 def _changed() -> None:
-    quietly(_read)
-    quietly(_take_up_memory)
+    quietly(_read_settings)
+    quietly(_apply_memory_settings)
 
 
 def install() -> None:
@@ -283,7 +288,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    quietly(_tell_left_out)
+    quietly(_report_skipped)
     for name in ("slow_gc", "change", "span"):
         _gsprof.set_callback(name, None)
     _gsprof.torch_callback("on_error", None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the program's own: rows in the process's rings, as gsprof's are."""
+"""Tables that the program defines: their rows are in the process's rings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple, Union
 
 from . import _gsprof
 
-# What a column's type may be called: a class of Python, its name, or category (texts of which
-# there are few, kept once).
+# Column types: a Python class, its name, or category (repeated texts, each stored once).
 _TYPES = {int: "int", float: "float", bool: "bool", str: "str"}
 _NAMES = (*_TYPES.values(), "category")
 
@@ -36,7 +35,7 @@ class Table:
         self._known = frozenset(self.columns)
 
     def put(self, **values: Any) -> bool:
-        """A row; columns that are not named are NULL.  False when nothing is recorded."""
+        """Appends a row; columns not given are NULL. Returns False if nothing is recorded."""
         if not self._known.issuperset(values):
             odd = ", ".join(sorted(values.keys() - self._known))
             raise TypeError(f"{self.name} has no column {odd}")
@@ -47,11 +46,11 @@ class Table:
 
 
 def _of_class(found: Any) -> Any:
-    """A dataclass whose objects are rows: save() appends one."""
+    """Makes a dataclass whose objects are rows: save() appends one."""
     if not dataclasses.is_dataclass(found):
         found = dataclasses.dataclass(found)
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found.__name__).lower()
-    # An annotation is a text where the module has `from __future__ import annotations`.
+    # With `from __future__ import annotations`, annotations are strings.
     columns: Dict[str, Any] = {field.name: field.type for field in dataclasses.fields(found)}
     made = Table(name, columns)
 
@@ -64,8 +63,8 @@ def _of_class(found: Any) -> Any:
 
 
 def table(name: Any, columns: Columns = ()) -> Any:
-    """table("loss", {"step": int, "value": float}) makes python.loss, or gives it again; as a
-    decorator it makes one of a dataclass, whose objects then have save()."""
+    """table("loss", {"step": int, "value": float}) creates python.loss, or returns it. As a
+    decorator of a class it creates the table of a dataclass, whose objects have save()."""
     if isinstance(name, type):
         return _of_class(name)
     return Table(name, columns)

@@ -4,9 +4,9 @@
     %%gsprof --rate 500
     train(model, data)
 
-The cell runs as it would; what it did was recorded from outside, and the report is shown below
-it: as a page in a notebook, as a table in a terminal.  It has what the cell called, without the
-shell that called the cell and without the kernel's other threads."""
+A recorder samples the cell from outside while it runs. The report is shown below the cell: a page
+in a notebook, a table in a terminal. It has the calls of the cell, without the shell that runs the
+cell and without the kernel's other threads."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .errors import GsprofError, NothingRecorded
 
 DEFAULT_HEIGHT = 640
 DEFAULT_RATE = 100
-# Fewer samples than this are left to chance.
+# With fewer samples than this, a warning is printed.
 FEW = 10
 
-# Option, whether a value follows, what it means.
+# Option: whether it has a value, and its meaning.
 OPTIONS = {
-    "--rate": (True, f"samples a second ({DEFAULT_RATE})"),
-    "--threads": (False, "all threads of this process; without it what the cell itself calls"),
-    "--cpu": (False, "only threads that run; without it also those that wait"),
+    "--rate": (True, f"samples per second (default: {DEFAULT_RATE})"),
+    "--threads": (False, "all threads of this process instead of the calls of the cell"),
+    "--cpu": (False, "only running threads, not those that wait"),
     "--native": (False, "native frames too (C, C++, Rust)"),
-    "--subprocesses": (False, "all threads, and children of this process too"),
-    "--height": (True, f"of the report, in pixels ({DEFAULT_HEIGHT})"),
-    "--output": (True, "keep the report as this file (.html)"),
+    "--subprocesses": (False, "all threads, and those of child processes"),
+    "--height": (True, f"height of the report in pixels (default: {DEFAULT_HEIGHT})"),
+    "--output": (True, "file to keep the report in (.html)"),
     "--text": (False, "a table instead of a page"),
 }
 SHORT = {
@@ -47,7 +47,7 @@ SHORT = {
 
 
 def split_options(line: str) -> Tuple[Dict[str, str], str]:
-    """The options at the begin of a line, and the code behind them.
+    """Returns the options at the start of a line, and the code after them.
 
     >>> split_options("-r 500 --cpu sum(range(10)) - 1")
     ({'--rate': '500', '--cpu': ''}, 'sum(range(10)) - 1')
@@ -80,7 +80,7 @@ def split_options(line: str) -> Tuple[Dict[str, str], str]:
 
 
 class Report:
-    """What a cell did; Jupyter shows the page, a terminal the text."""
+    """The report of a cell; Jupyter shows the page, a terminal the text."""
 
     def __init__(self, page: str, text: str, height: int = DEFAULT_HEIGHT) -> None:
         self.page = page
@@ -91,7 +91,7 @@ class Report:
         return self.text
 
     def _repr_html_(self) -> Optional[str]:
-        """In a frame of its own: neither styles nor scripts meet those of the notebook."""
+        """Returns the page in an iframe, apart from the notebook's styles and scripts."""
         if not self.page:
             return None
         return (
@@ -111,12 +111,12 @@ def _make_report(profile: str, folder: str, options: Dict[str, str]) -> Report:
 
 
 def _names(shell: Any) -> Dict[str, int]:
-    """Which cell the code of a file is of."""
+    """Returns the cell number of each file name."""
     return dict(getattr(shell.compile, "_filename_map", {}))
 
 
 def _number(shell: Any) -> int:
-    """Of the cell that runs: shells differ in when they count."""
+    """Returns the number of the running cell; shells differ in when they increment it."""
     names = _names(shell)
     frame = sys._getframe(1)
     while frame is not None:
@@ -127,11 +127,10 @@ def _number(shell: Any) -> int:
 
 
 class _Code:
-    """The code of a cell, compiled as a cell is."""
+    """The code of a cell, compiled as IPython does."""
 
     def __init__(self, shell: Any, code: str, head: str = "") -> None:
-        """head is the line of the magic that stands before it, if there is one: lines are counted
-        as they are seen."""
+        """head is the line of the magic above the code, or "": it counts as line 1."""
         source = shell.transform_cell(code)
         text = f"{head}\n{source}" if head else source
         self.space = shell.user_ns
@@ -147,8 +146,8 @@ class _Code:
 
 
 def _gsprof_cell(code: _Code) -> None:
-    """As a cell runs: a value at its end is shown, and what it raises comes out of it.  The report
-    begins below this function."""
+    """Runs the code as a cell: shows the value of a final expression, and lets exceptions pass. The
+    report starts below this function."""
     for part in code.parts:
         exec(part, code.space)
 
@@ -165,12 +164,12 @@ def _record_options(options: Dict[str, str], shell: Any, folder: str) -> List[st
     return [*words, "--file-names", path]
 
 
-def _tell(error: BaseException) -> None:
+def _print_error(error: BaseException) -> None:
     print(f"gsprof: no report: {error}", file=sys.stderr)
 
 
 def _few(samples: int, seconds: float, options: Dict[str, str]) -> str:
-    """What to say of a recording with so few samples."""
+    """Returns the warning for a recording with few samples."""
     rate = int(options.get("--rate", DEFAULT_RATE))
     took = f"{seconds:.3g} s" if seconds >= 1 else f"{max(1, round(1000 * seconds))} ms"
     count = f"{samples or 'no'} sample{'' if samples == 1 else 's'} in {took}"
@@ -179,7 +178,7 @@ def _few(samples: int, seconds: float, options: Dict[str, str]) -> str:
     faster = min(max(1000, 10 * rate), 100000)
     if rate >= faster:
         return f"{count}: the cell is too short for a profile"
-    return f"{count}: the cell is too short for {rate} a second; raise the rate: --rate {faster}"
+    return f"{count}: the cell is too short for {rate} Hz; raise the rate: --rate {faster}"
 
 
 class Magic:
@@ -201,9 +200,9 @@ class Magic:
             raise UsageError(str(error)) from None
         code = rest if cell is None else cell
         if cell is not None and rest:
-            raise UsageError(f"only options stand behind %%gsprof, not: {rest}")
+            raise UsageError(f"%%gsprof accepts only options on its line, not: {rest}")
         if not code.strip():
-            raise UsageError("%gsprof needs code to run, %%gsprof has it in the lines below")
+            raise UsageError("%gsprof needs code after the options, %%gsprof in the lines below")
         head = "" if cell is None else f"%%gsprof {line}".rstrip()
         with tempfile.TemporaryDirectory(prefix="gsprof-cell-") as folder:
             self._run(_Code(self._shell, code, head), folder, options)
@@ -214,8 +213,8 @@ class Magic:
         try:
             recording.start()
         except (GsprofError, OSError) as error:
-            # The code is what matters.
-            _tell(error)
+            # Run the code even without a recorder.
+            _print_error(error)
             _gsprof_cell(code)
             return
         began_s = time.perf_counter()
@@ -236,7 +235,7 @@ class Magic:
             print(f"gsprof: no report: {_few(0, took_s, options)}", file=sys.stderr)
             return
         except (GsprofError, OSError) as error:
-            _tell(error)
+            _print_error(error)
             return
         display(report)
         if recording.samples < FEW:
@@ -244,5 +243,5 @@ class Magic:
 
 
 def load(shell: Any) -> None:
-    """What %load_ext gsprof does."""
+    """Registers the magics; called by %load_ext gsprof."""
     shell.register_magic_function(Magic(shell), magic_kind="line_cell", magic_name="gsprof")

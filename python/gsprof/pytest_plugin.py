@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytest --gsprof: where the time of each test went.
+"""pytest --gsprof: shows where the time of each test went.
 
-One recording of the session, taken from outside, with a span for each phase of each test; the
-slowest tests are told at the end.  Nothing is done unless it is asked for, by the option or by
-@pytest.mark.gsprof, and no test fails because of it."""
+A recorder samples the test session from outside; each phase of each test is a span. The slowest
+tests are printed at the end. The plugin is active only with the option or @pytest.mark.gsprof, and
+never makes a test fail."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Tuple, TypeVa
 import pytest
 
 DEFAULT_DIR = "gsprof-pytest"
-# Enough to see where milliseconds went, at some thousandths of the time.
+# Resolves milliseconds, at an overhead of some thousandths.
 DEFAULT_RATE_HZ = 500
 ROWS_SHOWN = 10
 FUNCTIONS_SHOWN = 3
 TEST_WIDTH = 48
 
-# A span for each phase; its samples are those of its thread between its ends.
+# The samples of a span are those of its thread between its start and its end.
 _SQL = """
 WITH tests AS (
     SELECT span_id, name, phase, thread_id, start_ns, duration_ns
@@ -57,7 +57,7 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 
 def _hook(**options: bool) -> Callable[[Hook], Hook]:
-    """pytest.hookimpl, which has no types in every version."""
+    """pytest.hookimpl, which is untyped in some versions."""
     return cast(Callable[[Hook], Hook], pytest.hookimpl(**options))
 
 
@@ -71,18 +71,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="?",
         const=DEFAULT_DIR,
         metavar="DIR",
-        help="profile every test, and tell where the time of the slowest went;"
-        f" the recording goes to a new folder in DIR ({DEFAULT_DIR})",
+        help="profile every test and print where the time of the slowest went;"
+        f" the recording is a new folder in DIR (default: {DEFAULT_DIR})",
     )
-    group.addoption(
-        "--gsprof-dir", metavar="DIR", help="the folder, also for tests that are marked only"
-    )
+    group.addoption("--gsprof-dir", metavar="DIR", help="the same folder, also for marked tests")
     group.addoption(
         "--gsprof-rate",
         type=int,
         default=DEFAULT_RATE_HZ,
         metavar="HZ",
-        help="samples a second (%(default)s)",
+        help="samples per second (default: %(default)s)",
     )
 
 
@@ -90,7 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: List[str]
 ) -> None:
-    """`pytest --gsprof tests`: the word that follows is no folder of ours."""
+    """Makes `tests` in `pytest --gsprof tests` a path to test, not the value of --gsprof."""
     if "--gsprof" in args:
         args[:] = [f"--gsprof={DEFAULT_DIR}" if word == "--gsprof" else word for word in args]
         early_config.known_args_namespace = parser.parse_known_args(
@@ -100,7 +98,7 @@ def pytest_load_initial_conftests(
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "gsprof: profile this test, also without --gsprof on the command line"
+        "markers", "gsprof: profile this test even without --gsprof on the command line"
     )
     config.pluginmanager.register(_Plugin(config), "gsprof-session")
 
@@ -109,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _free_name(folder: str, name: str) -> str:
-    """A folder that is not there yet: recordings of before are kept."""
+    """Returns a path that does not exist: older recordings are kept."""
     path, count = os.path.join(folder, name), 1
     while os.path.exists(path):
         count += 1
@@ -118,7 +116,7 @@ def _free_name(folder: str, name: str) -> str:
 
 
 class _Session:
-    """The recording of this process, begun with the first test that wants it."""
+    """The recording of this process; starts with the first test to profile."""
 
     def __init__(self, folder: str, worker: str, rate_hz: int) -> None:
         from . import _gsprof
@@ -127,7 +125,7 @@ class _Session:
         self._gsprof = _gsprof
         self._ours = not _gsprof.is_on()
         if self._ours and _gsprof.start() != 0:
-            raise OSError("there is no room for the agent's rings in shared memory")
+            raise OSError("no space left in shared memory for the agent's rings")
         os.makedirs(folder, exist_ok=True)
         self.folder = _free_name(folder, worker or "run")
         options = ["--format", "run", "--rate", str(rate_hz), "--idle"]
@@ -148,7 +146,7 @@ class _Session:
 
 
 class _Plugin:
-    """Every hook swallows what goes wrong in it and keeps the first reason, to be told."""
+    """The hooks swallow their own errors; the first one is printed at the end."""
 
     def __init__(self, config: pytest.Config) -> None:
         option = config.option
@@ -156,14 +154,14 @@ class _Plugin:
         self._folder = str(option.gsprof_dir or option.gsprof or DEFAULT_DIR)
         self._rate_hz = int(option.gsprof_rate)
         self._config = config
-        # Of a worker of xdist; the controller has none and runs no test.
+        # Id of an xdist worker; the controller has none and runs no tests.
         self._worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
         self._session: Optional[_Session] = None
         self._trouble = ""
         self._rows: List[Row] = []
         self._folders: List[str] = []
 
-    def _wants(self, item: pytest.Item) -> bool:
+    def _is_profiled(self, item: pytest.Item) -> bool:
         return not self._trouble and (self._all or item.get_closest_marker("gsprof") is not None)
 
     def _failed(self, error: BaseException) -> None:
@@ -171,7 +169,7 @@ class _Plugin:
         self._trouble = self._trouble or (lines[0] if lines else type(error).__name__)
 
     def _span(self, item: pytest.Item, phase: str) -> Any:
-        if not self._wants(item):
+        if not self._is_profiled(item):
             return None
         try:
             if self._session is None:
@@ -222,10 +220,10 @@ class _Plugin:
 
     @_hook(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """A worker of xdist ended; one that crashed has told nothing."""
-        told = getattr(node, "workeroutput", {}).get("gsprof")
-        if told is not None:
-            rows, folders, trouble = json.loads(told)
+        """Collects the results of an xdist worker; a crashed worker has none."""
+        output = getattr(node, "workeroutput", {}).get("gsprof")
+        if output is not None:
+            rows, folders, trouble = json.loads(output)
             self._rows += rows
             self._folders += folders
             self._trouble = self._trouble or trouble
@@ -249,13 +247,13 @@ def _short(name: str, width: int) -> str:
     return name if len(name) <= width else "..." + name[3 - width :]
 
 
-def _place(file: Optional[str]) -> str:
-    """Marks, such as that of the garbage collector, have no file."""
+def _in_parens(file: Optional[str]) -> str:
+    """Returns " (file)"; pseudo-frames, such as the garbage collector's, have no file."""
     return f" ({os.path.basename(file)})" if file else ""
 
 
 def _tests(rows: List[Row]) -> List[Tuple[Row, List[Row]]]:
-    """One entry a test, the slowest first; a test that ran in two workers is two."""
+    """Returns one entry per test, the slowest first; a test that ran in two workers has two."""
     found: List[Tuple[Row, List[Row]]] = []
     for row in rows:
         if not found or found[-1][0]["name"] != row["name"]:
@@ -266,7 +264,7 @@ def _tests(rows: List[Row]) -> List[Tuple[Row, List[Row]]]:
 
 
 def table(rows: List[Row]) -> List[str]:
-    """Lines for people.
+    """Returns the lines of the summary.
 
     >>> row = {"name": "test_a.py::test_x", "wall_ns": 1500000000, "seen_ns": 1500000000,
     ...     "cpu_ns": 750000000, "func": "load", "file": "/src/a.py", "own_ns": 750000000}
@@ -278,11 +276,11 @@ def table(rows: List[Row]) -> List[str]:
     """
     lines = [f"{'wall s':>7}  {'on CPU':>6}  {'test':<{TEST_WIDTH}}  own time"]
     for test, functions in _tests(rows)[:ROWS_SHOWN]:
-        # Too short to have been seen: unknown is not nothing.
+        # A test without samples has an unknown share, not 0.
         seen = int(test["seen_ns"] or 0)
         share = f"{100 * int(test['cpu_ns'] or 0) / seen:.0f}%" if seen else "-"
         parts = [
-            f"{100 * int(one['own_ns']) / seen:.0f}% {one['func']}{_place(one['file'])}"
+            f"{100 * int(one['own_ns']) / seen:.0f}% {one['func']}{_in_parens(one['file'])}"
             for one in functions[:FUNCTIONS_SHOWN]
         ]
         name = _short(str(test["name"]), TEST_WIDTH)

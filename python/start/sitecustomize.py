@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `gsprof run` puts in front of PYTHONPATH: switches the agent on as the environment says,
-# then lets the sitecustomize that this one hides have its turn.
+# `gsprof run` puts this folder first in PYTHONPATH. Switches the agent on if the environment
+# requests it, then runs the sitecustomize that this one hides.
 #
-# Any interpreter may come by here, so this is written for all of them; the package itself needs
-# 3.8.
+# Any Python version may import this file, so it works in all of them; the package needs 3.8.
 import os
 import sys
 
@@ -13,7 +12,7 @@ sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _here
 
 def _fail(cause, why):
     # type: (str, str) -> None
-    """Nobody would miss the package: the program runs on.  So `gsprof run` is told."""
+    """Reports to `gsprof run` why the package is not loaded; the program continues without."""
     try:
         fd = os.open(os.environ["GSPROF_RUN_FILE"], os.O_WRONLY | os.O_APPEND)
         line = "%d %s %s\n" % (os.getpid(), cause, " ".join(why.split()))
@@ -29,8 +28,8 @@ if os.environ.get("PROFILING") == "1" or any(os.environ.get(_name) for _name in 
         _fail("old", "Python %d.%d is too old: 3.8 and later" % sys.version_info[:2])
     else:
         try:
-            # Last: a package that is installed, and every module of the program, come first.  Not
-            # for longer than this: the package finds its own modules.
+            # At the end: an installed package and the program's modules come first. Removed
+            # afterwards: the package finds its own modules.
             sys.path.append(os.path.dirname(_here))
             try:
                 from gsprof import _environment
@@ -42,9 +41,9 @@ if os.environ.get("PROFILING") == "1" or any(os.environ.get(_name) for _name in 
             _error = sys.exc_info()[1]
             _fail("load", "%s: %s" % (type(_error).__name__, _error))
             if os.environ.get("GSPROF_DEBUG"):
-                sys.stderr.write("gsprof: the package cannot be loaded: %s\n" % (_error,))
+                sys.stderr.write("gsprof: cannot load the package: %s\n" % (_error,))
 
-# The module of this name that the program would have had.  Without one the import fails, as it
-# would have done, and this module is forgotten.  Site reports what it raises, as always.
+# Imports the sitecustomize that the program has without gsprof. If there is none, the import fails
+# as it does without gsprof. Python's site module reports other exceptions, as usual.
 sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402, F401

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# In a wheel the package lies among all the others of its interpreter.  A program that runs under
-# another interpreter must not get those, so `gsprof run` and `gsprof inject` hand over the folder
-# of this file, which stands for the package that it is within.
+# In a wheel the package is in the site-packages of its interpreter. A program under another
+# interpreter must not see those other packages, so `gsprof run` and `gsprof inject` pass the folder
+# of this file, which loads only the enclosing gsprof package.
 import os
 
 _real = os.path.abspath(__file__)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pip calls to make a wheel or a source archive (PEP 517); meson does the building.
+"""Build backend (PEP 517) that makes wheels and source archives; meson does the building.
 
-Nothing has to be installed for it but what `make` needs, so `pip install .` downloads nothing,
-with and without build isolation.  It builds in the same folder as `make`.
+It needs only what `make` needs, so `pip install .` downloads nothing, with or without build
+isolation. It builds in the same folder as `make`.
 
 Settings (pip install . --config-settings=NAME=VALUE):
-    build-dir     the folder to build in: build
-    compression   0 to 9: 6
+    build-dir     folder to build in (default: build)
+    compression   0 to 9 (default: 6)
 """
 
 from __future__ import annotations
@@ -54,25 +54,24 @@ Classifier: Typing :: Typed
 License-File: LICENSE
 Description-Content-Type: text/markdown
 """
-# The rest is in a file: who has the build's folder on PYTHONPATH needs it too.
+# Added to entry_points.txt, which is also used with the build folder on PYTHONPATH.
 SCRIPTS = """\
 [console_scripts]
 gsprof = gsprof.__main__:main
 
 """
-# Whose code is in the wheel beside our own.
+# Licences of the code in the wheel.
 LICENCES = {
     "LICENSE": "LICENSE",
     "subprojects/duckdb/LICENSE": "LICENSE.duckdb",
     "subprojects/yyjson/LICENSE": "LICENSE.yyjson",
 }
 
-# Where the program lies within the package, in the same places relative to each other as after
-# `make install`.
+# Folder of the program within the package, with the same layout as after `make install`.
 PROGRAM = "gsprof/_program"
 AGENT = "libgsprof_agent.so"
 EXTENSION = "_gsprof.abi3.so"
-# A wheel is the same whenever it is made.
+# A fixed time, so that builds are reproducible.
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -92,20 +91,20 @@ def _metadata() -> bytes:
 
 
 def _run(*command: Union[str, Path]) -> str:
-    """A program of the system, in the root.  Isolation as pip does it hides Debian's modules from
-    every Python, that of meson too, so its variables are left out."""
+    """Runs a program of the system in the source folder, without PYTHON* variables: pip's build
+    isolation sets them and hides Debian's modules from every Python, including meson's."""
     env = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
     words = [str(word) for word in command]
     try:
         done = subprocess.run(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, check=False)
     except FileNotFoundError:
         raise RuntimeError(
-            f"{words[0]} is not here; tools/install-deps.sh names the packages"
+            f"{words[0]} is not installed; tools/install-deps.sh lists the packages"
         ) from None
-    said = done.stdout.decode("utf-8", "replace")
+    output = done.stdout.decode("utf-8", "replace")
     if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: status {done.returncode}\n{said}")
-    return said
+        raise RuntimeError(f"{' '.join(words)}: status {done.returncode}\n{output}")
+    return output
 
 
 def _configure(build: Path) -> None:
@@ -120,7 +119,7 @@ def _configure(build: Path) -> None:
 
 
 def _stage(build: Path, stage: Path) -> Path:
-    """Everything as `make install` would have it, below the folder that is given back."""
+    """Installs to the stage like `make install`; returns the prefix in it."""
     _configure(build)
     targets = json.loads(_run("meson", "introspect", build, "--targets"))
     files = [file for one in targets if one["installed"] for file in one["filename"]]
@@ -132,12 +131,12 @@ def _stage(build: Path, stage: Path) -> Path:
 
 
 def _strip(path: Path) -> None:
-    """Without debugging information: three quarters of what we compiled is that."""
+    """Removes debugging information, three quarters of the size."""
     if shutil.which("strip"):
         _run("strip", "--strip-unneeded", path)
 
 
-# Name in the wheel, where it comes from.
+# Name in the wheel, and source file.
 Member = Tuple[str, Path]
 
 
@@ -146,14 +145,14 @@ def _members(prefix: Path) -> List[Member]:
     package = library / "python" / "gsprof"
     if not (package / EXTENSION).exists():
         raise RuntimeError(
-            "no headers of Python were found: install python3-dev, then remove build"
+            "the build has no extension: install python3-dev, then remove the build folder"
         )
     start = f"{PROGRAM}/lib/gsprof/python"
     found: List[Member] = [
         ("gsprof.pth", library / "python" / "gsprof.pth"),
         (f"{PROGRAM}/bin/gsprof", prefix / "bin" / "gsprof"),
         (f"{start}/start/sitecustomize.py", library / "python" / "start" / "sitecustomize.py"),
-        # What other interpreters are given of this one's folder of packages: gsprof alone.
+        # For other interpreters: only gsprof of this interpreter's site-packages.
         (f"{start}/gsprof/__init__.py", ROOT / "python" / "wheel" / "alone.py"),
         (f"{start}/gsprof/{AGENT}", package / AGENT),
     ]
@@ -169,8 +168,9 @@ def _members(prefix: Path) -> List[Member]:
 
 
 def _tag(names: Sequence[str]) -> str:
-    """One extension for 3.8 and later; interpreters without the GIL are named one by one.  The
-    platform is plain linux: the program needs libraries of the system (docs/install.md)."""
+    """Returns the wheel's tag. One extension serves 3.8 and later; free-threaded interpreters are
+    listed one by one. The platform is plain linux: the program needs libraries of the system
+    (docs/install.md)."""
     pythons, abis = ["cp38"], ["abi3"]
     for name in names:
         found = re.search(r"_gsprof\.cpython-(\d+)t-", name)
@@ -198,7 +198,7 @@ def _entry_points() -> bytes:
 
 
 class _Wheel:
-    """A zip archive that keeps its RECORD."""
+    """A zip archive with its RECORD."""
 
     def __init__(self, path: Path, compression: int) -> None:
         method = zipfile.ZIP_DEFLATED if compression else zipfile.ZIP_STORED
@@ -237,7 +237,7 @@ def get_requires_for_build_sdist(config_settings: Settings = None) -> List[str]:
 def prepare_metadata_for_build_wheel(
     metadata_directory: str, config_settings: Settings = None
 ) -> str:
-    """What pip asks when it only wants to know: without a build."""
+    """Writes the metadata without a build."""
     folder = Path(metadata_directory) / f"{NAME}-{_version()}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_bytes(_metadata())
@@ -277,7 +277,7 @@ def build_wheel(
 
 
 def _sources() -> List[str]:
-    """What is in the repository; of an unpacked archive, everything that was not made there."""
+    """Returns the files of the repository; in an unpacked archive, all files except built ones."""
     if (ROOT / ".git").exists():
         listed = _run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})

@@ -16,33 +16,33 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/folder.h"
 #include "agent/gate.h"
 #include "agent/page.h"
+#include "agent/ring_dir.h"
 #include "agent/settings.h"
 #include "base/file.h"
 #include "base/sandbox.h"
 #include "base/time.h"
 #include "ring/append.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
-/* Rows of a ring by default, and of the trace where there is room: a small model has thousands of
- * rows a second. */
+/* Default rows of a ring, and of torch_trace if space allows: a small model writes thousands of
+ * rows per second. */
 #define ROWS_DEFAULT     GSP_RING_ROWS_DEFAULT
 #define TRACE_ROWS       100000U
-#define TRACE_ROOM_BYTES (UINT64_C(1) << 30) /* free where the rings are */
+#define TRACE_ROOM_BYTES (UINT64_C(1) << 30) /* free space that TRACE_ROWS requires */
 #define ROWS_ENV         "GSPROF_RING_ROWS"
-/* Starting and making a ring take milliseconds; longer means that the thread at it does not run.
- * Together less than gate.c waits for a thread that is inside. */
+/* Starting the agent and creating a ring take milliseconds, unless the thread does not get a CPU.
+ * The sum is less than the time that gate.c waits for a thread inside the gate. */
 #define START_WAIT_NS    (500 * GSP_NS_PER_MS)
 #define RING_WAIT_NS     (1000 * GSP_NS_PER_MS)
-/* A ring that could not be made (no room, no descriptor left) is tried again so much later. */
+/* Interval between attempts to create a ring (no space, no descriptor left). */
 #define RING_RETRY_NS    (100 * GSP_NS_PER_MS)
-/* Looks for a ring that others start, stop and make meanwhile. */
+/* Attempts to get a ring while other threads start or stop the agent or create the ring. */
 #define RING_ROUNDS      8
-/* A ring that was being made while the agent stopped is seen in the next round. */
+/* A ring that was being created when the agent stopped is found in the next round. */
 #define STOP_ROUNDS      4
-/* Tables of the program's own follow those that everybody knows. */
+/* Ids of the program's tables follow those of tables.def. */
 #define USER_MAX         64U
 #define TABLES_MAX       (GSP_TABLE_COUNT + USER_MAX)
 
@@ -51,34 +51,34 @@ enum phase {
     STARTING,
     ON,
     STOPPING,
-    FORKED,   /* the parent was on: the next call starts */
-    RESUMING, /* that call is under way */
-    QUIET,    /* there is no place for rings */
+    FORKED,   /* in a child whose parent was on: the next call starts the agent */
+    RESUMING, /* that call is running */
+    QUIET,    /* no space for rings */
 };
 
 enum making {
     NOT_MADE,
     BEING_MADE,
-    MADE_LATE, /* being made, and one thread has waited in vain: no other does */
-    CANNOT_BE, /* until retry_ns */
+    MADE_LATE, /* being created, but one thread has timed out: no other waits */
+    CANNOT_BE, /* failed; retry at retry_ns */
 };
 
-/* All words by which threads meet are atomics: a fork at any moment leaves nothing held.  A thread
- * that finds another at work waits for it, but only so long; then it goes without its row, which
- * is counted.  A signal handler in the thread that is at work itself does not wait. */
+/* Threads synchronize only through atomics, so that a fork at any time leaves no lock held. A
+ * thread waits for a limited time while another starts the agent or creates a ring. Then it drops
+ * its row and counts it. A signal handler that interrupts the working thread does not wait. */
 static struct {
     _Atomic uint32_t phase;
     _Atomic uint32_t generation;
     _Atomic int64_t rank;
     _Atomic(struct gsp_ring *) ring[TABLES_MAX];
     _Atomic uint32_t making[TABLES_MAX];
-    _Atomic uint32_t lost[TABLES_MAX];    /* rows that came while there was no ring */
-    _Atomic int64_t retry_ns[TABLES_MAX]; /* when a ring that cannot be made is tried again, or 0 */
-    /* Of which a thread has waited in vain for the start that makes the next one, plus 1: no other
-     * does. */
+    _Atomic uint32_t lost[TABLES_MAX];    /* rows that were put while no ring existed */
+    _Atomic int64_t retry_ns[TABLES_MAX]; /* when to retry a ring that could not be created, or 0 */
+    /* 1 + the generation in which a thread timed out while it waited for a start: no other thread
+     * waits for that start. */
     _Atomic uint32_t late_generation;
     _Atomic(const struct gsp_table *) user[USER_MAX]; /* filled from the front, never emptied */
-    /* Written by the thread that starts, before ON. */
+    /* Written by the thread that starts the agent, before phase ON. */
     struct gsp_ring *parents[TABLES_MAX];
     dev_t folder_dev;
     ino_t folder_ino;
@@ -86,17 +86,17 @@ static struct {
 } agent = {.rank = GSP_NULL_I64};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* More than 0 while this thread starts, stops or makes a ring. */
+/* Above 0 while this thread starts or stops the agent or creates a ring. */
 static _Thread_local volatile sig_atomic_t my_work __attribute__((tls_model("initial-exec")));
 
-static void work_begins(void)
+static void begin_work(void)
 {
     my_work = my_work + 1;
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Stores the outcome and wakes who waits for it. */
-static void work_ends(_Atomic uint32_t *word, uint32_t outcome)
+/* Stores the outcome and wakes the threads that wait for it. */
+static void end_work(_Atomic uint32_t *word, uint32_t outcome)
 {
     atomic_store(word, outcome);
     atomic_signal_fence(memory_order_seq_cst);
@@ -104,8 +104,8 @@ static void work_ends(_Atomic uint32_t *word, uint32_t outcome)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Until the word has another value; false when that takes too long, or is for this thread to do.
- * No cancellation point, as nanosleep() would be: the thread may be inside its gate. */
+/* Waits until the word has another value. Returns false at end_ns, or if this thread itself does
+ * the work. Not a cancellation point, unlike nanosleep(): the thread may be inside its gate. */
 static bool wait_while(_Atomic uint32_t *word, uint32_t value, int64_t end_ns)
 {
     while (atomic_load(word) == value) {
@@ -121,7 +121,7 @@ static bool wait_while(_Atomic uint32_t *word, uint32_t value, int64_t end_ns)
 
 /* ----------------------------------------------------------------------------- start and fork */
 
-/* In a child, in the thread that forked: the others are gone, wherever they were. */
+/* Runs in a child, in the thread that forked. The other threads no longer exist. */
 static void forget(void)
 {
     const uint32_t phase = atomic_load(&agent.phase);
@@ -134,21 +134,21 @@ static void forget(void)
         atomic_store(&agent.making[i], NOT_MADE);
         atomic_store(&agent.lost[i], 0);
     }
-    gsp_agent__gate_forget();
-    gsp_agent__page_forget();
-    gsp_agent__settings_forget();
+    gsp_agent__gate_reset();
+    gsp_agent__page_reset();
+    gsp_agent__settings_reset();
     atomic_fetch_add(&agent.generation, 1);
     atomic_store(&agent.phase, phase == STOPPING ? OFF : FORKED);
 }
 
 static void init_once(void)
 {
-    /* Without it a child loses its rows; nothing else comes of it. */
+    /* If it fails, children lose their rows, but nothing else happens. */
     gsp_ignore(pthread_atfork(NULL, NULL, forget) != 0);
 }
 
-/* The parent's rings in a child.  A signal handler that forks inside an append leaves this thread
- * with a pointer to one: then they stay mapped. */
+/* Unmaps the parent's rings in a child. If a signal handler forked during an append, this thread
+ * still uses one of them, so they stay mapped. */
 static void drop_parents(void)
 {
     const bool safe = !gsp_agent__gate_is_nested();
@@ -165,24 +165,25 @@ bool gsp_agent_is_sandboxed(void)
     return gsp_sandbox_is_new();
 }
 
-/* The environment's word, for agents that no Python tells: where nothing else was said. */
-static void take_environment(void)
+/* Applies the environment variable, unless the setting was changed. For agents without Python. */
+static void apply_environment(void)
 {
     char value[GSP_CONTROL_VALUE];
     const char *text = secure_getenv(ROWS_ENV);
     const enum gsp_setting_id id = GSP_SET_ring_rows;
-    if (text && gsp_control_get(gsp_agent__page(), id, value) &&
-        strcmp(value, gsp_setting_row(id)->fallback) == 0 &&
-        gsp_setting_row_check(id, gsp_sv_of(text), value, NULL) == 0) {
+    if (text && gsp_wire_control_get(gsp_agent__page(), id, value) &&
+        strcmp(value, gsp_wire_setting_row(id)->fallback) == 0 &&
+        gsp_wire_setting_row_check(id, gsp_sv_of(text), value, NULL) == 0) {
         struct gsp_control *page = gsp_agent__page();
         gsp_ignore(!gsp_agent__page_set(agent.folder, id, value));
-        /* Nothing is left to take up: rings look when they are made. */
+        /* Already applied: rings read the setting when they are created. */
         atomic_store(&page->applied, atomic_load(&page->serial));
     }
 }
 
-/* Keeps where the folder is, not a descriptor: programs close those they do not know. */
-static bool keep_folder(int fd)
+/* Stores the path of the ring directory. A descriptor would not do, because programs close those
+ * that they did not open. */
+static bool store_folder(int fd)
 {
     char link[64];
     struct stat st;
@@ -197,7 +198,7 @@ static bool keep_folder(int fd)
     return true;
 }
 
-int gsp_agent__folder_open(void)
+int gsp_agent__ring_dir_open(void)
 {
     struct stat st;
     if (gsp_sandbox_is_new()) {
@@ -218,33 +219,34 @@ static enum gsp_agent_rc begin(void)
     drop_parents();
     for (size_t i = 0; i < TABLES_MAX; i++) {
         atomic_store(&agent.making[i], NOT_MADE);
-        atomic_store(&agent.lost[i], 0); /* those of an earlier life that never had a ring */
+        atomic_store(&agent.lost[i], 0); /* left from before, if the table never had a ring */
         atomic_store(&agent.retry_ns[i], 0);
     }
     int made = -1;
-    const struct gsp_place_about about = {.pid = (int32_t)getpid(),
-                                          .rank = atomic_load(&agent.rank)};
+    const struct gsp_ring_dir_spec about = {.pid = (int32_t)getpid(),
+                                            .rank = atomic_load(&agent.rank)};
     gsp_sandbox_note();
-    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_place_make(&about, &made, NULL);
+    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_ring_dir_create(&about, &made, NULL);
     gsp_auto_fd fd = made;
-    if (rc != 0 || !keep_folder(fd)) {
-        gsp_agent__page_local(true, GSP_CONTROL_QUIET);
-        return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_PLACE;
+    if (rc != 0 || !store_folder(fd)) {
+        gsp_agent__page_make_private(true, GSP_CONTROL_QUIET);
+        return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_SPACE;
     }
     const enum gsp_agent_rc made_page = gsp_agent__page_make(fd);
     if (made_page == GSP_AGENT_OK) {
-        take_environment();
+        apply_environment();
     }
     return made_page;
 }
 
-static bool is_under_way(uint32_t phase)
+static bool is_changing(uint32_t phase)
 {
     return phase == STARTING || phase == RESUMING || phase == STOPPING;
 }
 
-/* Whether the caller may go from the present phase to that of its work; the phase it was. */
-static bool take_phase(uint32_t work, uint32_t *was)
+/* Switches to the phase of the caller's work and stores the old phase in *was. Returns false if the
+ * work is already done or the wait times out. */
+static bool enter_phase(uint32_t work, uint32_t *was)
 {
     const int64_t end_ns = gsp_now_ns() + START_WAIT_NS;
     do {
@@ -254,8 +256,8 @@ static bool take_phase(uint32_t work, uint32_t *was)
             return false;
         }
         const uint32_t next = work == STARTING && *was == FORKED ? RESUMING : work;
-        if (!is_under_way(*was) && atomic_compare_exchange_strong(&agent.phase, was, next)) {
-            work_begins();
+        if (!is_changing(*was) && atomic_compare_exchange_strong(&agent.phase, was, next)) {
+            begin_work();
             return true;
         }
     } while (wait_while(&agent.phase, *was, end_ns) && gsp_now_ns() < end_ns);
@@ -268,14 +270,15 @@ enum gsp_agent_rc gsp_agent_start(void)
     enum gsp_agent_rc rc = GSP_AGENT_OK;
     uint32_t was = 0;
     int cancel = 0;
-    /* Making files is a cancellation point: a thread that ended here would be starting for ever. */
+    /* Opening files is a cancellation point. A thread that ended here would never leave STARTING.
+     */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    if (take_phase(STARTING, &was)) {
+    if (enter_phase(STARTING, &was)) {
         rc = begin();
         atomic_fetch_add(&agent.generation, 1);
-        work_ends(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
+        end_work(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
         if (rc == GSP_AGENT_OK) {
-            gsp_agent__settings_put();
+            gsp_agent__settings_write();
         }
     }
     pthread_setcancelstate(cancel, NULL);
@@ -283,7 +286,7 @@ enum gsp_agent_rc gsp_agent_start(void)
     return rc;
 }
 
-/* The first call in a child. */
+/* Starts the agent at the first call in a child. */
 static void start_in_child(void)
 {
     if (gsp_unlikely(atomic_load_explicit(&agent.phase, memory_order_acquire) == FORKED)) {
@@ -293,31 +296,31 @@ static void start_in_child(void)
 
 /* --------------------------------------------------------------------------------------- stop */
 
-/* Takes all rings out of use; whether there were any. */
-static bool take_rings(struct gsp_ring *taken[TABLES_MAX])
+/* Unpublishes all rings. Returns whether there were any. */
+static bool detach_rings(struct gsp_ring *detached[TABLES_MAX])
 {
-    bool some = false;
+    bool any = false;
     for (size_t i = 0; i < TABLES_MAX; i++) {
-        taken[i] = atomic_exchange(&agent.ring[i], NULL);
-        some = some || taken[i] != NULL;
+        detached[i] = atomic_exchange(&agent.ring[i], NULL);
+        any = any || detached[i] != NULL;
     }
-    return some;
+    return any;
 }
 
 static void end(void)
 {
-    struct gsp_ring *taken[TABLES_MAX];
+    struct gsp_ring *detached[TABLES_MAX];
     atomic_fetch_add(&agent.generation, 1);
-    bool more = take_rings(taken);
+    bool more = detach_rings(detached);
     for (int round = 0; round < STOP_ROUNDS && (round == 0 || more); round++) {
         const bool empty = gsp_agent__gate_wait();
         for (size_t i = 0; i < TABLES_MAX && empty; i++) {
-            gsp_ring_close(taken[i]);
+            gsp_ring_close(detached[i]);
         }
-        more = take_rings(taken);
+        more = detach_rings(detached);
     }
     gsp_agent_mark(GSP_CONTROL_EJECTED, ~GSP_CONTROL_EJECTED);
-    gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+    gsp_agent__page_make_private(false, GSP_CONTROL_EJECTED);
 }
 
 void gsp_agent_stop(void)
@@ -326,14 +329,14 @@ void gsp_agent_stop(void)
     uint32_t was = 0;
     int cancel = 0;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    if (take_phase(STOPPING, &was)) {
+    if (enter_phase(STOPPING, &was)) {
         if (was == ON) {
             end();
         } else if (was == FORKED) {
             drop_parents();
-            gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+            gsp_agent__page_make_private(false, GSP_CONTROL_EJECTED);
         }
-        work_ends(&agent.phase, OFF);
+        end_work(&agent.phase, OFF);
     }
     pthread_setcancelstate(cancel, NULL);
     errno = saved_errno;
@@ -361,7 +364,7 @@ const _Atomic uint64_t *gsp_agent_serial(void)
 bool gsp_agent_setting(enum gsp_setting_id id, char out[GSP_CONTROL_VALUE])
 {
     start_in_child();
-    return gsp_control_get(gsp_agent__page(), id, out);
+    return gsp_wire_control_get(gsp_agent__page(), id, out);
 }
 
 bool gsp_agent_set(enum gsp_setting_id id, const char *value)
@@ -369,10 +372,11 @@ bool gsp_agent_set(enum gsp_setting_id id, const char *value)
     const int saved_errno = errno;
     char checked[GSP_CONTROL_VALUE];
     start_in_child();
-    const bool done = gsp_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
-                      gsp_agent__page_set(agent.folder, id, checked);
+    const bool done =
+        gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
+        gsp_agent__page_set(agent.folder, id, checked);
     if (done) {
-        gsp_agent__settings_put();
+        gsp_agent__settings_write();
     }
     errno = saved_errno;
     return done;
@@ -381,10 +385,10 @@ bool gsp_agent_set(enum gsp_setting_id id, const char *value)
 void gsp_agent_applied(uint64_t serial)
 {
     start_in_child();
-    /* Partner: the load of whoever waits for it, in another process. */
+    /* Partner: the load in the process that changed the setting. */
     if (atomic_exchange_explicit(&gsp_agent__page()->applied, serial, memory_order_release) !=
         serial) {
-        gsp_agent__settings_put();
+        gsp_agent__settings_write();
     }
 }
 
@@ -403,7 +407,7 @@ void gsp_agent_mark(uint32_t set, uint32_t clear)
 const struct gsp_table *gsp_agent_table_at(size_t id)
 {
     if (id < GSP_TABLE_COUNT) {
-        return gsp_table_at(id);
+        return gsp_wire_table_at(id);
     }
     /* Partner: the exchange in gsp_agent_table_add(). */
     return id < TABLES_MAX
@@ -414,11 +418,11 @@ const struct gsp_table *gsp_agent_table_at(size_t id)
 enum gsp_table_id gsp_agent_table_add(const struct gsp_table *table)
 {
     for (size_t i = 0; i < USER_MAX; i++) {
-        const struct gsp_table *there = NULL;
+        const struct gsp_table *old = NULL;
         /* Partner: the load in gsp_agent_table_at(). */
-        if (atomic_compare_exchange_strong_explicit(&agent.user[i], &there, table,
+        if (atomic_compare_exchange_strong_explicit(&agent.user[i], &old, table,
                                                     memory_order_release, memory_order_acquire) ||
-            (strcmp(there->name, table->name) == 0 && strcmp(there->schema, table->schema) == 0)) {
+            (strcmp(old->name, table->name) == 0 && strcmp(old->schema, table->schema) == 0)) {
             return (enum gsp_table_id)(GSP_TABLE_COUNT + i);
         }
     }
@@ -430,7 +434,7 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
     struct statvfs fs;
     char value[GSP_CONTROL_VALUE];
     int64_t rows = 0;
-    if (gsp_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
+    if (gsp_wire_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
         gsp_parse_i64(value, 1, GSP_RING_ROWS_LIMIT, &rows, NULL) == 0) {
         return (uint32_t)rows;
     }
@@ -442,14 +446,14 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
 static struct gsp_ring *make_ring(enum gsp_table_id table)
 {
     struct gsp_ring *ring = NULL;
-    gsp_auto_fd fd = gsp_agent__folder_open();
+    gsp_auto_fd fd = gsp_agent__ring_dir_open();
     struct gsp_ring_spec spec = {
         .table = gsp_agent_table_at(table),
         .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,
         .rank = atomic_load(&agent.rank),
     };
-    /* What the program did before the agent was taken out stays; settings are as they are now.
-     * A follower has a ring of losses in the same folder. */
+    /* Keep earlier rows about the program after a restart of the agent, but not earlier settings. A
+     * follower writes its ring of losses to the same directory. */
     spec.keeps_old =
         spec.table && (strcmp(spec.table->schema, "python") == 0 || table == GSP_TABLE_gsprof_loss);
     if (table == GSP_TABLE_gsprof_setting) {
@@ -462,61 +466,61 @@ static struct gsp_ring *make_ring(enum gsp_table_id table)
     return ring;
 }
 
-/* A ring is for all to see, unless the agent was stopped while it was made: then it shows what was
- * lost, and the maker's own row (0: it brings none). */
+/* Publishes a ring, unless the agent was stopped meanwhile. In that case counts the lost rows and
+ * the caller's own_rows in it and closes it. */
 static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, uint32_t generation,
                                 uint32_t own_rows)
 {
     if (atomic_load(&agent.generation) != generation) {
-        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0) + own_rows);
+        gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0) + own_rows);
         gsp_ring_close(ring);
         return NULL;
     }
     atomic_store(&agent.ring[table], ring);
-    /* After the ring is there: partner is lose(). */
-    gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
-    /* Said between the making and now. */
+    /* After the store of the ring. Partner: lose(). */
+    gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0));
+    /* The rank may have been set since the ring was created. */
     gsp_ring_set_rank(ring, atomic_load(&agent.rank));
     return ring;
 }
 
-/* Counts rows: in the ring, which may have come by now, or for when it comes. */
+/* Counts lost rows in the ring, or in agent.lost until the ring exists. */
 static void lose(enum gsp_table_id table, uint32_t rows)
 {
     atomic_fetch_add(&agent.lost[table], rows);
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
     if (ring) {
-        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+        gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0));
     }
 }
 
-/* This thread makes the ring, unless one that was quicker has.  NULL: the rows that the caller
- * brings are counted. */
+/* Creates the ring, unless another thread has done so. If it returns NULL, it has counted own_rows
+ * as lost. */
 static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t generation,
                                          uint32_t own_rows)
 {
-    work_begins();
+    begin_work();
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
-    const bool is_there = ring != NULL;
-    if (!is_there) {
+    const bool exists = ring != NULL;
+    if (!exists) {
         ring = make_ring(table);
     }
-    const uint32_t then = ring ? NOT_MADE : CANNOT_BE;
+    const uint32_t outcome = ring ? NOT_MADE : CANNOT_BE;
     if (!ring) {
         atomic_store(&agent.retry_ns[table], gsp_now_ns() + RING_RETRY_NS);
         lose(table, own_rows);
-    } else if (!is_there) {
+    } else if (!exists) {
         if (atomic_exchange(&agent.retry_ns[table], 0) != 0) {
             gsp_agent_mark(0, GSP_CONTROL_QUIET);
         }
         ring = publish(table, ring, generation, own_rows);
     }
-    work_ends(&agent.making[table], then);
+    end_work(&agent.making[table], outcome);
     return ring;
 }
 
-/* Whether this thread is to make the ring; else what others do, as it was. */
-static bool take_making(enum gsp_table_id table, uint32_t *making)
+/* Returns true if this thread has to create the ring. Otherwise *making is the state. */
+static bool claim_making(enum gsp_table_id table, uint32_t *making)
 {
     *making = NOT_MADE;
     if (atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE)) {
@@ -526,7 +530,7 @@ static bool take_making(enum gsp_table_id table, uint32_t *making)
            atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE);
 }
 
-/* Until another thread has made the ring, or failed; false when that takes too long. */
+/* Waits until another thread has created the ring or failed. Returns false at the timeout. */
 static bool wait_for_maker(enum gsp_table_id table, int64_t end_ns)
 {
     if (wait_while(&agent.making[table], BEING_MADE, end_ns)) {
@@ -539,13 +543,14 @@ static bool wait_for_maker(enum gsp_table_id table, int64_t end_ns)
     return false;
 }
 
-/* Until the start that is under way has ended; the phase then.  False when that takes too long. */
+/* Waits until the present start has ended, and stores the new phase. Returns false at the timeout.
+ */
 static bool wait_for_start(uint32_t *phase, int64_t end_ns)
 {
     const uint32_t generation = atomic_load(&agent.generation);
     if (atomic_load(&agent.late_generation) == generation + 1) {
         *phase = atomic_load(&agent.phase);
-        return !is_under_way(*phase);
+        return !is_changing(*phase);
     }
     if (!wait_while(&agent.phase, *phase, end_ns)) {
         if (gsp_now_ns() >= end_ns) {
@@ -557,8 +562,8 @@ static bool wait_for_start(uint32_t *phase, int64_t end_ns)
     return true;
 }
 
-/* A ring that others start, stop and make meanwhile; NULL: the rows that the caller brings are
- * counted, unless the agent is off. */
+/* Finds or creates the ring while other threads may start or stop the agent. If it returns NULL, it
+ * has counted own_rows as lost, unless the agent is off. */
 static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
 {
     const int64_t end_ns = gsp_now_ns() + RING_WAIT_NS;
@@ -573,7 +578,7 @@ static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
             return NULL;
         }
         uint32_t making = NOT_MADE;
-        if (take_making(table, &making)) {
+        if (claim_making(table, &making)) {
             return make_and_publish(table, generation, own_rows);
         }
         if (making != BEING_MADE || !wait_for_maker(table, end_ns)) {
@@ -588,7 +593,7 @@ static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
     return NULL;
 }
 
-/* The table's first row, or a string of it.  The thread is inside its gate. */
+/* The slow path, for the first row or string of a table. The thread is inside its gate. */
 static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id table,
                                                               uint32_t own_rows)
 {
@@ -597,7 +602,8 @@ static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id 
     }
     const int saved_errno = errno;
     int cancel = 0;
-    /* Making files is a cancellation point, and a thread that ends here would keep its gate. */
+    /* Opening files is a cancellation point. A thread that ended here would never leave its gate.
+     */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     struct gsp_ring *ring = find_ring(table, own_rows);
     pthread_setcancelstate(cancel, NULL);
@@ -605,7 +611,7 @@ static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id 
     return ring;
 }
 
-/* own_rows: what the caller brings, to be counted when there is no ring; 0 for a string. */
+/* own_rows: rows of the caller to count as lost if no ring exists; 0 for a string. */
 static inline struct gsp_ring *ring_of(enum gsp_table_id table, uint32_t own_rows)
 {
     /* Partner: the store in publish(). */
@@ -617,31 +623,31 @@ static inline struct gsp_ring *ring_of(enum gsp_table_id table, uint32_t own_row
 
 bool gsp_agent_put(enum gsp_table_id table, const void *row)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(table, 1);
     const bool done = ring && gsp_ring_append(ring, row);
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return done;
 }
 
 bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace, 1);
     struct gsp_lane *lane = gsp_likely(ring != NULL) ? gsp_ring_lane(ring) : NULL;
     if (gsp_likely(lane != NULL)) {
         gsp_append_python_torch_trace(lane, row);
     }
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return lane != NULL;
 }
 
 uint32_t gsp_agent_intern(enum gsp_table_id table, struct gsp_sv text)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(table, 0);
     const uint32_t id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR;
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return id;
 }
 
@@ -654,12 +660,12 @@ void gsp_agent_set_rank(int64_t rank)
 {
     start_in_child();
     atomic_store(&agent.rank, rank);
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_load(&agent.ring[i]);
         if (ring) {
             gsp_ring_set_rank(ring, rank);
         }
     }
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * enter.c -- how the injector comes in: it borrows a thread of the target for a moment, so all
- * that takes time is done in a thread of our own.  That one ends: a process with a thread that
- * Python does not know is warned about by os.fork().
+ * enter.c -- the entry point for the injector. The injector borrows a thread of the target for a
+ * moment, so a new thread does the work. That thread ends afterwards, because os.fork() warns about
+ * threads that Python does not know.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,40 +12,40 @@
 #include <string.h>
 
 #include "agent/agent.h"
-#include "agent/python.h"
+#include "agent/run_script.h"
 #include "base/file.h"
 
-struct visit {
+struct request {
     char *script;  /* NULL: none */
-    char *outcome; /* NULL: nobody wants to know */
-    struct gsp_agent__said said;
+    char *outcome; /* NULL: do not write an outcome */
+    struct gsp_agent__script_outcome said;
 };
 
-static void free_visit(struct visit *visit)
+static void free_request(struct request *request)
 {
-    free(visit->script);
-    free(visit->outcome);
-    gsp_buf_free(&visit->said.file);
-    gsp_buf_free(&visit->said.text);
-    free(visit);
+    free(request->script);
+    free(request->outcome);
+    gsp_buf_free(&request->said.file);
+    gsp_buf_free(&request->said.text);
+    free(request);
 }
 
 static const char *start_fault(enum gsp_agent_rc rc)
 {
     switch (rc) {
-    case GSP_AGENT_NO_PLACE:
-        return "error no place for rings: shared memory is full, read-only or another user's";
+    case GSP_AGENT_NO_SPACE:
+        return "error no space for rings: shared memory is full, read-only or of another user";
     case GSP_AGENT_NO_MEMORY:
-        return "error no memory";
+        return "error out of memory";
     case GSP_AGENT_OTHER:
-        return "error another copy of the agent is in this process";
+        return "error another copy of the agent is loaded in this process";
     case GSP_AGENT_OK:
         break;
     }
     return NULL;
 }
 
-/* Whoever waits sees the whole text or no file. */
+/* Writes the file complete or not at all. */
 static void write_file(const char *path, const char *text, size_t len)
 {
     struct gsp_newfile file;
@@ -54,38 +54,38 @@ static void write_file(const char *path, const char *text, size_t len)
     }
     file.lazy = true;
     if (gsp_fd_write_all(file.fd, text, len, NULL) == 0) {
-        /* There is nobody to tell. */
+        /* An error cannot be reported. */
         gsp_ignore(gsp_newfile_commit(&file, NULL));
         return;
     }
     gsp_newfile_abort(&file);
 }
 
-static void tell(void *arg)
+static void write_outcome(void *arg)
 {
-    struct visit *visit = arg;
-    struct gsp_agent__said *said = &visit->said;
+    struct request *request = arg;
+    struct gsp_agent__script_outcome *said = &request->said;
     const char *file = said->file.len > 0 ? gsp_buf_cstr(&said->file) : NULL;
     if (file && !said->text.failed) {
         write_file(file, said->text.p, said->text.len);
     }
-    if (visit->outcome) {
+    if (request->outcome) {
         const size_t len = strnlen(said->line, sizeof(said->line) - 1);
         said->line[len] = '\n';
-        write_file(visit->outcome, said->line, len + 1);
+        write_file(request->outcome, said->line, len + 1);
     }
-    free_visit(visit);
+    free_request(request);
 }
 
 static void *run(void *arg)
 {
-    struct visit *visit = arg;
-    struct gsp_agent__said *said = &visit->said;
-    /* An interpreter that shuts down ends the threads that ask for its lock. */
-    pthread_cleanup_push(tell, visit);
+    struct request *request = arg;
+    struct gsp_agent__script_outcome *said = &request->said;
+    /* An interpreter that is shutting down ends threads that request the GIL. */
+    pthread_cleanup_push(write_outcome, request);
     const char *fault = start_fault(gsp_agent_start());
-    if (!fault && visit->script) {
-        gsp_agent__python_run(visit->script, said);
+    if (!fault && request->script) {
+        gsp_agent__python_run(request->script, said);
     } else {
         snprintf(said->line, sizeof(said->line), "%s", fault ? fault : "ok");
     }
@@ -93,8 +93,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Signals of the program are for its own threads. */
-static int start_thread(struct visit *visit)
+/* Blocks all signals in the new thread: the program's own threads handle them. */
+static int start_thread(struct request *request)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -106,7 +106,7 @@ static int start_thread(struct visit *visit)
     sigfillset(&all);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int rc = pthread_create(&thread, &attr, run, visit);
+    const int rc = pthread_create(&thread, &attr, run, request);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return rc == 0 ? 0 : -1;
@@ -115,16 +115,16 @@ static int start_thread(struct visit *visit)
 int gsp_agent_enter(const char *script, const char *outcome)
 {
     const int saved_errno = errno;
-    struct visit *visit = calloc(1, sizeof(*visit));
+    struct request *request = calloc(1, sizeof(*request));
     int rc = -1;
-    if (visit) {
-        visit->script = script ? strdup(script) : NULL;
-        visit->outcome = outcome ? strdup(outcome) : NULL;
-        if ((!script || visit->script) && (!outcome || visit->outcome)) {
-            rc = start_thread(visit);
+    if (request) {
+        request->script = script ? strdup(script) : NULL;
+        request->outcome = outcome ? strdup(outcome) : NULL;
+        if ((!script || request->script) && (!outcome || request->outcome)) {
+            rc = start_thread(request);
         }
         if (rc != 0) {
-            free_visit(visit);
+            free_request(request);
         }
     }
     errno = saved_errno;

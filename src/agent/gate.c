@@ -9,20 +9,20 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Threads that have a word of their own; those beyond share one. */
+/* Threads with their own gate; further threads join the crowd. */
 #define GATES_MAX   4096U
-/* A thread of the crowd looks for a word of its own at every so manyth stay. */
+/* A thread of the crowd tries to claim a gate at every 256th entry. */
 #define CROWD_STAYS 256U
-/* Longer than any thread is kept from running. */
+/* Number of waits: longer than the scheduler keeps any thread from running. */
 #define WAITS_MAX   2000U
 #define WAIT_NS     1000000L
 
 _Thread_local struct gsp_agent__gate *gsp_agent__my_gate __attribute__((tls_model("initial-exec")));
 
 static struct gsp_agent__gate gates[GATES_MAX];
-static _Atomic uint32_t gate_count; /* the first so many were claimed once */
-static _Atomic uint32_t crowd;      /* stays of threads without a word */
-static _Thread_local uint32_t my_crowd __attribute__((tls_model("initial-exec"))); /* this one's */
+static _Atomic uint32_t gate_count; /* gates that were ever claimed */
+static _Atomic uint32_t crowd;      /* threads without a gate that are inside */
+static _Thread_local uint32_t my_crowd __attribute__((tls_model("initial-exec"))); /* this thread */
 static _Thread_local uint32_t my_stays __attribute__((tls_model("initial-exec")));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t end_key;
@@ -32,7 +32,7 @@ static void end_thread(void *arg)
 {
     struct gsp_agent__gate *gate = arg;
     gsp_agent__my_gate = NULL;
-    /* Partner: the exchange in take(). */
+    /* Partner: the exchange in find_free(). */
     atomic_store_explicit(&gate->owner, 0, memory_order_release);
 }
 
@@ -41,7 +41,7 @@ static void init_once(void)
     end_key_error = pthread_key_create(&end_key, end_thread);
 }
 
-static struct gsp_agent__gate *take(uint32_t tid)
+static struct gsp_agent__gate *find_free(uint32_t tid)
 {
     for (uint32_t i = 0; i < GATES_MAX; i++) {
         uint32_t free_owner = 0;
@@ -62,7 +62,7 @@ static struct gsp_agent__gate *take(uint32_t tid)
 
 struct gsp_agent__gate *gsp_agent__gate_claim(void)
 {
-    /* Within a stay among the crowd a word would be left at its end instead. */
+    /* Not while this thread is in the crowd: it would leave the gate instead of the crowd. */
     if (my_crowd > 0 || my_stays++ % CROWD_STAYS != 0) {
         return NULL;
     }
@@ -71,7 +71,7 @@ struct gsp_agent__gate *gsp_agent__gate_claim(void)
         return NULL;
     }
     const int saved_errno = errno;
-    struct gsp_agent__gate *gate = take((uint32_t)gettid());
+    struct gsp_agent__gate *gate = find_free((uint32_t)gettid());
     if (gate && pthread_setspecific(end_key, gate) != 0) {
         atomic_store_explicit(&gate->owner, 0, memory_order_release);
         gate = NULL;
@@ -81,21 +81,21 @@ struct gsp_agent__gate *gsp_agent__gate_claim(void)
     return gate;
 }
 
-void gsp_agent__crowd_in(void)
+void gsp_agent__crowd_enter(void)
 {
     my_crowd = my_crowd + 1;
-    /* Before any load of a ring: partner is the load in crowd_is_out(). */
+    /* Before any load of a ring. Partner: the load in crowd_is_out(). */
     atomic_fetch_add(&crowd, 1);
 }
 
-void gsp_agent__crowd_out(void)
+void gsp_agent__crowd_leave(void)
 {
     atomic_fetch_sub(&crowd, 1);
     my_crowd = my_crowd - 1;
 }
 
-/* Every thread of the process passes a full barrier.  Registering costs milliseconds, so it is
- * left for when it is needed. */
+/* Makes every thread of the process pass a full barrier. Registration takes milliseconds, so it is
+ * done only when needed. */
 static bool order_all(void)
 {
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
@@ -105,7 +105,7 @@ static bool order_all(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
 }
 
-/* Until the thread is outside, or has been since the first look. */
+/* Waits until the thread is outside, or has been outside since the first load. */
 static bool wait_for(const struct gsp_agent__gate *gate)
 {
     const struct timespec pause = {0, WAIT_NS};
@@ -123,7 +123,7 @@ static bool wait_for(const struct gsp_agent__gate *gate)
     return false;
 }
 
-/* Until every thread without a word of its own has left. */
+/* Waits until every thread of the crowd has left. */
 static bool crowd_is_out(void)
 {
     const struct timespec pause = {0, WAIT_NS};
@@ -156,7 +156,7 @@ bool gsp_agent__gate_is_nested(void)
                                      GSP_AGENT__DEPTH) > 1);
 }
 
-void gsp_agent__gate_forget(void)
+void gsp_agent__gate_reset(void)
 {
     const uint32_t count = atomic_load(&gate_count);
     for (uint32_t i = 0; i < count; i++) {

@@ -16,21 +16,21 @@
 #include "agent/mem_weight.h"
 #include "base/time.h"
 
-/* Tries before a thread gives its CPU away, and before it sleeps: yielding does not let a thread of
- * lower priority run. */
+/* Attempts before a thread yields, and before it sleeps. Yielding does not let a thread of lower
+ * priority run. */
 #define SPINS       100
 #define YIELDS      200
-#define NAP_NS      50000L
-/* Threads that have a root, and a last walk, of their own. */
+#define SLEEP_NS    50000L
+/* Threads with their own root and their own last walk. */
 #define ROOTS_MAX   256U
 #define WALKS_MAX   48U
 #define THREAD_NAME 17U /* the kernel's 16 bytes and a NUL */
-/* Counts between two looks at the clock. */
+/* Allocations between two reads of the clock. */
 #define CLOCK_EVERY 64U
-/* Without hooks to take back (another library holds one): looked at again after so many bytes. */
+/* When counting is off but a hook could not be removed: bytes until the next check. */
 #define OFF_BYTES   (INT64_C(1) << 20)
 
-_Thread_local struct gsp_agent__mem_thread gsp_agent__mem_me
+_Thread_local struct gsp_agent__mem_thread gsp_agent__mem_this_thread
     __attribute__((tls_model("initial-exec")));
 _Atomic uint32_t gsp_agent__mem_mode;
 
@@ -42,9 +42,9 @@ static uint32_t generation;
 static uint32_t roots;
 static uint32_t counted;
 static struct gsp_agent__walk walks[WALKS_MAX];
-static pthread_key_t ends; /* tells when a thread does */
+static pthread_key_t end_key; /* its destructor runs when a thread ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool has_ends;
+static bool has_end_key;
 
 static bool try_lock(void)
 {
@@ -54,9 +54,9 @@ static bool try_lock(void)
 
 void gsp_agent__mem_wait(int tries)
 {
-    const struct timespec nap = {0, NAP_NS};
+    const struct timespec pause = {0, SLEEP_NS};
     if (tries >= YIELDS) {
-        syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &nap, NULL);
+        syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
     } else if (tries >= SPINS) {
         sched_yield();
     }
@@ -75,7 +75,7 @@ void gsp_agent__mem_unlock(void)
     atomic_store_explicit(&locked, 0, memory_order_release);
 }
 
-/* Only the holder of the lock writes; others read at any time. */
+/* Only the holder of the lock writes; any thread may read. */
 static inline void add(_Atomic uint64_t *to, uint64_t more)
 {
     atomic_store_explicit(to, atomic_load_explicit(to, memory_order_relaxed) + more,
@@ -89,22 +89,22 @@ static inline uint64_t get(const _Atomic uint64_t *from)
 
 /* --------------------------------------------------------------------------------- threads */
 
-static void thread_ends(void *walk)
+static void end_thread(void *walk)
 {
-    gsp_agent__mem_me.walk = NULL;
+    gsp_agent__mem_this_thread.walk = NULL;
     atomic_store_explicit(&((struct gsp_agent__walk *)walk)->owner, 0, memory_order_release);
 }
 
-static void make_ends(void)
+static void make_end_key(void)
 {
-    has_ends = pthread_key_create(&ends, thread_ends) == 0;
+    has_end_key = pthread_key_create(&end_key, end_thread) == 0;
 }
 
 static struct gsp_agent__walk *free_walk(void)
 {
-    for (uint32_t i = 0; has_ends && i < WALKS_MAX; i++) {
-        uint32_t nobody = 0;
-        if (atomic_compare_exchange_strong(&walks[i].owner, &nobody, 1)) {
+    for (uint32_t i = 0; has_end_key && i < WALKS_MAX; i++) {
+        uint32_t free_owner = 0;
+        if (atomic_compare_exchange_strong(&walks[i].owner, &free_owner, 1)) {
             return &walks[i];
         }
     }
@@ -115,12 +115,13 @@ static void claim_walk(struct gsp_agent__mem_thread *me)
 {
     me->walk = free_walk();
     if (me->walk) {
-        /* A thread that cannot be told of keeps its place for ever. */
-        gsp_ignore(pthread_setspecific(ends, me->walk) != 0);
+        /* If it fails, the thread never returns its walk. */
+        gsp_ignore(pthread_setspecific(end_key, me->walk) != 0);
     }
 }
 
-/* Of this thread.  No file is read: that would be a cancellation point, and the lock is held. */
+/* Returns the name of this thread. Does not read a file, which would be a cancellation point while
+ * the lock is held. */
 static struct gsp_sv thread_name(char out[THREAD_NAME])
 {
     memset(out, 0, THREAD_NAME);
@@ -128,8 +129,7 @@ static struct gsp_sv thread_name(char out[THREAD_NAME])
     return gsp_sv_of(out);
 }
 
-/* The outermost node of this thread's stacks.  Programs that start threads without end share one
- * from some number on. */
+/* Creates the outermost node of this thread's stacks. Threads beyond ROOTS_MAX share one. */
 static void make_root(struct gsp_agent__mem_thread *me)
 {
     const bool own = roots < ROOTS_MAX;
@@ -156,7 +156,7 @@ static void make_root(struct gsp_agent__mem_thread *me)
 
 bool gsp_agent__mem_count_init(struct gsp_memory_head *to, const struct gsp_agent_memory_opts *opts)
 {
-    pthread_once(&once, make_ends);
+    pthread_once(&once, make_end_key);
     gsp_agent__mem_lock();
     head = to;
     mean_bytes = opts->mode == GSP_MEMORY_EXACT ? 0 : opts->interval_bytes;
@@ -176,16 +176,16 @@ void gsp_agent__mem_count_on(enum gsp_memory_mode mode)
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_count_forget(void)
+void gsp_agent__mem_count_reset(void)
 {
     for (uint32_t i = 0; i < WALKS_MAX; i++) {
-        if (&walks[i] != gsp_agent__mem_me.walk) {
+        if (&walks[i] != gsp_agent__mem_this_thread.walk) {
             atomic_store(&walks[i].owner, 0);
         }
     }
-    gsp_agent__mem_me.random = 0;
+    gsp_agent__mem_this_thread.random = 0;
     if (atomic_load(&locked) != 0) {
-        gsp_agent__live_forget(); /* a thread of the parent was changing it, perhaps this one */
+        gsp_agent__live_abandon(); /* a thread of the parent, perhaps this one, was changing it */
     }
     gsp_agent__mem_unlock();
 }
@@ -198,7 +198,7 @@ bool gsp_agent__mem_is_due(struct gsp_agent__mem_thread *me, size_t bytes)
     }
     bool due = true;
     if (me->random == 0) {
-        /* Its first allocation: nothing was drawn yet. */
+        /* The first allocation of the thread: no distance was drawn yet. */
         me->random = ((uint64_t)atomic_fetch_add(&seed, 1) + 1) * UINT64_C(0x9e3779b97f4a7c15) ^
                      (uint64_t)gsp_now_ns();
         me->random |= 1;
@@ -214,8 +214,8 @@ bool gsp_agent__mem_is_due(struct gsp_agent__mem_thread *me, size_t bytes)
 
 /* -------------------------------------------------------------------------------- counting */
 
-/* Before a site changes: if there was a new peak since its last change, then what it holds now is
- * what it held at the peak. */
+/* Call before a site changes. If the process has reached a new peak since the site's last change,
+ * the present live values are those at the peak. */
 static inline void keep_peak(struct gsp_memory_site *site)
 {
     const uint64_t epoch = get(&head->peak_epoch);
@@ -261,7 +261,7 @@ static void count_alloc(uint32_t number, const struct gsp_agent__weight *weight)
 
 static void count_free(uint32_t number, const struct gsp_agent__weight *weight)
 {
-    /* Known before a start, told after it: another's number. */
+    /* The block was removed from the table before a restart: its site number is no longer valid. */
     if (number >= atomic_load_explicit(&head->site_count, memory_order_relaxed)) {
         return;
     }
@@ -291,10 +291,10 @@ static bool is_on(void)
     return atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) != GSP_MEMORY_OFF;
 }
 
-/* The site of this thread's stack. */
+/* Returns the site of this thread's stack. */
 static uint32_t find_site(enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     enum gsp_memory_loss loss = GSP_MEMORY_LOSSES;
     if (me->generation != generation) {
         make_root(me);
@@ -316,7 +316,7 @@ static uint32_t find_site(enum gsp_memory_allocator allocator, const void *calle
     return site;
 }
 
-static void gave(const struct gsp_agent__block *block)
+static void count_freed(const struct gsp_agent__block *block)
 {
     const struct gsp_agent__weight weight =
         gsp_agent__weigh(block->address, block->size, mean_bytes);
@@ -326,26 +326,26 @@ static void gave(const struct gsp_agent__block *block)
     }
 }
 
-static void follow(const struct gsp_agent__block *block)
+static void track(const struct gsp_agent__block *block)
 {
     if (!gsp_agent__live_put(block)) {
         count_loss(GSP_MEMORY_LOST_LIVE);
     }
 }
 
-void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_allocator allocator,
-                         const void *caller)
+void gsp_agent__mem_count_alloc(const void *block, size_t bytes,
+                                enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (!me->walk && atomic_load(&gsp_agent__mem_mode) == GSP_MEMORY_EXACT) {
         claim_walk(me);
     }
     gsp_agent__mem_lock();
     if (is_on()) {
         struct gsp_agent__block old;
-        /* Freed where no hook is, and given out again. */
-        if (gsp_agent__live_take(block, &old)) {
-            gave(&old);
+        /* Freed without a hook, and allocated again. */
+        if (gsp_agent__live_remove(block, &old)) {
+            count_freed(&old);
             count_loss(GSP_MEMORY_LOST_FREE);
         }
         const struct gsp_agent__weight weight = gsp_agent__weigh(block, bytes, mean_bytes);
@@ -355,53 +355,53 @@ void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_alloca
             gsp_agent__mem_event(block, (int64_t)bytes);
         }
         const struct gsp_agent__block now = {.address = block, .size = bytes, .site = site};
-        follow(&now);
+        track(&now);
     }
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_freed(const void *block)
+void gsp_agent__mem_count_free(const void *block)
 {
     struct gsp_agent__block old;
     gsp_agent__mem_lock();
-    if (is_on() && gsp_agent__live_take(block, &old)) {
-        gave(&old);
+    if (is_on() && gsp_agent__live_remove(block, &old)) {
+        count_freed(&old);
     }
     gsp_agent__mem_unlock();
 }
 
-bool gsp_agent__mem_take_out(const void *block, struct gsp_agent__block *out)
+bool gsp_agent__mem_untrack(const void *block, struct gsp_agent__block *out)
 {
     gsp_agent__mem_lock();
-    const bool found = is_on() && gsp_agent__live_take(block, out);
+    const bool found = is_on() && gsp_agent__live_remove(block, out);
     gsp_agent__mem_unlock();
     return found;
 }
 
-void gsp_agent__mem_gave(const struct gsp_agent__block *block)
+void gsp_agent__mem_confirm_free(const struct gsp_agent__block *block)
 {
     gsp_agent__mem_lock();
     if (is_on()) {
-        gave(block);
+        count_freed(block);
     }
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_put_back(const struct gsp_agent__block *block)
+void gsp_agent__mem_track_again(const struct gsp_agent__block *block)
 {
     gsp_agent__mem_lock();
     if (is_on()) {
-        follow(block);
+        track(block);
     }
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes)
+void gsp_agent__mem_confirm_partial_free(const struct gsp_agent__block *block, size_t bytes)
 {
     gsp_agent__mem_lock();
     if (is_on() && mean_bytes != 0) {
-        /* A sample's weight belongs to its whole size. */
-        gave(block);
+        /* The weight of a sample depends on its whole size. */
+        count_freed(block);
     } else if (is_on()) {
         const struct gsp_agent__weight weight = {bytes, 0, 0};
         const struct gsp_agent__block rest = {
@@ -413,14 +413,14 @@ void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes
         if (gsp_unlikely(bytes >= gsp_agent__mem_events_from)) {
             gsp_agent__mem_event(block->address, -(int64_t)bytes);
         }
-        follow(&rest);
+        track(&rest);
     }
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_nested(void)
+void gsp_agent__mem_count_nested(void)
 {
-    /* Without the lock, which this thread may be holding. */
+    /* Without the lock, because this thread may hold it. */
     if (is_on()) {
         atomic_fetch_add_explicit(&head->lost[GSP_MEMORY_LOST_NESTED], 1, memory_order_relaxed);
     }
@@ -428,7 +428,7 @@ void gsp_agent__mem_nested(void)
 
 uint32_t gsp_agent__mem_node(void)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     enum gsp_memory_loss loss = GSP_MEMORY_LOSSES;
     uint32_t node = 0;
     gsp_agent__mem_lock();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_count.h -- one allocation or free more: the sample's weight, its site, the peak.
+ * mem_count.h -- counts allocations and frees: weight of the sample, site, peak.
  *
- * Used by: mem_hook.c (every hook's slow path), memory.c (start, stop, fork).
- * Threads: all; one lock, held for some tens of nanoseconds and never while an allocator is called.
- * Signal-safe: a handler that comes while its thread is inside is turned away by `busy`.
- * Allocates: by mmap(), when tables grow.
+ * Threads: any. One lock protects the state. It is held for tens of nanoseconds, and never during a
+ *          call of an allocator.
+ * Signal-safe: `busy` rejects a handler that interrupts the engine in its thread.
+ * Allocates: with mmap(), when tables grow.
  */
 #pragma once
 
@@ -16,66 +16,67 @@
 #include "agent/mem_live.h"
 #include "agent/memory.h"
 
-/* So much may pass before a thread looks again whether it is counted. */
+/* A distance to the next sample that is never reached. */
 #define GSP_AGENT__FAR    (INT64_C(1) << 60)
 
-/* The allocator works for a hook that counts: what it asks for itself is not counted again. */
+/* An allocator runs below a hook that counts, so its own allocations are not counted again. */
 #define GSP_AGENT__BELOW  1U
-/* The engine works: only a signal handler comes to a hook then. */
+/* The engine runs, so only a signal handler can enter a hook. */
 #define GSP_AGENT__INSIDE 2U
 
-/* A thread's own. */
+/* State of a thread. */
 struct gsp_agent__mem_thread {
     int64_t left;        /* bytes until the next sample */
-    uint64_t random;     /* 0: the thread has not come yet */
+    uint64_t random;     /* 0: not initialized */
     uint32_t busy;       /* GSP_AGENT__BELOW, _INSIDE */
-    uint32_t paused;     /* the package's own work is not counted */
-    uint32_t root;       /* node of the thread, of this generation of the tables: */
-    uint32_t generation; /* other generations' numbers are void */
+    uint32_t paused;     /* above 0: allocations of gsprof itself, not counted */
+    uint32_t root;       /* node of the thread */
+    uint32_t generation; /* of the tables that root belongs to */
     struct gsp_agent__walk *walk;
 };
 
-/* In the static block, so that access calls no allocator. */
-extern _Thread_local struct gsp_agent__mem_thread gsp_agent__mem_me
+/* In the static TLS block, so that access never allocates. */
+extern _Thread_local struct gsp_agent__mem_thread gsp_agent__mem_this_thread
     __attribute__((tls_model("initial-exec")));
 
 /* enum gsp_memory_mode. */
 extern _Atomic uint32_t gsp_agent__mem_mode;
 
-/* Everything from 0, at these counters; the mode is set last, by gsp_agent__mem_count_on(). */
+/* Resets everything, with counters at `head`. Call gsp_agent__mem_count_on() last. */
 bool gsp_agent__mem_count_init(struct gsp_memory_head *head,
                                const struct gsp_agent_memory_opts *opts);
 void gsp_agent__mem_count_on(enum gsp_memory_mode mode);
-/* In a child after fork: nobody holds the lock. */
-void gsp_agent__mem_count_forget(void);
+/* Call in a child after fork: releases the lock. */
+void gsp_agent__mem_count_reset(void);
 
-/* Whether an allocation of so many bytes is to be counted, in sampled mode, once the thread's
- * `left` has been used up; draws the next distance.  Not below a hook. */
+/* In sampled mode, when the thread's `left` is used up: whether to count an allocation of this
+ * size. Draws the next distance. Not below a hook. */
 bool gsp_agent__mem_is_due(struct gsp_agent__mem_thread *me, size_t bytes);
 
-/* A block was given out.  caller: who asked, for allocators that are not Python's.  The thread is
- * busy. */
-void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_allocator allocator,
-                         const void *caller);
-/* A block is about to be given back. */
-void gsp_agent__mem_freed(const void *block);
-/* A block is about to be moved, or perhaps given back: what is known of it, and it is not followed
- * any more.  False: it was not followed. */
-bool gsp_agent__mem_take_out(const void *block, struct gsp_agent__block *out);
-/* It was given back.  */
-void gsp_agent__mem_gave(const struct gsp_agent__block *block);
-/* It was not, after all. */
-void gsp_agent__mem_put_back(const struct gsp_agent__block *block);
-/* Its first bytes were: in exact mode the rest goes on under the same site. */
-void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes);
-/* A handler came while its thread was inside. */
-void gsp_agent__mem_nested(void);
-/* The node of this thread's stack, for a row that shows it; 0: none.  The thread is busy. */
+/* Counts an allocated block. caller: return address in the calling library, or NULL for Python's
+ * allocators. The thread is busy. */
+void gsp_agent__mem_count_alloc(const void *block, size_t bytes,
+                                enum gsp_memory_allocator allocator, const void *caller);
+/* Counts a block that is about to be freed. */
+void gsp_agent__mem_count_free(const void *block);
+/* Stops tracking a block that is about to be moved or freed, and returns its data. Returns false if
+ * it is not tracked. */
+bool gsp_agent__mem_untrack(const void *block, struct gsp_agent__block *out);
+/* After gsp_agent__mem_untrack(): the block was freed. */
+void gsp_agent__mem_confirm_free(const struct gsp_agent__block *block);
+/* After gsp_agent__mem_untrack(): the block was not freed. Tracks it again. */
+void gsp_agent__mem_track_again(const struct gsp_agent__block *block);
+/* After gsp_agent__mem_untrack(): only its first bytes were freed. In exact mode, keeps tracking
+ * the rest with the same site. */
+void gsp_agent__mem_confirm_partial_free(const struct gsp_agent__block *block, size_t bytes);
+/* Counts the loss when a signal handler enters a hook while its thread is inside the engine. */
+void gsp_agent__mem_count_nested(void);
+/* Returns the node of this thread's stack; 0: none. The thread is busy. */
 uint32_t gsp_agent__mem_node(void);
 
-/* The one lock; nothing is called while it is held but this folder's tables. */
+/* The lock of the engine. While it is held, only functions of this folder's tables are called. */
 void gsp_agent__mem_lock(void);
 void gsp_agent__mem_unlock(void);
-/* The n-th pause of a thread that waits for another: spins, yields, then naps.  No cancellation
- * point: the program's malloc() is none. */
+/* Waits before the n-th retry: spins, then yields, then sleeps. Not a cancellation point, because
+ * malloc() is not one either. */
 void gsp_agent__mem_wait(int tries);

@@ -11,7 +11,7 @@
 size_t gsp_agent__mem_events_from = SIZE_MAX;
 
 static struct gsp_agent_memory_event *events;
-static uint64_t count; /* so far; the newest EVENTS_MAX are kept */
+static uint64_t count; /* all events so far; the newest EVENTS_MAX are kept */
 
 void gsp_agent__mem_event(const void *block, int64_t bytes)
 {

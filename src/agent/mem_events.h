@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_events.h -- great allocations and frees one by one, the newest of them.
+ * mem_events.h -- a ring buffer of individual large allocations and frees. memory.h declares the
+ * functions for readers.
  *
- * Used by: mem_count.c, which tells them; memory.h has what readers call.
- * Threads: with the engine's lock held.
- * Allocates: by mmap(), once.
+ * Threads: the caller holds the engine's lock.
+ * Allocates: once, with mmap().
  */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A block of so many bytes was given out, or (below 0) given back. */
+/* Records an allocation or, if bytes is negative, a free. */
 void gsp_agent__mem_event(const void *block, int64_t bytes);
-/* From how many bytes on; SIZE_MAX: none are kept. */
+/* Smallest size that is recorded; SIZE_MAX: off. */
 extern size_t gsp_agent__mem_events_from;

@@ -14,60 +14,60 @@
 #include "agent/mem_notice.h"
 #include "base/time.h"
 
-/* Python's own allocator keeps blocks up to this size in arenas, and asks malloc for others. */
+/* pymalloc keeps blocks up to this size in arenas, and calls malloc for larger ones. */
 #define PY_SMALL       512U
-#define PY_SMALL_DEBUG (PY_SMALL - 64U) /* its debugging allocator adds to each block */
-#define NOTICE_MIN     1024U            /* less is no great allocation */
+#define PY_SMALL_DEBUG (PY_SMALL - 64U) /* the debug allocator enlarges each block */
+#define NOTICE_MIN     1024U            /* smallest value of notice_bytes */
 #define DOMAINS        3U
 #define HOOKS          12U
-/* Exact: counts between two looks for new modules, and how many follow a dlopen() closely. */
-#define LOOK_EVERY     256U
-#define LOOK_CLOSELY   4096
+/* Exact mode: allocations between checks for new modules; how many after dlopen() always check. */
+#define CHECK_EVERY    256U
+#define CHECK_CLOSELY  4096
 
 /* The domains of PyMem_GetAllocator(). */
 static struct domain {
     struct gsp_agent_allocator was;
-    size_t small;     /* up to here Python asks no allocator below it */
-    bool is_in_place; /* our functions are */
-    /* Blocks that are followed are asked for with more than `small`, so that Python's allocator
-     * gets them from the raw domain and gives them back there: its own free need not be watched. */
+    size_t small;     /* up to this size, Python does not call another allocator */
+    bool is_in_place; /* the hooks are installed */
+    /* Tracked blocks are requested with more than `small` bytes, so that pymalloc allocates and
+     * frees them through the raw domain. Then its own free needs no hook. */
     bool has_detour;
 } domains[DOMAINS];
 
 static const struct gsp_agent_python *python;
 static struct gsp_agent_python python_copy;
 static size_t notice_bytes = SIZE_MAX;
-static _Atomic int look_closely;
+static _Atomic int check_closely;
 static _Atomic(void (*)(void)) tick;
 static int64_t tick_ns;
 static _Atomic int64_t next_tick_ns;
 
-/* What a hook keeps while the allocator works for it. */
+/* State of a hook during the call of its allocator. */
 struct stay {
     int64_t left;
     bool is_due;
     bool is_free; /* not below another hook */
 };
 
-/* --------------------------------------------------------------------------- coming and going */
+/* ---------------------------------------------------------------------------- begin and end */
 
-static void look_for_modules(void)
+static void check_modules(void)
 {
     static _Thread_local uint32_t counts __attribute__((tls_model("initial-exec")));
     const bool is_turn =
-        counts++ % LOOK_EVERY == 0 || gsp_agent_memory_mode() == GSP_MEMORY_SAMPLED;
-    const bool is_close = atomic_load_explicit(&look_closely, memory_order_relaxed) > 0;
+        counts++ % CHECK_EVERY == 0 || gsp_agent_memory_mode() == GSP_MEMORY_SAMPLED;
+    const bool is_close = atomic_load_explicit(&check_closely, memory_order_relaxed) > 0;
     if (is_close) {
-        atomic_fetch_sub_explicit(&look_closely, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&check_closely, 1, memory_order_relaxed);
     }
-    if (is_close || (is_turn && !gsp_agent__modules_are_childs())) {
-        gsp_agent__modules_look();
+    if (is_close || (is_turn && !gsp_agent__modules_is_forked())) {
+        gsp_agent__modules_scan();
     }
 }
 
-/* Ticks when it is time.  Only Python's main thread, while it holds the interpreter: it is the
- * thread that finalizes, so the interpreter cannot end meanwhile. */
-static void tell_time(enum gsp_memory_allocator allocator)
+/* Calls tick() if it is due. Only Python's main thread does so, while it holds the GIL: it is the
+ * thread that finalizes the interpreter, so the interpreter cannot end meanwhile. */
+static void run_tick(enum gsp_memory_allocator allocator)
 {
     void (*call)(void) = atomic_load_explicit(&tick, memory_order_acquire);
     const struct gsp_memory_head *head = gsp_agent_memory_view();
@@ -83,17 +83,17 @@ static void tell_time(enum gsp_memory_allocator allocator)
     }
 }
 
-/* Counts, in a thread that is not below a hook.  errno is the allocator's. */
+/* Counts in a thread that is not below another hook. Preserves the allocator's errno. */
 static __attribute__((noinline)) void count(const struct stay *stay, void *block, size_t bytes,
                                             enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const int saved_errno = errno;
     me->busy = GSP_AGENT__INSIDE;
     if (stay->is_due && block) {
-        gsp_agent__mem_took(block, bytes, allocator, caller);
-        look_for_modules();
-        tell_time(allocator);
+        gsp_agent__mem_count_alloc(block, bytes, allocator, caller);
+        check_modules();
+        run_tick(allocator);
     }
     if (block && bytes >= notice_bytes && me->paused == 0) {
         gsp_agent__mem_notice();
@@ -103,7 +103,7 @@ static __attribute__((noinline)) void count(const struct stay *stay, void *block
 
 static inline struct stay begin(bool exact, size_t bytes)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     struct stay stay = {me->left, false, me->busy == 0};
     if (!stay.is_free) {
         return stay;
@@ -124,10 +124,10 @@ static inline struct stay begin(bool exact, size_t bytes)
 static inline void end(const struct stay *stay, void *block, size_t bytes,
                        enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (!stay->is_free) {
         if (me->busy == GSP_AGENT__INSIDE) {
-            gsp_agent__mem_nested();
+            gsp_agent__mem_count_nested();
         }
         return;
     }
@@ -138,58 +138,60 @@ static inline void end(const struct stay *stay, void *block, size_t bytes,
     me->busy = 0;
 }
 
-/* A block may be given back or moved: taken out, if it is followed and if one may ask. */
-static bool take_out(const void *block, struct gsp_agent__block *out)
+/* Stops tracking a block that may be freed or moved. Returns false if it is not tracked, or if the
+ * engine is busy in this thread. */
+static bool untrack(const void *block, struct gsp_agent__block *out)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     if (!block || busy == GSP_AGENT__INSIDE) {
         return false;
     }
     me->busy = GSP_AGENT__INSIDE;
-    const bool found = gsp_agent__mem_take_out(block, out);
+    const bool found = gsp_agent__mem_untrack(block, out);
     me->busy = busy;
     return found;
 }
 
-static void settle(const struct gsp_agent__block *old, bool was_given)
+/* After untrack() and the allocator: counts the free, or tracks the block again. */
+static void finish_old(const struct gsp_agent__block *old, bool was_freed)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     me->busy = GSP_AGENT__INSIDE;
-    if (was_given) {
-        gsp_agent__mem_gave(old);
+    if (was_freed) {
+        gsp_agent__mem_confirm_free(old);
     } else {
-        gsp_agent__mem_put_back(old);
+        gsp_agent__mem_track_again(old);
     }
     me->busy = busy;
 }
 
-static __attribute__((noinline)) void freed(const void *block)
+static __attribute__((noinline)) void count_freed(const void *block)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     if (!block) {
         return;
     }
     if (busy == GSP_AGENT__INSIDE) {
-        gsp_agent__mem_nested();
+        gsp_agent__mem_count_nested();
         return;
     }
     me->busy = GSP_AGENT__INSIDE;
-    gsp_agent__mem_freed(block);
+    gsp_agent__mem_count_free(block);
     me->busy = busy;
 }
 
-/* So many bytes nearer to the next sample: true while it is not reached. */
+/* Subtracts bytes from the distance to the next sample. Returns whether it is not reached yet. */
 static inline bool passes(size_t bytes)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     me->left = (int64_t)((uint64_t)me->left - bytes);
     return gsp_likely(me->left >= 0);
 }
 
-/* The same of an allocation that may be great enough to be told. */
+/* The same, for an allocation that may be large enough for a notice. */
 static inline bool passes_any(size_t bytes)
 {
     const bool near = passes(bytes);
@@ -209,7 +211,7 @@ static inline enum gsp_memory_allocator allocator_of(unsigned domain)
     return (enum gsp_memory_allocator)(GSP_MEMORY_PY_RAW + domain);
 }
 
-static inline size_t asked_for(const struct stay *stay, unsigned domain, size_t bytes)
+static inline size_t request_size(const struct stay *stay, unsigned domain, size_t bytes)
 {
     const struct domain *my = &domains[domain];
     return my->has_detour && stay->is_due && bytes <= my->small ? my->small + 1 : bytes;
@@ -219,7 +221,7 @@ static __attribute__((noinline)) void *py_malloc_counted(bool exact, unsigned do
                                                          size_t bytes)
 {
     const struct stay stay = begin(exact, bytes);
-    void *block = domains[domain].was.malloc(ctx, asked_for(&stay, domain, bytes));
+    void *block = domains[domain].was.malloc(ctx, request_size(&stay, domain, bytes));
     end(&stay, block, bytes, allocator_of(domain), NULL);
     return block;
 }
@@ -229,8 +231,8 @@ static __attribute__((noinline)) void *py_calloc_counted(bool exact, unsigned do
 {
     const size_t bytes = product(n, each);
     const struct stay stay = begin(exact, bytes);
-    const bool detour = asked_for(&stay, domain, bytes) != bytes;
-    void *block = detour ? domains[domain].was.calloc(ctx, 1, asked_for(&stay, domain, bytes))
+    const bool detour = request_size(&stay, domain, bytes) != bytes;
+    void *block = detour ? domains[domain].was.calloc(ctx, 1, request_size(&stay, domain, bytes))
                          : domains[domain].was.calloc(ctx, n, each);
     end(&stay, block, bytes, allocator_of(domain), NULL);
     return block;
@@ -241,10 +243,10 @@ static __attribute__((noinline)) void *py_realloc_counted(bool exact, unsigned d
 {
     struct gsp_agent__block was;
     const struct stay stay = begin(exact, bytes);
-    const bool followed = take_out(old, &was);
-    void *block = domains[domain].was.realloc(ctx, old, asked_for(&stay, domain, bytes));
-    if (followed) {
-        settle(&was, block != NULL);
+    const bool tracked = untrack(old, &was);
+    void *block = domains[domain].was.realloc(ctx, old, request_size(&stay, domain, bytes));
+    if (tracked) {
+        finish_old(&was, block != NULL);
     }
     end(&stay, block, bytes, allocator_of(domain), NULL);
     return block;
@@ -285,13 +287,13 @@ static inline void *py_realloc(bool exact, unsigned domain, void *ctx, void *old
 static inline void py_free(unsigned domain, void *ctx, void *block)
 {
     if (gsp_agent__may_be_live(block)) {
-        freed(block);
+        count_freed(block);
     }
     domains[domain].was.free(ctx, block);
 }
 
-/* The context is the former allocator's, which makes no difference to these: a thread that is just
- * loading an allocator's five words, without a lock, may get them mixed. */
+/* The context is that of the former allocator, because another thread may read the five words of an
+ * allocator without a lock and get a mixture of old and new ones. */
 #define PY_HOOKS(mode, exact, domain)                                                              \
     static void *mode##_malloc_##domain(void *ctx, size_t bytes)                                   \
     {                                                                                              \
@@ -317,7 +319,7 @@ PY_HOOKS(exact, true, 0)
 PY_HOOKS(exact, true, 1)
 PY_HOOKS(exact, true, 2)
 
-/* The hottest of all: Python's own allocator, whose limit is a constant. */
+/* The hottest path: pymalloc, whose limit is a constant. */
 static inline void *plain_malloc(unsigned domain, void *ctx, size_t bytes)
 {
     if (gsp_likely(bytes <= PY_SMALL) && passes(bytes)) {
@@ -363,8 +365,7 @@ static bool is_hook(const struct gsp_agent_allocator *allocator)
     return false;
 }
 
-/* Whose malloc asks nobody below for small blocks: Python's own does, unless it was told to use the
- * C library's for everything. */
+/* The size up to which the domain's allocator calls no other; 0 if Python uses malloc() for all. */
 static size_t small_of(unsigned domain, const struct gsp_agent_allocator *raw)
 {
     const struct gsp_agent_allocator *was = &domains[domain].was;
@@ -375,27 +376,27 @@ static size_t small_of(unsigned domain, const struct gsp_agent_allocator *raw)
     return is_plain ? PY_SMALL : PY_SMALL_DEBUG;
 }
 
-/* What the raw domain was asked for last and was given back last, while a detour is tried. */
+/* The last block that the raw domain allocated and freed while a detour is tried. */
 static struct {
-    void *given;
-    void *back;
+    void *allocated;
+    void *freed;
 } trial;
 
 static void *trial_malloc(void *ctx, size_t bytes)
 {
-    trial.given = domains[0].was.malloc(ctx, bytes);
-    return trial.given;
+    trial.allocated = domains[0].was.malloc(ctx, bytes);
+    return trial.allocated;
 }
 
 static void trial_free(void *ctx, void *block)
 {
-    trial.back = block;
+    trial.freed = block;
     domains[0].was.free(ctx, block);
 }
 
-/* Whether the domain's allocator takes a block of more than `small` from the raw domain, and gives
- * it back to it: Python's own does, others are not known to.  The interpreter is held, so of the
- * others only threads without it come here, and are handed on. */
+/* Whether the domain's allocator allocates and frees a block of more than `small` bytes through the
+ * raw domain. pymalloc does; others may not. This thread holds the GIL, so only threads without the
+ * GIL can run the trial hooks meanwhile, which pass their requests on. */
 static bool try_detour(unsigned domain)
 {
     struct gsp_agent_allocator watched = domains[0].was;
@@ -406,22 +407,22 @@ static bool try_detour(unsigned domain)
     watched.malloc = trial_malloc;
     watched.free = trial_free;
     python->set_allocator(0, &watched);
-    trial.given = NULL;
-    trial.back = NULL;
+    trial.allocated = NULL;
+    trial.freed = NULL;
     void *block = my->was.malloc(my->was.ctx, my->small + 1);
-    const bool is_given = block && trial.given == block;
+    const bool is_allocated = block && trial.allocated == block;
     my->was.free(my->was.ctx, block);
-    const bool is_back = block && trial.back == block;
+    const bool is_freed = block && trial.freed == block;
     python->set_allocator(0, &domains[0].was);
-    return is_given && is_back;
+    return is_allocated && is_freed;
 }
 
-static void put_python(bool exact)
+static void hook_python(bool exact)
 {
     struct gsp_agent_allocator now[DOMAINS];
     for (unsigned i = 0; i < DOMAINS; i++) {
         python->get_allocator((int)i, &now[i]);
-        /* One that could not be taken back before stands for what it stood for. */
+        /* A hook that could not be removed before keeps its allocator. */
         if (!is_hook(&now[i]) && !domains[i].is_in_place) {
             domains[i].was = now[i];
         }
@@ -432,7 +433,7 @@ static void put_python(bool exact)
     }
     for (unsigned i = 0; i < DOMAINS; i++) {
         if (domains[i].is_in_place && !is_hook(&now[i])) {
-            continue; /* below another library's hook */
+            continue; /* another library has wrapped it */
         }
         struct gsp_agent_allocator mine = py_hooks[exact ? 1 : 0][i];
         mine.ctx = domains[i].was.ctx;
@@ -445,7 +446,7 @@ static void put_python(bool exact)
     }
 }
 
-static void take_python(void)
+static void unhook_python(void)
 {
     for (unsigned i = 0; i < DOMAINS; i++) {
         struct gsp_agent_allocator now;
@@ -459,7 +460,7 @@ static void take_python(void)
 
 /* -------------------------------------------------------------------------- malloc's family */
 
-/* The calls below go through this library's own table of functions, which is never changed. */
+/* The calls below use the GOT of this library, which is never hooked. */
 #define CALLER __builtin_return_address(0)
 
 static __attribute__((noinline)) void *malloc_counted(bool exact, size_t bytes, const void *caller)
@@ -509,11 +510,11 @@ static void *realloc_counted(bool exact, void *old, size_t bytes, const void *ca
 {
     struct gsp_agent__block was;
     const struct stay stay = begin(exact, bytes);
-    const bool followed = take_out(old, &was);
+    const bool tracked = untrack(old, &was);
     void *block = realloc(old, bytes);
-    if (followed) {
-        /* Nothing for 0 bytes means that the block was given back. */
-        settle(&was, block != NULL || bytes == 0);
+    if (tracked) {
+        /* NULL for 0 bytes means that the block was freed. */
+        finish_old(&was, block != NULL || bytes == 0);
     }
     end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
     return block;
@@ -537,10 +538,10 @@ static void *array_counted(bool exact, void *old, size_t n, size_t each, const v
     struct gsp_agent__block was;
     const size_t bytes = product(n, each);
     const struct stay stay = begin(exact, bytes);
-    const bool followed = take_out(old, &was);
+    const bool tracked = untrack(old, &was);
     void *block = reallocarray(old, n, each);
-    if (followed) {
-        settle(&was, block != NULL || n == 0 || each == 0);
+    if (tracked) {
+        finish_old(&was, block != NULL || n == 0 || each == 0);
     }
     end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
     return block;
@@ -560,12 +561,12 @@ static void *exact_reallocarray(void *old, size_t n, size_t each)
 static void hooked_free(void *block)
 {
     if (gsp_unlikely(gsp_agent__may_be_live(block))) {
-        freed(block);
+        count_freed(block);
     }
     free(block);
 }
 
-/* Aligned blocks are few: no fast path but the subtraction. */
+/* Aligned blocks are rare, so they have no fast path. */
 static int posix_memalign_counted(bool exact, void **out, size_t align, size_t bytes,
                                   const void *caller)
 {
@@ -626,7 +627,7 @@ static void *exact_aligned_alloc(size_t align, size_t bytes)
 
 /* ----------------------------------------------------------------------------------- mappings */
 
-/* Whether a mapping is memory: of a file it is not, and what cannot be touched is only room. */
+/* Whether a mapping is memory: anonymous and accessible. */
 static bool is_memory(int prot, int flags)
 {
     return (flags & MAP_ANONYMOUS) != 0 && prot != PROT_NONE;
@@ -659,25 +660,25 @@ static void *exact_mmap(void *at, size_t bytes, int prot, int flags, int fd, off
     return block;
 }
 
-/* The front part of a mapping may go alone. */
-static void settle_part(const struct gsp_agent__block *old, size_t bytes)
+/* After untrack(), when munmap() removed only the first part of a mapping. */
+static void finish_part(const struct gsp_agent__block *old, size_t bytes)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     me->busy = GSP_AGENT__INSIDE;
-    gsp_agent__mem_gave_part(old, bytes);
+    gsp_agent__mem_confirm_partial_free(old, bytes);
     me->busy = busy;
 }
 
 static int hooked_munmap(void *block, size_t bytes)
 {
     struct gsp_agent__block was;
-    const bool followed = gsp_agent__may_be_live(block) && take_out(block, &was);
+    const bool tracked = gsp_agent__may_be_live(block) && untrack(block, &was);
     const int rc = munmap(block, bytes);
-    if (followed && rc == 0 && bytes < was.size) {
-        settle_part(&was, bytes);
-    } else if (followed) {
-        settle(&was, rc == 0);
+    if (tracked && rc == 0 && bytes < was.size) {
+        finish_part(&was, bytes);
+    } else if (tracked) {
+        finish_old(&was, rc == 0);
     }
     return rc;
 }
@@ -686,19 +687,19 @@ static void *mremap_counted(bool exact, void *old, const size_t bytes[2], int fl
 {
     struct gsp_agent__block was;
     const struct stay stay = begin(exact, bytes[1]);
-    const bool followed = take_out(old, &was);
+    const bool tracked = untrack(old, &was);
     void *block = mremap(old, bytes[0], bytes[1], flags, to);
-    if (followed) {
-        settle(&was, block != MAP_FAILED);
+    if (tracked) {
+        finish_old(&was, block != MAP_FAILED);
     }
-    /* What was not followed is not known to be memory. */
-    const struct stay counted = {stay.left, stay.is_due && followed, stay.is_free};
+    /* A mapping that was not tracked may not be memory. */
+    const struct stay counted = {stay.left, stay.is_due && tracked, stay.is_free};
     end(&counted, block_of(block), bytes[1], GSP_MEMORY_MMAP, NULL);
     return block;
 }
 
-/* The last argument is there with some flags only; otherwise it is whatever the register holds, and
- * nobody looks at it. */
+/* The last argument exists only with some flags; otherwise it is arbitrary, and mremap() ignores
+ * it. */
 static void *sampled_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *to)
 {
     gsp_ignore(passes(bytes));
@@ -712,22 +713,22 @@ static void *exact_mremap(void *old, size_t old_bytes, size_t bytes, int flags, 
 
 /* ------------------------------------------------------------------------------- new modules */
 
-/* A jump, not a call: the linker looks from whom dlopen() is called, to know where to search.  So
- * nothing can be done afterwards but by the allocations that follow. */
+/* A tail call, because dlopen() searches relative to its caller. So the hook cannot do anything
+ * afterwards; the allocations that follow check for new modules. */
 static void *hooked_dlopen(const char *file, int mode)
 {
-    atomic_store_explicit(&look_closely, LOOK_CLOSELY, memory_order_relaxed);
+    atomic_store_explicit(&check_closely, CHECK_CLOSELY, memory_order_relaxed);
     return dlopen(file, mode);
 }
 
-/* -------------------------------------------------------------------------------- in and out */
+/* ------------------------------------------------------------------------ install and remove */
 
 #define HOOK(name, function, mapping)                                                              \
     {                                                                                              \
         name, (uintptr_t)(function), mapping, 0                                                    \
     }
 
-/* malloc is the first: which module has it is asked for. */
+/* malloc must be the first: mem_modules.c uses hooks[0] to find the module that defines it. */
 static struct gsp_agent__hook native_hooks[2][HOOKS] = {
     {
         HOOK("malloc", sampled_malloc, false),
@@ -759,7 +760,7 @@ static struct gsp_agent__hook native_hooks[2][HOOKS] = {
     },
 };
 
-bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
+bool gsp_agent__hooks_install(const struct gsp_agent_memory_opts *opts)
 {
     const bool exact = opts->mode == GSP_MEMORY_EXACT;
     struct gsp_agent__hook *hooks = native_hooks[exact ? 1 : 0];
@@ -778,21 +779,21 @@ bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
         return false;
     }
     if (python) {
-        put_python(exact);
+        hook_python(exact);
     }
     return true;
 }
 
 void gsp_agent__hooks_end_python(void)
 {
-    /* Partner: the load in tell_time(). */
+    /* Partner: the load in run_tick(). */
     atomic_store_explicit(&tick, NULL, memory_order_release);
 }
 
-void gsp_agent__hooks_take(void)
+void gsp_agent__hooks_remove(void)
 {
     if (python) {
-        take_python();
+        unhook_python();
     }
     gsp_agent__modules_unhook();
     notice_bytes = SIZE_MAX;

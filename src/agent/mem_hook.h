@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_hook.h -- what is called instead of the allocators.
+ * mem_hook.h -- the hooks that replace the allocators.
  *
- * Each function calls the allocator that it stands for and hands on its answer.  Sampled ones
- * subtract from a number of the thread's and, nearly always, jump on; exact ones count.  They stay
- * callable for ever: programs keep the addresses of functions.
+ * Each hook calls the allocator that it replaces and returns its result. Hooks of sampled mode
+ * subtract from a counter of the thread and almost always jump on; hooks of exact mode count. They
+ * stay callable forever, because programs keep the addresses of functions.
  *
- * Used by: memory.c.
- * Threads: all; put and take by one at a time.
+ * Threads: any thread runs the hooks; one at a time installs or removes them.
  */
 #pragma once
 
@@ -15,8 +14,8 @@
 
 #include "agent/memory.h"
 
-/* Puts them in; false when this process has no tables to put them in. */
-bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts);
-void gsp_agent__hooks_take(void);
-/* No hook calls the interpreter from now on. */
+/* Installs the hooks. Returns false if the modules of this process cannot be hooked. */
+bool gsp_agent__hooks_install(const struct gsp_agent_memory_opts *opts);
+void gsp_agent__hooks_remove(void);
+/* After this, no hook calls the interpreter. */
 void gsp_agent__hooks_end_python(void);

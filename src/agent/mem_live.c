@@ -8,12 +8,12 @@
 #define SLOTS_MAX    1640000U
 #define LOAD_PCT     85U
 #define FILTER_FULL  UINT8_MAX
-/* The key of a block: its address without the low bits that are always 0, and its site.  Addresses
- * of user space have 47 bits, 48 on aarch64; some allocators give blocks of 8 bytes. */
+/* The key of a block: its address without the low bits, which are always 0, and its site. User
+ * space addresses have 47 bits (aarch64: 48); some allocators align blocks to only 8 bytes. */
 #define SITE_BITS    16U
 #define SITE_MASK    ((1U << SITE_BITS) - 1)
 #define ADDRESS_BITS 3U
-/* Sizes of 4 GB and more are few: they have a list of their own. */
+/* Blocks of 4 GB and more are rare; their sizes are in a separate list. */
 #define SIZE_IN_LIST UINT32_MAX
 #define BIG_MAX      512U
 
@@ -24,7 +24,7 @@ static struct {
     uint32_t *sizes;
     uint32_t slots;
     uint32_t count;
-    bool is_left; /* where it is mapped is not sure */
+    bool is_left; /* abandoned: the pointers may be inconsistent */
     struct {
         uint64_t key;
         uint64_t size;
@@ -41,13 +41,14 @@ static uint64_t key_of(const void *block, uint32_t site)
     return (uint64_t)((uintptr_t)block >> ADDRESS_BITS) << SITE_BITS | site;
 }
 
+/* Returns the preferred slot of a key. */
 static uint32_t home_of(uint64_t key, uint32_t slots)
 {
     const uint64_t hash = (key >> SITE_BITS) * UINT64_C(0x9e3779b97f4a7c15);
     return (uint32_t)((hash >> 32) * slots >> 32);
 }
 
-static bool make(uint32_t slots, uint64_t **keys, uint32_t **sizes)
+static bool map_slots(uint32_t slots, uint64_t **keys, uint32_t **sizes)
 {
     void *area = mmap(NULL, bytes_of(slots), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -66,19 +67,19 @@ bool gsp_agent__live_init(void)
     }
     memset(&live, 0, sizeof(live));
     for (uint32_t i = 0; i < GSP_AGENT__FILTER; i++) {
-        /* Pages that were never written stay so. */
+        /* Do not write to pages that were never written. */
         if (atomic_load_explicit(&gsp_agent__filter[i], memory_order_relaxed) != 0) {
             atomic_store_explicit(&gsp_agent__filter[i], 0, memory_order_relaxed);
         }
     }
-    if (!make(SLOTS_FIRST, &live.keys, &live.sizes)) {
+    if (!map_slots(SLOTS_FIRST, &live.keys, &live.sizes)) {
         return false;
     }
     live.slots = SLOTS_FIRST;
     return true;
 }
 
-void gsp_agent__live_forget(void)
+void gsp_agent__live_abandon(void)
 {
     live.is_left = true;
 }
@@ -115,7 +116,8 @@ static void filter_remove(const void *block)
 
 /* ----------------------------------------------------------------------------------- blocks */
 
-static bool has_room(void)
+/* Grows the map if necessary. Returns false if it is full. */
+static bool fit(void)
 {
     if ((uint64_t)live.count * 100 < (uint64_t)live.slots * LOAD_PCT) {
         return true;
@@ -123,7 +125,7 @@ static bool has_room(void)
     uint64_t *keys = NULL;
     uint32_t *sizes = NULL;
     const uint32_t slots = live.slots * 2 < SLOTS_MAX ? live.slots * 2 : SLOTS_MAX;
-    if (live.slots == SLOTS_MAX || !make(slots, &keys, &sizes)) {
+    if (live.slots == SLOTS_MAX || !map_slots(slots, &keys, &sizes)) {
         return false;
     }
     for (uint32_t i = 0; i < live.slots; i++) {
@@ -150,7 +152,7 @@ static bool put_big(uint64_t key, uint64_t size)
     return false;
 }
 
-static uint64_t take_big(uint64_t key)
+static uint64_t remove_big(uint64_t key)
 {
     for (uint32_t i = 0; i < BIG_MAX; i++) {
         if (live.big[i].key == key) {
@@ -165,7 +167,7 @@ bool gsp_agent__live_put(const struct gsp_agent__block *block)
 {
     const uint64_t key = key_of(block->address, block->site);
     const bool is_big = block->size >= SIZE_IN_LIST;
-    if (!live.keys || !has_room() || (is_big && !put_big(key, block->size))) {
+    if (!live.keys || !fit() || (is_big && !put_big(key, block->size))) {
         return false;
     }
     put_slot(live.keys, live.sizes, live.slots, key, is_big ? SIZE_IN_LIST : (uint32_t)block->size);
@@ -174,7 +176,7 @@ bool gsp_agent__live_put(const struct gsp_agent__block *block)
     return true;
 }
 
-/* Closes the gap: what stands behind it and would rather stand at it or before moves up. */
+/* Closes the gap: moves entries back into it if their preferred slot is not after it. */
 static void close_gap(uint32_t gap)
 {
     uint32_t at = gap;
@@ -194,14 +196,14 @@ static void close_gap(uint32_t gap)
     live.keys[gap] = 0;
 }
 
-bool gsp_agent__live_take(const void *block, struct gsp_agent__block *out)
+bool gsp_agent__live_remove(const void *block, struct gsp_agent__block *out)
 {
-    const uint64_t wanted = key_of(block, 0) >> SITE_BITS;
-    if (!live.keys || wanted == 0) {
+    const uint64_t address = key_of(block, 0) >> SITE_BITS;
+    if (!live.keys || address == 0) {
         return false;
     }
     uint32_t at = home_of(key_of(block, 0), live.slots);
-    while (live.keys[at] >> SITE_BITS != wanted) {
+    while (live.keys[at] >> SITE_BITS != address) {
         if (live.keys[at] == 0) {
             return false;
         }
@@ -210,7 +212,7 @@ bool gsp_agent__live_take(const void *block, struct gsp_agent__block *out)
     out->address = block;
     out->site = (uint32_t)live.keys[at] & SITE_MASK;
     out->size =
-        live.sizes[at] == SIZE_IN_LIST ? (size_t)take_big(live.keys[at]) : (size_t)live.sizes[at];
+        live.sizes[at] == SIZE_IN_LIST ? (size_t)remove_big(live.keys[at]) : (size_t)live.sizes[at];
     close_gap(at);
     live.count--;
     filter_remove(block);

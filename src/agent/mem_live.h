@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_live.h -- the blocks that are followed to their end: address -> site and size.
+ * mem_live.h -- the tracked blocks: a map from address to site and size.
  *
- * Open addressing, 12 bytes a block; grows up to a limit.  In front of it, for those who free, a
- * filter of one byte that says "surely not followed".
+ * Open addressing, 12 bytes per block; grows up to a limit. A filter of one byte per hash lets most
+ * frees skip the lookup: 0 means "not tracked".
  *
- * Used by: mem_count.c, mem_hook.c (the filter of sampled mode).
- * Threads: the caller holds the engine's lock; the filter is read by all.
- * Allocates: by mmap(), at most 20 MB.
+ * Threads: the caller holds the engine's lock; any thread may read the filter.
+ * Allocates: with mmap(), at most 20 MB.
  */
 #pragma once
 
@@ -24,8 +23,8 @@ struct gsp_agent__block {
     uint32_t site;
 };
 
-/* How many followed blocks have this hash; 255 stays.  What a loop allocates again and again lies
- * close together, so of its size only some lines are ever in use. */
+/* Number of tracked blocks with this hash; saturates at 255. The blocks that a loop allocates are
+ * close together, so only a few cache lines of the filter are in use. */
 extern _Atomic uint8_t gsp_agent__filter[GSP_AGENT__FILTER];
 
 static inline _Atomic uint8_t *gsp_agent__filter_at(const void *block)
@@ -38,12 +37,13 @@ static inline bool gsp_agent__may_be_live(const void *block)
     return atomic_load_explicit(gsp_agent__filter_at(block), memory_order_relaxed) != 0;
 }
 
-/* Empty. */
+/* Makes the map empty. Returns false if memory runs out. */
 bool gsp_agent__live_init(void);
-/* In a child that was forked amid a change: the table is left where it is, and the next begins
- * elsewhere.  If a signal handler forked, the change is this thread's own and goes on after it. */
-void gsp_agent__live_forget(void);
-/* Follows a block that is not followed yet; false when there is no room. */
+/* Call in a child that was forked during a change: abandons the map, so that the next init
+ * allocates a new one. If a signal handler forked, this thread continues its change in the old one.
+ */
+void gsp_agent__live_abandon(void);
+/* Adds a block that is not tracked yet. Returns false if the map is full. */
 bool gsp_agent__live_put(const struct gsp_agent__block *block);
-/* Takes a block out; false when it is not followed. */
-bool gsp_agent__live_take(const void *block, struct gsp_agent__block *out);
+/* Removes a block. Returns false if it is not tracked. */
+bool gsp_agent__live_remove(const void *block, struct gsp_agent__block *out);

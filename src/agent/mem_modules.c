@@ -16,7 +16,7 @@
 
 #define MODULES_MAX 1024U
 #define NAME_BYTES  56U
-/* Rounds after which a module that looks half loaded is believed to be whole. */
+/* Scans after which a module that seems partly loaded is treated as complete. */
 #define TRIES_MAX   100U
 #define HOLD_NS     GSP_NS_PER_S
 
@@ -24,16 +24,16 @@ static struct module {
     uintptr_t start;
     uintptr_t end;
     uintptr_t base;
-    uint32_t frame;      /* in the tables of: */
-    uint32_t generation; /* 0: not yet asked for */
-    bool is_done;        /* its slots have been looked at */
-    uint32_t tries;      /* rounds that found it half loaded */
-    uint32_t round;      /* the last that saw it */
+    uint32_t frame;      /* in the tables of `generation` */
+    uint32_t generation; /* 0: no frame yet */
+    bool is_done;        /* its slots have been scanned */
+    uint32_t tries;      /* scans that found it partly loaded */
+    uint32_t round;      /* the last scan that found it */
     uintptr_t hooked;    /* a slot that was changed; 0: none */
     char name[NAME_BYTES];
 } modules[MODULES_MAX];
 
-static size_t module_count; /* guarded by the engine's lock, as are the modules */
+static size_t module_count; /* the engine's lock guards it and the modules */
 static uint32_t round_number;
 static struct gsp_agent__hook *hooks;
 static size_t hook_count;
@@ -43,11 +43,11 @@ static bool is_childs; /* this process was forked */
 static unsigned long long seen_adds;
 static unsigned long long seen_subs;
 
-/* One round over all modules. */
+/* One scan of all modules. */
 struct round {
     bool unhook;
-    bool is_whole;  /* no module was found half loaded */
-    bool some_left; /* modules have gone since the last round */
+    bool is_whole;  /* no module is partly loaded */
+    bool some_left; /* modules were unloaded since the last scan */
     int mem_fd;
     uintptr_t hooked; /* a slot that was changed in this module */
 };
@@ -57,18 +57,18 @@ static bool is_ours(const struct gsp_slots *dyn)
     return gsp_slots_hold(dyn, (uintptr_t)&module_count);
 }
 
-/* mmap64 is mmap: which of the names a library uses is a matter of its compilation. */
-static bool is_named(const char *name, const char *wanted)
+/* mmap64 is the same as mmap. A library uses either, depending on its compilation. */
+static bool is_named(const char *name, const char *function)
 {
-    const size_t len = strlen(wanted);
-    return strncmp(name, wanted, len) == 0 && (name[len] == 0 || strcmp(name + len, "64") == 0);
+    const size_t len = strlen(function);
+    return strncmp(name, function, len) == 0 && (name[len] == 0 || strcmp(name + len, "64") == 0);
 }
 
 /* ------------------------------------------------------------------------------------ slots */
 
-/* What a slot of this module is to hold instead; 0: what it holds. */
-static uintptr_t instead_of(const struct gsp_slots *dyn, const ElfW(Rela) * rela, uintptr_t value,
-                            bool unhook)
+/* Returns the new value for a slot of this module; 0: no change. */
+static uintptr_t replacement_of(const struct gsp_slots *dyn, const ElfW(Rela) * rela,
+                                uintptr_t value, bool unhook)
 {
     const bool is_lazy =
         ELF64_R_TYPE(rela->r_info) == GSP_SLOT_CALL && gsp_slots_hold(dyn, value) && !unhook;
@@ -81,7 +81,7 @@ static uintptr_t instead_of(const struct gsp_slots *dyn, const ElfW(Rela) * rela
         if (unhook && value == hooks[i].hook) {
             return hooks[i].real;
         }
-        /* Not yet bound: it would be, to the same function, at its first call. */
+        /* Not bound yet: its first call would bind it to the same function. */
         if (!unhook &&
             (value == hooks[i].real || (is_lazy && !gsp_slots_hold(dyn, hooks[i].real) &&
                                         is_named(gsp_slots_name(dyn, rela), hooks[i].name)))) {
@@ -93,8 +93,9 @@ static uintptr_t instead_of(const struct gsp_slots *dyn, const ElfW(Rela) * rela
 
 static struct module *module_at(uintptr_t address);
 
-/* A slot that the linker has not come to, since the module is being loaded: it has the address of a
- * stub as the file has it.  A program of fixed addresses has functions at small ones too. */
+/* Whether the linker has not relocated the slot yet, because the module is being loaded: it still
+ * holds the offset of a stub in the file. A program that is not position-independent has functions
+ * at low addresses too. */
 static bool is_untouched(const struct gsp_slots *dyn, uintptr_t value)
 {
     return value != 0 && dyn->base != 0 && value < dyn->start && value < dyn->end - dyn->start &&
@@ -118,7 +119,7 @@ static void change_slots(const struct gsp_slots *dyn, const ElfW(Rela) * rela, s
         if (type == GSP_SLOT_CALL && is_untouched(dyn, value)) {
             round->is_whole = false;
         }
-        const uintptr_t other = instead_of(dyn, &rela[i], value, round->unhook);
+        const uintptr_t other = replacement_of(dyn, &rela[i], value, round->unhook);
         if (other != 0 && gsp_slots_write(dyn, slot, other, round->mem_fd)) {
             round->hooked = slot;
         }
@@ -127,8 +128,8 @@ static void change_slots(const struct gsp_slots *dyn, const ElfW(Rela) * rela, s
 
 /* ---------------------------------------------------------------------------------- modules */
 
-/* Which of ours calls what: the linker has bound this library's own slots, and never to the stubs
- * that a program of fixed addresses has for functions whose address it takes. */
+/* Finds the functions that this library calls. The linker has bound its slots to the functions
+ * themselves, never to the stubs that a program that is not position-independent may have. */
 static int find_real(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size;
@@ -148,9 +149,9 @@ static int find_real(struct dl_phdr_info *info, size_t size, void *unused)
     return 1;
 }
 
-/* Modules that are left alone: this library, the linker, and an allocator of its own that was
- * loaded in front of the C library's: what it asks for is what it gives out. */
-static bool is_left_alone(const struct dl_phdr_info *info, const struct gsp_slots *dyn)
+/* Modules that are not hooked: this library, the linker, and an allocator that replaces the C
+ * library's malloc, because its own requests are memory that it hands out. */
+static bool is_excluded(const struct dl_phdr_info *info, const struct gsp_slots *dyn)
 {
     const char *name = info->dlpi_name ? info->dlpi_name : "";
     return is_ours(dyn) || strstr(name, "/ld-linux") || strstr(name, "linux-vdso") ||
@@ -170,7 +171,7 @@ static struct module *module_put(const struct dl_phdr_info *info, const struct g
     if (module_count == MODULES_MAX) {
         return NULL;
     }
-    /* The program itself has no name here. */
+    /* The main program has no name here. */
     const char *name = info->dlpi_name && *info->dlpi_name ? info->dlpi_name : "program";
     const struct gsp_sv base = gsp_sv_basename(gsp_sv_of(name));
     gsp_agent__mem_lock();
@@ -185,7 +186,7 @@ static struct module *module_put(const struct dl_phdr_info *info, const struct g
     return module;
 }
 
-/* Whether it is still the module that was hooked, and not the same one loaded anew. */
+/* Whether the module still has its hooks, that is, was not unloaded and loaded again. */
 static bool is_hooked(const struct module *module)
 {
     if (module->hooked == 0) {
@@ -200,8 +201,8 @@ static bool is_hooked(const struct module *module)
     return false;
 }
 
-/* Forgets modules that this round has not seen. */
-static void drop_gone(void)
+/* Removes modules that this scan has not found. */
+static void drop_unloaded(void)
 {
     size_t kept = 0;
     gsp_agent__mem_lock();
@@ -214,7 +215,7 @@ static void drop_gone(void)
     gsp_agent__mem_unlock();
 }
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+static int scan_module(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
     struct round *round = arg;
@@ -226,7 +227,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
     if (module) {
         module->round = round_number;
     }
-    if (is_left_alone(info, &dyn) ||
+    if (is_excluded(info, &dyn) ||
         (module && module->is_done && (!round->some_left || is_hooked(module)))) {
         return 0;
     }
@@ -242,7 +243,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-static int count_of(struct dl_phdr_info *info, size_t size, void *arg)
+static int read_counts(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
     unsigned long long *counts = arg;
@@ -251,17 +252,17 @@ static int count_of(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-static void go_round(bool unhook)
+static void scan_all(bool unhook)
 {
     unsigned long long counts[2] = {0, 0};
     gsp_auto_fd mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     struct round round = {.unhook = unhook, .is_whole = true, .mem_fd = mem_fd};
-    dl_iterate_phdr(count_of, counts);
+    dl_iterate_phdr(read_counts, counts);
     round.some_left = counts[1] != seen_subs;
     round_number++;
-    dl_iterate_phdr(look_at, &round);
+    dl_iterate_phdr(scan_module, &round);
     if (round.some_left && !unhook) {
-        drop_gone();
+        drop_unloaded();
     }
     if (round.is_whole) {
         seen_adds = counts[0];
@@ -269,16 +270,16 @@ static void go_round(bool unhook)
     }
 }
 
-/* Work with files is a cancellation point; the program's malloc(), below which this runs, is none.
- */
-static void look(bool unhook)
+/* Disables cancellation: opening files is a cancellation point, but malloc(), which calls this, is
+ * not. */
+static void scan(bool unhook)
 {
     int cancel = 0;
     if (gsp_sandbox_is_new()) {
         return;
     }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    go_round(unhook);
+    scan_all(unhook);
     pthread_setcancelstate(cancel, NULL);
 }
 
@@ -294,7 +295,7 @@ bool gsp_agent__modules_hook(struct gsp_agent__hook *all, size_t count, uintptr_
         modules[i].is_done = false;
     }
     dl_iterate_phdr(find_real, NULL);
-    look(false);
+    scan(false);
     atomic_store(&looking, 0);
     return hooks[0].real != 0;
 }
@@ -305,21 +306,21 @@ void gsp_agent__modules_unhook(void)
         gsp_agent__mem_wait(i);
     }
     if (hooks) {
-        look(true);
+        scan(true);
     }
     hook_count = 0;
     atomic_store(&looking, 0);
 }
 
-void gsp_agent__modules_look(void)
+void gsp_agent__modules_scan(void)
 {
     unsigned long long counts[2] = {0, 0};
     if (atomic_exchange(&looking, 1) != 0) {
         return;
     }
-    dl_iterate_phdr(count_of, counts);
+    dl_iterate_phdr(read_counts, counts);
     if (hook_count != 0 && (counts[0] != seen_adds || counts[1] != seen_subs)) {
-        look(false);
+        scan(false);
     }
     atomic_store(&looking, 0);
 }
@@ -341,13 +342,13 @@ void gsp_agent__modules_release(void)
     atomic_store(&looking, 0);
 }
 
-void gsp_agent__modules_forget(void)
+void gsp_agent__modules_reset(void)
 {
     is_childs = true;
     atomic_store(&looking, 0);
 }
 
-bool gsp_agent__modules_are_childs(void)
+bool gsp_agent__modules_is_forked(void)
 {
     return is_childs;
 }

@@ -7,16 +7,16 @@
 #include "agent/mem_count.h"
 #include "base/time.h"
 
-/* As python/gsprof/_stacks.py has it: what events cost is bounded by leaving some out. */
+/* The same limit as in python/gsprof/_stacks.py. It bounds the cost of events. */
 #define PAUSE_NS (10 * GSP_NS_PER_MS)
 
 static uint32_t text_id(const struct gsp_memory_head *head, uint32_t at)
 {
     const char *strings = (const char *)head + head->strings_off;
     const size_t used = atomic_load_explicit(&head->strings_used, memory_order_acquire);
-    return at == 0
-               ? GSP_NULL_STR
-               : gsp_agent_intern(GSP_TABLE_python_backtrace, gsp_memory_text(strings, used, at));
+    return at == 0 ? GSP_NULL_STR
+                   : gsp_agent_intern(GSP_TABLE_python_backtrace,
+                                      gsp_wire_memory_text(strings, used, at));
 }
 
 static void put_rows(const struct gsp_memory_head *head, uint32_t node)
@@ -42,7 +42,7 @@ static void put_rows(const struct gsp_memory_head *head, uint32_t node)
         row.func = text_id(head, frame->name);
         row.file = text_id(head, frame->file);
         row.lineno = frame->line;
-        gsp_ignore(gsp_agent_put(table, &row)); /* the ring counts what it loses */
+        gsp_ignore(gsp_agent_put(table, &row)); /* the ring counts lost rows */
         row.depth++;
     }
 }
@@ -59,24 +59,24 @@ static void put_loss(uint64_t count)
         .cause = gsp_agent_intern(table, gsp_sv_of("allocation limit")),
         .count = (int64_t)count,
     };
-    gsp_ignore(gsp_agent_put(table, &row)); /* the ring counts what it loses */
+    gsp_ignore(gsp_agent_put(table, &row)); /* the ring counts lost rows */
 }
 
-/* Those that were left out since the last stack, by which process. */
-static _Atomic uint64_t left_out;
+/* Stacks omitted since the last one that was written, and the process that counts them. */
+static _Atomic uint64_t omitted;
 static _Atomic pid_t owner;
 
-/* The first that is left out is reported at once, the others with the next stack or at the end. */
-static void leave_out(void)
+/* Reports the first omitted stack at once, and the others with the next stack or at the end. */
+static void omit(void)
 {
-    if (atomic_fetch_add_explicit(&left_out, 1, memory_order_relaxed) == 0) {
+    if (atomic_fetch_add_explicit(&omitted, 1, memory_order_relaxed) == 0) {
         put_loss(1);
     }
 }
 
 void gsp_agent__mem_notice_end(void)
 {
-    const uint64_t before = atomic_exchange_explicit(&left_out, 0, memory_order_relaxed);
+    const uint64_t before = atomic_exchange_explicit(&omitted, 0, memory_order_relaxed);
     if (before > 1 && atomic_load_explicit(&owner, memory_order_relaxed) == getpid()) {
         put_loss(before - 1);
     }
@@ -93,10 +93,10 @@ void gsp_agent__mem_notice(void)
     }
     const pid_t pid = getpid();
     if (atomic_exchange_explicit(&owner, pid, memory_order_relaxed) != pid) {
-        atomic_store(&left_out, 0); /* a child of fork: they were the parent's */
+        atomic_store(&omitted, 0); /* a forked child: they belong to the parent */
     }
     if (now_ns < due_ns || !atomic_compare_exchange_strong(&next_ns, &due_ns, now_ns + PAUSE_NS)) {
-        leave_out();
+        omit();
         return;
     }
     gsp_agent__mem_notice_end();

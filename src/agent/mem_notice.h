@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_notice.h -- the stack of one great allocation, as rows of python.backtrace.
+ * mem_notice.h -- writes the stack of a large allocation as rows of python.backtrace.
  *
- * Used by: mem_hook.c.
- * Threads: all; one in ten milliseconds is told, the others are left out.
- * Allocates: as gsp_agent_put() does.
+ * Threads: any. Writes at most one stack every ten milliseconds, and counts the rest as lost.
+ * Allocates: like gsp_agent_put().
  */
 #pragma once
 
 /* The thread is busy (GSP_AGENT__INSIDE). */
 void gsp_agent__mem_notice(void);
-/* Tells how many were left out for coming too soon; also when there will be no more. */
+/* Reports the number of omitted stacks. Also called when counting stops. */
 void gsp_agent__mem_notice_end(void);

@@ -6,23 +6,23 @@
 
 #include "base/time.h"
 
-/* Twice what the greater room has, so that searches stay short. */
+/* Twice the larger capacity, so that probes stay short. */
 #define TEXT_SLOTS  (1U << 15)
-#define TEXT_TRIES  64U /* in a table that is nearly full it is not there */
+#define TEXT_TRIES  64U /* limit for probes in a table that is almost full */
 #define FRAME_SLOTS (1U << 16)
 #define NODE_SLOTS  (1U << 18)
 #define SITE_SLOTS  (1U << 16)
-/* Instructions of one line are one frame. */
+/* Several instructions of one line share a frame, so there are more keys than frames. */
 #define KEYS_MAX    49152U
 #define LINE_KEY    (UINT64_C(1) << 63)
-#define TEXT_MAX    1024U /* bytes of a name; longer ones are cut */
+#define TEXT_MAX    1024U /* bytes of a name; longer ones are truncated */
 
-const struct gsp_memory_room gsp_agent__mem_room[GSP_MEMORY_MODES] = {
+const struct gsp_memory_capacity gsp_agent__mem_capacity[GSP_MEMORY_MODES] = {
     [GSP_MEMORY_SAMPLED] = {1U << 20, 1U << 14, 1U << 16, 1U << 13},
     [GSP_MEMORY_EXACT] = {3U << 19, 1U << 15, 1U << 17, 1U << 15},
 };
 
-/* Numbers of things by their hash; 0 is free. */
+/* Numbers of entries by hash; 0 is free. */
 static struct indexes {
     uint32_t text[TEXT_SLOTS];
     uint32_t frame[FRAME_SLOTS];
@@ -54,14 +54,14 @@ static uint64_t mix(uint64_t a, uint64_t b)
 bool gsp_agent__tables_init(struct gsp_memory_head *to)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    /* Over the old ones, where there are: zeros, and nothing to give back. */
+    /* Maps zeros over the old indexes, if any. */
     void *made = mmap(by, sizeof(*by), PROT_READ | PROT_WRITE, flags | (by ? MAP_FIXED : 0), -1, 0);
     if (made == MAP_FAILED) {
         return false;
     }
     by = made;
     head = to;
-    /* So that there is always a site to count at. */
+    /* One site without a stack for each allocator, so that a site always exists. */
     for (uint32_t i = 0; i < GSP_MEMORY_ALLOCATORS; i++) {
         gsp_agent__site_at(i)->allocator = i;
     }
@@ -103,7 +103,7 @@ uint32_t gsp_agent__text_put(struct gsp_sv text)
         if (at == 0) {
             break;
         }
-        if (gsp_sv_eq(gsp_memory_text(strings, used, at), text)) {
+        if (gsp_sv_eq(gsp_wire_memory_text(strings, used, at), text)) {
             return at;
         }
     }
@@ -115,7 +115,7 @@ uint32_t gsp_agent__text_put(struct gsp_sv text)
     memcpy(strings + used, &len, sizeof(len));
     memcpy(strings + used + sizeof(len), text.p, text.len);
     by->text[slot] = used;
-    /* Partner: the load of a reader in another process; so below. */
+    /* Partner: the load of a reader in another process. The same applies to the other counts. */
     atomic_store_explicit(&head->strings_used, used + bytes, memory_order_release);
     return used;
 }
@@ -128,7 +128,7 @@ static bool same_key(const struct gsp_agent__frame_key *a, const struct gsp_agen
            a->table == b->table && a->mark == b->mark;
 }
 
-/* The slot of the key, or the free one where it would be. */
+/* Returns the slot of the key, or the free slot where it belongs. */
 static uint32_t key_slot(const struct gsp_agent__frame_key *key)
 {
     uint32_t slot = (uint32_t)mix(key->code, key->instr) & (FRAME_SLOTS - 1);
@@ -146,7 +146,7 @@ uint32_t gsp_agent__frame_find(const struct gsp_agent__frame_key *key)
 
 bool gsp_agent__frames_full(void)
 {
-    /* A frame takes two keys. */
+    /* A frame needs two keys. */
     return by->key_count + 2 >= KEYS_MAX ||
            atomic_load_explicit(&head->frame_count, memory_order_relaxed) >= head->frame_max;
 }
@@ -172,7 +172,7 @@ bool gsp_agent__frame_is_own(uint32_t frame)
 uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
                               const struct gsp_memory_frame *frame)
 {
-    /* No instruction has such an address: the line's own key. */
+    /* The key of the line. No instruction has such an address. */
     struct gsp_agent__frame_key line_key = *key;
     line_key.instr = (uint64_t)frame->line | LINE_KEY;
     uint32_t number = gsp_agent__frame_find(&line_key);
@@ -185,7 +185,7 @@ uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
         frames[number] = *frame;
         atomic_store_explicit(&head->frame_count, number + 1, memory_order_release);
     }
-    /* Without room it is decoded again. */
+    /* If no key is free, the frame is decoded again next time. */
     if (gsp_agent__frame_find(key) == 0) {
         gsp_ignore(key_put(key, number));
     }
@@ -201,7 +201,7 @@ static bool is_short(uint32_t node)
            nodes[nodes[node].parent].parent == GSP_AGENT__SHORT;
 }
 
-/* Of so many, how many are for whole stacks. */
+/* Returns the part of the capacity for full stacks. */
 static uint32_t whole_part(uint32_t max)
 {
     return max - max / 4;

@@ -5,17 +5,17 @@
 
 #include "agent/mem_tables.h"
 
-/* Frames of a stack that are kept; of deeper ones the innermost, a mark, and the outermost. */
+/* Frames kept of a stack. Of a deeper one: the innermost, a cut mark and the outermost frame. */
 #define KEEP_MAX   (GSP_MEMORY_DEPTH_MAX - 4)
-/* Frames that are looked at on the way to the outermost. */
+/* Frames to follow on the way to the outermost. */
 #define HOPS_MAX   100000U
-/* References of 3.14 and later carry marks in their low bits. */
+/* References of 3.14 and later have tag bits. */
 #define REF_MASK   (~(uintptr_t)7)
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
 #define OWNER_SHIM 3U
 #define NAME_MAX_  512U
 #define TABLE_MAX  (1U << 24)
-/* How the file of a wrapper of ours is called that warnings are not to count (_quiet.py). */
+/* Start of the file name of gsprof's wrappers, which warnings skip (_quiet.py). */
 #define OWN_NAME   "<gsprof"
 
 static struct gsp_agent_python python;
@@ -26,7 +26,7 @@ static struct raw {
     uintptr_t code;
     uint64_t instr;
 } found[KEEP_MAX + 1];
-/* A frame of this walk has the line of its code, not its own. */
+/* A frame of this walk has the first line of its function instead of its current line. */
 static bool is_rough;
 
 void gsp_agent__walk_init(const struct gsp_agent_python *from)
@@ -84,7 +84,7 @@ static inline struct raw raw_at(uintptr_t frame)
 static uintptr_t top_frame(void)
 {
     if (!python.this_thread || python.is_finalizing()) {
-        return 0; /* states of other threads are being freed */
+        return 0; /* thread states are being freed */
     }
     const uintptr_t thread = (uintptr_t)python.this_thread();
     if (thread == 0) {
@@ -123,9 +123,9 @@ static size_t utf8(uint32_t c, char *out)
     return 4;
 }
 
-/* A str as it lies in memory. */
+/* A Python str in memory. */
 struct text {
-    const unsigned char *data; /* NULL: of a form that is not read */
+    const unsigned char *data; /* NULL: unsupported representation */
     size_t len;                /* characters */
     uint32_t width;            /* bytes of each */
 };
@@ -147,7 +147,7 @@ static struct text text_at(uintptr_t object)
     return text;
 }
 
-/* Names are cut at their start: the end of a path says more. */
+/* Truncates long names at the start, because the end of a path is more useful. */
 static uint32_t put_text(uintptr_t object)
 {
     char out[NAME_MAX_ + 4];
@@ -166,20 +166,22 @@ static uint32_t put_text(uintptr_t object)
     return gsp_agent__text_put((struct gsp_sv){out, len});
 }
 
-static bool begins(const struct text *text, const char *with)
+static bool starts_with(const struct text *text, const char *prefix)
 {
-    const size_t len = strlen(with);
-    return text->data && text->width == 1 && text->len >= len && memcmp(text->data, with, len) == 0;
+    const size_t len = strlen(prefix);
+    return text->data && text->width == 1 && text->len >= len &&
+           memcmp(text->data, prefix, len) == 0;
 }
 
-/* A function of this package: what it allocates is the doing of whoever called it. */
+/* Whether it is a function of gsprof. Its allocations are attributed to its caller. */
 static bool is_own(uintptr_t file)
 {
     const struct text text = text_at(file);
-    return begins(&text, OWN_NAME) || (python.own_folder && begins(&text, python.own_folder));
+    return starts_with(&text, OWN_NAME) ||
+           (python.own_folder && starts_with(&text, python.own_folder));
 }
 
-/* The length and the last bytes: what differs between strings that came to lie at one address. */
+/* The length and the last bytes, to detect another string at the same address. */
 static uint64_t mark_of(uintptr_t object)
 {
     const struct text text = text_at(object);
@@ -192,16 +194,16 @@ static uint64_t mark_of(uintptr_t object)
     return last ^ (uint64_t)text.len << 56;
 }
 
-/* Whether the place of a frame in its code can be found.  The array of the threads' copies is
- * replaced when a thread comes, and freed once every thread that is attached to the interpreter has
- * been seen at rest: others must not read it. */
-static bool can_place(void)
+/* Whether the offset of a frame in its code can be computed. The array of the threads' bytecode
+ * copies is replaced when a thread starts, and freed once every attached thread has passed a
+ * quiescent state. A thread that is not attached must not read it. */
+static bool can_find_offset(void)
 {
     return python.at.code_tlbc == GSP_AGENT_NO_OFFSET ||
            (python.attached && python.attached() != NULL);
 }
 
-/* Where in its code a frame stands, bytes; UINT32_MAX when that makes no sense. */
+/* Returns the offset of a frame in its code, in bytes; UINT32_MAX if it is inconsistent. */
 static uint32_t offset_of(const struct raw *raw)
 {
     if (python.at.frames == GSP_AGENT_FRAMES_OBJECTS) {
@@ -211,7 +213,7 @@ static uint32_t offset_of(const struct raw *raw)
     }
     uintptr_t start = raw->code + python.at.code_start;
     if (python.at.code_tlbc != GSP_AGENT_NO_OFFSET) {
-        /* A thread's own copy of the instructions: {Py_ssize_t size; char *entries[]}. */
+        /* The thread's copy of the bytecode: {Py_ssize_t size; char *entries[]}. */
         const uintptr_t copies = word_at(raw->code, python.at.code_tlbc);
         const uint32_t which = (uint32_t)int_at(raw->frame, python.at.frame_tlbc);
         if (copies != 0 && which < word_at(copies, 0)) {
@@ -219,20 +221,20 @@ static uint32_t offset_of(const struct raw *raw)
         }
     }
     if (raw->instr + 2 == start) {
-        return 0; /* 3.11 and 3.12 stand one unit ahead of the first instruction */
+        return 0; /* 3.11 and 3.12: one unit before the first instruction */
     }
     const uint64_t off = raw->instr - start;
     return raw->instr >= start && off < TABLE_MAX ? (uint32_t)off : UINT32_MAX;
 }
 
-/* Without a place the code's first line has to do. */
+/* Without an offset, uses the first line of the function. */
 static uint32_t decode(const struct raw *raw, const struct gsp_agent__frame_key *key,
-                       bool has_place)
+                       bool has_offset)
 {
-    const uint32_t off = has_place ? offset_of(raw) : UINT32_MAX;
+    const uint32_t off = has_offset ? offset_of(raw) : UINT32_MAX;
     const size_t len = word_at(key->table, python.at.bytes_size);
     const uint32_t first_line = (uint32_t)int_at(raw->code, python.at.code_first_line);
-    int line = has_place ? 0 : (int)first_line;
+    int line = has_offset ? 0 : (int)first_line;
     if (off != UINT32_MAX && len < TABLE_MAX) {
         line = python.line_of(
             (const uint8_t *)(key->table +
@@ -249,7 +251,7 @@ static uint32_t decode(const struct raw *raw, const struct gsp_agent__frame_key 
     return gsp_agent__frame_put(key, &frame);
 }
 
-/* The frame's number; 0 when there is no room, or no code object. */
+/* Returns the frame's number; 0 if the table is full or the frame has no code object. */
 static uint32_t frame_of(const struct raw *raw)
 {
     if (raw->code == 0 ||
@@ -265,9 +267,9 @@ static uint32_t frame_of(const struct raw *raw)
     };
     key.mark = mark_of(key.file) ^ (uint64_t)int_at(raw->code, python.at.code_first_line) << 32;
     uint32_t known = gsp_agent__frame_find(&key);
-    const bool has_place = known != 0 || can_place();
-    if (!has_place) {
-        /* Under another key, so that the line is found when the thread comes attached. */
+    const bool has_offset = known != 0 || can_find_offset();
+    if (!has_offset) {
+        /* Use another key, so that the line is decoded once the thread is attached. */
         is_rough = true;
         key.instr = 0;
         known = gsp_agent__frame_find(&key);
@@ -275,14 +277,14 @@ static uint32_t frame_of(const struct raw *raw)
     if (known == 0 && gsp_agent__frames_full()) {
         return GSP_AGENT__CUT_FRAME;
     }
-    return known != 0 ? known : decode(raw, &key, has_place);
+    return known != 0 ? known : decode(raw, &key, has_offset);
 }
 
 /* -------------------------------------------------------------------------------- the walk */
 
-/* The stack has the frames of the last walk, at the same places: only what is called in them may
- * differ.  *same is how many of the outermost are the very same.  False: other frames. */
-static bool is_like(const struct gsp_agent__walk *last, uintptr_t top, uint32_t *same)
+/* Whether the stack has the same frame addresses as the last walk. Code and instructions may
+ * differ: *same is the number of outermost frames that are unchanged. */
+static bool has_same_frames(const struct gsp_agent__walk *last, uintptr_t top, uint32_t *same)
 {
     uint32_t i = last->depth;
     *same = i;
@@ -300,8 +302,8 @@ static bool is_like(const struct gsp_agent__walk *last, uintptr_t top, uint32_t 
     return i == 0;
 }
 
-/* All frames, innermost first; *depth of them are kept.  The outermost of a stack that is too deep
- * is the one behind the last. */
+/* Stores the frames in found[], innermost first, and their number in *depth. If the stack is too
+ * deep, found[*depth] is the outermost frame. Returns false if the chain does not end. */
 static bool collect(uintptr_t top, uint32_t *depth, bool *is_cut)
 {
     uint32_t hops = 0;
@@ -323,8 +325,8 @@ static bool collect(uintptr_t top, uint32_t *depth, bool *is_cut)
     return hops < HOPS_MAX;
 }
 
-/* Adds the frames from found[count - 1] inwards below the node; the innermost node, or 0 when there
- * was no room.  The frames are remembered all the same. */
+/* Adds the frames from found[count - 1] to found[0] below the node. Returns the innermost node, or
+ * 0 if the table is full. Stores the frames in *last in both cases. */
 static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk *last)
 {
     is_rough = false;
@@ -336,16 +338,16 @@ static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk
         }
         if (last) {
             last->at[last->depth++] =
-                (struct gsp_agent__walked){raw->frame, raw->code, raw->instr, node};
+                (struct gsp_agent__walk_frame){raw->frame, raw->code, raw->instr, node};
         }
     }
     if (last && is_rough) {
-        last->depth = 0; /* the next walk looks again */
+        last->depth = 0; /* the next walk decodes again */
     }
     return node;
 }
 
-/* There was no room for the whole of it. */
+/* Returns the short stack, for when the table has no space for the full one. */
 static uint32_t short_stack(void)
 {
     const uint32_t frame = frame_of(&found[0]);
@@ -372,7 +374,7 @@ uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_m
     if (top == 0) {
         return root;
     }
-    if (last && last->root == root && last->depth > 0 && is_like(last, top, &same)) {
+    if (last && last->root == root && last->depth > 0 && has_same_frames(last, top, &same)) {
         depth = last->depth - same;
         last->depth = same;
         const uint32_t node = same > 0 ? last->at[same - 1].node : root;
@@ -383,7 +385,7 @@ uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_m
         return root;
     }
     if (is_cut) {
-        /* Not kept for the next walk: it would have to be compared to its end. */
+        /* Not kept for the next walk, which would have to compare all frames to the end. */
         const uint32_t node = gsp_agent__node_put(root, frame_of(&found[depth]));
         root = node != 0 ? gsp_agent__node_put(node, GSP_AGENT__CUT_FRAME) : 0;
         last = NULL;

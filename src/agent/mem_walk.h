@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_walk.h -- the Python stack of this very thread, as a node of the file of counters.
+ * mem_walk.h -- walks the Python stack of the current thread and returns it as a node of the file
+ * of counters.
  *
- * A thread's own frames do not move while it is in an allocator, so the walk needs no lock of the
- * interpreter.  It calls three of its functions, which take no lock either: one for the pointer to
- * the thread's state, one that says whether the thread is attached (free-threaded builds), one that
- * says whether the interpreter is being finalized.  A thread without
- * the GIL would read a state that finalization has freed: gsp_agent_memory_python_ends() comes
- * before that and ends all walks.
+ * The frames of a thread do not change while it is in an allocator, so the walk does not need the
+ * GIL. It calls three functions of the interpreter, which do not take a lock either: they return
+ * the thread state, whether the thread is attached (free-threaded builds), and whether the
+ * interpreter is being finalized. A thread without the GIL could read a thread state that
+ * finalization has freed; gsp_agent_memory_python_ends() is called before that and ends all walks.
  *
- * Used by: mem_count.c.
  * Threads: the caller holds the engine's lock.
  * Allocates: never.
  */
@@ -20,14 +19,14 @@
 
 #include "agent/memory.h"
 
-/* What a thread's last walk saw, outermost frame first: most stacks differ from the one before in
- * their innermost frames alone. */
+/* The frames of a thread's last walk, outermost first. Most stacks differ from the previous one
+ * only in their innermost frames. */
 struct gsp_agent__walk {
     _Atomic uint32_t owner; /* thread; 0: free */
     uint32_t generation;    /* of the tables that the nodes are in */
     uint32_t depth;
     uint32_t root; /* node of the thread */
-    struct gsp_agent__walked {
+    struct gsp_agent__walk_frame {
         uintptr_t frame;
         uintptr_t code;
         uint64_t instr;
@@ -36,7 +35,7 @@ struct gsp_agent__walk {
 };
 
 void gsp_agent__walk_init(const struct gsp_agent_python *python);
-/* The innermost node of this thread's Python stack below the node `root`; root itself when it runs
- * no Python.  last is the thread's own, or NULL.  *loss gets what was lost, else
- * GSP_MEMORY_LOSSES. */
+/* Returns the innermost node of this thread's Python stack below the node `root`; root itself if
+ * the thread runs no Python code. `last` belongs to the thread, or is NULL. *loss is the kind of
+ * loss, or GSP_MEMORY_LOSSES if nothing was lost. */
 uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_memory_loss *loss);

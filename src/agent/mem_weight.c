@@ -3,17 +3,17 @@
 
 #include <string.h>
 
-/* The library links the C library alone, not the one of mathematics. */
+/* The agent does not link libm, so this file has its own exp() and log(). */
 
 #define LN2      0.69314718055994530942
-#define FAR      60.0 /* exp(-60) is nothing */
+#define FAR      60.0 /* exp(-60) is negligible */
 #define SERIES   14
 #define TWO_53   9007199254740992.0
 #define KIB2     1048576.0
 #define EXP_BIAS 1023
 
 /* 1 - exp(-x) for x >= 0. */
-static double share_seen(double x)
+static double sampled_share(double x)
 {
     if (x > FAR) {
         return 1.0;
@@ -62,9 +62,9 @@ struct gsp_agent__weight gsp_agent__weigh(const void *block, size_t bytes, uint6
         return (struct gsp_agent__weight){bytes, 1, 0};
     }
     const double size = (double)bytes;
-    const double seen = share_seen(size / (double)mean_bytes);
+    const double seen = sampled_share(size / (double)mean_bytes);
     const double weight = 1 / seen;
-    /* A number in [0, 1) that belongs to the block. */
+    /* A number in [0, 1) that depends only on the block. */
     const uint64_t hash = (uint64_t)(uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15);
     const double chance = (double)(hash >> 11) / TWO_53;
     return (struct gsp_agent__weight){

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h -- counts what the process allocates, by call site, into the file of wire/memory.h.
+ * memory.h -- counts the allocations of the process by call site, in the file of wire/memory.h.
  *
- * Sampled: a byte in so many is looked at, at random; the fast path is a subtraction and a jump to
- * the allocator.  Exact: every allocation and free, with its Python stack.  Hooks are in the
- * modules' tables of functions (GOT) and in Python's allocators; whoever was to be called is
- * called. The allocator's answer, NULL and errno included, is handed on unchanged.
+ * Sampled mode samples allocated bytes at random; its fast path is a subtraction and a jump to the
+ * allocator. Exact mode counts every allocation and free, with its Python stack. The hooks are in
+ * the GOTs of the modules and in Python's allocators. They always call the original function and
+ * return its result unchanged, including NULL and errno.
  *
- * Used by: pyext/ (start, stop, what Python knows of itself), tests.
- * Threads: all allocate at once; start, stop and child by one at a time, others get BUSY.
- *          After fork the child counts in memory of its own, from 0, until
- *          gsp_agent_memory_child() gives it a file.
- * Signal-safe: what a handler allocates is handed on; inside the engine it is only counted as lost.
- * Allocates: at most 32 MB by mmap(), apart from the moment in which the table of blocks grows.
+ * Threads: any thread may allocate; one at a time starts, stops or calls gsp_agent_memory_child(),
+ *          others get BUSY. After fork, the child counts from 0 in private memory, until
+ *          gsp_agent_memory_child() creates a file.
+ * Signal-safe: allocations of a handler succeed; inside the engine they are counted as lost.
+ * Allocates: at most 32 MB with mmap(), except while the table of blocks grows.
  */
 #pragma once
 
@@ -23,7 +22,7 @@
 #include "agent/agent.h"
 #include "wire/memory.h"
 
-/* An allocator as PyMem_GetAllocator() gives it. */
+/* An allocator, as in PyMem_GetAllocator(). */
 struct gsp_agent_allocator {
     void *ctx;
     void *(*malloc)(void *ctx, size_t bytes);
@@ -40,8 +39,8 @@ enum gsp_agent_frames {
 
 #define GSP_AGENT_NO_OFFSET UINT16_MAX
 
-/* Where the interpreter of this process keeps what a walk of its frames reads: pyext/ has it from
- * py/layout.h.  Offsets in bytes, GSP_AGENT_NO_OFFSET where a version has none. */
+/* The offsets, in bytes, in the interpreter's structs that a walk of frames reads. pyext/ gets them
+ * from py/layout.h. GSP_AGENT_NO_OFFSET: this version does not have the member. */
 struct gsp_agent_offsets {
     enum gsp_agent_frames frames;
     uint32_t minor;
@@ -53,11 +52,11 @@ struct gsp_agent_offsets {
     uint16_t frame_owner;
     uint16_t frame_tlbc;
     uint16_t object_type;
-    uint16_t code_name; /* qualified, where there is such a name */
+    uint16_t code_name; /* qualified name, if the version has one */
     uint16_t code_file;
     uint16_t code_table;
     uint16_t code_first_line;
-    uint16_t code_start; /* of the instructions; none for frame objects */
+    uint16_t code_start; /* of the bytecode; none for frame objects */
     uint16_t code_tlbc;
     uint16_t text_length;
     uint16_t text_state;
@@ -70,7 +69,7 @@ struct gsp_agent_offsets {
     uint16_t bytes_data;
 };
 
-/* What Python gives. */
+/* Functions and data of the interpreter. */
 struct gsp_agent_python {
     void (*get_allocator)(int domain, struct gsp_agent_allocator *out);
     void (*set_allocator)(int domain, struct gsp_agent_allocator *allocator);
@@ -79,61 +78,61 @@ struct gsp_agent_python {
     int (*is_finalizing)(void); /* Py_IsFinalizing, by its name in this version */
     int (*line_of)(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes);
     const void *code_type;
-    const char *own_folder; /* with its slash: functions of files below it are in no stack; NULL:
-                               none; lent for ever */
+    const char *own_folder; /* with a trailing slash: stacks omit functions of files below it; NULL:
+                               none; must stay valid forever */
     struct gsp_agent_offsets at;
 };
 
 struct gsp_agent_memory_opts {
     enum gsp_memory_mode mode; /* SAMPLED or EXACT */
     uint64_t interval_bytes;   /* of sampled mode */
-    uint64_t notice_bytes;     /* an allocation of so many is told, as rows of
-                                  python.backtrace; 0: none */
-    void (*tick)(void);        /* called every tick_ns or later, from an allocation that the
-                                  main thread makes while it runs Python; must not wait; may be
-                                  NULL */
+    uint64_t notice_bytes;     /* write the stack of larger allocations to python.backtrace;
+                                  0: off */
+    void (*tick)(void);        /* called every tick_ns or later, in an allocation of the main
+                                  thread while it runs Python; must not wait; may be NULL */
     int64_t tick_ns;
-    const struct gsp_agent_python *python; /* copied; NULL: native allocations alone */
+    const struct gsp_agent_python *python; /* copied; NULL: only native allocations */
 };
 
 enum gsp_agent_memory_rc {
     GSP_AGENT_MEMORY_OK = 0,
-    GSP_AGENT_MEMORY_BUSY,     /* on already, or being started */
-    GSP_AGENT_MEMORY_NO_PLACE, /* the agent is not on, or there is no room for the file */
-    GSP_AGENT_MEMORY_NO_ROOM,  /* no memory for the tables */
+    GSP_AGENT_MEMORY_BUSY,      /* already on, or being started */
+    GSP_AGENT_MEMORY_NO_SPACE,  /* the agent is not on, or no space is left for the file */
+    GSP_AGENT_MEMORY_NO_MEMORY, /* out of memory */
 };
 
-/* Begins anew: counters are 0, the file is a new one. */
+/* Starts with a new file and counters of 0. */
 GSP_AGENT_API enum gsp_agent_memory_rc
 gsp_agent_memory_start(const struct gsp_agent_memory_opts *opts);
-/* Hooks are taken back, counters stay as they are.  Idempotent.  A hook that another library has
- * wrapped stays, and only hands on. */
+/* Removes the hooks; the counters stay. Idempotent. A hook that another library has wrapped stays
+ * and only calls the original function. */
 GSP_AGENT_API void gsp_agent_memory_stop(void);
 GSP_AGENT_API enum gsp_memory_mode gsp_agent_memory_mode(void);
-/* The interpreter is about to be finalized.  After this returns, no hook reads or calls it; what is
- * allocated later is counted without Python frames.  Waits for a walk that another thread makes. */
+/* Call when the interpreter is about to be finalized. After this returns, no hook reads or calls
+ * it; later allocations are counted without Python frames. Waits for a walk in another thread. */
 GSP_AGENT_API void gsp_agent_memory_python_ends(void);
-/* In a child after fork: a file for what is counted there.  False when there is none. */
+/* In a child after fork: creates a file for its counters. Returns false if that fails. */
 GSP_AGENT_API bool gsp_agent_memory_child(void);
-/* The counters of this process, NULL before the first start; lent, at one address for ever. */
+/* Returns the counters of this process, NULL before the first start. Borrowed; the address never
+ * changes. */
 GSP_AGENT_API const struct gsp_memory_head *gsp_agent_memory_view(void);
-/* What the GPU's caching allocator says. */
+/* Stores the values of the GPU's caching allocator. */
 GSP_AGENT_API void gsp_agent_memory_device(uint64_t allocated_bytes, uint64_t reserved_bytes,
                                            uint64_t peak_bytes);
-/* Whether this thread is to be left uncounted from now on: the package's own work. */
+/* Stops or resumes counting in this thread, for allocations of gsprof itself. */
 GSP_AGENT_API void gsp_agent_memory_pause(bool pause);
 
-/* One allocation, or with bytes below 0 one free. */
+/* One allocation or, if bytes is negative, one free. */
 struct gsp_agent_memory_event {
     int64_t at_ns;
     int64_t bytes;
     uintptr_t address;
 };
 
-/* From now on allocations of at least so many bytes are kept one by one, with their frees, in exact
- * mode; SIZE_MAX: none any more.  The number of events so far, for the next. */
+/* Starts to record individual allocations of at least this size and their frees, in exact mode;
+ * SIZE_MAX stops it. Returns the number of events so far, as the start for the next function. */
 GSP_AGENT_API uint64_t gsp_agent_memory_events(size_t from_bytes);
-/* Copies events from number *at on and moves it; it jumps over those that newer ones have replaced.
- * How many; 0: that was all. */
+/* Copies events from number *at on and advances *at. Skips events that newer ones have overwritten.
+ * Returns the number of copied events; 0 at the end. */
 GSP_AGENT_API size_t gsp_agent_memory_events_read(uint64_t *at, struct gsp_agent_memory_event *out,
                                                   size_t room);

@@ -15,17 +15,18 @@
 #include "base/file.h"
 #include "base/sandbox.h"
 #include "base/time.h"
-#include "ring/live.h"
+#include "ring/process.h"
 
-/* Others hold a lock for microseconds, but may not run for long on a busy machine; one who is
- * stopped meanwhile is not waited for without end. */
+/* A writer holds the lock for microseconds, but may be stopped, or wait for a CPU on a busy
+ * machine.
+ */
 #define LOCK_WAIT_NS GSP_NS_PER_S
 #define PAUSE_NS     500000L
 
 static _Atomic(struct gsp_control *) home;
-static struct gsp_control no_memory; /* where even the first pages cannot be had */
-static _Atomic uint32_t writing;     /* 1: a thread of this process changes the page */
-/* The file that is mapped; guarded by writing. */
+static struct gsp_control no_memory; /* used if the page cannot be allocated */
+static _Atomic uint32_t writing;     /* lock: 1 while a thread of this process changes the page */
+/* The mapped file; guarded by writing. */
 static dev_t file_dev;
 static ino_t file_ino;
 static bool has_file;
@@ -48,7 +49,7 @@ struct gsp_control *gsp_agent__page(void)
     if (fresh == MAP_FAILED) {
         return &no_memory;
     }
-    gsp_control_init(fresh, GSP_VERSION);
+    gsp_wire_control_init(fresh, GSP_VERSION);
     /* Partner: the load above. */
     if (!atomic_compare_exchange_strong_explicit(&home, &page, fresh, memory_order_acq_rel,
                                                  memory_order_acquire)) {
@@ -58,7 +59,7 @@ struct gsp_control *gsp_agent__page(void)
     return fresh;
 }
 
-/* A moment; false when the time is over.  No cancellation point, as nanosleep() would be. */
+/* Sleeps briefly. Returns false at end_ns. Not a cancellation point, unlike nanosleep(). */
 static bool pause_until(int64_t end_ns)
 {
     const struct timespec pause = {0, PAUSE_NS};
@@ -66,7 +67,8 @@ static bool pause_until(int64_t end_ns)
     return gsp_now_ns() < end_ns;
 }
 
-/* Opening files is a cancellation point, and a thread that ends here would keep the lock. */
+/* Disables cancellation, because opening files is a cancellation point, and a thread that ended
+ * there would keep the lock. */
 static bool lock(int64_t end_ns)
 {
     int cancel = 0;
@@ -94,23 +96,23 @@ static void unlock(void)
     pthread_setcancelstate(cancel, NULL);
 }
 
-/* The values of one page to another that nobody else sees yet. */
+/* Copies the values to a page that is not visible to others yet. */
 static void copy_values(const struct gsp_control *from, struct gsp_control *to)
 {
     for (unsigned i = 0; i < GSP_SET_COUNT; i++) {
         char value[GSP_CONTROL_VALUE];
-        if (gsp_control_get(from, (enum gsp_setting_id)i, value)) {
-            gsp_control_set(to, (enum gsp_setting_id)i, value);
+        if (gsp_wire_control_get(from, (enum gsp_setting_id)i, value)) {
+            gsp_wire_control_set(to, (enum gsp_setting_id)i, value);
         }
     }
 }
 
-/* Makes ready what will lie over the page: its serial goes on, so that whoever looks at that word
- * sees a change. */
-static void fill(struct gsp_control *fresh, bool keep_values, uint32_t state)
+/* Fills the page that will replace the present one. Increases the serial, so that threads that poll
+ * it see a change. */
+static void fill_page(struct gsp_control *fresh, bool keep_values, uint32_t state)
 {
     const struct gsp_control *old = gsp_agent__page();
-    gsp_control_init(fresh, GSP_VERSION);
+    gsp_wire_control_init(fresh, GSP_VERSION);
     if (keep_values) {
         copy_values(old, fresh);
     }
@@ -120,7 +122,7 @@ static void fill(struct gsp_control *fresh, bool keep_values, uint32_t state)
     atomic_store_explicit(&fresh->state, state, memory_order_relaxed);
 }
 
-void gsp_agent__page_local(bool keep_values, uint32_t state)
+void gsp_agent__page_make_private(bool keep_values, uint32_t state)
 {
     struct gsp_control *page = gsp_agent__page();
     if (page == &no_memory || !lock(lock_end_ns())) {
@@ -129,7 +131,7 @@ void gsp_agent__page_local(bool keep_values, uint32_t state)
     struct gsp_control *fresh =
         mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh != MAP_FAILED) {
-        fill(fresh, keep_values, state);
+        fill_page(fresh, keep_values, state);
         if (mremap(fresh, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) ==
             MAP_FAILED) {
             munmap(fresh, page_bytes());
@@ -140,9 +142,9 @@ void gsp_agent__page_local(bool keep_values, uint32_t state)
     unlock();
 }
 
-/* Whether the folder's page is written by another agent of this process: another copy of this
- * library.  One that nobody has mapped was left by a program before exec(). */
-static bool is_anothers(int fd)
+/* Whether another copy of this library in this process uses the page. A page that is not mapped was
+ * left by the program before exec(). */
+static bool is_used_by_other(int fd)
 {
     char magic[sizeof(GSP_CONTROL_MAGIC) - 1];
     struct stat st;
@@ -155,17 +157,18 @@ static bool is_anothers(int fd)
     uint32_t state = 0;
     return pread(fd, &state, sizeof(state), offsetof(struct gsp_control, state)) ==
                (ssize_t)sizeof(state) &&
-           (state & GSP_CONTROL_LOADED) != 0 && gsp_live_is_mapped("/" GSP_CONTROL_FILE, st.st_ino);
+           (state & GSP_CONTROL_LOADED) != 0 &&
+           gsp_ring_file_is_mapped("/" GSP_CONTROL_FILE, st.st_ino);
 }
 
-/* A file for the page, with its content, mapped somewhere; NULL when there is no room. */
+/* Creates and maps a file with the content of the page. Returns NULL if no space is left. */
 static struct gsp_control *make_file(int folder_fd, const char *tmp)
 {
     struct stat st;
     unlinkat(folder_fd, tmp, 0);
     gsp_auto_fd fd =
         openat(folder_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    /* Reserved first: a full file system is an error here, not a SIGBUS later. */
+    /* Reserve the bytes first: a full file system is an error here, not a SIGBUS later. */
     if (fd < 0 || posix_fallocate(fd, 0, (off_t)page_bytes()) != 0 || fstat(fd, &st) != 0) {
         return NULL;
     }
@@ -173,13 +176,13 @@ static struct gsp_control *make_file(int folder_fd, const char *tmp)
     if (page == MAP_FAILED) {
         return NULL;
     }
-    fill(page, true, GSP_CONTROL_LOADED);
+    fill_page(page, true, GSP_CONTROL_LOADED);
     file_dev = st.st_dev;
     file_ino = st.st_ino;
     return page;
 }
 
-static enum gsp_agent_rc make(int folder_fd)
+static enum gsp_agent_rc make_page(int folder_fd)
 {
     struct gsp_control *to = gsp_agent__page();
     if (to == &no_memory) {
@@ -187,7 +190,7 @@ static enum gsp_agent_rc make(int folder_fd)
     }
     gsp_auto_fd before =
         openat(folder_fd, GSP_CONTROL_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (before >= 0 && is_anothers(before)) {
+    if (before >= 0 && is_used_by_other(before)) {
         return GSP_AGENT_OTHER;
     }
     char tmp[64];
@@ -205,24 +208,24 @@ static enum gsp_agent_rc make(int folder_fd)
         munmap(page, page_bytes());
     }
     unlinkat(folder_fd, tmp, 0);
-    return GSP_AGENT_NO_PLACE;
+    return GSP_AGENT_NO_SPACE;
 }
 
 enum gsp_agent_rc gsp_agent__page_make(int folder_fd)
 {
     if (!lock(lock_end_ns())) {
-        return GSP_AGENT_NO_PLACE;
+        return GSP_AGENT_NO_SPACE;
     }
-    const enum gsp_agent_rc rc = make(folder_fd);
+    const enum gsp_agent_rc rc = make_page(folder_fd);
     unlock();
     if (rc != GSP_AGENT_OK) {
-        gsp_agent__page_local(true, GSP_CONTROL_QUIET);
+        gsp_agent__page_make_private(true, GSP_CONTROL_QUIET);
     }
     return rc;
 }
 
-/* The page's file, locked against writers of other processes; -1 when there is none, and the
- * process's own lock has to do. */
+/* Opens the file of the page and locks it against writers in other processes. Returns -1 if that
+ * fails or the page has no file. */
 static int lock_file(const char *folder, int64_t end_ns)
 {
     char path[512];
@@ -253,10 +256,11 @@ bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char 
     const int fd = lock_file(folder, end_ns);
     const bool can = fd >= 0 || !has_file;
     if (can) {
-        gsp_control_set(page, id, value);
+        gsp_wire_control_set(page, id, value);
     }
     if (fd >= 0) {
-        /* A child that was forked meanwhile has the descriptor too: closing would not do. */
+        /* Closing does not release the lock if a child was forked meanwhile and has the descriptor.
+         */
         flock(fd, LOCK_UN);
         gsp_fd_close(&fd);
     }
@@ -264,7 +268,7 @@ bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char 
     return can;
 }
 
-void gsp_agent__page_forget(void)
+void gsp_agent__page_reset(void)
 {
     atomic_store_explicit(&writing, 0, memory_order_release);
 }

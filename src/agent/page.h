@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * page.h -- the control page of this process: one address for ever, whatever file is behind it.
+ * page.h -- the control page of this process. Its address never changes.
  *
- * Before the agent starts, and where there is no room for a file, it is memory of the process's
- * own.  The file is mapped over it, and over the parent's page in a child after fork.
+ * Before the agent starts, and if no space is left for a file, the page is private memory. The file
+ * is mapped over it, and, in a child after fork, over the parent's page.
  *
- * Used by: agent.c.
- * Threads: all read and set; make, local by whoever starts the agent.
- * Signal-safe: gsp_agent__page() is, once it was called.
+ * Threads: any thread reads and sets; the thread that starts the agent calls make and local.
+ * Signal-safe: gsp_agent__page(), after its first call.
  * Allocates: once.
  */
 #pragma once
@@ -21,13 +20,13 @@
 /* Never NULL. */
 struct gsp_control *gsp_agent__page(void);
 
-/* Makes the file `control` in the folder and maps it; values stay what they were.  Fails with
- * NO_PLACE, NO_MEMORY, OTHER: then the page is memory of the process's own. */
+/* Creates the file `control` in the ring directory and maps it; the values stay. Fails with
+ * NO_PLACE, NO_MEMORY or OTHER; then the page is private memory. */
 enum gsp_agent_rc gsp_agent__page_make(int folder_fd);
-/* Memory of the process's own, with the same values or with the fallbacks. */
-void gsp_agent__page_local(bool keep_values, uint32_t state);
-/* Sets a value that was checked; folder is where the file is, "" when there is none.  False when
- * another writer has held it for a second. */
+/* Makes the page private memory, with the same values or with the defaults. */
+void gsp_agent__page_make_private(bool keep_values, uint32_t state);
+/* Sets a value that was checked. folder is the ring directory; "": none. Returns false if another
+ * writer holds the lock for a second. */
 bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char *value);
-/* In a child after fork: nobody is writing. */
-void gsp_agent__page_forget(void);
+/* Call in a child after fork: releases the lock. */
+void gsp_agent__page_reset(void);

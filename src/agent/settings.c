@@ -12,7 +12,7 @@
 #define STRINGS    256U
 #define TEXT_BYTES (1U << 18)
 
-static _Atomic uint32_t busy; /* 1: a thread compares and puts */
+static _Atomic uint32_t busy; /* lock: 1 while a thread compares and writes */
 /* Guarded by busy. */
 static char known[GSP_SET_COUNT][GSP_CONTROL_VALUE];
 static bool is_known[GSP_SET_COUNT];
@@ -31,10 +31,10 @@ static const char *type_name(enum gsp_setting_type type)
     return "text";
 }
 
-static bool put(size_t i, const char *value)
+static bool put_row(size_t i, const char *value)
 {
     const enum gsp_table_id table = GSP_TABLE_gsprof_setting;
-    const struct gsp_setting_row *about = gsp_setting_row(i);
+    const struct gsp_wire_setting_row *about = gsp_wire_setting_row(i);
     char name[GSP_NAME_MAX];
     snprintf(name, sizeof(name), "gsprof.%s", about->name);
     const struct gsp_row_gsprof_setting row = {
@@ -51,7 +51,7 @@ static bool put(size_t i, const char *value)
     return gsp_agent_put(table, &row);
 }
 
-void gsp_agent__settings_put(void)
+void gsp_agent__settings_write(void)
 {
     if (!gsp_agent_is_on() || atomic_exchange_explicit(&busy, 1, memory_order_acquire) != 0) {
         return;
@@ -64,7 +64,7 @@ void gsp_agent__settings_put(void)
     for (unsigned i = 0; i < GSP_SET_COUNT; i++) {
         char value[GSP_CONTROL_VALUE];
         if (gsp_agent_setting((enum gsp_setting_id)i, value) &&
-            !(is_known[i] && strcmp(value, known[i]) == 0) && put(i, value)) {
+            !(is_known[i] && strcmp(value, known[i]) == 0) && put_row(i, value)) {
             memcpy(known[i], value, sizeof(value));
             is_known[i] = true;
         }
@@ -73,7 +73,7 @@ void gsp_agent__settings_put(void)
     atomic_store_explicit(&busy, 0, memory_order_release);
 }
 
-void gsp_agent__settings_forget(void)
+void gsp_agent__settings_reset(void)
 {
     atomic_store_explicit(&busy, 0, memory_order_release);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h -- the settings as rows of gsprof.setting: all when the agent starts, then each that
- * has changed.
+ * settings.h -- writes the settings as rows of gsprof.setting: all when the agent starts, then each
+ * one that has changed.
  *
- * Used by: agent.c.
- * Threads: all; whoever comes while another is at it leaves it to that one.
+ * Threads: any. If another thread is writing them, a call does nothing.
  * Signal-safe: no.
  * Allocates: never.
  */
@@ -12,9 +11,9 @@
 
 #include "ring/writer.h"
 
-/* Puts what differs from what was put last into the present ring. */
-void gsp_agent__settings_put(void);
-/* In a child after fork: nobody is at it. */
-void gsp_agent__settings_forget(void);
-/* The table's ring is small. */
+/* Writes the settings that differ from the last written ones. */
+void gsp_agent__settings_write(void);
+/* Call in a child after fork: releases the lock. */
+void gsp_agent__settings_reset(void);
+/* Sets the sizes of the table's ring, which is small. */
 void gsp_agent__settings_spec(struct gsp_ring_spec *spec);

@@ -18,7 +18,7 @@ bool gsp_array_fit_sized(void *items, size_t *capacity, size_t need, size_t size
         wanted = need;
     if (wanted > SIZE_MAX / 2 / size)
         return false;
-    /* Copied byte by byte: the pointer has another type than void *. */
+    /* memcpy, because the pointer behind `items` does not have the type void *. */
     void *old = NULL;
     memcpy(&old, items, sizeof(old));
     void *grown = realloc(old, wanted * size);

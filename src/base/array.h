@@ -14,8 +14,9 @@
 
 #include "base/attr.h"
 
-/* Makes room for `need` elements in all: gsp_array_fit(&list->items, &list->capacity, n).
- * Capacity at least doubles, so that appending one at a time costs constant time on average.
+/* Grows the array to hold at least `need` elements:
+ * gsp_array_fit(&list->items, &list->capacity, n).
+ * The capacity at least doubles, so appending one element takes amortized constant time.
  * Returns false if memory runs out or the size overflows; the array is then unchanged. */
 #define gsp_array_fit(items, capacity, need)                                                       \
     gsp_array_fit_sized((items), (capacity), (need), sizeof(**(items)))

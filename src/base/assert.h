@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * assert.h -- checks of our own invariants, in sanitizer builds.
+ * assert.h -- checks of gsprof's own invariants, in sanitizer builds.
  *
- * Never for bytes from outside, and never in agent/, which lives in another program.
+ * Do not use it for external input, or in agent/, which runs inside the target.
  *
  * Threads: no state.
  */
 #pragma once
 
-/* Ends the process with a message if the condition is false. Other builds do not evaluate it. */
+/* Aborts with a message if the condition is false. Other builds do not evaluate the condition. */
 #ifdef GSP_ASSERTS
 #include <assert.h>
 #define gsp_assert(condition) assert(condition)

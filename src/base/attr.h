@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attr.h -- names for what compilers can check.
+ * attr.h -- short names for compiler attributes.
  *
- * Threads: nothing here has state.
+ * Threads: no state.
  */
 #pragma once
 
@@ -33,8 +33,8 @@
 /* The number of elements of an array (not of a pointer). */
 #define GSP_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* For a call whose failure changes nothing, with the reason beside it: compilers do not take
- * a cast to void for an answer. */
+/* Ignores the result of a call that must be checked; state the reason beside it. A cast to void
+ * does not silence the compilers. */
 #define gsp_ignore(call)                                                                           \
     do {                                                                                           \
         if (call) {                                                                                \

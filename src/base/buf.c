@@ -111,7 +111,7 @@ void gsp_buf_varint(struct gsp_buf *buf, uint64_t v)
     gsp_buf_put(buf, bytes, n);
 }
 
-/* The code point of a well-formed sequence of len bytes. */
+/* Returns the code point of a well-formed sequence of len bytes. */
 static uint32_t decode(const char *text, size_t len)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -141,7 +141,7 @@ static const char *xml_entity(uint32_t c)
     case '\'':
         return "&#39;";
     default:
-        /* U+FFFE and U+FFFF are well-formed UTF-8, but no characters of XML. */
+        /* U+FFFE and U+FFFF are well-formed UTF-8, but XML does not allow them. */
         return is_control(c) || c == 0xfffe || c == 0xffff ? REPLACEMENT : NULL;
     }
 }
@@ -161,7 +161,7 @@ void gsp_buf_xml(struct gsp_buf *buf, struct gsp_sv text)
     }
 }
 
-/* What a terminal would obey or reorder rather than show. */
+/* Whether a terminal interprets the character as a control or changes the text direction. */
 static bool is_term_unsafe(uint32_t c)
 {
     return is_control(c) || (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
@@ -200,7 +200,7 @@ bool gsp_cursor_varint(struct gsp_cursor *cur, uint64_t *out)
     const unsigned char *p = cur->p;
     for (unsigned shift = 0; shift < 64 && p < cur->end; shift += 7) {
         uint64_t bits = *p & 0x7fu;
-        /* The tenth byte has room for one bit. */
+        /* The tenth byte holds only one bit. */
         if (shift == 63 && bits > 1)
             return false;
         v |= bits << shift;

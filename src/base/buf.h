@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * buf.h -- a growing byte buffer, the target of every writer.
+ * buf.h -- a growable byte buffer, the output of every writer.
  *
- * A failed allocation is remembered (buf->failed) and further writes do nothing, so a
- * writer may check once at its end.
+ * A failed allocation sets buf->failed. Further writes then do nothing, so a writer can check
+ * once at its end.
  * Threads: one owner.
  */
 #pragma once
@@ -26,7 +26,7 @@ struct gsp_buf {
 void gsp_buf_free(struct gsp_buf *buf);  /* NULL and {0} do nothing; leaves {0} */
 void gsp_buf_clear(struct gsp_buf *buf); /* keeps the memory */
 
-/* Room for n more bytes at buf->p + buf->len; NULL when there is no memory. */
+/* Returns space for n more bytes at buf->p + buf->len, or NULL if memory runs out. */
 char *gsp_buf_reserve(struct gsp_buf *buf, size_t n);
 
 void gsp_buf_put(struct gsp_buf *buf, const void *bytes, size_t n);
@@ -36,10 +36,10 @@ void gsp_buf_putsv(struct gsp_buf *buf, struct gsp_sv text);
 void gsp_buf_printf(struct gsp_buf *buf, const char *fmt, ...) GSP_PRINTF(2, 3);
 void gsp_buf_putu64(struct gsp_buf *buf, uint64_t v); /* decimal digits */
 
-/* LEB128, as protobuf and .gsp have it. */
+/* LEB128, as in protobuf and .gsp files. */
 void gsp_buf_varint(struct gsp_buf *buf, uint64_t v);
 
-/* Signed numbers for a varint: small magnitudes of either sign become small numbers. */
+/* Maps signed numbers of small magnitude to small unsigned numbers, for use with varints. */
 static inline uint64_t gsp_zigzag(int64_t v)
 {
     return ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0);
@@ -50,14 +50,13 @@ static inline int64_t gsp_unzigzag(uint64_t v)
     return (int64_t)((v >> 1) ^ (0 - (v & 1)));
 }
 
-/* XML text with every name made harmless: & < > " ', control characters and bad UTF-8
- * (as U+FFFD). */
+/* Appends escaped XML text. Control characters and invalid UTF-8 become U+FFFD. */
 void gsp_buf_xml(struct gsp_buf *buf, struct gsp_sv text);
 
-/* One line for a terminal: control characters and bad UTF-8 as \xNN. */
+/* Appends one line for a terminal. Control characters and invalid UTF-8 become \xNN. */
 void gsp_buf_term(struct gsp_buf *buf, struct gsp_sv text);
 
-/* The content with a NUL after it; "" when empty, NULL when an allocation failed. Borrowed. */
+/* Returns the content, NUL-terminated, or NULL if an allocation failed. Borrowed. */
 const char *gsp_buf_cstr(struct gsp_buf *buf);
 
 static inline struct gsp_sv gsp_buf_sv(const struct gsp_buf *buf)
@@ -65,7 +64,7 @@ static inline struct gsp_sv gsp_buf_sv(const struct gsp_buf *buf)
     return (struct gsp_sv){buf->p, buf->len};
 }
 
-/* Bytes to read, front to back; every getter fails (returns false) at the end. */
+/* Bytes to read from front to back. The getters return false at the end. */
 struct gsp_cursor {
     const unsigned char *p;
     const unsigned char *end;

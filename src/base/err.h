@@ -6,7 +6,7 @@
  * Threads: a struct gsp_err belongs to its caller.
  *
  * A function that can fail returns 0 or a negative GSP_E_* and fills an optional
- * struct gsp_err.  The message is a fact; advice is given in cli/hint.c alone.
+ * struct gsp_err. The message is a fact; only cli/hint.c gives advice.
  */
 #pragma once
 
@@ -16,20 +16,20 @@
 #define GSP_ERR_MAP(X)                                                                             \
     X(NOMEM, -1, 70, 503, "out of memory")                                                         \
     X(IO, -2, 74, 500, "input or output failed")                                                   \
-    X(USAGE, -3, 64, 400, "wrong usage")                                                           \
+    X(USAGE, -3, 64, 400, "invalid usage")                                                         \
     X(PERM, -4, 77, 403, "not permitted to read the target process")                               \
     X(NOPROC, -5, 69, 404, "no such process")                                                      \
     X(NOTPY, -6, 69, 422, "not a Python process")                                                  \
     X(VERSION, -7, 69, 422, "unsupported Python version")                                          \
     X(FORMAT, -8, 65, 422, "malformed data")                                                       \
-    X(TORN, -9, 75, 409, "the target changed while it was read")                                   \
-    X(LIMIT, -10, 65, 413, "a limit was exceeded")                                                 \
+    X(TORN, -9, 75, 409, "the target changed during the read")                                     \
+    X(LIMIT, -10, 65, 413, "limit exceeded")                                                       \
     X(EXISTS, -11, 73, 409, "already exists")                                                      \
     X(NOFILE, -12, 66, 404, "no such file")                                                        \
     X(NOWRITE, -13, 73, 403, "cannot write")                                                       \
-    X(FAULT, -14, 75, 409, "an address of the target cannot be read")                              \
+    X(FAULT, -14, 75, 409, "cannot read an address in the target")                                 \
     X(TIMEOUT, -15, 75, 504, "timed out")                                                          \
-    X(NOTSUP, -16, 69, 501, "not supported here")                                                  \
+    X(NOTSUP, -16, 69, 501, "not supported on this system")                                        \
     X(EMPTY, -17, 1, 422, "nothing was recorded")                                                  \
     X(NOEXEC, -18, 127, 422, "cannot start the program")                                           \
     X(INTR, -19, 130, 499, "interrupted")                                                          \
@@ -43,22 +43,22 @@ enum gsp_err_code {
 };
 
 struct gsp_err {
-    int code;      /* GSP_E_*; GSP_OK if nothing went wrong */
+    int code;      /* GSP_E_*; GSP_OK on success */
     int sys;       /* the errno behind it, or 0 */
     char msg[240]; /* one line, no full stop, no command names */
 };
 
-/* Fills *err (which may be NULL) and nothing else.  Preserves errno. */
+/* Fills *err, which may be NULL. Preserves errno. */
 void gsp_err_fill(struct gsp_err *err, int code, int sys, const char *fmt, ...) GSP_PRINTF(4, 5);
 
-/* Returns code, so: return gsp_err_set(...).  A macro, so that compilers and
- * analysers see at the call that the value is negative. */
+/* Returns code: return gsp_err_set(...). This is a macro so that compilers and analyzers see
+ * that the value is negative. */
 #define gsp_err_set(err, code, sys, ...) (gsp_err_fill((err), (code), (sys), __VA_ARGS__), (code))
 
-/* The one message for memory that runs out: return gsp_err_nomem(err). */
+/* Reports that memory ran out: return gsp_err_nomem(err). */
 #define gsp_err_nomem(err)               gsp_err_set((err), GSP_E_NOMEM, 0, "out of memory")
 
-/* Facts about a code: borrowed texts, never NULL. */
+/* Properties of a code. The texts are borrowed and never NULL. */
 const char *gsp_err_name(int code); /* "PERM" */
 const char *gsp_err_text(int code); /* "not permitted to read the target process" */
 int gsp_err_exit_status(int code);  /* 77; 0 for GSP_OK, 70 for an unknown code */

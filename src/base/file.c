@@ -24,6 +24,13 @@ void gsp_fd_close(const int *fd)
     errno = saved;
 }
 
+int gsp_fd_release(int *fd)
+{
+    const int released = *fd;
+    *fd = -1;
+    return released;
+}
+
 void gsp_free_ptr(void *pp)
 {
     void *p;
@@ -48,11 +55,11 @@ static int read_failed(int sys, const char *path, struct gsp_err *err)
 static int read_all(int fd, const char *name, size_t max_bytes, struct gsp_buf *out,
                     struct gsp_err *err)
 {
-    /* Files of /proc say that their size is 0: only reading tells the end. */
+    /* Files in /proc report a size of 0, so read until the end. */
     for (;;) {
         char *p = gsp_buf_reserve(out, READ_CHUNK);
         if (!p)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to read %s", name);
+            return gsp_err_nomem(err);
         ssize_t n = read(fd, p, READ_CHUNK);
         if (n < 0 && errno == EINTR)
             continue;
@@ -88,7 +95,7 @@ int gsp_fd_write_all(int fd, const void *bytes, size_t n, struct gsp_err *err)
             p += done;
             n -= (size_t)done;
         } else if (errno == EAGAIN) {
-            /* Someone who shares our stdout may have made it non-blocking. */
+            /* Another process that shares stdout may have made it non-blocking. */
             struct pollfd pfd = {.fd = fd, .events = POLLOUT};
             poll(&pfd, 1, -1);
         } else if (errno != EINTR) {
@@ -109,21 +116,22 @@ static int open_stdout(struct gsp_newfile *file, struct gsp_err *err)
     return file->fd < 0 ? write_refused("standard output", errno, err) : 0;
 }
 
-/* Devices and pipes cannot be replaced by a rename: they are written as they are. */
+/* Opens a device or a pipe, which a rename must not replace. */
 static int open_special(struct gsp_newfile *file, struct gsp_err *err)
 {
     file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     return file->fd < 0 ? write_refused(file->path, errno, err) : 0;
 }
 
-/* A visible name beside the final one: what a killed program leaves can be found. */
+/* Opens a temporary file beside the final one. Its name is visible, so that a user can find what a
+ * killed process leaves behind. */
 static int open_tmp(struct gsp_newfile *file, mode_t mode, struct gsp_err *err)
 {
     for (unsigned i = 0; i < TMP_TRIES; i++) {
         gsp_auto_free char *tmp = NULL;
         if (asprintf(&tmp, "%s.%ld-%u.part", file->path, (long)getpid(), i) < 0) {
             tmp = NULL;
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+            return gsp_err_nomem(err);
         }
         file->fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (file->fd >= 0) {
@@ -139,18 +147,18 @@ static int open_tmp(struct gsp_newfile *file, mode_t mode, struct gsp_err *err)
 
 static int fill_newfile(struct gsp_newfile *file, const char *path, struct gsp_err *err)
 {
-    /* Through a symbolic link the file behind it is meant. */
+    /* A symbolic link stands for its target. */
     file->path = realpath(path, NULL);
     if (!file->path)
         file->path = strdup(path);
     if (!file->path)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+        return gsp_err_nomem(err);
     if (strcmp(path, "-") == 0)
         return open_stdout(file, err);
     if (path[0] == '\0')
         return write_refused("''", ENOENT, err);
 
-    /* lstat, for a link that points nowhere is in the way too. */
+    /* lstat, because a dangling link also counts as an existing file. */
     struct stat st;
     if (lstat(file->path, &st) != 0)
         return open_tmp(file, 0666, err);
@@ -180,7 +188,7 @@ static int publish(const struct gsp_newfile *file, struct gsp_err *err)
             return 0;
         if (errno == EEXIST)
             return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", file->path);
-        /* Some file systems do not know the flag. */
+        /* Some file systems do not support the flag. */
         if (errno != EINVAL && errno != ENOSYS)
             return write_refused(file->path, errno, err);
         if (access(file->path, F_OK) == 0)
@@ -194,7 +202,7 @@ static int publish(const struct gsp_newfile *file, struct gsp_err *err)
 int gsp_newfile_commit(struct gsp_newfile *file, struct gsp_err *err)
 {
     int rc = 0;
-    /* Data before name, or a power cut could leave the name with nothing behind it. */
+    /* Sync the data before the rename, or a power failure could leave an empty file. */
     if (file->tmp_path && !file->lazy && fdatasync(file->fd) != 0 && errno != EINVAL &&
         errno != EROFS)
         rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write %s: %s", file->path, strerror(errno));
@@ -251,7 +259,7 @@ int gsp_out_finish(struct gsp_out *out, struct gsp_err *err)
     flush(out);
     gsp_buf_free(&out->buf);
     if (out->failed == GSP_E_NOMEM)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for output");
+        return gsp_err_nomem(err);
     if (out->failed)
         return gsp_err_set(err, GSP_E_IO, out->sys, "cannot write: %s", strerror(out->sys));
     return 0;

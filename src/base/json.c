@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/assert.h"
 
 #define REPLACEMENT  "\xef\xbf\xbd" /* U+FFFD */
 #define DECIMALS_MAX 18
@@ -15,7 +16,7 @@ void gsp_json_init(struct gsp_json *json, struct gsp_buf *out)
     *json = (struct gsp_json){.out = out};
 }
 
-/* The comma that a value or key needs before it. */
+/* Writes the comma before a key or a value, if one is necessary. */
 static void separate(struct gsp_json *json)
 {
     if (json->after_key) {
@@ -31,7 +32,7 @@ static void open_scope(struct gsp_json *json, char bracket)
 {
     separate(json);
     gsp_buf_putc(json->out, bracket);
-    assert(json->depth < GSP_JSON_DEPTH_MAX);
+    gsp_assert(json->depth < GSP_JSON_DEPTH_MAX);
     if (json->depth < GSP_JSON_DEPTH_MAX)
         json->depth++;
     else
@@ -41,7 +42,7 @@ static void open_scope(struct gsp_json *json, char bracket)
 
 static void close_scope(struct gsp_json *json, char bracket)
 {
-    assert(json->depth > 0 && !json->after_key);
+    gsp_assert(json->depth > 0 && !json->after_key);
     if (json->depth > 0)
         json->depth--;
     else
@@ -84,7 +85,7 @@ static void put_escape(struct gsp_buf *out, unsigned char c)
 static void put_text(struct gsp_buf *out, struct gsp_sv text)
 {
     gsp_buf_putc(out, '"');
-    size_t start = 0; /* of the run that needs no change */
+    size_t start = 0; /* of the bytes that need no escape */
     size_t i = 0;
     while (i < text.len) {
         unsigned char c = (unsigned char)text.p[i];
@@ -132,7 +133,7 @@ void gsp_json_str(struct gsp_json *json, const char *text)
         gsp_json_null(json);
 }
 
-/* The magnitude of v; INT64_MIN has no positive int64_t. */
+/* Returns |v|, also for INT64_MIN. */
 static uint64_t magnitude(int64_t v)
 {
     return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
@@ -165,7 +166,7 @@ void gsp_json_f64(struct gsp_json *json, double v)
         if (strtod(text, NULL) == v)
             break;
     }
-    /* A program that embeds us may have set a locale with a decimal comma. */
+    /* A host program may have set a locale with a decimal comma. */
     char *comma = strchr(text, ',');
     if (comma)
         *comma = '.';
@@ -174,7 +175,7 @@ void gsp_json_f64(struct gsp_json *json, double v)
 
 void gsp_json_fixed(struct gsp_json *json, int64_t v, unsigned decimals)
 {
-    assert(decimals <= DECIMALS_MAX);
+    gsp_assert(decimals <= DECIMALS_MAX);
     uint64_t scale = 1;
     for (unsigned i = 0; i < decimals && i < DECIMALS_MAX; i++)
         scale *= 10;
@@ -186,7 +187,7 @@ void gsp_json_fixed(struct gsp_json *json, int64_t v, unsigned decimals)
         return;
     uint64_t part = magnitude(v) % scale;
     gsp_buf_putc(json->out, '.');
-    /* Digits from the front, at least one, until only zeros are left. */
+    /* Write at least one digit, and stop when only zeros are left. */
     do {
         scale /= 10;
         gsp_buf_putc(json->out, (char)('0' + part / scale));

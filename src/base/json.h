@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json.h -- the one JSON writer.
+ * json.h -- the JSON writer.
  *
- * Commas and nesting are kept by the writer; strings are escaped, bad UTF-8 becomes U+FFFD.
- * Non-finite numbers become null.
+ * The writer inserts commas and escapes strings. Invalid UTF-8 becomes U+FFFD, and numbers that
+ * are not finite become null.
  * Threads: one owner.
  */
 #pragma once
@@ -36,15 +36,15 @@ void gsp_json_sv(struct gsp_json *json, struct gsp_sv text);
 void gsp_json_str(struct gsp_json *json, const char *text); /* NULL writes null */
 void gsp_json_i64(struct gsp_json *json, int64_t v);
 void gsp_json_u64(struct gsp_json *json, uint64_t v);
-void gsp_json_f64(struct gsp_json *json, double v); /* shortest form that reads back the same */
-/* v scaled by 1e-decimals, exactly: (1234567890123, 9) writes 1234.567890123. */
+void gsp_json_f64(struct gsp_json *json, double v); /* shortest form that parses to v */
+/* Writes v * 10^-decimals exactly: (1234567890123, 9) writes 1234.567890123. */
 void gsp_json_fixed(struct gsp_json *json, int64_t v, unsigned decimals);
 void gsp_json_bool(struct gsp_json *json, bool v);
 void gsp_json_null(struct gsp_json *json);
-/* A value that is JSON already; it is not looked at. */
+/* Writes a value that is already JSON, without checking it. */
 void gsp_json_raw(struct gsp_json *json, struct gsp_sv value);
 
-/* A member of an object: its key and its value. */
+/* Write one member of an object. */
 static inline void gsp_json_put_sv(struct gsp_json *json, const char *key, struct gsp_sv text)
 {
     gsp_json_key(json, key);

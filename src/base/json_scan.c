@@ -9,22 +9,22 @@
 
 #define WINDOW      ((size_t)256 << 10)
 #define NUMBER_MAX  400U
-/* Powers of ten, and whole numbers, that a double has exactly. */
+/* The largest power of ten and the bound of integers that a double represents exactly. */
 #define EXACT_POW   22
 #define EXACT_WHOLE (UINT64_C(1) << 53)
 #define DIGITS_MAX  19
 
-/* What may come next. */
-enum want {
-    WANT_VALUE,
-    WANT_VALUE_OR_END, /* after [ */
-    WANT_KEY_OR_END,   /* after { */
-    WANT_KEY,          /* after a comma in an object */
-    WANT_COMMA_OR_END,
-    WANT_NOTHING,
+/* Which tokens may follow. */
+enum expected {
+    EXPECT_VALUE,
+    EXPECT_VALUE_OR_END, /* after [ */
+    EXPECT_KEY_OR_END,   /* after { */
+    EXPECT_KEY,          /* after a comma in an object */
+    EXPECT_COMMA_OR_END,
+    EXPECT_NOTHING,
 };
 
-int64_t gsp_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
+int64_t gsp_json_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
 {
     const int *fd = ctx;
     ssize_t got = 0;
@@ -36,7 +36,7 @@ int64_t gsp_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
     return got;
 }
 
-int64_t gsp_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err)
+int64_t gsp_json_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err)
 {
     struct gsp_sv *rest = ctx;
     (void)err;
@@ -47,44 +47,47 @@ int64_t gsp_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err)
     return (int64_t)n;
 }
 
-int gsp_scan_open(struct gsp_scan *scan, gsp_scan_read read, void *ctx, struct gsp_err *err)
+int gsp_json_scan_open(struct gsp_json_scan *scan, gsp_json_scan_reader read, void *ctx,
+                       struct gsp_err *err)
 {
-    *scan = (struct gsp_scan){.read = read, .ctx = ctx, .cap = WINDOW, .want = WANT_VALUE};
+    *scan =
+        (struct gsp_json_scan){.read = read, .ctx = ctx, .cap = WINDOW, .expected = EXPECT_VALUE};
     scan->bytes = malloc(WINDOW + 1);
     if (!scan->bytes)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to read JSON");
+        return gsp_err_nomem(err);
     scan->bytes[0] = '\0';
     return GSP_OK;
 }
 
-void gsp_scan_close(struct gsp_scan *scan)
+void gsp_json_scan_close(struct gsp_json_scan *scan)
 {
     free(scan->bytes);
     gsp_buf_free(&scan->unescaped);
-    *scan = (struct gsp_scan){0};
+    *scan = (struct gsp_json_scan){0};
 }
 
-static int bad(const struct gsp_scan *scan, const char *what, struct gsp_err *err)
+static int malformed(const struct gsp_json_scan *scan, const char *what, struct gsp_err *err)
 {
     return gsp_err_set(err, GSP_E_FORMAT, 0, "not JSON: %s at byte %llu", what,
                        (unsigned long long)(scan->base + scan->at));
 }
 
-static int grow(struct gsp_scan *scan, struct gsp_err *err)
+static int grow_buffer(struct gsp_json_scan *scan, struct gsp_err *err)
 {
-    if (scan->cap >= GSP_SCAN_TOKEN_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "a string longer than %zu bytes at byte %llu",
-                           GSP_SCAN_TOKEN_MAX, (unsigned long long)scan->base);
+    if (scan->cap >= GSP_JSON_SCAN_TOKEN_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "string longer than %zu bytes at byte %llu",
+                           GSP_JSON_SCAN_TOKEN_MAX, (unsigned long long)scan->base);
     char *more = realloc(scan->bytes, scan->cap * 2 + 1);
     if (!more)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to read JSON");
+        return gsp_err_nomem(err);
     scan->bytes = more;
     scan->cap *= 2;
     return GSP_OK;
 }
 
-/* Reads on, keeping what stands from `at` on, which is at 0 then.  1: there is more, 0: the end. */
-static int fill(struct gsp_scan *scan, struct gsp_err *err)
+/* Moves the unread bytes to the start of the buffer and reads more behind them. Returns 1 if it
+ * read any, 0 at the end. */
+static int fill(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     if (scan->at_end)
         return 0;
@@ -94,7 +97,7 @@ static int fill(struct gsp_scan *scan, struct gsp_err *err)
     scan->at = 0;
     scan->end = kept;
     if (kept == scan->cap) {
-        int rc = grow(scan, err);
+        int rc = grow_buffer(scan, err);
         if (rc < 0)
             return rc;
     }
@@ -107,14 +110,14 @@ static int fill(struct gsp_scan *scan, struct gsp_err *err)
     return n > 0;
 }
 
-/* The next byte that is no blank, not taken yet; 0 at the end. */
-static int peek(struct gsp_scan *scan, struct gsp_err *err)
+/* Returns the next byte that is not white space, without consuming it; 0 at the end. */
+static int peek(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     for (;;) {
         while (scan->at < scan->end) {
             char c = scan->bytes[scan->at];
             if (c != ' ' && c != '\n' && c != '\t' && c != '\r')
-                return (unsigned char)c ? (unsigned char)c : 1; /* a NUL is no JSON either */
+                return (unsigned char)c ? (unsigned char)c : 1; /* both NUL and 1 are invalid */
             scan->at++;
         }
         int rc = fill(scan, err);
@@ -159,8 +162,8 @@ static void put_utf8(struct gsp_buf *out, unsigned c)
     gsp_buf_putc(out, (char)(0x80 | (c & 0x3f)));
 }
 
-/* \uXXXX at raw[i + 2], maybe a pair; gives how many bytes of raw it took after the backslash,
- * 0 when it is none. */
+/* Decodes the \uXXXX at raw[i], possibly a surrogate pair. Returns the number of bytes consumed
+ * after the backslash, 0 if it is malformed. */
 static size_t put_unicode(struct gsp_buf *out, struct gsp_sv raw, size_t i)
 {
     unsigned high = 0;
@@ -173,12 +176,12 @@ static size_t put_unicode(struct gsp_buf *out, struct gsp_sv raw, size_t i)
         put_utf8(out, 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
         return 11;
     }
-    /* Half of a pair stands for no character. */
+    /* An unpaired surrogate is not a character. */
     put_utf8(out, high >= 0xd800 && high < 0xe000 ? 0xfffd : high);
     return 5;
 }
 
-static int unescape(struct gsp_scan *scan, struct gsp_sv raw, struct gsp_err *err)
+static int unescape(struct gsp_json_scan *scan, struct gsp_sv raw, struct gsp_err *err)
 {
     static const char FROM[] = "\"\\/bfnrt";
     static const char TO[] = "\"\\/\b\f\n\r\t";
@@ -189,26 +192,26 @@ static int unescape(struct gsp_scan *scan, struct gsp_sv raw, struct gsp_err *er
             gsp_buf_putc(out, raw.p[i]);
             continue;
         }
-        /* The end of a string is no escaped quote, so something follows. */
+        /* The quote that ends the string is not escaped, so a byte follows. */
         char c = raw.p[i + 1];
         const char *found = c ? strchr(FROM, c) : NULL;
-        size_t taken = found ? 1 : 0;
+        size_t used = found ? 1 : 0;
         if (found)
             gsp_buf_putc(out, TO[found - FROM]);
         else if (c == 'u')
-            taken = put_unicode(out, raw, i);
-        if (!taken)
-            return bad(scan, "an unknown escape", err);
-        i += taken;
+            used = put_unicode(out, raw, i);
+        if (!used)
+            return malformed(scan, "unknown escape", err);
+        i += used;
     }
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to read JSON");
+        return gsp_err_nomem(err);
     scan->text = gsp_buf_sv(out);
     return GSP_OK;
 }
 
-/* A string, whose quote is at `at`. */
-static int take_string(struct gsp_scan *scan, struct gsp_err *err)
+/* Reads the string whose opening quote is the next byte. */
+static int read_string(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     bool escaped = false;
     size_t len = 1; /* from `at` on */
@@ -217,7 +220,7 @@ static int take_string(struct gsp_scan *scan, struct gsp_err *err)
         size_t have = scan->end - scan->at;
         while (len < have && p[len] != '"') {
             if ((unsigned char)p[len] < ' ')
-                return bad(scan, "a control character in a string", err);
+                return malformed(scan, "control character in a string", err);
             escaped = escaped || p[len] == '\\';
             len += p[len] == '\\' ? 2 : 1;
         }
@@ -225,7 +228,7 @@ static int take_string(struct gsp_scan *scan, struct gsp_err *err)
             break;
         int rc = fill(scan, err);
         if (rc <= 0)
-            return rc < 0 ? rc : bad(scan, "a string without an end", err);
+            return rc < 0 ? rc : malformed(scan, "unterminated string", err);
     }
     struct gsp_sv raw = {scan->bytes + scan->at + 1, len - 1};
     int rc = GSP_OK;
@@ -237,7 +240,7 @@ static int take_string(struct gsp_scan *scan, struct gsp_err *err)
     return rc;
 }
 
-/* Nothing, or e and digits. */
+/* Whether the text is empty or an exponent: e, an optional sign and digits. */
 static bool is_exponent(const char *p, size_t len)
 {
     if (len == 0)
@@ -252,8 +255,8 @@ static bool is_exponent(const char *p, size_t len)
     return i > from && i == len;
 }
 
-/* A number in parts, as JSON spells it; false when it is none. */
-static bool read_number(const char *p, size_t len, double *out)
+/* Returns false if the text is not a JSON number. */
+static bool parse_number(const char *p, size_t len, double *out)
 {
     static const double POWERS[EXACT_POW + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -275,7 +278,7 @@ static bool read_number(const char *p, size_t len, double *out)
     }
     if (i == len && digits + decimals < DIGITS_MAX && whole < EXACT_WHOLE &&
         decimals <= EXACT_POW) {
-        /* Both are exact, so their quotient is rounded once, as it should be. */
+        /* Both operands are exact, so the quotient is rounded only once. */
         *out = (double)whole / POWERS[decimals];
         *out = first ? -*out : *out;
         return true;
@@ -294,7 +297,7 @@ static bool is_number_char(char c)
     return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-static int take_number(struct gsp_scan *scan, struct gsp_err *err)
+static int read_number(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     size_t len = 0;
     for (;;) {
@@ -308,15 +311,15 @@ static int take_number(struct gsp_scan *scan, struct gsp_err *err)
         if (rc == 0)
             break;
     }
-    if (len > NUMBER_MAX || !read_number(scan->bytes + scan->at, len, &scan->number))
-        return bad(scan, "no number", err);
+    if (len > NUMBER_MAX || !parse_number(scan->bytes + scan->at, len, &scan->number))
+        return malformed(scan, "invalid number", err);
     scan->text = (struct gsp_sv){scan->bytes + scan->at, len};
     scan->at += len;
-    scan->kind = GSP_SCAN_NUMBER;
+    scan->kind = GSP_JSON_SCAN_NUMBER;
     return GSP_OK;
 }
 
-static int take_word(struct gsp_scan *scan, const char *word, enum gsp_scan_kind kind,
+static int read_word(struct gsp_json_scan *scan, const char *word, enum gsp_json_scan_kind kind,
                      struct gsp_err *err)
 {
     size_t len = strlen(word);
@@ -328,61 +331,62 @@ static int take_word(struct gsp_scan *scan, const char *word, enum gsp_scan_kind
             break;
     }
     if (scan->end - scan->at < len || memcmp(scan->bytes + scan->at, word, len) != 0)
-        return bad(scan, "no value", err);
+        return malformed(scan, "invalid value", err);
     scan->at += len;
     scan->truth = word[0] == 't';
     scan->kind = kind;
     return GSP_OK;
 }
 
-static int open_level(struct gsp_scan *scan, bool is_object, struct gsp_err *err)
+static int open_level(struct gsp_json_scan *scan, bool is_object, struct gsp_err *err)
 {
-    if (scan->depth == GSP_SCAN_DEPTH_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "JSON nested deeper than %u", GSP_SCAN_DEPTH_MAX);
+    if (scan->depth == GSP_JSON_SCAN_DEPTH_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "JSON nested deeper than %u",
+                           GSP_JSON_SCAN_DEPTH_MAX);
     scan->is_object[scan->depth++] = is_object;
     scan->at++;
-    scan->want = is_object ? WANT_KEY_OR_END : WANT_VALUE_OR_END;
-    scan->kind = is_object ? GSP_SCAN_OBJ_BEGIN : GSP_SCAN_ARR_BEGIN;
+    scan->expected = is_object ? EXPECT_KEY_OR_END : EXPECT_VALUE_OR_END;
+    scan->kind = is_object ? GSP_JSON_SCAN_OBJ_BEGIN : GSP_JSON_SCAN_ARR_BEGIN;
     return GSP_OK;
 }
 
-static int close_level(struct gsp_scan *scan)
+static int close_level(struct gsp_json_scan *scan)
 {
     scan->depth--;
     scan->at++;
-    scan->want = scan->depth ? WANT_COMMA_OR_END : WANT_NOTHING;
-    scan->kind = scan->is_object[scan->depth] ? GSP_SCAN_OBJ_END : GSP_SCAN_ARR_END;
+    scan->expected = scan->depth ? EXPECT_COMMA_OR_END : EXPECT_NOTHING;
+    scan->kind = scan->is_object[scan->depth] ? GSP_JSON_SCAN_OBJ_END : GSP_JSON_SCAN_ARR_END;
     return GSP_OK;
 }
 
-static int take_value(struct gsp_scan *scan, int c, struct gsp_err *err)
+static int read_value(struct gsp_json_scan *scan, int c, struct gsp_err *err)
 {
     if (c == '{' || c == '[')
         return open_level(scan, c == '{', err);
-    scan->want = scan->depth ? WANT_COMMA_OR_END : WANT_NOTHING;
+    scan->expected = scan->depth ? EXPECT_COMMA_OR_END : EXPECT_NOTHING;
     switch (c) {
     case '"':
-        scan->kind = GSP_SCAN_TEXT;
-        return take_string(scan, err);
+        scan->kind = GSP_JSON_SCAN_STRING;
+        return read_string(scan, err);
     case 't':
-        return take_word(scan, "true", GSP_SCAN_BOOL, err);
+        return read_word(scan, "true", GSP_JSON_SCAN_BOOL, err);
     case 'f':
-        return take_word(scan, "false", GSP_SCAN_BOOL, err);
+        return read_word(scan, "false", GSP_JSON_SCAN_BOOL, err);
     case 'n':
-        return take_word(scan, "null", GSP_SCAN_NULL, err);
+        return read_word(scan, "null", GSP_JSON_SCAN_NULL, err);
     default:
-        return take_number(scan, err);
+        return read_number(scan, err);
     }
 }
 
-static int take_key(struct gsp_scan *scan, int c, struct gsp_err *err)
+static int read_key(struct gsp_json_scan *scan, int c, struct gsp_err *err)
 {
     if (c != '"')
-        return bad(scan, "no name of a member", err);
-    int rc = take_string(scan, err);
+        return malformed(scan, "missing key", err);
+    int rc = read_string(scan, err);
     if (rc < 0)
         return rc;
-    /* Reading on for the colon may move the bytes that the name lies in. */
+    /* Reading on to the colon may move the buffer that holds the key. */
     if (scan->at == scan->end && scan->text.p != scan->unescaped.p) {
         gsp_buf_clear(&scan->unescaped);
         gsp_buf_putsv(&scan->unescaped, scan->text);
@@ -397,106 +401,105 @@ static int take_key(struct gsp_scan *scan, int c, struct gsp_err *err)
         if (colon < 0)
             return colon;
         if (colon != ':')
-            return bad(scan, "no colon", err);
+            return malformed(scan, "missing colon", err);
         scan->at++;
         gsp_buf_clear(&scan->unescaped);
         gsp_buf_putsv(&scan->unescaped, gsp_buf_sv(&name));
         scan->text = gsp_buf_sv(&scan->unescaped);
     }
-    scan->want = WANT_VALUE;
-    scan->kind = GSP_SCAN_KEY;
-    return scan->unescaped.failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to read JSON")
-                                  : GSP_OK;
+    scan->expected = EXPECT_VALUE;
+    scan->kind = GSP_JSON_SCAN_KEY;
+    return scan->unescaped.failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
-int gsp_scan_next(struct gsp_scan *scan, struct gsp_err *err)
+int gsp_json_scan_next(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     int c = peek(scan, err);
     if (c < 0)
         return c;
     if (c == 0) {
-        scan->kind = GSP_SCAN_END;
-        return scan->want == WANT_NOTHING ? GSP_OK : bad(scan, "the end comes too early", err);
+        scan->kind = GSP_JSON_SCAN_END;
+        return scan->expected == EXPECT_NOTHING ? GSP_OK : malformed(scan, "unexpected end", err);
     }
-    if (scan->want == WANT_NOTHING)
-        return bad(scan, "more after the end", err);
+    if (scan->expected == EXPECT_NOTHING)
+        return malformed(scan, "data after the end", err);
     bool in_object = scan->depth && scan->is_object[scan->depth - 1];
     bool ends = scan->depth && c == (in_object ? '}' : ']');
-    if (ends && scan->want != WANT_VALUE && scan->want != WANT_KEY)
+    if (ends && scan->expected != EXPECT_VALUE && scan->expected != EXPECT_KEY)
         return close_level(scan);
-    if (scan->want == WANT_COMMA_OR_END) {
+    if (scan->expected == EXPECT_COMMA_OR_END) {
         if (c != ',')
-            return bad(scan, in_object ? "neither comma nor }" : "neither comma nor ]", err);
+            return malformed(scan, in_object ? "missing comma or }" : "missing comma or ]", err);
         scan->at++;
-        scan->want = in_object ? WANT_KEY : WANT_VALUE;
+        scan->expected = in_object ? EXPECT_KEY : EXPECT_VALUE;
         c = peek(scan, err);
         if (c <= 0)
-            return c < 0 ? c : bad(scan, "the end comes too early", err);
+            return c < 0 ? c : malformed(scan, "unexpected end", err);
     }
-    if (scan->want == WANT_KEY || scan->want == WANT_KEY_OR_END)
-        return take_key(scan, c, err);
-    return take_value(scan, c, err);
+    if (scan->expected == EXPECT_KEY || scan->expected == EXPECT_KEY_OR_END)
+        return read_key(scan, c, err);
+    return read_value(scan, c, err);
 }
 
-int gsp_scan_skip(struct gsp_scan *scan, struct gsp_err *err)
+int gsp_json_scan_skip(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     int rc = GSP_OK;
-    if (scan->kind == GSP_SCAN_KEY)
-        rc = gsp_scan_next(scan, err);
-    if (rc < 0 || (scan->kind != GSP_SCAN_OBJ_BEGIN && scan->kind != GSP_SCAN_ARR_BEGIN))
+    if (scan->kind == GSP_JSON_SCAN_KEY)
+        rc = gsp_json_scan_next(scan, err);
+    if (rc < 0 || (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN && scan->kind != GSP_JSON_SCAN_ARR_BEGIN))
         return rc;
     unsigned depth = scan->depth;
     while (rc == GSP_OK && scan->depth >= depth)
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
     return rc;
 }
 
-static void put_token(const struct gsp_scan *scan, struct gsp_json *out)
+static void put_token(const struct gsp_json_scan *scan, struct gsp_json *out)
 {
     switch (scan->kind) {
-    case GSP_SCAN_OBJ_BEGIN:
+    case GSP_JSON_SCAN_OBJ_BEGIN:
         gsp_json_obj_begin(out);
         break;
-    case GSP_SCAN_OBJ_END:
+    case GSP_JSON_SCAN_OBJ_END:
         gsp_json_obj_end(out);
         break;
-    case GSP_SCAN_ARR_BEGIN:
+    case GSP_JSON_SCAN_ARR_BEGIN:
         gsp_json_arr_begin(out);
         break;
-    case GSP_SCAN_ARR_END:
+    case GSP_JSON_SCAN_ARR_END:
         gsp_json_arr_end(out);
         break;
-    case GSP_SCAN_KEY:
+    case GSP_JSON_SCAN_KEY:
         gsp_json_keysv(out, scan->text);
         break;
-    case GSP_SCAN_TEXT:
+    case GSP_JSON_SCAN_STRING:
         gsp_json_sv(out, scan->text);
         break;
-    case GSP_SCAN_NUMBER:
+    case GSP_JSON_SCAN_NUMBER:
         gsp_json_f64(out, scan->number);
         break;
-    case GSP_SCAN_BOOL:
+    case GSP_JSON_SCAN_BOOL:
         gsp_json_bool(out, scan->truth);
         break;
-    case GSP_SCAN_NULL:
-    case GSP_SCAN_END:
+    case GSP_JSON_SCAN_NULL:
+    case GSP_JSON_SCAN_END:
         gsp_json_null(out);
         break;
     }
 }
 
-int gsp_scan_copy(struct gsp_scan *scan, struct gsp_json *out, struct gsp_err *err)
+int gsp_json_scan_copy(struct gsp_json_scan *scan, struct gsp_json *out, struct gsp_err *err)
 {
     unsigned depth = scan->depth;
-    bool is_nested = scan->kind == GSP_SCAN_OBJ_BEGIN || scan->kind == GSP_SCAN_ARR_BEGIN;
+    bool is_nested = scan->kind == GSP_JSON_SCAN_OBJ_BEGIN || scan->kind == GSP_JSON_SCAN_ARR_BEGIN;
     put_token(scan, out);
     int rc = GSP_OK;
     while (rc == GSP_OK && is_nested && scan->depth >= depth) {
-        /* The writer keeps fewer levels than we do. */
+        /* The writer supports fewer levels. */
         if (out->depth + 1 >= GSP_JSON_DEPTH_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "JSON nested deeper than %d",
                                GSP_JSON_DEPTH_MAX);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK)
             put_token(scan, out);
     }

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/time.h"
 
-static void note_owner(struct gsp_lock *lock, bool is_held)
+static void set_owner(struct gsp_lock *lock, bool is_held)
 {
 #ifdef GSP_ASSERTS
     lock->owner = pthread_self();
@@ -21,21 +21,21 @@ static void note_owner(struct gsp_lock *lock, bool is_held)
 void gsp_lock_take(struct gsp_lock *lock) GSP_NO_ANALYSIS
 {
     pthread_mutex_lock(&lock->mutex);
-    note_owner(lock, true);
+    set_owner(lock, true);
 }
 
 bool gsp_lock_try(struct gsp_lock *lock) GSP_NO_ANALYSIS
 {
     if (pthread_mutex_trylock(&lock->mutex) != 0)
         return false;
-    note_owner(lock, true);
+    set_owner(lock, true);
     return true;
 }
 
 void gsp_lock_release(struct gsp_lock *lock) GSP_NO_ANALYSIS
 {
     gsp_lock_assert_held(lock);
-    note_owner(lock, false);
+    set_owner(lock, false);
     pthread_mutex_unlock(&lock->mutex);
 }
 
@@ -51,9 +51,9 @@ void gsp_lock_assert_held(const struct gsp_lock *lock) GSP_NO_ANALYSIS
 void gsp_lock_wait(struct gsp_lock *lock, pthread_cond_t *cond)
 {
     gsp_lock_assert_held(lock);
-    note_owner(lock, false);
+    set_owner(lock, false);
     pthread_cond_wait(cond, &lock->mutex);
-    note_owner(lock, true);
+    set_owner(lock, true);
 }
 
 bool gsp_lock_wait_until(struct gsp_lock *lock, pthread_cond_t *cond, int64_t deadline_ns)
@@ -61,8 +61,8 @@ bool gsp_lock_wait_until(struct gsp_lock *lock, pthread_cond_t *cond, int64_t de
     const struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / GSP_NS_PER_S),
                                       .tv_nsec = (long)(deadline_ns % GSP_NS_PER_S)};
     gsp_lock_assert_held(lock);
-    note_owner(lock, false);
+    set_owner(lock, false);
     const int rc = pthread_cond_timedwait(cond, &lock->mutex, &deadline);
-    note_owner(lock, true);
+    set_owner(lock, true);
     return rc != ETIMEDOUT;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log.h -- messages of libraries, handed to a sink that main sets.
+ * log.h -- log messages of the libraries, passed to a sink that main sets.
  *
- * Without a sink nothing is written.  A library never writes to stderr itself.
- * Threads: the sink is set once at start, before other threads.
+ * Without a sink, messages are dropped. A library never writes to stderr.
+ * Threads: set the sink once, before other threads start.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ typedef void gsp_log_sink(enum gsp_log_level level, const char *domain, const ch
 
 void gsp_log_set_sink(gsp_log_sink *sink, enum gsp_log_level max);
 
-/* domain is the folder's name: "proc", "py", "sample". */
+/* The domain is the name of the folder: "proc", "py", "sample". */
 void gsp_log(enum gsp_log_level level, const char *domain, const char *fmt, ...) GSP_PRINTF(3, 4);
 
 #define gsp_log_warn(domain, ...)  gsp_log(GSP_LOG_WARN, (domain), __VA_ARGS__)

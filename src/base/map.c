@@ -21,8 +21,8 @@ void gsp_hmap_clear(struct gsp_hmap *map)
     map->count = 0;
 }
 
-/* The slot that holds the key, or the free one where it belongs.  There always is a free
- * slot: put keeps a quarter of them empty. */
+/* Returns the slot of the key, or the free slot where it belongs. A free slot always exists,
+ * because put keeps a quarter of the slots empty. */
 static struct gsp_map_slot *probe(struct gsp_map_slot *slots, size_t cap, uint64_t a, uint64_t b)
 {
     size_t i = (size_t)gsp_mix64(a ^ gsp_mix64(b + 0x9e3779b97f4a7c15ULL)) & (cap - 1);

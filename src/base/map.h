@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map.h -- hash table from two 64-bit words to one 32-bit value, and hashing.
+ * map.h -- a hash table from two 64-bit words to a 32-bit value, and hash functions.
  *
- * Open addressing, linear probing, no deletion but of all: what interning needs.
+ * Open addressing with linear probing. Made for interning: single keys cannot be deleted.
  * Threads: one owner.
  */
 #pragma once
@@ -29,10 +29,10 @@ struct gsp_hmap {
 void gsp_hmap_free(struct gsp_hmap *map);
 void gsp_hmap_clear(struct gsp_hmap *map);
 
-/* The value of the key, borrowed until the next put; NULL if there is none. */
+/* Returns the value of the key, borrowed until the next put, or NULL if the key is absent. */
 uint32_t *gsp_hmap_get(const struct gsp_hmap *map, uint64_t a, uint64_t b);
 
-/* Sets the value; false when there is no memory (the map is as before). */
+/* Sets the value. Returns false if memory runs out; the map is then unchanged. */
 GSP_MUST_CHECK bool gsp_hmap_put(struct gsp_hmap *map, uint64_t a, uint64_t b, uint32_t value);
 
 static inline uint64_t gsp_mix64(uint64_t x)

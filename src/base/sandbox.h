@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sandbox.h -- whether this process has put itself into a sandbox: a filter of system calls, which
- * may kill a process that opens a file.
+ * sandbox.h -- detects whether this process has entered a sandbox: a system call filter that may
+ * kill a process that opens a file.
  *
- * Used by: agent/ (notes and asks), ring/ (asks).
- * Threads: noted by one, before others ask.
+ * Threads: one thread calls gsp_sandbox_note() before others call gsp_sandbox_is_new().
  * Signal-safe: yes.
  * Allocates: never.
  */
@@ -12,7 +11,8 @@
 
 #include <stdbool.h>
 
-/* Remembers how it is now; only the first call counts.  Containers have a filter from the start. */
+/* Stores the present filter state; in a container, a filter exists from the start. Later calls do
+ * nothing. */
 void gsp_sandbox_note(void);
-/* Whether a filter has come since; false where nothing was noted. */
+/* Whether a filter was installed since gsp_sandbox_note(). False without that call. */
 bool gsp_sandbox_is_new(void);

@@ -13,7 +13,7 @@ static uintptr_t page_down(uintptr_t address)
     return address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 }
 
-/* The linker has added the base to these pointers already, but for the vDSO's. */
+/* The linker has already added the base to these pointers, except in the vDSO. */
 static uintptr_t pointer_of(const struct gsp_slots *slots, ElfW(Addr) value)
 {
     return value >= slots->base ? value : slots->base + value;
@@ -50,7 +50,7 @@ static void read_dynamic(struct gsp_slots *slots, const ElfW(Dyn) * at)
             break;
         }
     }
-    /* These come first, and have no names. */
+    /* Relative relocations come first and have no names. */
     if (slots->tables[1] && relative <= slots->counts[1]) {
         slots->tables[1] += relative;
         slots->counts[1] -= relative;

@@ -64,7 +64,7 @@ size_t gsp_utf8_len(struct gsp_sv text)
     const unsigned char *p = (const unsigned char *)text.p;
     if (p[0] < 0x80)
         return 1;
-    /* The second byte's range shuts out overlong forms, surrogates and what lies past
+    /* The range of the second byte excludes overlong forms, surrogates and code points above
      * U+10FFFF (Unicode, table 3-7). */
     size_t len = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
     if (len == 0 || len > text.len)
@@ -82,7 +82,7 @@ size_t gsp_utf8_len(struct gsp_sv text)
 
 int gsp_parse_i64(const char *text, int64_t min, int64_t max, int64_t *out, struct gsp_err *err)
 {
-    /* strtoll would pass over leading blanks. */
+    /* strtoll would skip leading blanks. */
     bool starts = (text[0] >= '0' && text[0] <= '9') || text[0] == '-' || text[0] == '+';
     char *end = NULL;
     errno = 0;
@@ -96,8 +96,8 @@ int gsp_parse_i64(const char *text, int64_t min, int64_t max, int64_t *out, stru
     return 0;
 }
 
-/* Reads a plain decimal number at the start of text; NULL if there is none.  strtod alone would
- * also take blanks, hexadecimal, "inf" and "nan". */
+/* Parses a decimal number at the start of text. Returns its end, or NULL if text does not start
+ * with a number. strtod alone would also accept blanks, hexadecimal, "inf" and "nan". */
 static const char *scan_f64(const char *text, double *out)
 {
     const char *digits = text + (text[0] == '-' || text[0] == '+');
@@ -135,7 +135,7 @@ int gsp_parse_duration(const char *text, int64_t *out_ns, struct gsp_err *err)
         if (strcmp(end, UNITS[i].unit) != 0)
             continue;
         double ns = v * UNITS[i].scale;
-        /* Ten thousand days are enough, and leave room to add them to a clock. */
+        /* Ten thousand days can be added to any clock value without overflow. */
         if (ns < 0 || ns > 1e4 * 8.64e13)
             return gsp_err_set(err, GSP_E_USAGE, 0, "duration out of range: '%.60s'", text);
         *out_ns = (int64_t)(ns + 0.5);
@@ -144,7 +144,7 @@ int gsp_parse_duration(const char *text, int64_t *out_ns, struct gsp_err *err)
     return gsp_err_set(err, GSP_E_USAGE, 0, "not a duration: '%.60s'", text);
 }
 
-/* The power of 1024 that a suffix stands for, -1 if it is none: K, KB and KiB are one. */
+/* Returns the shift for a size suffix, or -1 if it is invalid. K, KB and KiB are the same. */
 static int size_shift(const char *suffix)
 {
     static const char LETTERS[] = "KMGTP";
@@ -182,7 +182,7 @@ size_t gsp_str_distance(const char *a, const char *b)
 {
     size_t a_len = strlen(a);
     size_t b_len = strlen(b);
-    /* Nobody mistypes a word of this length into another: all different will do. */
+    /* Words of this length do not occur: report the largest distance unless they are equal. */
     if (a_len > DISTANCE_MAX || b_len > DISTANCE_MAX)
         return strcmp(a, b) == 0 ? 0 : a_len > b_len ? a_len : b_len;
 

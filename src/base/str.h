@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * str.h -- byte strings with a length, and reading numbers that people type.
+ * str.h -- byte strings with a length, and parsers for numbers that users type.
  *
- * Strings of a target can hold NULs and bad UTF-8: they travel as struct gsp_sv and
- * are escaped at each exit.
+ * Strings of a target can hold NULs and invalid UTF-8. They are passed as struct gsp_sv, and every
+ * output escapes them.
  * Threads: no state.
  */
 #pragma once
@@ -31,23 +31,24 @@ static inline bool gsp_sv_eq(struct gsp_sv a, struct gsp_sv b)
     return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
-/* A copy with a NUL after it, for the caller to free; NULL when there is no memory. */
+/* Returns a NUL-terminated copy that the caller frees, or NULL if memory runs out. */
 char *gsp_sv_dup(struct gsp_sv text);
 
 bool gsp_sv_starts(struct gsp_sv text, const char *prefix);
 bool gsp_sv_ends(struct gsp_sv text, const char *suffix);
 
-/* The part after the last '/'; the whole if there is none. */
+/* Returns the part after the last '/', or the whole path if it has none. */
 struct gsp_sv gsp_sv_basename(struct gsp_sv path);
 
-/* Splits off what stands before the next sep into *part and moves *rest past it.
- * False when *rest is used up (rest->p is NULL then). */
+/* Stores the text before the next sep in *part, and advances *rest past the sep.
+ * Returns false at the end; rest->p is then NULL. */
 bool gsp_sv_split(struct gsp_sv *rest, char sep, struct gsp_sv *part);
 
-/* How many bytes of text form one well-formed UTF-8 sequence at its start; 0 if none does. */
+/* Returns the length of the well-formed UTF-8 sequence at the start of text, or 0. */
 size_t gsp_utf8_len(struct gsp_sv text);
 
-/* Whole-string number parsing with range check; fails with USAGE and names the text. */
+/* Parse the whole text as a number and check its range. Fail with USAGE; the message quotes the
+ * text. */
 GSP_MUST_CHECK int gsp_parse_i64(const char *text, int64_t min, int64_t max, int64_t *out,
                                  struct gsp_err *err);
 GSP_MUST_CHECK int gsp_parse_f64(const char *text, double min, double max, double *out,
@@ -57,5 +58,5 @@ GSP_MUST_CHECK int gsp_parse_duration(const char *text, int64_t *out_ns, struct 
 /* "64M", "1G", "4096": powers of 1024. */
 GSP_MUST_CHECK int gsp_parse_size(const char *text, uint64_t *out_bytes, struct gsp_err *err);
 
-/* Edits (insert, delete, replace, swap of neighbours) that turn a into b: for "did you mean". */
+/* Returns the number of edits (insert, delete, replace, swap neighbours) that turn a into b. */
 size_t gsp_str_distance(const char *a, const char *b);

@@ -50,7 +50,7 @@ char *gsp_fmt_duration(int64_t ns, char *out, size_t cap)
     return out;
 }
 
-/* Splits a time into its local parts; rounds down to a second also before 1970. */
+/* Converts to local time. Rounds down to a second, also before 1970. */
 static struct tm local_parts(int64_t unix_ns)
 {
     const time_t seconds = (time_t)(unix_ns / GSP_NS_PER_S - (unix_ns % GSP_NS_PER_S < 0));

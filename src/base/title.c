@@ -11,7 +11,7 @@ static bool contains(struct gsp_sv text, struct gsp_sv part)
     return part.len > 0 && part.len <= text.len && memmem(text.p, text.len, part.p, part.len);
 }
 
-/* The kernel names a process after its program; all else the process has chosen itself. */
+/* The kernel names a process after its program. Any other name comes from the process itself. */
 void gsp_title_put_own(struct gsp_sv name, struct gsp_sv program, struct gsp_sv cmdline,
                        struct gsp_buf *out)
 {
@@ -32,7 +32,7 @@ void gsp_title_put_command(struct gsp_sv cmdline, struct gsp_buf *out)
     if (is_long)
         rest.len = TITLE_MAX;
     while (is_long && rest.len > 0 && ((unsigned char)rest.p[rest.len] & 0xc0U) == 0x80U)
-        rest.len--; /* not within a character */
+        rest.len--; /* do not split a character */
     gsp_buf_putsv(out, rest);
     if (is_long)
         gsp_buf_puts(out, "...");

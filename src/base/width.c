@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <wchar.h>
 
-/* Without a locale: never too few columns. */
+/* The width without a locale. Overestimates rather than underestimates. */
 static unsigned guess(uint32_t c, size_t bytes)
 {
     if (bytes < 3)

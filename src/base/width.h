@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * width.h -- the columns that text takes on a terminal.
+ * width.h -- the display width of text on a terminal, in columns.
  *
- * East Asian characters and emoji take two columns, combining marks take none. The C library
- * knows the widths if the program has set a UTF-8 locale; otherwise ranges built in here decide.
+ * East Asian characters and emoji have two columns, combining marks have none. In a UTF-8 locale
+ * the C library provides the widths; otherwise built-in ranges approximate them.
  *
  * Threads: no state.
  */
@@ -11,9 +11,9 @@
 
 #include "base/str.h"
 
-/* Removes the first character of a text that is not empty, and returns its columns.
- * A byte that is not UTF-8 counts as one character of one column. */
+/* Removes the first character of a non-empty text and returns its width.
+ * An invalid UTF-8 byte counts as one character of width 1. */
 unsigned gsp_width_step(struct gsp_sv *text);
 
-/* The columns of the whole text. */
+/* Returns the width of the whole text. */
 unsigned gsp_width(struct gsp_sv text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xdg.h -- where a user's files belong (XDG Base Directory Specification).
+ * xdg.h -- the paths of the user's files (XDG Base Directory Specification).
  *
- * Reads:   XDG_CONFIG_HOME, XDG_STATE_HOME and HOME. Only absolute paths count.
- * Threads: call it before other threads change the environment.
+ * Reads:   XDG_CONFIG_HOME, XDG_STATE_HOME and HOME; ignores relative paths.
+ * Threads: do not call while another thread changes the environment.
  */
 #pragma once
 
@@ -15,6 +15,6 @@ enum gsp_xdg {
     GSP_XDG_STATE,  /* $XDG_STATE_HOME, or ~/.local/state */
 };
 
-/* Writes the path of gsprof's file or folder `name` there ("" is gsprof's folder itself).
- * Returns false if the environment names no folder or the path does not fit. */
+/* Writes the path of the file or folder `name` in gsprof's folder ("": the folder itself).
+ * Returns false if the environment does not name a folder or the path does not fit. */
 bool gsp_xdg_path(enum gsp_xdg kind, const char *name, char *out, size_t cap);

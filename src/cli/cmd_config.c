@@ -85,7 +85,7 @@ static const char *key_of(char *const *words, struct gsp_buf *key)
 static int whose(const struct gsp_parsed *parsed, const char *key)
 {
     const struct gsp_sv name = gsp_sv_of(key);
-    const bool is_of_process = gsp_setting_row_find(name) >= 0;
+    const bool is_of_process = gsp_wire_setting_row_find(name) >= 0;
     const bool is_of_server = gsp_setting_find(name) >= 0;
     if (!is_of_process && !is_of_server)
         return 0;
@@ -124,7 +124,7 @@ static int run(const struct gsp_parsed *parsed)
     if (status == 0)
         status = opts->json ? gsp_remote_put_json(&remote)
                             : show(&remote, answer, prefix ? prefix : key_of(words, &key));
-    gsp_body_free(answer);
+    gsp_http_body_free(answer);
     gsp_remote_close(&remote);
     return status;
 }

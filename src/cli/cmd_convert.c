@@ -14,7 +14,7 @@ struct convert_opts {
     const char *output;
     const char *format;
     bool force;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 static const struct gsp_opt OPTS[] = {
@@ -56,10 +56,10 @@ static int run(const struct gsp_parsed *parsed)
         rc =
             gsp_source_load_profile(opts->input, opts->from, format->needs_samples, &profile, &err);
     if (rc == GSP_OK && (opts->view.by_function || opts->view.no_lines))
-        gsp_profile_merge_lines(profile, opts->view.by_function);
+        gsp_model_profile_merge_lines(profile, opts->view.by_function);
     if (rc == GSP_OK)
         rc = gsp_source_save_profile(opts->output, format, profile, &opts->view, opts->force, &err);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     if (rc < 0) {
         bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
         return gsp_cli_fail(

@@ -11,7 +11,7 @@
 #include "cli/doctor.h"
 #include "cli/hint.h"
 #include "py/layout.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 struct doctor_opts {
     bool json;
@@ -142,8 +142,8 @@ static const char *yama_text(int scope)
 /* Where the tables of processes go. */
 static void put_place(struct gsp_buf *out)
 {
-    struct gsp_place_choice choice;
-    if (!gsp_place_choose(&choice)) {
+    struct gsp_ring_dir_choice choice;
+    if (!gsp_ring_dir_choose(&choice)) {
         put_fact(out, "tables", "nowhere: %s", choice.note);
         return;
     }
@@ -171,7 +171,7 @@ static void put_machine(const struct gsp_doctor *doctor, struct gsp_buf *out)
     static const char *const filters[] = {"off", "strict", "filter"};
     put_fact(out, "seccomp", "%s",
              perm->seccomp >= 0 && perm->seccomp < 3 ? filters[perm->seccomp] : "unknown");
-    put_fact(out, "container", "%s", gsp_container_name(perm->container));
+    put_fact(out, "container", "%s", gsp_proc_container_name(perm->container));
     put_fact(out, "own pid namespace", "%s", answer_text(perm->in_pid_ns));
     put_fact(out, "own user namespace", "%s", answer_text(perm->in_user_ns));
     if (perm->perf_paranoid != GSP_PERM_NO_PARANOID)
@@ -298,11 +298,12 @@ static void json_machine(const struct gsp_doctor *doctor, struct gsp_json *json)
     json_flag(json, "bpf", perm->bpf);
     gsp_json_obj_end(json);
     json_text(json, "container",
-              perm->container == GSP_CONTAINER_NONE ? NULL : gsp_container_name(perm->container));
+              perm->container == GSP_CONTAINER_NONE ? NULL
+                                                    : gsp_proc_container_name(perm->container));
     json_answer(json, "pid_namespace", perm->in_pid_ns);
     json_answer(json, "user_namespace", perm->in_user_ns);
-    struct gsp_place_choice choice;
-    const bool has_place = gsp_place_choose(&choice);
+    struct gsp_ring_dir_choice choice;
+    const bool has_place = gsp_ring_dir_choose(&choice);
     json_text(json, "tables", has_place ? choice.root : NULL);
     json_text(json, "tables_note", choice.note[0] ? choice.note : NULL);
     json_known(json, "tables_room_bytes",

@@ -9,7 +9,7 @@
 #include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "sample/dump.h"
 
 struct dump_opts {
@@ -22,7 +22,7 @@ struct dump_opts {
     bool blocking;
     bool nonblocking;
     bool native;
-    struct gsp_view view; /* of which --full-filenames is taken */
+    struct gsp_view_options view; /* of which --full-filenames is taken */
 };
 
 static const char *tasks_choice(size_t i)
@@ -69,7 +69,7 @@ static const struct gsp_example EXAMPLES[] = {
 
 static struct gsp_sv shown_file(const struct dump_opts *opts, struct gsp_sv file)
 {
-    return gsp_view_file(&opts->view, file);
+    return gsp_model_frame_file(&opts->view, file);
 }
 
 /* "active+gil", "idle", "idle, torn"; of a core "ended", "ended+gil" */
@@ -193,7 +193,8 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
     gsp_json_obj_begin(json);
     gsp_json_put_sv(json, "name", frame->name);
     gsp_json_put_sv(json, "filename", frame->file);
-    gsp_json_put_sv(json, "short_filename", gsp_view_file(&(struct gsp_view){0}, frame->file));
+    gsp_json_put_sv(json, "short_filename",
+                    gsp_model_frame_file(&(struct gsp_view_options){0}, frame->file));
     gsp_json_key(json, "line");
     if (frame->line)
         gsp_json_u64(json, frame->line);
@@ -368,7 +369,7 @@ static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
     }
     if (dump->missing_bytes)
         gsp_buf_printf(out, "gsprof: the core file is cut: %" PRIu64 " byte%s of memory missing\n",
-                       dump->missing_bytes, gsp_words_s(dump->missing_bytes));
+                       dump->missing_bytes, gsp_model_plural_s(dump->missing_bytes));
     for (size_t i = 0; i < dump->lacking_count; i++) {
         gsp_buf_puts(out, "gsprof: ");
         gsp_buf_term(out, gsp_sv_of(dump->lacking[i]));
@@ -384,8 +385,8 @@ static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
                                        .blocking = sink->opts->blocking,
                                        .native = sink->opts->native};
     struct gsp_dump *dump = NULL;
-    int rc = pid ? gsp_dump_take(pid, &take, &dump, err)
-                 : gsp_dump_take_core(sink->opts->core, &take, &dump, err);
+    int rc = pid ? gsp_sample_dump_new(pid, &take, &dump, err)
+                 : gsp_sample_dump_new_core(sink->opts->core, &take, &dump, err);
     if (rc < 0)
         return rc;
     put_losses(dump, &sink->losses);
@@ -395,7 +396,7 @@ static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
     } else {
         put_text(sink->opts, dump, &sink->term, &sink->out);
     }
-    gsp_dump_free(dump);
+    gsp_sample_dump_free(dump);
     return GSP_OK;
 }
 
@@ -406,7 +407,7 @@ static int dump_tree(struct sink *sink, pid_t pid, size_t *skipped, struct gsp_e
     size_t count = 0;
     size_t taken = 0;
     struct gsp_err first = {0};
-    int rc = gsp_tree_pids(pid, &pids, &count, err);
+    int rc = gsp_sample_tree_pids(pid, &pids, &count, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < count; i++) {

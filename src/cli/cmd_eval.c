@@ -73,7 +73,7 @@ static int confirm(const struct gsp_parsed *parsed, pid_t pid)
 static int check_owner(pid_t pid, struct gsp_err *err)
 {
     struct gsp_perm perm;
-    gsp_perm_look("", pid, &perm);
+    gsp_proc_perm_read("", pid, &perm);
     if (!perm.exists)
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
     if (perm.target_uid != perm.euid)

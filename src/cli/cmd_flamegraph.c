@@ -13,7 +13,7 @@ struct flamegraph_opts {
     const char *from;
     const char *output;
     bool force;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 static const struct gsp_opt OPTS[] = {
@@ -38,7 +38,7 @@ static const struct gsp_example EXAMPLES[] = {
 /* "dir/profile.speedscope.json" becomes "dir/profile.svg". */
 static void default_output(const char *input, char *out, size_t cap)
 {
-    const struct gsp_format *format = gsp_format_of_path(input);
+    const struct gsp_format *format = gsp_export_format_of_path(input);
     size_t len = strlen(input);
     size_t cut = 0;
     for (size_t i = 0; format && i < GSP_COUNT(format->extensions); i++) {
@@ -52,7 +52,7 @@ static void default_output(const char *input, char *out, size_t cap)
 static int make(const struct flamegraph_opts *opts, const char *input, const char *output,
                 struct gsp_err *err)
 {
-    const struct gsp_format *svg = gsp_format_find("svg");
+    const struct gsp_format *svg = gsp_export_format_find("svg");
     if (!svg)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "this build cannot write SVG");
     struct gsp_profile *profile = NULL;
@@ -60,8 +60,8 @@ static int make(const struct flamegraph_opts *opts, const char *input, const cha
     if (rc == GSP_OK)
         rc = gsp_source_load_profile(input, opts->from, svg->needs_samples, &profile, err);
     if (rc == GSP_OK)
-        rc = gsp_format_save(output, svg, profile, &opts->view, opts->force, err);
-    gsp_profile_free(profile);
+        rc = gsp_export_format_save(output, svg, profile, &opts->view, opts->force, err);
+    gsp_model_profile_free(profile);
     return rc;
 }
 

@@ -103,7 +103,7 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
     const struct follow_opts *opts = parsed->opts;
     struct gsp_follow_result result = {0};
     struct gsp_err err = {0};
-    const struct gsp_place_limits limits = gsp_cli_ring_limits(parsed);
+    const struct gsp_ring_dir_limits limits = gsp_cli_ring_limits(parsed);
     const struct gsp_follow_opts how = {.pid = pid,
                                         .period_s =
                                             opts->rate_hz > 0 ? 1.0 / opts->rate_hz : opts->rate_hz,

@@ -150,8 +150,8 @@ static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct 
 /* A mistyped pid would else be seen when the session is over. */
 static void warn_missing(const struct gsp_remote *remote, const struct gsp_body *body)
 {
-    struct gsp_body_ints pids = {0};
-    if (gsp_body_ints(body, "missing_pids", 1, INT32_MAX, &pids, NULL) == 1) {
+    struct gsp_http_body_ints pids = {0};
+    if (gsp_http_body_ints(body, "missing_pids", 1, INT32_MAX, &pids, NULL) == 1) {
         for (size_t i = 0; i < pids.count; i++) {
             char text[80];
             snprintf(text, sizeof(text), "process %d does not exist, so it has no values",
@@ -172,8 +172,8 @@ static int say_done(const struct gsp_remote *remote, const struct gsp_body *body
     gsp_auto_buf text = {0};
     if (remote->parsed->globals.quiet)
         return 0;
-    int has_message = gsp_body_text(body, "message", &message, NULL);
-    int has_file = gsp_body_text(body, "output_file", &file, NULL);
+    int has_message = gsp_http_body_text(body, "message", &message, NULL);
+    int has_file = gsp_http_body_text(body, "output_file", &file, NULL);
     if (has_message == 1)
         gsp_buf_term(&text, message);
     else
@@ -181,7 +181,7 @@ static int say_done(const struct gsp_remote *remote, const struct gsp_body *body
     if (has_file == 1 && file.len &&
         !(message.len >= file.len && memmem(message.p, message.len, file.p, file.len))) {
         gsp_buf_puts(&text, ": ");
-        if (gsp_body_text(body, "output_dir", &folder, NULL) == 1 && folder.len) {
+        if (gsp_http_body_text(body, "output_dir", &folder, NULL) == 1 && folder.len) {
             gsp_buf_term(&text, folder);
             gsp_buf_putc(&text, '/');
         }
@@ -239,7 +239,7 @@ static int ask_and_say(const struct gsp_parsed *parsed, const char *method, cons
                                        body ? gsp_buf_sv(body) : (struct gsp_sv){0}, &answer);
     if (status == 0)
         status = opts->json ? gsp_remote_put_json(&remote) : say(&remote, answer);
-    gsp_body_free(answer);
+    gsp_http_body_free(answer);
     gsp_remote_close(&remote);
     return status;
 }

@@ -149,12 +149,12 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
     size_t skip = gsp_sv_starts(key, PREFIX) ? sizeof(PREFIX) - 1 : 0;
     size_t best = NEAR_MAX;
     snprintf(name, sizeof(name), "%.*s", (int)(key.len < 60 ? key.len : 60), key.p);
-    for (size_t i = 0; gsp_setting_row(i) && skip <= strlen(name); i++) {
-        size_t distance = gsp_str_distance(name + skip, gsp_setting_row(i)->name);
+    for (size_t i = 0; gsp_wire_setting_row(i) && skip <= strlen(name); i++) {
+        size_t distance = gsp_str_distance(name + skip, gsp_wire_setting_row(i)->name);
         if (distance < best) {
             best = distance;
             snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof inject PID -D %s=VALUE",
-                     gsp_setting_row(i)->name);
+                     gsp_wire_setting_row(i)->name);
         }
     }
     return gsp_cli_misuse(&copy, "there is no setting '%s'", name);
@@ -170,11 +170,12 @@ static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_chan
         if (!equals || equals == word)
             return gsp_cli_misuse(parsed, "'%.100s' is not KEY=VALUE", word);
         struct gsp_sv key = {word, (size_t)(equals - word)};
-        int id = gsp_setting_row_find(key);
+        int id = gsp_wire_setting_row_find(key);
         if (id < 0)
             return unknown_key(parsed, key);
         out[i].id = (enum gsp_setting_id)id;
-        if (gsp_setting_row_check((size_t)id, gsp_sv_of(equals + 1), out[i].value, &err) != GSP_OK)
+        if (gsp_wire_setting_row_check((size_t)id, gsp_sv_of(equals + 1), out[i].value, &err) !=
+            GSP_OK)
             return gsp_cli_misuse(parsed, "%s", err.msg);
     }
     return 0;
@@ -406,7 +407,7 @@ static int visit_tree(const struct gsp_parsed *parsed, const struct gsp_visit *v
     size_t count = 0;
     size_t done = 0;
     struct outcome first = {.err = {.code = GSP_OK}};
-    int rc = gsp_tree_pids(visit->pid, &pids, &count, &first.err);
+    int rc = gsp_sample_tree_pids(visit->pid, &pids, &count, &first.err);
     struct one *all = rc == GSP_OK ? calloc(count, sizeof(*all)) : NULL;
     if (rc == GSP_OK && !all)
         rc = gsp_err_set(&first.err, GSP_E_NOMEM, 0, "out of memory");

@@ -13,7 +13,7 @@
 #include "model/row_list.h"
 #include "record/exit_watch.h"
 #include "record/ring_notes.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "wire/table.h"
 
 struct list_opts {
@@ -80,17 +80,17 @@ static const struct gsp_rows_column TABLE_COLUMNS[] = {
 };
 
 /* How the process ended, where somebody followed it. */
-static bool find_end(const struct gsp_place *place, struct gsp_ending *out)
+static bool find_end(const struct gsp_ring_dir *place, struct gsp_ending *out)
 {
     int folder_fd = -1;
-    if (place->live || gsp_place_open(place, &folder_fd, NULL) < 0)
+    if (place->live || gsp_ring_dir_open(place, &folder_fd, NULL) < 0)
         return false;
     const bool is_there = gsp_ending_read(folder_fd, out);
     gsp_fd_close(&folder_fd);
     return is_there;
 }
 
-static void put_state(const struct gsp_place *place, char *out, size_t cap)
+static void put_state(const struct gsp_ring_dir *place, char *out, size_t cap)
 {
     struct gsp_ending end;
     snprintf(out, cap, "%s", place->live ? "live" : "ended");
@@ -102,19 +102,20 @@ static void put_state(const struct gsp_place *place, char *out, size_t cap)
         snprintf(out, cap, "ended: status %d", (int)end.exit_status);
 }
 
-static bool is_own(const struct gsp_place *place)
+static bool is_own(const struct gsp_ring_dir *place)
 {
     return place->uid == geteuid();
 }
 
 /* When it will be removed for its age; NULL of those that stay, or are for others to remove. */
-static int64_t removed_ns(const struct gsp_place *place, const struct gsp_place_limits *limits)
+static int64_t removed_ns(const struct gsp_ring_dir *place,
+                          const struct gsp_ring_dir_limits *limits)
 {
     return place->live || !is_own(place) ? GSP_NULL_I64 : place->last_write_ns + limits->keep_ns;
 }
 
-static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place *place,
-                             const struct gsp_place_limits *limits)
+static void add_for_programs(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
+                             const struct gsp_ring_dir_limits *limits)
 {
     gsp_made_i64(made, place->pid);
     gsp_made_i64(made, (int64_t)place->start_time);
@@ -133,8 +134,8 @@ static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place 
     gsp_made_i64(made, place->small_rings);
 }
 
-static void add_for_people(struct gsp_made_rows *made, const struct gsp_place *place,
-                           const struct gsp_place_limits *limits, int64_t now_ns)
+static void add_for_people(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
+                           const struct gsp_ring_dir_limits *limits, int64_t now_ns)
 {
     char size[32];
     char age[32];
@@ -162,8 +163,8 @@ static void add_for_people(struct gsp_made_rows *made, const struct gsp_place *p
 /* What runs before what has ended, one's own before others', the newest first. */
 static int by_interest(const void *a, const void *b)
 {
-    const struct gsp_place *left = a;
-    const struct gsp_place *right = b;
+    const struct gsp_ring_dir *left = a;
+    const struct gsp_ring_dir *right = b;
     if (left->live != right->live)
         return left->live ? -1 : 1;
     if (is_own(left) != is_own(right))
@@ -174,8 +175,8 @@ static int by_interest(const void *a, const void *b)
 }
 
 /* Where tables are if that is unusual; what the ended ones take, and when that ends. */
-static void tell_more(const struct gsp_parsed *parsed, const struct gsp_places *places,
-                      const struct gsp_place_limits *limits)
+static void tell_more(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places,
+                      const struct gsp_ring_dir_limits *limits)
 {
     struct gsp_term term;
     char age[32];
@@ -201,8 +202,8 @@ static void tell_more(const struct gsp_parsed *parsed, const struct gsp_places *
                   (double)limits->keep_bytes / (1 << 20));
 }
 
-static int show(const struct gsp_parsed *parsed, const struct gsp_places *places,
-                const struct gsp_place_limits *limits, struct gsp_err *err)
+static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places,
+                const struct gsp_ring_dir_limits *limits, struct gsp_err *err)
 {
     const struct list_opts *opts = parsed->opts;
     struct gsp_made_rows *made = NULL;
@@ -226,7 +227,7 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_places *places
     return rc;
 }
 
-static void tell_removed(const struct gsp_parsed *parsed, struct gsp_places_swept removed)
+static void tell_removed(const struct gsp_parsed *parsed, struct gsp_ring_dirs_swept removed)
 {
     struct gsp_term term;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
@@ -237,7 +238,7 @@ static void tell_removed(const struct gsp_parsed *parsed, struct gsp_places_swep
 
 /* A process may fill the folder, or hold it, while it is being removed: then it stays, and that is
  * no failure.  Worth an exit status. */
-static int tell_kept(const struct gsp_parsed *parsed, const struct gsp_place *place,
+static int tell_kept(const struct gsp_parsed *parsed, const struct gsp_ring_dir *place,
                      const struct gsp_err *err)
 {
     struct gsp_term term;
@@ -252,17 +253,17 @@ static int tell_kept(const struct gsp_parsed *parsed, const struct gsp_place *pl
 
 /* Removes what is over, whatever it takes; what cannot be removed is reported and skipped.  Worth
  * an exit status. */
-static int clean(const struct gsp_parsed *parsed, const struct gsp_places *places)
+static int clean(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places)
 {
     const struct list_opts *opts = parsed->opts;
-    struct gsp_places_swept removed = {0};
+    struct gsp_ring_dirs_swept removed = {0};
     int status = 0;
     for (size_t i = 0; i < places->count; i++) {
-        const struct gsp_place *place = &places->at[i];
+        const struct gsp_ring_dir *place = &places->at[i];
         struct gsp_err err = {0};
-        if (!gsp_place_is_over(place, opts->older_than_ns))
+        if (!gsp_ring_dir_is_expired(place, opts->older_than_ns))
             continue;
-        if (gsp_place_remove(place, &err) == GSP_OK) {
+        if (gsp_ring_dir_remove(place, &err) == GSP_OK) {
             removed.count++;
             removed.bytes += place->bytes;
         } else if (tell_kept(parsed, place, &err) != 0) {
@@ -273,7 +274,7 @@ static int clean(const struct gsp_parsed *parsed, const struct gsp_places *place
     return status;
 }
 
-static void sort_and_choose(struct gsp_places *places, bool only_live)
+static void sort_and_choose(struct gsp_ring_dirs *places, bool only_live)
 {
     if (places->count > 1)
         qsort(places->at, places->count, sizeof(*places->at), by_interest);
@@ -281,8 +282,8 @@ static void sort_and_choose(struct gsp_places *places, bool only_live)
         places->count--;
 }
 
-static int list(const struct gsp_parsed *parsed, struct gsp_places *places,
-                const struct gsp_place_limits *limits, struct gsp_err *err)
+static int list(const struct gsp_parsed *parsed, struct gsp_ring_dirs *places,
+                const struct gsp_ring_dir_limits *limits, struct gsp_err *err)
 {
     const struct list_opts *opts = parsed->opts;
     struct gsp_term term;
@@ -298,22 +299,22 @@ static int list(const struct gsp_parsed *parsed, struct gsp_places *places,
 static int run(const struct gsp_parsed *parsed)
 {
     const struct list_opts *opts = parsed->opts;
-    struct gsp_places places = {0};
+    struct gsp_ring_dirs places = {0};
     struct gsp_err err = {0};
     if (opts->clean && opts->live)
         return gsp_cli_misuse(parsed, "--clean is about processes that have ended, --live is not");
-    const struct gsp_place_limits limits = gsp_cli_ring_limits(parsed);
+    const struct gsp_ring_dir_limits limits = gsp_cli_ring_limits(parsed);
     /* Folders without rings go this way too. */
-    const struct gsp_places_swept swept = gsp_places_sweep(&limits);
+    const struct gsp_ring_dirs_swept swept = gsp_ring_dirs_sweep(&limits);
     if (swept.count > 0)
         tell_removed(parsed, swept);
-    int rc = gsp_places_read(&places, &err);
+    int rc = gsp_ring_dirs_read(&places, &err);
     int status = 0;
     if (rc == GSP_OK && opts->clean)
         status = clean(parsed, &places);
     else if (rc == GSP_OK)
         rc = list(parsed, &places, &limits, &err);
-    gsp_places_free(&places);
+    gsp_ring_dirs_free(&places);
     return rc < 0 ? gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err) : status;
 }
 

@@ -22,7 +22,7 @@
 #include "collect/huge.h"
 #include "inject/package_dir.h"
 #include "memlog/writer.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "proc/task.h"
 #include "record/launch.h"
 #include "record/memory_poll.h"
@@ -106,7 +106,7 @@ struct session {
     struct gsp_launch launch;
     struct gsp_memtake take;
     struct gsp_memtree tree;
-    struct gsp_memwriter *writer;
+    struct gsp_memlog_writer *writer;
     char output[PATH_BYTES];
     int fd;
     int pidfd;
@@ -179,7 +179,7 @@ static int start_program(struct session *session, struct gsp_err *err)
 
 static int start(struct session *session, struct gsp_err *err)
 {
-    struct gsp_memwriter_opts how = {.start_real_ns = gsp_realtime_ns()};
+    struct gsp_memlog_writer_opts how = {.start_real_ns = gsp_realtime_ns()};
     int rc = gsp_parse_size(session->opts->max_size, &how.budget_bytes, err);
     if (rc == GSP_OK)
         rc = open_output(session, err);
@@ -191,7 +191,7 @@ static int start(struct session *session, struct gsp_err *err)
     session->start_ns = how.start_ns = gsp_now_ns();
     how.fd = session->fd;
     catch_signals();
-    rc = gsp_memwriter_new(&how, &session->writer, err);
+    rc = gsp_memlog_writer_new(&how, &session->writer, err);
     if (rc == GSP_OK && session->parsed->arg_count)
         rc = start_program(session, err);
     else if (rc == GSP_OK)
@@ -230,7 +230,7 @@ static int64_t pause_of(const struct session *session, int64_t now_ns)
     int64_t pause_ns = elapsed_ns / EARLY_PART;
     pause_ns = pause_ns > EARLY_TICK_NS ? pause_ns : EARLY_TICK_NS;
     pause_ns = pause_ns < opts->interval_ns ? pause_ns : opts->interval_ns;
-    const int64_t budget_ns = gsp_memwriter_pause_ns(session->writer, now_ns);
+    const int64_t budget_ns = gsp_memlog_writer_pause_ns(session->writer, now_ns);
     pause_ns = budget_ns > pause_ns ? budget_ns : pause_ns;
     if (opts->duration_ns && pause_ns > opts->duration_ns - elapsed_ns)
         pause_ns = opts->duration_ns - elapsed_ns;
@@ -244,7 +244,7 @@ static void show(struct session *session, int64_t now_ns)
     if (session->parsed->globals.quiet)
         return;
     gsp_fmt_duration(now_ns - session->start_ns, elapsed, sizeof(elapsed));
-    gsp_words_amount(GSP_UNIT_BYTES, (int64_t)gsp_memwriter_bytes(session->writer), &bytes);
+    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(session->writer), &bytes);
     const char *text = gsp_buf_cstr(&bytes);
     gsp_term_status(&session->term, "%s, %zu process%s, %s written", elapsed, session->take.live,
                     session->take.live == 1 ? "" : "es", text ? text : "");
@@ -265,7 +265,7 @@ static int record(struct session *session, struct gsp_err *err)
             gsp_memtree_round(&session->tree, now_ns);
         rc = gsp_memtake_round(&session->take, now_ns, err);
         if (rc == GSP_OK)
-            rc = gsp_memwriter_flush(session->writer, err);
+            rc = gsp_memlog_writer_flush(session->writer, err);
         session->rounds++;
         if (now_ns - before_ns > session->longest_ns)
             session->longest_ns = now_ns - before_ns;
@@ -278,7 +278,7 @@ static int record(struct session *session, struct gsp_err *err)
     }
     gsp_term_wipe(&session->term);
     if (rc == GSP_OK)
-        rc = gsp_memwriter_end(session->writer, err);
+        rc = gsp_memlog_writer_end(session->writer, err);
     return rc;
 }
 
@@ -292,13 +292,13 @@ static void tell(struct session *session)
     if (session->parsed->globals.quiet)
         return;
     gsp_fmt_duration(gsp_now_ns() - session->start_ns, elapsed, sizeof(elapsed));
-    gsp_words_amount(GSP_UNIT_BYTES, (int64_t)gsp_memwriter_bytes(session->writer), &bytes);
+    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(session->writer), &bytes);
     gsp_buf_shell(&word, gsp_sv_of(session->output));
     const char *text = gsp_buf_cstr(&bytes);
     const char *output = gsp_buf_cstr(&word);
     gsp_term_line(&session->term,
                   "%" PRIu64 " look%s at %zu process%s in %s; wrote %s (%s):", session->rounds,
-                  gsp_words_s(session->rounds), session->take.taken,
+                  gsp_model_plural_s(session->rounds), session->take.taken,
                   session->take.taken == 1 ? "" : "es", elapsed, session->output, text ? text : "");
     gsp_term_line(&session->term, "    gsprof mem report %s", output ? output : "");
     gsp_term_line(&session->term, "    gsprof mem report --leaks %s", output ? output : "");
@@ -386,7 +386,7 @@ static int run(const struct gsp_parsed *parsed)
     const int status = finish(&session, rc, &err);
     gsp_memtake_free(&session.take);
     gsp_memtree_free(&session.tree);
-    gsp_memwriter_free(session.writer);
+    gsp_memlog_writer_free(session.writer);
     gsp_fd_close(&session.fd);
     gsp_fd_close(&session.pidfd);
     return status;

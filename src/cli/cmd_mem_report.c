@@ -10,7 +10,7 @@
 #include "cli/hint.h"
 #include "cli/rows_out.h"
 #include "cli/term.h"
-#include "export/heap.h"
+#include "export/pprof_heap.h"
 #include "report/memory_view.h"
 
 #define ROWS_FOR_PEOPLE 20U
@@ -25,7 +25,7 @@ struct mem_report_opts {
     const char *format;
     const char *output;
     int64_t limit;
-    struct gsp_view view;
+    struct gsp_view_options view;
     bool peak;
     bool leaks;
     bool temporary;
@@ -67,7 +67,7 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct mem_report_opts, by),
      .arg = "WHAT",
-     .choice = gsp_memby_name,
+     .choice = gsp_memlog_group_by_name,
      .fallback = "line",
      .help = "What makes one row: line, function, module, thread, process, allocator."},
     {.name = "format",
@@ -161,8 +161,8 @@ static int read_time(const struct gsp_memlog *log, struct gsp_sv text, int64_t *
 static int set_question(const struct mem_report_opts *opts, struct gsp_memreport *report,
                         struct gsp_err *err)
 {
-    struct gsp_memquestion *question = &report->question;
-    *question = (struct gsp_memquestion){.view = GSP_MEMVIEW_PEAK};
+    struct gsp_memlog_view_spec *question = &report->question;
+    *question = (struct gsp_memlog_view_spec){.view = GSP_MEMVIEW_PEAK};
     if (opts->leaks)
         question->view = GSP_MEMVIEW_LEAKS;
     if (opts->temporary)
@@ -187,11 +187,11 @@ static int ask(struct session *session, size_t i, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = session->opts;
     struct gsp_memreport *report = &session->reports[i];
-    enum gsp_memby by = GSP_MEMBY_LINE;
+    enum gsp_memlog_group_by by = GSP_MEMBY_LINE;
     session->faulty = session->parsed->args[i];
-    for (size_t k = 0; opts->by && gsp_memby_name(k); k++) {
-        if (strcmp(gsp_memby_name(k), opts->by) == 0)
-            by = (enum gsp_memby)k;
+    for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++) {
+        if (strcmp(gsp_memlog_group_by_name(k), opts->by) == 0)
+            by = (enum gsp_memlog_group_by)k;
     }
     const bool is_text = session->form == FORM_TEXT;
     report->limit = is_text ? ROWS_FOR_PEOPLE : 0;
@@ -228,10 +228,10 @@ static int write_heap(const struct session *session, struct gsp_out *out, struct
 {
     const struct gsp_memreport *report = &session->reports[0];
     struct gsp_total *allocated = NULL;
-    int rc = gsp_memvalues_fill_heap(&report->values, report->log, &allocated, err);
+    int rc = gsp_memlog_values_fill_heap(&report->values, report->log, &allocated, err);
     if (rc == GSP_OK)
-        rc = gsp_pprof_write_heap(gsp_memlog_profile(report->log), allocated, &session->opts->view,
-                                  out, err);
+        rc = gsp_export_pprof_write_heap(gsp_memlog_profile(report->log), allocated,
+                                         &session->opts->view, out, err);
     free(allocated);
     return rc;
 }
@@ -241,12 +241,12 @@ static int write_page(const struct session *session, struct gsp_out *out, struct
 {
     const struct gsp_memreport *report = &session->reports[0];
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const struct gsp_format *svg = gsp_format_find("svg");
-    int rc = gsp_memvalues_fill(&report->values, report->log, err);
+    const struct gsp_format *svg = gsp_export_format_find("svg");
+    int rc = gsp_memlog_values_fill(&report->values, report->log, err);
     if (rc < 0)
         return rc;
     gsp_memreport_page(report, &out->buf);
-    if (svg && gsp_profile_total_count(profile) > 0)
+    if (svg && gsp_model_profile_total_count(profile) > 0)
         rc = svg->write(profile, &session->opts->view, out, err);
     gsp_buf_puts(&out->buf, "</body></html>\n");
     return rc;
@@ -279,15 +279,15 @@ static int put_stacks(const struct session *session, struct gsp_err *err)
     const struct gsp_memreport *report = &session->reports[0];
     if (session->form == FORM_HTML || session->form == FORM_PPROF)
         return put_file(session, err);
-    int rc = gsp_memvalues_fill(&report->values, report->log, err);
+    int rc = gsp_memlog_values_fill(&report->values, report->log, err);
     if (rc < 0)
         return rc;
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const struct gsp_format *format = gsp_format_find(form_name(session->form));
-    if (gsp_profile_total_count(profile) == 0)
+    const struct gsp_format *format = gsp_export_format_find(form_name(session->form));
+    if (gsp_model_profile_total_count(profile) == 0)
         return gsp_err_set(err, GSP_E_EMPTY, 0, "there is nothing of that in %.180s", report->path);
-    return gsp_format_save(opts->output ? opts->output : "-", format, profile, &opts->view,
-                           opts->force, err);
+    return gsp_export_format_save(opts->output ? opts->output : "-", format, profile, &opts->view,
+                                  opts->force, err);
 }
 
 static int put_one(const struct session *session, struct gsp_err *err)

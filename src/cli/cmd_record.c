@@ -15,14 +15,14 @@
 #include "cli/events.h"
 #include "cli/hint.h"
 #include "cli/sampling.h"
-#include "export/gsp_stream.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "proc/task.h"
 #include "record/interim_file.h"
 #include "record/launch.h"
 #include "record/left_out.h"
 #include "record/output_file.h"
 #include "record/ring_drain.h"
+#include "record/stream_sink.h"
 #include "sample/record.h"
 #include "source/profile_file.h"
 #include "source/run_folder.h"
@@ -34,7 +34,7 @@ struct record_opts {
     struct gsp_sampling sampling;
     bool force;
     bool until_signal;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 static const struct gsp_opt OPTS[] = {
@@ -87,12 +87,11 @@ struct session {
     char title[160]; /* "python3 train.py", safe for a terminal */
     struct gsp_rec_file file;
     struct gsp_interim interim;
-    struct gsp_profile *profile;
-    struct gsp_stream *stream;
+    struct gsp_stream_sink sink;
     struct gsp_record *record;   /* while it runs */
     struct gsp_rec_rings *rings; /* while it runs, of a run */
-    struct gsp_drain_stats drained;
-    struct gsp_record_stats stats; /* a copy of the last ones */
+    struct gsp_store_drain_stats drained;
+    struct gsp_sample_record_stats stats; /* a copy of the last ones */
     enum gsp_record_end end;
     struct gsp_buf others; /* Python processes below it that are left out */
     int64_t others_due_ns; /* when they are looked for, of the recording's time */
@@ -161,25 +160,7 @@ static void catch_signals(const struct session *session)
     catch_user_signals(session);
 }
 
-static int on_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
-{
-    struct session *session = user;
-    return gsp_stream_add(session->stream, sample, err);
-}
-
-static void on_thread_changed(void *user, uint32_t thread)
-{
-    struct session *session = user;
-    gsp_stream_thread_changed(session->stream, thread);
-}
-
-static void on_process_changed(void *user, uint32_t process)
-{
-    struct session *session = user;
-    gsp_stream_process_changed(session->stream, process);
-}
-
-static double rate_of(const struct gsp_record_stats *stats)
+static double rate_of(const struct gsp_sample_record_stats *stats)
 {
     double elapsed_s = (double)stats->elapsed_ns / (double)GSP_NS_PER_S;
     return elapsed_s > 0 ? (double)stats->ticks / elapsed_s : 0;
@@ -191,7 +172,7 @@ static void tell_interim(struct session *session, bool wait)
     if (!gsp_interim_done(&session->interim, wait, &ok))
         return;
     if (session->record)
-        gsp_record_set_helper(session->record, 0);
+        gsp_sample_record_set_helper(session->record, 0);
     if (!ok)
         gsp_term_line(&session->term, "gsprof: %s could not be written", session->interim.path);
     else if (!session->parsed->globals.quiet)
@@ -211,7 +192,7 @@ static void write_interim(struct session *session)
     else if (gsp_interim_start(&session->interim, &session->file, &session->opts->view, &err) < 0)
         gsp_term_line(&session->term, "gsprof: %s", err.msg);
     else
-        gsp_record_set_helper(session->record, session->interim.writer);
+        gsp_sample_record_set_helper(session->record, session->interim.writer);
 }
 
 /* Whom this recording leaves out.  From time to time; the last look that found some is told of. */
@@ -250,24 +231,23 @@ static void tell_others_at_end(struct session *session)
     tell_others(session);
 }
 
-static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+static int on_flushed(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     struct session *session = user;
+    (void)err;
     if (!session->parsed->globals.quiet) {
         const struct gsp_losses *lost = &stats->losses;
         gsp_term_status(&session->term,
                         "%.1f s  %" PRIu64 " sample%s  %.0f Hz  torn %" PRIu64 "  late %" PRIu64
                         "  failed %" PRIu64,
                         (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
-                        gsp_words_s(stats->samples), rate_of(stats), lost->torn, lost->late,
+                        gsp_model_plural_s(stats->samples), rate_of(stats), lost->torn, lost->late,
                         lost->failed);
     }
     session->stats = *stats;
     look_for_others(session, stats->elapsed_ns);
-    int rc = gsp_stream_flush(session->stream, err);
-    if (rc == GSP_OK)
-        write_interim(session);
-    return rc;
+    write_interim(session);
+    return GSP_OK;
 }
 
 /* What the target is called, for messages and for the default name of the file. */
@@ -330,7 +310,7 @@ static int open_file(struct session *session, struct gsp_err *err)
     default_output(session, program, format, name, sizeof(name));
     const char *output = opts->output ? opts->output : name;
     rc = gsp_rec_file_open(&session->file, output, format, opts->force, err);
-    return rc == GSP_OK ? gsp_profile_new(false, &session->profile, err) : rc;
+    return rc == GSP_OK ? gsp_stream_sink_init(&session->sink, err) : rc;
 }
 
 static bool target_lives(const struct session *session)
@@ -365,20 +345,20 @@ static void tell_begin(struct session *session)
 /* Who held the GIL, and for how much of the time. */
 static void tell_gil(struct session *session, const struct gsp_record *record)
 {
-    size_t count = gsp_profile_thread_count(session->profile);
+    size_t count = gsp_model_profile_thread_count(session->sink.profile);
     int64_t elapsed_ns = session->stats.elapsed_ns;
     if (!session->opts->sampling.gil || session->parsed->globals.quiet || elapsed_ns <= 0)
         return;
     gsp_term_line(&session->term, "The GIL was held by");
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(session->profile, i);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(session->sink.profile, i);
         const struct gsp_process *process =
-            gsp_profile_process_at(session->profile, thread->process);
+            gsp_model_profile_process_at(session->sink.profile, thread->process);
         gsp_auto_buf name = {0};
-        int64_t held_ns = gsp_record_gil_ns(record, i);
+        int64_t held_ns = gsp_sample_record_gil_ns(record, i);
         if (held_ns == 0)
             continue;
-        gsp_buf_term(&name, gsp_profile_string_at(session->profile, thread->name));
+        gsp_buf_term(&name, gsp_model_profile_string_at(session->sink.profile, thread->name));
         const char *shown = gsp_buf_cstr(&name);
         gsp_term_line(&session->term, "    %5.1f %%  thread %s (%" PRIu64 ") of process %" PRId32,
                       100.0 * (double)held_ns / (double)elapsed_ns, shown ? shown : "",
@@ -412,20 +392,18 @@ static int sample_target(struct session *session, struct gsp_err *err)
     const struct record_opts *opts = session->opts;
     const struct gsp_record_opts record_opts =
         gsp_sampling_begin(&opts->sampling, session->pid, session->launch.pid > 0);
-    const struct gsp_record_sink sink = {.user = session,
-                                         .sample = on_sample,
-                                         .thread_changed = on_thread_changed,
-                                         .process_changed = on_process_changed,
-                                         .beat = on_beat};
+    struct gsp_stream_sink *sink = &session->sink;
     struct gsp_record *record = NULL;
-    int rc = gsp_record_new(&record_opts, session->profile, &sink, &record, err);
+    sink->flushed = on_flushed;
+    sink->user = session;
+    int rc = gsp_sample_record_new(&record_opts, sink->profile, &sink->sink, &record, err);
     if (rc == GSP_OK)
         rc = gsp_rec_file_settle(&session->file, err);
     /* The profile's period is known now: the stream predicts times by it. */
     if (rc == GSP_OK)
-        rc = gsp_stream_new(session->file.fd, session->profile, &session->stream, err);
+        rc = gsp_stream_sink_open(sink, session->file.fd, err);
     if (rc < 0) {
-        gsp_record_free(record);
+        gsp_sample_record_free(record);
         return rc;
     }
     if (opts->until_signal && !session->parsed->globals.quiet)
@@ -438,14 +416,14 @@ static int sample_target(struct session *session, struct gsp_err *err)
     tell_begin(session);
     session->record = record;
     start_rings(session);
-    rc = gsp_record_run(record, &stop_count, &session->end, err);
+    rc = gsp_sample_record_run(record, &stop_count, &session->end, err);
     session->record = NULL;
-    session->stats = *gsp_record_stats(record);
+    session->stats = *gsp_sample_record_stats(record);
     stop_rings(session);
     gsp_term_wipe(&session->term);
     tell_interim(session, true);
     tell_gil(session, record);
-    gsp_record_free(record);
+    gsp_sample_record_free(record);
     return rc;
 }
 
@@ -479,7 +457,7 @@ static void tell_native_cpu(struct session *session)
     gsp_auto_buf words = {0};
     if (!has_native_cpu(session))
         return;
-    gsp_native_cpu_words(&session->stats.native_cpu, &words);
+    gsp_sample_native_cpu_put(&session->stats.native_cpu, &words);
     gsp_auto_buf shown = {0};
     gsp_buf_term(&shown, gsp_buf_sv(&words));
     gsp_term_line(&session->term, "Threads without Python used %s; --native shows their stacks.",
@@ -501,7 +479,7 @@ static const char *judge_short(const struct session *session, struct gsp_hint *h
 /* Why there is not one sample, and what to do about it. */
 static const char *judge_empty(const struct session *session, struct gsp_hint *hint)
 {
-    const struct gsp_record_stats *stats = &session->stats;
+    const struct gsp_sample_record_stats *stats = &session->stats;
     const struct record_opts *opts = session->opts;
     if (opts->until_signal && !begun)
         return "no SIGUSR2 came, so recording did not begin";
@@ -607,7 +585,7 @@ static void tell_native(struct session *session)
                   "Native: %.1f %% of the stacks reach the thread's entry; %" PRIu64
                   " taken asleep, %" PRIu64 " by perf events, %" PRIu64 " by stops.",
                   100.0 * (double)native->whole / (double)native->stacks,
-                  native->by_way[GSP_CAPTURE_ASLEEP], native->by_way[GSP_CAPTURE_EVENT],
+                  native->by_way[GSP_CAPTURE_IDLE], native->by_way[GSP_CAPTURE_EVENT],
                   native->by_way[GSP_CAPTURE_STOP]);
     gsp_log_info("record",
                  "a tick took at most %.1f ms of CPU; %" PRIu64 " of %" PRIu64
@@ -616,20 +594,20 @@ static void tell_native(struct session *session)
     if (native->by_way[GSP_CAPTURE_STOP])
         gsp_term_line(&session->term,
                       "Stopped for at most %.0f us (median), %.0f us (p99), %.0f us (longest).",
-                      (double)gsp_native_stats_stop_ns(native, 0.5) / 1000,
-                      (double)gsp_native_stats_stop_ns(native, 0.99) / 1000,
+                      (double)gsp_sample_native_stats_stop_ns(native, 0.5) / 1000,
+                      (double)gsp_sample_native_stats_stop_ns(native, 0.99) / 1000,
                       (double)native->stop_max_ns / 1000);
 }
 
 static void tell_summary(struct session *session)
 {
-    const struct gsp_record_stats *stats = &session->stats;
+    const struct gsp_sample_record_stats *stats = &session->stats;
     gsp_auto_buf lost = {0};
     char elapsed[32];
-    gsp_words_losses(&stats->losses, &lost);
+    gsp_model_losses_put(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
     gsp_term_line(&session->term, "%" PRIu64 " sample%s in %s (%.1f Hz); stopped because %s.",
-                  stats->samples, gsp_words_s(stats->samples),
+                  stats->samples, gsp_model_plural_s(stats->samples),
                   gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)), rate_of(stats),
                   end_text(session));
     gsp_term_line(&session->term, "Lost: %s.", losses ? losses : "unknown");
@@ -639,16 +617,18 @@ static void tell_summary(struct session *session)
         gsp_term_line(&session->term,
                       "Left out: %" PRIu64 " stack%s without a frame that was asked for, %" PRIu64
                       " of other threads.",
-                      stats->frames_left, gsp_words_s(stats->frames_left), stats->threads_left);
+                      stats->frames_left, gsp_model_plural_s(stats->frames_left),
+                      stats->threads_left);
     tell_others_at_end(session);
     if (strcmp(session->file.output, "-") == 0)
         return;
     struct stat info;
     const bool is_run = session->file.format == &gsp_format_run;
     if (session->drained.rows + session->drained.lost)
-        gsp_term_line(
-            &session->term, "Tables of the target: %" PRIu64 " row%s; %" PRIu64 " came too fast.",
-            session->drained.rows, gsp_words_s(session->drained.rows), session->drained.lost);
+        gsp_term_line(&session->term,
+                      "Tables of the target: %" PRIu64 " row%s; %" PRIu64 " came too fast.",
+                      session->drained.rows, gsp_model_plural_s(session->drained.rows),
+                      session->drained.lost);
     if (stat(session->file.output, &info) == 0)
         gsp_term_line(
             &session->term, "Wrote %s (%s, %.3g KB):", session->file.output,
@@ -673,11 +653,7 @@ static int fail(const struct session *session, const struct gsp_err *err)
 static int conclude(struct session *session, int rc, struct gsp_err *err)
 {
     struct gsp_err late = {0};
-    /* There is no stream when attaching has failed. */
-    int finished = session->stream ? gsp_stream_finish(session->stream, &late) : GSP_OK;
-    session->stream = NULL;
-    gsp_profile_free(session->profile); /* its memory is needed for the conversion */
-    session->profile = NULL;
+    int finished = gsp_stream_sink_finish(&session->sink, &late);
     if (rc == GSP_OK && finished < 0) {
         rc = finished;
         *err = late;
@@ -754,8 +730,7 @@ static int run(const struct gsp_parsed *parsed)
     if (opts->pid && !opts->sampling.subprocesses && !opts->sampling.native)
         gsp_await_python(session.pid, false, parsed);
     int status = record(&session);
-    gsp_stream_free(session.stream);
-    gsp_profile_free(session.profile);
+    gsp_stream_sink_free(&session.sink);
     gsp_rec_file_free(&session.file);
     gsp_buf_free(&session.others);
     if (session.launch.pid > 0) {

@@ -29,7 +29,7 @@ struct report_opts {
     bool markdown;
     bool force;
     bool lines;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 static const char *sort_choice(size_t i)
@@ -148,7 +148,7 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_term term;
-    struct gsp_view view = opts->view;
+    struct gsp_view_options view = opts->view;
     view.by_function = view.by_function || !opts->lines;
     gsp_term_init(&term, STDOUT_FILENO, "never");
     struct gsp_report_opts report = {
@@ -183,7 +183,7 @@ static bool has_old_form(const struct report_opts *opts)
 /* Options of a table of functions: of the stacks alone too. */
 static bool is_of_stacks(const struct report_opts *opts)
 {
-    const struct gsp_view *view = &opts->view;
+    const struct gsp_view_options *view = &opts->view;
     return has_old_form(opts) || opts->lines || view->threads || view->by_function ||
            view->no_lines || view->full_filenames;
 }
@@ -225,7 +225,7 @@ static int write_stacks(const struct report_opts *opts, const char *input,
         rc = put_report(&as, profile, &text, err);
     if (rc == GSP_OK)
         rc = gsp_file_put(opts->output, opts->force, &text, err);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return rc;
 }
 

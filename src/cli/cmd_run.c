@@ -122,11 +122,11 @@ struct session {
     struct gsp_rec_rings *rings;
     struct gsp_run_followers *followers; /* NULL: other processes than the program have none */
     struct gsp_follow_result followed;
-    size_t no_room;                 /* processes below the program whose stacks had no place */
-    struct gsp_place_limits limits; /* of what ended processes keep */
-    int status;                     /* of the program */
-    char **environment;             /* the program's, before we changed it */
-    bool is_unable;                 /* to record: the program runs without us */
+    size_t no_room;                    /* processes below the program whose stacks had no place */
+    struct gsp_ring_dir_limits limits; /* of what ended processes keep */
+    int status;                        /* of the program */
+    char **environment;                /* the program's, before we changed it */
+    bool is_unable;                    /* to record: the program runs without us */
 };
 
 /* Set when half of the CPU time that we may use is used. */
@@ -301,7 +301,7 @@ static int prepare(struct session *session, struct gsp_err *err)
 
 static int start(struct session *session, struct gsp_err *err)
 {
-    gsp_places_sweep(&session->limits); /* while the program's own rings are not there yet */
+    gsp_ring_dirs_sweep(&session->limits); /* while the program's own rings are not there yet */
     /* Before --force removes the run that is there. */
     int rc = gsp_launch_check(session->parsed->args[0], err);
     if (rc == GSP_OK)
@@ -336,8 +336,8 @@ static pid_t first_with_rings(const pid_t *pids, size_t count, size_t *with_ring
     pid_t first = 0;
     *with_rings = 0;
     for (size_t i = 0; i < count; i++) {
-        struct gsp_place place;
-        if (gsp_place_find(pids[i], &place, NULL) != GSP_OK || place.rings == 0)
+        struct gsp_ring_dir place;
+        if (gsp_ring_dir_find(pids[i], &place, NULL) != GSP_OK || place.rings == 0)
             continue;
         first = first ? first : pids[i];
         (*with_rings)++;
@@ -472,7 +472,7 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
 static void stop_recording(struct session *session)
 {
     struct gsp_err err = {0};
-    struct gsp_drain_stats unused;
+    struct gsp_store_drain_stats unused;
     gsp_auto_buf word = {0};
     gsp_buf_shell(&word, gsp_sv_of(session->place.path));
     const char *folder = session->rings ? gsp_buf_cstr(&word) : NULL;

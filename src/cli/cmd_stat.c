@@ -66,14 +66,14 @@ static int load(const char *path, struct gsp_plot *plot, struct gsp_session_data
         return opened;
     gsp_auto_fd fd = opened;
     bool can_seek = lseek(fd, 0, SEEK_SET) == 0;
-    struct gsp_session_want want = {.values = plot || !can_seek, .ctx = plot};
-    want.bins = plot ? gsp_plot_wants : NULL;
-    int rc = gsp_session_read(gsp_scan_read_fd, &fd, &want, out, err);
+    struct gsp_session_read_options want = {.values = plot || !can_seek, .ctx = plot};
+    want.bins = plot ? gsp_export_plot_needs_metric : NULL;
+    int rc = gsp_session_read(gsp_json_scan_read_fd, &fd, &want, out, err);
     if (rc < 0 || want.values || (*out)->row_count || !(*out)->frames || lseek(fd, 0, SEEK_SET))
         return rc;
     gsp_session_data_free(*out);
     want.values = true;
-    return gsp_session_read(gsp_scan_read_fd, &fd, &want, out, err);
+    return gsp_session_read(gsp_json_scan_read_fd, &fd, &want, out, err);
 }
 
 static int put_json(const struct gsp_session_data *data, const char *metrics, struct gsp_err *err)
@@ -108,7 +108,7 @@ static int draw(const struct gsp_parsed *parsed, struct gsp_plot *plot,
 {
     const struct stat_opts *opts = parsed->opts;
     gsp_auto_buf picture = {0};
-    int rc = gsp_plot_draw(plot, data, &picture, err);
+    int rc = gsp_export_plot_draw(plot, data, &picture, err);
     if (rc == GSP_OK)
         rc = gsp_file_put(opts->plot, opts->force, &picture, err);
     if (rc == GSP_OK && !parsed->globals.quiet && strcmp(opts->plot, "-") != 0) {
@@ -126,7 +126,7 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_session_data *data = NULL;
     struct gsp_plot plot = {.metrics = opts->metrics};
     struct gsp_err err = {0};
-    if (opts->plot && gsp_plot_format(opts->plot, &plot.format, &err) < 0)
+    if (opts->plot && gsp_export_plot_format(opts->plot, &plot.format, &err) < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     if (opts->plot && gsp_file_check_new(opts->plot, opts->force, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err);

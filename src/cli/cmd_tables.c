@@ -69,7 +69,7 @@ static const struct gsp_table *find_table(const struct entry *entry)
     char name[GSP_NAME_MAX];
     snprintf(schema, sizeof(schema), "%.*s", (int)entry->part[0].len, entry->part[0].p);
     snprintf(name, sizeof(name), "%.*s", (int)entry->part[1].len, entry->part[1].p);
-    return gsp_table_find(schema, name);
+    return gsp_wire_table_find(schema, name);
 }
 
 static const struct gsp_column *find_column(const struct entry *entry)
@@ -116,7 +116,7 @@ static bool read_counts(struct gsp_asker *asker, struct gsp_buf *sql, int64_t *c
         for (size_t i = 0; i < batch.row_count && rows->column_count == 2; i++) {
             gsp_auto_buf place = {0};
             int64_t at = 0;
-            gsp_cell_put(&rows->columns[0], &batch.values[0], i, &place);
+            gsp_model_cell_put(&rows->columns[0], &batch.values[0], i, &place);
             const char *number = gsp_buf_cstr(&place);
             if (number && gsp_parse_i64(number, 0, (int64_t)count - 1, &at, NULL) == GSP_OK)
                 counts[at] = ((const int64_t *)batch.values[1].data)[i];
@@ -190,7 +190,7 @@ static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *b
     while (rc == GSP_OK && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
         for (size_t row = 0; row < batch.row_count; row++) {
             for (size_t i = 0; i < parts; i++) {
-                gsp_cell_put(&rows->columns[i], &batch.values[i], row, bytes);
+                gsp_model_cell_put(&rows->columns[i], &batch.values[i], row, bytes);
                 gsp_buf_putc(bytes, '\0');
             }
         }

@@ -39,7 +39,7 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct gsp_top_opts, sort),
      .arg = "BY",
-     .choice = gsp_top_column_name,
+     .choice = gsp_tui_top_column_name,
      .help = "The column to sort by. Default: own; total for --tree."},
     {.name = "filter",
      .kind = GSP_OPT_TEXT,
@@ -107,8 +107,8 @@ static void set_query(struct gsp_top_session *session)
     query->view.by_function = opts->view.by_function || !opts->lines;
     query->tree = opts->tree;
     query->sort = opts->tree ? GSP_TOP_TOTAL_PCT : GSP_TOP_OWN_PCT;
-    for (size_t i = 0; opts->sort && gsp_top_column_name(i); i++) {
-        if (strcmp(gsp_top_column_name(i), opts->sort) == 0)
+    for (size_t i = 0; opts->sort && gsp_tui_top_column_name(i); i++) {
+        if (strcmp(gsp_tui_top_column_name(i), opts->sort) == 0)
             query->sort = (enum gsp_top_column)i;
     }
     snprintf(query->filter, sizeof(query->filter), "%s", opts->filter ? opts->filter : "");
@@ -130,17 +130,17 @@ static int run(const struct gsp_parsed *parsed)
                                       .launch = {.gate = -1, .report = -1},
                                       .child_output = -1};
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
-    gsp_ui_init(&session.ui, opts->input != NULL);
+    gsp_tui_ui_init(&session.ui, opts->input != NULL);
     if (opts->pid && (opts->mem || (!opts->sampling.subprocesses && !opts->sampling.native)))
         gsp_await_python(session.pid, opts->sampling.subprocesses, parsed);
     set_query(&session);
     int status = opts->mem     ? gsp_top_run_mem(&session)
                  : opts->input ? gsp_top_run_replay(&session)
                                : gsp_top_run_live(&session);
-    gsp_top_rows_free(&session.rows);
-    gsp_ui_free(&session.ui);
-    gsp_top_free(session.top);
-    gsp_profile_free(session.profile);
+    gsp_tui_rows_free(&session.rows);
+    gsp_tui_ui_free(&session.ui);
+    gsp_tui_top_free(session.top);
+    gsp_model_profile_free(session.profile);
     return status;
 }
 

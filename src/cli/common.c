@@ -28,13 +28,13 @@ const size_t gsp_command_count = GSP_COUNT(gsp_commands);
  * the same formats. */
 static const char *format_name(size_t i, bool to_write)
 {
-    for (size_t k = 0; k < gsp_format_count(); k++) {
-        const struct gsp_format *format = gsp_format_at(k);
+    for (size_t k = 0; k < gsp_export_format_count(); k++) {
+        const struct gsp_format *format = gsp_export_format_at(k);
         if ((to_write ? format->write != NULL : format->read != NULL) && i-- == 0)
             return format->name;
     }
-    for (size_t k = 0; k < gsp_format_count(); k++) {
-        const struct gsp_format *format = gsp_format_at(k);
+    for (size_t k = 0; k < gsp_export_format_count(); k++) {
+        const struct gsp_format *format = gsp_export_format_at(k);
         if (to_write ? !format->write : !format->read)
             continue;
         for (size_t n = 0; n < GSP_COUNT(format->aliases); n++) {

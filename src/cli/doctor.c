@@ -46,7 +46,7 @@ static void look_process(pid_t pid, struct gsp_doctor *out)
     struct gsp_perm perm;
     if (!looks_like_python(pid, &cmdline))
         return;
-    gsp_perm_look("", pid, &perm);
+    gsp_proc_perm_read("", pid, &perm);
     if (perm.state == 'Z')
         return;
     if (out->process_count == GSP_DOCTOR_ROWS_MAX) {
@@ -63,12 +63,12 @@ static void look_process(pid_t pid, struct gsp_doctor *out)
     struct gsp_err err = {0};
     struct gsp_mem *mem = NULL;
     struct gsp_py_runtime runtime = {0};
-    row->rc = gsp_perm_try(pid, &err);
+    row->rc = gsp_proc_perm_check(pid, &err);
     if (row->rc == GSP_OK)
-        row->rc = gsp_mem_open_pid(pid, &mem, &err);
+        row->rc = gsp_proc_mem_open_pid(pid, &mem, &err);
     if (row->rc == GSP_OK)
         row->rc = gsp_py_locate(pid, mem, &runtime, &err);
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
     if (row->rc == GSP_OK)
         snprintf(row->version, sizeof(row->version), "%s", runtime.version);
     else
@@ -165,14 +165,15 @@ static void look_path(struct gsp_doctor *out)
     }
 }
 
-static uint32_t intern_nothing(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t intern_nothing(struct gsp_collect_sink *sink, enum gsp_table_id table,
+                               struct gsp_sv text)
 {
     (void)sink;
     (void)table;
     return text.len > 0;
 }
 
-static void put_nothing(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+static void put_nothing(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     (void)sink;
     (void)table;
@@ -183,8 +184,8 @@ static void put_nothing(struct gsp_sink *sink, enum gsp_table_id table, const vo
 static void look_sources(struct gsp_doctor *out)
 {
     const struct gsp_collect_env env = gsp_collect_env_here();
-    const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
-    struct gsp_sink sink = {intern_nothing, put_nothing};
+    const struct gsp_collect_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
+    struct gsp_collect_sink sink = {intern_nothing, put_nothing};
     struct gsp_collect *collect = NULL;
     struct gsp_collect_state state;
     if (gsp_collect_open(&env, &collect, NULL) != GSP_OK)
@@ -206,11 +207,11 @@ void gsp_doctor_look(struct gsp_doctor *out)
     *out = (struct gsp_doctor){0};
     if (uname(&out->system) < 0)
         snprintf(out->system.release, sizeof(out->system.release), "unknown");
-    gsp_perm_look("", 0, &out->perm);
-    int rc = gsp_perm_selftest(&out->selftest);
+    gsp_proc_perm_read("", 0, &out->perm);
+    int rc = gsp_proc_perm_selftest(&out->selftest);
     if (rc == GSP_OK)
         out->selftest = (struct gsp_err){0};
-    if (gsp_perf_selftest(&out->events) == GSP_OK)
+    if (gsp_proc_perf_selftest(&out->events) == GSP_OK)
         out->events = (struct gsp_err){0};
     look_processes(out);
     look_path(out);

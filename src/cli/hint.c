@@ -141,7 +141,7 @@ static void perm_container(const struct scene *scene, struct gsp_hint *out)
         set_why(out, "this root runs without the capability SYS_PTRACE (a sandbox?)");
     else
         set_why(out, "this container (%s) runs without the capability SYS_PTRACE",
-                gsp_container_name(kind));
+                gsp_proc_container_name(kind));
     add_launch(scene, out);
     if (kind == GSP_CONTAINER_KUBERNETES)
         gsp_hint_add(out, "in the container's spec",
@@ -421,7 +421,7 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
     *out = (struct gsp_hint){0};
     struct scene scene = {
         .err = err, .context = context, .command = context->command ? context->command : "record"};
-    gsp_perm_look(context->root, context->pid, &scene.perm);
+    gsp_proc_perm_read(context->root, context->pid, &scene.perm);
     snprintf(scene.target, sizeof(scene.target), "the process");
     if (context->pid > 0) {
         look_program(context->root, context->pid, scene.program, sizeof(scene.program));

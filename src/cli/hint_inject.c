@@ -16,7 +16,7 @@ static void not_possible(const struct gsp_err *err, const struct gsp_hint_contex
     struct gsp_perm perm;
     const int pid = (int)context->pid;
     set_why(out, err->msg);
-    gsp_perm_look(context->root, context->pid, &perm);
+    gsp_proc_perm_read(context->root, context->pid, &perm);
     if (perm.tracer > 0)
         gsp_hint_add(out, "who it is", "ps -o pid,user,args -p %d", (int)perm.tracer);
     else if (perm.state == 'T')

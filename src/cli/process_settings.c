@@ -53,7 +53,7 @@ static struct gsp_sv key_of(const char *word)
 static bool begins(size_t i, struct gsp_sv text)
 {
     char name[GSP_NAME_MAX];
-    snprintf(name, sizeof(name), PREFIX "%s", gsp_setting_row(i)->name);
+    snprintf(name, sizeof(name), PREFIX "%s", gsp_wire_setting_row(i)->name);
     const size_t skip = gsp_sv_starts(text, PREFIX) ? 0 : sizeof(PREFIX) - 1;
     return strncmp(name + skip, text.p, text.len) == 0;
 }
@@ -65,12 +65,12 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
     snprintf(name, sizeof(name), "%.*s", (int)(key.len < 60 ? key.len : 60), key.p);
     const char *bare = gsp_sv_starts(key, PREFIX) ? name + sizeof(PREFIX) - 1 : name;
     size_t best = NEAR_MAX;
-    for (size_t i = 0; gsp_setting_row(i); i++) {
-        const size_t distance = gsp_str_distance(bare, gsp_setting_row(i)->name);
+    for (size_t i = 0; gsp_wire_setting_row(i); i++) {
+        const size_t distance = gsp_str_distance(bare, gsp_wire_setting_row(i)->name);
         if (distance < best) {
             best = distance;
             snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof config %s " PREFIX "%s",
-                     parsed->args[0], gsp_setting_row(i)->name);
+                     parsed->args[0], gsp_wire_setting_row(i)->name);
         }
     }
     gsp_auto_buf safe = {0};
@@ -87,13 +87,13 @@ static int read_changes(struct target *target, char *const *words)
         const struct gsp_sv key = key_of(words[i]);
         if (words[i][key.len] != '=' || key.len == 0)
             return gsp_cli_misuse(target->parsed, "'%.100s' is not KEY=VALUE", words[i]);
-        const int id = gsp_setting_row_find(key);
+        const int id = gsp_wire_setting_row_find(key);
         if (id < 0)
             return unknown_key(target->parsed, key);
         struct gsp_control_change *change = &target->changes[target->change_count++];
         change->id = (enum gsp_setting_id)id;
-        if (gsp_setting_row_check((size_t)id, gsp_sv_of(words[i] + key.len + 1), change->value,
-                                  &err) < 0)
+        if (gsp_wire_setting_row_check((size_t)id, gsp_sv_of(words[i] + key.len + 1), change->value,
+                                       &err) < 0)
             return gsp_cli_misuse(target->parsed, "%s", err.msg);
     }
     return 0;
@@ -114,10 +114,10 @@ static int open_target(struct target *target, const char *word, struct gsp_err *
                            "process %d has ended: its settings are of no use any more",
                            (int)endpoint.pid);
     }
-    rc = endpoint.has_rings ? gsp_place_open(&endpoint.place, &target->folder_fd, err)
+    rc = endpoint.has_rings ? gsp_ring_dir_open(&endpoint.place, &target->folder_fd, err)
                             : GSP_E_NOFILE;
     if (rc == 0)
-        rc = gsp_control_read(target->folder_fd, &target->page, err);
+        rc = gsp_wire_control_read(target->folder_fd, &target->page, err);
     /* Half written: whoever sets a value next makes it good. */
     if (rc == GSP_E_TORN && target->change_count > 0)
         rc = 0;
@@ -138,11 +138,11 @@ static int wait_applied(struct target *target, struct gsp_err *err)
 {
     const struct timespec pause = {0, POLL_NS};
     const int64_t end_ns = gsp_now_ns() + APPLY_MAX_NS;
-    int rc = gsp_control_read(target->folder_fd, &target->page, err);
+    int rc = gsp_wire_control_read(target->folder_fd, &target->page, err);
     while (rc == 0 && atomic_load(&target->page.applied) < target->serial &&
            gsp_now_ns() < end_ns) {
         nanosleep(&pause, NULL);
-        rc = gsp_control_read(target->folder_fd, &target->page, err);
+        rc = gsp_wire_control_read(target->folder_fd, &target->page, err);
     }
     return rc;
 }
@@ -204,8 +204,8 @@ static int show_json(const struct target *target, const char *prefix, struct gsp
     gsp_json_put_bool(&json, "applied", is_applied(target));
     gsp_json_key(&json, "settings");
     gsp_json_arr_begin(&json);
-    for (size_t i = 0; gsp_setting_row(i); i++) {
-        const struct gsp_setting_row *about = gsp_setting_row(i);
+    for (size_t i = 0; gsp_wire_setting_row(i); i++) {
+        const struct gsp_wire_setting_row *about = gsp_wire_setting_row(i);
         gsp_auto_buf name = {0};
         if (!is_wanted(target, i, prefix))
             continue;
@@ -237,8 +237,8 @@ static int show_table(const struct target *target, const char *prefix, struct gs
     int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; gsp_setting_row(i); i++) {
-        const struct gsp_setting_row *about = gsp_setting_row(i);
+    for (size_t i = 0; gsp_wire_setting_row(i); i++) {
+        const struct gsp_wire_setting_row *about = gsp_wire_setting_row(i);
         gsp_auto_buf name = {0};
         if (!is_wanted(target, i, prefix))
             continue;
@@ -290,8 +290,8 @@ static int change_and_show(struct target *target, const char *prefix)
     struct gsp_err err = {0};
     int rc = GSP_OK;
     if (target->change_count > 0) {
-        rc = gsp_control_write(target->folder_fd, target->changes, target->change_count,
-                               &target->serial, &err);
+        rc = gsp_wire_control_write(target->folder_fd, target->changes, target->change_count,
+                                    &target->serial, &err);
         if (rc == GSP_OK)
             rc = wait_applied(target, &err);
     }
@@ -315,7 +315,7 @@ int gsp_config_target(const struct gsp_parsed *parsed, const char *pid, char *co
     if (prefix && words[1])
         return gsp_cli_misuse(parsed, "one KEY to look at, or KEY=VALUE to change");
     bool known = !prefix;
-    for (size_t i = 0; gsp_setting_row(i) && !known; i++)
+    for (size_t i = 0; gsp_wire_setting_row(i) && !known; i++)
         known = begins(i, gsp_sv_of(prefix));
     if (!known)
         return unknown_key(parsed, gsp_sv_of(prefix));

@@ -68,7 +68,7 @@ static void add_words(struct prompt *prompt, const char *sql)
         return;
     while (gsp_rows_next(rows, &batch, NULL) == 1) {
         for (size_t row = 0; row < batch.row_count; row++) {
-            gsp_cell_put(&rows->columns[0], &batch.values[0], row, &prompt->words);
+            gsp_model_cell_put(&rows->columns[0], &batch.values[0], row, &prompt->words);
             gsp_buf_putc(&prompt->words, '\0');
         }
     }

@@ -120,7 +120,7 @@ static int ask(struct report *report, const char *sql, struct gsp_buf *out, stru
     if (rc < 0)
         return rc;
     gsp_out_init(&stream, fd);
-    rc = gsp_rows_json(rows, &stream, err);
+    rc = gsp_export_rows_write_json(rows, &stream, err);
     gsp_rows_free(rows);
     const int done = gsp_out_finish(&stream, rc == GSP_OK ? err : NULL);
     if (rc == GSP_OK)
@@ -157,7 +157,7 @@ static struct gsp_sv cell_text(const struct gsp_rows *rows, const struct gsp_bat
 {
     for (size_t i = 0; i < rows->column_count; i++) {
         if (strcmp(rows->columns[i].name, column) != 0 || rows->columns[i].kind != GSP_CELL_TEXT ||
-            gsp_values_null(&batch->values[i], row))
+            gsp_model_values_is_null(&batch->values[i], row))
             continue;
         return ((const struct gsp_sv *)batch->values[i].data)[row];
     }
@@ -169,7 +169,7 @@ static int64_t cell_i64(const struct gsp_rows *rows, const struct gsp_batch_view
 {
     for (size_t i = 0; i < rows->column_count; i++) {
         if (strcmp(rows->columns[i].name, column) == 0 && rows->columns[i].kind == GSP_CELL_I64 &&
-            !gsp_values_null(&batch->values[i], row))
+            !gsp_model_values_is_null(&batch->values[i], row))
             return ((const int64_t *)batch->values[i].data)[row];
     }
     return -1;

@@ -12,11 +12,11 @@
 
 #include "base/buf.h"
 #include "cli/options.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 /* What ended processes may keep.  An invalid value is reported, and the usual ones hold: no
  * program is to fail because of it. */
-struct gsp_place_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed);
+struct gsp_ring_dir_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed);
 
 /* Tells the program that is started next, by its environment, how many rows its rings have: rows,
  * or if that is 0 what the environment or else config.toml says. */

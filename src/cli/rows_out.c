@@ -108,8 +108,10 @@ static int write_to(int fd, struct gsp_rows *rows, enum gsp_rows_format format, 
 {
     static int (*const WRITERS[])(struct gsp_rows * rows, struct gsp_out * out,
                                   struct gsp_err * err) = {
-        [GSP_ROWS_TABLE] = plain_table, [GSP_ROWS_JSON] = gsp_rows_json,
-        [GSP_ROWS_CSV] = gsp_rows_csv,  [GSP_ROWS_ARROW] = gsp_rows_arrow,
+        [GSP_ROWS_TABLE] = plain_table,
+        [GSP_ROWS_JSON] = gsp_export_rows_write_json,
+        [GSP_ROWS_CSV] = gsp_export_rows_write_csv,
+        [GSP_ROWS_ARROW] = gsp_export_rows_write_arrow,
         [GSP_ROWS_PARQUET] = NULL,
     };
     if (!WRITERS[format])

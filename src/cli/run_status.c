@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "wire/table.h"
 
 #define LOOKS     GSP_RUN_STATUS_LOOKS
@@ -92,17 +92,18 @@ void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, st
         gsp_buf_printf(out, "  %.3g steps/s", rate);
     if (status->processes > 0) {
         gsp_buf_printf(out, "  CPU %.0f %%  RSS ", status->cpu_percent);
-        gsp_words_amount(GSP_UNIT_BYTES, (int64_t)status->rss_bytes, out);
+        gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)status->rss_bytes, out);
     }
     if (status->gpus > 0)
         gsp_buf_printf(out, "  GPU %.0f %%", status->gpu_percent / status->gpus);
     if (status->look_count > 0) {
         const struct gsp_rec_rings_seen *seen = look_at(status, status->look_count - 1);
         gsp_buf_puts(out, "  ");
-        gsp_words_count(seen->samples, out);
-        gsp_buf_printf(out, " sample%s", gsp_words_s(seen->samples));
+        gsp_model_count_put(seen->samples, out);
+        gsp_buf_printf(out, " sample%s", gsp_model_plural_s(seen->samples));
         if (seen->lost > 0)
-            gsp_buf_printf(out, "  %" PRIu64 " row%s lost", seen->lost, gsp_words_s(seen->lost));
+            gsp_buf_printf(out, "  %" PRIu64 " row%s lost", seen->lost,
+                           gsp_model_plural_s(seen->lost));
         if (seen->failing)
             gsp_buf_puts(out, "  CANNOT WRITE");
     }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* In the order of enum gsp_capture_choice. */
+/* In the order of enum gsp_capture_policy. */
 static const char *const CAPTURES[] = {"auto", "stop", "perf"};
 
 const char *gsp_sampling_capture(size_t i)
@@ -11,11 +11,11 @@ const char *gsp_sampling_capture(size_t i)
     return i < GSP_COUNT(CAPTURES) ? CAPTURES[i] : NULL;
 }
 
-static enum gsp_capture_choice capture_of(const char *name)
+static enum gsp_capture_policy capture_of(const char *name)
 {
     for (size_t i = 0; i < GSP_COUNT(CAPTURES); i++) {
         if (name && strcmp(name, CAPTURES[i]) == 0)
-            return (enum gsp_capture_choice)i;
+            return (enum gsp_capture_policy)i;
     }
     return GSP_CAPTURE_AUTO;
 }
@@ -30,7 +30,7 @@ int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
     const char *const expressions[] = {select->include, select->exclude, select->thread,
                                        select->below};
     for (size_t i = 0; i < GSP_COUNT(expressions); i++) {
-        int rc = gsp_select_check(expressions[i], err);
+        int rc = gsp_sample_select_check(expressions[i], err);
         if (rc != GSP_OK)
             return rc;
     }

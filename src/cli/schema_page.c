@@ -30,12 +30,12 @@ static void put_common(struct gsp_buf *out, const struct gsp_table *table)
 {
     if (table->scope == GSP_SCOPE_PLAIN)
         return;
-    put_row(out, "ts_ns", GSP_I64, "ns", "when, CLOCK_REALTIME");
-    put_row(out, "host", GSP_STR, "", "the machine");
+    put_row(out, "ts_ns", GSP_I64, "ns", "time, CLOCK_REALTIME");
+    put_row(out, "host", GSP_STR, "", "name of the machine");
     if (table->scope == GSP_SCOPE_HOST)
         return;
-    put_row(out, "pid", GSP_I64, "", "the process");
-    put_row(out, "rank", GSP_I64, "", "its rank in a distributed job, when known");
+    put_row(out, "pid", GSP_I64, "", "process id");
+    put_row(out, "rank", GSP_I64, "", "rank of the process in a distributed job, if known");
 }
 
 /* How many columns of the struct are common ones. */
@@ -48,16 +48,17 @@ static uint32_t common_count(const struct gsp_table *table)
 
 void gsp_schema_markdown(struct gsp_buf *out)
 {
-    gsp_buf_puts(out, "# Tables\n\n"
-                      "Made from `src/wire/tables.def` by `gsprof docs`. What to ask them is in "
-                      "[sql.md](sql.md).\n\n"
-                      "A value that could not be read is NULL, never 0. Every table is always "
-                      "there; it is empty when nothing has filled it.\n");
+    gsp_buf_puts(
+        out, "# Tables\n\n"
+             "Generated from `src/wire/tables.def` by `gsprof docs`. [sql.md](sql.md) has example "
+             "queries.\n\n"
+             "A value that could not be read is NULL, never 0. Every table always "
+             "exists; a table without data is empty.\n");
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
-        const struct gsp_table *table = gsp_table_at(i);
+        const struct gsp_table *table = gsp_wire_table_at(i);
         gsp_buf_printf(out, "\n## %s.%s\n\nA row is %s.\n\n", table->schema, table->name,
                        table->doc);
-        gsp_buf_puts(out, "| column | type | unit | what it says |\n|---|---|---|---|\n");
+        gsp_buf_puts(out, "| column | type | unit | description |\n|---|---|---|---|\n");
         put_common(out, table);
         for (uint32_t c = common_count(table); c < table->column_count; c++) {
             const struct gsp_column *column = &table->columns[c];

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "cli/top_session.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "proc/task.h"
 #include "tui/screen.h"
 #include "tui/top.h"
@@ -23,7 +23,7 @@
 static int on_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
 {
     struct gsp_top_session *session = user;
-    return gsp_top_add(session->top, sample, err);
+    return gsp_tui_top_add(session->top, sample, err);
 }
 
 /* Names are looked up when they are shown. */
@@ -33,7 +33,7 @@ static void on_changed(void *user, uint32_t index)
     (void)index;
 }
 
-static void take_facts(struct gsp_top_session *session, const struct gsp_record_stats *stats)
+static void take_facts(struct gsp_top_session *session, const struct gsp_sample_record_stats *stats)
 {
     struct gsp_top_facts *facts = &session->facts;
     session->stats = *stats;
@@ -80,8 +80,8 @@ static void end_interval(struct gsp_top_session *session)
     follow_exec(session);
     int64_t delay_ns = session->opts->delay_ns;
     int64_t cost_ns = session->cost_ns * COST_FACTOR;
-    gsp_top_turn(session->top);
-    gsp_machine_read(&session->facts.machine);
+    gsp_tui_top_end_interval(session->top);
+    gsp_tui_machine_read(&session->facts.machine);
     /* From the time it was due, so that intervals do not drift; but never a burst of them. */
     session->next_turn_ns += cost_ns > delay_ns ? cost_ns : delay_ns;
     if (session->next_turn_ns <= session->stats.elapsed_ns)
@@ -102,11 +102,11 @@ static int beat_printed(struct gsp_top_session *session, struct gsp_err *err)
 static int beat_screen(struct gsp_top_session *session, struct gsp_err *err)
 {
     struct gsp_ui *ui = &session->ui;
-    bool is_first = gsp_top_recent(session->top)->length_ns < session->opts->delay_ns;
+    bool is_first = gsp_tui_top_recent(session->top)->length_ns < session->opts->delay_ns;
     bool changed = gsp_top_hear_keys(session, 0);
-    gsp_top_pause(session->top, ui->is_paused);
+    gsp_tui_top_pause(session->top, ui->is_paused);
     if (ui->wants_reset) {
-        gsp_top_reset(session->top);
+        gsp_tui_top_reset(session->top);
         session->next_turn_ns = session->stats.elapsed_ns + session->opts->delay_ns;
         ui->wants_reset = false;
     }
@@ -123,11 +123,11 @@ static int beat_screen(struct gsp_top_session *session, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+static int on_beat(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     struct gsp_top_session *session = user;
     take_facts(session, stats);
-    gsp_top_advance(session->top, stats->elapsed_ns);
+    gsp_tui_top_advance(session->top, stats->elapsed_ns);
     return session->is_printed ? beat_printed(session, err) : beat_screen(session, err);
 }
 
@@ -135,7 +135,7 @@ static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_
 static int linger(struct gsp_top_session *session, struct gsp_err *err)
 {
     session->facts.is_ended = true;
-    gsp_top_turn(session->top);
+    gsp_tui_top_end_interval(session->top);
     session->ui.query.whole = true; /* there is no last second any more */
     int rc = gsp_top_show(session, err);
     while (rc == GSP_OK && !gsp_top_stop && !session->ui.wants_quit) {
@@ -151,21 +151,21 @@ static int watch(struct gsp_top_session *session, struct gsp_record *record, str
     if (rc < 0)
         return rc;
     session->next_turn_ns = session->opts->delay_ns;
-    gsp_machine_read(&session->facts.machine);
-    rc = gsp_record_run(record, &gsp_top_stop, &session->end, err);
-    take_facts(session, gsp_record_stats(record));
-    gsp_top_advance(session->top, session->stats.elapsed_ns);
+    gsp_tui_machine_read(&session->facts.machine);
+    rc = gsp_sample_record_run(record, &gsp_top_stop, &session->end, err);
+    take_facts(session, gsp_sample_record_stats(record));
+    gsp_tui_top_advance(session->top, session->stats.elapsed_ns);
     bool ended = session->end == GSP_RECORD_EXITED && session->stats.samples > 0;
     if (rc == GSP_OK && !session->is_printed && ended)
         rc = linger(session, err);
     /* A target that ends within the first interval has a table too. */
     if (rc == GSP_OK && session->is_printed && session->end != GSP_RECORD_STOPPED &&
         session->printed == 0) {
-        gsp_top_turn(session->top);
-        gsp_machine_read(&session->facts.machine);
+        gsp_tui_top_end_interval(session->top);
+        gsp_tui_machine_read(&session->facts.machine);
         rc = gsp_top_print(session, err);
     }
-    gsp_screen_close();
+    gsp_tui_screen_close();
     return rc;
 }
 
@@ -181,10 +181,10 @@ static int sample_target(struct gsp_top_session *session, struct gsp_err *err)
                                          .process_changed = on_changed,
                                          .beat = on_beat};
     struct gsp_record *record = NULL;
-    int rc = gsp_record_new(&record_opts, session->profile, &sink, &record, err);
+    int rc = gsp_sample_record_new(&record_opts, session->profile, &sink, &record, err);
     if (rc == GSP_OK)
         rc = watch(session, record, err);
-    gsp_record_free(record);
+    gsp_sample_record_free(record);
     return rc;
 }
 
@@ -289,13 +289,13 @@ static int end_child(struct gsp_top_session *session)
 
 static void tell_summary(struct gsp_top_session *session)
 {
-    const struct gsp_record_stats *stats = &session->stats;
+    const struct gsp_sample_record_stats *stats = &session->stats;
     gsp_auto_buf lost = {0};
     char elapsed[32];
-    gsp_words_losses(&stats->losses, &lost);
+    gsp_model_losses_put(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
     gsp_term_line(&session->term, "%s: %llu sample%s in %s; lost: %s.", session->title,
-                  (unsigned long long)stats->samples, gsp_words_s(stats->samples),
+                  (unsigned long long)stats->samples, gsp_model_plural_s(stats->samples),
                   gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
                   losses ? losses : "unknown");
     if (stats->samples == 0 && stats->idle_left)
@@ -311,9 +311,9 @@ int gsp_top_run_live(struct gsp_top_session *session)
         rc = gsp_err_set(&err, GSP_E_NOTSUP, 0, "%s is not a terminal",
                          isatty(STDIN_FILENO) ? "the output" : "the input");
     if (rc == GSP_OK)
-        rc = gsp_profile_new(false, &session->profile, &err);
+        rc = gsp_model_profile_new(false, &session->profile, &err);
     if (rc == GSP_OK)
-        rc = gsp_top_new(session->profile, &session->top, &err);
+        rc = gsp_tui_top_new(session->profile, &session->top, &err);
     gsp_top_catch_signals();
     if (rc == GSP_OK && has_child)
         rc = start_child(session, &err);

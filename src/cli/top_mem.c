@@ -43,7 +43,7 @@ struct memview {
     struct gsp_memtake take;
     struct gsp_memtree tree;
     struct gsp_profile *profile;
-    struct gsp_memstacks *stacks; /* by the processes of take */
+    struct gsp_memlog_stacks *stacks; /* by the processes of take */
     size_t stack_count;
     struct gsp_hmap lines_by_key;
     struct line *lines;
@@ -64,8 +64,8 @@ static int no_memory(struct gsp_err *err)
 
 static struct line *line_of(struct memview *view, uint32_t stack)
 {
-    const uint32_t id = gsp_memgroup_frame(view->profile, stack);
-    const struct gsp_frame *frame = gsp_profile_frame_at(view->profile, id);
+    const uint32_t id = gsp_memlog_group_frame(view->profile, stack);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(view->profile, id);
     const uint64_t a = frame ? (uint64_t)frame->name << 32 | frame->line : 0;
     const uint64_t b = frame ? frame->file : 0;
     const uint32_t *known = gsp_hmap_get(&view->lines_by_key, a, b);
@@ -83,34 +83,34 @@ static struct line *line_of(struct memview *view, uint32_t stack)
 
 static int add_process(struct memview *view, size_t i, struct gsp_err *err)
 {
-    const struct gsp_memtable *table = view->take.at[i].table;
-    struct gsp_memstacks *stacks = &view->stacks[i];
+    const struct gsp_memlog_table *table = view->take.at[i].table;
+    struct gsp_memlog_stacks *stacks = &view->stacks[i];
     const struct gsp_process process = {.pid = view->take.at[i].pid, .ppid = -1};
     int rc = GSP_OK;
     if (view->take.at[i].is_fresh) {
-        gsp_memstacks_free(stacks);
-        rc = gsp_profile_process(view->profile, &process, &stacks->process, err);
+        gsp_memlog_stacks_free(stacks);
+        rc = gsp_model_profile_process(view->profile, &process, &stacks->process, err);
     }
     if (rc == GSP_OK)
-        rc = gsp_memstacks_grow(stacks, table, view->profile, err);
-    for (size_t k = 0; rc == GSP_OK && k < gsp_memtable_site_count(table); k++) {
-        const struct gsp_memsite *site = gsp_memtable_site(table, k);
+        rc = gsp_memlog_stacks_grow(stacks, table, view->profile, err);
+    for (size_t k = 0; rc == GSP_OK && k < gsp_memlog_table_site_count(table); k++) {
+        const struct gsp_memlog_site_counts *site = gsp_memlog_table_site(table, k);
         uint32_t thread = 0;
         uint32_t stack = 0;
-        gsp_memstacks_at(stacks, site->node, &thread, &stack);
+        gsp_memlog_stacks_at(stacks, site->node, &thread, &stack);
         struct line *line = line_of(view, stack);
         if (!line)
             return no_memory(err);
-        line->held += (int64_t)gsp_memcount_live(&site->count);
+        line->held += (int64_t)gsp_memlog_count_live(&site->count);
         line->blocks += (int64_t)(site->count.alloc_count - site->count.free_count);
         line->allocated += site->count.alloc_bytes;
     }
-    const struct gsp_memtable_facts *facts = gsp_memtable_facts(table);
+    const struct gsp_memlog_table_facts *facts = gsp_memlog_table_facts(table);
     const int64_t rss = gsp_memtake_rss(view->take.at[i].pid);
     view->top.processes++;
     view->top.held_bytes += (int64_t)facts->live_bytes;
     view->top.peak_bytes += (int64_t)facts->peak_bytes;
-    view->top.mode = gsp_memory_mode_name(facts->mode);
+    view->top.mode = gsp_wire_memory_mode_name(facts->mode);
     view->top.rss_bytes = rss >= 0 && view->top.rss_bytes >= 0 ? view->top.rss_bytes + rss : -1;
     return rc;
 }
@@ -131,7 +131,8 @@ static int make_rows(struct memview *view, double seconds, struct gsp_err *err)
         if (line->held == 0 && line->allocated == line->allocated_before)
             continue;
         if (line->frame)
-            gsp_view_label(&(struct gsp_view){0}, view->profile, line->frame, &view->names);
+            gsp_model_frame_label(&(struct gsp_view_options){0}, view->profile, line->frame,
+                                  &view->names);
         else
             gsp_buf_puts(&view->names, "(stack not known)");
         /* Places first: the text moves while it grows. */
@@ -150,7 +151,7 @@ static int make_rows(struct memview *view, double seconds, struct gsp_err *err)
     }
     if (view->names.failed)
         return no_memory(err);
-    gsp_memtop_sort(top);
+    gsp_tui_memtop_sort(top);
     return GSP_OK;
 }
 
@@ -170,7 +171,7 @@ static int look(struct memview *view, struct gsp_err *err)
     gsp_memtree_round(&view->tree, now_ns);
     int rc = gsp_memtake_round(&view->take, now_ns, err);
     if (rc == GSP_OK && view->take.count > view->stack_count) {
-        struct gsp_memstacks *stacks =
+        struct gsp_memlog_stacks *stacks =
             realloc(view->stacks, view->take.count * sizeof(*view->stacks));
         if (!stacks)
             return no_memory(err);
@@ -196,11 +197,12 @@ static int print(struct memview *view, struct gsp_err *err)
     struct gsp_term out;
     gsp_term_init(&out, STDOUT_FILENO, "never");
     if (opts->json) {
-        gsp_memtop_json(&view->top, (size_t)opts->rows, &text);
+        gsp_tui_memtop_json(&view->top, (size_t)opts->rows, &text);
     } else {
         if (view->session->printed)
             gsp_buf_putc(&text, '\n');
-        gsp_memtop_text(&view->top, out.width, opts->rows ? (size_t)opts->rows : TEXT_ROWS, &text);
+        gsp_tui_memtop_text(&view->top, out.width, opts->rows ? (size_t)opts->rows : TEXT_ROWS,
+                            &text);
     }
     view->session->printed++;
     return gsp_file_put(NULL, false, &text, err);
@@ -210,7 +212,7 @@ static int draw(struct memview *view, struct gsp_err *err)
 {
     unsigned width = 0;
     unsigned height = 0;
-    gsp_screen_size(&width, &height);
+    gsp_tui_screen_size(&width, &height);
     const size_t room = height > GSP_MEMTOP_HEAD_LINES + 1 ? height - GSP_MEMTOP_HEAD_LINES - 1 : 0;
     const size_t most = view->top.count > room ? view->top.count - room : 0;
     view->first = view->first < most ? view->first : most;
@@ -221,11 +223,12 @@ static int draw(struct memview *view, struct gsp_err *err)
     if (!lines.at)
         return no_memory(err);
     for (size_t i = 0; i < GSP_MEMTOP_HEAD_LINES; i++)
-        gsp_memtop_head_line(&view->top, i, &lines.at[i]);
+        gsp_tui_memtop_head_line(&view->top, i, &lines.at[i]);
     for (size_t i = 0; i < rows; i++)
-        gsp_memtop_row_line(&view->top.rows[view->first + i], &lines.at[GSP_MEMTOP_HEAD_LINES + i]);
+        gsp_tui_memtop_row_line(&view->top.rows[view->first + i],
+                                &lines.at[GSP_MEMTOP_HEAD_LINES + i]);
     gsp_buf_puts(&lines.at[lines.count - 1], KEYS);
-    gsp_screen_draw_lines(&lines);
+    gsp_tui_screen_draw_lines(&lines);
     for (size_t i = 0; i < lines.count; i++)
         gsp_buf_free(&lines.at[i]);
     free(lines.at);
@@ -248,7 +251,7 @@ static bool press(struct memview *view, const struct gsp_ui_key *key)
     case '2':
     case '3':
         view->top.sort = (enum gsp_memtop_column)(key->code - '1');
-        gsp_memtop_sort(&view->top);
+        gsp_tui_memtop_sort(&view->top);
         break;
     case GSP_KEY_DOWN:
     case GSP_KEY_WHEEL_DOWN:
@@ -279,7 +282,7 @@ static int wait_screen(struct memview *view, int64_t until_ns, struct gsp_err *e
     int rc = GSP_OK;
     while (rc == GSP_OK && !gsp_top_stop && (gsp_now_ns() < until_ns || view->top.is_paused)) {
         struct gsp_ui_key key;
-        if (gsp_screen_key(KEY_MS, &key) && press(view, &key))
+        if (gsp_tui_screen_key(KEY_MS, &key) && press(view, &key))
             rc = draw(view, err);
     }
     return rc;
@@ -331,13 +334,13 @@ static int watch(struct memview *view, struct gsp_err *err)
 static void view_free(struct memview *view)
 {
     for (size_t i = 0; i < view->stack_count; i++)
-        gsp_memstacks_free(&view->stacks[i]);
+        gsp_memlog_stacks_free(&view->stacks[i]);
     free(view->stacks);
     free(view->lines);
     free(view->top.rows);
     gsp_buf_free(&view->names);
     gsp_hmap_free(&view->lines_by_key);
-    gsp_profile_free(view->profile);
+    gsp_model_profile_free(view->profile);
     gsp_memtake_free(&view->take);
     gsp_memtree_free(&view->tree);
 }
@@ -353,10 +356,10 @@ int gsp_top_run_mem(struct gsp_top_session *session)
                  .has_children = session->opts->sampling.subprocesses},
         .take = {.pid = session->pid, .subprocesses = session->opts->sampling.subprocesses}};
     view.top.pid = (int32_t)session->pid;
-    view.top.mode = gsp_memory_mode_name(GSP_MEMORY_OFF);
+    view.top.mode = gsp_wire_memory_mode_name(GSP_MEMORY_OFF);
     gsp_proc_cmdline(session->pid, &title);
     view.top.title = gsp_buf_sv(&title);
-    int rc = gsp_profile_new(false, &view.profile, &err);
+    int rc = gsp_model_profile_new(false, &view.profile, &err);
     gsp_top_catch_signals();
     if (rc == GSP_OK)
         rc = gsp_memtree_on(&view.tree, &err);
@@ -365,7 +368,7 @@ int gsp_top_run_mem(struct gsp_top_session *session)
         rc = gsp_top_screen_begin(session, &err);
     if (rc == GSP_OK)
         rc = watch(&view, &err);
-    gsp_screen_close();
+    gsp_tui_screen_close();
     gsp_memtree_off(&view.tree);
     view_free(&view);
     if (is_refused)

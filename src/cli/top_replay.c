@@ -4,7 +4,7 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/top_session.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "source/profile_file.h"
 #include "tui/screen.h"
 #include "tui/top.h"
@@ -14,20 +14,20 @@
 
 static void rewind_samples(struct gsp_top_session *session)
 {
-    gsp_sample_iter_init(&session->iter, session->profile);
-    session->has_pending = gsp_sample_iter_next(&session->iter, &session->pending);
+    gsp_model_sample_iter_init(&session->iter, session->profile);
+    session->has_pending = gsp_model_sample_iter_next(&session->iter, &session->pending);
 }
 
 /* How long the recording is, and whether its samples are in the order of time. */
 static int64_t measure(struct gsp_top_session *session)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(session->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(session->profile);
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     int64_t last_ns = 0;
     session->is_sorted = true;
-    gsp_sample_iter_init(&iter, session->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+    gsp_model_sample_iter_init(&iter, session->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
         if (sample.time_ns < last_ns)
             session->is_sorted = false;
         else
@@ -52,11 +52,11 @@ static int feed(struct gsp_top_session *session, int64_t until_ns, struct gsp_er
         if (!due && session->is_sorted)
             break;
         if (due && (session->is_sorted || sample->time_ns >= from_ns))
-            rc = gsp_top_add(session->top, sample, err);
-        session->has_pending = gsp_sample_iter_next(&session->iter, &session->pending);
+            rc = gsp_tui_top_add(session->top, sample, err);
+        session->has_pending = gsp_model_sample_iter_next(&session->iter, &session->pending);
     }
     session->pos_ns = until_ns;
-    gsp_top_advance(session->top, until_ns);
+    gsp_tui_top_advance(session->top, until_ns);
     return rc;
 }
 
@@ -66,7 +66,7 @@ static int play_to(struct gsp_top_session *session, int64_t to_ns, struct gsp_er
     int64_t delay_ns = session->opts->delay_ns;
     int rc = GSP_OK;
     if (to_ns < session->pos_ns) {
-        gsp_top_seek(session->top, 0);
+        gsp_tui_top_seek(session->top, 0);
         session->pos_ns = 0;
         session->next_turn_ns = delay_ns;
         rewind_samples(session);
@@ -74,19 +74,19 @@ static int play_to(struct gsp_top_session *session, int64_t to_ns, struct gsp_er
     /* Of a long jump only the last two intervals are told apart. */
     if (to_ns - session->next_turn_ns > 2 * delay_ns) {
         rc = feed(session, (to_ns / delay_ns - 1) * delay_ns, err);
-        gsp_top_turn(session->top);
+        gsp_tui_top_end_interval(session->top);
         session->next_turn_ns = session->pos_ns + delay_ns;
     }
     while (rc == GSP_OK && session->next_turn_ns <= to_ns) {
         rc = feed(session, session->next_turn_ns, err);
-        gsp_top_turn(session->top);
+        gsp_tui_top_end_interval(session->top);
         session->next_turn_ns += delay_ns;
     }
     if (rc == GSP_OK)
         rc = feed(session, to_ns, err);
     session->facts.time_ns = to_ns;
     session->facts.is_ended = to_ns >= session->facts.duration_ns;
-    gsp_top_facts_count(session->top, &session->facts);
+    gsp_tui_top_facts_count(session->top, &session->facts);
     return rc;
 }
 
@@ -121,7 +121,7 @@ static int play(struct gsp_top_session *session, struct gsp_err *err)
         bool changed = gsp_top_hear_keys(session, KEY_WAIT_MS);
         int64_t now_ns = gsp_now_ns();
         if (ui->wants_reset)
-            gsp_top_reset(session->top);
+            gsp_tui_top_reset(session->top);
         ui->wants_reset = false;
         bool plays = !ui->is_paused && pos_ns < end_ns;
         if (plays)
@@ -143,21 +143,21 @@ static int show_whole(struct gsp_top_session *session, struct gsp_err *err)
 {
     int64_t end_ns = session->facts.duration_ns;
     session->ui.query.whole = true;
-    if (gsp_profile_has_samples(session->profile))
+    if (gsp_model_profile_has_samples(session->profile))
         return play_to(session, end_ns, err);
-    gsp_top_advance(session->top, end_ns);
+    gsp_tui_top_advance(session->top, end_ns);
     session->pos_ns = end_ns;
-    int rc = gsp_top_add_totals(session->top, err);
+    int rc = gsp_tui_top_add_totals(session->top, err);
     session->facts.time_ns = end_ns;
     session->facts.is_ended = true;
-    gsp_top_facts_count(session->top, &session->facts);
+    gsp_tui_top_facts_count(session->top, &session->facts);
     return rc;
 }
 
 static int print_all(struct gsp_top_session *session, struct gsp_err *err)
 {
     const struct gsp_top_opts *opts = session->opts;
-    if (opts->once || opts->count == 0 || !gsp_profile_has_samples(session->profile)) {
+    if (opts->once || opts->count == 0 || !gsp_model_profile_has_samples(session->profile)) {
         int rc = show_whole(session, err);
         return rc < 0 ? rc : gsp_top_print(session, err);
     }
@@ -179,15 +179,15 @@ static int load(struct gsp_top_session *session, struct gsp_err *err)
     const struct gsp_top_opts *opts = session->opts;
     int rc = gsp_source_load_profile(opts->input, opts->from, true, &session->profile, err);
     if (rc == GSP_OK)
-        rc = gsp_top_new(session->profile, &session->top, err);
+        rc = gsp_tui_top_new(session->profile, &session->top, err);
     if (rc < 0)
         return rc;
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(session->profile);
-    const struct gsp_process *process = gsp_profile_process_at(session->profile, 0);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(session->profile);
+    const struct gsp_process *process = gsp_model_profile_process_at(session->profile, 0);
     struct gsp_top_facts *facts = &session->facts;
     gsp_auto_buf raw = {0};
     gsp_auto_buf shown = {0};
-    gsp_words_command(session->profile, &raw);
+    gsp_model_command_put(session->profile, &raw);
     gsp_buf_term(&shown, gsp_buf_sv(&raw));
     const char *title = gsp_buf_cstr(&shown);
     snprintf(session->title, sizeof(session->title), "%.150s", title ? title : "");
@@ -197,7 +197,7 @@ static int load(struct gsp_top_session *session, struct gsp_err *err)
     facts->losses = meta->losses;
     facts->rate_hz = meta->period_ns > 0 ? 1e9 / (double)meta->period_ns : 0;
     facts->duration_ns =
-        gsp_profile_has_samples(session->profile) ? measure(session) : meta->duration_ns;
+        gsp_model_profile_has_samples(session->profile) ? measure(session) : meta->duration_ns;
     session->next_turn_ns = opts->delay_ns;
     rewind_samples(session);
     return GSP_OK;
@@ -212,11 +212,11 @@ int gsp_top_run_replay(struct gsp_top_session *session)
         rc = print_all(session, &err);
     else if (rc == GSP_OK) {
         rc = gsp_top_screen_begin(session, &err);
-        if (rc == GSP_OK && !gsp_profile_has_samples(session->profile))
+        if (rc == GSP_OK && !gsp_model_profile_has_samples(session->profile))
             rc = show_whole(session, &err);
         if (rc == GSP_OK)
             rc = play(session, &err);
-        gsp_screen_close();
+        gsp_tui_screen_close();
     }
     return rc < 0 ? gsp_top_fail(session, &err) : 0;
 }

@@ -33,7 +33,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
         /* A program of ours that does not heed Ctrl-C must not be left behind without a shell. */
         if (child_pid > 0)
             kill((pid_t)child_pid, SIGTERM);
-        gsp_screen_restore();
+        gsp_tui_screen_restore();
         _exit(128 + sig);
     }
     errno = saved;
@@ -41,7 +41,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 
 static void on_crash(int sig)
 {
-    gsp_screen_restore();
+    gsp_tui_screen_restore();
     signal(sig, SIG_DFL);
     raise(sig);
 }
@@ -70,9 +70,9 @@ int gsp_top_screen_begin(struct gsp_top_session *session, struct gsp_err *err)
     if (session->is_printed)
         return GSP_OK;
     gsp_term_init(&out, STDOUT_FILENO, session->parsed->globals.color);
-    int rc = gsp_screen_open(out.color, err);
+    int rc = gsp_tui_screen_open(out.color, err);
     if (rc == GSP_OK)
-        gsp_screen_size(&session->ui.width, &session->ui.height);
+        gsp_tui_screen_size(&session->ui.width, &session->ui.height);
     return rc;
 }
 
@@ -80,14 +80,14 @@ bool gsp_top_hear_keys(struct gsp_top_session *session, int timeout_ms)
 {
     struct gsp_ui_key key;
     bool any = false;
-    while (gsp_screen_key(any ? 0 : timeout_ms, &key)) {
+    while (gsp_tui_screen_key(any ? 0 : timeout_ms, &key)) {
         any = true;
-        gsp_ui_press(&session->ui, &key, session->top, &session->rows);
+        gsp_tui_ui_press(&session->ui, &key, session->top, &session->rows);
         /* Several keys may be waiting: each acts on rows that are true for it. */
-        gsp_ignore(gsp_top_rows_make(session->top, &session->ui.query, &session->rows, NULL));
-        gsp_ui_settle(&session->ui, session->rows.count);
+        gsp_ignore(gsp_tui_rows_build(session->top, &session->ui.query, &session->rows, NULL));
+        gsp_tui_ui_clamp_cursor(&session->ui, session->rows.count);
     }
-    gsp_screen_size(&session->ui.width, &session->ui.height);
+    gsp_tui_screen_size(&session->ui.width, &session->ui.height);
     return any;
 }
 
@@ -95,13 +95,14 @@ int gsp_top_show(struct gsp_top_session *session, struct gsp_err *err)
 {
     int64_t start_ns = gsp_now_ns();
     struct gsp_top_facts *facts = &session->facts;
-    int rc = gsp_top_rows_make(session->top, &session->ui.query, &session->rows, err);
+    int rc = gsp_tui_rows_build(session->top, &session->ui.query, &session->rows, err);
     if (rc < 0)
         return rc;
-    gsp_ui_settle(&session->ui, session->rows.count);
-    gsp_top_facts_sum(session->top, session->ui.query.whole, facts);
+    gsp_tui_ui_clamp_cursor(&session->ui, session->rows.count);
+    gsp_tui_top_facts_sum(session->top, session->ui.query.whole, facts);
     facts->is_paused = session->ui.is_paused;
-    gsp_screen_draw(&(struct gsp_screen_view){session->top, &session->ui, facts, &session->rows});
+    gsp_tui_screen_draw(
+        &(struct gsp_screen_view){session->top, &session->ui, facts, &session->rows});
     session->cost_ns = gsp_now_ns() - start_ns;
     return GSP_OK;
 }
@@ -114,15 +115,15 @@ int gsp_top_print(struct gsp_top_session *session, struct gsp_err *err)
     struct gsp_term out;
     gsp_auto_buf text = {0};
     int rc = GSP_OK;
-    gsp_top_facts_sum(session->top, query->whole, facts);
+    gsp_tui_top_facts_sum(session->top, query->whole, facts);
     gsp_term_init(&out, STDOUT_FILENO, "never");
     if (opts->json) {
-        rc = gsp_top_json(session->top, query, facts, (size_t)opts->rows, &text);
+        rc = gsp_tui_top_json(session->top, query, facts, (size_t)opts->rows, &text);
     } else {
         if (session->printed)
             gsp_buf_putc(&text, '\n');
-        rc = gsp_top_text(session->top, query, facts, out.width,
-                          opts->rows ? (size_t)opts->rows : TEXT_ROWS, &text);
+        rc = gsp_tui_top_text(session->top, query, facts, out.width,
+                              opts->rows ? (size_t)opts->rows : TEXT_ROWS, &text);
     }
     session->printed++;
     if (rc < 0)

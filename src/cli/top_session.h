@@ -39,7 +39,7 @@ struct gsp_top_opts {
     bool mem;
     bool tree;
     bool lines;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 struct gsp_top_session {
@@ -59,7 +59,7 @@ struct gsp_top_session {
     struct gsp_launch launch; /* pid 0 when attached to a process that ran already */
     pid_t pid;
     int64_t next_turn_ns;
-    struct gsp_record_stats stats;
+    struct gsp_sample_record_stats stats;
     enum gsp_record_end end;
     int child_output; /* what the child has said, kept from the screen; -1: it is not kept */
     int64_t child_output_pos;

@@ -68,8 +68,8 @@ static void put_formats(struct gsp_buf *out)
     gsp_buf_puts(out, "Formats\n\n"
                       "The format follows the extension of the file, or --format NAME.\n\n"
                       "  NAME         EXTENSION            READ  WRITE\n");
-    for (size_t i = 0; i < gsp_format_count(); i++) {
-        const struct gsp_format *format = gsp_format_at(i);
+    for (size_t i = 0; i < gsp_export_format_count(); i++) {
+        const struct gsp_format *format = gsp_export_format_at(i);
         gsp_buf_printf(out, "  %-12s %-20s %-5s %s\n", format->name,
                        format->extensions[0] ? format->extensions[0] : "-",
                        format->read ? "yes" : "-", format->write ? "yes" : "-");

@@ -30,7 +30,7 @@ struct gsp_collect {
     size_t pid_count;
 };
 
-const struct gsp_collector_type *gsp_collector_type_at(size_t i)
+const struct gsp_collector_type *gsp_collect__collector_type_at(size_t i)
 {
     return i < TYPES ? types[i] : NULL;
 }
@@ -90,8 +90,8 @@ static void retry(struct gsp_collect *collect, size_t i, int64_t now_ns)
         slot->next_try_ns = now_ns + RETRY_NS;
 }
 
-void gsp_collect_read(struct gsp_collect *collect, const struct gsp_tick *tick,
-                      struct gsp_sink *sink)
+void gsp_collect_read(struct gsp_collect *collect, const struct gsp_collect_tick *tick,
+                      struct gsp_collect_sink *sink)
 {
     for (size_t i = 0; i < TYPES; i++) {
         if (!collect->slots[i].collector)

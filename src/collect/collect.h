@@ -37,15 +37,15 @@ static inline struct gsp_collect_env gsp_collect_env_here(void)
 }
 
 /* The time of all rows of a tick. */
-struct gsp_tick {
+struct gsp_collect_tick {
     int64_t ts_ns;   /* CLOCK_REALTIME */
     int64_t mono_ns; /* CLOCK_MONOTONIC */
 };
 
 /* Receives rows. A row is a struct gsp_row_...; the source fills ts_ns and mono_ns. */
-struct gsp_sink {
-    uint32_t (*intern)(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text);
-    void (*row)(struct gsp_sink *sink, enum gsp_table_id table, const void *row);
+struct gsp_collect_sink {
+    uint32_t (*intern)(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text);
+    void (*row)(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row);
 };
 
 struct gsp_collector; /* defined by each source */
@@ -56,7 +56,8 @@ struct gsp_collector_type {
     /* Borrows env. Fails with NOTSUP and the reason if the source does not exist on this
      * machine; after any other failure it may be tried again. */
     int (*open)(const struct gsp_collect_env *env, struct gsp_collector **out, struct gsp_err *err);
-    void (*read)(struct gsp_collector *self, const struct gsp_tick *tick, struct gsp_sink *sink);
+    void (*read)(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                 struct gsp_collect_sink *sink);
     /* Why values of the last read are NULL; NULL if none are missing. Borrowed until the next
      * read. */
     const char *(*trouble)(const struct gsp_collector *self);
@@ -66,7 +67,7 @@ struct gsp_collector_type {
 };
 
 /* The sources in reading order; NULL past the last. */
-const struct gsp_collector_type *gsp_collector_type_at(size_t i);
+const struct gsp_collector_type *gsp_collect__collector_type_at(size_t i);
 
 /* All sources that can be opened on this machine. */
 struct gsp_collect; /* opaque */
@@ -74,8 +75,8 @@ struct gsp_collect; /* opaque */
 GSP_MUST_CHECK int gsp_collect_open(const struct gsp_collect_env *env, struct gsp_collect **out,
                                     struct gsp_err *err);
 void gsp_collect_close(struct gsp_collect *collect); /* NULL does nothing */
-void gsp_collect_read(struct gsp_collect *collect, const struct gsp_tick *tick,
-                      struct gsp_sink *sink);
+void gsp_collect_read(struct gsp_collect *collect, const struct gsp_collect_tick *tick,
+                      struct gsp_collect_sink *sink);
 void gsp_collect_watch(struct gsp_collect *collect, const int32_t *pids, size_t count);
 
 /* For status and doctor: the state of the i-th source; false past the last. */

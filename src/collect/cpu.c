@@ -41,7 +41,7 @@ struct gsp_collector {
     uint64_t last_ctx;
     struct gsp_cgroup group;
     struct gsp_cgroup_cpu last_group;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 static void close_cpu(struct gsp_collector *self)
@@ -167,7 +167,7 @@ static double group_percent(uint64_t now, uint64_t last, double seconds, double 
 
 /* Fills percentages of the cgroup limit, if it is below that of the machine. */
 static void fill_limit(struct gsp_collector *self, size_t online, double seconds,
-                       const struct gsp_tick *tick, struct gsp_row_system_cpu *row)
+                       const struct gsp_collect_tick *tick, struct gsp_row_system_cpu *row)
 {
     struct gsp_cgroup_cpu now;
     gsp_collect__cgroup_cpu(&self->group, &self->env, tick->mono_ns, online, &now);
@@ -187,8 +187,9 @@ static void fill_limit(struct gsp_collector *self, size_t online, double seconds
     self->last_group = now;
 }
 
-static void put_total(struct gsp_collector *self, const struct gsp_tick *tick, size_t online,
-                      uint64_t ctx, struct gsp_sink *sink, struct gsp_row_system_cpu *row)
+static void put_total(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                      size_t online, uint64_t ctx, struct gsp_collect_sink *sink,
+                      struct gsp_row_system_cpu *row)
 {
     const double seconds = gsp_collect__seconds(self->last_mono_ns, tick);
     struct gsp_loadavg load;
@@ -207,7 +208,8 @@ static void put_total(struct gsp_collector *self, const struct gsp_tick *tick, s
     sink->row(sink, GSP_TABLE_system_cpu, row);
 }
 
-static void read_cpu(struct gsp_collector *self, const struct gsp_tick *tick, struct gsp_sink *sink)
+static void read_cpu(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                     struct gsp_collect_sink *sink)
 {
     size_t count = 0;
     uint64_t ctx = 0;

@@ -87,7 +87,7 @@ void gsp_collect__devices_close(struct gsp_device_file *file)
 }
 
 static void read_line(struct gsp_device_file *file, const struct gsp_device_line *line,
-                      const struct gsp_tick *tick, struct gsp_sink *sink)
+                      const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     bool is_new = false;
     struct gsp_device *device = find_or_add(&file->devices, line->name, &is_new);
@@ -103,15 +103,15 @@ static void read_line(struct gsp_device_file *file, const struct gsp_device_line
     device->has_last = true;
 }
 
-void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_tick *tick,
-                               struct gsp_sink *sink)
+void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
+                               struct gsp_collect_sink *sink)
 {
     gsp_collect__trouble_begin(&file->trouble);
     if (gsp_collect__read(file->fd, &file->text) != 0)
         gsp_collect__trouble_add(&file->trouble, "%s/%s cannot be read", file->env.proc_root,
                                  file->name);
-    struct gsp_scan rest = gsp_collect__scan_of(gsp_buf_sv(&file->text));
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(gsp_buf_sv(&file->text));
+    struct gsp_text_scan line;
     begin_round(&file->devices);
     while (gsp_collect__scan_line(&rest, &line)) {
         struct gsp_device_line parsed;

@@ -43,20 +43,20 @@ struct gsp_device_file {
     struct gsp_buf text;
     int64_t last_mono_ns;
     struct gsp_devices devices;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 /* What differs between the sources. */
 struct gsp_device_kind {
-    bool (*parse)(struct gsp_scan line, struct gsp_device_line *out);
+    bool (*parse)(struct gsp_text_scan line, struct gsp_device_line *out);
     /* A device that was never used gets no row. */
     bool (*is_unused)(const struct gsp_device_line *line);
     /* Called once per device; NULL: all devices get rows. */
     bool (*is_relevant)(const struct gsp_device_file *file, const char *name);
     /* seconds since the previous tick; 0 if the device is new. */
-    void (*put)(struct gsp_device_file *file, const struct gsp_tick *tick,
+    void (*put)(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
                 const struct gsp_device_line *line, const struct gsp_device *device, double seconds,
-                struct gsp_sink *sink);
+                struct gsp_collect_sink *sink);
 };
 
 /* Fails with NOTSUP if the file cannot be read. */
@@ -65,5 +65,5 @@ GSP_MUST_CHECK int gsp_collect__devices_open(struct gsp_device_file *file,
                                              const struct gsp_collect_env *env,
                                              struct gsp_err *err);
 void gsp_collect__devices_close(struct gsp_device_file *file);
-void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_tick *tick,
-                               struct gsp_sink *sink);
+void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
+                               struct gsp_collect_sink *sink);

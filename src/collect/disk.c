@@ -33,9 +33,9 @@ static bool is_unused(const struct gsp_device_line *line)
     return line->counters[GSP_DISK_READS] == 0 && line->counters[GSP_DISK_WRITES] == 0;
 }
 
-static void put_disk(struct gsp_device_file *file, const struct gsp_tick *tick,
+static void put_disk(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
                      const struct gsp_device_line *line, const struct gsp_device *device,
-                     double seconds, struct gsp_sink *sink)
+                     double seconds, struct gsp_collect_sink *sink)
 {
     /* file is the first member of the source. */
     const struct gsp_collector *self = (const void *)file;
@@ -96,8 +96,8 @@ static int open_disk(const struct gsp_collect_env *env, struct gsp_collector **o
     return GSP_OK;
 }
 
-static void read_disk(struct gsp_collector *self, const struct gsp_tick *tick,
-                      struct gsp_sink *sink)
+static void read_disk(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                      struct gsp_collect_sink *sink)
 {
     gsp_collect__devices_read(&self->file, tick, sink);
 }

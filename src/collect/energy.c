@@ -40,7 +40,7 @@ struct gsp_collector {
     bool has_last;
     struct gsp_buf text;
     int64_t last_mono_ns;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 static void close_energy(struct gsp_collector *self)
@@ -141,8 +141,8 @@ static double zone_joules(const struct zone *zone, uint64_t now)
     return (double)(zone->range_uj - zone->last_uj + now) / UJ_PER_J;
 }
 
-static void put_zone(struct gsp_collector *self, struct zone *zone, const struct gsp_tick *tick,
-                     struct gsp_sink *sink)
+static void put_zone(struct gsp_collector *self, struct zone *zone,
+                     const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     const uint64_t now = gsp_collect__read_number(zone->fd);
     if (now == GSP_UNKNOWN)
@@ -156,8 +156,8 @@ static void put_zone(struct gsp_collector *self, struct zone *zone, const struct
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 
-static void put_estimate(struct gsp_collector *self, const struct gsp_tick *tick,
-                         struct gsp_sink *sink)
+static void put_estimate(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                         struct gsp_collect_sink *sink)
 {
     struct gsp_cpu_line now = {0};
     uint64_t ctx = 0;
@@ -189,8 +189,8 @@ static void put_estimate(struct gsp_collector *self, const struct gsp_tick *tick
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 
-static void read_energy(struct gsp_collector *self, const struct gsp_tick *tick,
-                        struct gsp_sink *sink)
+static void read_energy(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                        struct gsp_collect_sink *sink)
 {
     gsp_collect__trouble_begin(&self->trouble);
     for (size_t i = 0; i < self->zone_count; i++)

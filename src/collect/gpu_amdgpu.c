@@ -38,7 +38,7 @@ struct gsp_collector {
     size_t count;
     int64_t last_mono_ns;
     int64_t next_scan_ns;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 static void close_gpu(struct gpu *gpu)
@@ -103,8 +103,8 @@ static void read_bus(const char *device, char *out, size_t cap)
     out[0] = '\0';
     if (gsp_collect__read(fd, &text) != 0)
         return;
-    struct gsp_scan rest = gsp_collect__scan_of(gsp_buf_sv(&text));
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(gsp_buf_sv(&text));
+    struct gsp_text_scan line;
     while (gsp_collect__scan_line(&rest, &line)) {
         if (gsp_collect__scan_text(&line, key))
             snprintf(out, cap, "%.*s", (int)(line.end - line.p), line.p);
@@ -223,8 +223,8 @@ static double scaled(uint64_t value, double per_unit)
     return value == GSP_UNKNOWN ? gsp_null_f64() : (double)value / per_unit;
 }
 
-static void put_device(struct gsp_collector *self, struct gpu *gpu, const struct gsp_tick *tick,
-                       struct gsp_sink *sink)
+static void put_device(struct gsp_collector *self, struct gpu *gpu,
+                       const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_gpu_device row;
     if (gpu->has_row && gpu->row_cap == gpu->now[POWER_CAP])
@@ -245,7 +245,8 @@ static void put_device(struct gsp_collector *self, struct gpu *gpu, const struct
     gpu->row_cap = gpu->now[POWER_CAP];
 }
 
-static void put_metrics(const struct gpu *gpu, const struct gsp_tick *tick, struct gsp_sink *sink)
+static void put_metrics(const struct gpu *gpu, const struct gsp_collect_tick *tick,
+                        struct gsp_collect_sink *sink)
 {
     struct gsp_row_gpu_metrics row;
     gsp_collect__blank(GSP_TABLE_gpu_metrics, &row);
@@ -264,7 +265,7 @@ static void put_metrics(const struct gpu *gpu, const struct gsp_tick *tick, stru
 }
 
 static void put_energy(const struct gsp_collector *self, const struct gpu *gpu,
-                       const struct gsp_tick *tick, struct gsp_sink *sink)
+                       const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     char device[32];
     const double seconds = gsp_collect__seconds(self->last_mono_ns, tick);
@@ -289,8 +290,8 @@ static void reopen_gpu(struct gsp_collector *self, struct gpu *gpu)
     gpu->has_row = false;
 }
 
-static void read_amdgpu(struct gsp_collector *self, const struct gsp_tick *tick,
-                        struct gsp_sink *sink)
+static void read_amdgpu(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                        struct gsp_collect_sink *sink)
 {
     const bool due = tick->mono_ns >= self->next_scan_ns;
     gsp_collect__trouble_begin(&self->trouble);

@@ -74,7 +74,7 @@ struct gsp_collector {
     double pcie_wait_s;
     size_t pcie_turn;
     struct gsp_gpu_procs procs;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 static void close_nvml(struct gsp_collector *self)
@@ -291,7 +291,7 @@ static void find_lost(struct gsp_collector *self, int64_t now_ns)
 }
 
 static void put_device(const struct gsp_collector *self, struct gpu *gpu,
-                       const struct gsp_tick *tick, struct gsp_sink *sink)
+                       const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_gpu_device row;
     gsp_collect__blank(GSP_TABLE_gpu_device, &row);
@@ -313,7 +313,7 @@ static void put_device(const struct gsp_collector *self, struct gpu *gpu,
 
 /* Adds a row of gpu.device if it is the first or differs from the last. */
 static void update_device(const struct gsp_collector *self, struct gpu *gpu,
-                          const struct gsp_tick *tick, struct gsp_sink *sink)
+                          const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     const struct gsp_nvml *nvml = &self->nvml;
     unsigned mw = 0;
@@ -364,8 +364,8 @@ static void fill_state(const struct gsp_nvml *nvml, struct gpu *gpu,
         row->memory_clock_mhz = (double)value;
 }
 
-static void fill_throttle(const struct gsp_nvml *nvml, struct gpu *gpu, struct gsp_sink *sink,
-                          struct gsp_row_gpu_metrics *row)
+static void fill_throttle(const struct gsp_nvml *nvml, struct gpu *gpu,
+                          struct gsp_collect_sink *sink, struct gsp_row_gpu_metrics *row)
 {
     /* By bit number. Bit 0 means that the GPU is idle, which is not throttling. */
     static const char *const names[] = {NULL,          "app_clocks",     "sw_power_cap",
@@ -473,7 +473,7 @@ static void wait_for_pcie(struct gsp_collector *self, double seconds, int64_t no
 }
 
 static void put_energy(const struct gsp_collector *self, struct gpu *gpu, double seconds,
-                       const struct gsp_tick *tick, struct gsp_sink *sink,
+                       const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink,
                        struct gsp_row_gpu_metrics *row)
 {
     char device[32];
@@ -511,7 +511,7 @@ static void report_trouble(struct gsp_collector *self, const struct gpu *gpu)
 }
 
 static void read_gpu(struct gsp_collector *self, struct gpu *gpu, double seconds,
-                     const struct gsp_tick *tick, struct gsp_sink *sink)
+                     const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_gpu_metrics row;
     gsp_collect__blank(GSP_TABLE_gpu_metrics, &row);
@@ -534,18 +534,18 @@ static void read_gpu(struct gsp_collector *self, struct gpu *gpu, double seconds
     put_energy(self, gpu, seconds, tick, sink, &row);
     sink->row(sink, GSP_TABLE_gpu_metrics, &row);
     if (!gpu->lost) {
-        const struct gsp_gpu_look context = {.nvml = &self->nvml,
-                                             .env = &self->env,
-                                             .tick = tick,
-                                             .dev = gpu->dev,
-                                             .gpu = gpu->index};
+        const struct gsp_gpu_context context = {.nvml = &self->nvml,
+                                                .env = &self->env,
+                                                .tick = tick,
+                                                .dev = gpu->dev,
+                                                .gpu = gpu->index};
         has_value(gpu, gsp_collect__gpu_processes(&self->procs, &context, &gpu->samples, sink));
     }
     report_trouble(self, gpu);
 }
 
-static void read_nvml(struct gsp_collector *self, const struct gsp_tick *tick,
-                      struct gsp_sink *sink)
+static void read_nvml(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                      struct gsp_collect_sink *sink)
 {
     const double seconds = gsp_collect__seconds(self->last_mono_ns, tick);
     gsp_collect__trouble_begin(&self->trouble);

@@ -29,10 +29,10 @@ struct gsp_gpu_procs {
     struct gsp_buf text;
 };
 
-struct gsp_gpu_look {
+struct gsp_gpu_context {
     const struct gsp_nvml *nvml;
     const struct gsp_collect_env *env;
-    const struct gsp_tick *tick;
+    const struct gsp_collect_tick *tick;
     gsp_nvml_dev dev;
     int64_t gpu;
 };
@@ -44,5 +44,5 @@ struct gsp_gpu_samples {
 };
 
 /* Adds a row for each process. Returns the code of the driver's process list. */
-int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
-                               struct gsp_gpu_samples *samples, struct gsp_sink *sink);
+int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_context *context,
+                               struct gsp_gpu_samples *samples, struct gsp_collect_sink *sink);

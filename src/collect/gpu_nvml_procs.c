@@ -11,7 +11,7 @@
 typedef int (*list_fn)(gsp_nvml_dev dev, unsigned *count, struct gsp_nvml_process *out);
 
 /* Appends to procs->list. */
-static int add_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
+static int add_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_context *context,
                          list_fn list, unsigned *total)
 {
     unsigned count = GSP_GPU_PROCESSES_MAX - *total;
@@ -41,7 +41,7 @@ static double util_of(const struct gsp_gpu_procs *procs, unsigned count, unsigne
 
 /* The driver may sample less often than gsprof reads, and has no samples of idle processes.
  * Samples of the last second count, until none has arrived for a while. */
-static unsigned read_samples(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
+static unsigned read_samples(struct gsp_gpu_procs *procs, const struct gsp_gpu_context *context,
                              struct gsp_gpu_samples *known)
 {
     const unsigned long long since =
@@ -87,7 +87,7 @@ static void read_name(struct gsp_gpu_procs *procs, const struct gsp_collect_env 
 
 /* Indexed by the lowest bits of the pid. Two pids that collide are looked up each time. */
 static const struct gsp_gpu_name *name_of(struct gsp_gpu_procs *procs,
-                                          const struct gsp_gpu_look *context, unsigned pid)
+                                          const struct gsp_gpu_context *context, unsigned pid)
 {
     struct gsp_gpu_name *entry = &procs->names[pid % GSP_GPU_PROCESSES_MAX];
     if (entry->pid != (int64_t)pid || context->tick->mono_ns >= entry->until_ns) {
@@ -108,8 +108,8 @@ static bool is_duplicate(const struct gsp_gpu_procs *procs, unsigned i)
     return false;
 }
 
-int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
-                               struct gsp_gpu_samples *samples, struct gsp_sink *sink)
+int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_context *context,
+                               struct gsp_gpu_samples *samples, struct gsp_collect_sink *sink)
 {
     unsigned count = 0;
     const int code = add_processes(procs, context, context->nvml->compute_processes, &count);

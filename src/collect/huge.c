@@ -26,6 +26,6 @@ void gsp_collect_huge_setting(char out[GSP_HUGE_SETTING_BYTES])
     struct gsp_sv setting = {0};
     if (gsp_file_read("/sys/kernel/mm/transparent_hugepage/enabled", TEXT_MAX, &text, NULL) ==
         GSP_OK)
-        setting = gsp_collect__parse_chosen(gsp_buf_sv(&text));
+        setting = gsp_collect__parse_selected(gsp_buf_sv(&text));
     snprintf(out, GSP_HUGE_SETTING_BYTES, "%.*s", (int)setting.len, setting.p ? setting.p : "");
 }

@@ -15,7 +15,7 @@ struct gsp_collector {
     uint64_t last_faults;
     uint64_t last_major;
     struct gsp_cgroup group;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 static void close_memory(struct gsp_collector *self)
@@ -90,7 +90,7 @@ static void fill_machine(struct gsp_collector *self, struct gsp_row_system_memor
     row->swap_used_bytes = difference(v[SWAP_TOTAL], v[SWAP_FREE]);
 }
 
-static void fill_faults(struct gsp_collector *self, const struct gsp_tick *tick,
+static void fill_faults(struct gsp_collector *self, const struct gsp_collect_tick *tick,
                         struct gsp_row_system_memory *row)
 {
     static const char *const keys[] = {"pgfault", "pgmajfault"};
@@ -105,7 +105,7 @@ static void fill_faults(struct gsp_collector *self, const struct gsp_tick *tick,
 }
 
 /* Fills the values of the cgroup, if it allows difference than the machine has. */
-static const char *fill_limit(struct gsp_collector *self, const struct gsp_tick *tick,
+static const char *fill_limit(struct gsp_collector *self, const struct gsp_collect_tick *tick,
                               struct gsp_row_system_memory *row)
 {
     struct gsp_cgroup_memory now;
@@ -130,8 +130,8 @@ static const char *fill_limit(struct gsp_collector *self, const struct gsp_tick 
     return "cgroup";
 }
 
-static void read_memory(struct gsp_collector *self, const struct gsp_tick *tick,
-                        struct gsp_sink *sink)
+static void read_memory(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                        struct gsp_collect_sink *sink)
 {
     struct gsp_row_system_memory row = self->blank;
     gsp_collect__trouble_begin(&self->trouble);

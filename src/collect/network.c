@@ -9,9 +9,9 @@ struct gsp_collector {
     struct gsp_row_system_network blank;
 };
 
-static void put_network(struct gsp_device_file *file, const struct gsp_tick *tick,
+static void put_network(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
                         const struct gsp_device_line *line, const struct gsp_device *device,
-                        double seconds, struct gsp_sink *sink)
+                        double seconds, struct gsp_collect_sink *sink)
 {
     /* file is the first member of the source. */
     const struct gsp_collector *self = (const void *)file;
@@ -67,8 +67,8 @@ static int open_network(const struct gsp_collect_env *env, struct gsp_collector 
     return GSP_OK;
 }
 
-static void read_network(struct gsp_collector *self, const struct gsp_tick *tick,
-                         struct gsp_sink *sink)
+static void read_network(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                         struct gsp_collect_sink *sink)
 {
     gsp_collect__devices_read(&self->file, tick, sink);
 }

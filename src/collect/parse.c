@@ -16,7 +16,7 @@ static uint64_t add(uint64_t a, uint64_t b)
 }
 
 /* "cpu  1 2 …" or "cpu0 1 2 …"; older kernels have fewer fields, newer ones more. */
-static bool parse_cpu_line(struct gsp_scan line, struct gsp_cpu_line *out)
+static bool parse_cpu_line(struct gsp_text_scan line, struct gsp_cpu_line *out)
 {
     uint64_t number = 0;
     uint64_t f[STAT_FIELDS] = {0};
@@ -44,8 +44,8 @@ static bool parse_cpu_line(struct gsp_scan line, struct gsp_cpu_line *out)
 size_t gsp_collect__parse_stat(struct gsp_sv text, struct gsp_cpu_line *lines, size_t cap,
                                uint64_t *ctx_switches)
 {
-    struct gsp_scan rest = gsp_collect__scan_of(text);
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(text);
+    struct gsp_text_scan line;
     size_t count = 0;
     bool done = false;
     *ctx_switches = GSP_UNKNOWN;
@@ -69,9 +69,9 @@ static bool is_key(struct gsp_sv word, const char *key, size_t key_len)
     return word.len == key_len && memcmp(word.p, key, key_len) == 0;
 }
 
-struct gsp_sv gsp_collect__parse_chosen(struct gsp_sv text)
+struct gsp_sv gsp_collect__parse_selected(struct gsp_sv text)
 {
-    struct gsp_scan rest = gsp_collect__scan_of(text);
+    struct gsp_text_scan rest = gsp_collect__scan_of(text);
     struct gsp_sv word;
     while (gsp_collect__scan_word(&rest, &word)) {
         if (word.len > 2 && word.p[0] == '[' && word.p[word.len - 1] == ']')
@@ -83,8 +83,8 @@ struct gsp_sv gsp_collect__parse_chosen(struct gsp_sv text)
 size_t gsp_collect__parse_keys(struct gsp_sv text, const char *const *keys, size_t count,
                                uint64_t *out)
 {
-    struct gsp_scan rest = gsp_collect__scan_of(text);
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(text);
+    struct gsp_text_scan line;
     size_t found = 0;
     for (size_t i = 0; i < count; i++)
         out[i] = GSP_UNKNOWN;
@@ -111,7 +111,7 @@ size_t gsp_collect__parse_keys(struct gsp_sv text, const char *const *keys, size
 
 bool gsp_collect__parse_number(struct gsp_sv text, uint64_t *out)
 {
-    struct gsp_scan scan = gsp_collect__scan_of(text);
+    struct gsp_text_scan scan = gsp_collect__scan_of(text);
     uint64_t value = 0;
     if (!gsp_collect__scan_u64(&scan, &value) || value == GSP_UNKNOWN)
         return false;
@@ -121,7 +121,7 @@ bool gsp_collect__parse_number(struct gsp_sv text, uint64_t *out)
 
 bool gsp_collect__parse_loadavg(struct gsp_sv text, struct gsp_loadavg *out)
 {
-    struct gsp_scan scan = gsp_collect__scan_of(text);
+    struct gsp_text_scan scan = gsp_collect__scan_of(text);
     struct gsp_loadavg load = {0};
     if (!gsp_collect__scan_f64(&scan, &load.load_1m) || !gsp_collect__scan_skip(&scan, 2) ||
         !gsp_collect__scan_u64(&scan, &load.runnable) || !gsp_collect__scan_text(&scan, "/") ||
@@ -131,7 +131,7 @@ bool gsp_collect__parse_loadavg(struct gsp_sv text, struct gsp_loadavg *out)
     return true;
 }
 
-static bool scan_numbers(struct gsp_scan *scan, uint64_t *out, size_t count)
+static bool scan_numbers(struct gsp_text_scan *scan, uint64_t *out, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (!gsp_collect__scan_u64(scan, &out[i]))
@@ -140,7 +140,7 @@ static bool scan_numbers(struct gsp_scan *scan, uint64_t *out, size_t count)
     return true;
 }
 
-bool gsp_collect__parse_disk(struct gsp_scan line, struct gsp_device_line *out)
+bool gsp_collect__parse_disk(struct gsp_text_scan line, struct gsp_device_line *out)
 {
     /* reads merged sectors ms, writes merged sectors ms, in flight, busy ms */
     uint64_t f[10];
@@ -156,7 +156,7 @@ bool gsp_collect__parse_disk(struct gsp_scan line, struct gsp_device_line *out)
     return true;
 }
 
-bool gsp_collect__parse_net(struct gsp_scan line, struct gsp_device_line *out)
+bool gsp_collect__parse_net(struct gsp_text_scan line, struct gsp_device_line *out)
 {
     /* received: bytes packets errs drop fifo frame compressed multicast; sent: the same */
     uint64_t f[12];
@@ -178,13 +178,13 @@ bool gsp_collect__parse_net(struct gsp_scan line, struct gsp_device_line *out)
     return true;
 }
 
-static void parse_stall(struct gsp_scan line, struct gsp_stall *out)
+static void parse_stall(struct gsp_text_scan line, struct gsp_stall *out)
 {
     struct gsp_sv word;
     bool has_avg = false;
     bool has_total = false;
     while (gsp_collect__scan_word(&line, &word)) {
-        struct gsp_scan part = gsp_collect__scan_of(word);
+        struct gsp_text_scan part = gsp_collect__scan_of(word);
         if (gsp_collect__scan_text(&part, "avg10="))
             has_avg = gsp_collect__scan_f64(&part, &out->avg10_pct);
         else if (gsp_collect__scan_text(&part, "total="))
@@ -195,8 +195,8 @@ static void parse_stall(struct gsp_scan line, struct gsp_stall *out)
 
 void gsp_collect__parse_pressure(struct gsp_sv text, struct gsp_pressure *out)
 {
-    struct gsp_scan rest = gsp_collect__scan_of(text);
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(text);
+    struct gsp_text_scan line;
     *out = (struct gsp_pressure){0};
     while (gsp_collect__scan_line(&rest, &line)) {
         if (gsp_collect__scan_text(&line, "some "))
@@ -214,7 +214,7 @@ bool gsp_collect__parse_pid_stat(struct gsp_sv text, struct gsp_pid_stat *out)
     const char *close = text.len ? memrchr(text.p, ')', text.len) : NULL;
     if (!open || !close || close < open)
         return false;
-    struct gsp_scan scan = {close + 1, text.p + text.len};
+    struct gsp_text_scan scan = {close + 1, text.p + text.len};
     struct gsp_sv state;
     out->comm = (struct gsp_sv){open + 1, (size_t)(close - open - 1)};
     if (!gsp_collect__scan_word(&scan, &state))
@@ -233,7 +233,7 @@ bool gsp_collect__parse_pid_stat(struct gsp_sv text, struct gsp_pid_stat *out)
 
 bool gsp_collect__parse_schedstat(struct gsp_sv text, struct gsp_schedstat *out)
 {
-    struct gsp_scan scan = gsp_collect__scan_of(text);
+    struct gsp_text_scan scan = gsp_collect__scan_of(text);
     return gsp_collect__scan_u64(&scan, &out->cpu_ns) &&
            gsp_collect__scan_u64(&scan, &out->wait_ns) &&
            gsp_collect__scan_u64(&scan, &out->slices);
@@ -241,8 +241,8 @@ bool gsp_collect__parse_schedstat(struct gsp_sv text, struct gsp_schedstat *out)
 
 bool gsp_collect__parse_nspid(struct gsp_sv status, uint64_t *inner, bool *nested)
 {
-    struct gsp_scan rest = gsp_collect__scan_of(status);
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(status);
+    struct gsp_text_scan line;
     while (gsp_collect__scan_line(&rest, &line)) {
         if (!gsp_collect__scan_text(&line, "NSpid:"))
             continue;
@@ -257,7 +257,7 @@ bool gsp_collect__parse_nspid(struct gsp_sv status, uint64_t *inner, bool *neste
 
 bool gsp_collect__parse_cpu_max(struct gsp_sv text, uint64_t *quota_us, uint64_t *period_us)
 {
-    struct gsp_scan scan = gsp_collect__scan_of(text);
+    struct gsp_text_scan scan = gsp_collect__scan_of(text);
     *quota_us = GSP_UNKNOWN;
     if (!gsp_collect__scan_text(&scan, "max") && !gsp_collect__scan_u64(&scan, quota_us))
         return false;
@@ -266,7 +266,7 @@ bool gsp_collect__parse_cpu_max(struct gsp_sv text, uint64_t *quota_us, uint64_t
 
 uint64_t gsp_collect__parse_cpu_list(struct gsp_sv text)
 {
-    struct gsp_scan scan = gsp_collect__scan_of(text);
+    struct gsp_text_scan scan = gsp_collect__scan_of(text);
     uint64_t count = 0;
     uint64_t first = 0;
     while (gsp_collect__scan_u64(&scan, &first)) {
@@ -305,8 +305,8 @@ static bool leads_out(struct gsp_sv path)
 
 bool gsp_collect__parse_cgroup(struct gsp_sv text, const char *controller, struct gsp_sv *path)
 {
-    struct gsp_scan rest = gsp_collect__scan_of(text);
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(text);
+    struct gsp_text_scan line;
     while (gsp_collect__scan_line(&rest, &line)) {
         struct gsp_sv all = {line.p, (size_t)(line.end - line.p)};
         struct gsp_sv number;

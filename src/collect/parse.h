@@ -40,7 +40,7 @@ size_t gsp_collect__parse_stat(struct gsp_sv text, struct gsp_cpu_line *lines, s
 
 /* The word in brackets, which marks the current value of a setting in /sys; empty if there is
  * none. */
-struct gsp_sv gsp_collect__parse_chosen(struct gsp_sv text);
+struct gsp_sv gsp_collect__parse_selected(struct gsp_sv text);
 
 /* Parses lines "key: value [kB]" and "key value": out[i] is the value of keys[i], in bytes if
  * the unit is kB; UNKNOWN if the key is missing. Returns the number of keys found. */
@@ -80,8 +80,8 @@ enum gsp_net_counter {
 };
 
 /* Parses one line of /proc/diskstats or /proc/net/dev. Returns false for any other line. */
-bool gsp_collect__parse_disk(struct gsp_scan line, struct gsp_device_line *out);
-bool gsp_collect__parse_net(struct gsp_scan line, struct gsp_device_line *out);
+bool gsp_collect__parse_disk(struct gsp_text_scan line, struct gsp_device_line *out);
+bool gsp_collect__parse_net(struct gsp_text_scan line, struct gsp_device_line *out);
 
 /* One line of pressure-stall information. */
 struct gsp_stall {

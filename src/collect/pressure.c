@@ -16,7 +16,7 @@ struct gsp_collector {
     struct gsp_pressure last[RESOURCES];
     struct gsp_buf text;
     int64_t last_mono_ns;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 static void close_pressure(struct gsp_collector *self)
@@ -64,8 +64,8 @@ static double share(const struct gsp_stall *now, const struct gsp_stall *last, d
     return rate / US_PER_S > 1 ? 100 : 100 * rate / US_PER_S;
 }
 
-static void read_pressure(struct gsp_collector *self, const struct gsp_tick *tick,
-                          struct gsp_sink *sink)
+static void read_pressure(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                          struct gsp_collect_sink *sink)
 {
     const double seconds = gsp_collect__seconds(self->last_mono_ns, tick);
     gsp_collect__trouble_begin(&self->trouble);

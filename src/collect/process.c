@@ -69,7 +69,7 @@ struct gsp_collector {
     uint64_t page_bytes;
     bool is_live; /* the root is that of this machine: CPU clocks of processes are available */
     struct gsp_buf text;
-    struct gsp_trouble trouble;
+    struct gsp_collect_trouble trouble;
 };
 
 static void close_threads(struct watched *w)
@@ -229,7 +229,7 @@ static bool add_thread(const struct gsp_collector *self, struct watched *w, int3
 
 /* The name of a thread; NULL if it has exited. */
 static uint32_t name_of(struct gsp_collector *self, const struct watched *w, int32_t tid,
-                        struct gsp_sink *sink)
+                        struct gsp_collect_sink *sink)
 {
     char name[64];
     if (!gsp_collect__read_line(name, sizeof(name), "%s/%d/task/%d/comm", self->env.proc_root,
@@ -239,7 +239,7 @@ static uint32_t name_of(struct gsp_collector *self, const struct watched *w, int
 }
 
 static void put_thread(struct gsp_collector *self, const struct watched *w, struct thread *thread,
-                       const struct gsp_tick *tick, struct gsp_sink *sink)
+                       const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     if (thread->sched.cpu_ns < thread->row_cpu_ns + THREAD_CPU_NS)
         return;
@@ -257,14 +257,14 @@ static void put_thread(struct gsp_collector *self, const struct watched *w, stru
 }
 
 static void put_threads(struct gsp_collector *self, const struct watched *w,
-                        const struct gsp_tick *tick, struct gsp_sink *sink)
+                        const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     for (size_t i = 0; i < w->thread_count; i++)
         put_thread(self, w, &w->threads[i], tick, sink);
 }
 
 static void retire_unlisted(struct gsp_collector *self, struct watched *w,
-                            const struct gsp_tick *tick, struct gsp_sink *sink)
+                            const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     size_t kept = 0;
     for (size_t i = 0; i < w->thread_count; i++) {
@@ -280,8 +280,8 @@ static void retire_unlisted(struct gsp_collector *self, struct watched *w,
 }
 
 /* Returns false if there are too many threads, or they cannot be listed. */
-static bool list_threads(struct gsp_collector *self, struct watched *w, const struct gsp_tick *tick,
-                         struct gsp_sink *sink)
+static bool list_threads(struct gsp_collector *self, struct watched *w,
+                         const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/%d/task", self->env.proc_root, (int)w->pid);
@@ -307,7 +307,7 @@ static bool list_threads(struct gsp_collector *self, struct watched *w, const st
 /* The number of times its threads were put on a CPU. The kernel reports these context switches
  * per thread. */
 static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint64_t threads,
-                            const struct gsp_tick *tick, struct gsp_sink *sink)
+                            const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     const bool is_due = tick->mono_ns >= w->next_threads_ns;
     if (is_due || (w->threads_known && threads != w->thread_count)) {
@@ -386,7 +386,7 @@ static void fill_pss(struct gsp_collector *self, struct watched *w, int64_t now_
 }
 
 static void fill_stat(struct gsp_collector *self, struct watched *w,
-                      const struct gsp_pid_stat *stat, const struct gsp_tick *tick,
+                      const struct gsp_pid_stat *stat, const struct gsp_collect_tick *tick,
                       struct gsp_row_process_metrics *row)
 {
     const uint64_t cpu = cpu_ns(self, w, stat);
@@ -418,8 +418,8 @@ static void update_name(const struct gsp_collector *self, struct watched *w, str
     snprintf(w->name, sizeof(w->name), "%.*s", (int)name.len, name.p);
 }
 
-static void put_process(struct gsp_collector *self, struct watched *w, const struct gsp_tick *tick,
-                        struct gsp_sink *sink)
+static void put_process(struct gsp_collector *self, struct watched *w,
+                        const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_process_metrics row = self->blank;
     struct gsp_pid_stat stat;
@@ -449,8 +449,8 @@ static void put_process(struct gsp_collector *self, struct watched *w, const str
     sink->row(sink, GSP_TABLE_process_metrics, &row);
 }
 
-static void read_process(struct gsp_collector *self, const struct gsp_tick *tick,
-                         struct gsp_sink *sink)
+static void read_process(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+                         struct gsp_collect_sink *sink)
 {
     gsp_collect__trouble_begin(&self->trouble);
     for (size_t i = 0; i < self->count; i++)

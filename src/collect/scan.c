@@ -13,23 +13,23 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static void skip_blanks(struct gsp_scan *scan)
+static void skip_blanks(struct gsp_text_scan *scan)
 {
     while (scan->p < scan->end && is_blank(*scan->p))
         scan->p++;
 }
 
-bool gsp_collect__scan_line(struct gsp_scan *text, struct gsp_scan *line)
+bool gsp_collect__scan_line(struct gsp_text_scan *text, struct gsp_text_scan *line)
 {
     if (!text->p || text->p >= text->end)
         return false;
     const char *end = memchr(text->p, '\n', (size_t)(text->end - text->p));
-    *line = (struct gsp_scan){text->p, end ? end : text->end};
+    *line = (struct gsp_text_scan){text->p, end ? end : text->end};
     text->p = end ? end + 1 : text->end;
     return true;
 }
 
-bool gsp_collect__scan_word(struct gsp_scan *scan, struct gsp_sv *out)
+bool gsp_collect__scan_word(struct gsp_text_scan *scan, struct gsp_sv *out)
 {
     skip_blanks(scan);
     const char *begin = scan->p;
@@ -39,7 +39,7 @@ bool gsp_collect__scan_word(struct gsp_scan *scan, struct gsp_sv *out)
     return out->len > 0;
 }
 
-bool gsp_collect__scan_skip(struct gsp_scan *scan, unsigned words)
+bool gsp_collect__scan_skip(struct gsp_text_scan *scan, unsigned words)
 {
     struct gsp_sv word;
     while (words > 0 && gsp_collect__scan_word(scan, &word))
@@ -47,7 +47,7 @@ bool gsp_collect__scan_skip(struct gsp_scan *scan, unsigned words)
     return words == 0;
 }
 
-bool gsp_collect__scan_u64(struct gsp_scan *scan, uint64_t *out)
+bool gsp_collect__scan_u64(struct gsp_text_scan *scan, uint64_t *out)
 {
     skip_blanks(scan);
     const char *p = scan->p;
@@ -65,7 +65,7 @@ bool gsp_collect__scan_u64(struct gsp_scan *scan, uint64_t *out)
     return true;
 }
 
-bool gsp_collect__scan_f64(struct gsp_scan *scan, double *out)
+bool gsp_collect__scan_f64(struct gsp_text_scan *scan, double *out)
 {
     uint64_t whole = 0;
     if (!gsp_collect__scan_u64(scan, &whole))
@@ -82,7 +82,7 @@ bool gsp_collect__scan_f64(struct gsp_scan *scan, double *out)
     return true;
 }
 
-bool gsp_collect__scan_text(struct gsp_scan *scan, const char *text)
+bool gsp_collect__scan_text(struct gsp_text_scan *scan, const char *text)
 {
     const size_t len = strlen(text);
     if (!scan->p || (size_t)(scan->end - scan->p) < len || memcmp(scan->p, text, len) != 0)

@@ -106,7 +106,7 @@ bool gsp_collect__read_line(char *out, size_t cap, const char *fmt, ...)
     return len > 0;
 }
 
-void gsp_collect__trouble_add(struct gsp_trouble *trouble, const char *fmt, ...)
+void gsp_collect__trouble_add(struct gsp_collect_trouble *trouble, const char *fmt, ...)
 {
     if (trouble->count++ > 0)
         return;
@@ -116,17 +116,17 @@ void gsp_collect__trouble_add(struct gsp_trouble *trouble, const char *fmt, ...)
     va_end(args);
 }
 
-const char *gsp_collect__trouble_get(const struct gsp_trouble *trouble)
+const char *gsp_collect__trouble_get(const struct gsp_collect_trouble *trouble)
 {
     return trouble->text[0] ? trouble->text : NULL;
 }
 
-void gsp_collect__trouble_begin(struct gsp_trouble *trouble)
+void gsp_collect__trouble_begin(struct gsp_collect_trouble *trouble)
 {
     trouble->count = 0;
 }
 
-void gsp_collect__trouble_end(struct gsp_trouble *trouble)
+void gsp_collect__trouble_end(struct gsp_collect_trouble *trouble)
 {
     trouble->text[0] = '\0';
     if (trouble->count == 1)
@@ -138,7 +138,7 @@ void gsp_collect__trouble_end(struct gsp_trouble *trouble)
 
 void gsp_collect__blank(enum gsp_table_id table, void *row)
 {
-    const struct gsp_table *def = gsp_table_at(table);
+    const struct gsp_table *def = gsp_wire_table_at(table);
     const int64_t no_i64 = GSP_NULL_I64;
     const double no_f64 = gsp_null_f64();
     memset(row, 0, def->row_bytes);
@@ -154,7 +154,7 @@ void gsp_collect__blank(enum gsp_table_id table, void *row)
     }
 }
 
-double gsp_collect__seconds(int64_t last_mono_ns, const struct gsp_tick *tick)
+double gsp_collect__seconds(int64_t last_mono_ns, const struct gsp_collect_tick *tick)
 {
     if (last_mono_ns == 0 || tick->mono_ns <= last_mono_ns)
         return 0;
@@ -191,8 +191,8 @@ double gsp_collect__carbon(const struct gsp_collect_env *env, double joules)
     return joules / J_PER_KWH * env->carbon_g_per_kwh;
 }
 
-void gsp_collect__put_energy(const struct gsp_collect_env *env, const struct gsp_tick *tick,
-                             const struct gsp_energy *energy, struct gsp_sink *sink)
+void gsp_collect__put_energy(const struct gsp_collect_env *env, const struct gsp_collect_tick *tick,
+                             const struct gsp_energy *energy, struct gsp_collect_sink *sink)
 {
     struct gsp_row_energy_metrics row;
     gsp_collect__blank(GSP_TABLE_energy_metrics, &row);

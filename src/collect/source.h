@@ -44,22 +44,23 @@ uint64_t gsp_collect__read_number(int fd);
 bool gsp_collect__read_line(char *out, size_t cap, const char *fmt, ...) GSP_PRINTF(3, 4);
 
 /* Why values are missing: the first reason of a read, and the number of others. */
-struct gsp_trouble {
+struct gsp_collect_trouble {
     unsigned count;
     char first[200];
     char text[240]; /* the result of gsp_collect__trouble_get() */
 };
-void gsp_collect__trouble_add(struct gsp_trouble *trouble, const char *fmt, ...) GSP_PRINTF(2, 3);
+void gsp_collect__trouble_add(struct gsp_collect_trouble *trouble, const char *fmt, ...)
+    GSP_PRINTF(2, 3);
 /* Call it after gsp_collect__trouble_end(). NULL if there was no problem. */
-const char *gsp_collect__trouble_get(const struct gsp_trouble *trouble);
-void gsp_collect__trouble_begin(struct gsp_trouble *trouble);
-void gsp_collect__trouble_end(struct gsp_trouble *trouble);
+const char *gsp_collect__trouble_get(const struct gsp_collect_trouble *trouble);
+void gsp_collect__trouble_begin(struct gsp_collect_trouble *trouble);
+void gsp_collect__trouble_end(struct gsp_collect_trouble *trouble);
 
 /* Sets all values to NULL. */
 void gsp_collect__blank(enum gsp_table_id table, void *row);
 
 /* Seconds between two ticks; 0 at the first tick, or if the clock did not advance. */
-double gsp_collect__seconds(int64_t last_mono_ns, const struct gsp_tick *tick);
+double gsp_collect__seconds(int64_t last_mono_ns, const struct gsp_collect_tick *tick);
 
 /* (now - last) / seconds; NULL if one is unknown, the counter was reset, or no time has passed. */
 double gsp_collect__rate(uint64_t now, uint64_t last, double seconds);
@@ -84,5 +85,5 @@ struct gsp_energy {
     double joules;
     double seconds;
 };
-void gsp_collect__put_energy(const struct gsp_collect_env *env, const struct gsp_tick *tick,
-                             const struct gsp_energy *energy, struct gsp_sink *sink);
+void gsp_collect__put_energy(const struct gsp_collect_env *env, const struct gsp_collect_tick *tick,
+                             const struct gsp_energy *energy, struct gsp_collect_sink *sink);

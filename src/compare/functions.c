@@ -48,8 +48,8 @@ static bool add_function(struct maker *maker, const struct gsp_digest_frame *fra
     struct gsp_compare *compare = maker->compare;
     /* Files are the same if people would say so: the folders around a package differ from one
      * environment to the next. */
-    const struct gsp_view view = {0};
-    const struct gsp_sv file = gsp_view_file(&view, frame->file);
+    const struct gsp_view_options view = {0};
+    const struct gsp_sv file = gsp_model_frame_file(&view, frame->file);
     const uint64_t name = gsp_hash_bytes(frame->func.p, frame->func.len, frame->kind);
     const uint64_t where = gsp_hash_bytes(file.p, file.len, 1);
     const uint32_t *known = gsp_hmap_get(&maker->functions, name, where);

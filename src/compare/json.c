@@ -5,9 +5,9 @@
 
 #include "compare/compare_internal.h"
 #include "compare/write_internal.h"
+#include "model/ids.h"
 #include "report/phrases.h"
 #include "report/write.h"
-#include "store/profile_tables.h"
 
 static const char *better_name(enum gsp_better better)
 {
@@ -91,7 +91,7 @@ static void put_frames(struct gsp_json *json, const struct gsp_compare *compare)
         gsp_json_put_sv(json, "func", function->row.name);
         gsp_json_put_sv(json, "file", function->file);
         put_line(json, function->line);
-        gsp_json_put_str(json, "type", gsp_frame_type_name(function->kind));
+        gsp_json_put_str(json, "type", gsp_model_frame_type_name(function->kind));
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);

@@ -5,7 +5,7 @@
 
 #include "compare/compare_internal.h"
 #include "stats/basic.h"
-#include "stats/contrast.h"
+#include "stats/compare.h"
 
 #define CONFIDENCE 0.95
 
@@ -43,7 +43,7 @@ static double effect_of(struct gsp_compare *compare, const struct gsp_side sides
     }
     const size_t a = choose(&sides[0], max, chosen);
     const size_t b = choose(&sides[1], max, chosen + a);
-    const double effect = gsp_stats_cliff(chosen, a, chosen + a, b);
+    const double effect = gsp_stats_cliffs_delta(chosen, a, chosen + a, b);
     free(chosen);
     return effect;
 }
@@ -83,12 +83,12 @@ static void test(struct gsp_compare *compare, struct gsp_compare_row *row,
                  const struct gsp_side sides[2], const struct gsp_effort *effort)
 {
     const double *const values[2] = {sides[0].values, sides[1].values};
-    const struct gsp_contrast_opts opts = {.rounds = effort->rounds,
-                                           .blocks_max = effort->blocks_max,
-                                           .confidence = CONFIDENCE,
-                                           .ordered = !effort->is_unordered};
-    struct gsp_contrast found;
-    if (!gsp_stats_contrast(values, row->count, &opts, &found)) {
+    const struct gsp_stats_comparison_opts opts = {.rounds = effort->rounds,
+                                                   .blocks_max = effort->blocks_max,
+                                                   .confidence = CONFIDENCE,
+                                                   .ordered = !effort->is_unordered};
+    struct gsp_stats_comparison found;
+    if (!gsp_stats_compare(values, row->count, &opts, &found)) {
         compare->no_memory = true;
         return;
     }
@@ -138,7 +138,7 @@ void gsp_compare__correct(struct gsp_compare *compare, struct gsp_compare_row *r
     double *p = malloc((count + 1) * sizeof(*p));
     for (size_t i = 0; p && i < count; i++)
         p[i] = row_at(rows, i, stride)->p;
-    if (!p || !gsp_stats_adjust(p, count)) {
+    if (!p || !gsp_stats_adjust_p(p, count)) {
         compare->no_memory = true;
         free(p);
         return;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/memory_view.h"
 
 /* Rows of two recordings are the same when they are called the same. */
@@ -32,10 +32,10 @@ static int add_side(struct gsp_memcontrast *contrast, struct gsp_hmap *map,
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < report->rows.count; i++) {
-        const struct gsp_memrow *from = &report->rows.at[i];
+        const struct gsp_memlog_row *from = &report->rows.at[i];
         struct gsp_memcontrast_row *row = NULL;
         gsp_auto_buf name = {0};
-        gsp_memgroup_name(&report->groups, report->log, from->group, &name);
+        gsp_memlog_group_name(&report->groups, report->log, from->group, &name);
         rc = find_or_add(contrast, map, &name, &row);
         if (rc < 0)
             break;
@@ -81,7 +81,7 @@ void gsp_memcontrast_free(struct gsp_memcontrast *contrast)
 static void put_amount(int64_t bytes, int width, struct gsp_buf *out)
 {
     gsp_auto_buf cell = {0};
-    gsp_words_amount(GSP_UNIT_BYTES, bytes, &cell);
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, &cell);
     const char *text = gsp_buf_cstr(&cell);
     gsp_buf_printf(out, "%*s", width, text ? text : "");
 }
@@ -90,7 +90,7 @@ void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct g
                           struct gsp_buf *out)
 {
     gsp_buf_printf(out, "%10s%10s%10s  %s\n", "change", "before", "after",
-                   gsp_memby_name(b->groups.by));
+                   gsp_memlog_group_by_name(b->groups.by));
     for (size_t i = 0; i < contrast->count && (!b->limit || i < b->limit); i++) {
         const struct gsp_memcontrast_row *row = &contrast->at[i];
         put_amount(row->after - row->before, 10, out);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "compare/compare_internal.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/phrases.h"
 
 /* More than so many metrics are counted, not named. */

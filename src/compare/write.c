@@ -23,7 +23,7 @@ int gsp_compare_write(const struct gsp_compare *compare, enum gsp_compare_format
         gsp_auto_buf document = {0};
         gsp_compare__json(compare, opts, &document);
         out->buf.failed = out->buf.failed || document.failed;
-        rc = gsp_page_write(gsp_buf_sv(&document), &out->buf, err);
+        rc = gsp_export_page_write(gsp_buf_sv(&document), &out->buf, err);
         break;
     }
     case GSP_COMPARE_SVG:

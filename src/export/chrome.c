@@ -11,28 +11,27 @@ struct writer {
     const struct gsp_profile *profile;
     struct gsp_out *out;
     struct gsp_json json;
-    struct gsp_timeline timeline;
-    uint32_t *function;                 /* by frame id: the first frame of the same function */
-    uint32_t open[GSP_STACK_DEPTH_MAX]; /* functions whose slice is open, root first */
-    uint32_t next[GSP_STACK_DEPTH_MAX]; /* those of the span being written */
+    struct gsp_timeline timeline;       /* frame_map: the first frame of the same function */
+    uint32_t open[GSP_STACK_DEPTH_MAX]; /* functions with an open slice, root first */
+    uint32_t next[GSP_STACK_DEPTH_MAX]; /* functions of the span being written */
     size_t open_count;
     int32_t pid;
     uint64_t tid;
 };
 
-/* A slice lasts as long as a function runs, whichever its line is: frames of one function are
- * one here. */
+/* Maps all frames of a function to one, because a slice lasts as long as the function runs,
+ * whatever its current line. */
 static bool find_functions(struct writer *writer)
 {
-    size_t count = gsp_profile_frame_count(writer->profile);
+    size_t count = gsp_model_profile_frame_count(writer->profile);
     struct gsp_hmap known = {0};
     bool ok = true;
     for (uint32_t id = 1; id <= count && ok; id++) {
-        const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, id);
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(writer->profile, id);
         uint64_t a = (uint64_t)frame->name << 32 | frame->file;
         uint64_t b = (uint64_t)frame->first_line << 8 | frame->kind;
         const uint32_t *same = gsp_hmap_get(&known, a, b);
-        writer->function[id] = same ? *same : id;
+        writer->timeline.frame_map[id] = same ? *same : id;
         ok = same || gsp_hmap_put(&known, a, b, id);
     }
     gsp_hmap_free(&known);
@@ -62,15 +61,17 @@ static void open_slice(struct writer *writer, uint32_t function, int64_t time_ns
                                              [GSP_FRAME_KERNEL] = "kernel",
                                              [GSP_FRAME_MARK] = "mark",
                                              [GSP_FRAME_BRIDGED] = "native,bridged"};
-    const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, function);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(writer->profile, function);
     begin_event(writer, "B");
     put_time(writer, time_ns);
-    gsp_json_put_sv(&writer->json, "name", gsp_profile_string_at(writer->profile, frame->name));
+    gsp_json_put_sv(&writer->json, "name",
+                    gsp_model_profile_string_at(writer->profile, frame->name));
     gsp_json_put_str(&writer->json, "cat", categories[frame->kind]);
     gsp_json_key(&writer->json, "args");
     gsp_json_obj_begin(&writer->json);
     if (frame->file != GSP_NONE) {
-        gsp_json_put_sv(&writer->json, "file", gsp_profile_string_at(writer->profile, frame->file));
+        gsp_json_put_sv(&writer->json, "file",
+                        gsp_model_profile_string_at(writer->profile, frame->file));
     }
     if (frame->first_line) {
         gsp_json_put_u64(&writer->json, "line", frame->first_line);
@@ -90,13 +91,13 @@ static void close_slices(struct writer *writer, size_t keep, int64_t time_ns)
     }
 }
 
-static void write_span(struct writer *writer, const struct gsp_span *span)
+static void write_span(struct writer *writer, const struct gsp_timeline_span *span)
 {
-    size_t depth =
-        gsp_profile_stack_frames(writer->profile, span->stack, writer->next, GSP_STACK_DEPTH_MAX);
+    size_t depth = gsp_model_profile_stack_frames(writer->profile, span->stack, writer->next,
+                                                  GSP_STACK_DEPTH_MAX);
     size_t same = 0;
     for (size_t i = 0; i < depth; i++)
-        writer->next[i] = writer->function[writer->next[i]];
+        writer->next[i] = writer->timeline.frame_map[writer->next[i]];
     while (same < depth && same < writer->open_count && writer->next[same] == writer->open[same])
         same++;
     close_slices(writer, same, span->start);
@@ -104,7 +105,7 @@ static void write_span(struct writer *writer, const struct gsp_span *span)
         open_slice(writer, writer->next[i], span->start);
 }
 
-/* Names for the viewer: of a process or of a thread. */
+/* The name of a process or a thread. */
 static void write_name(struct writer *writer, const char *what, struct gsp_sv name)
 {
     begin_event(writer, "M");
@@ -118,20 +119,23 @@ static void write_name(struct writer *writer, const char *what, struct gsp_sv na
 
 static void write_thread(struct writer *writer, uint32_t i)
 {
-    const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, i);
-    const struct gsp_process *process = gsp_profile_process_at(writer->profile, thread->process);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(writer->profile, i);
+    const struct gsp_process *process =
+        gsp_model_profile_process_at(writer->profile, thread->process);
     writer->pid = process->pid;
-    /* Viewers keep 32 bits of it: Python's own ids would run into each other. */
+    /* Viewers keep only 32 bits, in which two Python thread ids could be equal. */
     writer->tid = thread->os_id ? thread->os_id : i + 1;
     if (process->name != GSP_NONE)
-        write_name(writer, "process_name", gsp_profile_string_at(writer->profile, process->name));
+        write_name(writer, "process_name",
+                   gsp_model_profile_string_at(writer->profile, process->name));
     if (thread->name != GSP_NONE)
-        write_name(writer, "thread_name", gsp_profile_string_at(writer->profile, thread->name));
-    struct gsp_span_iter iter;
-    struct gsp_span span;
+        write_name(writer, "thread_name",
+                   gsp_model_profile_string_at(writer->profile, thread->name));
+    struct gsp_timeline_iter iter;
+    struct gsp_timeline_span span;
     int64_t end = 0;
-    gsp_export__span_iter_init(&iter, &writer->timeline, i);
-    while (gsp_export__span_iter_next(&iter, &span)) {
+    gsp_export__timeline_iter_init(&iter, &writer->timeline, i);
+    while (gsp_export__timeline_iter_next(&iter, &span)) {
         if (span.start > end)
             close_slices(writer, 0, end);
         write_span(writer, &span);
@@ -143,8 +147,8 @@ static void write_thread(struct writer *writer, uint32_t i)
 static int write_all(struct writer *writer, struct gsp_err *err)
 {
     if (!find_functions(writer))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the functions");
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(writer->profile);
+        return gsp_err_nomem(err);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(writer->profile);
     gsp_json_init(&writer->json, &writer->out->buf);
     gsp_json_obj_begin(&writer->json);
     gsp_json_put_str(&writer->json, "displayTimeUnit", "ms");
@@ -168,25 +172,21 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int write_chrome(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_chrome(const struct gsp_profile *profile, const struct gsp_view_options *view,
                         struct gsp_out *out, struct gsp_err *err)
 {
-    (void)view; /* slices are functions, and always by thread */
-    if (gsp_profile_meta_get(profile)->unit != GSP_UNIT_NS)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "a trace needs times, the profile has none");
+    (void)view; /* slices are always functions, grouped by thread */
+    if (gsp_model_profile_meta_get(profile)->unit != GSP_UNIT_NS)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the profile has no times, which a trace needs");
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write a trace");
+        return gsp_err_nomem(err);
     writer->profile = profile;
     writer->out = out;
     int rc = gsp_export__timeline_fill(profile, &writer->timeline, err);
-    if (rc == GSP_OK) {
-        writer->function = calloc(gsp_profile_frame_count(profile) + 1, sizeof(*writer->function));
-        rc = writer->function ? write_all(writer, err)
-                              : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the functions");
-    }
+    if (rc == GSP_OK)
+        rc = write_all(writer, err);
     gsp_export__timeline_free(&writer->timeline);
-    free(writer->function);
     free(writer);
     return rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The behaviour of a flame graph.  The drawing is complete without this script; it adds
- * zoom, search, keys, and the view kept in the address (#zoom=12&search=regex).
- * Names are only ever read from and written to text nodes: no markup is made from them.
+ * Adds zoom, search and keyboard control to a flame graph, and keeps the view in the address
+ * (#zoom=12&search=regex). The graph is complete without this script. Names are read from and
+ * written to text nodes only, never as markup.
  */
 (function () {
   "use strict";
@@ -18,7 +18,7 @@
   var charWidth = 6.7;
   var input = null;
 
-  /* Frames stand in preorder, so parents and the ends of subtrees follow from depths. */
+  /* Frames are in preorder, so depths determine parents and the ends of subtrees. */
   function load() {
     var open = [];
     var list = doc.querySelectorAll("#frames .f");
@@ -48,10 +48,10 @@
     if (length > 0) charWidth = length / 20;
   }
 
-  function cut(label, room) {
-    if (room < 3) return "";
+  function cut(label, limit) {
+    if (limit < 3) return "";
     var chars = Array.from(label);
-    return chars.length <= room ? label : chars.slice(0, room - 1).join("") + "\u2026";
+    return chars.length <= limit ? label : chars.slice(0, limit - 1).join("") + "\u2026";
   }
 
   function setText(frame, pct, width) {
@@ -101,7 +101,7 @@
     parent.appendChild(span);
   }
 
-  /* The path to the zoomed frame: its first and its last few steps. */
+  /* Shows the first and last frames of the path to the zoomed frame. */
   function crumbs() {
     var line = byId("crumbs");
     while (line.firstChild) line.removeChild(line.firstChild);
@@ -136,7 +136,7 @@
     saveView();
   }
 
-  /* Small letters match both cases; a term that is no expression is searched as it stands. */
+  /* A term in lower case matches both cases. An invalid expression is searched as plain text. */
   function pattern(text) {
     var flags = text === text.toLowerCase() ? "i" : "";
     try {
@@ -158,7 +158,7 @@
       frames[i].el.classList.toggle("hit", hit);
       if (!hit) continue;
       hits++;
-      /* A hit inside a hit is not counted twice. */
+      /* Count nested hits only once. */
       if (i >= covered) { sum += frames[i].w; covered = frames[i].end; }
     }
     byId("matched").textContent = p
@@ -185,7 +185,7 @@
     input.addEventListener("input", function () { search(input.value); });
   }
 
-  /* The help text stands below the graph; on demand it is shown above it. */
+  /* The help text is below the graph, or in front of it on demand. */
   function help(show) {
     var box = byId("help");
     box.classList.toggle("over", show);
@@ -208,7 +208,7 @@
 
   function shown(i) { return i >= zoomed ? i < frames[zoomed].end : frames[i].end > zoomed; }
 
-  /* The nearest sibling that is drawn, to the left (-1) or right (1). */
+  /* Returns the nearest visible sibling to the left (-1) or right (1). */
   function sibling(i, way) {
     for (var k = i + way; k >= 0 && k < frames.length; k += way) {
       if (frames[k].y < frames[i].y) return -1;
@@ -292,7 +292,7 @@
     root.addEventListener("keydown", onKey);
     window.addEventListener("resize", draw);
     window.addEventListener("hashchange", restore);
-    /* The head stays in sight above a deep graph. */
+    /* Keep the head visible while scrolling. */
     window.addEventListener("scroll", function () {
       byId("head").setAttribute("transform", "translate(0," + window.scrollY + ")");
     });

@@ -7,14 +7,14 @@
 #define BYTES_MAX ((size_t)1 << 30)
 #define CAP_FIRST 1024U
 
-void gsp_fb_free(struct gsp_fb *fb)
+void gsp_export__fb_free(struct gsp_fb *fb)
 {
     free(fb->bytes);
     *fb = (struct gsp_fb){0};
 }
 
-/* Room for n more bytes in front; NULL when there is none. */
-static unsigned char *grow(struct gsp_fb *fb, size_t n)
+/* Reserves n bytes in front. Returns NULL on failure. */
+static unsigned char *reserve(struct gsp_fb *fb, size_t n)
 {
     if (fb->failed || n > BYTES_MAX || fb->used + n > BYTES_MAX) {
         fb->failed = true;
@@ -41,12 +41,12 @@ static unsigned char *grow(struct gsp_fb *fb, size_t n)
 
 static void put(struct gsp_fb *fb, const void *bytes, size_t n)
 {
-    unsigned char *at = grow(fb, n);
+    unsigned char *at = reserve(fb, n);
     if (at && n)
         memcpy(at, bytes, n);
 }
 
-/* Zeros, so that what is written after n more bytes begins at a multiple of align. */
+/* Adds zeros so that an object of n bytes written next begins at a multiple of align. */
 static void pad(struct gsp_fb *fb, size_t n, size_t align)
 {
     size_t rest = (fb->used + n) % align;
@@ -57,7 +57,7 @@ static void pad(struct gsp_fb *fb, size_t n, size_t align)
     }
 }
 
-/* FlatBuffers are little-endian, as every machine is that we run on. */
+/* FlatBuffers are little-endian, and so is every supported machine. */
 static void put_u32(struct gsp_fb *fb, uint32_t v)
 {
     put(fb, &v, sizeof(v));
@@ -68,13 +68,13 @@ static gsp_fb_ref here(const struct gsp_fb *fb)
     return fb->failed ? 0 : (gsp_fb_ref)fb->used;
 }
 
-/* The distance from where the reference will stand to the object. */
+/* A reference is the distance from its own position to the object. */
 static void put_ref(struct gsp_fb *fb, gsp_fb_ref ref)
 {
     put_u32(fb, (uint32_t)fb->used + (uint32_t)sizeof(uint32_t) - ref);
 }
 
-gsp_fb_ref gsp_fb_string(struct gsp_fb *fb, struct gsp_sv text)
+gsp_fb_ref gsp_export__fb_string(struct gsp_fb *fb, struct gsp_sv text)
 {
     if (text.len > BYTES_MAX) {
         fb->failed = true;
@@ -87,7 +87,7 @@ gsp_fb_ref gsp_fb_string(struct gsp_fb *fb, struct gsp_sv text)
     return here(fb);
 }
 
-gsp_fb_ref gsp_fb_refs(struct gsp_fb *fb, const gsp_fb_ref *refs, size_t count)
+gsp_fb_ref gsp_export__fb_refs(struct gsp_fb *fb, const gsp_fb_ref *refs, size_t count)
 {
     pad(fb, count * sizeof(*refs), sizeof(uint32_t));
     for (size_t i = count; i > 0; i--)
@@ -96,7 +96,8 @@ gsp_fb_ref gsp_fb_refs(struct gsp_fb *fb, const gsp_fb_ref *refs, size_t count)
     return here(fb);
 }
 
-gsp_fb_ref gsp_fb_words(struct gsp_fb *fb, const int64_t *words, size_t words_each, size_t count)
+gsp_fb_ref gsp_export__fb_words(struct gsp_fb *fb, const int64_t *words, size_t words_each,
+                                size_t count)
 {
     size_t bytes = count * words_each * sizeof(*words);
     pad(fb, bytes, sizeof(*words));
@@ -105,7 +106,7 @@ gsp_fb_ref gsp_fb_words(struct gsp_fb *fb, const int64_t *words, size_t words_ea
     return here(fb);
 }
 
-void gsp_fb_begin(struct gsp_fb *fb)
+void gsp_export__fb_begin(struct gsp_fb *fb)
 {
     memset(fb->slots, 0, sizeof(fb->slots));
     fb->slot_count = 0;
@@ -124,27 +125,27 @@ static void put_field(struct gsp_fb *fb, unsigned slot, const void *bytes, size_
     fb->slot_count = slot >= fb->slot_count ? slot + 1 : fb->slot_count;
 }
 
-void gsp_fb_u8(struct gsp_fb *fb, unsigned slot, uint8_t v)
+void gsp_export__fb_u8(struct gsp_fb *fb, unsigned slot, uint8_t v)
 {
     put_field(fb, slot, &v, sizeof(v));
 }
 
-void gsp_fb_i16(struct gsp_fb *fb, unsigned slot, int16_t v)
+void gsp_export__fb_i16(struct gsp_fb *fb, unsigned slot, int16_t v)
 {
     put_field(fb, slot, &v, sizeof(v));
 }
 
-void gsp_fb_i32(struct gsp_fb *fb, unsigned slot, int32_t v)
+void gsp_export__fb_i32(struct gsp_fb *fb, unsigned slot, int32_t v)
 {
     put_field(fb, slot, &v, sizeof(v));
 }
 
-void gsp_fb_i64(struct gsp_fb *fb, unsigned slot, int64_t v)
+void gsp_export__fb_i64(struct gsp_fb *fb, unsigned slot, int64_t v)
 {
     put_field(fb, slot, &v, sizeof(v));
 }
 
-void gsp_fb_ref_to(struct gsp_fb *fb, unsigned slot, gsp_fb_ref ref)
+void gsp_export__fb_ref_to(struct gsp_fb *fb, unsigned slot, gsp_fb_ref ref)
 {
     if (!ref)
         return;
@@ -153,8 +154,8 @@ void gsp_fb_ref_to(struct gsp_fb *fb, unsigned slot, gsp_fb_ref ref)
     put_field(fb, slot, &distance, sizeof(distance));
 }
 
-/* The table begins with its distance to the vtable, which stands right before it. */
-gsp_fb_ref gsp_fb_end(struct gsp_fb *fb)
+/* A table begins with its distance to its vtable, which directly precedes it. */
+gsp_fb_ref gsp_export__fb_end(struct gsp_fb *fb)
 {
     uint16_t vtable[GSP_FB_SLOTS_MAX + 2] = {0};
     size_t vtable_bytes = (fb->slot_count + 2U) * sizeof(vtable[0]);
@@ -169,7 +170,7 @@ gsp_fb_ref gsp_fb_end(struct gsp_fb *fb)
     return fb->failed ? 0 : table;
 }
 
-struct gsp_sv gsp_fb_finish(struct gsp_fb *fb, gsp_fb_ref root)
+struct gsp_sv gsp_export__fb_finish(struct gsp_fb *fb, gsp_fb_ref root)
 {
     pad(fb, sizeof(uint32_t), sizeof(uint64_t));
     put_ref(fb, root);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "export/formats.h"
 
-/* Bytes that mean something to readers of this format, and how they are written in names. */
+/* Bytes with a meaning in this format, and their escape sequences. */
 struct escape {
     char byte;
     char code[4];
@@ -22,7 +22,7 @@ static bool is_code(struct gsp_sv text)
     return false;
 }
 
-/* A '%' stays as it is where nobody could take it for an escape. */
+/* Escapes a '%' only if it begins an escape sequence. */
 static void put_label(struct gsp_buf *out, struct gsp_sv label)
 {
     for (size_t i = 0; i < label.len; i++) {
@@ -38,7 +38,7 @@ static void put_label(struct gsp_buf *out, struct gsp_sv label)
     }
 }
 
-static void take_label(struct gsp_buf *out, struct gsp_sv label)
+static void unescape_label(struct gsp_buf *out, struct gsp_sv label)
 {
     gsp_buf_clear(out);
     while (label.len) {
@@ -60,10 +60,11 @@ static void put_line(struct gsp_out *out, const struct gsp_tree *tree, uint32_t 
     size_t depth = 0;
     while (node != 0 && depth < GSP_COUNT(path)) {
         path[depth++] = node;
-        node = gsp_tree_at(tree, node)->parent;
+        node = gsp_model_tree_at(tree, node)->parent;
     }
     while (depth) {
-        put_label(&out->buf, gsp_tree_label(tree, gsp_tree_at(tree, path[--depth])->label));
+        put_label(&out->buf,
+                  gsp_model_tree_label(tree, gsp_model_tree_at(tree, path[--depth])->label));
         if (depth)
             gsp_buf_putc(&out->buf, ';');
     }
@@ -73,30 +74,30 @@ static void put_line(struct gsp_out *out, const struct gsp_tree *tree, uint32_t 
     gsp_out_spill(out);
 }
 
-static int write_folded(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_folded(const struct gsp_profile *profile, const struct gsp_view_options *view,
                         struct gsp_out *out, struct gsp_err *err)
 {
-    static const struct gsp_view plain = {0};
+    static const struct gsp_view_options plain = {0};
     struct gsp_tree *tree = NULL;
-    int rc = gsp_tree_new(profile, view ? view : &plain, &tree, err);
+    int rc = gsp_model_tree_new(profile, view ? view : &plain, &tree, err);
     if (rc)
         return rc;
-    bool bytes = gsp_profile_meta_get(profile)->unit == GSP_UNIT_BYTES;
-    for (uint32_t i = 1; i < gsp_tree_count(tree); i++) {
-        const struct gsp_node *node = gsp_tree_at(tree, i);
+    bool bytes = gsp_model_profile_meta_get(profile)->unit == GSP_UNIT_BYTES;
+    for (uint32_t i = 1; i < gsp_model_tree_count(tree); i++) {
+        const struct gsp_node *node = gsp_model_tree_at(tree, i);
         uint64_t weight = node->self_weight > 0 ? (uint64_t)node->self_weight : 0;
         uint64_t n = bytes ? weight : node->self_count;
         if (n)
             put_line(out, tree, i, n);
     }
-    gsp_tree_free(tree);
+    gsp_model_tree_free(tree);
     return GSP_OK;
 }
 
 struct reader {
     struct gsp_profile *profile;
     struct gsp_err *err;
-    struct gsp_buf label; /* the one being read, unescaped */
+    struct gsp_buf label; /* the current label, unescaped */
     size_t line;
     uint32_t thread;
 };
@@ -106,8 +107,8 @@ static int malformed(struct reader *reader, const char *what)
     return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "line %zu: %s", reader->line, what);
 }
 
-/* The number at the end of text, which loses it.  False if there is none, or it is too large. */
-static bool take_number(struct gsp_sv *text, uint64_t max, uint64_t *out)
+/* Removes the number at the end of text. Returns false if none exists or it is too large. */
+static bool cut_number(struct gsp_sv *text, uint64_t max, uint64_t *out)
 {
     size_t at = text->len;
     while (at > 0 && text->p[at - 1] >= '0' && text->p[at - 1] <= '9')
@@ -126,14 +127,14 @@ static bool take_number(struct gsp_sv *text, uint64_t max, uint64_t *out)
     return true;
 }
 
-/* Does it look like a path rather than a word in brackets? */
+/* Whether text in parentheses is a path. */
 static bool is_file(struct gsp_sv text)
 {
     return memchr(text.p, '.', text.len) != NULL || memchr(text.p, '/', text.len) != NULL ||
            gsp_sv_starts(text, "<");
 }
 
-/* "name (file:12)" and "name (file)" are taken apart; all else is a name. */
+/* Splits "name (file:12)" and "name (file)". Any other label is a name. */
 static int find_frame(struct reader *reader, struct gsp_sv label, uint32_t *out)
 {
     struct gsp_frame frame = {0};
@@ -143,7 +144,7 @@ static int find_frame(struct reader *reader, struct gsp_sv label, uint32_t *out)
         uint64_t line = 0;
         struct gsp_sv inside = {open + 1, (size_t)(label.p + label.len - open) - 2};
         struct gsp_sv cut = inside;
-        bool has_line = take_number(&cut, UINT32_MAX, &line) && gsp_sv_ends(cut, ":");
+        bool has_line = cut_number(&cut, UINT32_MAX, &line) && gsp_sv_ends(cut, ":");
         if (has_line)
             inside = (struct gsp_sv){cut.p, cut.len - 1};
         if (inside.len && (has_line || is_file(inside))) {
@@ -152,10 +153,10 @@ static int find_frame(struct reader *reader, struct gsp_sv label, uint32_t *out)
             label.len = (size_t)(open - label.p) - 1;
         }
     }
-    int rc = gsp_profile_string(reader->profile, label, &frame.name, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, label, &frame.name, reader->err);
     if (rc == GSP_OK)
-        rc = gsp_profile_string(reader->profile, file, &frame.file, reader->err);
-    return rc ? rc : gsp_profile_frame(reader->profile, &frame, out, reader->err);
+        rc = gsp_model_profile_string(reader->profile, file, &frame.file, reader->err);
+    return rc ? rc : gsp_model_profile_frame(reader->profile, &frame, out, reader->err);
 }
 
 static int read_line(struct reader *reader, struct gsp_sv line)
@@ -165,35 +166,36 @@ static int read_line(struct reader *reader, struct gsp_sv line)
     if (line.len == 0 || *line.p == '#')
         return GSP_OK;
     struct gsp_total total = {.thread = reader->thread};
-    if (!take_number(&line, INT64_MAX, &total.count))
-        return malformed(reader, "no number of samples at the end, or it is too large");
+    if (!cut_number(&line, INT64_MAX, &total.count))
+        return malformed(reader, "the number of samples at the end is missing or too large");
     if (!gsp_sv_ends(line, " ") || line.len < 2)
-        return malformed(reader, "no stack before the number");
+        return malformed(reader, "no stack before the number of samples");
     line.len--;
     total.weight = (int64_t)total.count;
     struct gsp_sv label = {0};
     while (gsp_sv_split(&line, ';', &label)) {
         uint32_t frame = GSP_NONE;
-        take_label(&reader->label, label);
+        unescape_label(&reader->label, label);
         if (reader->label.failed)
-            return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory for a name");
+            return gsp_err_nomem(reader->err);
         int rc = find_frame(reader, gsp_buf_sv(&reader->label), &frame);
         if (rc == GSP_OK)
-            rc = gsp_profile_stack(reader->profile, total.stack, frame, &total.stack, reader->err);
+            rc = gsp_model_profile_stack(reader->profile, total.stack, frame, &total.stack,
+                                         reader->err);
         if (rc)
             return rc;
     }
-    return gsp_profile_add_total(reader->profile, &total, reader->err);
+    return gsp_model_profile_add_total(reader->profile, &total, reader->err);
 }
 
 static int read_lines(struct reader *reader, struct gsp_sv bytes)
 {
     struct gsp_process process = {.ppid = -1};
     struct gsp_thread thread = {0};
-    gsp_profile_meta(reader->profile)->unit = GSP_UNIT_COUNT;
-    int rc = gsp_profile_process(reader->profile, &process, &thread.process, reader->err);
+    gsp_model_profile_meta(reader->profile)->unit = GSP_UNIT_COUNT;
+    int rc = gsp_model_profile_process(reader->profile, &process, &thread.process, reader->err);
     if (rc == GSP_OK)
-        rc = gsp_profile_thread(reader->profile, &thread, &reader->thread, reader->err);
+        rc = gsp_model_profile_thread(reader->profile, &thread, &reader->thread, reader->err);
     struct gsp_sv line = {0};
     while (rc == GSP_OK && gsp_sv_split(&bytes, '\n', &line)) {
         reader->line++;
@@ -214,7 +216,7 @@ const struct gsp_format gsp_format_folded = {
     .name = "folded",
     .aliases = {"raw", "collapsed"},
     .extensions = {".folded", ".txt", ".collapsed"},
-    .summary = "a line per stack, for flame graph tools",
+    .summary = "one line per stack, for flame graph tools",
     .write = write_folded,
     .read = read_folded,
 };

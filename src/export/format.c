@@ -9,12 +9,12 @@ static const struct gsp_format *const formats[] = {
     &gsp_format_chrome, &gsp_format_svg,  &gsp_format_pstats,     &gsp_format_pprof,
 };
 
-size_t gsp_format_count(void)
+size_t gsp_export_format_count(void)
 {
     return GSP_COUNT(formats);
 }
 
-const struct gsp_format *gsp_format_at(size_t i)
+const struct gsp_format *gsp_export_format_at(size_t i)
 {
     return i < GSP_COUNT(formats) ? formats[i] : NULL;
 }
@@ -30,7 +30,7 @@ static bool has_name(const struct gsp_format *format, const char *name)
     return false;
 }
 
-const struct gsp_format *gsp_format_find(const char *name)
+const struct gsp_format *gsp_export_format_find(const char *name)
 {
     for (size_t i = 0; i < GSP_COUNT(formats); i++) {
         if (has_name(formats[i], name))
@@ -39,7 +39,7 @@ const struct gsp_format *gsp_format_find(const char *name)
     return NULL;
 }
 
-const struct gsp_format *gsp_format_of_path(const char *path)
+const struct gsp_format *gsp_export_format_of_path(const char *path)
 {
     const struct gsp_format *best = NULL;
     size_t best_len = 0;
@@ -57,10 +57,10 @@ const struct gsp_format *gsp_format_of_path(const char *path)
     return best;
 }
 
-/* The extension is believed unless the content says otherwise: many formats share ".json". */
-static const struct gsp_format *recognise(const char *path, struct gsp_sv bytes)
+/* The content overrules the extension, because several formats share ".json". */
+static const struct gsp_format *detect(const char *path, struct gsp_sv bytes)
 {
-    const struct gsp_format *named = gsp_format_of_path(path);
+    const struct gsp_format *named = gsp_export_format_of_path(path);
     if (named && (!named->sniff || named->sniff(bytes)))
         return named;
     for (size_t i = 0; i < GSP_COUNT(formats); i++) {
@@ -70,8 +70,8 @@ static const struct gsp_format *recognise(const char *path, struct gsp_sv bytes)
     return named;
 }
 
-int gsp_format_load(const char *path, const struct gsp_format *format, bool keep_samples,
-                    struct gsp_profile **out, struct gsp_err *err)
+int gsp_export_format_load(const char *path, const struct gsp_format *format, bool keep_samples,
+                           struct gsp_profile **out, struct gsp_err *err)
 {
     *out = NULL;
     gsp_auto_buf bytes = {0};
@@ -79,20 +79,20 @@ int gsp_format_load(const char *path, const struct gsp_format *format, bool keep
     if (rc)
         return rc;
     if (!format)
-        format = recognise(path, gsp_buf_sv(&bytes));
+        format = detect(path, gsp_buf_sv(&bytes));
     if (!format)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "%s is in no known profile format", path);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "%s: unknown profile format", path);
     if (!format->read)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s: the format %s can be written but not read",
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s: the %s format can be written but not read",
                            path, format->name);
     struct gsp_profile *profile = NULL;
-    rc = gsp_profile_new(keep_samples, &profile, err);
+    rc = gsp_model_profile_new(keep_samples, &profile, err);
     if (rc)
         return rc;
     struct gsp_err cause = {0};
     rc = format->read(gsp_buf_sv(&bytes), profile, &cause);
     if (rc) {
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
         gsp_err_fill(err, rc, cause.sys, "%s (read as %s): %s", path, format->name, cause.msg);
         return rc;
     }
@@ -100,12 +100,12 @@ int gsp_format_load(const char *path, const struct gsp_format *format, bool keep
     return GSP_OK;
 }
 
-int gsp_format_save(const char *path, const struct gsp_format *format,
-                    const struct gsp_profile *profile, const struct gsp_view *view, bool replace,
-                    struct gsp_err *err)
+int gsp_export_format_save(const char *path, const struct gsp_format *format,
+                           const struct gsp_profile *profile, const struct gsp_view_options *view,
+                           bool replace, struct gsp_err *err)
 {
     if (!format->write)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the format %s can be read but not written",
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the %s format can be read but not written",
                            format->name);
     struct gsp_newfile file = {.fd = -1};
     int rc = gsp_newfile_open(&file, path, replace, err);
@@ -114,7 +114,7 @@ int gsp_format_save(const char *path, const struct gsp_format *format,
     struct gsp_out out;
     gsp_out_init(&out, file.fd);
     rc = format->write(profile, view, &out, err);
-    /* Always finished, for it frees the buffer; the first failure is the one to tell. */
+    /* Always finish, to free the buffer. The first failure is the one to report. */
     int finish_rc = gsp_out_finish(&out, rc ? NULL : err);
     if (rc == GSP_OK)
         rc = finish_rc;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * formats.h -- the rows of the table in format.c, one constant per format's file.
+ * formats.h -- the rows of the format table, each defined in the source file of its format.
  *
- * Used by: files of this folder only.
  * Threads: constants.
  */
 #pragma once
@@ -11,10 +10,10 @@
 
 #include "export/format.h"
 
-/* Bytes from the start in which a file must show what it is. */
+/* Formats are detected within this many bytes from the start of a file. */
 #define GSP_SNIFF_BYTES 65536U
 
-/* Is the mark among the first bytes of a file? */
+/* Whether the first bytes of a file contain the mark. */
 static inline bool gsp_export__head_has(struct gsp_sv head, const char *mark)
 {
     size_t len = head.len < GSP_SNIFF_BYTES ? head.len : GSP_SNIFF_BYTES;

@@ -3,35 +3,36 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/array.h"
 #include "base/time.h"
 #include "export/formats.h"
 #include "export/gsp_layout.h"
 #include "export/gsp_read.h"
 #include "export/gsp_stream.h"
 
-/* Blocks are sealed beyond these sizes: a flush must fit between two samples. */
+/* A block is sealed when it passes these sizes, so that a flush fits between two samples. */
 #define DEFS_BYTES     24576U
 #define SAMPLES_BYTES  12288U
-/* Shorter content is stored as it is: compression would not pay for its own header. */
+/* Shorter content is not compressed: the compression header would outweigh the gain. */
 #define PACK_MIN_BYTES 48U
 #define ZSTD_LEVEL     1
 
 struct range {
     uint32_t first;
-    uint32_t end; /* nothing when not beyond first */
+    uint32_t end; /* empty unless end > first */
 };
 
 struct gsp_stream {
-    int fd;              /* borrowed; -1 when out is set */
-    struct gsp_out *out; /* borrowed; NULL when recording */
-    int failed;          /* GSP_E_* of the first failure: nothing is written after it */
+    int fd;              /* borrowed; -1 if out is set */
+    struct gsp_out *out; /* borrowed; NULL in a recording */
+    int failed;          /* GSP_E_* of the first failure, after which nothing is written */
     const struct gsp_profile *profile;
-    struct gsp_profile_meta written_meta;
+    struct gsp_model_profile_meta written_meta;
     bool has_written_meta;
     int64_t resolution_ns;
     struct gsp_pace pace;
 
-    /* What the file has already. */
+    /* Definitions already in the file. */
     uint32_t string_count, frame_count, stack_count, process_count, thread_count;
     struct range processes_changed, threads_changed;
 
@@ -39,7 +40,7 @@ struct gsp_stream {
     uint64_t block_samples;
     uint64_t sample_count;
     struct gsp_buf raw;    /* the content of the block being sealed */
-    struct gsp_buf sealed; /* blocks on their way to fd */
+    struct gsp_buf sealed; /* blocks not yet written to fd */
     ZSTD_CCtx *zstd;
 };
 
@@ -54,14 +55,11 @@ bool gsp_export__pace_grow(struct gsp_pace *pace, size_t count)
 {
     if (count <= pace->thread_count)
         return true;
-    size_t cap = count + count / 2 + 8;
-    struct gsp_pace_thread *threads = realloc(pace->threads, cap * sizeof(*threads));
-    if (!threads)
+    size_t i = pace->thread_count;
+    if (!gsp_array_fit(&pace->threads, &pace->thread_count, count))
         return false;
-    for (size_t i = pace->thread_count; i < cap; i++)
-        threads[i] = (struct gsp_pace_thread){.next = (uint32_t)i};
-    pace->threads = threads;
-    pace->thread_count = cap;
+    for (; i < pace->thread_count; i++)
+        pace->threads[i] = (struct gsp_pace_thread){.next = (uint32_t)i};
     return true;
 }
 
@@ -71,21 +69,17 @@ static int fail(struct gsp_stream *stream, int rc)
     return rc;
 }
 
-static int no_memory(struct gsp_stream *stream, struct gsp_err *err)
-{
-    return fail(stream, gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write the .gsp file"));
-}
-
-/* Puts raw, compressed if that is shorter, as one block into sink.  False: no memory. */
+/* Appends raw as one block to sink, compressed if that is shorter. Returns false if memory runs
+ * out. */
 static bool seal_into(struct gsp_stream *stream, enum gsp_block_type type, struct gsp_buf *sink)
 {
     size_t raw_len = stream->raw.len;
     size_t bound = ZSTD_compressBound(raw_len);
-    char *room = gsp_buf_reserve(sink, GSP_BLOCK_HEADER_BYTES + bound);
-    if (!room || stream->raw.failed)
+    char *block = gsp_buf_reserve(sink, GSP_BLOCK_HEADER_BYTES + bound);
+    if (!block || stream->raw.failed)
         return false;
-    unsigned char *header = (unsigned char *)room;
-    char *body = room + GSP_BLOCK_HEADER_BYTES;
+    unsigned char *header = (unsigned char *)block;
+    char *body = block + GSP_BLOCK_HEADER_BYTES;
     size_t stored = raw_len;
     enum gsp_block_codec codec = GSP_CODEC_RAW;
     if (raw_len >= PACK_MIN_BYTES) {
@@ -109,8 +103,8 @@ static bool seal_into(struct gsp_stream *stream, enum gsp_block_type type, struc
     return true;
 }
 
-/* Writes what waits in stream->sealed. */
-static int push(struct gsp_stream *stream, struct gsp_err *err)
+/* Writes the sealed blocks to the descriptor. */
+static int write_sealed(struct gsp_stream *stream, struct gsp_err *err)
 {
     if (stream->out) {
         gsp_out_spill(stream->out);
@@ -123,22 +117,22 @@ static int push(struct gsp_stream *stream, struct gsp_err *err)
     return rc ? fail(stream, rc) : GSP_OK;
 }
 
-/* Makes a block of stream->raw, which is empty afterwards. */
+/* Makes a block of stream->raw and clears it. */
 static int seal(struct gsp_stream *stream, enum gsp_block_type type, struct gsp_err *err)
 {
     struct gsp_buf *sink = stream->out ? &stream->out->buf : &stream->sealed;
     bool sealed = seal_into(stream, type, sink);
     gsp_buf_clear(&stream->raw);
     if (!sealed)
-        return no_memory(stream, err);
+        return fail(stream, gsp_err_nomem(err));
     if (stream->out || sink->len > DEFS_BYTES)
-        return push(stream, err);
+        return write_sealed(stream, err);
     return GSP_OK;
 }
 
 static void put_process(struct gsp_stream *stream, uint32_t i)
 {
-    const struct gsp_process *process = gsp_profile_process_at(stream->profile, i);
+    const struct gsp_process *process = gsp_model_profile_process_at(stream->profile, i);
     gsp_buf_varint(&stream->raw, gsp_zigzag(process->pid));
     gsp_buf_varint(&stream->raw, gsp_zigzag(process->ppid));
     gsp_buf_varint(&stream->raw, process->name);
@@ -146,11 +140,11 @@ static void put_process(struct gsp_stream *stream, uint32_t i)
     gsp_buf_varint(&stream->raw, process->version);
 }
 
-/* Only of the few that have one. */
-static void put_inner_pids(struct gsp_stream *stream, struct range range)
+/* The few processes that run in a PID namespace. */
+static void put_namespace_pids(struct gsp_stream *stream, struct range range)
 {
     for (uint32_t i = range.first; i < range.end; i++) {
-        const struct gsp_process *process = gsp_profile_process_at(stream->profile, i);
+        const struct gsp_process *process = gsp_model_profile_process_at(stream->profile, i);
         if (process->ns_pid == 0)
             continue;
         gsp_buf_varint(&stream->raw, GSP_DEF_PROCESS_NS);
@@ -161,7 +155,7 @@ static void put_inner_pids(struct gsp_stream *stream, struct range range)
 
 static void put_thread(struct gsp_stream *stream, uint32_t i)
 {
-    const struct gsp_thread *thread = gsp_profile_thread_at(stream->profile, i);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(stream->profile, i);
     gsp_buf_varint(&stream->raw, thread->process);
     gsp_buf_varint(&stream->raw, thread->os_id);
     gsp_buf_varint(&stream->raw, thread->python_id);
@@ -183,14 +177,14 @@ static void put_changed_thread(struct gsp_stream *stream, uint32_t i)
 
 static void put_string(struct gsp_stream *stream, uint32_t id)
 {
-    struct gsp_sv text = gsp_profile_string_at(stream->profile, id);
+    struct gsp_sv text = gsp_model_profile_string_at(stream->profile, id);
     gsp_buf_varint(&stream->raw, text.len);
     gsp_buf_putsv(&stream->raw, text);
 }
 
 static void put_frame(struct gsp_stream *stream, uint32_t id)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(stream->profile, id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(stream->profile, id);
     gsp_buf_varint(&stream->raw, frame->name);
     gsp_buf_varint(&stream->raw, frame->file);
     gsp_buf_varint(&stream->raw, frame->first_line);
@@ -200,9 +194,9 @@ static void put_frame(struct gsp_stream *stream, uint32_t id)
 
 static void put_stack(struct gsp_stream *stream, uint32_t id)
 {
-    /* The caller is mostly the stack that was added just before. */
-    gsp_buf_varint(&stream->raw, id - gsp_profile_stack_caller(stream->profile, id));
-    gsp_buf_varint(&stream->raw, gsp_profile_stack_frame(stream->profile, id));
+    /* The caller is usually the stack added just before. */
+    gsp_buf_varint(&stream->raw, id - gsp_model_profile_stack_caller(stream->profile, id));
+    gsp_buf_varint(&stream->raw, gsp_model_profile_stack_frame(stream->profile, id));
 }
 
 static int put_defs(struct gsp_stream *stream, enum gsp_def_tag tag, struct range range,
@@ -229,16 +223,15 @@ static int put_defs(struct gsp_stream *stream, enum gsp_def_tag tag, struct rang
     return GSP_OK;
 }
 
-/* Everything of the profile that the file does not have yet, in an order in which each
- * needs only what stands before it. */
+/* Writes definitions that are not yet in the file, each after those it refers to. */
 static int write_defs(struct gsp_stream *stream, struct gsp_err *err)
 {
     const struct gsp_profile *profile = stream->profile;
-    uint32_t strings = (uint32_t)gsp_profile_string_count(profile);
-    uint32_t frames = (uint32_t)gsp_profile_frame_count(profile);
-    uint32_t stacks = (uint32_t)gsp_profile_stack_count(profile);
-    uint32_t processes = (uint32_t)gsp_profile_process_count(profile);
-    uint32_t threads = (uint32_t)gsp_profile_thread_count(profile);
+    uint32_t strings = (uint32_t)gsp_model_profile_string_count(profile);
+    uint32_t frames = (uint32_t)gsp_model_profile_frame_count(profile);
+    uint32_t stacks = (uint32_t)gsp_model_profile_stack_count(profile);
+    uint32_t processes = (uint32_t)gsp_model_profile_process_count(profile);
+    uint32_t threads = (uint32_t)gsp_model_profile_thread_count(profile);
     const struct {
         enum gsp_def_tag tag;
         struct range range;
@@ -256,7 +249,7 @@ static int write_defs(struct gsp_stream *stream, struct gsp_err *err)
         if (rc)
             return rc;
     }
-    put_inner_pids(stream, (struct range){stream->process_count, processes});
+    put_namespace_pids(stream, (struct range){stream->process_count, processes});
     stream->string_count = strings;
     stream->frame_count = frames;
     stream->stack_count = stacks;
@@ -276,7 +269,7 @@ static int write_samples(struct gsp_stream *stream, struct gsp_err *err)
         gsp_buf_varint(&stream->raw, stream->columns[i].len);
     for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
         if (stream->columns[i].failed)
-            return no_memory(stream, err);
+            return fail(stream, gsp_err_nomem(err));
         gsp_buf_putsv(&stream->raw, gsp_buf_sv(&stream->columns[i]));
         gsp_buf_clear(&stream->columns[i]);
     }
@@ -284,7 +277,8 @@ static int write_samples(struct gsp_stream *stream, struct gsp_err *err)
     return seal(stream, GSP_BLOCK_SAMPLES, err);
 }
 
-static bool same_meta(const struct gsp_profile_meta *a, const struct gsp_profile_meta *b)
+static bool same_meta(const struct gsp_model_profile_meta *a,
+                      const struct gsp_model_profile_meta *b)
 {
     const struct gsp_losses *x = &a->losses;
     const struct gsp_losses *y = &b->losses;
@@ -296,7 +290,7 @@ static bool same_meta(const struct gsp_profile_meta *a, const struct gsp_profile
 
 static int write_meta(struct gsp_stream *stream, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(stream->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(stream->profile);
     if (stream->has_written_meta && same_meta(meta, &stream->written_meta))
         return GSP_OK;
     const struct {
@@ -326,7 +320,7 @@ static int write_meta(struct gsp_stream *stream, struct gsp_err *err)
 
 static int failed_before(const struct gsp_stream *stream, struct gsp_err *err)
 {
-    return gsp_err_set(err, stream->failed, 0, "writing the .gsp file failed before");
+    return gsp_err_set(err, stream->failed, 0, "an earlier write to the .gsp file failed");
 }
 
 static int write_blocks(struct gsp_stream *stream, struct gsp_err *err)
@@ -339,19 +333,19 @@ static int write_blocks(struct gsp_stream *stream, struct gsp_err *err)
     return rc;
 }
 
-/* Starts a file: sets *out, and puts the header where blocks will follow. */
+/* Creates a stream and writes the file header. */
 static int start(const struct gsp_profile *profile, struct gsp_out *sink, int64_t resolution_ns,
                  struct gsp_stream **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write the .gsp file");
+        return gsp_err_nomem(err);
     stream->fd = -1;
     stream->out = sink;
     stream->profile = profile;
     stream->resolution_ns = resolution_ns;
-    int64_t period_ns = gsp_profile_meta_get(profile)->period_ns;
+    int64_t period_ns = gsp_model_profile_meta_get(profile)->period_ns;
     stream->pace.period = period_ns > 0 ? period_ns / resolution_ns : 0;
     stream->zstd = ZSTD_createCCtx();
 
@@ -364,15 +358,15 @@ static int start(const struct gsp_profile *profile, struct gsp_out *sink, int64_
     struct gsp_buf *buf = sink ? &sink->buf : &stream->sealed;
     gsp_buf_put(buf, header, sizeof(header));
     if (!stream->zstd || buf->failed) {
-        gsp_stream_free(stream);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write the .gsp file");
+        gsp_export_stream_free(stream);
+        return gsp_err_nomem(err);
     }
     *out = stream;
     return GSP_OK;
 }
 
-int gsp_stream_new(int fd, struct gsp_profile *profile, struct gsp_stream **out,
-                   struct gsp_err *err)
+int gsp_export_stream_new(int fd, struct gsp_profile *profile, struct gsp_stream **out,
+                          struct gsp_err *err)
 {
     int rc = start(profile, NULL, GSP_NS_PER_US, out, err);
     if (rc)
@@ -380,25 +374,25 @@ int gsp_stream_new(int fd, struct gsp_profile *profile, struct gsp_stream **out,
     (*out)->fd = fd;
     rc = write_meta(*out, err);
     if (rc == GSP_OK)
-        rc = push(*out, err);
+        rc = write_sealed(*out, err);
     if (rc) {
-        gsp_stream_free(*out);
+        gsp_export_stream_free(*out);
         *out = NULL;
     }
     return rc;
 }
 
-static int64_t minus(int64_t a, int64_t b)
+static int64_t wrapping_sub(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-/* The time as a number of ticks and a small difference; returns the bits of the head byte. */
-static unsigned code_time(struct gsp_stream *stream, int64_t time)
+/* Encodes a time as a number of ticks and a small difference. Returns the bits of the head byte. */
+static unsigned encode_time(struct gsp_stream *stream, int64_t time)
 {
     struct gsp_pace *pace = &stream->pace;
     struct gsp_buf *column = &stream->columns[GSP_COLUMN_TIME];
-    int64_t near = minus(time, pace->last_time);
+    int64_t near = wrapping_sub(time, pace->last_time);
     pace->last_time = time;
     if (near == 0)
         return GSP_HEAD_TIME_SAME;
@@ -407,7 +401,7 @@ static unsigned code_time(struct gsp_stream *stream, int64_t time)
         gsp_buf_varint(column, gsp_zigzag(near));
         return GSP_HEAD_TIME_NEAR;
     }
-    int64_t far = minus(time, pace->tick_time);
+    int64_t far = wrapping_sub(time, pace->tick_time);
     int64_t ticks = far / pace->period;
     int64_t rest = far % pace->period;
     if (rest > half) {
@@ -424,36 +418,39 @@ static unsigned code_time(struct gsp_stream *stream, int64_t time)
     return ticks == 1 ? GSP_HEAD_TIME_NEXT : GSP_HEAD_TIME_FAR;
 }
 
-static unsigned code_weight(struct gsp_stream *stream, const struct gsp_pace_thread *thread,
-                            int64_t time, int64_t *weight)
+static unsigned encode_weight(struct gsp_stream *stream, const struct gsp_pace_thread *thread,
+                              int64_t time, int64_t *weight)
 {
     if (*weight == thread->weight)
         return GSP_HEAD_WEIGHT_SAME;
-    /* The time since the last sample, told by the times themselves: rounded as they are, so
-     * that the sum over a thread stays right. */
+    /* The time since the last sample, computed from the rounded times, so that the sum over a
+     * thread stays correct. */
     int64_t elapsed_ns = 0;
-    if (!__builtin_mul_overflow(minus(time, thread->time), stream->resolution_ns, &elapsed_ns)) {
-        int64_t off_ns = minus(*weight, elapsed_ns);
+    if (!__builtin_mul_overflow(wrapping_sub(time, thread->time), stream->resolution_ns,
+                                &elapsed_ns)) {
+        int64_t off_ns = wrapping_sub(*weight, elapsed_ns);
         if (off_ns < stream->resolution_ns && off_ns > -stream->resolution_ns) {
             *weight = elapsed_ns;
             return GSP_HEAD_WEIGHT_TIME;
         }
     }
-    gsp_buf_varint(&stream->columns[GSP_COLUMN_WEIGHT], gsp_zigzag(minus(*weight, thread->weight)));
+    gsp_buf_varint(&stream->columns[GSP_COLUMN_WEIGHT],
+                   gsp_zigzag(wrapping_sub(*weight, thread->weight)));
     return GSP_HEAD_WEIGHT_OTHER;
 }
 
-int gsp_stream_add(struct gsp_stream *stream, const struct gsp_sample *sample, struct gsp_err *err)
+int gsp_export_stream_add(struct gsp_stream *stream, const struct gsp_sample *sample,
+                          struct gsp_err *err)
 {
     if (stream->failed)
         return failed_before(stream, err);
-    if (sample->thread >= gsp_profile_thread_count(stream->profile) ||
-        sample->stack > gsp_profile_stack_count(stream->profile))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "a sample of thread %u, stack %u: no such ids",
+    if (sample->thread >= gsp_model_profile_thread_count(stream->profile) ||
+        sample->stack > gsp_model_profile_stack_count(stream->profile))
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "a sample refers to unknown thread %u or stack %u",
                            sample->thread, sample->stack);
     struct gsp_pace *pace = &stream->pace;
     if (!gsp_export__pace_grow(pace, (size_t)sample->thread + 1))
-        return no_memory(stream, err);
+        return fail(stream, gsp_err_nomem(err));
     struct gsp_pace_thread *before = &pace->threads[pace->last_thread];
     struct gsp_pace_thread *thread = &pace->threads[sample->thread];
     /* Rounded down, also below zero. */
@@ -467,7 +464,7 @@ int gsp_stream_add(struct gsp_stream *stream, const struct gsp_sample *sample, s
         gsp_buf_varint(&stream->columns[GSP_COLUMN_THREAD], sample->thread);
         before->next = sample->thread;
     }
-    head |= code_time(stream, time);
+    head |= encode_time(stream, time);
     if (sample->stack != thread->stack) {
         head |= GSP_HEAD_STACK;
         gsp_buf_varint(&stream->columns[GSP_COLUMN_STACK],
@@ -475,7 +472,7 @@ int gsp_stream_add(struct gsp_stream *stream, const struct gsp_sample *sample, s
         thread->stack = sample->stack;
     }
     int64_t weight = sample->weight;
-    head |= code_weight(stream, thread, time, &weight);
+    head |= encode_weight(stream, thread, time, &weight);
     gsp_buf_putc(&stream->columns[GSP_COLUMN_HEAD], (char)head);
     thread->time = time;
     thread->weight = weight;
@@ -499,44 +496,44 @@ static void widen(struct range *range, uint32_t i)
     }
 }
 
-void gsp_stream_thread_changed(struct gsp_stream *stream, uint32_t thread)
+void gsp_export_stream_thread_changed(struct gsp_stream *stream, uint32_t thread)
 {
-    /* One that the file does not have yet is written as it is then. */
+    /* A thread that is not yet in the file will be written with the change. */
     if (thread < stream->thread_count)
         widen(&stream->threads_changed, thread);
 }
 
-void gsp_stream_process_changed(struct gsp_stream *stream, uint32_t process)
+void gsp_export_stream_process_changed(struct gsp_stream *stream, uint32_t process)
 {
     if (process < stream->process_count)
         widen(&stream->processes_changed, process);
 }
 
-int gsp_stream_flush(struct gsp_stream *stream, struct gsp_err *err)
+int gsp_export_stream_flush(struct gsp_stream *stream, struct gsp_err *err)
 {
     int rc = write_blocks(stream, err);
     if (rc == GSP_OK)
         rc = write_meta(stream, err);
-    return rc ? rc : push(stream, err);
+    return rc ? rc : write_sealed(stream, err);
 }
 
 static int write_end(struct gsp_stream *stream, struct gsp_err *err)
 {
     gsp_buf_varint(&stream->raw, stream->sample_count);
     int rc = seal(stream, GSP_BLOCK_END, err);
-    return rc ? rc : push(stream, err);
+    return rc ? rc : write_sealed(stream, err);
 }
 
-int gsp_stream_finish(struct gsp_stream *stream, struct gsp_err *err)
+int gsp_export_stream_finish(struct gsp_stream *stream, struct gsp_err *err)
 {
-    int rc = gsp_stream_flush(stream, err);
+    int rc = gsp_export_stream_flush(stream, err);
     if (rc == GSP_OK)
         rc = write_end(stream, err);
-    gsp_stream_free(stream);
+    gsp_export_stream_free(stream);
     return rc;
 }
 
-void gsp_stream_free(struct gsp_stream *stream)
+void gsp_export_stream_free(struct gsp_stream *stream)
 {
     if (!stream)
         return;
@@ -553,9 +550,9 @@ static int write_all_samples(struct gsp_stream *stream, struct gsp_err *err)
 {
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, stream->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
-        int rc = gsp_stream_add(stream, &sample, err);
+    gsp_model_sample_iter_init(&iter, stream->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
+        int rc = gsp_export_stream_add(stream, &sample, err);
         if (rc)
             return rc;
     }
@@ -564,11 +561,11 @@ static int write_all_samples(struct gsp_stream *stream, struct gsp_err *err)
 
 static int write_totals(struct gsp_stream *stream, struct gsp_err *err)
 {
-    /* They need the ids, and no stream->raw that is half full of something else. */
+    /* Totals refer to definitions; this also leaves stream->raw empty. */
     int rc = write_defs(stream, err);
-    size_t count = gsp_profile_total_count(stream->profile);
+    size_t count = gsp_model_profile_total_count(stream->profile);
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(stream->profile, i);
+        const struct gsp_total *total = gsp_model_profile_total_at(stream->profile, i);
         gsp_buf_varint(&stream->raw, total->thread);
         gsp_buf_varint(&stream->raw, total->stack);
         gsp_buf_varint(&stream->raw, total->count);
@@ -581,36 +578,36 @@ static int write_totals(struct gsp_stream *stream, struct gsp_err *err)
     return rc;
 }
 
-/* Microseconds where nothing is lost by them, for they take fewer bytes. */
-static int64_t pick_resolution(const struct gsp_profile *profile)
+/* Microseconds take fewer bytes. They are used if no time needs nanoseconds. */
+static int64_t choose_resolution(const struct gsp_profile *profile)
 {
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+    gsp_model_sample_iter_init(&iter, profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
         if (sample.time_ns % GSP_NS_PER_US != 0)
             return 1;
     }
     return GSP_NS_PER_US;
 }
 
-static int write_gsp(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_gsp(const struct gsp_profile *profile, const struct gsp_view_options *view,
                      struct gsp_out *out, struct gsp_err *err)
 {
-    (void)view; /* everything is kept: the view is chosen by who reads the file */
+    (void)view; /* the file keeps everything; its reader chooses the view */
     struct gsp_stream *stream = NULL;
-    int rc = start(profile, out, pick_resolution(profile), &stream, err);
+    int rc = start(profile, out, choose_resolution(profile), &stream, err);
     if (rc)
         return rc;
     rc = write_meta(stream, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_has_samples(profile) ? write_all_samples(stream, err)
-                                              : write_totals(stream, err);
+        rc = gsp_model_profile_has_samples(profile) ? write_all_samples(stream, err)
+                                                    : write_totals(stream, err);
     if (rc) {
-        gsp_stream_free(stream);
+        gsp_export_stream_free(stream);
         return rc;
     }
-    return gsp_stream_finish(stream, err);
+    return gsp_export_stream_finish(stream, err);
 }
 
 static bool sniff_gsp(struct gsp_sv head)
@@ -622,9 +619,9 @@ static bool sniff_gsp(struct gsp_sv head)
 const struct gsp_format gsp_format_gsp = {
     .name = "gsp",
     .extensions = {".gsp"},
-    .summary = "compact; everything that was recorded",
+    .summary = "compact, complete recording",
     .needs_samples = true,
     .write = write_gsp,
-    .read = gsp_export__read_gsp,
+    .read = gsp_export__gsp_read,
     .sniff = sniff_gsp,
 };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gsp_layout.h -- the bytes of a .gsp file, for its writer and its reader.
+ * gsp_layout.h -- the layout of a .gsp file, for its writer and its reader.
  *
- * docs/formats/gsp.md tells the layout in words.  All fixed numbers are little-endian.
+ * docs/formats/gsp.md describes the layout. All numbers of fixed size are little-endian.
  *
- * Used by: gsp.c and gsp_read.c only.
  * Threads: no state.
  */
 #pragma once
@@ -20,10 +19,10 @@
 #define GSP_FILE_HEADER_BYTES  32U
 
 #define GSP_BLOCK_HEADER_BYTES 16U
-/* A block holds at most this much before compression: one longest string and a little more. */
+/* Largest block before compression: one string of maximal length and a little more. */
 #define GSP_BLOCK_RAW_MAX      ((1U << 24) + (1U << 16))
 
-/* Broken by whoever takes the file for text. */
+/* A transfer in text mode corrupts these bytes, so that it is detected. */
 static const unsigned char gsp_file_magic[GSP_FILE_MAGIC_BYTES] = {0x89, 'G',  'S',  'P',
                                                                    '\r', '\n', 0x1a, '\n'};
 
@@ -31,10 +30,10 @@ enum gsp_block_type {
     GSP_BLOCK_META = 1,    /* (tag, value) pairs; later ones replace earlier ones */
     GSP_BLOCK_DEFS = 2,    /* strings, frames, stacks, processes, threads */
     GSP_BLOCK_SAMPLES = 3, /* columns of samples */
-    GSP_BLOCK_TOTALS = 4,  /* sums, of a profile without samples */
-    GSP_BLOCK_END = 5,     /* the number of samples of the file */
+    GSP_BLOCK_TOTALS = 4,  /* totals, of a profile without samples */
+    GSP_BLOCK_END = 5,     /* the number of samples in the file */
 };
-/* Types from here on may be skipped by a reader that does not know them. */
+/* A reader skips unknown types from here on. It rejects unknown types below. */
 #define GSP_BLOCK_OPTIONAL 128U
 
 enum gsp_block_codec {
@@ -64,12 +63,12 @@ enum gsp_def_tag {
     GSP_DEF_THREAD,
     GSP_DEF_PROCESS_CHANGED,
     GSP_DEF_THREAD_CHANGED,
-    GSP_DEF_PROCESS_NS, /* the pid of a process in its own namespace */
+    GSP_DEF_PROCESS_NS, /* the pid of a process in its own PID namespace */
     GSP_DEF_COUNT,      /* not a tag */
 };
 
-/* The columns of a block of samples, in their order in the file. */
-enum gsp_column {
+/* The columns of a block of samples, in file order. */
+enum gsp_block_column {
     GSP_COLUMN_HEAD,
     GSP_COLUMN_THREAD,
     GSP_COLUMN_TIME,
@@ -80,19 +79,19 @@ enum gsp_column {
 
 /* The head byte of a sample. */
 #define GSP_HEAD_FLAGS        0x03U /* GSP_SAMPLE_* */
-#define GSP_HEAD_STACK        0x04U /* another stack than the thread's last: see the column */
+#define GSP_HEAD_STACK        0x04U /* not the thread's last stack: see the stack column */
 #define GSP_HEAD_TIME_MASK    0x18U
-#define GSP_HEAD_TIME_SAME    0x00U /* as the sample before */
-#define GSP_HEAD_TIME_NEXT    0x08U /* the next tick, and a difference */
-#define GSP_HEAD_TIME_NEAR    0x10U /* the sample before, and a difference */
-#define GSP_HEAD_TIME_FAR     0x18U /* some number of ticks, and a difference */
+#define GSP_HEAD_TIME_SAME    0x00U /* that of the previous sample */
+#define GSP_HEAD_TIME_NEXT    0x08U /* the next tick plus a difference */
+#define GSP_HEAD_TIME_NEAR    0x10U /* the previous sample's plus a difference */
+#define GSP_HEAD_TIME_FAR     0x18U /* a number of ticks plus a difference */
 #define GSP_HEAD_WEIGHT_MASK  0x60U
-#define GSP_HEAD_WEIGHT_SAME  0x00U /* as the thread's last */
+#define GSP_HEAD_WEIGHT_SAME  0x00U /* the thread's last weight */
 #define GSP_HEAD_WEIGHT_TIME  0x20U /* the time since the thread's last sample */
-#define GSP_HEAD_WEIGHT_OTHER 0x40U /* a difference to the thread's last */
+#define GSP_HEAD_WEIGHT_OTHER 0x40U /* the thread's last weight plus a difference */
 #define GSP_HEAD_THREAD       0x80U /* not the thread that followed last time */
 
-/* What both sides remember of a thread to foretell its next sample. */
+/* State of a thread, kept by writer and reader to predict the thread's next sample. */
 struct gsp_pace_thread {
     int64_t time; /* of its last sample */
     int64_t weight;
@@ -100,20 +99,21 @@ struct gsp_pace_thread {
     uint32_t next; /* the thread whose sample followed this thread's last one */
 };
 
-/* The common memory of writer and reader.  Times are in units of the file's resolution. */
+/* State of the prediction, the same in writer and reader. Times are in units of the file's
+ * resolution. */
 struct gsp_pace {
     struct gsp_pace_thread *threads;
     size_t thread_count;
     uint32_t last_thread;
     int64_t last_time;
-    int64_t tick_time; /* of the sample that began the current tick */
-    int64_t period;    /* 0 when unknown */
+    int64_t tick_time; /* of the first sample of the current tick */
+    int64_t period;    /* 0: unknown */
 };
 
-/* Makes the pace know threads below count.  False when there is no memory. */
+/* Adds state for all threads below count. Returns false if memory runs out. */
 bool gsp_export__pace_grow(struct gsp_pace *pace, size_t count);
 
-/* The checksum of a block: of the header up to the checksum, and of the stored bytes. */
+/* Returns the checksum over a block's header (up to its checksum field) and its stored bytes. */
 uint32_t gsp_export__block_crc(const unsigned char *header, struct gsp_sv stored);
 
 static inline void gsp_store_u32(unsigned char *p, uint32_t v)

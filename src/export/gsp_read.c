@@ -24,10 +24,10 @@ struct reader {
     ZSTD_DCtx *zstd;
 };
 
-/* The content of one block, front to back; bad once anything ran over the end. */
+/* The content of a block. */
 struct fields {
     struct gsp_cursor cursor;
-    bool bad;
+    bool invalid; /* a field was out of range or passed the end */
 };
 
 static int malformed(struct reader *reader, const char *what)
@@ -36,36 +36,36 @@ static int malformed(struct reader *reader, const char *what)
                        reader->at);
 }
 
-static uint64_t take_u64(struct fields *fields)
+static uint64_t get_u64(struct fields *fields)
 {
     uint64_t v = 0;
     if (!gsp_cursor_varint(&fields->cursor, &v)) {
-        fields->bad = true;
+        fields->invalid = true;
         v = 0;
     }
     return v;
 }
 
-static uint32_t take_u32(struct fields *fields)
+static uint32_t get_u32(struct fields *fields)
 {
-    uint64_t v = take_u64(fields);
+    uint64_t v = get_u64(fields);
     if (v > UINT32_MAX) {
-        fields->bad = true;
+        fields->invalid = true;
         v = 0;
     }
     return (uint32_t)v;
 }
 
-static int64_t take_i64(struct fields *fields)
+static int64_t get_i64(struct fields *fields)
 {
-    return gsp_unzigzag(take_u64(fields));
+    return gsp_unzigzag(get_u64(fields));
 }
 
-static int32_t take_i32(struct fields *fields)
+static int32_t get_i32(struct fields *fields)
 {
-    int64_t v = take_i64(fields);
+    int64_t v = get_i64(fields);
     if (v < INT32_MIN || v > INT32_MAX) {
-        fields->bad = true;
+        fields->invalid = true;
         v = 0;
     }
     return (int32_t)v;
@@ -84,11 +84,11 @@ static struct fields fields_of(struct gsp_sv content)
 
 static int read_meta(struct reader *reader, struct gsp_sv content)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     struct fields fields = fields_of(content);
-    while (has_more(&fields) && !fields.bad) {
-        uint64_t tag = take_u64(&fields);
-        uint64_t value = take_u64(&fields);
+    while (has_more(&fields) && !fields.invalid) {
+        uint64_t tag = get_u64(&fields);
+        uint64_t value = get_u64(&fields);
         switch (tag) {
         case GSP_META_START_NS:
             meta->start_ns = gsp_unzigzag(value);
@@ -101,7 +101,7 @@ static int read_meta(struct reader *reader, struct gsp_sv content)
             break;
         case GSP_META_UNIT:
             if (value > GSP_UNIT_BYTES)
-                return malformed(reader, "an unknown unit");
+                return malformed(reader, "unknown unit");
             meta->unit = (enum gsp_unit)value;
             break;
         case GSP_META_TICKS:
@@ -125,136 +125,136 @@ static int read_meta(struct reader *reader, struct gsp_sv content)
         case GSP_META_UNMERGED:
             meta->losses.unmerged = value;
             break;
-        default: /* of a later version */
+        default: /* from a later version */
             break;
         }
     }
-    return fields.bad ? malformed(reader, "a broken number") : GSP_OK;
+    return fields.invalid ? malformed(reader, "invalid number") : GSP_OK;
 }
 
-/* Ids in the file are positions, so what is added must be new. */
+/* Ids in the file are positions, so every definition must be new. */
 static int check_new(struct reader *reader, int rc, uint32_t id, size_t expected)
 {
     if (rc)
         return rc;
-    return id == expected ? GSP_OK : malformed(reader, "a repeated definition");
+    return id == expected ? GSP_OK : malformed(reader, "repeated definition");
 }
 
 static int read_string(struct reader *reader, struct fields *fields)
 {
-    uint64_t len = take_u64(fields);
+    uint64_t len = get_u64(fields);
     struct gsp_sv text = {0};
-    if (fields->bad || len > GSP_STRING_BYTES_MAX ||
+    if (fields->invalid || len > GSP_STRING_BYTES_MAX ||
         !gsp_cursor_bytes(&fields->cursor, (size_t)len, &text))
-        return malformed(reader, "a broken string");
+        return malformed(reader, "invalid string");
     uint32_t id = GSP_NONE;
-    size_t expected = gsp_profile_string_count(reader->profile) + 1;
-    int rc = gsp_profile_string(reader->profile, text, &id, reader->err);
+    size_t expected = gsp_model_profile_string_count(reader->profile) + 1;
+    int rc = gsp_model_profile_string(reader->profile, text, &id, reader->err);
     return check_new(reader, rc, id, expected);
 }
 
 static int read_frame(struct reader *reader, struct fields *fields)
 {
-    struct gsp_frame frame = {.name = take_u32(fields), .file = take_u32(fields)};
-    frame.first_line = take_u32(fields);
-    int64_t ahead = take_i64(fields);
+    struct gsp_frame frame = {.name = get_u32(fields), .file = get_u32(fields)};
+    frame.first_line = get_u32(fields);
+    int64_t difference = get_i64(fields);
     int64_t line = 0;
-    uint64_t kind = take_u64(fields);
-    if (fields->bad || kind > GSP_FRAME_BRIDGED ||
-        __builtin_add_overflow((int64_t)frame.first_line, ahead, &line) || line < 0 ||
+    uint64_t kind = get_u64(fields);
+    if (fields->invalid || kind > GSP_FRAME_BRIDGED ||
+        __builtin_add_overflow((int64_t)frame.first_line, difference, &line) || line < 0 ||
         line > UINT32_MAX)
-        return malformed(reader, "a broken frame");
+        return malformed(reader, "invalid frame");
     frame.line = (uint32_t)line;
     frame.kind = (enum gsp_frame_kind)kind;
     uint32_t id = GSP_NONE;
-    size_t expected = gsp_profile_frame_count(reader->profile) + 1;
-    int rc = gsp_profile_frame(reader->profile, &frame, &id, reader->err);
+    size_t expected = gsp_model_profile_frame_count(reader->profile) + 1;
+    int rc = gsp_model_profile_frame(reader->profile, &frame, &id, reader->err);
     return check_new(reader, rc, id, expected);
 }
 
 static int read_stack(struct reader *reader, struct fields *fields)
 {
-    uint32_t back = take_u32(fields);
-    uint32_t frame = take_u32(fields);
-    size_t expected = gsp_profile_stack_count(reader->profile) + 1;
-    if (fields->bad || back == 0 || back > expected)
-        return malformed(reader, "a broken stack");
+    uint32_t back = get_u32(fields);
+    uint32_t frame = get_u32(fields);
+    size_t expected = gsp_model_profile_stack_count(reader->profile) + 1;
+    if (fields->invalid || back == 0 || back > expected)
+        return malformed(reader, "invalid stack");
     uint32_t id = GSP_NONE;
-    int rc =
-        gsp_profile_stack(reader->profile, (uint32_t)(expected - back), frame, &id, reader->err);
+    int rc = gsp_model_profile_stack(reader->profile, (uint32_t)(expected - back), frame, &id,
+                                     reader->err);
     return check_new(reader, rc, id, expected);
 }
 
-static struct gsp_process take_process(struct fields *fields)
+static struct gsp_process get_process(struct fields *fields)
 {
-    struct gsp_process process = {.pid = take_i32(fields)};
-    process.ppid = take_i32(fields);
-    process.name = take_u32(fields);
-    process.cmdline = take_u32(fields);
-    process.version = take_u32(fields);
+    struct gsp_process process = {.pid = get_i32(fields)};
+    process.ppid = get_i32(fields);
+    process.name = get_u32(fields);
+    process.cmdline = get_u32(fields);
+    process.version = get_u32(fields);
     return process;
 }
 
-static struct gsp_thread take_thread(struct fields *fields)
+static struct gsp_thread get_thread(struct fields *fields)
 {
-    struct gsp_thread thread = {.process = take_u32(fields)};
-    thread.os_id = take_u64(fields);
-    thread.python_id = take_u64(fields);
-    thread.name = take_u32(fields);
-    thread.is_main = take_u64(fields) != 0;
+    struct gsp_thread thread = {.process = get_u32(fields)};
+    thread.os_id = get_u64(fields);
+    thread.python_id = get_u64(fields);
+    thread.name = get_u32(fields);
+    thread.is_main = get_u64(fields) != 0;
     return thread;
 }
 
 static int read_process(struct reader *reader, struct fields *fields)
 {
-    struct gsp_process process = take_process(fields);
+    struct gsp_process process = get_process(fields);
     uint32_t i = GSP_NO_INDEX;
-    if (fields->bad)
-        return malformed(reader, "a broken process");
-    return gsp_profile_process(reader->profile, &process, &i, reader->err);
+    if (fields->invalid)
+        return malformed(reader, "invalid process");
+    return gsp_model_profile_process(reader->profile, &process, &i, reader->err);
 }
 
 static int read_thread(struct reader *reader, struct fields *fields)
 {
-    struct gsp_thread thread = take_thread(fields);
+    struct gsp_thread thread = get_thread(fields);
     uint32_t i = GSP_NO_INDEX;
-    if (fields->bad)
-        return malformed(reader, "a broken thread");
-    return gsp_profile_thread(reader->profile, &thread, &i, reader->err);
+    if (fields->invalid)
+        return malformed(reader, "invalid thread");
+    return gsp_model_profile_thread(reader->profile, &thread, &i, reader->err);
 }
 
 static int read_changed_process(struct reader *reader, struct fields *fields)
 {
-    uint32_t i = take_u32(fields);
-    struct gsp_process process = take_process(fields);
-    const struct gsp_process *known = gsp_profile_process_at(reader->profile, i);
-    if (fields->bad || !known)
-        return malformed(reader, "a broken process");
+    uint32_t i = get_u32(fields);
+    struct gsp_process process = get_process(fields);
+    const struct gsp_process *known = gsp_model_profile_process_at(reader->profile, i);
+    if (fields->invalid || !known)
+        return malformed(reader, "invalid process");
     process.ns_pid = known->ns_pid;
-    gsp_profile_set_process(reader->profile, i, &process);
+    gsp_model_profile_set_process(reader->profile, i, &process);
     return GSP_OK;
 }
 
-static int read_inner_pid(struct reader *reader, struct fields *fields)
+static int read_namespace_pid(struct reader *reader, struct fields *fields)
 {
-    uint32_t i = take_u32(fields);
-    int32_t ns_pid = take_i32(fields);
-    const struct gsp_process *known = gsp_profile_process_at(reader->profile, i);
-    if (fields->bad || !known)
-        return malformed(reader, "a broken process");
+    uint32_t i = get_u32(fields);
+    int32_t ns_pid = get_i32(fields);
+    const struct gsp_process *known = gsp_model_profile_process_at(reader->profile, i);
+    if (fields->invalid || !known)
+        return malformed(reader, "invalid process");
     struct gsp_process process = *known;
     process.ns_pid = ns_pid;
-    gsp_profile_set_process(reader->profile, i, &process);
+    gsp_model_profile_set_process(reader->profile, i, &process);
     return GSP_OK;
 }
 
 static int read_changed_thread(struct reader *reader, struct fields *fields)
 {
-    uint32_t i = take_u32(fields);
-    struct gsp_thread thread = take_thread(fields);
-    if (fields->bad || !gsp_profile_thread_at(reader->profile, i))
-        return malformed(reader, "a broken thread");
-    gsp_profile_set_thread(reader->profile, i, &thread);
+    uint32_t i = get_u32(fields);
+    struct gsp_thread thread = get_thread(fields);
+    if (fields->invalid || !gsp_model_profile_thread_at(reader->profile, i))
+        return malformed(reader, "invalid thread");
+    gsp_model_profile_set_thread(reader->profile, i, &thread);
     return GSP_OK;
 }
 
@@ -268,45 +268,45 @@ static int read_defs(struct reader *reader, struct gsp_sv content)
         [GSP_DEF_THREAD] = read_thread,
         [GSP_DEF_PROCESS_CHANGED] = read_changed_process,
         [GSP_DEF_THREAD_CHANGED] = read_changed_thread,
-        [GSP_DEF_PROCESS_NS] = read_inner_pid,
+        [GSP_DEF_PROCESS_NS] = read_namespace_pid,
     };
     struct fields fields = fields_of(content);
     while (has_more(&fields)) {
-        uint64_t tag = take_u64(&fields);
-        if (fields.bad || tag >= GSP_DEF_COUNT || !read[tag])
-            return malformed(reader, "an unknown definition");
+        uint64_t tag = get_u64(&fields);
+        if (fields.invalid || tag >= GSP_DEF_COUNT || !read[tag])
+            return malformed(reader, "unknown definition");
         int rc = read[tag](reader, &fields);
         if (rc == GSP_E_FORMAT)
-            return malformed(reader, "a definition that names what does not exist or is broken");
+            return malformed(reader, "invalid definition");
         if (rc)
             return rc;
     }
     return GSP_OK;
 }
 
-static int64_t plus(int64_t a, int64_t b)
+static int64_t wrapping_add(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
 /* The time of the next sample, in units of the resolution. */
-static int64_t take_time(struct reader *reader, unsigned head, struct fields *column)
+static int64_t get_time(struct reader *reader, unsigned head, struct fields *column)
 {
     struct gsp_pace *pace = &reader->pace;
     unsigned how = head & GSP_HEAD_TIME_MASK;
     if (how == GSP_HEAD_TIME_NEAR) {
-        pace->last_time = plus(pace->last_time, take_i64(column));
+        pace->last_time = wrapping_add(pace->last_time, get_i64(column));
     } else if (how != GSP_HEAD_TIME_SAME) {
-        uint64_t ticks = how == GSP_HEAD_TIME_FAR ? (uint64_t)take_i64(column) : 1;
-        pace->tick_time = plus(pace->tick_time, (int64_t)(ticks * (uint64_t)pace->period));
-        pace->tick_time = plus(pace->tick_time, take_i64(column));
+        uint64_t ticks = how == GSP_HEAD_TIME_FAR ? (uint64_t)get_i64(column) : 1;
+        pace->tick_time = wrapping_add(pace->tick_time, (int64_t)(ticks * (uint64_t)pace->period));
+        pace->tick_time = wrapping_add(pace->tick_time, get_i64(column));
         pace->last_time = pace->tick_time;
     }
     return pace->last_time;
 }
 
-static int64_t take_weight(struct reader *reader, unsigned head, int64_t elapsed,
-                           int64_t last_weight, struct fields *column)
+static int64_t get_weight(struct reader *reader, unsigned head, int64_t elapsed,
+                          int64_t last_weight, struct fields *column)
 {
     int64_t weight = last_weight;
     switch (head & GSP_HEAD_WEIGHT_MASK) {
@@ -314,13 +314,13 @@ static int64_t take_weight(struct reader *reader, unsigned head, int64_t elapsed
         break;
     case GSP_HEAD_WEIGHT_TIME:
         if (__builtin_mul_overflow(elapsed, reader->resolution_ns, &weight))
-            column->bad = true;
+            column->invalid = true;
         break;
     case GSP_HEAD_WEIGHT_OTHER:
-        weight = plus(last_weight, take_i64(column));
+        weight = wrapping_add(last_weight, get_i64(column));
         break;
     default:
-        column->bad = true;
+        column->invalid = true;
         break;
     }
     return weight;
@@ -330,58 +330,58 @@ static int read_sample(struct reader *reader, unsigned head, struct fields *colu
 {
     struct gsp_pace *pace = &reader->pace;
     struct gsp_sample sample = {.flags = head & GSP_HEAD_FLAGS};
-    /* There is always a thread 0 in the pace, so that the first sample has one before it. */
+    /* pace->threads always has an element 0, which precedes the first sample. */
     struct gsp_pace_thread *before = &pace->threads[pace->last_thread];
     if (head & GSP_HEAD_THREAD)
-        before->next = take_u32(&columns[GSP_COLUMN_THREAD]);
+        before->next = get_u32(&columns[GSP_COLUMN_THREAD]);
     sample.thread = before->next;
-    if (sample.thread >= gsp_profile_thread_count(reader->profile))
-        return malformed(reader, "a sample of an unknown thread");
+    if (sample.thread >= gsp_model_profile_thread_count(reader->profile))
+        return malformed(reader, "unknown thread of a sample");
     struct gsp_pace_thread *thread = &pace->threads[sample.thread];
 
-    int64_t time = take_time(reader, head, &columns[GSP_COLUMN_TIME]);
+    int64_t time = get_time(reader, head, &columns[GSP_COLUMN_TIME]);
     if (__builtin_mul_overflow(time, reader->resolution_ns, &sample.time_ns))
-        return malformed(reader, "a time out of range");
+        return malformed(reader, "time out of range");
     int64_t stack = thread->stack;
     if (head & GSP_HEAD_STACK)
-        stack = plus(stack, take_i64(&columns[GSP_COLUMN_STACK]));
-    if (stack < 0 || stack > (int64_t)gsp_profile_stack_count(reader->profile))
-        return malformed(reader, "a sample of an unknown stack");
+        stack = wrapping_add(stack, get_i64(&columns[GSP_COLUMN_STACK]));
+    if (stack < 0 || stack > (int64_t)gsp_model_profile_stack_count(reader->profile))
+        return malformed(reader, "unknown stack of a sample");
     sample.stack = (uint32_t)stack;
     int64_t elapsed = (int64_t)((uint64_t)time - (uint64_t)thread->time);
-    sample.weight = take_weight(reader, head, elapsed, thread->weight, &columns[GSP_COLUMN_WEIGHT]);
+    sample.weight = get_weight(reader, head, elapsed, thread->weight, &columns[GSP_COLUMN_WEIGHT]);
     for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
-        if (columns[i].bad)
-            return malformed(reader, "a broken sample");
+        if (columns[i].invalid)
+            return malformed(reader, "invalid sample");
     }
     thread->time = time;
     thread->stack = sample.stack;
     thread->weight = sample.weight;
     pace->last_thread = sample.thread;
     reader->sample_count++;
-    return gsp_profile_add(reader->profile, &sample, reader->err);
+    return gsp_model_profile_add(reader->profile, &sample, reader->err);
 }
 
 static int read_samples(struct reader *reader, struct gsp_sv content)
 {
     struct fields fields = fields_of(content);
-    uint64_t count = take_u64(&fields);
+    uint64_t count = get_u64(&fields);
     uint64_t lengths[GSP_COLUMN_COUNT] = {0};
     for (size_t i = 0; i < GSP_COLUMN_COUNT; i++)
-        lengths[i] = take_u64(&fields);
+        lengths[i] = get_u64(&fields);
     struct fields columns[GSP_COLUMN_COUNT] = {0};
     for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
         struct gsp_sv column = {0};
-        if (fields.bad || lengths[i] > content.len ||
+        if (fields.invalid || lengths[i] > content.len ||
             !gsp_cursor_bytes(&fields.cursor, (size_t)lengths[i], &column))
-            return malformed(reader, "a column beyond the end");
+            return malformed(reader, "column past the end");
         columns[i] = fields_of(column);
     }
     if (count != lengths[GSP_COLUMN_HEAD] || has_more(&fields))
-        return malformed(reader, "columns of wrong length");
-    size_t threads = gsp_profile_thread_count(reader->profile);
+        return malformed(reader, "wrong length of a column");
+    size_t threads = gsp_model_profile_thread_count(reader->profile);
     if (!gsp_export__pace_grow(&reader->pace, threads ? threads : 1))
-        return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory to read the samples");
+        return gsp_err_nomem(reader->err);
     const unsigned char *heads = columns[GSP_COLUMN_HEAD].cursor.p;
     columns[GSP_COLUMN_HEAD].cursor.p = columns[GSP_COLUMN_HEAD].cursor.end;
     for (uint64_t i = 0; i < count; i++) {
@@ -391,7 +391,7 @@ static int read_samples(struct reader *reader, struct gsp_sv content)
     }
     for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
         if (has_more(&columns[i]))
-            return malformed(reader, "more in a column than the samples use");
+            return malformed(reader, "unused bytes of a column");
     }
     return GSP_OK;
 }
@@ -400,15 +400,15 @@ static int read_totals(struct reader *reader, struct gsp_sv content)
 {
     struct fields fields = fields_of(content);
     while (has_more(&fields)) {
-        struct gsp_total total = {.thread = take_u32(&fields)};
-        total.stack = take_u32(&fields);
-        total.count = take_u64(&fields);
-        total.weight = take_i64(&fields);
-        if (fields.bad)
-            return malformed(reader, "a broken sum");
-        int rc = gsp_profile_add_total(reader->profile, &total, reader->err);
+        struct gsp_total total = {.thread = get_u32(&fields)};
+        total.stack = get_u32(&fields);
+        total.count = get_u64(&fields);
+        total.weight = get_i64(&fields);
+        if (fields.invalid)
+            return malformed(reader, "invalid total");
+        int rc = gsp_model_profile_add_total(reader->profile, &total, reader->err);
         if (rc == GSP_E_FORMAT)
-            return malformed(reader, "a sum of an unknown thread or stack");
+            return malformed(reader, "unknown thread or stack of a total");
         if (rc)
             return rc;
     }
@@ -418,33 +418,33 @@ static int read_totals(struct reader *reader, struct gsp_sv content)
 static int read_end(struct reader *reader, struct gsp_sv content)
 {
     struct fields fields = fields_of(content);
-    uint64_t count = take_u64(&fields);
-    if (fields.bad || count != reader->sample_count)
-        return malformed(reader, "another number of samples than was written");
+    uint64_t count = get_u64(&fields);
+    if (fields.invalid || count != reader->sample_count)
+        return malformed(reader, "wrong number of samples");
     reader->ended = true;
     return GSP_OK;
 }
 
-/* The content of a block, uncompressed: borrowed until the next block. */
+/* Decompresses the content of a block. *out is borrowed until the next block. */
 static int unpack(struct reader *reader, unsigned codec, size_t raw_len, struct gsp_sv stored,
                   struct gsp_sv *out)
 {
     if (codec == GSP_CODEC_RAW) {
         *out = stored;
-        return raw_len == stored.len ? GSP_OK : malformed(reader, "two lengths");
+        return raw_len == stored.len ? GSP_OK : malformed(reader, "two different lengths");
     }
     if (codec != GSP_CODEC_ZSTD)
-        return malformed(reader, "an unknown compression");
+        return malformed(reader, "unknown compression");
     gsp_buf_clear(&reader->unpacked);
-    char *room = gsp_buf_reserve(&reader->unpacked, raw_len);
+    char *raw = gsp_buf_reserve(&reader->unpacked, raw_len);
     if (!reader->zstd)
         reader->zstd = ZSTD_createDCtx();
-    if (!room || !reader->zstd)
-        return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory to read the file");
-    size_t len = ZSTD_decompressDCtx(reader->zstd, room, raw_len, stored.p, stored.len);
+    if (!raw || !reader->zstd)
+        return gsp_err_nomem(reader->err);
+    size_t len = ZSTD_decompressDCtx(reader->zstd, raw, raw_len, stored.p, stored.len);
     if (ZSTD_isError(len) || len != raw_len)
-        return malformed(reader, "broken compressed data");
-    *out = (struct gsp_sv){room, len};
+        return malformed(reader, "invalid compressed data");
+    *out = (struct gsp_sv){raw, len};
     return GSP_OK;
 }
 
@@ -457,10 +457,10 @@ static int read_content(struct reader *reader, unsigned type, struct gsp_sv cont
     };
     if (type < GSP_COUNT(read) && read[type])
         return read[type](reader, content);
-    return type >= GSP_BLOCK_OPTIONAL ? GSP_OK : malformed(reader, "an unknown type");
+    return type >= GSP_BLOCK_OPTIONAL ? GSP_OK : malformed(reader, "unknown type");
 }
 
-/* Reads the block at reader->at and moves behind it; *cut when the file ends inside of it. */
+/* Reads the block at reader->at and advances past it. Sets *cut if the file ends inside it. */
 static int read_block(struct reader *reader, bool *cut)
 {
     size_t left = reader->bytes.len - reader->at;
@@ -471,16 +471,16 @@ static int read_block(struct reader *reader, bool *cut)
     size_t raw_len = gsp_load_u32(header + 4);
     size_t stored_len = gsp_load_u32(header + 8);
     if (raw_len > GSP_BLOCK_RAW_MAX || stored_len > raw_len || header[2] || header[3])
-        return malformed(reader, "a broken header");
+        return malformed(reader, "invalid header");
     *cut = stored_len > left - GSP_BLOCK_HEADER_BYTES;
     if (*cut)
         return GSP_OK;
     struct gsp_sv stored = {reader->bytes.p + reader->at + GSP_BLOCK_HEADER_BYTES, stored_len};
     if (gsp_load_u32(header + 12) != gsp_export__block_crc(header, stored))
-        return malformed(reader, "a wrong checksum");
+        return malformed(reader, "wrong checksum");
     reader->raw_bytes += raw_len;
     if (reader->raw_bytes > GSP_INPUT_BYTES_MAX)
-        return gsp_err_set(reader->err, GSP_E_LIMIT, 0, "more than %llu bytes when uncompressed",
+        return gsp_err_set(reader->err, GSP_E_LIMIT, 0, "more than %llu bytes after decompression",
                            GSP_INPUT_BYTES_MAX);
     struct gsp_sv content = {0};
     int rc = unpack(reader, header[1], raw_len, stored, &content);
@@ -500,8 +500,9 @@ static int read_blocks(struct reader *reader)
             return rc;
     }
     if (reader->ended && reader->at < reader->bytes.len)
-        return malformed(reader, "something after the end");
-    gsp_profile_meta(reader->profile)->truncated = !reader->ended;
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "data after the end, at byte %zu",
+                           reader->at);
+    gsp_model_profile_meta(reader->profile)->truncated = !reader->ended;
     return GSP_OK;
 }
 
@@ -510,22 +511,21 @@ static int read_header(struct reader *reader)
     const unsigned char *header = (const unsigned char *)reader->bytes.p;
     if (reader->bytes.len < GSP_FILE_HEADER_BYTES ||
         memcmp(header, gsp_file_magic, GSP_FILE_MAGIC_BYTES) != 0)
-        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "not a .gsp file: no header at byte 0");
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "not a .gsp file");
     uint32_t version = gsp_load_u32(header + 8);
     if (version != GSP_FILE_VERSION)
-        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "version %u of .gsp is not known",
-                           version);
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "unknown .gsp version %u", version);
     uint32_t resolution_ns = gsp_load_u32(header + 12);
     uint64_t period = gsp_load_u64(header + 16);
     if (gsp_load_u32(header + 28) != (uint32_t)crc32(0, header, 28) || resolution_ns == 0 ||
         period > INT64_MAX)
-        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a broken header at byte 0");
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "invalid file header");
     reader->resolution_ns = resolution_ns;
     reader->pace.period = (int64_t)period;
     return GSP_OK;
 }
 
-int gsp_export__read_gsp(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
+int gsp_export__gsp_read(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
 {
     struct reader reader = {.profile = profile, .err = err, .bytes = bytes};
     int rc = read_header(&reader);

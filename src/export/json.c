@@ -6,23 +6,23 @@
 
 #include "base/time.h"
 #include "export/formats.h"
+#include "export/function_names.h"
 #include "export/json_read.h"
-#include "export/names.h"
 
-/* What a function had: total counts each sample once, however often it is on the stack. */
+/* Totals of a function. A sample counts once, even if the function is on the stack repeatedly. */
 struct function {
     struct gsp_sv name;
     uint64_t count, own_count;
     int64_t weight, own_weight;
-    size_t seen_in; /* 1 + the row of the sums that was counted last */
+    size_t seen_in; /* 1 + the row of the total that was counted last */
 };
 
 struct writer {
     const struct gsp_profile *profile;
-    const struct gsp_profile_meta *meta;
+    const struct gsp_model_profile_meta *meta;
     struct gsp_out *out;
     struct gsp_json json;
-    struct gsp_names names;
+    struct gsp_function_names names;
     uint32_t frames[GSP_STACK_DEPTH_MAX]; /* of the stack being written */
 };
 
@@ -32,10 +32,10 @@ static void put_string(struct writer *writer, const char *key, uint32_t id)
     if (id == GSP_NONE)
         gsp_json_null(&writer->json);
     else
-        gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, id));
+        gsp_json_sv(&writer->json, gsp_model_profile_string_at(writer->profile, id));
 }
 
-/* Microseconds: an epoch time with more digits would not survive as a double. */
+/* Microseconds, because a double cannot hold an epoch time with more digits. */
 static void put_us_as_s(struct writer *writer, const char *key, int64_t us)
 {
     gsp_json_key(&writer->json, key);
@@ -47,7 +47,7 @@ static void put_flag(struct writer *writer, const char *key, bool v)
     gsp_json_put_bool(&writer->json, key, v);
 }
 
-/* A weight as seconds; null where it is not a time. */
+/* A weight in seconds; null if it is not a time. */
 static void put_time(struct writer *writer, const char *key, int64_t weight)
 {
     gsp_json_key(&writer->json, key);
@@ -62,8 +62,8 @@ static int64_t floor_us(int64_t ns)
     return ns / GSP_NS_PER_US - (ns % GSP_NS_PER_US < 0);
 }
 
-/* An element of one of the long lists begins on a line of its own. */
-static void line(struct writer *writer)
+/* Starts a new line. Each element of a long list begins on one. */
+static void break_line(struct writer *writer)
 {
     gsp_buf_putc(&writer->out->buf, '\n');
     gsp_out_spill(writer->out);
@@ -73,8 +73,8 @@ static void write_meta(struct writer *writer)
 {
     static const char *const units[] = {
         [GSP_UNIT_NS] = "ns", [GSP_UNIT_COUNT] = "count", [GSP_UNIT_BYTES] = "bytes"};
-    const struct gsp_profile_meta *meta = writer->meta;
-    const struct gsp_process *first = gsp_profile_process_at(writer->profile, 0);
+    const struct gsp_model_profile_meta *meta = writer->meta;
+    const struct gsp_process *first = gsp_model_profile_process_at(writer->profile, 0);
     put_string(writer, "process_name", first ? first->name : GSP_NONE);
     gsp_json_put_str(&writer->json, "gsprof_version", GSP_VERSION);
     if (first)
@@ -105,12 +105,12 @@ static void write_meta(struct writer *writer)
 
 static void write_processes(struct writer *writer)
 {
-    size_t count = gsp_profile_process_count(writer->profile);
+    size_t count = gsp_model_profile_process_count(writer->profile);
     gsp_json_key(&writer->json, "processes");
     gsp_json_arr_begin(&writer->json);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_process *process = gsp_profile_process_at(writer->profile, i);
-        line(writer);
+        const struct gsp_process *process = gsp_model_profile_process_at(writer->profile, i);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", process->pid);
         gsp_json_key(&writer->json, "ppid");
@@ -131,7 +131,7 @@ static void write_processes(struct writer *writer)
     gsp_json_arr_end(&writer->json);
 }
 
-/* The kernel's id where it is known, else Python's. */
+/* The kernel's id if known, otherwise Python's. */
 static uint64_t thread_id(const struct gsp_thread *thread)
 {
     return thread->os_id ? thread->os_id : thread->python_id;
@@ -139,17 +139,17 @@ static uint64_t thread_id(const struct gsp_thread *thread)
 
 static int32_t thread_pid(const struct writer *writer, const struct gsp_thread *thread)
 {
-    return gsp_profile_process_at(writer->profile, thread->process)->pid;
+    return gsp_model_profile_process_at(writer->profile, thread->process)->pid;
 }
 
 static void write_threads(struct writer *writer)
 {
-    size_t count = gsp_profile_thread_count(writer->profile);
+    size_t count = gsp_model_profile_thread_count(writer->profile);
     gsp_json_key(&writer->json, "threads");
     gsp_json_arr_begin(&writer->json);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, i);
-        line(writer);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(writer->profile, i);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", thread_pid(writer, thread));
         gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
@@ -172,12 +172,12 @@ static void write_frames(struct writer *writer)
                                         [GSP_FRAME_KERNEL] = "kernel",
                                         [GSP_FRAME_MARK] = "mark",
                                         [GSP_FRAME_BRIDGED] = "native"};
-    size_t count = gsp_profile_frame_count(writer->profile);
+    size_t count = gsp_model_profile_frame_count(writer->profile);
     gsp_json_key(&writer->json, "frames");
     gsp_json_arr_begin(&writer->json);
     for (uint32_t id = 1; id <= count; id++) {
-        const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, id);
-        line(writer);
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(writer->profile, id);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         put_string(writer, "name", frame->name);
         put_string(writer, "file", frame->file);
@@ -200,19 +200,19 @@ static void write_frames(struct writer *writer)
     gsp_json_arr_end(&writer->json);
 }
 
-/* The part that samples and sums share: whose they are, and the stack by name and by frame. */
+/* The members that samples and totals share: the thread, and the stack by name and by frame. */
 static void write_stack(struct writer *writer, uint32_t thread_index, uint32_t stack)
 {
-    const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, thread_index);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(writer->profile, thread_index);
     size_t depth =
-        gsp_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
+        gsp_model_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
     gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
     gsp_json_key(&writer->json, "stack");
     gsp_json_arr_begin(&writer->json);
     for (size_t i = 0; i < depth; i++)
-        gsp_json_sv(
-            &writer->json,
-            gsp_profile_string_at(writer->names.pool, writer->names.of_frame[writer->frames[i]]));
+        gsp_json_sv(&writer->json,
+                    gsp_model_profile_string_at(writer->names.pool,
+                                                writer->names.of_frame[writer->frames[i]]));
     gsp_json_arr_end(&writer->json);
     gsp_json_key(&writer->json, "frames");
     gsp_json_arr_begin(&writer->json);
@@ -228,9 +228,9 @@ static void write_samples(struct writer *writer)
     int64_t start_us = floor_us(writer->meta->start_ns);
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, writer->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
-        line(writer);
+    gsp_model_sample_iter_init(&iter, writer->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         write_stack(writer, sample.thread, sample.stack);
         put_us_as_s(writer, "timestamp", start_us + floor_us(sample.time_ns));
@@ -241,13 +241,13 @@ static void write_samples(struct writer *writer)
     }
 }
 
-/* Without samples each sum is an entry, with its count and no time. */
-static void write_sums(struct writer *writer)
+/* Totals are entries with a count and no time. */
+static void write_totals(struct writer *writer)
 {
-    size_t count = gsp_profile_total_count(writer->profile);
+    size_t count = gsp_model_profile_total_count(writer->profile);
     for (size_t i = 0; i < count; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(writer->profile, i);
-        line(writer);
+        const struct gsp_total *total = gsp_model_profile_total_at(writer->profile, i);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         write_stack(writer, total->thread, total->stack);
         gsp_json_put_null(&writer->json, "timestamp");
@@ -267,13 +267,13 @@ static void add_weight(int64_t *sum, int64_t weight)
 static void sum_functions(struct writer *writer, struct function *functions)
 {
     const struct gsp_profile *profile = writer->profile;
-    size_t count = gsp_profile_total_count(profile);
+    size_t count = gsp_model_profile_total_count(profile);
     for (size_t row = 0; row < count; row++) {
-        const struct gsp_total *total = gsp_profile_total_at(profile, row);
+        const struct gsp_total *total = gsp_model_profile_total_at(profile, row);
         uint32_t leaf = total->stack;
         for (uint32_t stack = leaf; stack != GSP_NONE;
-             stack = gsp_profile_stack_caller(profile, stack)) {
-            uint32_t frame = gsp_profile_stack_frame(profile, stack);
+             stack = gsp_model_profile_stack_caller(profile, stack)) {
+            uint32_t frame = gsp_model_profile_stack_frame(profile, stack);
             struct function *function = &functions[writer->names.of_frame[frame]];
             if (stack == leaf) {
                 function->own_count += total->count;
@@ -288,7 +288,7 @@ static void sum_functions(struct writer *writer, struct function *functions)
     }
 }
 
-/* The most time first, then by name: the same profile gives the same file. */
+/* Descending by samples, then by name, so that the same profile gives the same file. */
 static int compare(const void *a, const void *b)
 {
     const struct function *x = a;
@@ -304,12 +304,12 @@ static int compare(const void *a, const void *b)
 
 static int write_functions(struct writer *writer, struct gsp_err *err)
 {
-    size_t count = gsp_profile_string_count(writer->names.pool) + 1;
+    size_t count = gsp_model_profile_string_count(writer->names.pool) + 1;
     gsp_auto_free struct function *functions = calloc(count, sizeof(*functions));
     if (!functions)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to sum the functions");
+        return gsp_err_nomem(err);
     for (uint32_t i = 0; i < count; i++)
-        functions[i].name = gsp_profile_string_at(writer->names.pool, i);
+        functions[i].name = gsp_model_profile_string_at(writer->names.pool, i);
     sum_functions(writer, functions);
     qsort(functions, count, sizeof(*functions), compare);
 
@@ -317,7 +317,7 @@ static int write_functions(struct writer *writer, struct gsp_err *err)
     gsp_json_obj_begin(&writer->json);
     for (size_t i = 0; i < count && functions[i].count; i++) {
         const struct function *function = &functions[i];
-        line(writer);
+        break_line(writer);
         gsp_json_keysv(&writer->json, function->name);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_u64(&writer->json, "samples", function->count);
@@ -340,10 +340,10 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     write_frames(writer);
     gsp_json_key(&writer->json, "samples");
     gsp_json_arr_begin(&writer->json);
-    if (gsp_profile_has_samples(writer->profile))
+    if (gsp_model_profile_has_samples(writer->profile))
         write_samples(writer);
     else
-        write_sums(writer);
+        write_totals(writer);
     gsp_json_arr_end(&writer->json);
     int rc = write_functions(writer, err);
     gsp_json_obj_end(&writer->json);
@@ -351,20 +351,20 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     return rc;
 }
 
-static int write_json(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_json(const struct gsp_profile *profile, const struct gsp_view_options *view,
                       struct gsp_out *out, struct gsp_err *err)
 {
-    (void)view; /* everything is kept: the view is chosen by who reads the file */
+    (void)view; /* the file keeps everything; its reader chooses the view */
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write JSON");
+        return gsp_err_nomem(err);
     writer->profile = profile;
-    writer->meta = gsp_profile_meta_get(profile);
+    writer->meta = gsp_model_profile_meta_get(profile);
     writer->out = out;
-    int rc = gsp_export__names_fill(profile, &writer->names, err);
+    int rc = gsp_export__function_names_fill(profile, &writer->names, err);
     if (rc == GSP_OK)
         rc = write_all(writer, err);
-    gsp_export__names_free(&writer->names);
+    gsp_export__function_names_free(&writer->names);
     free(writer);
     return rc;
 }
@@ -388,6 +388,6 @@ const struct gsp_format gsp_format_json = {
     .summary = "profile JSON: samples and functions, for scripts",
     .needs_samples = true,
     .write = write_json,
-    .read = gsp_export__read_json,
+    .read = gsp_export__json_read,
     .sniff = sniff_json,
 };

@@ -7,9 +7,9 @@
 #include "base/map.h"
 #include "base/time.h"
 
-/* Times beyond this many seconds from 1970 (the year 2250) are nonsense, and would not fit. */
+/* Later times (the year 2250, in seconds) are invalid, and would not fit into nanoseconds. */
 #define TIME_MAX_S  8.9e9
-/* Times from here on (1973) are counted from 1970, smaller ones from the start. */
+/* Larger times are epoch times (1973 or later); smaller ones count from the start. */
 #define EPOCH_MIN_S 1e8
 
 struct reader {
@@ -18,7 +18,7 @@ struct reader {
     yyjson_val *root;
     struct gsp_hmap processes; /* pid -> process */
     struct gsp_hmap threads;   /* process, thread id -> thread */
-    uint32_t *frames;          /* ids of the frames table */
+    uint32_t *frames;          /* frame ids, by index in the file's frame table */
     size_t frame_count;
     int64_t start_us;
     int64_t default_weight;
@@ -27,16 +27,16 @@ struct reader {
 int gsp_export__json_parse(struct gsp_sv bytes, yyjson_doc **out, struct gsp_err *err)
 {
     yyjson_read_err cause = {0};
-    /* Not written to, for all its type says: that would take YYJSON_READ_INSITU. */
+    /* yyjson writes to the text only with YYJSON_READ_INSITU; its parameter is not const. */
     union {
-        const char *given;
-        char *taken;
-    } text = {.given = bytes.p};
-    *out = yyjson_read_opts(text.taken, bytes.len, YYJSON_READ_NOFLAG, NULL, &cause);
+        const char *constant;
+        char *writable;
+    } text = {.constant = bytes.p};
+    *out = yyjson_read_opts(text.writable, bytes.len, YYJSON_READ_NOFLAG, NULL, &cause);
     if (*out)
         return GSP_OK;
     if (cause.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to read JSON");
+        return gsp_err_nomem(err);
     return gsp_err_set(err, GSP_E_FORMAT, 0, "not JSON: %s at byte %zu", cause.msg, cause.pos);
 }
 
@@ -86,12 +86,7 @@ bool gsp_export__json_flag(yyjson_val *obj, const char *key)
 
 static int malformed(struct reader *reader, const char *what, size_t i)
 {
-    return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "%s %zu: not as profile JSON has it", what, i);
-}
-
-static int no_memory(struct reader *reader)
-{
-    return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory to read JSON");
+    return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "%s %zu is malformed", what, i);
 }
 
 static uint32_t member_u32(yyjson_val *obj, const char *key)
@@ -108,7 +103,8 @@ static int32_t member_pid(yyjson_val *obj, const char *key, int32_t otherwise)
 
 static int intern_member(struct reader *reader, yyjson_val *obj, const char *key, uint32_t *out)
 {
-    return gsp_profile_string(reader->profile, gsp_export__json_sv(obj, key), out, reader->err);
+    return gsp_model_profile_string(reader->profile, gsp_export__json_sv(obj, key), out,
+                                    reader->err);
 }
 
 static int64_t ns_of_s(double s)
@@ -118,7 +114,7 @@ static int64_t ns_of_s(double s)
 
 static void read_meta(struct reader *reader)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     yyjson_val *root = reader->root;
     meta->duration_ns = ns_of_s(gsp_export__json_num(root, "duration", 0));
     double rate_hz = gsp_export__json_num(root, "rate", 0);
@@ -136,11 +132,11 @@ static void read_meta(struct reader *reader)
     meta->losses.unmerged = gsp_export__json_u64(losses, "unmerged");
 }
 
-/* The time that one sample stands for, where the file does not say: by the rate, or by what it
- * says of its busiest function.  0 when there is neither. */
+/* The weight of a sample that has none: from the rate, or from the totals of the function with the
+ * most samples. 0 if the file has neither. */
 static int64_t guess_weight(struct reader *reader)
 {
-    int64_t period_ns = gsp_profile_meta(reader->profile)->period_ns;
+    int64_t period_ns = gsp_model_profile_meta(reader->profile)->period_ns;
     if (period_ns > 0)
         return period_ns;
     double best_samples = 0;
@@ -161,7 +157,7 @@ static int64_t guess_weight(struct reader *reader)
 
 static int read_unit(struct reader *reader)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     struct gsp_sv unit = gsp_export__json_sv(reader->root, "unit");
     int64_t weight_ns = guess_weight(reader);
     reader->default_weight = 1;
@@ -173,7 +169,7 @@ static int read_unit(struct reader *reader)
         meta->unit = GSP_UNIT_NS;
         reader->default_weight = weight_ns;
     } else {
-        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "the unit \"%.*s\" is not known",
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "unknown unit \"%.*s\"",
                            (int)(unit.len < 40 ? unit.len : 40), unit.p);
     }
     return GSP_OK;
@@ -181,13 +177,13 @@ static int read_unit(struct reader *reader)
 
 static int add_process(struct reader *reader, const struct gsp_process *process, uint32_t *out)
 {
-    int rc = gsp_profile_process(reader->profile, process, out, reader->err);
+    int rc = gsp_model_profile_process(reader->profile, process, out, reader->err);
     if (rc)
         return rc;
-    /* Of two with the same pid the first is meant by the samples. */
+    /* If two processes have the same pid, samples refer to the first. */
     if (!gsp_hmap_get(&reader->processes, (uint64_t)process->pid, 0) &&
         !gsp_hmap_put(&reader->processes, (uint64_t)process->pid, 0, *out))
-        return no_memory(reader);
+        return gsp_err_nomem(reader->err);
     return GSP_OK;
 }
 
@@ -213,7 +209,7 @@ static int read_processes(struct reader *reader)
     return GSP_OK;
 }
 
-/* The process that an entry names, or the file's own; made when it is new. */
+/* The process of an entry, by default the file's. Adds it if it is new. */
 static int find_process(struct reader *reader, yyjson_val *item, uint32_t *out)
 {
     int32_t own_pid = member_pid(reader->root, "pid", 0);
@@ -231,12 +227,12 @@ static int find_process(struct reader *reader, yyjson_val *item, uint32_t *out)
 static int add_thread(struct reader *reader, const struct gsp_thread *thread, uint64_t id,
                       uint32_t *out)
 {
-    int rc = gsp_profile_thread(reader->profile, thread, out, reader->err);
+    int rc = gsp_model_profile_thread(reader->profile, thread, out, reader->err);
     if (rc)
         return rc;
     if (!gsp_hmap_get(&reader->threads, thread->process, id) &&
         !gsp_hmap_put(&reader->threads, thread->process, id, *out))
-        return no_memory(reader);
+        return gsp_err_nomem(reader->err);
     return GSP_OK;
 }
 
@@ -248,7 +244,7 @@ static int read_threads(struct reader *reader)
         uint64_t id = gsp_export__json_u64(item, "thread_id");
         struct gsp_thread thread = {.python_id = gsp_export__json_u64(item, "python_id"),
                                     .is_main = gsp_export__json_flag(item, "main")};
-        /* The writer puts Python's id where it has no other. */
+        /* The writer falls back to Python's id. */
         thread.os_id = id == thread.python_id ? 0 : id;
         uint32_t index = GSP_NO_INDEX;
         int rc = find_process(reader, item, &thread.process);
@@ -293,7 +289,7 @@ static int read_frames(struct reader *reader)
     yyjson_val *table = yyjson_obj_get(reader->root, "frames");
     reader->frames = calloc(yyjson_arr_size(table) + 1, sizeof(*reader->frames));
     if (!reader->frames)
-        return no_memory(reader);
+        return gsp_err_nomem(reader->err);
     yyjson_val *item = NULL;
     yyjson_arr_iter iter = yyjson_arr_iter_with(table);
     for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
@@ -304,7 +300,7 @@ static int read_frames(struct reader *reader)
         if (rc == GSP_OK)
             rc = intern_member(reader, item, "file", &frame.file);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
+            rc = gsp_model_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
         if (rc)
             return rc;
     }
@@ -313,17 +309,36 @@ static int read_frames(struct reader *reader)
 }
 
 /* One element of "frames" (an index) or of "stack" (a name). */
-static int find_frame(struct reader *reader, yyjson_val *item, uint32_t *out)
+static int find_frame(void *ctx, yyjson_val *item, uint32_t *out)
 {
+    struct reader *reader = ctx;
     if (yyjson_is_uint(item) && yyjson_get_uint(item) < reader->frame_count) {
         *out = reader->frames[yyjson_get_uint(item)];
         return GSP_OK;
     }
     if (!yyjson_is_str(item))
-        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a frame that is neither name nor index");
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a frame is neither a name nor an index");
     struct gsp_frame frame = {.kind = GSP_FRAME_PYTHON};
-    int rc = gsp_profile_string(reader->profile, sv_of(item), &frame.name, reader->err);
-    return rc ? rc : gsp_profile_frame(reader->profile, &frame, out, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, sv_of(item), &frame.name, reader->err);
+    return rc ? rc : gsp_model_profile_frame(reader->profile, &frame, out, reader->err);
+}
+
+int gsp_export__json_stack(struct gsp_profile *profile, yyjson_val *list,
+                           gsp_export__json_frame_fn frame_of, void *ctx, uint32_t *out,
+                           struct gsp_err *err)
+{
+    yyjson_val *item = NULL;
+    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
+    *out = GSP_NONE;
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
+        uint32_t frame = GSP_NONE;
+        int rc = frame_of(ctx, item, &frame);
+        if (rc == GSP_OK)
+            rc = gsp_model_profile_stack(profile, *out, frame, out, err);
+        if (rc)
+            return rc;
+    }
+    return GSP_OK;
 }
 
 static int read_stack(struct reader *reader, yyjson_val *sample, uint32_t *out)
@@ -333,18 +348,7 @@ static int read_stack(struct reader *reader, yyjson_val *sample, uint32_t *out)
         list = yyjson_obj_get(sample, "stack");
     if (!yyjson_is_arr(list))
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "no stack");
-    *out = GSP_NONE;
-    yyjson_val *item = NULL;
-    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
-    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
-        uint32_t frame = GSP_NONE;
-        int rc = find_frame(reader, item, &frame);
-        if (rc == GSP_OK)
-            rc = gsp_profile_stack(reader->profile, *out, frame, out, reader->err);
-        if (rc)
-            return rc;
-    }
-    return GSP_OK;
+    return gsp_export__json_stack(reader->profile, list, find_frame, reader, out, reader->err);
 }
 
 static int read_sample(struct reader *reader, yyjson_val *item)
@@ -363,19 +367,19 @@ static int read_sample(struct reader *reader, yyjson_val *item)
                                   .stack = sample.stack,
                                   .count = count ? count : 1,
                                   .weight = sample.weight};
-        return gsp_profile_add_total(reader->profile, &total, reader->err);
+        return gsp_model_profile_add_total(reader->profile, &total, reader->err);
     }
     if (!(time_s >= 0 && time_s < TIME_MAX_S))
-        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a timestamp out of range");
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a timestamp is out of range");
     sample.time_ns = (llround(time_s * 1e6) - reader->start_us) * GSP_NS_PER_US;
     if (gsp_export__json_flag(item, "on_cpu"))
         sample.flags |= GSP_SAMPLE_ON_CPU;
     if (gsp_export__json_flag(item, "gil"))
         sample.flags |= GSP_SAMPLE_HAS_GIL;
-    return gsp_profile_add(reader->profile, &sample, reader->err);
+    return gsp_model_profile_add(reader->profile, &sample, reader->err);
 }
 
-/* Time 0: the file's, or the first sample's when its times are epoch times. */
+/* Sets the start time: the file's, or the earliest sample's if those are epoch times. */
 static void find_start(struct reader *reader, yyjson_val *samples)
 {
     double start_s = gsp_export__json_num(reader->root, "start_time", (double)NAN);
@@ -390,7 +394,7 @@ static void find_start(struct reader *reader, yyjson_val *samples)
     }
     if (start_s >= EPOCH_MIN_S && start_s < TIME_MAX_S) {
         reader->start_us = llround(start_s * 1e6);
-        gsp_profile_meta(reader->profile)->start_ns = reader->start_us * GSP_NS_PER_US;
+        gsp_model_profile_meta(reader->profile)->start_ns = reader->start_us * GSP_NS_PER_US;
     }
 }
 
@@ -427,7 +431,7 @@ static int read_all(struct reader *reader)
     return rc ? rc : read_samples(reader);
 }
 
-int gsp_export__read_json(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
+int gsp_export__json_read(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
 {
     yyjson_doc *doc = NULL;
     int rc = gsp_export__json_parse(bytes, &doc, err);

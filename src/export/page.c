@@ -5,11 +5,11 @@
 
 extern const char gsp_export__page_html[];
 
-/* Stands in the page where the document goes: web/vite.config.mjs. */
-static const char place[] = "@GSPROF_DOCUMENT@";
+/* The document's placeholder in the page, set by web/vite.config.mjs. */
+static const char placeholder[] = "@GSPROF_DOCUMENT@";
 
-/* JSON has '<' in strings only, where it may be written as an escape.  Without it nothing can
- * look like the end of the element, or like a comment. */
+/* Escapes '<', which in JSON occurs only in strings. Without it, no text can end the element or
+ * begin a comment. */
 static void put_document(struct gsp_buf *out, struct gsp_sv json)
 {
     while (json.len > 0) {
@@ -24,16 +24,16 @@ static void put_document(struct gsp_buf *out, struct gsp_sv json)
     }
 }
 
-int gsp_page_write(struct gsp_sv document_json, struct gsp_buf *out, struct gsp_err *err)
+int gsp_export_page_write(struct gsp_sv document_json, struct gsp_buf *out, struct gsp_err *err)
 {
     const char *page = gsp_export__page_html;
-    const char *at = strstr(page, place);
+    const char *at = strstr(page, placeholder);
     if (!at)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the page has no place for the document");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the page has no placeholder for the document");
     gsp_buf_put(out, page, (size_t)(at - page));
     put_document(out, document_json);
-    gsp_buf_puts(out, at + strlen(place));
+    gsp_buf_puts(out, at + strlen(placeholder));
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the page");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }

@@ -1,5 +1,6 @@
 "use strict";
-/* Values under the pointer.  `plot` is {from, to, zone, panels}, times in milliseconds. */
+/* Shows the values under the pointer. `plot` is {from, to, zone, panels}; times are in
+ * milliseconds. */
 (function () {
   const plot = JSON.parse(document.getElementById("data").textContent);
   const svg = document.querySelector("svg.plot");
@@ -22,7 +23,7 @@
     return String(Number(v.toPrecision(4))) + (name && name !== "%" ? " " : "") + name;
   }
 
-  /* The column of a line that is nearest to x: columns are in the order of x. */
+  /* Returns the column nearest to x. Columns are sorted by x. */
   function nearest(columns, x) {
     let low = 0;
     let high = columns.length - 1;

@@ -11,7 +11,7 @@
 #define TIME_TICKS  9.0
 #define TICK_DROP   16.0F
 
-/* The smallest of 1, 2, 5 times a power of ten that is not less. */
+/* Returns the smallest 1, 2 or 5 times a power of ten that is at least `least`. */
 static double nice_step(double least)
 {
     double power = pow(10, floor(log10(least)));
@@ -23,13 +23,13 @@ static double nice_step(double least)
     return 10 * power;
 }
 
-void gsp_plot__value(double v, const char *unit, char *out, size_t cap)
+void gsp_export__plot_value_format(double v, const char *unit, char *out, size_t cap)
 {
     static const char PREFIXES[] = " kMGTPE";
     bool is_bytes = strncmp(unit, "bytes", 5) == 0;
     const char *rest = is_bytes ? unit + 5 : unit;
     size_t prefix = 0;
-    /* Percent and degrees have no thousands. */
+    /* Percentages take no prefix. */
     bool scales = is_bytes || strcmp(unit, "%") != 0;
     while (scales && fabs(v) >= 1000 && prefix + 1 < sizeof(PREFIXES) - 1) {
         v /= 1000;
@@ -40,11 +40,12 @@ void gsp_plot__value(double v, const char *unit, char *out, size_t cap)
              is_bytes ? "B" : "", rest);
 }
 
-void gsp_plot__value_axis(struct plot_scene *scene, struct plot_panel *panel, const char *unit)
+void gsp_export__plot_value_axis_draw(struct plot_scene *scene, struct plot_panel *panel,
+                                      const char *unit)
 {
     double low = panel->low < 0 ? panel->low : 0;
     double high = panel->high;
-    /* What is all the same, or nearly, gets an axis too. */
+    /* Values that are all (nearly) equal need a range as well. */
     if (!(high - low > fabs(low) * 1e-9))
         high = low + fmax(1, fabs(low) * 0.1);
     if (strcmp(unit, "%") == 0 && high <= 100.5 && low >= 0)
@@ -58,14 +59,14 @@ void gsp_plot__value_axis(struct plot_scene *scene, struct plot_panel *panel, co
         double v = panel->low + i * step;
         float y =
             panel->y + panel->h - (float)((v - panel->low) / (panel->high - panel->low)) * panel->h;
-        gsp_plot__rect(scene, PLOT_GRID, panel->x, y - 0.5F, panel->w, 1);
-        gsp_plot__value(fabs(v) < step * 1e-6 ? 0 : v, unit, text, sizeof(text));
-        gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){panel->x - 8, y + 4}, 1,
-                        PLOT_LETTERS, text);
+        gsp_export__plot_rect_draw(scene, PLOT_GRID, panel->x, y - 0.5F, panel->w, 1);
+        gsp_export__plot_value_format(fabs(v) < step * 1e-6 ? 0 : v, unit, text, sizeof(text));
+        gsp_export__plot_text_draw(scene, PLOT_FAINT, (struct plot_point){panel->x - 8, y + 4}, 1,
+                                   PLOT_TEXT_SIZE, text);
     }
 }
 
-/* How far apart ticks of time are, in nanoseconds: as clocks are divided. */
+/* Returns the distance between time labels, in nanoseconds. */
 static int64_t time_step(int64_t span_ns)
 {
     static const int STEPS_S[] = {1,   2,   5,    10,   15,   30,    60,    120,   300,
@@ -103,7 +104,7 @@ static void tick_text(int64_t local_ns, int64_t step_ns, char *out, size_t cap)
         snprintf(out, cap, "%s", text);
 }
 
-void gsp_plot__time_axis(struct plot_scene *scene, const struct plot_panel *panel)
+void gsp_export__plot_time_axis_draw(struct plot_scene *scene, const struct plot_panel *panel)
 {
     int64_t span = scene->to_ns - scene->from_ns;
     int64_t step = time_step(span);
@@ -113,9 +114,10 @@ void gsp_plot__time_axis(struct plot_scene *scene, const struct plot_panel *pane
     for (; tick - zone <= scene->to_ns; tick += step) {
         char text[48];
         float x = panel->x + (float)((double)(tick - local) / (double)span) * panel->w;
-        gsp_plot__rect(scene, PLOT_GRID, x - 0.5F, panel->y, 1, panel->h);
+        gsp_export__plot_rect_draw(scene, PLOT_GRID, x - 0.5F, panel->y, 1, panel->h);
         tick_text(tick, step, text, sizeof(text));
-        gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){x, panel->y + panel->h + TICK_DROP},
-                        0, PLOT_LETTERS, text);
+        gsp_export__plot_text_draw(scene, PLOT_FAINT,
+                                   (struct plot_point){x, panel->y + panel->h + TICK_DROP}, 0,
+                                   PLOT_TEXT_SIZE, text);
     }
 }

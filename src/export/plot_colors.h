@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plot_colors.h -- how the colours of a picture look.
+ * plot_colors.h -- the colours of a picture.
  *
- * Used by: the writers of export/plot alone.
  * Threads: no state.
  */
 #pragma once
@@ -10,5 +9,5 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 0xRRGGBB of an enum plot_color, on light ground. */
-uint32_t gsp_plot__rgb(size_t color);
+/* Returns 0xRRGGBB for an enum plot_color, on a light background. */
+uint32_t gsp_export__plot_rgb(size_t color);

@@ -3,7 +3,7 @@
 
 #include "export/plot_scene.h"
 
-/* Pictures are also made on machines without any font: letters of strokes need none. */
+/* Letters are drawn as strokes, because the machine may have no font. */
 static const char *const GLYPHS[] = {
     "",                                 /* blank */
     "1016 1819",                        /* ! */
@@ -102,10 +102,10 @@ static const char *const GLYPHS[] = {
     "06254655",                         /* ~ */
 };
 
-/* For what there is no letter of. */
+/* For characters that have no glyph. */
 #define NO_GLYPH "0050590900"
 
-const char *gsp_plot__glyph(char c, float *advance)
+const char *gsp_export__plot_glyph(char c, float *advance)
 {
     size_t i = (size_t)(unsigned char)c - ' ';
     const char *glyph = i < GSP_COUNT(GLYPHS) ? GLYPHS[i] : NO_GLYPH;
@@ -118,15 +118,15 @@ const char *gsp_plot__glyph(char c, float *advance)
     return glyph;
 }
 
-float gsp_plot__text_width(const char *text, float size)
+float gsp_export__plot_text_width(const char *text, float size)
 {
     float width = 0;
     for (const char *p = text; *p; p++) {
         float advance = 0;
-        /* Bytes that go on with a character take no room of their own. */
+        /* Skip UTF-8 continuation bytes. */
         if (((unsigned char)*p & 0xc0U) == 0x80U)
             continue;
-        gsp_plot__glyph(*p, &advance);
+        gsp_export__plot_glyph(*p, &advance);
         width += advance;
     }
     return width * size / PLOT_GLYPH_UNITS;

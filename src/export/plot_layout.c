@@ -8,22 +8,22 @@
 #include "base/time.h"
 #include "export/plot_scene.h"
 
-#define METRICS_MAX 3U  /* of a panel */
-#define LINES_MAX   12U /* the same; more cannot be told apart */
+#define METRICS_MAX 3U  /* per panel */
+#define LINES_MAX   12U /* per panel; more cannot be distinguished */
 #define ROWS_MAX    256U
 #define PANELS_MAX  24U
 #define HEAD        66.0F
 #define HEAD_LEFT   24.0F
 
-/* What most people look for, in this order. */
-static const struct known {
+/* The panels that are drawn by default, in this order. */
+static const struct default_panel {
     const char *title;
     const char *unit;
     struct {
         const char *metric;
-        const char *column; /* how lines of this metric are called, when there are several */
+        const char *column; /* label of the metric if the panel has several; otherwise "" */
     } of[METRICS_MAX];
-} KNOWN[] = {
+} DEFAULT_PANELS[] = {
     {"GPU utilisation", "%", {{"gpu_util", ""}}},
     {"GPU memory", "%", {{"gpu_memory", ""}}},
     {"GPU power", "W", {{"gpu.power_watts", ""}}},
@@ -51,28 +51,28 @@ static const struct known {
 #define HEAT_GPUS  "gpu_util"
 #define HEAT_CORES "cpu.cores"
 
-bool gsp_plot_wants(void *ctx, const char *metric)
+bool gsp_export_plot_needs_metric(void *ctx, const char *metric)
 {
     const struct gsp_plot *plot = ctx;
     if (plot->metrics)
-        return gsp_plot_matches(plot->metrics, metric);
-    for (size_t i = 0; i < GSP_COUNT(KNOWN); i++) {
-        for (size_t k = 0; k < METRICS_MAX && KNOWN[i].of[k].metric; k++) {
-            if (strcmp(KNOWN[i].of[k].metric, metric) == 0)
+        return gsp_export_plot_matches(plot->metrics, metric);
+    for (size_t i = 0; i < GSP_COUNT(DEFAULT_PANELS); i++) {
+        for (size_t k = 0; k < METRICS_MAX && DEFAULT_PANELS[i].of[k].metric; k++) {
+            if (strcmp(DEFAULT_PANELS[i].of[k].metric, metric) == 0)
                 return true;
         }
     }
     return strcmp(metric, HEAT_CORES) == 0;
 }
 
-/* Biggest mean first. */
+/* Descending by mean. */
 static int compare(const void *a, const void *b)
 {
     const struct plot_pick *x = a;
     const struct plot_pick *y = b;
     if (x->series->mean != y->series->mean)
         return x->series->mean > y->series->mean ? -1 : 1;
-    /* Series lie in one array: the order of the file. */
+    /* Series are in one array, in file order. */
     return x->series < y->series ? -1 : x->series > y->series;
 }
 
@@ -86,7 +86,7 @@ static void pick(const struct gsp_session_data *data, const char *metric, const 
                  struct picks *picks)
 {
     for (size_t i = 0; i < data->series_count; i++) {
-        const struct gsp_series *series = &data->series[i];
+        const struct gsp_session_series *series = &data->series[i];
         if (!series->bins || !series->count || strcmp(series->metric, metric) != 0)
             continue;
         if (picks->count < ROWS_MAX)
@@ -96,7 +96,7 @@ static void pick(const struct gsp_session_data *data, const char *metric, const 
     }
 }
 
-/* Lines are as many as can be told apart: the biggest, in the order of the file otherwise. */
+/* Draws all lines in file order, or the ones with the largest mean if they are too many. */
 static void draw_lines(struct plot_scene *scene, const struct gsp_session_data *data,
                        struct plot_spec *spec, struct picks *picks)
 {
@@ -110,27 +110,26 @@ static void draw_lines(struct plot_scene *scene, const struct gsp_session_data *
     spec->picks = picks->at;
     spec->count = picks->count;
     spec->left_out = picks->left_out;
-    gsp_plot__panel(scene, data, spec);
+    gsp_export__plot_panel_draw(scene, data, spec);
 }
 
-static void draw_known(struct plot_scene *scene, const struct gsp_session_data *data,
-                       struct picks *picks)
+static void draw_default_panels(struct plot_scene *scene, const struct gsp_session_data *data,
+                                struct picks *picks)
 {
-    for (size_t i = 0; i < GSP_COUNT(KNOWN); i++) {
-        struct plot_spec spec = {.title = KNOWN[i].title, .unit = KNOWN[i].unit};
+    for (size_t i = 0; i < GSP_COUNT(DEFAULT_PANELS); i++) {
+        struct plot_spec spec = {.title = DEFAULT_PANELS[i].title, .unit = DEFAULT_PANELS[i].unit};
         picks->count = 0;
         picks->left_out = 0;
-        for (size_t k = 0; k < METRICS_MAX && KNOWN[i].of[k].metric; k++)
-            pick(data, KNOWN[i].of[k].metric, KNOWN[i].of[k].column, picks);
-        /* Files of others have shares from 0 to 1 there. */
+        for (size_t k = 0; k < METRICS_MAX && DEFAULT_PANELS[i].of[k].metric; k++)
+            pick(data, DEFAULT_PANELS[i].of[k].metric, DEFAULT_PANELS[i].of[k].column, picks);
+        /* Files of other tools may use fractions from 0 to 1. */
         if (!data->has_format && strcmp(spec.unit, "%") == 0)
             spec.unit = "";
         draw_lines(scene, data, &spec, picks);
     }
 }
 
-/* By the end of its name, as all names have it. */
-const char *gsp_plot_unit(const char *metric)
+const char *gsp_export_plot_unit(const char *metric)
 {
     static const struct {
         const char *end;
@@ -150,9 +149,9 @@ const char *gsp_plot_unit(const char *metric)
     return "";
 }
 
-/* A panel for each metric that was asked for. */
-static void draw_asked(struct plot_scene *scene, const struct gsp_session_data *data,
-                       const char *words, struct picks *picks)
+/* One panel per metric that the user selected. */
+static void draw_selected_panels(struct plot_scene *scene, const struct gsp_session_data *data,
+                                 const char *words, struct picks *picks)
 {
     size_t panels = 0;
     for (size_t i = 0; i < data->series_count && panels < PANELS_MAX; i++) {
@@ -160,10 +159,10 @@ static void draw_asked(struct plot_scene *scene, const struct gsp_session_data *
         size_t first = 0;
         while (strcmp(data->series[first].metric, metric) != 0)
             first++;
-        if (first != i || !data->series[i].bins || !gsp_plot_matches(words, metric))
+        if (first != i || !data->series[i].bins || !gsp_export_plot_matches(words, metric))
             continue;
         struct plot_spec spec = {.title = metric,
-                                 .unit = data->has_format ? gsp_plot_unit(metric) : ""};
+                                 .unit = data->has_format ? gsp_export_plot_unit(metric) : ""};
         picks->count = 0;
         picks->left_out = 0;
         pick(data, metric, "", picks);
@@ -188,7 +187,7 @@ static void draw_heat(struct plot_scene *scene, const struct gsp_session_data *d
                                    .unit = data->has_format ? "%" : "",
                                    .picks = picks->at,
                                    .count = picks->count};
-    gsp_plot__heat(scene, data, &spec);
+    gsp_export__plot_heat_map_draw(scene, data, &spec);
 }
 
 static void put_time(int64_t ns, int32_t zone_s, char *out, size_t cap)
@@ -213,44 +212,44 @@ static void draw_head(struct plot_scene *scene, const struct gsp_session_data *d
     if (data->has_zone)
         snprintf(zone, sizeof(zone), " UTC%c%02d:%02d", data->zone_s < 0 ? '-' : '+', minutes / 60,
                  minutes % 60);
-    gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){HEAD_LEFT, 30}, -1, 20,
-                    data->name[0] ? data->name : "session");
+    gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){HEAD_LEFT, 30}, -1, 20,
+                               data->name[0] ? data->name : "session");
     if (data->host[0])
         gsp_buf_printf(&text, "%.80s, ", data->host);
     gsp_buf_printf(&text, "%s to %s%s, %s, %llu frames", from, to, zone,
                    gsp_fmt_duration(data->last_ns - data->first_ns, length, sizeof(length)),
                    (unsigned long long)data->frames);
     const char *line = gsp_buf_cstr(&text);
-    gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){HEAD_LEFT, 50}, -1, PLOT_LETTERS,
-                    line ? line : "");
+    gsp_export__plot_text_draw(scene, PLOT_FAINT, (struct plot_point){HEAD_LEFT, 50}, -1,
+                               PLOT_TEXT_SIZE, line ? line : "");
     scene->height = HEAD;
 }
 
-int gsp_plot__layout(const struct gsp_plot *plot, const struct gsp_session_data *data,
-                     struct plot_scene *scene, struct gsp_err *err)
+int gsp_export__plot_layout(const struct gsp_plot *plot, const struct gsp_session_data *data,
+                            struct plot_scene *scene, struct gsp_err *err)
 {
     if (!data->bin_ns)
-        return gsp_err_set(err, GSP_E_EMPTY, 0, "there is nothing to draw: no frame has a time");
+        return gsp_err_set(err, GSP_E_EMPTY, 0, "nothing to draw: no frame has a time");
     struct picks *picks = calloc(1, sizeof(*picks));
     if (!picks)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a picture");
+        return gsp_err_nomem(err);
     scene->from_ns = data->first_ns;
     scene->to_ns = data->last_ns > data->first_ns ? data->last_ns : data->first_ns + GSP_NS_PER_MS;
     scene->zone_s = data->zone_s;
-    gsp_plot__text(scene, "");
+    gsp_export__plot_text_add(scene, "");
     draw_head(scene, data);
     float empty = scene->height;
     if (plot->metrics)
-        draw_asked(scene, data, plot->metrics, picks);
+        draw_selected_panels(scene, data, plot->metrics, picks);
     else
-        draw_known(scene, data, picks);
+        draw_default_panels(scene, data, picks);
     draw_heat(scene, data, picks);
     free(picks);
-    if (gsp_plot__scene_failed(scene))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a picture");
+    if (gsp_export__plot_scene_failed(scene))
+        return gsp_err_nomem(err);
     if (scene->height == empty)
         return gsp_err_set(err, GSP_E_EMPTY, 0,
-                           plot->metrics ? "there is nothing to draw: no metric has such a name"
-                                         : "there is nothing to draw: no known metric has values");
+                           plot->metrics ? "nothing to draw: no metric matches"
+                                         : "nothing to draw: no known metric has values");
     return GSP_OK;
 }

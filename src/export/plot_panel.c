@@ -11,7 +11,7 @@
 #define RIGHT        26.0F
 #define TITLE_HEIGHT 24.0F
 #define PANEL_HEIGHT 140.0F
-#define FOOT         42.0F /* numbers of time, and air */
+#define FOOT         42.0F /* time labels and a margin */
 #define LEGEND_MARK  10.0F
 #define LEGEND_GAP   16.0F
 #define LABEL_MAX    40U
@@ -22,15 +22,15 @@
 #define HEAT_ROW_MAX 24.0F
 #define GAP_PERIODS  3
 
-/* Bins of a series made into at most `columns` columns. */
+/* The bins of a series, merged into columns of pixels. */
 struct columns {
     struct gsp_session_bin at[COLUMNS_MAX];
     size_t count;
     double width_ns;
 };
 
-static void make_columns(const struct gsp_session_data *data, const struct gsp_series *series,
-                         size_t most, struct columns *out)
+static void make_columns(const struct gsp_session_data *data,
+                         const struct gsp_session_series *series, size_t most, struct columns *out)
 {
     size_t bins = (size_t)((data->last_ns - data->first_ns) / data->bin_ns) + 1;
     bins = bins < GSP_SESSION_BINS ? bins : GSP_SESSION_BINS;
@@ -49,7 +49,7 @@ static void make_columns(const struct gsp_session_data *data, const struct gsp_s
     }
 }
 
-/* Longer than this without a value is a gap, which no line may hide. */
+/* A longer time without a value is a gap, and interrupts the line. */
 static double gap_ns(const struct gsp_session_data *data, const struct columns *columns)
 {
     double period = data->frequency_ms * (double)GSP_NS_PER_MS;
@@ -72,7 +72,7 @@ static float y_of(const struct plot_panel *panel, double v)
     return panel->y + panel->h - (float)share * panel->h;
 }
 
-/* A stretch of columns without a gap: the band of extremes, then the line of means. */
+/* Draws columns without a gap: the band of extremes, then the line of means. */
 static void put_stretch(struct plot_scene *scene, const struct plot_panel *panel,
                         const struct plot_line *line, const struct plot_column *at, size_t count)
 {
@@ -110,7 +110,7 @@ static void put_stretch(struct plot_scene *scene, const struct plot_panel *panel
 }
 
 static void put_line(struct plot_scene *scene, const struct gsp_session_data *data,
-                     const struct plot_panel *panel, const struct gsp_series *series,
+                     const struct plot_panel *panel, const struct gsp_session_series *series,
                      struct plot_line *line)
 {
     struct columns *columns = malloc(sizeof(*columns));
@@ -156,7 +156,8 @@ static void make_label(const struct plot_pick *pick, char *out, size_t cap)
              device[0] && pick->column[0] ? " " : "", pick->column);
 }
 
-/* The names of the lines beside the title, in as many rows as they take; gives their height. */
+/* Writes the names of the lines beside the title, in several rows if needed. Returns the height of
+ * the additional rows. */
 static float put_legend(struct plot_scene *scene, const struct plot_spec *spec, float x, float y)
 {
     float at = x;
@@ -166,21 +167,22 @@ static float put_legend(struct plot_scene *scene, const struct plot_spec *spec, 
         make_label(&spec->picks[i], label, sizeof(label));
         if (!label[0])
             continue;
-        float width = LEGEND_MARK + 6 + gsp_plot__text_width(label, PLOT_LETTERS);
+        float width = LEGEND_MARK + 6 + gsp_export__plot_text_width(label, PLOT_TEXT_SIZE);
         if (at > x && at + width > PLOT_WIDTH - RIGHT) {
             at = x;
             row += 18;
         }
-        gsp_plot__rect(scene, PLOT_LINE + i % PLOT_COLORS, at, row - LEGEND_MARK + 1, LEGEND_MARK,
-                       LEGEND_MARK);
-        gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){at + LEGEND_MARK + 5, row}, -1,
-                        PLOT_LETTERS, label);
+        gsp_export__plot_rect_draw(scene, PLOT_LINE + i % PLOT_COLORS, at, row - LEGEND_MARK + 1,
+                                   LEGEND_MARK, LEGEND_MARK);
+        gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){at + LEGEND_MARK + 5, row},
+                                   -1, PLOT_TEXT_SIZE, label);
         at += width + LEGEND_GAP;
     }
     if (spec->left_out) {
         char text[48];
         snprintf(text, sizeof(text), "and %zu more", spec->left_out);
-        gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){at, row}, -1, PLOT_LETTERS, text);
+        gsp_export__plot_text_draw(scene, PLOT_FAINT, (struct plot_point){at, row}, -1,
+                                   PLOT_TEXT_SIZE, text);
     }
     return row - y;
 }
@@ -195,29 +197,30 @@ static void find_extremes(const struct plot_spec *spec, struct plot_panel *panel
     }
 }
 
-void gsp_plot__panel(struct plot_scene *scene, const struct gsp_session_data *data,
-                     const struct plot_spec *spec)
+void gsp_export__plot_panel_draw(struct plot_scene *scene, const struct gsp_session_data *data,
+                                 const struct plot_spec *spec)
 {
     struct plot_panel panel = {.x = LEFT,
                                .w = PLOT_WIDTH - LEFT - RIGHT,
                                .h = PANEL_HEIGHT,
-                               .unit = gsp_plot__text(scene, spec->unit),
+                               .unit = gsp_export__plot_text_add(scene, spec->unit),
                                .first_line = PLOT_COUNT(scene->lines, struct plot_line),
                                .line_count = spec->count};
     float title_y = scene->height + 14;
-    gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){LEFT, title_y}, -1, PLOT_TITLE,
-                    spec->title);
-    float legend_x = LEFT + gsp_plot__text_width(spec->title, PLOT_TITLE) + 24;
+    gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){LEFT, title_y}, -1,
+                               PLOT_TITLE_SIZE, spec->title);
+    float legend_x = LEFT + gsp_export__plot_text_width(spec->title, PLOT_TITLE_SIZE) + 24;
     panel.y = scene->height + TITLE_HEIGHT + put_legend(scene, spec, legend_x, title_y);
-    gsp_plot__rect(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
+    gsp_export__plot_rect_draw(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
     find_extremes(spec, &panel);
-    gsp_plot__value_axis(scene, &panel, spec->unit);
-    gsp_plot__time_axis(scene, &panel);
+    gsp_export__plot_value_axis_draw(scene, &panel, spec->unit);
+    gsp_export__plot_time_axis_draw(scene, &panel);
     for (size_t i = 0; i < spec->count; i++) {
         char label[160];
         make_label(&spec->picks[i], label, sizeof(label));
-        struct plot_line line = {.label = gsp_plot__text(scene, label[0] ? label : spec->title),
-                                 .color = PLOT_LINE + i % PLOT_COLORS};
+        struct plot_line line = {
+            .label = gsp_export__plot_text_add(scene, label[0] ? label : spec->title),
+            .color = PLOT_LINE + i % PLOT_COLORS};
         put_line(scene, data, &panel, spec->picks[i].series, &line);
         gsp_buf_put(&scene->lines, &line, sizeof(line));
     }
@@ -225,7 +228,7 @@ void gsp_plot__panel(struct plot_scene *scene, const struct gsp_session_data *da
     scene->height = panel.y + panel.h + FOOT;
 }
 
-/* One row of the map: neighbours of the same step are one rectangle. */
+/* Draws one row of the heat map. Neighbours of the same colour share a rectangle. */
 static void put_heat_row(struct plot_scene *scene, const struct plot_panel *row,
                          const struct columns *columns, double top, double gap)
 {
@@ -241,21 +244,21 @@ static void put_heat_row(struct plot_scene *scene, const struct plot_panel *row,
             seen = (int64_t)i;
         } else if (i < columns->count && seen >= 0 &&
                    (double)((int64_t)i - seen) * columns->width_ns <= gap) {
-            now = step; /* between two frames, not a gap */
+            now = step; /* between two metric frames, not a gap */
         }
         if (now == step && i < columns->count)
             continue;
         float x = x_of(scene, row, (double)start * columns->width_ns);
         float end = fminf(x_of(scene, row, (double)i * columns->width_ns), row->x + row->w);
         if (step >= 0 && end > x)
-            gsp_plot__rect(scene, PLOT_HEAT + (size_t)step, x, row->y, end - x, row->h);
+            gsp_export__plot_rect_draw(scene, PLOT_HEAT + (size_t)step, x, row->y, end - x, row->h);
         start = i;
         step = now;
     }
 }
 
-void gsp_plot__heat(struct plot_scene *scene, const struct gsp_session_data *data,
-                    const struct plot_spec *spec)
+void gsp_export__plot_heat_map_draw(struct plot_scene *scene, const struct gsp_session_data *data,
+                                    const struct plot_spec *spec)
 {
     struct columns *columns = malloc(sizeof(*columns));
     if (!columns) {
@@ -267,13 +270,13 @@ void gsp_plot__heat(struct plot_scene *scene, const struct gsp_session_data *dat
                                .y = scene->height + TITLE_HEIGHT,
                                .w = PLOT_WIDTH - LEFT - RIGHT,
                                .h = row_height * (float)spec->count};
-    gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){LEFT, scene->height + 14}, -1, PLOT_TITLE,
-                    spec->title);
-    gsp_plot__rect(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
+    gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){LEFT, scene->height + 14}, -1,
+                               PLOT_TITLE_SIZE, spec->title);
+    gsp_export__plot_rect_draw(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
     find_extremes(spec, &panel);
     double top = panel.high <= 100.5 && strcmp(spec->unit, "%") == 0 ? 100 : panel.high;
-    gsp_plot__time_axis(scene, &panel);
-    size_t every = (size_t)ceilf(PLOT_LETTERS / row_height);
+    gsp_export__plot_time_axis_draw(scene, &panel);
+    size_t every = (size_t)ceilf(PLOT_TEXT_SIZE / row_height);
     for (size_t i = 0; i < spec->count; i++) {
         struct plot_panel row = panel;
         row.y = panel.y + (float)i * row_height;
@@ -283,20 +286,22 @@ void gsp_plot__heat(struct plot_scene *scene, const struct gsp_session_data *dat
         char label[16];
         snprintf(label, sizeof(label), "%.12s", spec->picks[i].series->device);
         if (i % every == 0)
-            gsp_plot__words(scene, PLOT_FAINT,
-                            (struct plot_point){panel.x - 8, row.y + row_height / 2 + 4}, 1,
-                            PLOT_LETTERS, label);
+            gsp_export__plot_text_draw(scene, PLOT_FAINT,
+                                       (struct plot_point){panel.x - 8, row.y + row_height / 2 + 4},
+                                       1, PLOT_TEXT_SIZE, label);
     }
-    /* What the colours mean. */
+    /* The colour scale. */
     char text[48];
     float x = PLOT_WIDTH - RIGHT - 60 - (float)PLOT_HEATS * 8;
     float y = scene->height + 6;
-    gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){x - 6, y + 8}, 1, PLOT_LETTERS, "0");
+    gsp_export__plot_text_draw(scene, PLOT_FAINT, (struct plot_point){x - 6, y + 8}, 1,
+                               PLOT_TEXT_SIZE, "0");
     for (size_t i = 0; i < PLOT_HEATS; i++)
-        gsp_plot__rect(scene, PLOT_HEAT + i, x + (float)i * 8, y, 8, 10);
-    gsp_plot__value(top, spec->unit, text, sizeof(text));
-    gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){x + (float)PLOT_HEATS * 8 + 6, y + 8},
-                    -1, PLOT_LETTERS, text);
+        gsp_export__plot_rect_draw(scene, PLOT_HEAT + i, x + (float)i * 8, y, 8, 10);
+    gsp_export__plot_value_format(top, spec->unit, text, sizeof(text));
+    gsp_export__plot_text_draw(scene, PLOT_FAINT,
+                               (struct plot_point){x + (float)PLOT_HEATS * 8 + 6, y + 8}, -1,
+                               PLOT_TEXT_SIZE, text);
     scene->height = panel.y + panel.h + FOOT;
     free(columns);
 }

@@ -7,19 +7,19 @@
 #include "export/plot_colors.h"
 #include "export/plot_scene.h"
 
-#define SCALE       2.0F /* pixels of a unit: sharp on today's screens */
+#define SCALE       2.0F /* pixels per unit, for high-resolution screens */
 #define LINE_HALF   0.8F
 #define STROKE_HALF 0.55F
 #define BAND_SHARE  0.2F
 #define HEIGHT_MAX  20000.0F
 
-/* Ground, and by how much the present shape covers each pixel. */
+/* The picture, and the share of each pixel that the current shape covers. */
 struct canvas {
     size_t width;
     size_t height;
     uint8_t *rgb;
     uint8_t *cover;
-    /* What of cover is not 0. */
+    /* The part of cover that is not 0. */
     size_t left, top, right, bottom;
 };
 
@@ -27,10 +27,10 @@ struct box {
     float left, top, right, bottom;
 };
 
-uint32_t gsp_plot__rgb(size_t color)
+uint32_t gsp_export__plot_rgb(size_t color)
 {
     static const uint32_t LIGHT[] = {0xffffff, 0xf6f7f9, 0xdfe3e8, 0x1b2430, 0x5c6878};
-    /* Lines that people who see few colours can tell apart, on light and on dark ground. */
+    /* Distinguishable with colour blindness, on light and dark backgrounds. */
     static const uint32_t LINES[PLOT_COLORS] = {0x2f7ed8, 0xe8710a, 0x2ca25f, 0xd6336c, 0x8a63d2,
                                                 0x0fa3b1, 0xb8860b, 0x7a8b99, 0xc0392b, 0x5c9e31};
     static const uint32_t HEATS[] = {0x1f2a5c, 0x2a5fa5, 0x2fa3a0, 0x9bcf4a, 0xf9e04b};
@@ -38,7 +38,7 @@ uint32_t gsp_plot__rgb(size_t color)
         return LIGHT[color];
     if (color < PLOT_HEAT)
         return LINES[color - PLOT_LINE];
-    /* Between the two nearest of the ramp. */
+    /* Interpolate between the two nearest colours. */
     const size_t last = GSP_COUNT(HEATS) - 1;
     float at = (float)(color - PLOT_HEAT) / (float)(PLOT_HEATS - 1) * (float)last;
     size_t i = (size_t)at;
@@ -72,10 +72,10 @@ static void cover_pixel(struct canvas *canvas, size_t x, size_t y, float share)
     canvas->bottom = y + 1 > canvas->bottom ? y + 1 : canvas->bottom;
 }
 
-/* Lays the colour over what is covered, and forgets the cover. */
+/* Paints the covered pixels and clears the cover. */
 static void paint(struct canvas *canvas, size_t color, float share)
 {
-    uint32_t rgb = gsp_plot__rgb(color);
+    uint32_t rgb = gsp_export__plot_rgb(color);
     for (size_t y = canvas->top; y < canvas->bottom; y++) {
         uint8_t *cover = canvas->cover + y * canvas->width;
         for (size_t x = canvas->left; x < canvas->right; x++) {
@@ -96,7 +96,7 @@ static void paint(struct canvas *canvas, size_t color, float share)
     canvas->bottom = 0;
 }
 
-/* A straight stroke with round ends, in pixels. */
+/* Covers a straight stroke with round ends, in pixels. */
 static void cover_stroke(struct canvas *canvas, struct plot_point a, struct plot_point b,
                          float half)
 {
@@ -150,7 +150,7 @@ static void draw_path(struct canvas *canvas, const struct plot_scene *scene,
     paint(canvas, item->color, 1);
 }
 
-/* Column by column of pixels between two edges. */
+/* Covers the area between two edges, one column of pixels at a time. */
 static void cover_band(struct canvas *canvas, const struct plot_point upper[2],
                        const struct plot_point lower[2])
 {
@@ -180,7 +180,7 @@ static void draw_band(struct canvas *canvas, const struct plot_scene *scene,
 }
 
 /* A digit of a glyph: 0 to 9, a to f. */
-static float place(char c)
+static float digit(char c)
 {
     return (float)(c >= 'a' ? c - 'a' + 10 : c - '0');
 }
@@ -195,7 +195,7 @@ static void cover_glyph(struct canvas *canvas, const char *glyph, struct plot_po
             p++;
             continue;
         }
-        struct plot_point to = {at.x + place(p[0]) * unit, at.y + (place(p[1]) - 9) * unit};
+        struct plot_point to = {at.x + digit(p[0]) * unit, at.y + (digit(p[1]) - 9) * unit};
         if (begun)
             cover_stroke(canvas, last, to, STROKE_HALF * SCALE * unit / (SCALE * 0.92F));
         last = to;
@@ -207,16 +207,16 @@ static void cover_glyph(struct canvas *canvas, const char *glyph, struct plot_po
 static void draw_words(struct canvas *canvas, const struct plot_scene *scene,
                        const struct plot_item *item)
 {
-    const char *text = gsp_plot__text_at(scene, item->text);
+    const char *text = gsp_export__plot_text_at(scene, item->text);
     float unit = item->h * SCALE / PLOT_GLYPH_UNITS;
-    float width = gsp_plot__text_width(text, item->h) * SCALE;
+    float width = gsp_export__plot_text_width(text, item->h) * SCALE;
     struct plot_point at = {item->x * SCALE - width * (float)(item->anchor + 1) / 2,
                             item->y * SCALE};
     for (const char *p = text; *p; p++) {
         float advance = 0;
         if (((unsigned char)*p & 0xc0U) == 0x80U)
             continue;
-        const char *glyph = gsp_plot__glyph(*p, &advance);
+        const char *glyph = gsp_export__plot_glyph(*p, &advance);
         cover_glyph(canvas, glyph, at, unit);
         at.x += advance * unit;
     }
@@ -237,7 +237,7 @@ static void draw_all(struct canvas *canvas, const struct plot_scene *scene)
         case PLOT_BAND:
             draw_band(canvas, scene, item);
             break;
-        case PLOT_WORDS:
+        case PLOT_LABEL:
             draw_words(canvas, scene, item);
             break;
         }
@@ -261,7 +261,7 @@ static void put_chunk(struct gsp_buf *out, const char *type, const void *bytes, 
                 (uint32_t)crc32(0, (const Bytef *)(const void *)(out->p + at), (uInt)(len + 4)));
 }
 
-/* Each row as the difference from the one above, which is mostly nothing. */
+/* Encodes each row as its difference from the row above, which compresses well. */
 static uint8_t *filter_rows(const struct canvas *canvas, size_t *len)
 {
     size_t row = canvas->width * 3;
@@ -286,7 +286,7 @@ static int put_png(const struct canvas *canvas, struct gsp_buf *out, struct gsp_
     uint8_t *packed = rows ? malloc(packed_len) : NULL;
     int rc = packed && compress2(packed, &packed_len, rows, (uLong)len, 6) == Z_OK
                  ? GSP_OK
-                 : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a picture");
+                 : gsp_err_nomem(err);
     if (rc == GSP_OK) {
         gsp_auto_buf head = {0};
         put_u32(&head, (uint32_t)canvas->width);
@@ -302,7 +302,8 @@ static int put_png(const struct canvas *canvas, struct gsp_buf *out, struct gsp_
     return rc;
 }
 
-int gsp_plot__png(const struct plot_scene *scene, struct gsp_buf *out, struct gsp_err *err)
+int gsp_export__plot_png_write(const struct plot_scene *scene, struct gsp_buf *out,
+                               struct gsp_err *err)
 {
     float height = fminf(scene->height, HEIGHT_MAX);
     struct canvas canvas = {.width = (size_t)(PLOT_WIDTH * SCALE),
@@ -318,7 +319,7 @@ int gsp_plot__png(const struct plot_scene *scene, struct gsp_buf *out, struct gs
         draw_all(&canvas, scene);
         rc = put_png(&canvas, out, err);
     } else {
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a picture");
+        rc = gsp_err_nomem(err);
     }
     free(canvas.rgb);
     free(canvas.cover);

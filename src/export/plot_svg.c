@@ -13,14 +13,14 @@ extern const char gsp_export__plot_css[];
 extern const char gsp_export__plot_page_css[];
 extern const char gsp_export__plot_js[];
 
-/* Colours that follow the theme are classes; those of lines and steps are the same in both. */
+/* Colours that depend on the theme are classes. Those of lines and of the heat map do not. */
 static void put_color(size_t color, const char *property, struct gsp_buf *out)
 {
     static const char *const CLASSES[] = {"back", "panel", "grid", "text", "faint"};
     if (color < GSP_COUNT(CLASSES))
         gsp_buf_printf(out, " class=\"%s\"", CLASSES[color]);
     else
-        gsp_buf_printf(out, " %s=\"#%06x\"", property, (unsigned)gsp_plot__rgb(color));
+        gsp_buf_printf(out, " %s=\"#%06x\"", property, (unsigned)gsp_export__plot_rgb(color));
 }
 
 static void put_points(const struct plot_scene *scene, size_t first, size_t count, bool backwards,
@@ -41,7 +41,7 @@ static void put_path(const struct plot_scene *scene, const struct plot_item *ite
     gsp_buf_puts(out, " d=\"M");
     put_points(scene, item->first, item->count, false, out);
     gsp_buf_puts(out, "\"><title>");
-    gsp_buf_xml(out, gsp_sv_of(gsp_plot__text_at(scene, item->text)));
+    gsp_buf_xml(out, gsp_sv_of(gsp_export__plot_text_at(scene, item->text)));
     gsp_buf_puts(out, "</title></path>\n");
 }
 
@@ -65,7 +65,7 @@ static void put_words(const struct plot_scene *scene, const struct plot_item *it
                    (double)item->x, (double)item->y, (double)item->h, ANCHORS[item->anchor + 1]);
     put_color(item->color, "fill", out);
     gsp_buf_putc(out, '>');
-    gsp_buf_xml(out, gsp_sv_of(gsp_plot__text_at(scene, item->text)));
+    gsp_buf_xml(out, gsp_sv_of(gsp_export__plot_text_at(scene, item->text)));
     gsp_buf_puts(out, "</text>\n");
 }
 
@@ -77,7 +77,7 @@ static void put_rect(const struct plot_item *item, struct gsp_buf *out)
     gsp_buf_puts(out, "/>\n");
 }
 
-void gsp_plot__svg(const struct plot_scene *scene, struct gsp_buf *out)
+void gsp_export__plot_svg_write(const struct plot_scene *scene, struct gsp_buf *out)
 {
     gsp_buf_printf(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"%g\" "
@@ -98,7 +98,7 @@ void gsp_plot__svg(const struct plot_scene *scene, struct gsp_buf *out)
         case PLOT_BAND:
             put_band(scene, item, out);
             break;
-        case PLOT_WORDS:
+        case PLOT_LABEL:
             put_words(scene, item, out);
             break;
         }
@@ -120,9 +120,9 @@ static void put_line_data(const struct plot_scene *scene, const struct plot_line
                           struct gsp_json *json)
 {
     char color[16];
-    snprintf(color, sizeof(color), "#%06x", (unsigned)gsp_plot__rgb(line->color));
+    snprintf(color, sizeof(color), "#%06x", (unsigned)gsp_export__plot_rgb(line->color));
     gsp_json_obj_begin(json);
-    gsp_json_put_str(json, "label", gsp_plot__text_at(scene, line->label));
+    gsp_json_put_str(json, "label", gsp_export__plot_text_at(scene, line->label));
     gsp_json_put_str(json, "color", color);
     gsp_json_key(json, "columns");
     gsp_json_arr_begin(json);
@@ -146,13 +146,13 @@ static void put_panel_data(const struct plot_scene *scene, const struct plot_pan
     const struct {
         const char *name;
         float v;
-    } places[] = {{"x", panel->x}, {"y", panel->y}, {"w", panel->w}, {"h", panel->h}};
+    } fields[] = {{"x", panel->x}, {"y", panel->y}, {"w", panel->w}, {"h", panel->h}};
     gsp_json_obj_begin(json);
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        gsp_json_key(json, places[i].name);
-        put_f32(json, places[i].v);
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        gsp_json_key(json, fields[i].name);
+        put_f32(json, fields[i].v);
     }
-    gsp_json_put_str(json, "unit", gsp_plot__text_at(scene, panel->unit));
+    gsp_json_put_str(json, "unit", gsp_export__plot_text_at(scene, panel->unit));
     gsp_json_key(json, "lines");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < panel->line_count; i++)
@@ -161,7 +161,7 @@ static void put_panel_data(const struct plot_scene *scene, const struct plot_pan
     gsp_json_obj_end(json);
 }
 
-/* JSON inside a script element: nothing in it may end the element. */
+/* JSON inside a script element. '<' is escaped, so that no text ends the element. */
 static void put_data(const struct plot_scene *scene, struct gsp_buf *out)
 {
     gsp_auto_buf text = {0};
@@ -186,7 +186,8 @@ static void put_data(const struct plot_scene *scene, struct gsp_buf *out)
     out->failed = out->failed || text.failed;
 }
 
-void gsp_plot__html(const struct plot_scene *scene, const char *title, struct gsp_buf *out)
+void gsp_export__plot_html_write(const struct plot_scene *scene, const char *title,
+                                 struct gsp_buf *out)
 {
     gsp_buf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -195,7 +196,7 @@ void gsp_plot__html(const struct plot_scene *scene, const char *title, struct gs
     gsp_buf_xml(out, gsp_sv_of(title));
     gsp_buf_printf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n",
                    gsp_export__plot_page_css);
-    gsp_plot__svg(scene, out);
+    gsp_export__plot_svg_write(scene, out);
     gsp_buf_puts(out, "<button id=\"theme\" type=\"button\">dark / light</button>\n"
                       "<div id=\"tip\"></div>\n</main>\n"
                       "<script id=\"data\" type=\"application/json\">");

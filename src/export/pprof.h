@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pprof.h -- what the writer and the reader of pprof share.
+ * pprof.h -- names shared by the writer and the reader of pprof.
  *
- * Used by: export/pprof.c, export/pprof_read.c.
  * Threads: no state.
  */
 #pragma once
@@ -12,7 +11,8 @@
 #include "base/str.h"
 #include "model/profile.h"
 
-/* The kind of a frame is told by its mapping's file name; Python's own has the program's. */
+/* File names of mappings, which give the kind of a frame. Python frames are in the mapping of the
+ * program. */
 #define GSP_PPROF_NATIVE    "[native]"
 #define GSP_PPROF_BRIDGED   "[native, bridged]"
 #define GSP_PPROF_KERNEL    "[kernel]"
@@ -23,5 +23,5 @@
 #define GSP_PPROF_THREAD_ID "thread_id"
 #define GSP_PPROF_PID       "pid"
 
-GSP_MUST_CHECK int gsp_pprof__read(struct gsp_sv bytes, struct gsp_profile *profile,
-                                   struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export__pprof_read(struct gsp_sv bytes, struct gsp_profile *profile,
+                                          struct gsp_err *err);

@@ -2,18 +2,19 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/map.h"
 #include "export/formats.h"
 #include "export/marshal.h"
 
-/* Own time that is left over when all callers' shares are taken off: below this it comes
- * from sums of floating-point numbers. */
+/* Own time that remains after subtracting the shares of all callers. Up to this amount it is a
+ * rounding error. */
 #define ROUNDING_NS 100
 
-/* What one function, or one pair of caller and callee, adds up to. */
+/* Totals of a function, or of a pair of caller and callee. */
 struct sums {
-    uint64_t primitive; /* samples that have it */
-    uint64_t calls;     /* times it stands on the stacks of those samples */
+    uint64_t primitive; /* samples that contain it */
+    uint64_t calls;     /* its occurrences in the stacks of those samples */
     int64_t own;
     int64_t total;
 };
@@ -21,8 +22,8 @@ struct sums {
 struct function {
     struct gsp_frame frame; /* any of the function's frames */
     struct sums sums;
-    uint32_t on_path;    /* how often it stands on the way to the stack being visited */
-    uint32_t first_edge; /* 1 + index; 0 when nobody calls it */
+    uint32_t on_path;    /* its occurrences on the path to the current stack */
+    uint32_t first_edge; /* 1 + index; 0 if it has no caller */
 };
 
 struct edge {
@@ -32,7 +33,7 @@ struct edge {
     uint32_t next; /* 1 + index of the next edge to the same callee */
 };
 
-/* One stack of the profile; the arrays are indexed by stack, 0 is the root of all. */
+/* A stack of the profile. Element 0 of the array is the root. */
 struct stack {
     uint32_t first_child;
     uint32_t next_sibling;
@@ -60,13 +61,12 @@ struct writer {
     struct gsp_hmap by_pair; /* caller, callee -> edge */
 };
 
-/* Samples to the stacks that were sampled, then upwards: a caller's id is always the
- * smaller one. */
+/* Adds samples to their stacks, then each stack to its caller, whose id is always smaller. */
 static void sum_stacks(struct writer *w)
 {
-    bool counts = gsp_profile_meta_get(w->profile)->unit == GSP_UNIT_COUNT;
-    for (size_t i = 0; i < gsp_profile_total_count(w->profile); i++) {
-        const struct gsp_total *total = gsp_profile_total_at(w->profile, i);
+    bool counts = gsp_model_profile_meta_get(w->profile)->unit == GSP_UNIT_COUNT;
+    for (size_t i = 0; i < gsp_model_profile_total_count(w->profile); i++) {
+        const struct gsp_total *total = gsp_model_profile_total_at(w->profile, i);
         struct stack *stack = &w->stacks[total->stack];
         uint64_t count = total->count;
         if (counts)
@@ -76,7 +76,7 @@ static void sum_stacks(struct writer *w)
     }
     for (size_t i = w->stack_count; i > 0; i--) {
         struct stack *stack = &w->stacks[i];
-        uint32_t caller = gsp_profile_stack_caller(w->profile, (uint32_t)i);
+        uint32_t caller = gsp_model_profile_stack_caller(w->profile, (uint32_t)i);
         struct stack *above = &w->stacks[caller < i ? caller : 0];
         stack->total_count = gsp_sum_u64(stack->total_count, stack->own_count);
         stack->total = gsp_sum_i64(stack->total, stack->own);
@@ -87,10 +87,10 @@ static void sum_stacks(struct writer *w)
     }
 }
 
-/* The function of a frame: same name, file and first line. */
+/* Frames with the same name, file and first line are of the same function. */
 static bool function_of(struct writer *w, uint32_t frame_id, uint32_t *out)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(w->profile, frame_id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(w->profile, frame_id);
     if (!frame)
         return false;
     uint64_t name_and_file = (uint64_t)frame->name << 32 | frame->file;
@@ -113,14 +113,8 @@ static bool edge_of(struct writer *w, uint32_t caller, uint32_t callee, uint32_t
         *out = *known;
         return true;
     }
-    if (w->edge_count == w->edge_cap) {
-        size_t cap = w->edge_cap ? w->edge_cap * 2 : 64;
-        struct edge *edges = reallocarray(w->edges, cap, sizeof(*edges));
-        if (!edges)
-            return false;
-        w->edges = edges;
-        w->edge_cap = cap;
-    }
+    if (!gsp_array_fit(&w->edges, &w->edge_cap, w->edge_count + 1))
+        return false;
     *out = (uint32_t)w->edge_count;
     if (!gsp_hmap_put(&w->by_pair, caller, callee, *out))
         return false;
@@ -136,10 +130,10 @@ static bool name_stacks(struct writer *w)
         struct stack *stack = &w->stacks[i];
         if (stack->total_count == 0)
             continue; /* interned, but never sampled */
-        uint32_t caller = gsp_profile_stack_caller(w->profile, i);
+        uint32_t caller = gsp_model_profile_stack_caller(w->profile, i);
         uint32_t function = 0;
         uint32_t edge = 0;
-        if (!function_of(w, gsp_profile_stack_frame(w->profile, i), &function))
+        if (!function_of(w, gsp_model_profile_stack_frame(w->profile, i), &function))
             return false;
         stack->function = function + 1;
         if (caller == GSP_NONE || caller >= i)
@@ -178,7 +172,7 @@ static void leave(struct writer *w, const struct stack *stack)
         w->edges[stack->edge - 1].on_path--;
 }
 
-/* The first stack at i or after it among its siblings that was sampled; 0 if none was. */
+/* Returns the first sampled stack among i and its next siblings; 0 if none was sampled. */
 static uint32_t sampled(const struct writer *w, uint32_t i)
 {
     while (i != 0 && w->stacks[i].function == 0)
@@ -186,7 +180,7 @@ static uint32_t sampled(const struct writer *w, uint32_t i)
     return i;
 }
 
-/* Visits the tree of stacks depth first, so that recursion is seen on the way down. */
+/* Visits the tree of stacks depth first, which detects recursion on the way down. */
 static void sum_functions(struct writer *w)
 {
     uint32_t i = sampled(w, w->stacks[0].first_child);
@@ -196,7 +190,7 @@ static void sum_functions(struct writer *w)
         while (next == 0 && i != 0) {
             leave(w, &w->stacks[i]);
             next = sampled(w, w->stacks[i].next_sibling);
-            i = gsp_profile_stack_caller(w->profile, i);
+            i = gsp_model_profile_stack_caller(w->profile, i);
         }
         i = next;
     }
@@ -205,61 +199,62 @@ static void sum_functions(struct writer *w)
 static void put_key(struct writer *w, const struct function *function)
 {
     struct gsp_buf *buf = &w->out->buf;
-    struct gsp_sv file = gsp_profile_string_at(w->profile, function->frame.file);
-    struct gsp_sv name = gsp_profile_string_at(w->profile, function->frame.name);
-    gsp_marshal__tuple(buf, 3);
-    /* "~" is where the standard profiler puts what has no file. */
-    gsp_marshal__str(buf, &w->text, file.len > 0 ? file : gsp_sv_of("~"));
-    gsp_marshal__int(buf, function->frame.first_line);
-    gsp_marshal__str(buf, &w->text, name);
+    struct gsp_sv file = gsp_model_profile_string_at(w->profile, function->frame.file);
+    struct gsp_sv name = gsp_model_profile_string_at(w->profile, function->frame.name);
+    gsp_export__marshal_tuple(buf, 3);
+    /* Python's profilers write "~" for a function without a file. */
+    gsp_export__marshal_str(buf, &w->text, file.len > 0 ? file : gsp_sv_of("~"));
+    gsp_export__marshal_int(buf, function->frame.first_line);
+    gsp_export__marshal_str(buf, &w->text, name);
 }
 
 static void put_function(struct writer *w, const struct function *function)
 {
     struct gsp_buf *buf = &w->out->buf;
     put_key(w, function);
-    gsp_marshal__tuple(buf, 5);
-    gsp_marshal__int(buf, function->sums.primitive);
-    gsp_marshal__int(buf, function->sums.calls);
-    gsp_marshal__float(buf, (double)function->sums.own * w->seconds_per_unit);
-    gsp_marshal__float(buf, (double)function->sums.total * w->seconds_per_unit);
-    gsp_marshal__dict_begin(buf);
+    gsp_export__marshal_tuple(buf, 5);
+    gsp_export__marshal_int(buf, function->sums.primitive);
+    gsp_export__marshal_int(buf, function->sums.calls);
+    gsp_export__marshal_float(buf, (double)function->sums.own * w->seconds_per_unit);
+    gsp_export__marshal_float(buf, (double)function->sums.total * w->seconds_per_unit);
+    gsp_export__marshal_dict_begin(buf);
     for (uint32_t e = function->first_edge; e != 0; e = w->edges[e - 1].next) {
         const struct edge *edge = &w->edges[e - 1];
         put_key(w, &w->functions[edge->caller]);
-        /* Beware: callers have all calls first, functions the primitive ones. */
-        gsp_marshal__tuple(buf, 4);
-        gsp_marshal__int(buf, edge->sums.calls);
-        gsp_marshal__int(buf, edge->sums.primitive);
-        gsp_marshal__float(buf, (double)edge->sums.own * w->seconds_per_unit);
-        gsp_marshal__float(buf, (double)edge->sums.total * w->seconds_per_unit);
+        /* Callers have all calls first; functions have the primitive calls first. */
+        gsp_export__marshal_tuple(buf, 4);
+        gsp_export__marshal_int(buf, edge->sums.calls);
+        gsp_export__marshal_int(buf, edge->sums.primitive);
+        gsp_export__marshal_float(buf, (double)edge->sums.own * w->seconds_per_unit);
+        gsp_export__marshal_float(buf, (double)edge->sums.total * w->seconds_per_unit);
     }
-    gsp_marshal__dict_end(buf);
+    gsp_export__marshal_dict_end(buf);
     gsp_out_spill(w->out);
 }
 
 static bool write_all(struct writer *w)
 {
-    w->stack_count = gsp_profile_stack_count(w->profile);
+    w->stack_count = gsp_model_profile_stack_count(w->profile);
     w->stacks = calloc(w->stack_count + 1, sizeof(*w->stacks));
-    w->functions = calloc(gsp_profile_frame_count(w->profile) + 1, sizeof(*w->functions));
+    w->functions = calloc(gsp_model_profile_frame_count(w->profile) + 1, sizeof(*w->functions));
     if (!w->stacks || !w->functions)
         return false;
     sum_stacks(w);
     if (!name_stacks(w))
         return false;
     sum_functions(w);
-    gsp_marshal__dict_begin(&w->out->buf);
+    gsp_export__marshal_dict_begin(&w->out->buf);
     for (size_t i = 0; i < w->function_count; i++)
         put_function(w, &w->functions[i]);
-    gsp_marshal__dict_end(&w->out->buf);
+    gsp_export__marshal_dict_end(&w->out->buf);
     return !w->out->buf.failed && !w->text.failed;
 }
 
-static int write_pstats(const struct gsp_profile *profile, const struct gsp_view *view GSP_UNUSED,
-                        struct gsp_out *out, struct gsp_err *err)
+static int write_pstats(const struct gsp_profile *profile,
+                        const struct gsp_view_options *view GSP_UNUSED, struct gsp_out *out,
+                        struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     struct writer w = {.profile = profile, .out = out, .seconds_per_unit = 1};
     if (meta->unit == GSP_UNIT_NS)
         w.seconds_per_unit = 1e-9;
@@ -273,7 +268,7 @@ static int write_pstats(const struct gsp_profile *profile, const struct gsp_view
     free(w.functions);
     free(w.edges);
     if (!ok)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the sums of functions");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
@@ -281,13 +276,13 @@ struct reader {
     const struct gsp_marshal *doc;
     struct gsp_profile *profile;
     struct gsp_err *err;
-    uint32_t *strings; /* by value: 1 + the string's id; 0 when not interned yet */
-    size_t budget;     /* callers that may still come: references could multiply them */
+    uint32_t *strings; /* 1 + string id, by value; 0: not yet interned */
+    size_t budget;     /* number of callers that may still be read: references may multiply them */
     uint32_t thread;
     int64_t time_ns;
 };
 
-/* Seconds as nanoseconds; what is no time (negative, not a number) is none. */
+/* Converts seconds to nanoseconds. Negative values and NaN become 0. */
 static int64_t ns_of(double seconds)
 {
     if (!(seconds > 0))
@@ -297,31 +292,32 @@ static int64_t ns_of(double seconds)
 
 static double number(const struct gsp_marshal *doc, uint32_t value)
 {
-    const struct gsp_marshal_value *v = gsp_marshal__at(doc, value);
+    const struct gsp_marshal_value *v = gsp_export__marshal_at(doc, value);
     if (v && v->type == GSP_MARSHAL_INT)
         return (double)v->integer;
     return v && v->type == GSP_MARSHAL_FLOAT ? v->real : 0;
 }
 
-/* A text is interned once, however often it is referred to. */
+/* Interns a string only once, even if it is referred to repeatedly. */
 static int string_of(struct reader *r, uint32_t value, uint32_t *out)
 {
     int rc = GSP_OK;
     if (r->strings[value] == 0) {
-        rc = gsp_profile_string(r->profile, gsp_marshal__at(r->doc, value)->text, out, r->err);
+        rc = gsp_model_profile_string(r->profile, gsp_export__marshal_at(r->doc, value)->text, out,
+                                      r->err);
         r->strings[value] = rc == GSP_OK ? *out + 1 : 0;
     }
     *out = r->strings[value] - 1;
     return rc;
 }
 
-/* A stack of one function, above caller: from its key (file, line, name). */
+/* Returns the stack in which caller calls the function with a key (file, line, name). */
 static int stack_of_key(struct reader *r, uint32_t caller, uint32_t key, uint32_t *out)
 {
-    const struct gsp_marshal_value *v = gsp_marshal__at(r->doc, key);
+    const struct gsp_marshal_value *v = gsp_export__marshal_at(r->doc, key);
     const struct gsp_marshal_value *part[3] = {0};
     for (uint32_t i = 0; v && v->type == GSP_MARSHAL_TUPLE && v->count == 3 && i < 3; i++)
-        part[i] = gsp_marshal__at(r->doc, gsp_marshal__item(r->doc, key, i));
+        part[i] = gsp_export__marshal_at(r->doc, gsp_export__marshal_item(r->doc, key, i));
     if (!part[0] || !part[1] || !part[2] || part[0]->type != GSP_MARSHAL_STR ||
         part[1]->type != GSP_MARSHAL_INT || part[2]->type != GSP_MARSHAL_STR)
         return gsp_err_set(r->err, GSP_E_FORMAT, 0, "a function is not (file, line, name)");
@@ -332,13 +328,13 @@ static int stack_of_key(struct reader *r, uint32_t caller, uint32_t key, uint32_
     frame.first_line = frame.line;
     if (!has_file)
         frame.kind = GSP_FRAME_NATIVE;
-    int rc = string_of(r, gsp_marshal__item(r->doc, key, 2), &frame.name);
+    int rc = string_of(r, gsp_export__marshal_item(r->doc, key, 2), &frame.name);
     if (rc == GSP_OK && has_file)
-        rc = string_of(r, gsp_marshal__item(r->doc, key, 0), &frame.file);
+        rc = string_of(r, gsp_export__marshal_item(r->doc, key, 0), &frame.file);
     uint32_t id = GSP_NONE;
     if (rc == GSP_OK)
-        rc = gsp_profile_frame(r->profile, &frame, &id, r->err);
-    return rc == GSP_OK ? gsp_profile_stack(r->profile, caller, id, out, r->err) : rc;
+        rc = gsp_model_profile_frame(r->profile, &frame, &id, r->err);
+    return rc == GSP_OK ? gsp_model_profile_stack(r->profile, caller, id, out, r->err) : rc;
 }
 
 static int add_sample(struct reader *r, uint32_t stack, int64_t weight_ns)
@@ -346,50 +342,50 @@ static int add_sample(struct reader *r, uint32_t stack, int64_t weight_ns)
     r->time_ns = gsp_sum_i64(r->time_ns, weight_ns);
     const struct gsp_sample sample = {
         .time_ns = r->time_ns, .weight = weight_ns, .thread = r->thread, .stack = stack};
-    return gsp_profile_add(r->profile, &sample, r->err);
+    return gsp_model_profile_add(r->profile, &sample, r->err);
 }
 
-/* The own time that a function spent under one caller.  cProfile tells it; the older
- * profile module has only numbers of calls there, by which the time is shared out. */
+/* Returns the own time that a function spent under one caller. cProfile records it. The older
+ * profile module records only numbers of calls, which divide the function's own time. */
 static int64_t own_under(const struct reader *r, uint32_t value, double own, double calls)
 {
-    const struct gsp_marshal_value *v = gsp_marshal__at(r->doc, value);
+    const struct gsp_marshal_value *v = gsp_export__marshal_at(r->doc, value);
     if (v && v->type == GSP_MARSHAL_TUPLE && v->count == 4)
-        return ns_of(number(r->doc, gsp_marshal__item(r->doc, value, 2)));
+        return ns_of(number(r->doc, gsp_export__marshal_item(r->doc, value, 2)));
     if (v && v->type == GSP_MARSHAL_INT && calls > 0)
         return ns_of(own * (double)v->integer / calls);
     return 0;
 }
 
-/* One entry of the file: a stack of two for every caller, and of one for the rest. */
+/* Reads a function: a stack of two frames for every caller, and a stack of one for the rest. */
 static int read_function(struct reader *r, uint32_t key, uint32_t value)
 {
-    const struct gsp_marshal_value *v = gsp_marshal__at(r->doc, value);
-    uint32_t callers = gsp_marshal__item(r->doc, value, 4);
-    const struct gsp_marshal_value *dict = gsp_marshal__at(r->doc, callers);
+    const struct gsp_marshal_value *v = gsp_export__marshal_at(r->doc, value);
+    uint32_t callers = gsp_export__marshal_item(r->doc, value, 4);
+    const struct gsp_marshal_value *dict = gsp_export__marshal_at(r->doc, callers);
     if (!v || v->type != GSP_MARSHAL_TUPLE || v->count != 5 || !dict ||
         dict->type != GSP_MARSHAL_DICT)
-        return gsp_err_set(r->err, GSP_E_FORMAT, 0, "a function's figures are not five");
+        return gsp_err_set(r->err, GSP_E_FORMAT, 0, "a function does not have five values");
     if (dict->count > r->budget)
-        return gsp_err_set(r->err, GSP_E_LIMIT, 0, "more callers than the file has bytes");
+        return gsp_err_set(r->err, GSP_E_LIMIT, 0, "more callers than the size of the file allows");
     r->budget -= dict->count;
-    double own = number(r->doc, gsp_marshal__item(r->doc, value, 2));
+    double own = number(r->doc, gsp_export__marshal_item(r->doc, value, 2));
     int64_t left_ns = ns_of(own);
     double calls = 0;
     for (uint32_t i = 1; i < dict->count; i += 2) {
         const struct gsp_marshal_value *n =
-            gsp_marshal__at(r->doc, gsp_marshal__item(r->doc, callers, i));
+            gsp_export__marshal_at(r->doc, gsp_export__marshal_item(r->doc, callers, i));
         if (n && n->type == GSP_MARSHAL_INT && n->integer > 0)
             calls += (double)n->integer;
     }
     int rc = GSP_OK;
     for (uint32_t i = 0; rc == GSP_OK && i + 1 < dict->count; i += 2) {
         uint32_t stack = GSP_NONE;
-        int64_t own_ns = own_under(r, gsp_marshal__item(r->doc, callers, i + 1), own, calls);
-        /* What callers tell can be more than the function has, by rounding or by lies. */
+        int64_t own_ns = own_under(r, gsp_export__marshal_item(r->doc, callers, i + 1), own, calls);
+        /* The sum over the callers may exceed the function's own time. */
         own_ns = own_ns < left_ns ? own_ns : left_ns;
         left_ns -= own_ns;
-        rc = stack_of_key(r, GSP_NONE, gsp_marshal__item(r->doc, callers, i), &stack);
+        rc = stack_of_key(r, GSP_NONE, gsp_export__marshal_item(r->doc, callers, i), &stack);
         if (rc == GSP_OK)
             rc = stack_of_key(r, stack, key, &stack);
         if (rc == GSP_OK)
@@ -405,22 +401,24 @@ static int read_function(struct reader *r, uint32_t key, uint32_t value)
 
 static int read_all(struct reader *r)
 {
-    const struct gsp_marshal_value *root = gsp_marshal__at(r->doc, gsp_marshal__root(r->doc));
+    const struct gsp_marshal_value *root =
+        gsp_export__marshal_at(r->doc, gsp_export__marshal_root(r->doc));
     if (!root || root->type != GSP_MARSHAL_DICT)
         return gsp_err_set(r->err, GSP_E_FORMAT, 0, "not a table of functions");
     struct gsp_process process = {.pid = 0, .ppid = -1};
     struct gsp_thread thread = {.is_main = true};
-    int rc = gsp_profile_process(r->profile, &process, &thread.process, r->err);
+    int rc = gsp_model_profile_process(r->profile, &process, &thread.process, r->err);
     if (rc == GSP_OK)
-        rc = gsp_profile_thread(r->profile, &thread, &r->thread, r->err);
+        rc = gsp_model_profile_thread(r->profile, &thread, &r->thread, r->err);
     for (uint32_t i = 0; rc == GSP_OK && i + 1 < root->count; i += 2) {
-        uint32_t key = gsp_marshal__item(r->doc, gsp_marshal__root(r->doc), i);
-        const struct gsp_marshal_value *k = gsp_marshal__at(r->doc, key);
+        uint32_t key = gsp_export__marshal_item(r->doc, gsp_export__marshal_root(r->doc), i);
+        const struct gsp_marshal_value *k = gsp_export__marshal_at(r->doc, key);
         if (k && k->type == GSP_MARSHAL_STR)
-            continue; /* marks of other tools, such as ("profile",) of hotshot */
-        rc = read_function(r, key, gsp_marshal__item(r->doc, gsp_marshal__root(r->doc), i + 1));
+            continue; /* a marker of another tool, such as hotshot */
+        rc = read_function(
+            r, key, gsp_export__marshal_item(r->doc, gsp_export__marshal_root(r->doc), i + 1));
     }
-    struct gsp_profile_meta *meta = gsp_profile_meta(r->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(r->profile);
     meta->unit = GSP_UNIT_NS;
     meta->duration_ns = r->time_ns;
     return rc;
@@ -429,19 +427,19 @@ static int read_all(struct reader *r)
 static int read_pstats(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
 {
     struct gsp_marshal *doc = NULL;
-    int rc = gsp_marshal__read(bytes, &doc, err);
+    int rc = gsp_export__marshal_read(bytes, &doc, err);
     if (rc < 0)
         return rc;
     struct reader r = {.doc = doc, .profile = profile, .err = err, .budget = bytes.len};
-    r.strings = calloc(gsp_marshal__count(doc), sizeof(*r.strings));
-    rc = r.strings ? read_all(&r) : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+    r.strings = calloc(gsp_export__marshal_count(doc), sizeof(*r.strings));
+    rc = r.strings ? read_all(&r) : gsp_err_nomem(err);
     free(r.strings);
-    gsp_marshal__free(doc);
+    gsp_export__marshal_free(doc);
     return rc;
 }
 
-/* A dictionary whose first key is a tuple, with or without the flag of a reference; the
- * empty one is '{' '0'. */
+/* A dictionary that is empty or whose first key is a tuple of three, with or without the reference
+ * flag. */
 static bool sniff_pstats(struct gsp_sv head)
 {
     if (head.len < 2 || (head.p[0] & 0x7f) != '{')
@@ -456,7 +454,7 @@ const struct gsp_format gsp_format_pstats = {
     .name = "pstats",
     .aliases = {"prof"},
     .extensions = {".prof", ".pstats"},
-    .summary = "table of functions for Python's pstats and the tools around it",
+    .summary = "table of functions, for Python's pstats and related tools",
     .write = write_pstats,
     .read = read_pstats,
     .sniff = sniff_pstats,

@@ -8,7 +8,7 @@
 #include "export/flatbuf.h"
 #include "model/cells.h"
 
-/* Numbers of the format (Schema.fbs, Message.fbs). */
+/* Constants of the format (Schema.fbs, Message.fbs). */
 #define METADATA_V5         4
 #define HEADER_SCHEMA       1U
 #define HEADER_DICTIONARY   2U
@@ -24,25 +24,25 @@
 #define CONTINUATION        UINT32_MAX
 
 #define ALIGN               8U
-/* Several of the engine's batches make one of the stream's: messages cost a reader more than
- * rows do. */
+/* Several batches of the SQL engine are combined into one record batch, because a reader's cost
+ * per message is high. */
 #define BATCH_ROWS          ((size_t)64 * 1024)
 #define BATCH_TEXT_BYTES    ((size_t)32 << 20)
 #define TEXT_BYTES_MAX      ((size_t)INT32_MAX)
 #define BUFFERS_PER_COLUMN  ((size_t)3)
 
-/* A column of the record batch being filled. */
-struct pile {
+/* Builds a column of the current record batch. */
+struct builder {
     struct gsp_buf valid;   /* bits */
     struct gsp_buf data;    /* values, bits of BOOL, or bytes of text */
-    struct gsp_buf offsets; /* of text: int32_t, one more than rows */
+    struct gsp_buf offsets; /* int32_t, of a text column: one more than rows */
     int64_t null_count;
 };
 
-/* A message while it is put together. */
+/* The body of a message. */
 struct body {
-    int64_t *nodes;   /* length and count of NULLs, each field */
-    int64_t *buffers; /* place and length */
+    int64_t *nodes;   /* of each field: length and number of NULLs */
+    int64_t *buffers; /* offset and length */
     const struct gsp_buf **parts;
     size_t node_count;
     size_t buffer_count;
@@ -52,9 +52,9 @@ struct body {
 struct arrow {
     struct gsp_rows *rows;
     struct gsp_out *out;
-    struct pile *piles; /* one a column */
+    struct builder *builders; /* one per column */
     struct body body;
-    size_t row_count; /* in the piles */
+    size_t row_count; /* of the current record batch */
     size_t text_bytes;
 };
 
@@ -74,21 +74,21 @@ static void put_padding(struct gsp_buf *out, size_t len)
     gsp_buf_put(out, ZEROS, padded(len) - len);
 }
 
-/* The message's frame and metadata, then its body. */
+/* Writes a message: prefix, metadata and body. */
 static int put_message(struct arrow *arrow, struct gsp_fb *fb, gsp_fb_ref header,
                        uint8_t header_type, struct gsp_err *err)
 {
     const struct body *body = &arrow->body;
     struct gsp_buf *out = &arrow->out->buf;
-    gsp_fb_begin(fb);
-    gsp_fb_i64(fb, 3, (int64_t)body->bytes);
-    gsp_fb_ref_to(fb, 2, header);
-    gsp_fb_u8(fb, 1, header_type);
-    gsp_fb_i16(fb, 0, METADATA_V5);
-    gsp_fb_ref message = gsp_fb_end(fb);
-    struct gsp_sv bytes = gsp_fb_finish(fb, message);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i64(fb, 3, (int64_t)body->bytes);
+    gsp_export__fb_ref_to(fb, 2, header);
+    gsp_export__fb_u8(fb, 1, header_type);
+    gsp_export__fb_i16(fb, 0, METADATA_V5);
+    gsp_fb_ref message = gsp_export__fb_end(fb);
+    struct gsp_sv bytes = gsp_export__fb_finish(fb, message);
     if (!bytes.p)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a message of the Arrow stream");
+        return gsp_err_nomem(err);
     uint32_t head[2] = {CONTINUATION, (uint32_t)bytes.len};
     gsp_buf_put(out, head, sizeof(head));
     gsp_buf_putsv(out, bytes);
@@ -110,7 +110,7 @@ static void clear_body(struct body *body)
     body->bytes = 0;
 }
 
-/* part NULL: a buffer that has no bytes. */
+/* If part is NULL, the buffer is empty. */
 static void add_buffer(struct body *body, const struct gsp_buf *part)
 {
     size_t len = part ? part->len : 0;
@@ -130,33 +130,33 @@ static void add_node(struct body *body, size_t length, int64_t null_count)
 
 static gsp_fb_ref put_batch_table(struct gsp_fb *fb, const struct body *body, size_t row_count)
 {
-    gsp_fb_ref buffers = gsp_fb_words(fb, body->buffers, 2, body->buffer_count);
-    gsp_fb_ref nodes = gsp_fb_words(fb, body->nodes, 2, body->node_count);
-    gsp_fb_begin(fb);
-    gsp_fb_i64(fb, 0, (int64_t)row_count);
-    gsp_fb_ref_to(fb, 1, nodes);
-    gsp_fb_ref_to(fb, 2, buffers);
-    return gsp_fb_end(fb);
+    gsp_fb_ref buffers = gsp_export__fb_words(fb, body->buffers, 2, body->buffer_count);
+    gsp_fb_ref nodes = gsp_export__fb_words(fb, body->nodes, 2, body->node_count);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i64(fb, 0, (int64_t)row_count);
+    gsp_export__fb_ref_to(fb, 1, nodes);
+    gsp_export__fb_ref_to(fb, 2, buffers);
+    return gsp_export__fb_end(fb);
 }
 
-/* The type's table; *type gets its number in the union. */
+/* Writes the table of a type; *type is its number in the union. */
 static gsp_fb_ref put_type(struct gsp_fb *fb, enum gsp_cell_kind kind, uint8_t *type)
 {
-    gsp_fb_begin(fb);
+    gsp_export__fb_begin(fb);
     switch (kind) {
     case GSP_CELL_I64:
         *type = TYPE_INT;
-        gsp_fb_i32(fb, 0, 64);
-        gsp_fb_u8(fb, 1, 1);
+        gsp_export__fb_i32(fb, 0, 64);
+        gsp_export__fb_u8(fb, 1, 1);
         break;
     case GSP_CELL_I128:
         *type = TYPE_DECIMAL;
-        gsp_fb_i32(fb, 0, DECIMAL_DIGITS);
-        gsp_fb_i32(fb, 2, DECIMAL_BITS);
+        gsp_export__fb_i32(fb, 0, DECIMAL_DIGITS);
+        gsp_export__fb_i32(fb, 2, DECIMAL_BITS);
         break;
     case GSP_CELL_F64:
         *type = TYPE_FLOATING_POINT;
-        gsp_fb_i16(fb, 0, PRECISION_DOUBLE);
+        gsp_export__fb_i16(fb, 0, PRECISION_DOUBLE);
         break;
     case GSP_CELL_BOOL:
         *type = TYPE_BOOL;
@@ -167,79 +167,79 @@ static gsp_fb_ref put_type(struct gsp_fb *fb, enum gsp_cell_kind kind, uint8_t *
         *type = TYPE_UTF8;
         break;
     }
-    return gsp_fb_end(fb);
+    return gsp_export__fb_end(fb);
 }
 
-/* How a dictionary column's ids are kept. */
+/* The encoding of a dictionary column: 32-bit indices. */
 static gsp_fb_ref put_encoding(struct gsp_fb *fb, size_t id)
 {
-    gsp_fb_begin(fb);
-    gsp_fb_i32(fb, 0, 32);
-    gsp_fb_u8(fb, 1, 1);
-    gsp_fb_ref index = gsp_fb_end(fb);
-    gsp_fb_begin(fb);
-    gsp_fb_i64(fb, 0, (int64_t)id);
-    gsp_fb_ref_to(fb, 1, index);
-    return gsp_fb_end(fb);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i32(fb, 0, 32);
+    gsp_export__fb_u8(fb, 1, 1);
+    gsp_fb_ref index = gsp_export__fb_end(fb);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i64(fb, 0, (int64_t)id);
+    gsp_export__fb_ref_to(fb, 1, index);
+    return gsp_export__fb_end(fb);
 }
 
 static gsp_fb_ref put_metadata(struct gsp_fb *fb, const char *sql_type)
 {
     gsp_auto_buf text = {0};
-    gsp_cell_utf8(gsp_sv_of(sql_type), &text);
-    gsp_fb_ref value = gsp_fb_string(fb, gsp_buf_sv(&text));
-    gsp_fb_ref key = gsp_fb_string(fb, gsp_sv_of("sql_type"));
-    gsp_fb_begin(fb);
-    gsp_fb_ref_to(fb, 0, key);
-    gsp_fb_ref_to(fb, 1, value);
-    gsp_fb_ref pair = gsp_fb_end(fb);
-    return gsp_fb_refs(fb, &pair, 1);
+    gsp_model_cell_put_utf8(gsp_sv_of(sql_type), &text);
+    gsp_fb_ref value = gsp_export__fb_string(fb, gsp_buf_sv(&text));
+    gsp_fb_ref key = gsp_export__fb_string(fb, gsp_sv_of("sql_type"));
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_ref_to(fb, 0, key);
+    gsp_export__fb_ref_to(fb, 1, value);
+    gsp_fb_ref pair = gsp_export__fb_end(fb);
+    return gsp_export__fb_refs(fb, &pair, 1);
 }
 
 static gsp_fb_ref put_field(struct gsp_fb *fb, const struct gsp_rows_column *column,
                             struct gsp_sv name, size_t id)
 {
     uint8_t type = 0;
-    gsp_fb_ref label = gsp_fb_string(fb, name);
+    gsp_fb_ref label = gsp_export__fb_string(fb, name);
     gsp_fb_ref type_table = put_type(fb, column->kind, &type);
     gsp_fb_ref encoding = column->kind == GSP_CELL_DICT ? put_encoding(fb, id) : 0;
-    gsp_fb_ref children = gsp_fb_refs(fb, NULL, 0);
+    gsp_fb_ref children = gsp_export__fb_refs(fb, NULL, 0);
     gsp_fb_ref metadata = column->sql_type ? put_metadata(fb, column->sql_type) : 0;
-    gsp_fb_begin(fb);
-    gsp_fb_ref_to(fb, 0, label);
-    gsp_fb_ref_to(fb, 3, type_table);
-    gsp_fb_ref_to(fb, 4, encoding);
-    gsp_fb_ref_to(fb, 5, children);
-    gsp_fb_ref_to(fb, 6, metadata);
-    gsp_fb_u8(fb, 1, 1);
-    gsp_fb_u8(fb, 2, type);
-    return gsp_fb_end(fb);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_ref_to(fb, 0, label);
+    gsp_export__fb_ref_to(fb, 3, type_table);
+    gsp_export__fb_ref_to(fb, 4, encoding);
+    gsp_export__fb_ref_to(fb, 5, children);
+    gsp_export__fb_ref_to(fb, 6, metadata);
+    gsp_export__fb_u8(fb, 1, 1);
+    gsp_export__fb_u8(fb, 2, type);
+    return gsp_export__fb_end(fb);
 }
 
 static int put_schema(struct arrow *arrow, struct gsp_err *err)
 {
     const struct gsp_rows *rows = arrow->rows;
     struct gsp_rows_names names;
-    int rc = gsp_rows_names_new(rows, &names, err);
+    int rc = gsp_model_rows_names_new(rows, &names, err);
     if (rc < 0)
         return rc;
     struct gsp_fb fb = {0};
     gsp_fb_ref *fields = calloc(rows->column_count + 1, sizeof(*fields));
     if (!fields) {
-        gsp_rows_names_free(&names);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the Arrow schema");
+        gsp_model_rows_names_free(&names);
+        return gsp_err_nomem(err);
     }
     for (size_t i = 0; i < rows->column_count; i++)
         fields[i] = put_field(&fb, &rows->columns[i], names.at[i], i);
-    gsp_fb_ref list = gsp_fb_refs(&fb, fields, rows->column_count);
-    gsp_fb_begin(&fb);
-    gsp_fb_ref_to(&fb, 1, list);
-    gsp_fb_ref schema = gsp_fb_end(&fb);
+    gsp_fb_ref list = gsp_export__fb_refs(&fb, fields, rows->column_count);
+    gsp_export__fb_begin(&fb);
+    gsp_export__fb_ref_to(&fb, 1, list);
+    gsp_fb_ref schema = gsp_export__fb_end(&fb);
     clear_body(&arrow->body);
     rc = put_message(arrow, &fb, schema, HEADER_SCHEMA, err);
-    gsp_fb_free(&fb);
+    gsp_export__fb_free(&fb);
     free(fields);
-    gsp_rows_names_free(&names);
+    gsp_model_rows_names_free(&names);
     return rc;
 }
 
@@ -251,28 +251,28 @@ static void put_bit(struct gsp_buf *bits, size_t i, bool v)
         bits->p[i / 8] = (char)((unsigned char)bits->p[i / 8] | 1U << (i % 8));
 }
 
-static void put_offset(struct pile *pile)
+static void put_offset(struct builder *builder)
 {
-    int32_t offset = (int32_t)pile->data.len;
-    gsp_buf_put(&pile->offsets, &offset, sizeof(offset));
+    int32_t offset = (int32_t)builder->data.len;
+    gsp_buf_put(&builder->offsets, &offset, sizeof(offset));
 }
 
-/* Fails with LIMIT when the pile's text would pass what an offset can say. */
-static int pile_text(struct pile *pile, struct gsp_sv text, struct gsp_err *err)
+/* Fails with LIMIT if the column's text exceeds the range of an offset. */
+static int append_text(struct builder *builder, struct gsp_sv text, struct gsp_err *err)
 {
-    if (pile->offsets.len == 0)
-        put_offset(pile);
-    bool fits = text.len <= TEXT_BYTES_MAX - pile->data.len;
+    if (builder->offsets.len == 0)
+        put_offset(builder);
+    bool fits = text.len <= TEXT_BYTES_MAX - builder->data.len;
     if (fits)
-        gsp_cell_utf8(text, &pile->data);
-    if (!fits || pile->data.len > TEXT_BYTES_MAX) /* a bad byte became three */
-        return gsp_err_set(err, GSP_E_LIMIT, 0,
-                           "texts of more than %zu bytes are too long for Arrow", TEXT_BYTES_MAX);
-    put_offset(pile);
+        gsp_model_cell_put_utf8(text, &builder->data);
+    if (!fits || builder->data.len > TEXT_BYTES_MAX) /* an invalid byte becomes three */
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "a text column exceeds Arrow's limit of %zu bytes",
+                           TEXT_BYTES_MAX);
+    put_offset(builder);
     return GSP_OK;
 }
 
-/* An id past the dictionary's end would lead a reader astray. */
+/* Whether the value is in its dictionary. Readers do not check indices. */
 static bool has_string(const struct gsp_rows_column *column, const struct gsp_values *values,
                        size_t row)
 {
@@ -280,9 +280,9 @@ static bool has_string(const struct gsp_rows_column *column, const struct gsp_va
            ((const uint32_t *)values->data)[row] < column->dict_count;
 }
 
-/* Adds one value; i is its row in the pile. */
-static int pile_value(struct pile *pile, const struct gsp_rows_column *column,
-                      const struct gsp_values *values, size_t row, size_t i, struct gsp_err *err)
+/* Appends one value; i is its row in the record batch. */
+static int append_value(struct builder *builder, const struct gsp_rows_column *column,
+                        const struct gsp_values *values, size_t row, size_t i, struct gsp_err *err)
 {
     static const char ZEROS[sizeof(struct gsp_i128)];
     static const size_t WIDTHS[] = {
@@ -290,112 +290,114 @@ static int pile_value(struct pile *pile, const struct gsp_rows_column *column,
         [GSP_CELL_F64] = sizeof(double),    [GSP_CELL_BOOL] = sizeof(uint8_t),
         [GSP_CELL_DICT] = sizeof(uint32_t),
     };
-    bool is_null = gsp_values_null(values, row) || !has_string(column, values, row);
-    put_bit(&pile->valid, i, !is_null);
-    pile->null_count += is_null;
+    bool is_null = gsp_model_values_is_null(values, row) || !has_string(column, values, row);
+    put_bit(&builder->valid, i, !is_null);
+    builder->null_count += is_null;
     if (is_text(column->kind))
-        return pile_text(
-            pile, is_null ? (struct gsp_sv){NULL, 0} : gsp_cell_text(column, values, row), err);
+        return append_text(
+            builder, is_null ? (struct gsp_sv){NULL, 0} : gsp_model_cell_text(column, values, row),
+            err);
     if (column->kind == GSP_CELL_BOOL) {
-        put_bit(&pile->data, i, !is_null && ((const uint8_t *)values->data)[row]);
+        put_bit(&builder->data, i, !is_null && ((const uint8_t *)values->data)[row]);
         return GSP_OK;
     }
     size_t width = WIDTHS[column->kind];
-    gsp_buf_put(&pile->data, is_null ? ZEROS : (const char *)values->data + row * width, width);
+    gsp_buf_put(&builder->data, is_null ? ZEROS : (const char *)values->data + row * width, width);
     return GSP_OK;
 }
 
-static void clear_piles(struct arrow *arrow)
+static void clear_builders(struct arrow *arrow)
 {
     for (size_t i = 0; i < arrow->rows->column_count; i++) {
-        struct pile *pile = &arrow->piles[i];
-        gsp_buf_clear(&pile->valid);
-        gsp_buf_clear(&pile->data);
-        gsp_buf_clear(&pile->offsets);
-        pile->null_count = 0;
+        struct builder *builder = &arrow->builders[i];
+        gsp_buf_clear(&builder->valid);
+        gsp_buf_clear(&builder->data);
+        gsp_buf_clear(&builder->offsets);
+        builder->null_count = 0;
     }
     arrow->row_count = 0;
     arrow->text_bytes = 0;
 }
 
-static bool piles_failed(const struct arrow *arrow)
+static bool builders_failed(const struct arrow *arrow)
 {
     bool failed = false;
     for (size_t i = 0; i < arrow->rows->column_count; i++) {
-        const struct pile *pile = &arrow->piles[i];
-        failed = failed || pile->valid.failed || pile->data.failed || pile->offsets.failed;
+        const struct builder *builder = &arrow->builders[i];
+        failed = failed || builder->valid.failed || builder->data.failed || builder->offsets.failed;
     }
     return failed;
 }
 
-/* The piles as one record batch. */
+/* Writes the current record batch and clears it. */
 static int flush(struct arrow *arrow, struct gsp_err *err)
 {
     if (arrow->row_count == 0)
         return GSP_OK;
-    if (piles_failed(arrow))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for an Arrow record batch");
+    if (builders_failed(arrow))
+        return gsp_err_nomem(err);
     clear_body(&arrow->body);
     for (size_t i = 0; i < arrow->rows->column_count; i++) {
-        const struct pile *pile = &arrow->piles[i];
-        add_node(&arrow->body, arrow->row_count, pile->null_count);
-        add_buffer(&arrow->body, pile->null_count ? &pile->valid : NULL);
+        const struct builder *builder = &arrow->builders[i];
+        add_node(&arrow->body, arrow->row_count, builder->null_count);
+        add_buffer(&arrow->body, builder->null_count ? &builder->valid : NULL);
         if (is_text(arrow->rows->columns[i].kind))
-            add_buffer(&arrow->body, &pile->offsets);
-        add_buffer(&arrow->body, &pile->data);
+            add_buffer(&arrow->body, &builder->offsets);
+        add_buffer(&arrow->body, &builder->data);
     }
     struct gsp_fb fb = {0};
     gsp_fb_ref batch = put_batch_table(&fb, &arrow->body, arrow->row_count);
     int rc = put_message(arrow, &fb, batch, HEADER_RECORD_BATCH, err);
-    gsp_fb_free(&fb);
-    clear_piles(arrow);
+    gsp_export__fb_free(&fb);
+    clear_builders(arrow);
     return rc;
 }
 
 static int put_dictionary(struct arrow *arrow, size_t column, struct gsp_err *err)
 {
     const struct gsp_rows_column *source = &arrow->rows->columns[column];
-    struct pile *pile = &arrow->piles[column];
+    struct builder *builder = &arrow->builders[column];
     if (source->dict_count > INT32_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "a dictionary of %u texts is too long for Arrow",
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "a dictionary of %u strings exceeds Arrow's limit",
                            source->dict_count);
     int rc = GSP_OK;
     if (source->dict_count == 0)
-        put_offset(pile);
+        put_offset(builder);
     for (uint32_t i = 0; rc == GSP_OK && i < source->dict_count; i++)
-        rc = pile_text(pile, source->dict[i], err);
-    if (rc == GSP_OK && piles_failed(arrow))
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for an Arrow dictionary");
+        rc = append_text(builder, source->dict[i], err);
+    if (rc == GSP_OK && builders_failed(arrow))
+        rc = gsp_err_nomem(err);
     if (rc < 0)
         return rc;
     clear_body(&arrow->body);
     add_node(&arrow->body, source->dict_count, 0);
     add_buffer(&arrow->body, NULL);
-    add_buffer(&arrow->body, &pile->offsets);
-    add_buffer(&arrow->body, &pile->data);
+    add_buffer(&arrow->body, &builder->offsets);
+    add_buffer(&arrow->body, &builder->data);
     struct gsp_fb fb = {0};
     gsp_fb_ref data = put_batch_table(&fb, &arrow->body, source->dict_count);
-    gsp_fb_begin(&fb);
-    gsp_fb_i64(&fb, 0, (int64_t)column);
-    gsp_fb_ref_to(&fb, 1, data);
-    gsp_fb_ref dictionary = gsp_fb_end(&fb);
+    gsp_export__fb_begin(&fb);
+    gsp_export__fb_i64(&fb, 0, (int64_t)column);
+    gsp_export__fb_ref_to(&fb, 1, data);
+    gsp_fb_ref dictionary = gsp_export__fb_end(&fb);
     rc = put_message(arrow, &fb, dictionary, HEADER_DICTIONARY, err);
-    gsp_fb_free(&fb);
-    clear_piles(arrow);
+    gsp_export__fb_free(&fb);
+    clear_builders(arrow);
     return rc;
 }
 
-static int pile_batch(struct arrow *arrow, const struct gsp_batch_view *batch, struct gsp_err *err)
+static int append_batch(struct arrow *arrow, const struct gsp_batch_view *batch,
+                        struct gsp_err *err)
 {
     for (size_t row = 0; row < batch->row_count; row++) {
         for (size_t i = 0; i < arrow->rows->column_count; i++) {
-            struct pile *pile = &arrow->piles[i];
-            int rc = pile_value(pile, &arrow->rows->columns[i], &batch->values[i], row,
-                                arrow->row_count, err);
+            struct builder *builder = &arrow->builders[i];
+            int rc = append_value(builder, &arrow->rows->columns[i], &batch->values[i], row,
+                                  arrow->row_count, err);
             if (rc < 0)
                 return rc;
-            if (is_text(arrow->rows->columns[i].kind) && pile->data.len > arrow->text_bytes)
-                arrow->text_bytes = pile->data.len;
+            if (is_text(arrow->rows->columns[i].kind) && builder->data.len > arrow->text_bytes)
+                arrow->text_bytes = builder->data.len;
         }
         arrow->row_count++;
         if (arrow->row_count == BATCH_ROWS || arrow->text_bytes >= BATCH_TEXT_BYTES) {
@@ -419,7 +421,7 @@ static int put_rows(struct arrow *arrow, struct gsp_err *err)
     int more = 0;
     while (rc == GSP_OK && !arrow->out->failed &&
            (more = gsp_rows_next(arrow->rows, &batch, err)) == 1)
-        rc = pile_batch(arrow, &batch, err);
+        rc = append_batch(arrow, &batch, err);
     if (rc < 0 || more < 0)
         return rc < 0 ? rc : more;
     rc = flush(arrow, err);
@@ -428,25 +430,25 @@ static int put_rows(struct arrow *arrow, struct gsp_err *err)
     return rc;
 }
 
-int gsp_rows_arrow(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+int gsp_export_rows_write_arrow(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
     size_t count = rows->column_count + 1;
     struct arrow arrow = {.rows = rows, .out = out};
-    arrow.piles = calloc(count, sizeof(*arrow.piles));
+    arrow.builders = calloc(count, sizeof(*arrow.builders));
     arrow.body.nodes = calloc(count, 2 * sizeof(*arrow.body.nodes));
     arrow.body.buffers = calloc(count, 2 * BUFFERS_PER_COLUMN * sizeof(*arrow.body.buffers));
     arrow.body.parts = calloc(count, BUFFERS_PER_COLUMN * sizeof(*arrow.body.parts));
     int rc = GSP_OK;
-    if (!arrow.piles || !arrow.body.nodes || !arrow.body.buffers || !arrow.body.parts)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for an Arrow stream");
+    if (!arrow.builders || !arrow.body.nodes || !arrow.body.buffers || !arrow.body.parts)
+        rc = gsp_err_nomem(err);
     else
         rc = put_rows(&arrow, err);
-    for (size_t i = 0; arrow.piles && i < rows->column_count; i++) {
-        gsp_buf_free(&arrow.piles[i].valid);
-        gsp_buf_free(&arrow.piles[i].data);
-        gsp_buf_free(&arrow.piles[i].offsets);
+    for (size_t i = 0; arrow.builders && i < rows->column_count; i++) {
+        gsp_buf_free(&arrow.builders[i].valid);
+        gsp_buf_free(&arrow.builders[i].data);
+        gsp_buf_free(&arrow.builders[i].offsets);
     }
-    free(arrow.piles);
+    free(arrow.builders);
     free(arrow.body.nodes);
     free(arrow.body.buffers);
     free(arrow.body.parts);

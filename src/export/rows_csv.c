@@ -5,7 +5,7 @@
 
 #include "model/cells.h"
 
-/* Quotes are needed by what would end a field, and by blanks that some readers strip. */
+/* Quotes protect delimiters, and spaces that some readers strip. */
 static bool needs_quotes(struct gsp_sv text)
 {
     if (text.len == 0 || text.p[0] == ' ' || text.p[text.len - 1] == ' ')
@@ -20,7 +20,7 @@ static bool needs_quotes(struct gsp_sv text)
 static void put_text(struct gsp_sv text, struct gsp_buf *out)
 {
     if (!needs_quotes(text)) {
-        gsp_cell_utf8(text, out);
+        gsp_model_cell_put_utf8(text, out);
         return;
     }
     gsp_buf_putc(out, '"');
@@ -28,7 +28,7 @@ static void put_text(struct gsp_sv text, struct gsp_buf *out)
     const char *sep = "";
     while (gsp_sv_split(&text, '"', &part)) {
         gsp_buf_puts(out, sep);
-        gsp_cell_utf8(part, out);
+        gsp_model_cell_put_utf8(part, out);
         sep = "\"\"";
     }
     gsp_buf_putc(out, '"');
@@ -37,14 +37,14 @@ static void put_text(struct gsp_sv text, struct gsp_buf *out)
 static void put_cell(const struct gsp_rows_column *column, const struct gsp_values *values,
                      size_t row, struct gsp_buf *out)
 {
-    if (gsp_values_null(values, row))
+    if (gsp_model_values_is_null(values, row))
         return;
     bool is_text = column->kind == GSP_CELL_TEXT || column->kind == GSP_CELL_JSON ||
                    column->kind == GSP_CELL_DICT;
     if (is_text)
-        put_text(gsp_cell_text(column, values, row), out);
+        put_text(gsp_model_cell_text(column, values, row), out);
     else
-        gsp_cell_put(column, values, row, out);
+        gsp_model_cell_put(column, values, row, out);
 }
 
 static void put_row(const struct gsp_rows *rows, const struct gsp_batch_view *batch, size_t row,
@@ -58,7 +58,7 @@ static void put_row(const struct gsp_rows *rows, const struct gsp_batch_view *ba
     gsp_buf_putc(out, '\n');
 }
 
-int gsp_rows_csv(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+int gsp_export_rows_write_csv(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
     for (size_t i = 0; i < rows->column_count; i++) {
         if (i)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_csv.h -- the rows of a query as CSV: RFC 4180 but for its line ends, which are "\n".
+ * rows_csv.h -- the rows of a query as CSV: RFC 4180, but lines end with "\n".
  *
- * The first line has the columns' names.  NULL is nothing, an empty text is "": readers that
- * tell quoted from unquoted can tell them apart.  Numbers in full, NaN as nan.
+ * The first line has the column names. NULL is an empty field; an empty string is "". Numbers
+ * have full precision, NaN is nan.
  *
- * Used by: cli/, later the daemon.
  * Threads: no state.
  */
 #pragma once
@@ -15,6 +14,7 @@
 #include "base/file.h"
 #include "model/rows.h"
 
-/* Writes all rows while they come.  Fails with what gsp_rows_next() fails with, NOMEM, and,
- * through gsp_out_finish(), IO. */
-GSP_MUST_CHECK int gsp_rows_csv(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err);
+/* Writes each row as it arrives. Fails as gsp_rows_next() does, with NOMEM, and, through
+ * gsp_out_finish(), with IO. */
+GSP_MUST_CHECK int gsp_export_rows_write_csv(struct gsp_rows *rows, struct gsp_out *out,
+                                             struct gsp_err *err);

@@ -7,7 +7,7 @@
 static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column,
                      const struct gsp_values *values, size_t row)
 {
-    if (gsp_values_null(values, row)) {
+    if (gsp_model_values_is_null(values, row)) {
         gsp_json_null(json);
         return;
     }
@@ -16,8 +16,8 @@ static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column
         gsp_json_i64(json, ((const int64_t *)values->data)[row]);
         break;
     case GSP_CELL_I128:
-        gsp_json_raw(json, (struct gsp_sv){"", 0}); /* for the comma */
-        gsp_cell_i128(((const struct gsp_i128 *)values->data)[row], json->out);
+        gsp_json_raw(json, (struct gsp_sv){"", 0}); /* writes the comma */
+        gsp_model_cell_put_i128(((const struct gsp_i128 *)values->data)[row], json->out);
         break;
     case GSP_CELL_F64:
         gsp_json_f64(json, ((const double *)values->data)[row]);
@@ -26,11 +26,11 @@ static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column
         gsp_json_bool(json, ((const uint8_t *)values->data)[row] != 0);
         break;
     case GSP_CELL_JSON:
-        gsp_json_raw(json, gsp_cell_text(column, values, row));
+        gsp_json_raw(json, gsp_model_cell_text(column, values, row));
         break;
     case GSP_CELL_TEXT:
     case GSP_CELL_DICT:
-        gsp_json_sv(json, gsp_cell_text(column, values, row));
+        gsp_json_sv(json, gsp_model_cell_text(column, values, row));
         break;
     }
 }
@@ -68,13 +68,13 @@ static int put_rows(struct gsp_rows *rows, const struct gsp_rows_names *names, s
     return rc < 0 ? rc : GSP_OK;
 }
 
-int gsp_rows_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
     struct gsp_rows_names names;
-    int rc = gsp_rows_names_new(rows, &names, err);
+    int rc = gsp_model_rows_names_new(rows, &names, err);
     if (rc < 0)
         return rc;
     rc = put_rows(rows, &names, out, err);
-    gsp_rows_names_free(&names);
+    gsp_model_rows_names_free(&names);
     return rc;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_json.h -- the rows of a query as a JSON array of objects, one a line.
+ * rows_json.h -- the rows of a query as a JSON array of objects, one per line.
  *
- * Numbers are numbers, in full; NaN and infinities are null, as NULL is.  Keys are the columns'
- * names, made unique (model/cells.h).  Lists, structs and maps stand as the JSON they are.
+ * Numbers have full precision. NULL, NaN and infinities are null. Keys are the column names,
+ * made unique (model/cells.h). Lists, structs and maps are nested JSON.
  *
- * Used by: cli/, later the daemon.
  * Threads: no state.
  */
 #pragma once
@@ -15,7 +14,7 @@
 #include "base/file.h"
 #include "model/rows.h"
 
-/* Writes all rows while they come.  A failure in the middle leaves the array open, so that no
- * reader takes it for the whole.  Fails with what gsp_rows_next() fails with, NOMEM, and, through
- * gsp_out_finish(), IO. */
-GSP_MUST_CHECK int gsp_rows_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err);
+/* Writes each row as it arrives. If it fails midway, the array stays open, so that a reader
+ * detects it. Fails as gsp_rows_next() does, with NOMEM, and, through gsp_out_finish(), with IO. */
+GSP_MUST_CHECK int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out,
+                                              struct gsp_err *err);

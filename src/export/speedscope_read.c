@@ -7,24 +7,24 @@
 #include "base/map.h"
 #include "export/json_read.h"
 
-/* Values beyond this are refused: they would not fit into nanoseconds. */
+/* Larger values do not fit into nanoseconds. */
 #define VALUE_MAX 4e18
 
 struct reader {
     struct gsp_profile *profile;
     struct gsp_err *err;
     yyjson_val *root;
-    uint32_t *frames; /* ids of shared.frames */
+    uint32_t *frames; /* frame ids, by index in shared.frames */
     size_t frame_count;
     struct gsp_hmap processes; /* pid -> process */
-    double scale;              /* of the file's unit to ours */
+    double scale;              /* from the file's unit to ours */
     double origin;             /* the earliest startValue, in the file's unit */
-    size_t place;              /* of the profile being read */
+    size_t index;              /* of the profile being read */
 };
 
 static int malformed(struct reader *reader, const char *what)
 {
-    return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "profile %zu: %s", reader->place, what);
+    return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "profile %zu: %s", reader->index, what);
 }
 
 struct unit {
@@ -54,19 +54,19 @@ static int read_frames(struct reader *reader)
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "no list of shared frames");
     reader->frames = calloc(yyjson_arr_size(table) + 1, sizeof(*reader->frames));
     if (!reader->frames)
-        return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory for the frames");
+        return gsp_err_nomem(reader->err);
     yyjson_val *item = NULL;
     yyjson_arr_iter iter = yyjson_arr_iter_with(table);
     for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
         int64_t line = gsp_export__json_i64(item, "line", 0);
         struct gsp_frame frame = {.line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0};
-        int rc = gsp_profile_string(reader->profile, gsp_export__json_sv(item, "name"), &frame.name,
-                                    reader->err);
+        int rc = gsp_model_profile_string(reader->profile, gsp_export__json_sv(item, "name"),
+                                          &frame.name, reader->err);
         if (rc == GSP_OK)
-            rc = gsp_profile_string(reader->profile, gsp_export__json_sv(item, "file"), &frame.file,
-                                    reader->err);
+            rc = gsp_model_profile_string(reader->profile, gsp_export__json_sv(item, "file"),
+                                          &frame.file, reader->err);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
+            rc = gsp_model_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
         if (rc)
             return rc;
     }
@@ -74,9 +74,9 @@ static int read_frames(struct reader *reader)
     return GSP_OK;
 }
 
-/* Takes the number that ends text before its last byte, after the mark: "(pid 1, tid 2)".
- * What is left of text is what stands before the mark. */
-static bool take_number(struct gsp_sv *text, const char *mark, uint64_t *out)
+/* Removes a number and the mark before it from the end of text: the mark of 7 in "loader (pid 7" is
+ * "(pid ". Returns false if text does not end so. */
+static bool cut_number(struct gsp_sv *text, const char *mark, uint64_t *out)
 {
     size_t digits = 0;
     while (digits < text->len && text->p[text->len - 1 - digits] >= '0' &&
@@ -101,35 +101,35 @@ static int find_process(struct reader *reader, uint64_t pid, uint32_t *out)
         return GSP_OK;
     }
     struct gsp_process process = {.pid = pid <= INT32_MAX ? (int32_t)pid : 0, .ppid = -1};
-    int rc = gsp_profile_string(reader->profile, gsp_export__json_sv(reader->root, "name"),
-                                &process.name, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, gsp_export__json_sv(reader->root, "name"),
+                                      &process.name, reader->err);
     if (rc == GSP_OK)
-        rc = gsp_profile_process(reader->profile, &process, out, reader->err);
+        rc = gsp_model_profile_process(reader->profile, &process, out, reader->err);
     if (rc == GSP_OK && !gsp_hmap_put(&reader->processes, pid, 0, *out))
-        rc = gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory for the processes");
+        rc = gsp_err_nomem(reader->err);
     return rc;
 }
 
-/* Each profile of the file is a thread; its ids are in the name when we wrote it. */
+/* Adds the thread of a profile. Our own writer puts pid and tid into the profile's name. */
 static int add_thread(struct reader *reader, yyjson_val *item, uint32_t *out)
 {
     struct gsp_sv name = gsp_export__json_sv(item, "name");
     struct gsp_sv rest = {name.p, name.len ? name.len - 1 : 0};
     uint64_t pid = 0;
     struct gsp_thread thread = {0};
-    if (gsp_sv_ends(name, ")") && take_number(&rest, ", tid ", &thread.os_id) &&
-        take_number(&rest, "(pid ", &pid))
+    if (gsp_sv_ends(name, ")") && cut_number(&rest, ", tid ", &thread.os_id) &&
+        cut_number(&rest, "(pid ", &pid))
         name = gsp_sv_ends(rest, " ") ? (struct gsp_sv){rest.p, rest.len - 1} : rest;
     else
         thread.os_id = 0;
-    int rc = gsp_profile_string(reader->profile, name, &thread.name, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, name, &thread.name, reader->err);
     if (rc == GSP_OK)
         rc = find_process(reader, pid, &thread.process);
-    return rc ? rc : gsp_profile_thread(reader->profile, &thread, out, reader->err);
+    return rc ? rc : gsp_model_profile_thread(reader->profile, &thread, out, reader->err);
 }
 
-/* From the file's unit to ours; false when it is no number or out of range. */
-static bool scaled(const struct reader *reader, double value, int64_t *out)
+/* Converts from the file's unit to ours. Returns false if value is NaN or out of range. */
+static bool to_our_unit(const struct reader *reader, double value, int64_t *out)
 {
     double v = value * reader->scale;
     if (!(v > -VALUE_MAX && v < VALUE_MAX))
@@ -138,51 +138,42 @@ static bool scaled(const struct reader *reader, double value, int64_t *out)
     return true;
 }
 
-/* A weight at a time; what has no frames is a gap, and what is no time is a sum. */
-static int add(struct reader *reader, uint32_t thread, uint32_t stack, double start, double len)
+/* Adds a sample, or a total if the unit is not a time. An empty stack is a gap. */
+static int add_span(struct reader *reader, uint32_t thread, uint32_t stack, double start,
+                    double len)
 {
     struct gsp_sample sample = {.thread = thread, .stack = stack};
-    if (!scaled(reader, start + len - reader->origin, &sample.time_ns) ||
-        !scaled(reader, len, &sample.weight) || len < 0)
-        return malformed(reader, "a value out of range");
+    if (!to_our_unit(reader, start + len - reader->origin, &sample.time_ns) ||
+        !to_our_unit(reader, len, &sample.weight) || len < 0)
+        return malformed(reader, "a value is out of range");
     if (stack == GSP_NONE)
         return GSP_OK;
-    enum gsp_unit unit = gsp_profile_meta(reader->profile)->unit;
+    enum gsp_unit unit = gsp_model_profile_meta(reader->profile)->unit;
     if (unit == GSP_UNIT_NS)
-        return gsp_profile_add(reader->profile, &sample, reader->err);
+        return gsp_model_profile_add(reader->profile, &sample, reader->err);
     struct gsp_total total = {
         .thread = thread,
         .stack = stack,
         .count = unit == GSP_UNIT_COUNT ? (uint64_t)sample.weight : 1,
         .weight = sample.weight,
     };
-    return gsp_profile_add_total(reader->profile, &total, reader->err);
+    return gsp_model_profile_add_total(reader->profile, &total, reader->err);
 }
 
-static int find_frame(struct reader *reader, yyjson_val *index, uint32_t *out)
+static int find_frame(void *ctx, yyjson_val *index, uint32_t *out)
 {
+    struct reader *reader = ctx;
     if (!yyjson_is_uint(index) || yyjson_get_uint(index) >= reader->frame_count)
-        return malformed(reader, "a frame that is not in the list");
+        return malformed(reader, "a frame is not in the list");
     *out = reader->frames[yyjson_get_uint(index)];
     return GSP_OK;
 }
 
 static int read_stack(struct reader *reader, yyjson_val *list, uint32_t *out)
 {
-    yyjson_val *item = NULL;
-    *out = GSP_NONE;
     if (!yyjson_is_arr(list))
-        return malformed(reader, "a sample that is no list");
-    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
-    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
-        uint32_t frame = GSP_NONE;
-        int rc = find_frame(reader, item, &frame);
-        if (rc == GSP_OK)
-            rc = gsp_profile_stack(reader->profile, *out, frame, out, reader->err);
-        if (rc)
-            return rc;
-    }
-    return GSP_OK;
+        return malformed(reader, "a sample is not a list");
+    return gsp_export__json_stack(reader->profile, list, find_frame, reader, out, reader->err);
 }
 
 static int read_sampled(struct reader *reader, yyjson_val *item, uint32_t thread, double start)
@@ -199,10 +190,10 @@ static int read_sampled(struct reader *reader, yyjson_val *item, uint32_t thread
         yyjson_val *weight = yyjson_arr_iter_next(&weight_iter);
         uint32_t stack = GSP_NONE;
         if (!yyjson_is_num(weight))
-            return malformed(reader, "a weight that is no number");
+            return malformed(reader, "a weight is not a number");
         int rc = read_stack(reader, sample, &stack);
         if (rc == GSP_OK)
-            rc = add(reader, thread, stack, start, yyjson_get_num(weight));
+            rc = add_span(reader, thread, stack, start, yyjson_get_num(weight));
         if (rc)
             return rc;
         start += yyjson_get_num(weight);
@@ -219,11 +210,11 @@ static int apply_event(struct reader *reader, yyjson_val *event, uint32_t *stack
     if (rc)
         return rc;
     if (gsp_sv_eq(type, gsp_sv_of("O")))
-        return gsp_profile_stack(reader->profile, *stack, frame, stack, reader->err);
+        return gsp_model_profile_stack(reader->profile, *stack, frame, stack, reader->err);
     if (!gsp_sv_eq(type, gsp_sv_of("C")) || *stack == GSP_NONE ||
-        gsp_profile_stack_frame(reader->profile, *stack) != frame)
-        return malformed(reader, "an event that closes what is not open");
-    *stack = gsp_profile_stack_caller(reader->profile, *stack);
+        gsp_model_profile_stack_frame(reader->profile, *stack) != frame)
+        return malformed(reader, "an event closes a frame that is not on top");
+    *stack = gsp_model_profile_stack_caller(reader->profile, *stack);
     return GSP_OK;
 }
 
@@ -238,8 +229,8 @@ static int read_evented(struct reader *reader, yyjson_val *item, uint32_t thread
     while ((event = yyjson_arr_iter_next(&iter)) != NULL) {
         double at = gsp_export__json_num(event, "at", (double)NAN);
         if (!(at >= start))
-            return malformed(reader, "an event before the one before it");
-        int rc = at > start ? add(reader, thread, stack, start, at - start) : GSP_OK;
+            return malformed(reader, "the events are not in time order");
+        int rc = at > start ? add_span(reader, thread, stack, start, at - start) : GSP_OK;
         if (rc == GSP_OK)
             rc = apply_event(reader, event, &stack);
         if (rc)
@@ -247,19 +238,19 @@ static int read_evented(struct reader *reader, yyjson_val *item, uint32_t thread
         start = at;
     }
     double end = gsp_export__json_num(item, "endValue", start);
-    return end > start ? add(reader, thread, stack, start, end - start) : GSP_OK;
+    return end > start ? add_span(reader, thread, stack, start, end - start) : GSP_OK;
 }
 
 static int read_profile(struct reader *reader, yyjson_val *item)
 {
     const struct unit *unit = find_unit(gsp_export__json_sv(item, "unit"));
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     if (!unit)
-        return malformed(reader, "an unknown unit");
-    if (reader->place == 0)
+        return malformed(reader, "unknown unit");
+    if (reader->index == 0)
         meta->unit = unit->unit;
     if (meta->unit != unit->unit)
-        return malformed(reader, "another unit than the first profile's");
+        return malformed(reader, "the unit differs from that of the first profile");
     reader->scale = unit->scale;
     double start = gsp_export__json_num(item, "startValue", 0);
     uint32_t thread = GSP_NO_INDEX;
@@ -271,7 +262,7 @@ static int read_profile(struct reader *reader, yyjson_val *item)
         return read_sampled(reader, item, thread, start);
     if (gsp_sv_eq(type, gsp_sv_of("evented")))
         return read_evented(reader, item, thread, start);
-    return malformed(reader, "a type that is neither sampled nor evented");
+    return malformed(reader, "the type is neither sampled nor evented");
 }
 
 static int read_profiles(struct reader *reader)
@@ -288,7 +279,7 @@ static int read_profiles(struct reader *reader)
     }
     iter = yyjson_arr_iter_with(profiles);
     for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
-        reader->place = i;
+        reader->index = i;
         int rc = read_profile(reader, item);
         if (rc)
             return rc;
@@ -296,7 +287,7 @@ static int read_profiles(struct reader *reader)
     return GSP_OK;
 }
 
-int gsp_export__read_speedscope(struct gsp_sv bytes, struct gsp_profile *profile,
+int gsp_export__speedscope_read(struct gsp_sv bytes, struct gsp_profile *profile,
                                 struct gsp_err *err)
 {
     yyjson_doc *doc = NULL;

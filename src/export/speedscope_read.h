@@ -2,7 +2,6 @@
 /*
  * speedscope_read.h -- the reader of speedscope's own file format.
  *
- * Used by: speedscope.c, which has the format's row.
  * Threads: no state.
  */
 #pragma once
@@ -12,7 +11,7 @@
 #include "base/str.h"
 #include "model/profile.h"
 
-/* Fills an empty profile: a thread per profile of the file, "sampled" or "evented".
+/* Fills an empty profile. Each "sampled" or "evented" profile of the file becomes a thread.
  * Fails with FORMAT, LIMIT or NOMEM. */
-GSP_MUST_CHECK int gsp_export__read_speedscope(struct gsp_sv bytes, struct gsp_profile *profile,
+GSP_MUST_CHECK int gsp_export__speedscope_read(struct gsp_sv bytes, struct gsp_profile *profile,
                                                struct gsp_err *err);

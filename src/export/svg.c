@@ -4,18 +4,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/map.h"
 #include "export/formats.h"
-#include "model/words.h"
+#include "model/format.h"
 
 /* Embedded by tools/embed.py from flamegraph.css and flamegraph.js. */
 extern const char gsp_export__svg_css[];
 extern const char gsp_export__svg_js[];
 
-/* Boxes are laid out in percent of the window; this width decides what is too small. */
+/* Boxes are placed in percent of the window. Widths in pixels assume a window of this width. */
 #define WIDTH_PX     1200.0
-#define LEAST_PX     0.1  /* narrower frames are left out, and counted */
-#define TEXT_PX      24.0 /* narrower boxes get no text until the script zooms into them */
+#define LEAST_PX     0.1  /* narrower frames are omitted and counted */
+#define TEXT_PX      24.0 /* narrower boxes have no text until the script zooms in */
 #define ROW_PX       18U
 #define HEAD_PX      116U
 #define HELP_PX      118U
@@ -24,39 +25,40 @@ extern const char gsp_export__svg_js[];
 
 static const char *const HELP[] = {
     "How to read this",
-    "Each box is a function; the box above it is its caller, the boxes below are what it called.",
-    "The width of a box is its share of all samples. Left to right is the alphabet, not time.",
-    "A wide box with nothing below it is where the time goes.",
-    "Click a box to zoom (Enter), click the path or press Escape to go back. Arrow keys move.",
-    "Ctrl-F or / searches by regular expression; the share of all that matched is shown.",
-    "Yellow, orange: Python, a tone per file. Blue, italic: native. Violet, underlined: kernel.",
+    "Each box is a function. The box above it is its caller; the boxes below it are its callees.",
+    "The width of a box is its share of all samples. Boxes are sorted by name, not by time.",
+    "A wide box with nothing below it is where the time is spent.",
+    "Click a box or press Enter to zoom. Click the path or press Escape to go back. Arrows move.",
+    "Ctrl-F or / searches by regular expression and shows the share of all samples that match.",
+    "Yellow, orange: Python, one tone per file. Blue italic: native. Violet underlined: kernel.",
 };
 
 static const char *const HELP_DIFF[] = {
     "How to read this",
-    "Each box is a function; the box above it is its caller, the boxes below are what it called.",
-    "The width of a box is what both recordings have of it together. Left to right is the alphabet.",
-    "Red: the second has more than the first. Blue: it has less. The deeper the colour, the more.",
-    "Grey: the same, or too little to matter. The sign behind a name says the same as the colour.",
-    "Click a box to zoom (Enter), click the path or press Escape to go back. Arrow keys move.",
-    "Ctrl-F or / searches by regular expression; the share of all that matched is shown.",
+    "Each box is a function. The box above it is its caller; the boxes below it are its callees.",
+    "The width of a box is the sum of both recordings. Boxes are sorted by name.",
+    "Red: more in the second recording. Blue: less. A deeper colour is a larger difference.",
+    "Grey: no difference, or a negligible one. The sign after a name repeats the colour.",
+    "Click a box or press Enter to zoom. Click the path or press Escape to go back. Arrows move.",
+    "Ctrl-F or / searches by regular expression and shows the share of the total that matches.",
 };
 
-/* From much less (d0) over the same (d4) to much more (d8). */
+/* From much less (d0) to equal (d4) to much more (d8). */
 static const char CSS_DIFF[] =
     ".d0 { fill: #6baed6; } .d1 { fill: #9ecae1; } .d2 { fill: #c6dbef; } .d3 { fill: #dfebf7; }\n"
     ".d4 { fill: #dedede; } .d5 { fill: #fee5d9; } .d6 { fill: #fcbba1; } .d7 { fill: #fc9272; }\n"
     ".d8 { fill: #fb7050; }\n";
 #define DIFF_TONES     9
-/* Changes of less than this share of all are no change. */
+/* Smaller changes, as a share of all, are ignored. */
 #define DIFF_SHARE_MIN 0.0005
 
 struct drawing {
     const struct gsp_profile *profile;
-    const struct gsp_svg_diff *diff; /* NULL: of one recording */
+    const struct gsp_svg_diff *diff; /* NULL: an ordinary flame graph */
     const struct gsp_tree *tree;
+    int64_t (*values)[2]; /* of a diff, by node: the total in each recording */
     struct gsp_out *out;
-    uint64_t *cursor; /* by node: where its next child begins, in the measure */
+    uint64_t *cursor; /* by node: where its next child begins, in units of measure() */
     uint64_t all;     /* the measure of the root, at least 1 */
     bool by_weight;
     enum gsp_unit unit;
@@ -64,7 +66,7 @@ struct drawing {
     uint32_t depth; /* of the deepest frame shown */
 };
 
-/* What the width of a box stands for. */
+/* The quantity that determines the width of a box. */
 static uint64_t measure(const struct drawing *d, const struct gsp_node *node)
 {
     if (!d->by_weight)
@@ -79,18 +81,18 @@ static double pct(uint64_t part, uint64_t all)
 
 static bool is_shown(const struct drawing *d, uint32_t i)
 {
-    return pct(measure(d, gsp_tree_at(d->tree, i)), d->all) * WIDTH_PX / 100 >= LEAST_PX;
+    return pct(measure(d, gsp_model_tree_at(d->tree, i)), d->all) * WIDTH_PX / 100 >= LEAST_PX;
 }
 
-/* The node after i in preorder that is wide enough; 0 at the end.  What is below a frame
- * that is too narrow is narrower still. */
+/* Returns the next node after i in preorder that is wide enough; 0 at the end. Descendants of a
+ * frame that is too narrow are too narrow as well. */
 static uint32_t next_shown(const struct drawing *d, uint32_t i)
 {
-    uint32_t next = gsp_tree_at(d->tree, i)->first_child;
+    uint32_t next = gsp_model_tree_at(d->tree, i)->first_child;
     for (;;) {
         while (next == 0 && i != 0) {
-            next = gsp_tree_at(d->tree, i)->next_sibling;
-            i = gsp_tree_at(d->tree, i)->parent;
+            next = gsp_model_tree_at(d->tree, i)->next_sibling;
+            i = gsp_model_tree_at(d->tree, i)->parent;
         }
         if (next == 0 || is_shown(d, next))
             return next;
@@ -99,7 +101,7 @@ static uint32_t next_shown(const struct drawing *d, uint32_t i)
     }
 }
 
-/* Percent with enough digits that a zoom into the narrowest frame is still exact. */
+/* Has enough digits for a zoom into the narrowest frame. */
 static void put_pct(struct gsp_buf *buf, double v)
 {
     char text[32];
@@ -112,17 +114,11 @@ static void put_pct(struct gsp_buf *buf, double v)
     gsp_buf_putc(buf, '%');
 }
 
-static int64_t value_of(const struct gsp_node *node, int side)
+/* Returns the growth from the first to the second, as a share of the larger value: -1 to 1. */
+static double growth_of(const struct drawing *d, uint32_t i)
 {
-    const int64_t first = (int64_t)node->total_count;
-    return side == 0 ? first : node->total_weight - first;
-}
-
-/* How much more the second has, of the larger one: -1 to 1. */
-static double growth_of(const struct drawing *d, const struct gsp_node *node)
-{
-    const double a = (double)value_of(node, 0);
-    const double b = (double)value_of(node, 1);
+    const double a = (double)d->values[i][0];
+    const double b = (double)d->values[i][1];
     const double larger = a > b ? a : b;
     const double least = DIFF_SHARE_MIN * (double)d->all;
     return larger > 0 && (b - a > least || a - b > least) ? (b - a) / larger : 0;
@@ -134,43 +130,44 @@ static void put_amount(const struct drawing *d, int64_t value)
     if (d->diff->is_share)
         gsp_buf_printf(buf, "%.2f %%", (double)value / 1e4);
     else
-        gsp_words_amount(d->diff->unit, value, buf);
+        gsp_model_amount_put(d->diff->unit, value, buf);
 }
 
 /* "base 120 ms, new 150 ms, +25.0 %" */
-static void put_diff_facts(const struct drawing *d, const struct gsp_node *node)
+static void put_diff_facts(const struct drawing *d, uint32_t i)
 {
     struct gsp_buf *buf = &d->out->buf;
-    const int64_t a = value_of(node, 0);
+    const int64_t *values = d->values[i];
     for (int side = 0; side < 2; side++) {
         gsp_buf_xml(buf, d->diff->name[side]);
         gsp_buf_putc(buf, ' ');
-        put_amount(d, value_of(node, side));
+        put_amount(d, values[side]);
         gsp_buf_puts(buf, ", ");
     }
-    if (a > 0)
-        gsp_buf_printf(buf, "%+.1f %%", 100 * (double)(value_of(node, 1) - a) / (double)a);
+    if (values[0] > 0)
+        gsp_buf_printf(buf, "%+.1f %%", 100 * (double)(values[1] - values[0]) / (double)values[0]);
     else
         gsp_buf_puts(buf, "new");
 }
 
-/* The colour of a frame: by kind, and within a kind by file. */
-static void put_class(const struct drawing *d, const struct gsp_node *node)
+/* The class that gives a frame its colour: by growth in a diff, otherwise by kind and file. */
+static void put_class(const struct drawing *d, uint32_t i)
 {
     struct gsp_buf *buf = &d->out->buf;
     if (d->diff) {
         const double middle = (DIFF_TONES - 1) / 2.0;
-        const double growth = growth_of(d, node);
+        const double growth = growth_of(d, i);
         const int tone = (int)(middle + growth * middle + (growth < 0 ? -0.499 : 0.499) + 0.5);
         gsp_buf_printf(buf, "d%d", tone < 0 ? 0 : tone >= DIFF_TONES ? DIFF_TONES - 1 : tone);
         return;
     }
-    const struct gsp_frame *frame = gsp_profile_frame_at(d->profile, node->frame);
+    const struct gsp_frame *frame =
+        gsp_model_profile_frame_at(d->profile, gsp_model_tree_at(d->tree, i)->frame);
     if (!frame) {
         gsp_buf_putc(buf, 'g');
         return;
     }
-    struct gsp_sv file = gsp_profile_string_at(d->profile, frame->file);
+    struct gsp_sv file = gsp_model_profile_string_at(d->profile, frame->file);
     uint64_t hash = gsp_hash_bytes(file.p, file.len, 0);
     switch (frame->kind) {
     case GSP_FRAME_PYTHON:
@@ -193,20 +190,20 @@ static void put_class(const struct drawing *d, const struct gsp_node *node)
 static void put_facts(const struct drawing *d, const struct gsp_node *node)
 {
     struct gsp_buf *buf = &d->out->buf;
-    gsp_words_count(node->total_count, buf);
+    gsp_model_count_put(node->total_count, buf);
     gsp_buf_puts(buf, node->total_count == 1 ? " sample, " : " samples, ");
     if (d->unit != GSP_UNIT_COUNT) {
-        gsp_words_amount(d->unit, node->total_weight, buf);
+        gsp_model_amount_put(d->unit, node->total_weight, buf);
         gsp_buf_puts(buf, ", ");
     }
-    const struct gsp_node *parent = gsp_tree_at(d->tree, node->parent);
+    const struct gsp_node *parent = gsp_model_tree_at(d->tree, node->parent);
     gsp_auto_buf share = {0};
-    gsp_words_pct(pct(measure(d, node), d->all), &share);
+    gsp_model_percent_put(pct(measure(d, node), d->all), &share);
     gsp_buf_xml(buf, gsp_buf_sv(&share));
     gsp_buf_puts(buf, " % of all");
     if (node->depth > 0) {
         gsp_buf_clear(&share);
-        gsp_words_pct(pct(measure(d, node), measure(d, parent)), &share);
+        gsp_model_percent_put(pct(measure(d, node), measure(d, parent)), &share);
         gsp_buf_puts(buf, ", ");
         gsp_buf_xml(buf, gsp_buf_sv(&share));
         gsp_buf_puts(buf, " % of parent");
@@ -214,10 +211,10 @@ static void put_facts(const struct drawing *d, const struct gsp_node *node)
     buf->failed = buf->failed || share.failed;
 }
 
-/* No meaning by colour alone. */
-static void put_sign(const struct drawing *d, const struct gsp_node *node)
+/* Repeats the meaning of the colour, for users who cannot see it. */
+static void put_sign(const struct drawing *d, uint32_t i)
 {
-    const double growth = d->diff ? growth_of(d, node) : 0;
+    const double growth = d->diff ? growth_of(d, i) : 0;
     if (growth > 0 || growth < 0)
         gsp_buf_puts(&d->out->buf, growth > 0 ? " +" : " \xe2\x88\x92");
 }
@@ -225,8 +222,8 @@ static void put_sign(const struct drawing *d, const struct gsp_node *node)
 static void put_frame(const struct drawing *d, uint32_t i)
 {
     struct gsp_buf *buf = &d->out->buf;
-    const struct gsp_node *node = gsp_tree_at(d->tree, i);
-    struct gsp_sv label = gsp_tree_label(d->tree, node->label);
+    const struct gsp_node *node = gsp_model_tree_at(d->tree, i);
+    struct gsp_sv label = gsp_model_tree_label(d->tree, node->label);
     uint64_t size = measure(d, node);
     double width = i == 0 ? 100 : pct(size, d->all);
     double x = i == 0 ? 0 : pct(d->cursor[node->parent], d->all);
@@ -234,24 +231,24 @@ static void put_frame(const struct drawing *d, uint32_t i)
     if (i != 0)
         d->cursor[node->parent] += size;
     gsp_buf_puts(buf, "<svg class=\"f ");
-    put_class(d, node);
+    put_class(d, i);
     gsp_buf_puts(buf, "\" x=\"");
     put_pct(buf, x);
     gsp_buf_printf(buf, "\" y=\"%u\" width=\"", HEAD_PX + node->depth * ROW_PX);
     put_pct(buf, width);
     gsp_buf_printf(buf, "\" height=\"%u\"><title>", ROW_PX - 1);
     gsp_buf_xml(buf, label);
-    put_sign(d, node);
+    put_sign(d, i);
     gsp_buf_putc(buf, '\n');
     if (d->diff)
-        put_diff_facts(d, node);
+        put_diff_facts(d, i);
     else
         put_facts(d, node);
     gsp_buf_puts(buf, "</title><rect width=\"100%\" height=\"100%\"/>");
     if (width * WIDTH_PX / 100 >= TEXT_PX) {
         gsp_buf_puts(buf, "<text x=\"3\" y=\"12.5\">");
         gsp_buf_xml(buf, label);
-        put_sign(d, node);
+        put_sign(d, i);
         gsp_buf_puts(buf, "</text>");
     }
     gsp_buf_puts(buf, "</svg>\n");
@@ -268,11 +265,11 @@ static void put_button(struct gsp_buf *buf, const char *id, unsigned x, unsigned
                    id, x, width, x + 8, text);
 }
 
-/* What the graph is of: a program, or two recordings. */
+/* The title: the program, or the names of both recordings. */
 static void put_name(const struct drawing *d, struct gsp_buf *out)
 {
     if (!d->diff) {
-        gsp_words_command(d->profile, out);
+        gsp_model_command_put(d->profile, out);
         return;
     }
     gsp_buf_putsv(out, d->diff->name[0]);
@@ -283,17 +280,17 @@ static void put_name(const struct drawing *d, struct gsp_buf *out)
 static void put_extent(const struct drawing *d, struct gsp_buf *out)
 {
     if (d->diff) {
-        gsp_buf_puts(out, "blue: less in the second, red: more");
+        gsp_buf_puts(out, "red: more in the second, blue: less");
         gsp_buf_puts(out, d->diff->per[0] ? " \xc2\xb7 " : "");
         gsp_buf_puts(out, d->diff->per);
         return;
     }
-    gsp_words_extent(d->profile, out);
+    gsp_model_extent_put(d->profile, out);
     gsp_buf_puts(out, " \xc2\xb7 losses: ");
-    gsp_words_losses(&gsp_profile_meta_get(d->profile)->losses, out);
+    gsp_model_losses_put(&gsp_model_profile_meta_get(d->profile)->losses, out);
 }
 
-/* Title, what was recorded, what is missing, and the controls (shown by the script). */
+/* The title, the extent of the recording, its losses, and the controls (shown by the script). */
 static void put_head(const struct drawing *d)
 {
     struct gsp_buf *buf = &d->out->buf;
@@ -301,12 +298,12 @@ static void put_head(const struct drawing *d)
     gsp_auto_buf facts = {0};
     put_name(d, &command);
     put_extent(d, &facts);
-    size_t left_out = gsp_tree_count(d->tree) - d->shown;
+    size_t left_out = gsp_model_tree_count(d->tree) - d->shown;
     if (left_out > 0) {
         gsp_buf_puts(&facts, " \xc2\xb7 ");
-        gsp_words_count(left_out, &facts);
-        gsp_buf_puts(&facts, left_out == 1 ? " frame too narrow to draw left out"
-                                           : " frames too narrow to draw left out");
+        gsp_model_count_put(left_out, &facts);
+        gsp_buf_puts(&facts,
+                     left_out == 1 ? " frame too narrow to draw" : " frames too narrow to draw");
     }
     gsp_buf_printf(buf, "<g id=\"head\">\n<rect class=\"back\" width=\"100%%\" height=\"%u\"/>\n",
                    HEAD_PX - 3);
@@ -370,48 +367,95 @@ static void put_document(struct drawing *d)
     gsp_out_spill(d->out);
 }
 
-static int draw(const struct gsp_profile *profile, const struct gsp_view *view,
-                const struct gsp_svg_diff *diff, struct gsp_out *out, struct gsp_err *err)
+static int draw(struct drawing *d, struct gsp_err *err)
 {
-    struct gsp_tree *tree = NULL;
-    int rc = gsp_tree_new(profile, view, &tree, err);
-    if (rc < 0)
-        return rc;
-    const struct gsp_node *root = gsp_tree_at(tree, 0);
-    struct drawing d = {.profile = profile, .diff = diff, .tree = tree, .out = out};
-    d.unit = gsp_profile_meta_get(profile)->unit;
-    d.by_weight = root->total_weight > 0;
-    d.all = measure(&d, root) > 0 ? measure(&d, root) : 1;
-    d.cursor = calloc(gsp_tree_count(tree), sizeof(*d.cursor));
-    if (d.cursor) {
+    const struct gsp_node *root = gsp_model_tree_at(d->tree, 0);
+    d->unit = gsp_model_profile_meta_get(d->profile)->unit;
+    d->by_weight = root->total_weight > 0;
+    d->all = measure(d, root) > 0 ? measure(d, root) : 1;
+    d->cursor = calloc(gsp_model_tree_count(d->tree), sizeof(*d->cursor));
+    if (d->cursor) {
         uint32_t i = 0;
         do {
-            const struct gsp_node *node = gsp_tree_at(tree, i);
-            d.depth = node->depth > d.depth ? node->depth : d.depth;
-            d.shown++;
-            i = next_shown(&d, i);
+            const struct gsp_node *node = gsp_model_tree_at(d->tree, i);
+            d->depth = node->depth > d->depth ? node->depth : d->depth;
+            d->shown++;
+            i = next_shown(d, i);
         } while (i != 0);
-        put_document(&d);
+        put_document(d);
     }
-    bool ok = d.cursor && !out->buf.failed;
-    free(d.cursor);
-    gsp_tree_free(tree);
+    bool ok = d->cursor && !d->out->buf.failed;
+    free(d->cursor);
     if (!ok)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a flame graph");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
-static int write_svg(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_svg(const struct gsp_profile *profile, const struct gsp_view_options *view,
                      struct gsp_out *out, struct gsp_err *err)
 {
-    return draw(profile, view, NULL, out, err);
+    struct gsp_tree *tree = NULL;
+    int rc = gsp_model_tree_new(profile, view, &tree, err);
+    if (rc < 0)
+        return rc;
+    struct drawing d = {.profile = profile, .tree = tree, .out = out};
+    rc = draw(&d, err);
+    gsp_model_tree_free(tree);
+    return rc;
 }
 
-int gsp_svg_write_diff(const struct gsp_profile *profile, const struct gsp_svg_diff *diff,
-                       struct gsp_out *out, struct gsp_err *err)
+/* Sets d->values[...][side] from the tree of that recording, a part of d->tree. `match` is scratch
+ * memory for one element per node: 1 + the node of `part` with the same path; 0: none. A parent
+ * precedes its children in a tree, and children are sorted by label. */
+static void set_values(struct drawing *d, const struct gsp_tree *part, int side, uint32_t *match)
 {
-    const struct gsp_view view = {.by_function = true};
-    return draw(profile, &view, diff, out, err);
+    size_t count = gsp_model_tree_count(d->tree);
+    match[0] = 1;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gsp_node *twin = match[i] ? gsp_model_tree_at(part, match[i] - 1) : NULL;
+        uint32_t other = twin ? twin->first_child : 0;
+        d->values[i][side] = twin ? twin->total_weight : 0;
+        for (uint32_t child = gsp_model_tree_at(d->tree, i)->first_child; child != 0;
+             child = gsp_model_tree_at(d->tree, child)->next_sibling) {
+            gsp_assert(child > i);
+            match[child] = 0;
+            if (other != 0 &&
+                gsp_sv_eq(gsp_model_tree_label(d->tree, gsp_model_tree_at(d->tree, child)->label),
+                          gsp_model_tree_label(part, gsp_model_tree_at(part, other)->label))) {
+                match[child] = other + 1;
+                other = gsp_model_tree_at(part, other)->next_sibling;
+            }
+        }
+        gsp_assert(other == 0);
+    }
+}
+
+int gsp_export_svg_write_diff(const struct gsp_svg_diff *diff, struct gsp_out *out,
+                              struct gsp_err *err)
+{
+    const struct gsp_view_options view = {.by_function = true};
+    struct gsp_tree *tree = NULL;
+    int rc = gsp_model_tree_new(diff->sum, &view, &tree, err);
+    if (rc < 0)
+        return rc;
+    struct drawing d = {.profile = diff->sum, .diff = diff, .tree = tree, .out = out};
+    uint32_t *match = calloc(gsp_model_tree_count(tree), sizeof(*match));
+    d.values = calloc(gsp_model_tree_count(tree), sizeof(*d.values));
+    if (!match || !d.values)
+        rc = gsp_err_nomem(err);
+    for (int side = 0; rc == GSP_OK && side < 2; side++) {
+        struct gsp_tree *part = NULL;
+        rc = gsp_model_tree_new(diff->profile[side], &view, &part, err);
+        if (rc == GSP_OK)
+            set_values(&d, part, side, match);
+        gsp_model_tree_free(part);
+    }
+    if (rc == GSP_OK)
+        rc = draw(&d, err);
+    free(match);
+    free(d.values);
+    gsp_model_tree_free(tree);
+    return rc;
 }
 
 const struct gsp_format gsp_format_svg = {

@@ -140,7 +140,7 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
         if (reader->member_names.failed)
             return gsp_err_nomem(err);
         struct gsp_sv name = {reader->member_names.p + member.name_at, member.name_len};
-        if (is_identity(name))
+        if (names_device(name))
             add_identity(reader, name);
         else if (!is_id(name) && is_number(scan, &member.v))
             gsp_buf_put(&reader->members, &member, sizeof(member));

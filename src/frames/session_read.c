@@ -126,7 +126,7 @@ static int copy_value(struct session_reader *reader, struct gsp_buf *out, struct
     return rc;
 }
 
-struct text_place {
+struct text_field {
     const char *name;
     char *out;
     size_t cap;
@@ -134,7 +134,7 @@ struct text_place {
 
 static void copy_text(struct gsp_sv text, const struct text_place *place)
 {
-    snprintf(place->out, place->cap, "%.*s", (int)(text.len < place->cap ? text.len : place->cap),
+    snprintf(field->out, field->cap, "%.*s", (int)(text.len < field->cap ? text.len : field->cap),
              text.p ? text.p : "");
 }
 

@@ -8,8 +8,8 @@
  *          request, time bins with extremes and mean.
  * Threads: one owner.
  *
- * A series is a metric of a device: "disk.read_bytes_per_s" of "sda", "gpu_util" of
- * "box:0:A100", "cpu.util_percent" of "".
+ * A series is a metric of one device: "disk.read_bytes_per_s" of "sda", "gpu_util" of
+ * "box:0:A100", "cpu.util_percent" of "" (the machine).
  */
 #pragma once
 
@@ -39,7 +39,7 @@ struct gsp_session_series {
     char *device; /* "" for the machine */
     uint64_t count;
     double mean;
-    double square; /* of deviations from the mean, summed */
+    double square; /* sum of squared deviations from the mean */
     double min;
     double max;
     struct gsp_session_bin *bins; /* GSP_SESSION_BINS, or NULL if not requested */
@@ -71,12 +71,12 @@ struct gsp_session_data {
     size_t row_count;
     struct gsp_session_series *series;
     size_t series_count;
-    uint64_t series_lost; /* values beyond GSP_SESSION_SERIES_MAX */
+    uint64_t series_lost; /* values of series beyond GSP_SESSION_SERIES_MAX */
     uint64_t frames;
     uint64_t timeless; /* frames without a valid time */
     int64_t first_ns;  /* CLOCK_REALTIME of the first and the last frame; 0: none */
     int64_t last_ns;
-    int32_t zone_s; /* offset of the first frame's zone */
+    int32_t zone_s; /* UTC offset of the first metric frame */
     bool has_zone;
     int64_t bin_ns; /* width of a bin; the first starts at first_ns */
 };

@@ -95,17 +95,17 @@ static size_t find_bin(struct session_reader *reader)
     if (since < 0)
         return 0; /* the clock was set back to before the start */
     while (since / data->bin_ns >= GSP_SESSION_BINS)
-        widen(data);
+        widen_bins(data);
     data->last_ns = reader->time_ns > data->last_ns ? reader->time_ns : data->last_ns;
     return (size_t)(since / data->bin_ns);
 }
 
 static void add_value(struct gsp_session_series *series, double v)
 {
-    double away = v - series->mean;
+    double deviation = v - series->mean;
     series->count++;
-    series->mean += away / (double)series->count;
-    series->square += away * (v - series->mean);
+    series->mean += deviation / (double)series->count;
+    series->square += deviation * (v - series->mean);
     series->min = v < series->min ? v : series->min;
     series->max = v > series->max ? v : series->max;
 }

@@ -12,7 +12,7 @@ struct gsp_body {
     yyjson_val *root;
 };
 
-/* Whether brackets nest deeper than the limit, strings left out; the text need not be JSON. */
+/* Whether brackets outside strings nest deeper than the limit. The text need not be valid JSON. */
 static bool too_deep(struct gsp_sv text)
 {
     unsigned depth = 0;
@@ -42,12 +42,12 @@ static int parse(struct gsp_body *body, struct gsp_sv text, struct gsp_err *err)
     if (too_deep(text))
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the JSON is nested deeper than %u",
                            GSP_BODY_DEPTH_MAX);
-    /* Not written to, for all its type says: that would take YYJSON_READ_INSITU. */
+    /* yyjson writes to the text only with YYJSON_READ_INSITU, so removing const is safe. */
     union {
-        const char *given;
-        char *taken;
-    } bytes = {.given = text.p};
-    body->doc = yyjson_read_opts(bytes.taken, text.len, YYJSON_READ_NOFLAG, NULL, &why);
+        const char *constant;
+        char *mutable;
+    } bytes = {.constant = text.p};
+    body->doc = yyjson_read_opts(bytes.mutable, text.len, YYJSON_READ_NOFLAG, NULL, &why);
     if (!body->doc)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "the body is not JSON: %s at byte %zu",
                            why.msg ? why.msg : "error", why.pos);
@@ -57,22 +57,22 @@ static int parse(struct gsp_body *body, struct gsp_sv text, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_body_read(struct gsp_sv text, struct gsp_body **out, struct gsp_err *err)
+int gsp_http_body_read(struct gsp_sv text, struct gsp_body **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_body *body = calloc(1, sizeof(*body));
     if (!body)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the body");
+        return gsp_err_nomem(err);
     int rc = text.len ? parse(body, text, err) : GSP_OK;
     if (rc < 0) {
-        gsp_body_free(body);
+        gsp_http_body_free(body);
         return rc;
     }
     *out = body;
     return GSP_OK;
 }
 
-void gsp_body_free(struct gsp_body *body)
+void gsp_http_body_free(struct gsp_body *body)
 {
     if (!body)
         return;
@@ -86,13 +86,13 @@ static yyjson_val *find(const struct gsp_body *body, const char *name)
     return yyjson_is_null(value) ? NULL : value;
 }
 
-bool gsp_body_has(const struct gsp_body *body, const char *name)
+bool gsp_http_body_has(const struct gsp_body *body, const char *name)
 {
     return find(body, name) != NULL;
 }
 
-int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,
-                  struct gsp_err *err)
+int gsp_http_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,
+                       struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -103,7 +103,8 @@ int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *
     return 1;
 }
 
-int gsp_body_bool(const struct gsp_body *body, const char *name, bool *out, struct gsp_err *err)
+int gsp_http_body_bool(const struct gsp_body *body, const char *name, bool *out,
+                       struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -114,7 +115,8 @@ int gsp_body_bool(const struct gsp_body *body, const char *name, bool *out, stru
     return 1;
 }
 
-int gsp_body_f64(const struct gsp_body *body, const char *name, double *out, struct gsp_err *err)
+int gsp_http_body_f64(const struct gsp_body *body, const char *name, double *out,
+                      struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -135,7 +137,8 @@ static bool whole_number(yyjson_val *value, int64_t min, int64_t max, int64_t *o
     return *out >= min && *out <= max;
 }
 
-int gsp_body_i64(const struct gsp_body *body, const char *name, int64_t *out, struct gsp_err *err)
+int gsp_http_body_i64(const struct gsp_body *body, const char *name, int64_t *out,
+                      struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     int64_t found = 0;
@@ -147,8 +150,8 @@ int gsp_body_i64(const struct gsp_body *body, const char *name, int64_t *out, st
     return 1;
 }
 
-int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min, int64_t max,
-                  struct gsp_body_ints *out, struct gsp_err *err)
+int gsp_http_body_ints(const struct gsp_body *body, const char *name, int64_t min, int64_t max,
+                       struct gsp_http_body_ints *out, struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -158,7 +161,7 @@ int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min, in
     const size_t count = yyjson_arr_size(value);
     int64_t *at = calloc(count ? count : 1, sizeof(*at));
     if (!at)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name);
+        return gsp_err_nomem(err);
     yyjson_arr_iter iter;
     yyjson_arr_iter_init(value, &iter);
     for (size_t i = 0; i < count; i++) {
@@ -166,10 +169,11 @@ int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min, in
         if (whole_number(item, min, max, &at[i]))
             continue;
         free(at);
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array of whole numbers from %lld on",
-                           name, (long long)min);
+        return gsp_err_set(err, GSP_E_USAGE, 0,
+                           "%s must be an array of whole numbers of at least %lld", name,
+                           (long long)min);
     }
-    *out = (struct gsp_body_ints){at, count};
+    *out = (struct gsp_http_body_ints){at, count};
     return 1;
 }
 
@@ -197,7 +201,7 @@ static void write_array(struct gsp_json *json, yyjson_val *value)
     gsp_json_arr_end(json);
 }
 
-/* No deeper than GSP_BODY_DEPTH_MAX, for that was checked before. */
+/* gsp_http_body_read() limits the depth to GSP_BODY_DEPTH_MAX. */
 static void write_value(struct gsp_json *json, yyjson_val *value)
 {
     if (yyjson_is_obj(value))
@@ -218,8 +222,8 @@ static void write_value(struct gsp_json *json, yyjson_val *value)
         gsp_json_null(json);
 }
 
-int gsp_body_object(const struct gsp_body *body, const char *name, struct gsp_buf *out,
-                    struct gsp_err *err)
+int gsp_http_body_object(const struct gsp_body *body, const char *name, struct gsp_buf *out,
+                         struct gsp_err *err)
 {
     struct gsp_json json;
     yyjson_val *value = find(body, name);
@@ -229,11 +233,11 @@ int gsp_body_object(const struct gsp_body *body, const char *name, struct gsp_bu
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an object", name);
     gsp_json_init(&json, out);
     write_object(&json, value);
-    return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name) : 1;
+    return out->failed ? gsp_err_nomem(err) : 1;
 }
 
-int gsp_body_json(const struct gsp_body *body, const char *name, struct gsp_buf *out,
-                  struct gsp_err *err)
+int gsp_http_body_json(const struct gsp_body *body, const char *name, struct gsp_buf *out,
+                       struct gsp_err *err)
 {
     struct gsp_json json;
     yyjson_val *value = find(body, name);
@@ -241,10 +245,10 @@ int gsp_body_json(const struct gsp_body *body, const char *name, struct gsp_buf 
         return 0;
     gsp_json_init(&json, out);
     write_value(&json, value);
-    return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name) : 1;
+    return out->failed ? gsp_err_nomem(err) : 1;
 }
 
-/* False when the value is none that stands for itself. */
+/* Returns false for arrays, objects and integers beyond 64 bits. */
 static bool read_scalar(yyjson_val *value, struct gsp_body_scalar *out)
 {
     if (yyjson_is_str(value)) {
@@ -266,8 +270,7 @@ static bool read_scalar(yyjson_val *value, struct gsp_body_scalar *out)
     return true;
 }
 
-static const char SCALAR_RULE[] =
-    "a string, a boolean, null, or a number whose whole part 64 bits hold";
+static const char SCALAR_RULE[] = "a string, a boolean, null, or a number (integers: 64 bits)";
 
 static int each_of_array(yyjson_val *array, const char *name,
                          int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
@@ -275,12 +278,12 @@ static int each_of_array(yyjson_val *array, const char *name,
 {
     yyjson_arr_iter iter;
     yyjson_arr_iter_init(array, &iter);
-    size_t place = 1;
+    size_t number = 1;
     for (yyjson_val *item = yyjson_arr_iter_next(&iter); item;
-         item = yyjson_arr_iter_next(&iter), place++) {
+         item = yyjson_arr_iter_next(&iter), number++) {
         struct gsp_body_scalar value = {0};
         if (!read_scalar(item, &value))
-            return gsp_err_set(err, GSP_E_USAGE, 0, "value %zu of %s must be %s", place, name,
+            return gsp_err_set(err, GSP_E_USAGE, 0, "value %zu of %s must be %s", number, name,
                                SCALAR_RULE);
         int rc = each(ctx, &value);
         if (rc < 0)
@@ -307,9 +310,9 @@ static int each_of_object(yyjson_val *object, const char *name,
     return 1;
 }
 
-int gsp_body_scalars(const struct gsp_body *body, const char *name,
-                     int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
-                     struct gsp_err *err)
+int gsp_http_body_scalars(const struct gsp_body *body, const char *name,
+                          int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
+                          struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -321,9 +324,9 @@ int gsp_body_scalars(const struct gsp_body *body, const char *name,
     return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array or an object", name);
 }
 
-int gsp_body_each(const struct gsp_body *body, const char *name,
-                  int (*each)(void *ctx, const struct gsp_body *item), void *ctx,
-                  struct gsp_err *err)
+int gsp_http_body_each(const struct gsp_body *body, const char *name,
+                       int (*each)(void *ctx, const struct gsp_body *item), void *ctx,
+                       struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     yyjson_arr_iter iter;
@@ -342,8 +345,8 @@ int gsp_body_each(const struct gsp_body *body, const char *name,
     return 1;
 }
 
-bool gsp_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
-                     struct gsp_buf *value)
+bool gsp_http_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
+                          struct gsp_buf *value)
 {
     yyjson_obj_iter iter;
     if (!body->root || !yyjson_obj_iter_init(body->root, &iter))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client.h -- one HTTP request, with limits.  The door to libcurl.
+ * client.h -- sends one HTTP request, with limits. The only user of libcurl.
  *
- * Only http:// and unix sockets; no proxies unless asked for by the environment, no redirects.
- * Used by: client/, later push/.
+ * Supports http:// and unix sockets. Uses proxies of the environment, except for this machine.
+ * Does not follow redirects.
  * Threads: one owner.
  */
 #pragma once
@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-struct gsp_http_call {
+struct gsp_http_client_request {
     const char *method;   /* "GET" */
     const char *endpoint; /* "host:port", "http://host:port", "unix:/path" */
     const char *path;     /* "/status", with its query */
@@ -24,17 +24,17 @@ struct gsp_http_call {
     struct gsp_sv body;   /* JSON, or empty */
     int64_t timeout_ns;   /* 0: 30 s */
     size_t answer_max;    /* 0: 64 MB; more fails with LIMIT */
-    /* When a signal handler makes it other than 0, the call fails with INTR within a second or so;
-     * NULL: nothing does. */
+    /* If a signal handler sets it to a value other than 0, the call fails with INTR within about a
+     * second. May be NULL. */
     const volatile sig_atomic_t *cancel;
 };
 
-struct gsp_http_reply {
+struct gsp_http_client_answer {
     int status;
     struct gsp_buf body; /* the caller frees it */
 };
 
-/* An answer of any status is success.  Fails with NOPROC (nobody listens), TIMEOUT, LIMIT,
- * USAGE (the endpoint), INTR, IO. */
-GSP_MUST_CHECK int gsp_http_request(const struct gsp_http_call *call, struct gsp_http_reply *out,
-                                    struct gsp_err *err);
+/* Succeeds with an answer of any status. Fails with NOPROC (no server), TIMEOUT, LIMIT, USAGE
+ * (invalid endpoint), INTR, NOTSUP (no libcurl), NOMEM, IO. */
+GSP_MUST_CHECK int gsp_http_request(const struct gsp_http_client_request *call,
+                                    struct gsp_http_client_answer *out, struct gsp_err *err);

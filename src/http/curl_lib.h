@@ -2,13 +2,12 @@
 /*
  * curl_lib.h -- libcurl, loaded by the first request.
  *
- * With all that it links it takes 20 ms to load, and most commands ask nobody.
- * Used by: http/client.c.
+ * Loading it and its dependencies takes 20 ms, and most commands send no request.
  * Threads: any.
  */
 #pragma once
 
-/* The checks of its macros call the functions by their names, which are not linked. */
+/* The type checks of curl.h call functions that are not linked. */
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #undef curl_easy_setopt
@@ -28,12 +27,12 @@
     X(slist_append)                                                                                \
     X(slist_free_all)
 
-/* Of each function a pointer, with the type that the header gives it. */
+/* A pointer to each function. */
 struct gsp_curl {
 #define GSP_CURL_MEMBER(name) __typeof__ (&curl_##name)(name);
     GSP_CURL_FUNCTIONS(GSP_CURL_MEMBER)
 #undef GSP_CURL_MEMBER
 };
 
-/* Borrowed, good for ever.  Fails with NOTSUP when there is no libcurl here. */
-GSP_MUST_CHECK int gsp_http__curl(const struct gsp_curl **out, struct gsp_err *err);
+/* *out stays valid until the process ends. Fails with NOTSUP if libcurl is not installed. */
+GSP_MUST_CHECK int gsp_http__curl_load(const struct gsp_curl **out, struct gsp_err *err);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "http/lib.h"
+#include "http/load_library.h"
 
 struct gsp_mhd gsp_http__mhd;
 
@@ -17,13 +17,13 @@ static struct {
 static void load(void)
 {
     static const char *const NAMES[] = {"libmicrohttpd.so.12", "libmicrohttpd.so", NULL};
-    static const struct gsp_lib_function FUNCTIONS[] = {
+    static const struct gsp_library_function FUNCTIONS[] = {
 #define GSP_MHD_ROW(name) {"MHD_" #name, offsetof(struct gsp_mhd, name)},
         GSP_MHD_FUNCTIONS(GSP_MHD_ROW)
 #undef GSP_MHD_ROW
     };
     loaded.ready =
-        gsp_http__load(NAMES, FUNCTIONS, GSP_COUNT(FUNCTIONS), &gsp_http__mhd, loaded.why);
+        gsp_http__library_load(NAMES, FUNCTIONS, GSP_COUNT(FUNCTIONS), &gsp_http__mhd, loaded.why);
 }
 
 int gsp_http__mhd_load(struct gsp_err *err)
@@ -31,5 +31,5 @@ int gsp_http__mhd_load(struct gsp_err *err)
     pthread_once(&loaded.once, load);
     return loaded.ready
                ? GSP_OK
-               : gsp_err_set(err, GSP_E_NOTSUP, 0, "nothing can be served: %s", loaded.why);
+               : gsp_err_set(err, GSP_E_NOTSUP, 0, "cannot load libmicrohttpd: %s", loaded.why);
 }

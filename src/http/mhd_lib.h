@@ -2,7 +2,6 @@
 /*
  * mhd_lib.h -- libmicrohttpd, loaded by the first server.
  *
- * Used by: http/server.c and what a server calls.
  * Threads: any, once gsp_http__mhd_load() has succeeded.
  */
 #pragma once
@@ -27,7 +26,7 @@
     X(stop_daemon)                                                                                 \
     X(suspend_connection)
 
-/* Of each function a pointer, with the type that the header gives it. */
+/* A pointer to each function. */
 struct gsp_mhd {
 #define GSP_MHD_MEMBER(name) __typeof__ (&MHD_##name)(name);
     GSP_MHD_FUNCTIONS(GSP_MHD_MEMBER)
@@ -36,5 +35,5 @@ struct gsp_mhd {
 
 extern struct gsp_mhd gsp_http__mhd;
 
-/* Fails with NOTSUP when there is no libmicrohttpd here. */
+/* Fails with NOTSUP if libmicrohttpd is not installed. */
 GSP_MUST_CHECK int gsp_http__mhd_load(struct gsp_err *err);

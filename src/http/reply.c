@@ -12,8 +12,8 @@
 
 #define STREAM_BLOCK 16384U
 
-void gsp_http_fail(struct gsp_http_answer *answer, int status, const char *code,
-                   const char *message, const char *hint)
+void gsp_http_answer_error(struct gsp_http_answer *answer, int status, const char *code,
+                           const char *message, const char *hint)
 {
     struct gsp_json json;
     gsp_buf_clear(&answer->body);
@@ -34,14 +34,14 @@ void gsp_http_fail(struct gsp_http_answer *answer, int status, const char *code,
 static void stream_unlink(struct gsp_http__stream *stream)
 {
     struct gsp_http_server *server = stream->server;
-    pthread_mutex_lock(&server->lock);
+    gsp_lock_take(&server->lock);
     if (stream->prev)
         stream->prev->next = stream->next;
     else
         server->streams = stream->next;
     if (stream->next)
         stream->next->prev = stream->prev;
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_release(&server->lock);
 }
 
 static void stream_free(void *cls)
@@ -54,7 +54,7 @@ static void stream_free(void *cls)
     free(stream);
 }
 
-static size_t stream_take(struct gsp_http__stream *stream, char *out, size_t max)
+static size_t stream_copy(struct gsp_http__stream *stream, char *out, size_t max)
 {
     size_t n = stream->pending.len - stream->sent;
     if (n > max)
@@ -68,18 +68,18 @@ static size_t stream_take(struct gsp_http__stream *stream, char *out, size_t max
     return n;
 }
 
-/* Rests the connection unless someone woke the streams since seq; true when it rests. */
-static bool stream_rest(struct gsp_http__stream *stream, uint64_t seq)
+/* Suspends the connection, unless gsp_http_wake() was called since seq. Returns whether it did. */
+static bool stream_suspend(struct gsp_http__stream *stream, uint64_t seq)
 {
     struct gsp_http_server *server = stream->server;
-    pthread_mutex_lock(&server->lock);
-    bool rests = !server->stopping && server->wake_seq == seq;
-    if (rests) {
+    gsp_lock_take(&server->lock);
+    bool suspend = !server->stopping && server->wake_seq == seq;
+    if (suspend) {
         gsp_http__mhd.suspend_connection(stream->connection);
         stream->suspended = true;
     }
-    pthread_mutex_unlock(&server->lock);
-    return rests;
+    gsp_lock_release(&server->lock);
+    return suspend;
 }
 
 static ssize_t stream_read(void *cls, uint64_t pos GSP_UNUSED, char *out, size_t max)
@@ -87,21 +87,21 @@ static ssize_t stream_read(void *cls, uint64_t pos GSP_UNUSED, char *out, size_t
     struct gsp_http__stream *stream = cls;
     struct gsp_http_server *server = stream->server;
     while (stream->pending.len == 0) {
-        pthread_mutex_lock(&server->lock);
+        gsp_lock_take(&server->lock);
         uint64_t seq = server->wake_seq;
         bool stopping = server->stopping;
-        pthread_mutex_unlock(&server->lock);
+        gsp_lock_release(&server->lock);
         if (stream->ended || stopping)
             return MHD_CONTENT_READER_END_OF_STREAM;
         int rc = stream->from.read(stream->from.ctx, &stream->pending);
         stream->ended = rc < 0 || stream->pending.failed;
-        if (rc == 0 && stream->pending.len == 0 && stream_rest(stream, seq))
+        if (rc == 0 && stream->pending.len == 0 && stream_suspend(stream, seq))
             return 0;
     }
-    return (ssize_t)stream_take(stream, out, max);
+    return (ssize_t)stream_copy(stream, out, max);
 }
 
-static struct MHD_Response *stream_response(struct gsp_http__call *call)
+static struct MHD_Response *stream_response(struct gsp_http__exchange *call)
 {
     const struct gsp_http_stream *from = &call->answer.stream;
     struct gsp_http_server *server = call->server;
@@ -114,12 +114,12 @@ static struct MHD_Response *stream_response(struct gsp_http__call *call)
     stream->server = server;
     stream->connection = call->connection;
     stream->from = *from;
-    pthread_mutex_lock(&server->lock);
+    gsp_lock_take(&server->lock);
     stream->next = server->streams;
     if (stream->next)
         stream->next->prev = stream;
     server->streams = stream;
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_release(&server->lock);
     struct MHD_Response *response = gsp_http__mhd.create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, stream, stream_free);
     if (!response)
@@ -170,8 +170,7 @@ static void add_headers(struct MHD_Response *response, const struct gsp_http_ans
                                           "frame-ancestors 'none'");
     if (!answer->file_name)
         return;
-    /* A header is ASCII, and a quote would end the name: what is neither a letter nor harmless
-     * is sent as its number. */
+    /* RFC 5987: percent-encode all characters except letters, digits, '-', '.' and '_'. */
     gsp_auto_buf value = {0};
     gsp_buf_puts(&value, "attachment; filename*=UTF-8''");
     for (const char *p = answer->file_name; *p; p++) {
@@ -185,7 +184,7 @@ static void add_headers(struct MHD_Response *response, const struct gsp_http_ans
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text);
 }
 
-enum MHD_Result gsp_http__reply(struct gsp_http__call *call)
+enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call)
 {
     struct gsp_http_answer *answer = &call->answer;
     struct MHD_Response *response = NULL;
@@ -195,9 +194,9 @@ enum MHD_Result gsp_http__reply(struct gsp_http__call *call)
         response = file_response(answer);
     else
         response = body_response(answer);
-    answer->stream = (struct gsp_http_stream){0}; /* given away, or closed */
+    answer->stream = (struct gsp_http_stream){0}; /* the response owns it, or it is closed */
     if (!response)
-        return MHD_NO; /* no memory: the connection is closed */
+        return MHD_NO; /* out of memory: the server closes the connection */
     add_headers(response, answer);
     enum MHD_Result queued =
         gsp_http__mhd.queue_response(call->connection, (unsigned)answer->status, response);

@@ -8,23 +8,23 @@
 #include "base/time.h"
 #include "http/server_internal.h"
 
-/* A body that is too long is read to its end, so that its sender reads the answer; one that is
- * this many times too long is not. */
-#define PATIENCE_FACTOR 8U
+/* The server reads a body that is too long and discards it, because many clients read the answer
+ * only after they have sent the body. Up to this multiple of the limit. */
+#define DISCARD_FACTOR 8U
 
 const char *gsp_http_query(const struct gsp_http_request *request, const char *name)
 {
-    const struct gsp_http__call *call = request->query;
+    const struct gsp_http__exchange *call = request->query;
     return gsp_http__mhd.lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-const char *gsp_http_header(const struct gsp_http_request *request, const char *name)
+const char *gsp_http__header(const struct gsp_http_request *request, const char *name)
 {
-    const struct gsp_http__call *call = request->query;
+    const struct gsp_http__exchange *call = request->query;
     return gsp_http__mhd.lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
 
-static void call_free(struct gsp_http__call *call)
+static void call_free(struct gsp_http__exchange *call)
 {
     if (call->answer.stream.close)
         call->answer.stream.close(call->answer.stream.ctx);
@@ -35,10 +35,10 @@ static void call_free(struct gsp_http__call *call)
     free(call);
 }
 
-/* How long the body will be as the head says; 0 when it does not. */
-static uint64_t announced_bytes(const struct gsp_http__call *call)
+/* Returns Content-Length, or 0 without that header. */
+static uint64_t content_length(const struct gsp_http__exchange *call)
 {
-    const char *text = gsp_http_header(&call->request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const char *text = gsp_http__header(&call->request, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (!text)
         return 0;
     errno = 0;
@@ -46,11 +46,15 @@ static uint64_t announced_bytes(const struct gsp_http__call *call)
     return errno ? UINT64_MAX : n;
 }
 
-static struct gsp_http__call *call_new(struct gsp_http_server *server,
-                                       struct MHD_Connection *connection, const char *url,
-                                       const char *method)
+static const struct gsp_http__refusal TOO_LARGE = {MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
+                                                   "the request's body is too long",
+                                                   "send at most one megabyte"};
+
+static struct gsp_http__exchange *call_new(struct gsp_http_server *server,
+                                           struct MHD_Connection *connection, const char *url,
+                                           const char *method)
 {
-    struct gsp_http__call *call = calloc(1, sizeof(*call));
+    struct gsp_http__exchange *call = calloc(1, sizeof(*call));
     if (!call)
         return NULL;
     const union MHD_ConnectionInfo *info =
@@ -61,72 +65,68 @@ static struct gsp_http__call *call_new(struct gsp_http_server *server,
     call->answer.file_fd = -1;
     call->answer.status = MHD_HTTP_OK;
     call->answer.content_type = "application/json";
-    /* The library leaves the body out of an answer to HEAD. */
+    /* libmicrohttpd omits the body of an answer to HEAD. */
     call->request.method = strcmp(method, "HEAD") == 0 ? "GET" : method;
     call->request.path = url;
     call->request.query = call;
     call->request.client_fd = call->conn ? call->conn->fd : -1;
-    gsp_http__check(call);
-    if (!call->refusal.status && announced_bytes(call) > server->options.body_max)
-        call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
-                                                   "the request's body is too long",
-                                                   "send less: a megabyte is taken"};
+    gsp_http__access_check(call);
+    if (!call->refusal.status && content_length(call) > server->options.body_max)
+        call->refusal = TOO_LARGE;
     return call;
 }
 
-static enum MHD_Result take_body(struct gsp_http__call *call, const char *data, size_t len)
+static enum MHD_Result add_to_body(struct gsp_http__exchange *call, const char *data, size_t len)
 {
     const size_t max = call->server->options.body_max;
     call->received += len;
-    if (call->received > (uint64_t)max * PATIENCE_FACTOR)
+    if (call->received > (uint64_t)max * DISCARD_FACTOR)
         return MHD_NO;
     if (call->refusal.status)
         return MHD_YES;
     if (call->received > max) {
         gsp_buf_free(&call->body);
-        call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
-                                                   "the request's body is too long",
-                                                   "send less: a megabyte is taken"};
+        call->refusal = TOO_LARGE;
         return MHD_YES;
     }
     gsp_buf_put(&call->body, data, len);
     return call->body.failed ? MHD_NO : MHD_YES;
 }
 
-static enum MHD_Result refuse(struct gsp_http__call *call)
+static enum MHD_Result refuse(struct gsp_http__exchange *call)
 {
-    gsp_http_fail(&call->answer, call->refusal.status, call->refusal.code, call->refusal.message,
-                  call->refusal.hint);
+    gsp_http_answer_error(&call->answer, call->refusal.status, call->refusal.code,
+                          call->refusal.message, call->refusal.hint);
     return gsp_http__reply(call);
 }
 
 static void *run_job(void *arg)
 {
-    struct gsp_http__call *call = arg;
+    struct gsp_http__exchange *call = arg;
     struct gsp_http_server *server = call->server;
     struct MHD_Connection *connection = call->connection;
     server->options.handle(server->options.ctx, &call->request, &call->answer);
     call->answered = true;
-    gsp_http__mhd.resume_connection(connection); /* the call is the server thread's again */
-    pthread_mutex_lock(&server->lock);
+    gsp_http__mhd.resume_connection(connection); /* from here on, the server thread owns the call */
+    gsp_lock_take(&server->lock);
     server->job_count--;
     pthread_cond_broadcast(&server->changed);
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_release(&server->lock);
     return NULL;
 }
 
 static bool begin_job(struct gsp_http_server *server)
 {
-    pthread_mutex_lock(&server->lock);
-    const bool room = !server->stopping && server->job_count < GSP_HTTP_JOBS_MAX;
-    if (room)
+    gsp_lock_take(&server->lock);
+    const bool allowed = !server->stopping && server->job_count < GSP_HTTP_JOBS_MAX;
+    if (allowed)
         server->job_count++;
-    pthread_mutex_unlock(&server->lock);
-    return room;
+    gsp_lock_release(&server->lock);
+    return allowed;
 }
 
-/* The handler on a thread of its own, while the connection rests.  False: no thread. */
-static bool start_job(struct gsp_http__call *call)
+/* Suspends the connection and runs the handler on a new thread. Returns false if that fails. */
+static bool start_job(struct gsp_http__exchange *call)
 {
     struct gsp_http_server *server = call->server;
     pthread_t thread;
@@ -138,13 +138,13 @@ static bool start_job(struct gsp_http__call *call)
         return true;
     }
     gsp_http__mhd.resume_connection(call->connection);
-    pthread_mutex_lock(&server->lock);
+    gsp_lock_take(&server->lock);
     server->job_count--;
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_release(&server->lock);
     return false;
 }
 
-static enum MHD_Result answer(struct gsp_http__call *call)
+static enum MHD_Result answer(struct gsp_http__exchange *call)
 {
     const struct gsp_http_options *options = &call->server->options;
     if (call->answered)
@@ -161,31 +161,31 @@ static enum MHD_Result answer(struct gsp_http__call *call)
     }
     if (start_job(call))
         return MHD_YES;
-    gsp_http_fail(&call->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
-                  "too many requests are being worked on", "try again");
+    gsp_http_answer_error(&call->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
+                          "too many requests are running", "try again");
     return gsp_http__reply(call);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the library's form */
+/* NOLINTNEXTLINE(readability-function-size): a callback of libmicrohttpd */
 enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connection, const char *url,
                                      const char *method, const char *version GSP_UNUSED,
                                      const char *data, size_t *data_len, void **state)
 {
-    struct gsp_http__call *call = *state;
+    struct gsp_http__exchange *call = *state;
     if (!call) {
         call = call_new(cls, connection, url, method);
         if (!call)
             return MHD_NO;
         *state = call;
-        /* To answer now closes the connection, and a client that is still sending may not see
-         * why: only for bodies that are too long to be let in and forgotten. */
-        const uint64_t patience = (uint64_t)call->server->options.body_max * PATIENCE_FACTOR;
-        return announced_bytes(call) > patience ? refuse(call) : MHD_YES;
+        /* An answer before the body closes the connection, and a client that is still sending may
+         * not read it. Only for bodies that are too long to be read and discarded. */
+        const uint64_t discard_max = (uint64_t)call->server->options.body_max * DISCARD_FACTOR;
+        return content_length(call) > discard_max ? refuse(call) : MHD_YES;
     }
     if (*data_len) {
-        enum MHD_Result taken = take_body(call, data, *data_len);
+        enum MHD_Result result = add_to_body(call, data, *data_len);
         *data_len = 0;
-        return taken;
+        return result;
     }
     return answer(call);
 }
@@ -193,7 +193,7 @@ enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connectio
 void gsp_http__on_completed(void *cls GSP_UNUSED, struct MHD_Connection *connection GSP_UNUSED,
                             void **state, enum MHD_RequestTerminationCode why GSP_UNUSED)
 {
-    struct gsp_http__call *call = *state;
+    struct gsp_http__exchange *call = *state;
     if (!call)
         return;
     if (call->conn)

@@ -22,12 +22,12 @@
 #define CONNECTIONS_DEFAULT 1024U
 #define TIMEOUT_DEFAULT_S   30U
 #define BACKLOG             512
-/* For the head of a request and of its answer; a longer head is 431. */
+/* For the headers of a request and its answer; longer headers give status 431. */
 #define CONNECTION_BYTES    16384U
 
-/* Descriptors that are not for clients: files, libraries, other processes. */
+/* Descriptors reserved for files, libraries and other processes. */
 #define DESCRIPTORS_KEPT    ((rlim_t)128)
-/* A client takes a connection, and a file when that is its answer. */
+/* A client needs one for the connection and one for a file that is sent. */
 #define DESCRIPTORS_EACH    2U
 
 static int socket_failed(int sys, const char *what, struct gsp_err *err)
@@ -43,7 +43,7 @@ static int socket_failed(int sys, const char *what, struct gsp_err *err)
     }
 }
 
-/* The address as the kernel wants it; its length, or 0 when it is none. */
+/* Returns the length of the socket address, or 0 if bind_to is not an IP address. */
 static socklen_t make_address(const char *bind_to, uint16_t port, struct sockaddr_storage *out)
 {
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -90,14 +90,13 @@ static int open_tcp(struct gsp_http_server *server, struct gsp_err *err)
     const int on = 1;
     socklen_t len = make_address(server->bind, server->options.port, &address);
     if (!len)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is no IP address", server->bind);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not an IP address", server->bind);
     if (!server->token && !gsp_http__is_loopback(server->bind))
         return gsp_err_set(err, GSP_E_USAGE, 0,
-                           "address %s can be reached by other machines: it needs a token",
-                           server->bind);
+                           "other machines can connect to %s: a token is required", server->bind);
     snprintf(what, sizeof(what), "port %u of %s", server->options.port, server->bind);
     server->tcp_fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* After a restart, connections of the one before may linger; that is no use of the port. */
+    /* Allow a restart while connections of the previous server are in TIME_WAIT. */
     if (server->tcp_fd >= 0)
         setsockopt(server->tcp_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     int sys = listen_on(server->tcp_fd, (const struct sockaddr *)&address, len);
@@ -107,7 +106,7 @@ static int open_tcp(struct gsp_http_server *server, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* A socket file that nobody listens on is what a killed server left. */
+/* Removes the socket file of a killed server: one on which no process listens. */
 static void remove_stale(const struct sockaddr_un *address)
 {
     struct stat facts;
@@ -129,7 +128,7 @@ static int open_unix(struct gsp_http_server *server, struct gsp_err *err)
     memcpy(address.sun_path, server->unix_path, len);
     remove_stale(&address);
     server->local_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* The mode of the socket before bind() is the mode of its file. */
+    /* bind() creates the file with the mode of the socket. */
     if (server->local_fd >= 0)
         fchmod(server->local_fd, 0600);
     int sys = listen_on(server->local_fd, (const struct sockaddr *)&address, sizeof(address));
@@ -144,8 +143,8 @@ static int digit(char c)
     return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
-/* In place.  A NUL would end the text early: it becomes another control character, which no
- * name may have either. */
+/* Decodes %XX in place. %00 becomes \x01: a NUL would end the text, and no valid name contains
+ * either. */
 static size_t unescape(void *cls GSP_UNUSED, struct MHD_Connection *connection GSP_UNUSED,
                        char *text)
 {
@@ -187,23 +186,19 @@ static int copy_text(const char *text, char **out, struct gsp_err *err)
     if (!text)
         return GSP_OK;
     *out = strdup(text);
-    return *out ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the server");
+    return *out ? GSP_OK : gsp_err_nomem(err);
 }
 
-static int init_lock(struct gsp_http_server *server, struct gsp_err *err)
+static int init_cond(struct gsp_http_server *server, struct gsp_err *err)
 {
     pthread_condattr_t attr;
-    if (pthread_mutex_init(&server->lock, NULL) != 0)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the server");
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     int sys = pthread_cond_init(&server->changed, &attr);
     pthread_condattr_destroy(&attr);
-    if (sys) {
-        pthread_mutex_destroy(&server->lock);
-        return gsp_err_set(err, GSP_E_NOMEM, sys, "no memory for the server");
-    }
-    server->has_lock = true;
+    if (sys)
+        return gsp_err_nomem(err);
+    server->has_cond = true;
     return GSP_OK;
 }
 
@@ -211,7 +206,7 @@ static int open_all(struct gsp_http_server *server, struct gsp_err *err)
 {
     int rc = gsp_http__mhd_load(err);
     if (rc == GSP_OK)
-        rc = init_lock(server, err);
+        rc = init_cond(server, err);
     if (rc == GSP_OK && server->bind)
         rc = open_tcp(server, err);
     if (rc == GSP_OK && server->unix_path)
@@ -219,14 +214,14 @@ static int open_all(struct gsp_http_server *server, struct gsp_err *err)
     return rc;
 }
 
-/* As many connections as the process has descriptors for: a client more must wait, which is better
- * than a file that cannot be opened. */
-static unsigned limit_connections(unsigned wanted)
+/* Lowers the number of connections to the descriptors that the process may open: further clients
+ * wait, but opening files does not fail. */
+static unsigned limit_connections(unsigned max)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
-        limit.rlim_cur >= (rlim_t)wanted * DESCRIPTORS_EACH + DESCRIPTORS_KEPT)
-        return wanted;
+        limit.rlim_cur >= (rlim_t)max * DESCRIPTORS_EACH + DESCRIPTORS_KEPT)
+        return max;
     const rlim_t kept =
         limit.rlim_cur > 2 * DESCRIPTORS_KEPT ? DESCRIPTORS_KEPT : limit.rlim_cur / 2;
     const unsigned left = (unsigned)((limit.rlim_cur - kept) / DESCRIPTORS_EACH);
@@ -239,7 +234,7 @@ int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server
     *out = NULL;
     struct gsp_http_server *server = calloc(1, sizeof(*server));
     if (!server)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the server");
+        return gsp_err_nomem(err);
     server->tcp_fd = -1;
     server->local_fd = -1;
     server->options = *options;
@@ -269,20 +264,21 @@ int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server
 
 int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err)
 {
-    server->has_watcher = pthread_create(&server->watcher, NULL, gsp_http__watch, server) == 0;
+    server->has_watcher =
+        pthread_create(&server->watcher, NULL, gsp_http__watcher_run, server) == 0;
     if (server->tcp_fd >= 0)
         server->tcp = start(server, server->tcp_fd);
     if (server->local_fd >= 0)
         server->local = start(server, server->local_fd);
     if (!server->has_watcher || (server->tcp_fd >= 0 && !server->tcp) ||
         (server->local_fd >= 0 && !server->local))
-        return gsp_err_set(err, GSP_E_IO, errno, "the HTTP server cannot start: %s",
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot start the HTTP server: %s",
                            strerror(errno));
     return GSP_OK;
 }
 
-int gsp_http_serve(const struct gsp_http_options *options, struct gsp_http_server **out,
-                   struct gsp_err *err)
+int gsp_http__open_and_start(const struct gsp_http_options *options, struct gsp_http_server **out,
+                             struct gsp_err *err)
 {
     int rc = gsp_http_open(options, out, err);
     if (rc == GSP_OK)
@@ -299,7 +295,8 @@ uint16_t gsp_http_port(const struct gsp_http_server *server)
     return server->port;
 }
 
-static void wake_locked(struct gsp_http_server *server)
+static void wake_streams(struct gsp_http_server *server) GSP_REQUIRES(&server->lock);
+static void wake_streams(struct gsp_http_server *server)
 {
     server->wake_seq++;
     for (struct gsp_http__stream *stream = server->streams; stream; stream = stream->next) {
@@ -312,27 +309,27 @@ static void wake_locked(struct gsp_http_server *server)
 
 void gsp_http_wake(struct gsp_http_server *server)
 {
-    pthread_mutex_lock(&server->lock);
-    wake_locked(server);
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_take(&server->lock);
+    wake_streams(server);
+    gsp_lock_release(&server->lock);
 }
 
-/* No thread rests any more: none of streams, none of jobs. */
-static void quiet_down(struct gsp_http_server *server)
+/* Ends the watcher and all streams, and waits for all jobs. */
+static void finish_jobs(struct gsp_http_server *server)
 {
-    pthread_mutex_lock(&server->lock);
+    gsp_lock_take(&server->lock);
     server->stopping = true;
-    wake_locked(server);
+    wake_streams(server);
     pthread_cond_broadcast(&server->changed);
     while (server->job_count)
-        pthread_cond_wait(&server->changed, &server->lock);
-    pthread_mutex_unlock(&server->lock);
+        gsp_lock_wait(&server->lock, &server->changed);
+    gsp_lock_release(&server->lock);
 }
 
 static void stop_daemon(struct MHD_Daemon *daemon, const int *fd)
 {
     if (daemon) {
-        gsp_http__mhd.quiesce_daemon(daemon); /* the socket is ours to close */
+        gsp_http__mhd.quiesce_daemon(daemon); /* keeps the socket, which is closed below */
         gsp_http__mhd.stop_daemon(daemon);
     }
     gsp_fd_close(fd);
@@ -342,18 +339,16 @@ void gsp_http_stop(struct gsp_http_server *server)
 {
     if (!server)
         return;
-    if (server->has_lock)
-        quiet_down(server);
+    if (server->has_cond)
+        finish_jobs(server);
     stop_daemon(server->tcp, &server->tcp_fd);
     stop_daemon(server->local, &server->local_fd);
     if (server->local)
         unlink(server->unix_path);
     if (server->has_watcher)
         pthread_join(server->watcher, NULL);
-    if (server->has_lock) {
+    if (server->has_cond)
         pthread_cond_destroy(&server->changed);
-        pthread_mutex_destroy(&server->lock);
-    }
     free(server->bind);
     free(server->token);
     free(server->unix_path);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * server.h -- an HTTP server: requests come to one function, answers go back whole or as a
- * stream.  Knows nothing of profiling.
+ * server.h -- an HTTP server that calls one handler for all requests. Answers are complete bodies,
+ * files or streams. The only user of libmicrohttpd.
  *
- * Checks before any handler sees a request: the token when one is set, Host and Origin (a page
- * of another site cannot talk to us through the user's browser), sizes, numbers of connections,
+ * Before the handler runs, the server checks the token (if set), Host and Origin (pages of other
+ * sites must not use the server through the user's browser), sizes, the number of connections and
  * time limits for slow clients.
- * The door to libmicrohttpd.
- * Used by: daemon/.
  * Threads: handlers run on the server's threads, several at once.
  */
 #pragma once
@@ -27,74 +25,74 @@ struct gsp_http_request {
     const char *method; /* "GET", ... */
     const char *path;   /* decoded, starts with '/', no query */
     struct gsp_sv body; /* complete */
-    bool authorised;    /* came with the token, or no token is set */
-    bool is_trusted;    /* came with the token, or over the Unix socket */
-    int client_fd;      /* its connection, for poll() alone: POLLRDHUP says that it went away; -1 */
+    bool authorised;    /* has the token, or no token is set */
+    bool is_trusted;    /* has the token, or came over the Unix socket */
+    int client_fd;      /* only for poll(): POLLRDHUP if the client disconnected; -1: unknown */
     void *query;        /* for gsp_http_query() */
 };
 
-/* A value of the query part (?name=value) or a header; NULL when absent.  Borrowed for the
- * handler's time. */
+/* Return a value of the query string (?name=value) or a header; NULL if absent. Borrowed until the
+ * handler returns. */
 const char *gsp_http_query(const struct gsp_http_request *request, const char *name);
-const char *gsp_http_header(const struct gsp_http_request *request, const char *name);
+const char *gsp_http__header(const struct gsp_http_request *request, const char *name);
 
-/* A stream of bytes that ends when we or the client end it (server-sent events, big files). */
+/* An answer of unknown length (server-sent events, large files). */
 struct gsp_http_stream {
-    /* Appends what there is to out; returns 1: go on at once, 0: nothing now, ask again after
-     * gsp_http_wake(), negative: the end. */
+    /* Appends the available bytes to out. Returns 1: call again at once; 0: call again after
+     * gsp_http_wake(); negative: end of the stream. */
     int (*read)(void *ctx, struct gsp_buf *out);
-    void (*close)(void *ctx); /* once, when the connection is gone */
+    void (*close)(void *ctx); /* called once, when the connection is closed; may be NULL */
     void *ctx;
 };
 
 struct gsp_http_answer {
     int status;                    /* 200 */
-    int file_fd;                   /* taken when >= 0: sent in place of body */
+    int file_fd;                   /* sent instead of body if >= 0; the server closes it */
     const char *content_type;      /* "application/json"; a constant */
-    const char *allow;             /* methods, with a 405; a constant, or NULL */
-    char *file_name;               /* Content-Disposition: attachment; taken, or NULL */
-    struct gsp_buf body;           /* taken */
-    struct gsp_http_stream stream; /* when it has read: sent in place of body */
+    const char *allow;             /* allowed methods, for status 405; a constant, or NULL */
+    char *file_name;               /* for Content-Disposition: attachment; freed by the server */
+    struct gsp_buf body;           /* freed by the server */
+    struct gsp_http_stream stream; /* sent instead of body if read is set */
 };
 
 struct gsp_http_options {
     const char *bind;         /* "127.0.0.1", "::1", "0.0.0.0" */
     uint16_t port;            /* 0: a free one */
-    const char *unix_path;    /* also (or, with bind NULL, only) this socket, mode 0600; or NULL */
-    const char *token;        /* NULL: none needed; refused (USAGE) when bind is not loopback */
-    size_t body_max;          /* 0: 1 MB; more is 413 */
+    const char *unix_path;    /* also listen on this socket, mode 0600; only, if bind is NULL */
+    const char *token;        /* NULL: no token; allowed only if bind is a loopback address */
+    size_t body_max;          /* 0: 1 MB; a longer body gives status 413 */
     unsigned connections_max; /* 0: 1,024 */
     unsigned timeout_s;       /* of an idle or slow connection; 0: 30 */
     unsigned threads;         /* 0: 1 */
-    /* Must fill answer, which is {0} with status 200, JSON and no file; runs on a server thread
-     * or, when it is slow, on one of its own. */
+    /* Fills answer, which initially is an empty JSON body with status 200. Runs on a server thread,
+     * or on its own thread if is_slow(). */
     void (*handle)(void *ctx, const struct gsp_http_request *request,
                    struct gsp_http_answer *answer);
-    /* Whether the answer may take longer than a moment: others must not wait for it.  May be
-     * NULL: none does. */
+    /* Whether the handler may take long, so that other requests must not wait for it. May be
+     * NULL. */
     bool (*is_slow)(void *ctx, const char *method, const char *path);
-    /* Whether the path may be had without the token (/health). May be NULL: none may. */
+    /* Whether the path needs no token (/health). May be NULL. */
     bool (*is_public)(void *ctx, const char *path);
     void *ctx;
 };
 
-/* Opens the port and answers nobody yet: whoever connects waits.  For a caller that wants to know
- * whether it may have the port before it does anything else.
- * Fails with USAGE (an address without a token), EXISTS (the port is in use), PERM, NOMEM, IO. */
+/* Opens the port without answering yet: clients that connect wait. For a caller that must know
+ * whether the port is free before it does anything else.
+ * Fails with USAGE (invalid address, or a token is required), EXISTS (the port is in use), PERM,
+ * NOTSUP (no libmicrohttpd), NOMEM, IO. */
 GSP_MUST_CHECK int gsp_http_open(const struct gsp_http_options *options,
                                  struct gsp_http_server **out, struct gsp_err *err);
-/* Begins to answer, once.  On failure the server is still to be stopped. */
+/* Starts answering. The caller must stop the server, also after a failure. */
 GSP_MUST_CHECK int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err);
-/* Both. */
-GSP_MUST_CHECK int gsp_http_serve(const struct gsp_http_options *options,
-                                  struct gsp_http_server **out, struct gsp_err *err);
+/* Opens and starts. */
+GSP_MUST_CHECK int gsp_http__open_and_start(const struct gsp_http_options *options,
+                                            struct gsp_http_server **out, struct gsp_err *err);
 uint16_t gsp_http_port(const struct gsp_http_server *server);
-/* All streams with nothing to say are asked again. */
+/* Calls read() of all waiting streams again. */
 void gsp_http_wake(struct gsp_http_server *server);
-/* Ends connections, joins the threads. */
+/* Ends all connections, joins the threads and frees the server. */
 void gsp_http_stop(struct gsp_http_server *server); /* NULL does nothing */
 
-/* {"error": {"code", "message", "hint"}} with the status of the code (base/err.h) or the given
- * one. hint may be NULL. */
-void gsp_http_fail(struct gsp_http_answer *answer, int status, const char *code,
-                   const char *message, const char *hint);
+/* Sets the answer to {"error": {"code", "message", "hint"}} with this status. hint may be NULL. */
+void gsp_http_answer_error(struct gsp_http_answer *answer, int status, const char *code,
+                           const char *message, const char *hint);

@@ -123,10 +123,10 @@ static bool shares_parent_memory(pid_t pid)
            syscall(SYS_kcmp, info.ppid, pid, KCMP_VM, 0UL, 0UL) == 0;
 }
 
-int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err)
+int gsp_inject__check(pid_t pid, bool force, struct gsp_err *err)
 {
     struct gsp_perm perm;
-    gsp_perm_look("", pid, &perm);
+    gsp_proc_perm_read("", pid, &perm);
     if (!perm.exists || perm.state == 'Z' || perm.state == 'X')
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)pid);
     if (pid == getpid())
@@ -138,7 +138,7 @@ int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process is stopped (SIGSTOP or Ctrl-Z)");
     if (shares_parent_memory(pid))
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process has not called exec yet (vfork)");
-    int rc = gsp_perm_try(pid, err);
+    int rc = gsp_proc_perm_check(pid, err);
     return rc == GSP_OK ? check_seccomp(pid, force, err) : rc;
 }
 
@@ -151,7 +151,7 @@ static enum gsp_inject_state read_state(pid_t pid, pid_t tid, struct gsp_inject_
     snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid, (int)tid);
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t len = fd >= 0 ? read(fd, text, sizeof(text)) : 0;
-    return gsp_inject_state_of((struct gsp_sv){text, len > 0 ? (size_t)len : 0}, at);
+    return gsp_inject__state_parse((struct gsp_sv){text, len > 0 ? (size_t)len : 0}, at);
 }
 
 static bool is_candidate(const struct job *job, const struct candidate *one)
@@ -160,13 +160,13 @@ static bool is_candidate(const struct job *job, const struct candidate *one)
         return false;
     if (one->state == GSP_INJECT_RUNS)
         return true;
-    const struct gsp_map *map = gsp_maps_find(job->maps, one->at.pc);
-    if (map && gsp_inject_is_linker(map))
+    const struct gsp_map *map = gsp_proc_maps_find(job->maps, one->at.pc);
+    if (map && gsp_inject__map_is_linker(map))
         return false;
-    if (one->state == GSP_INJECT_INTERRUPTS && !gsp_inject_is_endless(&one->at) &&
+    if (one->state == GSP_INJECT_INTERRUPTS && !gsp_inject__call_is_endless(&one->at) &&
         job->rounds < POLITE_ROUNDS)
         return false;
-    return gsp_inject_room(job->maps, one->at.sp) >= ROOM_MIN;
+    return gsp_inject__stack_room(job->maps, one->at.sp) >= ROOM_MIN;
 }
 
 /* Inserts a candidate into the list, which is sorted by preference. */
@@ -223,8 +223,8 @@ static bool is_safe_pc(const struct job *job, uint64_t pc)
     }
     if (job->running_tries <= EVAL_TRIES && gsp_now_ns() - job->start_ns < EVAL_NS)
         return false;
-    const struct gsp_map *map = gsp_maps_find(job->maps, pc);
-    return map && gsp_inject_is_plain_text(map);
+    const struct gsp_map *map = gsp_proc_maps_find(job->maps, pc);
+    return map && gsp_inject__map_is_lock_free(map);
 }
 
 /* ---------------------------------------------------------------------------------- the calls */
@@ -239,7 +239,7 @@ static bool is_visible(pid_t pid, const char *path)
            ours_st.st_dev == theirs_st.st_dev && ours_st.st_ino == theirs_st.st_ino;
 }
 
-static int raw_call(struct job *job, const uint64_t args[GSP_MACHINE_ARGS], int64_t *value,
+static int raw_call(struct job *job, const uint64_t args[GSP_INJECT_CALL_ARGS], int64_t *value,
                     struct gsp_err *err)
 {
     uint64_t word;
@@ -279,14 +279,14 @@ static int linker_error(struct job *job, struct gsp_err *err)
 {
     char text[ERROR_CHARS] = "";
     uint64_t addr = 0;
-    const uint64_t none[GSP_MACHINE_ARGS] = {0};
+    const uint64_t none[GSP_INJECT_CALL_ARGS] = {0};
     if (job->linker.error && !job->remote->failed &&
         gsp_inject__remote_call(job->remote, job->linker.error, none, CALL_LIMIT_NS, &addr, NULL) ==
             GSP_OK &&
         addr != 0) {
         /* A string may end just before an unmapped page. */
         size_t len = sizeof(text) - 1;
-        while (len > 8 && gsp_mem_read(job->mem, addr, text, len) != GSP_OK)
+        while (len > 8 && gsp_proc_mem_read(job->mem, addr, text, len) != GSP_OK)
             len /= 2;
         text[len] = '\0';
     }
@@ -345,7 +345,7 @@ static int find_function(struct job *job, gsp_raddr *function, struct gsp_err *e
 static int make_calls(struct job *job, struct gsp_err *err)
 {
     gsp_raddr function;
-    uint64_t args[GSP_MACHINE_ARGS];
+    uint64_t args[GSP_INJECT_CALL_ARGS];
     uint64_t value = 0;
     int rc = find_function(job, &function, err);
     for (size_t i = 0; rc == GSP_OK && i < GSP_INJECT_ARGS_MAX; i++)
@@ -361,15 +361,16 @@ static int make_calls(struct job *job, struct gsp_err *err)
 /* Makes the calls in a stopped thread if it is at a safe place. Returns TORN if it is not. */
 static int call_in_stopped(struct job *job, const struct candidate *one, struct gsp_err *err)
 {
-    if (gsp_stop_signal(job->stop) != 0)
+    if (gsp_proc_stop_signal(job->stop) != 0)
         return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has a pending signal", (int)one->tid);
     job->remote->tid = one->tid;
     int rc = gsp_inject__remote_open(job->remote, &one->at, err);
-    if (rc == GSP_OK && !gsp_inject__linker_is_calm(&job->linker, job->mem))
+    if (rc == GSP_OK && !gsp_inject__linker_is_idle(&job->linker, job->mem))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "libraries are being loaded");
     if (rc == GSP_OK && one->state == GSP_INJECT_RUNS &&
-        (!is_safe_pc(job, gsp_inject__pc(&job->remote->kept)) ||
-         gsp_inject_room(job->maps, gsp_inject__sp(&job->remote->kept)) < ROOM_MIN))
+        (!is_safe_pc(job, gsp_inject__registers_pc(&job->remote->kept)) ||
+         gsp_inject__stack_room(job->maps, gsp_inject__registers_sp(&job->remote->kept)) <
+             ROOM_MIN))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "thread %d may hold a lock", (int)one->tid);
     if (rc == GSP_OK)
         rc = make_calls(job, err);
@@ -387,11 +388,11 @@ static int try_one(struct job *job, const struct candidate *one, struct gsp_err 
     sigprocmask(SIG_BLOCK, &all, &before);
     job->result->tries++;
     job->running_tries += one->state == GSP_INJECT_RUNS;
-    int rc = gsp_stop_hold_task(job->stop, one->tid, STOP_LIMIT_NS, &regs, err);
+    int rc = gsp_proc_stop_hold_task(job->stop, one->tid, STOP_LIMIT_NS, &regs, err);
     if (rc == GSP_OK) {
         rc = call_in_stopped(job, one, err);
-        gsp_stop_release(job->stop);
-        job->result->stopped_ns += gsp_now_ns() - gsp_stop_running_ns(job->stop);
+        gsp_proc_stop_release(job->stop);
+        job->result->stopped_ns += gsp_now_ns() - gsp_proc_stop_running_ns(job->stop);
         job->result->tid = one->tid;
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
@@ -422,7 +423,7 @@ static int try_threads(struct job *job, struct gsp_err *err)
     for (; gsp_now_ns() < deadline_ns; job->rounds++) {
         size_t count;
         /* A thread that did not stop in time may stop later, and must be released then. */
-        gsp_stop_sweep(job->stop);
+        gsp_proc_stop_sweep(job->stop);
         int rc = find_candidates(job, list, &count, err);
         if (rc != GSP_OK)
             return rc;
@@ -440,8 +441,8 @@ static int try_threads(struct job *job, struct gsp_err *err)
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
         if (job->rounds % CANDIDATES == CANDIDATES - 1) {
             struct gsp_maps *maps;
-            if (gsp_maps_read(request->pid, &maps, NULL) == GSP_OK) {
-                gsp_maps_free(job->maps);
+            if (gsp_proc_maps_read(request->pid, &maps, NULL) == GSP_OK) {
+                gsp_proc_maps_free(job->maps);
                 job->maps = maps;
             }
         }
@@ -453,21 +454,21 @@ static int try_threads(struct job *job, struct gsp_err *err)
 static int prepare_job(struct job *job, struct gsp_err *err)
 {
     const struct gsp_inject_request *request = job->request;
-    const struct gsp_inject__want query = {request->library, request->symbol};
+    const struct gsp_inject__query query = {request->library, request->symbol};
     if (access(request->library, R_OK) != 0)
         return gsp_err_set(err, GSP_E_NOFILE, errno, "%s: %s", request->library, strerror(errno));
     job->remote = calloc(1, sizeof(*job->remote));
     if (!job->remote)
         return gsp_err_nomem(err);
-    int rc = gsp_inject_check(request->pid, request->force, err);
+    int rc = gsp_inject__check(request->pid, request->force, err);
     if (rc == GSP_OK)
-        rc = gsp_mem_open_pid(request->pid, &job->mem, err);
+        rc = gsp_proc_mem_open_pid(request->pid, &job->mem, err);
     if (rc == GSP_OK)
-        rc = gsp_maps_read(request->pid, &job->maps, err);
+        rc = gsp_proc_maps_read(request->pid, &job->maps, err);
     if (rc == GSP_OK)
         rc = gsp_inject__linker_find(request->pid, job->mem, job->maps, &query, &job->linker, err);
     if (rc == GSP_OK)
-        rc = gsp_stop_new(request->pid, &job->stop, err);
+        rc = gsp_proc_stop_new(request->pid, &job->stop, err);
     if (rc == GSP_OK) {
         job->remote->stop = job->stop;
         job->remote->pid = request->pid;
@@ -475,20 +476,20 @@ static int prepare_job(struct job *job, struct gsp_err *err)
     return rc;
 }
 
-int gsp_inject_call(const struct gsp_inject_request *request, struct gsp_inject_result *out,
-                    struct gsp_err *err)
+int gsp_inject__call(const struct gsp_inject_request *request, struct gsp_inject_result *out,
+                     struct gsp_err *err)
 {
     *out = (struct gsp_inject_result){0};
     struct job job = {.request = request, .result = out, .start_ns = gsp_now_ns()};
     int rc = prepare_job(&job, err);
     if (rc == GSP_OK) {
-        gsp_stop_be_prompt();
+        gsp_proc_stop_request_short_slices();
         rc = try_threads(&job, err);
     }
-    gsp_stop_free(job.stop);
+    gsp_proc_stop_free(job.stop);
     gsp_native_close(job.native);
-    gsp_maps_free(job.maps);
-    gsp_mem_free(job.mem);
+    gsp_proc_maps_free(job.maps);
+    gsp_proc_mem_free(job.mem);
     free(job.remote);
     return rc;
 }

@@ -43,9 +43,9 @@ struct gsp_inject_result {
 /* Fails with PERM, NOPROC, NOTSUP (stopped, traced, no dlopen, seccomp), TIMEOUT (no safe
  * moment), FORMAT (the linker of the target rejected the library, with its message), FAULT (a
  * call crashed), NOFILE, NOMEM, IO. */
-GSP_MUST_CHECK int gsp_inject_call(const struct gsp_inject_request *request,
-                                   struct gsp_inject_result *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_inject__call(const struct gsp_inject_request *request,
+                                    struct gsp_inject_result *out, struct gsp_err *err);
 
 /* Checks whether an injection is possible, without touching the process. Fails with the same
  * errors. */
-GSP_MUST_CHECK int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_inject__check(pid_t pid, bool force, struct gsp_err *err);

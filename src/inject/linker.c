@@ -34,7 +34,7 @@ enum gsp_inject__file gsp_inject__linker_file_of(const char *path)
 static void set_symbol(gsp_raddr *slot, struct gsp_image *image, const char *name)
 {
     if (*slot == 0)
-        *slot = gsp_image_dynsym(image, name);
+        *slot = gsp_proc_image_dynsym(image, name);
 }
 
 static void read_libc(struct gsp_inject__linker *out, struct gsp_image *image)
@@ -50,8 +50,8 @@ static void read_private(struct gsp_inject__linker *out, struct gsp_image *image
 {
     if (out->open && out->find)
         return;
-    out->open = gsp_image_dynsym(image, "__libc_dlopen_mode");
-    out->find = gsp_image_dynsym(image, "__libc_dlsym");
+    out->open = gsp_proc_image_dynsym(image, "__libc_dlopen_mode");
+    out->find = gsp_proc_image_dynsym(image, "__libc_dlsym");
     out->error = 0;
     out->open_flags = (int)((unsigned)RTLD_NOW | RTLD_DLOPEN_PRIVATE);
 }
@@ -64,14 +64,14 @@ static bool is_library(const char *path, const char *library)
 }
 
 /* Reads the symbols of one mapped file into *out. */
-static void read_image(const struct gsp_inject__want *query, enum gsp_inject__file kind,
+static void read_image(const struct gsp_inject__query *query, enum gsp_inject__file kind,
                        const struct gsp_map *map, struct gsp_image *image,
                        struct gsp_inject__linker *out)
 {
     if (kind == GSP_LINKER_LIBC || kind == GSP_LINKER_LIBDL) {
         read_libc(out, image);
     } else if (kind == GSP_LINKER_LD && out->state == 0) {
-        gsp_raddr debug = gsp_image_dynsym(image, "_r_debug");
+        gsp_raddr debug = gsp_proc_image_dynsym(image, "_r_debug");
         out->state = debug ? debug + offsetof(struct r_debug, r_state) : 0;
     }
     if (is_library(map->path, query->library))
@@ -79,45 +79,45 @@ static void read_image(const struct gsp_inject__want *query, enum gsp_inject__fi
 }
 
 int gsp_inject__linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps,
-                            const struct gsp_inject__want *query, struct gsp_inject__linker *out,
+                            const struct gsp_inject__query *query, struct gsp_inject__linker *out,
                             struct gsp_err *err)
 {
     *out = (struct gsp_inject__linker){.open_flags = RTLD_NOW};
     bool musl = false;
-    for (size_t i = 0; i < gsp_maps_count(maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(maps, i);
         enum gsp_inject__file kind = gsp_inject__linker_file_of(map->path);
         struct gsp_image *image;
         musl = musl || kind == GSP_LINKER_MUSL;
         if (map->offset != 0 || map->inode == 0 ||
             (kind == GSP_LINKER_OTHER && !is_library(map->path, query->library)) ||
-            gsp_image_open(pid, mem, map, &image, NULL) != GSP_OK)
+            gsp_proc_image_open(pid, mem, map, &image, NULL) != GSP_OK)
             continue;
         read_image(query, kind, map, image, out);
-        gsp_image_close(image);
+        gsp_proc_image_close(image);
     }
     if (musl)
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
                            "the C library of the process is musl, but the agent needs glibc");
-    for (size_t i = 0; i < gsp_maps_count(maps) && !(out->open && out->find); i++) {
-        const struct gsp_map *map = gsp_maps_at(maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(maps) && !(out->open && out->find); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(maps, i);
         struct gsp_image *image;
         if (map->offset != 0 || gsp_inject__linker_file_of(map->path) != GSP_LINKER_LIBC ||
-            gsp_image_open(pid, mem, map, &image, NULL) != GSP_OK)
+            gsp_proc_image_open(pid, mem, map, &image, NULL) != GSP_OK)
             continue;
         read_private(out, image);
-        gsp_image_close(image);
+        gsp_proc_image_close(image);
     }
     if (!out->open || !out->find)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process has no dlopen (statically linked)");
     return GSP_OK;
 }
 
-bool gsp_inject__linker_is_calm(const struct gsp_inject__linker *linker, struct gsp_mem *mem)
+bool gsp_inject__linker_is_idle(const struct gsp_inject__linker *linker, struct gsp_mem *mem)
 {
     int state;
     if (linker->state == 0)
         return true;
-    return gsp_mem_read(mem, linker->state, &state, sizeof(state)) == GSP_OK &&
+    return gsp_proc_mem_read(mem, linker->state, &state, sizeof(state)) == GSP_OK &&
            state == RT_CONSISTENT;
 }

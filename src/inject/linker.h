@@ -26,7 +26,7 @@ struct gsp_inject__linker {
 };
 
 /* The function to find: the library by its file name, and the symbol. */
-struct gsp_inject__want {
+struct gsp_inject__query {
     const char *library;
     const char *symbol;
 };
@@ -34,10 +34,10 @@ struct gsp_inject__want {
 /* Fails with NOTSUP (no dlopen: a static program, or another C library), NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_inject__linker_find(pid_t pid, struct gsp_mem *mem,
                                            const struct gsp_maps *maps,
-                                           const struct gsp_inject__want *query,
+                                           const struct gsp_inject__query *query,
                                            struct gsp_inject__linker *out, struct gsp_err *err);
 /* Returns whether no library is being loaded or unloaded. */
-bool gsp_inject__linker_is_calm(const struct gsp_inject__linker *linker, struct gsp_mem *mem);
+bool gsp_inject__linker_is_idle(const struct gsp_inject__linker *linker, struct gsp_mem *mem);
 
 /* The kind of a mapped file, by its name. */
 enum gsp_inject__file {

@@ -13,7 +13,7 @@
 static int write_to(const struct gsp_inject__remote *remote, gsp_raddr addr, const void *from,
                     size_t len, struct gsp_err *err)
 {
-    int rc = gsp_mem_write_pid(remote->pid, addr, from, len);
+    int rc = gsp_proc_mem_write_pid(remote->pid, addr, from, len);
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "the stack of thread %d cannot be written",
                            (int)remote->tid);
@@ -26,19 +26,20 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
     remote->used = 0;
     remote->pending_signal = 0;
     remote->failed = false;
-    if (!gsp_inject__keep(remote->tid, &remote->kept))
+    if (!gsp_inject__registers_save(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be read",
                            (int)remote->tid);
-    const bool is_there = at->number < 0 || gsp_inject__is_in_call(&remote->kept, at->pc, at->sp);
-    if (is_there && gsp_inject_is_span(at))
-        gsp_inject__resume_sleep(&remote->kept);
+    const bool is_there =
+        at->number < 0 || gsp_inject__registers_is_in_call(&remote->kept, at->pc, at->sp);
+    if (is_there && gsp_inject__call_is_relative_sleep(at))
+        gsp_inject__registers_resume_sleep(&remote->kept);
     /* The stop may have interrupted another call than the one in /proc. */
     struct gsp_inject_call_at found;
-    gsp_inject__call_of(&remote->kept, &found);
-    if (gsp_inject_is_endless(&found))
-        gsp_inject__again(&remote->kept);
-    remote->scratch = gsp_inject__below(&remote->kept, GSP_REMOTE_SCRATCH);
-    if (!gsp_inject__block_signals(remote->tid))
+    gsp_inject__registers_get_call(&remote->kept, &found);
+    if (gsp_inject__call_is_endless(&found))
+        gsp_inject__registers_restart_call(&remote->kept);
+    remote->scratch = gsp_inject__registers_below(&remote->kept, GSP_REMOTE_SCRATCH);
+    if (!gsp_inject__signals_block(remote->tid))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the signals of thread %d cannot be blocked",
                            (int)remote->tid);
     remote->is_open = true;
@@ -52,10 +53,10 @@ int gsp_inject__remote_close(struct gsp_inject__remote *remote, struct gsp_err *
     if (!remote->is_open)
         return GSP_OK;
     remote->is_open = false;
-    if (!gsp_inject__put_back(remote->tid, &remote->kept))
+    if (!gsp_inject__registers_restore(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be set",
                            (int)remote->tid);
-    gsp_stop_set_signal(remote->stop, remote->pending_signal);
+    gsp_proc_stop_set_signal(remote->stop, remote->pending_signal);
     return GSP_OK;
 }
 
@@ -85,12 +86,12 @@ static bool is_fault(pid_t tid)
 }
 
 int gsp_inject__remote_call(struct gsp_inject__remote *remote, gsp_raddr function,
-                            const uint64_t args[GSP_MACHINE_ARGS], int64_t limit_ns,
+                            const uint64_t args[GSP_INJECT_CALL_ARGS], int64_t limit_ns,
                             uint64_t *value, struct gsp_err *err)
 {
     /* At function entry the stack is one word off its alignment. */
-    struct gsp_inject__machine_call call = {.function = function, .sp = remote->scratch - WORD};
-    const uint64_t trap = GSP_MACHINE_TRAP;
+    struct gsp_inject__register_call call = {.function = function, .sp = remote->scratch - WORD};
+    const uint64_t trap = GSP_INJECT_TRAP_ADDRESS;
     *value = 0;
 #if defined(__x86_64__)
     int rc = write_to(remote, call.sp, &trap, sizeof(trap), err);
@@ -102,16 +103,16 @@ int gsp_inject__remote_call(struct gsp_inject__remote *remote, gsp_raddr functio
     if (rc != GSP_OK)
         return rc;
     memcpy(call.args, args, sizeof(call.args));
-    if (!gsp_inject__prepare(remote->tid, &remote->kept, &call))
+    if (!gsp_inject__registers_prepare(remote->tid, &remote->kept, &call))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "thread %d cannot be set up",
                            (int)remote->tid);
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     for (;;) {
         int signal = 0;
-        rc = gsp_stop_run(remote->stop, deadline_ns - gsp_now_ns(), &signal, err);
+        rc = gsp_proc_stop_run(remote->stop, deadline_ns - gsp_now_ns(), &signal, err);
         if (rc != GSP_OK)
             break;
-        if (gsp_inject__returned(remote->tid, value))
+        if (gsp_inject__registers_returned(remote->tid, value))
             return GSP_OK;
         if (is_fault(remote->tid)) {
             rc = gsp_err_set(err, GSP_E_FAULT, 0, "the call ended with signal %d (%s)", signal,

@@ -11,7 +11,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "inject/machine.h"
+#include "inject/registers.h"
 #include "inject/state.h"
 #include "proc/stop.h"
 
@@ -26,7 +26,7 @@ struct gsp_inject__remote {
     int pending_signal; /* a signal that arrived meanwhile, to deliver at the end */
     bool is_open;
     bool failed; /* a call crashed or timed out: no more calls */
-    struct gsp_inject__machine kept;
+    struct gsp_inject__registers kept;
 };
 
 /* Saves the state of the stopped thread; must be closed even after a failure. at is the system
@@ -43,5 +43,5 @@ GSP_MUST_CHECK int gsp_inject__remote_string(struct gsp_inject__remote *remote, 
                                              gsp_raddr *out, struct gsp_err *err);
 /* Calls a function. Fails with TIMEOUT, FAULT (it crashed), NOPROC. */
 GSP_MUST_CHECK int gsp_inject__remote_call(struct gsp_inject__remote *remote, gsp_raddr function,
-                                           const uint64_t args[GSP_MACHINE_ARGS], int64_t limit_ns,
-                                           uint64_t *value, struct gsp_err *err);
+                                           const uint64_t args[GSP_INJECT_CALL_ARGS],
+                                           int64_t limit_ns, uint64_t *value, struct gsp_err *err);

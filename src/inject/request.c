@@ -168,7 +168,7 @@ void gsp_visit__put_request(const struct gsp_visit *visit, const struct gsp_visi
     gsp_json_key(&json, "settings");
     gsp_json_obj_begin(&json);
     for (size_t i = 0; i < visit->setting_count; i++)
-        gsp_json_put_str(&json, gsp_setting_row(visit->settings[i].id)->name,
+        gsp_json_put_str(&json, gsp_wire_setting_row(visit->settings[i].id)->name,
                          visit->settings[i].value);
     gsp_json_obj_end(&json);
     if (strcmp(visit->what, "inject") == 0)

@@ -19,7 +19,7 @@
 #include "inject/script.h"
 #include "proc/task.h"
 #include "py/locate.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "wire/table.h"
 
 /* An interpreter that runs looks at what it was told within milliseconds. */
@@ -67,10 +67,10 @@ static void come_back(uid_t uid)
 
 static int make_folder(pid_t pid, struct gsp_visit__files *files, struct gsp_err *err)
 {
-    const struct gsp_place_about about = {.pid = pid, .rank = GSP_NULL_I64};
+    const struct gsp_ring_dir_spec about = {.pid = pid, .rank = GSP_NULL_I64};
     char link[64];
     int made;
-    int rc = gsp_place_make(&about, &made, err);
+    int rc = gsp_ring_dir_create(&about, &made, err);
     if (rc != GSP_OK)
         return rc;
     gsp_auto_fd fd = made;
@@ -225,17 +225,17 @@ static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_re
 static bool by_itself(const struct gsp_visit *visit, const struct gsp_visit__files *files,
                       const struct gsp_py_runtime *runtime)
 {
-    struct gsp_inject_armed armed;
-    struct gsp_py_place place = {.pid = visit->pid};
-    if (gsp_mem_open_pid(visit->pid, &place.mem, NULL) != GSP_OK)
+    struct gsp_inject_script armed;
+    struct gsp_py_locate_input place = {.pid = visit->pid};
+    if (gsp_proc_mem_open_pid(visit->pid, &place.mem, NULL) != GSP_OK)
         return false;
-    int armed_rc = gsp_inject_arm(&place, runtime, files->script, &armed, NULL);
-    gsp_mem_free(place.mem);
+    int armed_rc = gsp_inject__script_arm(&place, runtime, files->script, &armed, NULL);
+    gsp_proc_mem_free(place.mem);
     if (armed_rc != GSP_OK)
         return false;
     int rc = wait_for(visit, files, files->claim, gsp_now_ns() + BY_ITSELF_NS, NULL);
     if (rc != GSP_OK)
-        gsp_inject_disarm(&armed);
+        gsp_inject__script_disarm(&armed);
     return rc == GSP_OK;
 }
 
@@ -251,7 +251,7 @@ static int by_library(const struct gsp_visit *visit, const struct gsp_visit__fil
                                                .args = {files->script, files->outcome},
                                                .limit_ns = visit->limit_ns,
                                                .force = visit->force};
-    int rc = gsp_inject_call(&request, &result, err);
+    int rc = gsp_inject__call(&request, &result, err);
     out->stopped_ns = result.stopped_ns;
     out->was_loaded = result.was_loaded;
     if (rc == GSP_OK && result.value != 0)
@@ -271,11 +271,11 @@ static int give_up(const struct gsp_visit__files *files, struct gsp_err *err)
 int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err *err)
 {
     struct gsp_mem *mem;
-    int rc = gsp_mem_open_pid(pid, &mem, err);
+    int rc = gsp_proc_mem_open_pid(pid, &mem, err);
     if (rc != GSP_OK)
         return rc;
     rc = gsp_py_locate(pid, mem, runtime, err);
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
     return rc;
 }
 
@@ -316,7 +316,7 @@ int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out, struc
     *out = (struct gsp_visit_result){0};
     int rc = find_package(package, err);
     if (rc == GSP_OK)
-        rc = gsp_inject_check(visit->pid, visit->force, err);
+        rc = gsp_inject__check(visit->pid, visit->force, err);
     if (rc == GSP_OK)
         rc = gsp_visit__locate(visit->pid, &runtime, err);
     if (rc == GSP_OK && strcmp(visit->what, "inject") == 0)
@@ -350,15 +350,15 @@ void gsp_visit_result_free(struct gsp_visit_result *result)
 
 bool gsp_visit_is_there(pid_t pid, char *version)
 {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     struct gsp_control page;
     int made;
     version[0] = '\0';
-    if (gsp_place_find(pid, &place, NULL) != GSP_OK || !place.live ||
-        gsp_place_open(&place, &made, NULL) != GSP_OK)
+    if (gsp_ring_dir_find(pid, &place, NULL) != GSP_OK || !place.live ||
+        gsp_ring_dir_open(&place, &made, NULL) != GSP_OK)
         return false;
     gsp_auto_fd fd = made;
-    if (gsp_control_read(fd, &page, NULL) != GSP_OK)
+    if (gsp_wire_control_read(fd, &page, NULL) != GSP_OK)
         return false;
     uint32_t state = atomic_load(&page.state);
     snprintf(version, sizeof(page.agent), "%s", page.agent);

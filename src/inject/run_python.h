@@ -48,7 +48,7 @@ struct gsp_visit_result {
     int64_t total_ns;
 };
 
-/* Fails like gsp_inject_call(), with NOTPY, VERSION and STARTING, with NOWRITE (no folder), and
+/* Fails like gsp_inject__call(), with NOTPY, VERSION and STARTING, with NOWRITE (no folder), and
  * with TIMEOUT when the lines were not run, or did not end, within the limit. */
 GSP_MUST_CHECK int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out,
                              struct gsp_err *err);

@@ -19,16 +19,16 @@ static int find_main(struct gsp_mem *mem, const struct gsp_py_runtime *runtime, 
 {
     const struct gsp_py_layout *layout = &runtime->layout;
     gsp_raddr at;
-    int rc = gsp_mem_read_u64(mem, runtime->addr + layout->runtime_interpreters_head, &at);
+    int rc = gsp_proc_mem_read_u64(mem, runtime->addr + layout->runtime_interpreters_head, &at);
     for (size_t i = 0; rc == GSP_OK && at && i < INTERPRETERS_MAX; i++) {
         uint64_t id;
-        rc = gsp_mem_read_u64(mem, at + layout->interp_id, &id);
+        rc = gsp_proc_mem_read_u64(mem, at + layout->interp_id, &id);
         if (rc == GSP_OK && id == 0) {
             *out = at;
             return GSP_OK;
         }
         if (rc == GSP_OK)
-            rc = gsp_mem_read_u64(mem, at + layout->interp_next, &at);
+            rc = gsp_proc_mem_read_u64(mem, at + layout->interp_next, &at);
     }
     return rc == GSP_OK ? GSP_E_TORN : rc;
 }
@@ -39,10 +39,10 @@ static bool is_running(pid_t pid, uint64_t ns_tid, const struct gsp_task *tasks,
         if ((uint64_t)tasks[i].ns_tid != ns_tid)
             continue;
         struct gsp_taskfd task;
-        if (gsp_taskfd_open(&task, pid, tasks[i].tid) != GSP_OK)
+        if (gsp_proc_taskfd_open(&task, pid, tasks[i].tid) != GSP_OK)
             return false;
-        bool running = gsp_taskfd_is_running(&task);
-        gsp_taskfd_close(&task);
+        bool running = gsp_proc_taskfd_is_running(&task);
+        gsp_proc_taskfd_close(&task);
         return running;
     }
     return false;
@@ -58,15 +58,15 @@ static gsp_raddr find_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py
     gsp_raddr found = 0;
     if (gsp_proc_tasks(pid, &tasks, &count, NULL) != GSP_OK)
         return 0;
-    if (gsp_mem_read_u64(mem, interp + layout->interp_tstate_head, &at) != GSP_OK)
+    if (gsp_proc_mem_read_u64(mem, interp + layout->interp_tstate_head, &at) != GSP_OK)
         at = 0;
     for (size_t i = 0; at && !found && i < THREADS_MAX; i++) {
         uint64_t tid;
-        if (gsp_mem_read_u64(mem, at + layout->tstate_native_thread_id, &tid) != GSP_OK)
+        if (gsp_proc_mem_read_u64(mem, at + layout->tstate_native_thread_id, &tid) != GSP_OK)
             break;
         if (is_running(pid, tid, tasks, count))
             found = at;
-        else if (gsp_mem_read_u64(mem, at + layout->tstate_next, &at) != GSP_OK)
+        else if (gsp_proc_mem_read_u64(mem, at + layout->tstate_next, &at) != GSP_OK)
             break;
     }
     free(tasks);
@@ -79,34 +79,35 @@ static int arm_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py_remote
 {
     const int32_t one = 1;
     uint64_t breaker;
-    int rc = gsp_mem_write_pid(pid, thread + exec->path, path, strlen(path) + 1);
+    int rc = gsp_proc_mem_write_pid(pid, thread + exec->path, path, strlen(path) + 1);
     if (rc == GSP_OK)
-        rc = gsp_mem_write_pid(pid, thread + exec->pending, &one, sizeof(one));
+        rc = gsp_proc_mem_write_pid(pid, thread + exec->pending, &one, sizeof(one));
     if (rc == GSP_OK)
-        rc = gsp_mem_read_u64(mem, thread + exec->eval_breaker, &breaker);
+        rc = gsp_proc_mem_read_u64(mem, thread + exec->eval_breaker, &breaker);
     if (rc == GSP_OK) {
         breaker |= PLEASE_STOP;
         /* Writes one byte at once: the thread and other code set other bits meanwhile. */
         const uint8_t low = (uint8_t)breaker;
-        rc = gsp_mem_write_pid(pid, thread + exec->eval_breaker, &low, sizeof(low));
+        rc = gsp_proc_mem_write_pid(pid, thread + exec->eval_breaker, &low, sizeof(low));
     }
     return rc == GSP_OK ? GSP_OK : gsp_err_set(err, rc, 0, "the thread state cannot be written");
 }
 
-int gsp_inject_arm(const struct gsp_py_place *place, const struct gsp_py_runtime *runtime,
-                   const char *path, struct gsp_inject_armed *out, struct gsp_err *err)
+int gsp_inject__script_arm(const struct gsp_py_locate_input *place,
+                           const struct gsp_py_runtime *runtime, const char *path,
+                           struct gsp_inject_script *out, struct gsp_err *err)
 {
     unsigned char bytes[GSP_PY_DEBUG_OFFSETS_MAX];
     struct gsp_mem *mem = place->mem;
     struct gsp_py_remote_exec exec;
     gsp_raddr interp;
     int32_t enabled;
-    *out = (struct gsp_inject_armed){0};
+    *out = (struct gsp_inject_script){0};
     if (GSP_PY_MINOR(runtime->layout.version) < MINOR_MIN)
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
                            "Python %s does not support remote execution (PEP 768, 3.14+)",
                            runtime->version);
-    if (gsp_mem_read(mem, runtime->addr, bytes, sizeof(bytes)) != GSP_OK)
+    if (gsp_proc_mem_read(mem, runtime->addr, bytes, sizeof(bytes)) != GSP_OK)
         return gsp_err_set(err, GSP_E_FAULT, 0, "the runtime cannot be read");
     int rc = gsp_py_remote_exec_read(bytes, sizeof(bytes), &exec, err);
     if (rc != GSP_OK)
@@ -114,7 +115,7 @@ int gsp_inject_arm(const struct gsp_py_place *place, const struct gsp_py_runtime
     if (strlen(path) + 1 > exec.path_size)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the file name is too long: %.200s", path);
     if (find_main(mem, runtime, &interp) != GSP_OK ||
-        gsp_mem_read(mem, interp + exec.enabled, &enabled, sizeof(enabled)) != GSP_OK)
+        gsp_proc_mem_read(mem, interp + exec.enabled, &enabled, sizeof(enabled)) != GSP_OK)
         return gsp_err_set(err, GSP_E_FAULT, 0, "the main interpreter cannot be read");
     if (enabled != 1)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "remote execution is disabled in the process");
@@ -123,14 +124,14 @@ int gsp_inject_arm(const struct gsp_py_place *place, const struct gsp_py_runtime
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no Python thread is running");
     rc = arm_thread(place->pid, mem, &exec, thread, path, err);
     if (rc == GSP_OK)
-        *out = (struct gsp_inject_armed){place->pid, thread + exec.pending};
+        *out = (struct gsp_inject_script){place->pid, thread + exec.pending};
     return rc;
 }
 
-void gsp_inject_disarm(struct gsp_inject_armed *armed)
+void gsp_inject__script_disarm(struct gsp_inject_script *armed)
 {
     const int32_t none = 0;
     if (armed->pending)
-        gsp_ignore(gsp_mem_write_pid(armed->pid, armed->pending, &none, sizeof(none)));
+        gsp_ignore(gsp_proc_mem_write_pid(armed->pid, armed->pending, &none, sizeof(none)));
     armed->pending = 0;
 }

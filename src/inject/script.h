@@ -15,7 +15,7 @@
 #include "proc/mem.h"
 #include "py/locate.h"
 
-struct gsp_inject_armed {
+struct gsp_inject_script {
     pid_t pid;
     gsp_raddr pending; /* 0: nothing is armed */
 };
@@ -23,8 +23,8 @@ struct gsp_inject_armed {
 /* Requests that a thread of the main interpreter runs the file soon. place is borrowed for the
  * call. Fails with NOTSUP (an older version, disabled by PYTHON_DISABLE_REMOTE_DEBUG, or no
  * running thread), FORMAT, FAULT, PERM, NOPROC, LIMIT (the name is too long). */
-GSP_MUST_CHECK int gsp_inject_arm(const struct gsp_py_place *place,
-                                  const struct gsp_py_runtime *runtime, const char *path,
-                                  struct gsp_inject_armed *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_inject__script_arm(const struct gsp_py_locate_input *place,
+                                          const struct gsp_py_runtime *runtime, const char *path,
+                                          struct gsp_inject_script *out, struct gsp_err *err);
 /* Cancels a request that has not started; a running file continues. */
-void gsp_inject_disarm(struct gsp_inject_armed *armed);
+void gsp_inject__script_disarm(struct gsp_inject_script *armed);

@@ -76,7 +76,7 @@ static bool is_condition(const struct gsp_inject_call_at *at)
     return ((unsigned)at->args[1] & OP_MASK) == FUTEX_WAIT_BITSET;
 }
 
-enum gsp_inject_state gsp_inject_state_of(struct gsp_sv text, struct gsp_inject_call_at *at)
+enum gsp_inject_state gsp_inject__state_parse(struct gsp_sv text, struct gsp_inject_call_at *at)
 {
     *at = (struct gsp_inject_call_at){.number = -1};
     if (text.len >= 7 && memcmp(text.p, "running", 7) == 0)
@@ -93,7 +93,7 @@ enum gsp_inject_state gsp_inject_state_of(struct gsp_sv text, struct gsp_inject_
                                                                 : GSP_INJECT_UNSAFE;
 }
 
-bool gsp_inject_is_endless(const struct gsp_inject_call_at *at)
+bool gsp_inject__call_is_endless(const struct gsp_inject_call_at *at)
 {
 #ifdef SYS_epoll_wait
     if (at->number == SYS_epoll_wait)
@@ -102,7 +102,7 @@ bool gsp_inject_is_endless(const struct gsp_inject_call_at *at)
     return at->number == SYS_epoll_pwait && (uint32_t)at->args[3] == NO_LIMIT;
 }
 
-bool gsp_inject_is_span(const struct gsp_inject_call_at *at)
+bool gsp_inject__call_is_relative_sleep(const struct gsp_inject_call_at *at)
 {
     return at->number == SYS_nanosleep || (at->number == SYS_clock_nanosleep && at->args[1] == 0);
 }
@@ -118,13 +118,13 @@ static bool name_begins(const struct gsp_map *map, const char *const *names, siz
     return false;
 }
 
-bool gsp_inject_is_linker(const struct gsp_map *map)
+bool gsp_inject__map_is_linker(const struct gsp_map *map)
 {
     static const char *const names[] = {"ld-", "ld.so", "ld64."};
     return name_begins(map, names, GSP_COUNT(names));
 }
 
-bool gsp_inject_is_plain_text(const struct gsp_map *map)
+bool gsp_inject__map_is_lock_free(const struct gsp_map *map)
 {
     static const char *const names[] = {
         "libc.",     "libc-",        "libpthread",  "libdl",       "libgcc_s",
@@ -132,13 +132,13 @@ bool gsp_inject_is_plain_text(const struct gsp_map *map)
         "libhoard",  "libtbbmalloc", "libasan",     "libtsan",     "liblsan",
         "libubsan",  "libhwasan",    "librt",       "libnss_",
     };
-    return map->exec && map->inode != 0 && map->path[0] == '/' && !gsp_inject_is_linker(map) &&
+    return map->exec && map->inode != 0 && map->path[0] == '/' && !gsp_inject__map_is_linker(map) &&
            !name_begins(map, names, GSP_COUNT(names));
 }
 
-size_t gsp_inject_room(const struct gsp_maps *maps, uint64_t sp)
+size_t gsp_inject__stack_room(const struct gsp_maps *maps, uint64_t sp)
 {
-    const struct gsp_map *map = gsp_maps_find(maps, sp);
+    const struct gsp_map *map = gsp_proc_maps_find(maps, sp);
     if (!map || !map->writable)
         return 0;
     return strcmp(map->path, "[stack]") == 0 ? SIZE_MAX : (size_t)(sp - map->start);

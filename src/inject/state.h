@@ -34,19 +34,19 @@ struct gsp_inject_call_at {
 };
 
 /* Fills *at if the thread waits. */
-enum gsp_inject_state gsp_inject_state_of(struct gsp_sv text, struct gsp_inject_call_at *at);
+enum gsp_inject_state gsp_inject__state_parse(struct gsp_sv text, struct gsp_inject_call_at *at);
 
 /* Returns whether a call can be repeated after EINTR: it waits without a timeout. */
-bool gsp_inject_is_endless(const struct gsp_inject_call_at *at);
+bool gsp_inject__call_is_endless(const struct gsp_inject_call_at *at);
 /* Returns whether the call sleeps for a relative time, which aarch64 would restart from the
  * beginning. */
-bool gsp_inject_is_span(const struct gsp_inject_call_at *at);
+bool gsp_inject__call_is_relative_sleep(const struct gsp_inject_call_at *at);
 
 /* Returns whether a mapping is the dynamic linker, which makes system calls with its locks held. */
-bool gsp_inject_is_linker(const struct gsp_map *map);
+bool gsp_inject__map_is_linker(const struct gsp_map *map);
 /* Returns whether code of this mapping never runs with a lock of the C library held: a file
  * other than the C library, the linker, an unwinder, or a known allocator. */
-bool gsp_inject_is_plain_text(const struct gsp_map *map);
+bool gsp_inject__map_is_lock_free(const struct gsp_map *map);
 
 /* Free bytes of stack below sp in its mapping; SIZE_MAX for the stack that grows automatically. */
-size_t gsp_inject_room(const struct gsp_maps *maps, uint64_t sp);
+size_t gsp_inject__stack_room(const struct gsp_maps *maps, uint64_t sp);

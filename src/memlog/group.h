@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group.h -- the sites of a recording put together: by line, function, module, thread, process.
+ * group.h -- groups the sites of a recording by line, function, module, thread, process or
+ * allocator.
  *
- * A line is the innermost Python line of a stack: a library below it that asked for the memory is
- * its doing.  Stacks without Python go by their innermost frame.
+ * The line of a stack is its innermost Python line, also if a native library below it allocated the
+ * memory. A stack without Python frames is grouped by its innermost frame.
  *
- * Used by: view.h, leak.h, cli/ (mem report).
- * Threads: never changes once made.
+ * Threads: immutable after creation.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "memlog/log.h"
 
-enum gsp_memby {
+enum gsp_memlog_group_by {
     GSP_MEMBY_LINE,
     GSP_MEMBY_FUNCTION,
     GSP_MEMBY_MODULE, /* the file */
@@ -29,26 +29,28 @@ enum gsp_memby {
 };
 
 /* "line", "function", ...; NULL past the last. */
-const char *gsp_memby_name(size_t i);
+const char *gsp_memlog_group_by_name(size_t i);
 
-struct gsp_memgroups {
-    enum gsp_memby by;
+struct gsp_memlog_groups {
+    enum gsp_memlog_group_by by;
     uint32_t *of_site; /* the group of each site */
-    uint32_t *ids;     /* of each group: frame, thread, process or allocator */
+    uint32_t *ids;     /* frame, thread, process or allocator of each group */
     size_t count;
 };
 
 /* Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memgroups_make(struct gsp_memgroups *groups, const struct gsp_memlog *log,
-                                      enum gsp_memby by, struct gsp_err *err);
-void gsp_memgroups_free(struct gsp_memgroups *groups);
+GSP_MUST_CHECK int gsp_memlog_groups_create(struct gsp_memlog_groups *groups,
+                                            const struct gsp_memlog *log,
+                                            enum gsp_memlog_group_by by, struct gsp_err *err);
+void gsp_memlog_groups_free(struct gsp_memlog_groups *groups);
 
-/* The frame that a stack goes by: GSP_NONE for none. */
-uint32_t gsp_memgroup_frame(const struct gsp_profile *profile, uint32_t stack);
-/* The nearest frame of a stack that is the program's own and not of a library: GSP_NONE when that
- * is the one that it goes by, or there is none. */
-uint32_t gsp_memgroup_caller(const struct gsp_profile *profile, uint32_t stack);
+/* Returns the frame by which a stack is grouped, or GSP_NONE. */
+uint32_t gsp_memlog_group_frame(const struct gsp_profile *profile, uint32_t stack);
+/* Returns the innermost frame of the program itself, not of a library. Returns GSP_NONE if it does
+ * not exist or is the frame by which the stack is grouped. */
+uint32_t gsp_memlog_group_caller(const struct gsp_profile *profile, uint32_t stack);
 
-/* Appends what the group is called; bytes of the target, to be escaped by whoever shows them. */
-void gsp_memgroup_name(const struct gsp_memgroups *groups, const struct gsp_memlog *log,
-                       uint32_t group, struct gsp_buf *out);
+/* Appends the name of the group. It contains bytes of the target, which every output must escape.
+ */
+void gsp_memlog_group_name(const struct gsp_memlog_groups *groups, const struct gsp_memlog *log,
+                           uint32_t group, struct gsp_buf *out);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.h -- the bytes of a .gspm file, for its writer and its reader.
+ * layout.h -- the format of a .gspm file, for its writer and its reader.
  *
- * docs/formats/mem.md tells the layout in words.  Fixed numbers are little-endian.
+ * docs/formats/mem.md describes it. Fixed-size numbers are little-endian.
  *
- * Used by: log.c and writer.c only, and tests.
  * Threads: no state.
  */
 #pragma once
@@ -17,10 +16,10 @@
 
 #define GSP_MEMLOG_VERSION      1U
 #define GSP_MEMLOG_HEADER_BYTES 16U
-#define GSP_MEMLOG_BLOCK_BYTES  16U /* in front of a block's records */
+#define GSP_MEMLOG_BLOCK_BYTES  16U /* header of a block */
 #define GSP_MEMLOG_BLOCK_MAX    (1U << 27)
 
-/* Broken by whoever takes the file for text. */
+/* A program that treats the file as text damages these bytes. */
 static const unsigned char gsp_memlog__magic[8] = {0x89, 'G', 'S', 'P', 'M', '\r', '\n', 0x1a};
 
 enum gsp_memlog_tag {
@@ -33,13 +32,13 @@ enum gsp_memlog_tag {
     GSP_MEMLOG_SITE,
     GSP_MEMLOG_TICK,
     GSP_MEMLOG_GONE,    /* a process has ended */
-    GSP_MEMLOG_END,     /* the recording was ended in order */
-    GSP_MEMLOG_HUGE,    /* which memory the system puts into huge pages */
-    GSP_MEMLOG_LEAVING, /* a process's interpreter ends: its looks from here on show that */
+    GSP_MEMLOG_END,     /* the recorder ended the recording */
+    GSP_MEMLOG_HUGE,    /* the system's setting for huge pages */
+    GSP_MEMLOG_LEAVING, /* the interpreter of a process is shutting down, from the next tick on */
     GSP_MEMLOG_TAGS,
 };
 
-/* What of a site has changed. */
+/* The counts of a site that have changed. */
 #define GSP_MEMLOG_HAS_ALLOC 1U
 #define GSP_MEMLOG_HAS_FREE  2U
 #define GSP_MEMLOG_HAS_PEAK  4U

@@ -9,17 +9,17 @@
 #include "stats/trend.h"
 
 #define Z_MIN       3.0
-#define LAST_PACE   0.5 /* of the whole's, that the last third has at least */
-#define LEAP_MAX    0.5 /* of the growth, in one stretch */
-#define FALL_MAX    0.5 /* of the growth, that it falls back by */
+#define LAST_PACE   0.5 /* minimum slope of the last third, relative to the whole */
+#define LEAP_MAX    0.5 /* maximum jump in one window, relative to the growth */
+#define FALL_MAX    0.5 /* maximum fall, relative to the growth */
 #define GROWTH_MIN  65536.0
-#define ERRORS_MIN  4.0 /* standard errors that the growth of an estimate exceeds */
+#define ERRORS_MIN  4.0 /* minimum growth of an estimate, in standard errors */
 #define WARMUP_PART 4U
 
 /* ---------------------------------------------------------------------------------- judgement */
 
-/* The middle of three: neither end hangs on one value. */
-static double edge(const double *values)
+/* The median of three values, so that the start and the end do not depend on a single value. */
+static double median3(const double *values)
 {
     double three[3] = {values[0], values[1], values[2]};
     gsp_stats_sort(three, 3);
@@ -39,25 +39,26 @@ static bool is_steady(const double *held, size_t count, double growth)
     return leap <= growth * LEAP_MAX && fall <= growth * FALL_MAX;
 }
 
-bool gsp_memleak_judge(const double *held, size_t count, double least, double *slope, double *z)
+bool gsp_memlog__leak_check(const double *held, size_t count, double least, double *slope,
+                            double *z)
 {
     const size_t skip = count / WARMUP_PART;
     struct gsp_trend whole;
     *slope = 0;
     *z = 0;
-    if (count < GSP_MEMLEAK_STRETCHES_MIN)
+    if (count < GSP_MEMLOG_LEAK_WINDOWS_MIN)
         return false;
     held += skip;
     count -= skip;
-    const double growth = edge(held + count - 3) - edge(held);
+    const double growth = median3(held + count - 3) - median3(held);
     if (growth < least || growth <= 0 || !is_steady(held, count, growth))
         return false;
     const size_t third = count / 3;
     if (!gsp_stats_trend(NULL, held, count, &whole))
         return false;
-    /* By what was gained and not by the median of slopes: growth in steps has flat stretches. */
+    /* Use the total growth, not the median slope, because stepwise growth has flat windows. */
     const double pace = growth / (double)(count - 2);
-    const double late = (edge(held + count - 3) - held[count - third]) / (double)(third - 1);
+    const double late = (median3(held + count - 3) - held[count - third]) / (double)(third - 1);
     *slope = whole.slope > 0 ? whole.slope : pace;
     *z = whole.z;
     return whole.z >= Z_MIN && late >= pace * LAST_PACE;
@@ -67,15 +68,15 @@ bool gsp_memleak_judge(const double *held, size_t count, double least, double *s
 
 struct series {
     const struct gsp_memlog *log;
-    const struct gsp_memgroups *groups;
+    const struct gsp_memlog_groups *groups;
     size_t stretches;
     int64_t from_ns; /* of the first tick */
     int64_t to_ns;
-    double *held; /* by group, then stretch */
+    double *held; /* by group, then window */
     int64_t *live;
-    int64_t *least; /* in the stretch that goes on */
+    int64_t *least; /* in the present window */
     double *var;    /* of live, KiB^2 */
-    size_t at;      /* the stretch that goes on */
+    size_t at;      /* the present window */
 };
 
 static void series_free(struct series *series)
@@ -86,7 +87,7 @@ static void series_free(struct series *series)
     free(series->var);
 }
 
-/* As many stretches as have a look in them, whatever the distance of two looks. */
+/* Returns the number of windows, so that each window contains a tick. */
 static size_t count_stretches(const struct gsp_memlog *log, int64_t from_ns, int64_t to_ns)
 {
     size_t times = 0;
@@ -101,10 +102,10 @@ static size_t count_stretches(const struct gsp_memlog *log, int64_t from_ns, int
         last_ns = time_ns;
     }
     size_t stretches = (size_t)((to_ns - from_ns) / gap_ns) + 1;
-    stretches = stretches < GSP_MEMLEAK_STRETCHES ? stretches : GSP_MEMLEAK_STRETCHES;
-    /* One long pause does not make a recording too short. */
-    if (stretches < GSP_MEMLEAK_STRETCHES_MIN)
-        stretches = GSP_MEMLEAK_STRETCHES_MIN;
+    stretches = stretches < GSP_MEMLOG_LEAK_WINDOWS ? stretches : GSP_MEMLOG_LEAK_WINDOWS;
+    /* A single long gap does not make a recording too short. */
+    if (stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN)
+        stretches = GSP_MEMLOG_LEAK_WINDOWS_MIN;
     return stretches < times ? stretches : times;
 }
 
@@ -117,14 +118,14 @@ static void end_stretch(struct series *series)
     series->at++;
 }
 
-static void take_tick(struct series *series, const struct gsp_memreplay *replay)
+static void add_tick(struct series *series, const struct gsp_memlog_replay *replay)
 {
     for (size_t i = 0; i < replay->changed_count; i++) {
         const uint32_t site = replay->changed[i];
-        const struct gsp_memcount *now = &replay->counts[site];
-        const struct gsp_memcount *before = &replay->before[i];
+        const struct gsp_memlog_count *now = &replay->counts[site];
+        const struct gsp_memlog_count *before = &replay->before[i];
         const uint32_t g = series->groups->of_site[site];
-        series->live[g] += (int64_t)(gsp_memcount_live(now) - gsp_memcount_live(before));
+        series->live[g] += (int64_t)(gsp_memlog_count_live(now) - gsp_memlog_count_live(before));
         series->var[g] += (double)now->live_var - (double)before->live_var;
     }
     for (size_t i = 0; i < replay->changed_count; i++) {
@@ -134,36 +135,36 @@ static void take_tick(struct series *series, const struct gsp_memreplay *replay)
     }
 }
 
-/* Several processes have their ticks one after the other, so sums over them are not of one moment;
- * a stretch is far longer than that. */
+/* The ticks of several processes follow each other, so sums over processes are not simultaneous. A
+ * window is much longer than that difference. */
 static int make_series(struct series *series, struct gsp_err *err)
 {
-    struct gsp_memreplay replay;
-    int rc = gsp_memreplay_begin(&replay, series->log, err);
+    struct gsp_memlog_replay replay;
+    int rc = gsp_memlog_replay_begin(&replay, series->log, err);
     if (rc < 0)
         return rc;
     const struct gsp_memlog_tick *tick;
     const double span = (double)(series->to_ns - series->from_ns) + 1;
     while ((tick = gsp_memlog_tick(series->log, replay.next)) && tick->time_ns <= series->to_ns) {
-        if (!gsp_memreplay_next(&replay)) {
-            rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the series of the recording");
+        if (!gsp_memlog_replay_next(&replay)) {
+            rc = gsp_err_nomem(err);
             break;
         }
         const double share = (double)(tick->time_ns - series->from_ns) / span;
         const size_t stretch = (size_t)(share * (double)series->stretches);
         while (series->at < stretch)
             end_stretch(series);
-        take_tick(series, &replay);
+        add_tick(series, &replay);
     }
     while (series->at < series->stretches)
         end_stretch(series);
-    gsp_memreplay_end(&replay);
+    gsp_memlog_replay_end(&replay);
     return rc;
 }
 
 /* ------------------------------------------------------------------------------------- leaks */
 
-/* The steps that were made between two times, of the process that made the most. */
+/* Returns the number of steps between two times, of the process with the most steps. */
 static double steps_between(const struct gsp_memlog *log, int64_t from_ns, int64_t to_ns)
 {
     double best = (double)NAN;
@@ -187,14 +188,14 @@ static double steps_between(const struct gsp_memlog *log, int64_t from_ns, int64
 
 static int by_pace(const void *a, const void *b)
 {
-    const struct gsp_memleak *x = a;
-    const struct gsp_memleak *y = b;
+    const struct gsp_memlog_leak *x = a;
+    const struct gsp_memlog_leak *y = b;
     if (x->bytes_per_s != y->bytes_per_s)
         return x->bytes_per_s < y->bytes_per_s ? 1 : -1;
     return (x->group > y->group) - (x->group < y->group);
 }
 
-static void judge_all(const struct series *series, struct gsp_memleaks *out)
+static void judge_all(const struct series *series, struct gsp_memlog_leaks *out)
 {
     const double stretch_s =
         (double)(series->to_ns - series->from_ns) / 1e9 / (double)series->stretches;
@@ -205,10 +206,10 @@ static void judge_all(const struct series *series, struct gsp_memleaks *out)
         const double least = fmax(GROWTH_MIN, ERRORS_MIN * error);
         double slope = 0;
         double z = 0;
-        if (!gsp_memleak_judge(held, series->stretches, least, &slope, &z))
+        if (!gsp_memlog__leak_check(held, series->stretches, least, &slope, &z))
             continue;
-        struct gsp_memleak *leak = &out->at[out->count++];
-        *leak = (struct gsp_memleak){.group = g, .z = z, .bytes_per_step = (double)NAN};
+        struct gsp_memlog_leak *leak = &out->at[out->count++];
+        *leak = (struct gsp_memlog_leak){.group = g, .z = z, .bytes_per_step = (double)NAN};
         leak->bytes_per_s = slope / stretch_s;
         leak->bytes_per_step = leak->bytes_per_s * seconds / out->steps;
         leak->live_bytes = series->live[g];
@@ -218,7 +219,7 @@ static void judge_all(const struct series *series, struct gsp_memleaks *out)
         qsort(out->at, out->count, sizeof(*out->at), by_pace);
 }
 
-static int find(struct series *series, struct gsp_memleaks *out, struct gsp_err *err)
+static int find_leaks(struct series *series, struct gsp_memlog_leaks *out, struct gsp_err *err)
 {
     const size_t groups = series->groups->count + 1;
     series->held = calloc(groups * series->stretches + 1, sizeof(*series->held));
@@ -227,39 +228,39 @@ static int find(struct series *series, struct gsp_memleaks *out, struct gsp_err 
     series->var = calloc(groups, sizeof(*series->var));
     out->at = calloc(groups, sizeof(*out->at));
     if (!series->held || !series->live || !series->least || !series->var || !out->at)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the series of the recording");
+        return gsp_err_nomem(err);
     int rc = make_series(series, err);
     if (rc == GSP_OK)
         judge_all(series, out);
     return rc;
 }
 
-int gsp_memleaks_find(const struct gsp_memlog *log, const struct gsp_memgroups *groups,
-                      struct gsp_memleaks *out, struct gsp_err *err)
+int gsp_memlog__leaks_find(const struct gsp_memlog *log, const struct gsp_memlog_groups *groups,
+                           struct gsp_memlog_leaks *out, struct gsp_err *err)
 {
     const struct gsp_memlog_tick *first = gsp_memlog_tick(log, 0);
     struct series series = {.log = log, .groups = groups};
-    *out = (struct gsp_memleaks){.steps = (double)NAN};
+    *out = (struct gsp_memlog_leaks){.steps = (double)NAN};
     if (!first)
         return GSP_OK;
     series.from_ns = first->time_ns;
     series.to_ns = gsp_memlog_end_ns(log);
     series.stretches = count_stretches(log, series.from_ns, series.to_ns);
     out->stretches = series.stretches;
-    if (series.stretches < GSP_MEMLEAK_STRETCHES_MIN)
+    if (series.stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN)
         return GSP_OK;
     out->from_ns = series.from_ns + (series.to_ns - series.from_ns) / (int64_t)WARMUP_PART;
     out->to_ns = series.to_ns;
     out->steps = steps_between(log, out->from_ns, out->to_ns);
-    int rc = find(&series, out, err);
+    int rc = find_leaks(&series, out, err);
     series_free(&series);
     if (rc < 0)
-        gsp_memleaks_free(out);
+        gsp_memlog__leaks_free(out);
     return rc;
 }
 
-void gsp_memleaks_free(struct gsp_memleaks *leaks)
+void gsp_memlog__leaks_free(struct gsp_memlog_leaks *leaks)
 {
     free(leaks->at);
-    *leaks = (struct gsp_memleaks){0};
+    *leaks = (struct gsp_memlog_leaks){0};
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * leak.h -- which sites keep growing: told by the trend of what they hold, not by its amount.
+ * leak.h -- finds sites that keep growing, by the trend of their live bytes, not by the amount.
  *
- * The recording is cut into stretches of equal time; of each counts the least that a group of sites
- * held within it, so what comes and goes is not seen.  The first quarter is warm-up.  A group is
- * accused when the rest rises without chance (Mann and Kendall), in its last third at no less than
- * half of the whole's pace, by no single leap, and without falling back by half of the growth.  So
- * neither caches that fill up nor what a garbage collector clears away is accused.
+ * The recording is split into windows of equal time. The value of a window is the least that a
+ * group of sites held in it, so temporary allocations have no effect. The first quarter is warm-up.
+ * A group is a leak if the rest rises significantly (Mann-Kendall test), if the last third rises at
+ * least half as fast as the whole, if no single jump makes up half of the growth, and if it never
+ * falls back by half of the growth. So caches that fill up, and objects that a garbage collector
+ * frees later, are not reported.
  *
- * Used by: view.h, cli/ (mem report), tests.
  * Threads: no state.
  */
 #pragma once
@@ -22,34 +22,36 @@
 #include "memlog/group.h"
 #include "memlog/log.h"
 
-#define GSP_MEMLEAK_STRETCHES     64U
-/* Fewer than these cannot show a trend. */
-#define GSP_MEMLEAK_STRETCHES_MIN 12U
+#define GSP_MEMLOG_LEAK_WINDOWS     64U
+/* Minimum for a trend. */
+#define GSP_MEMLOG_LEAK_WINDOWS_MIN 12U
 
-struct gsp_memleak {
+struct gsp_memlog_leak {
     uint32_t group;
-    double bytes_per_s;    /* by which it grows */
-    double bytes_per_step; /* NaN when steps are not known */
-    double z;              /* of the test: how sure */
+    double bytes_per_s;    /* growth */
+    double bytes_per_step; /* NaN if steps are unknown */
+    double z;              /* of the test */
     int64_t growth_bytes;  /* from the end of warm-up to the end of the recording */
     int64_t live_bytes;    /* at the end */
 };
 
-struct gsp_memleaks {
-    struct gsp_memleak *at; /* the fastest first */
+struct gsp_memlog_leaks {
+    struct gsp_memlog_leak *at; /* fastest growth first */
     size_t count;
-    size_t stretches; /* below GSP_MEMLEAK_STRETCHES_MIN: too short a recording to tell */
-    int64_t from_ns;  /* where warm-up ends */
+    size_t stretches; /* windows; below GSP_MEMLOG_LEAK_WINDOWS_MIN the recording is too short */
+    int64_t from_ns;  /* end of warm-up */
     int64_t to_ns;
-    double steps; /* in that time; NaN: not known */
+    double steps; /* in that time; NaN: unknown */
 };
 
 /* Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memleaks_find(const struct gsp_memlog *log,
-                                     const struct gsp_memgroups *groups, struct gsp_memleaks *out,
-                                     struct gsp_err *err);
-void gsp_memleaks_free(struct gsp_memleaks *leaks);
+GSP_MUST_CHECK int gsp_memlog__leaks_find(const struct gsp_memlog *log,
+                                          const struct gsp_memlog_groups *groups,
+                                          struct gsp_memlog_leaks *out, struct gsp_err *err);
+void gsp_memlog__leaks_free(struct gsp_memlog_leaks *leaks);
 
-/* Whether a series of what was held, one value a stretch, is a leak's.  least: growth that is worth
- * a word.  *slope is bytes a stretch, *z how sure.  False also without memory. */
-bool gsp_memleak_judge(const double *held, size_t count, double least, double *slope, double *z);
+/* Whether a series of live bytes, one value per window, is a leak. least: smallest growth to
+ * report. *slope is in bytes per window; *z is the test statistic. Also returns false if memory
+ * runs out. */
+bool gsp_memlog__leak_check(const double *held, size_t count, double least, double *slope,
+                            double *z);

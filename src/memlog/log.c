@@ -4,21 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "memlog/layout.h"
 
-/* Processes that end in this part of a recording end with it. */
-#define LATE_PART     10
-/* An interpreter that ends takes no longer, and gives back more than one of so many parts. */
-#define WAY_OUT_NS    (2 * GSP_NS_PER_S)
-#define WAY_OUT_PARTS 10
+/* A process that ends in the last tenth of a recording counts as running until its end. */
+#define LATE_PART      10
+/* Shutdown of an interpreter: maximum time, and it frees more than a tenth between two ticks. */
+#define SHUTDOWN_NS    (2 * GSP_NS_PER_S)
+#define SHUTDOWN_PARTS 10
 
 struct gsp_memlog {
     struct gsp_memlog_meta meta;
     struct gsp_profile *profile;
-    struct gsp_buf file; /* what open() read; empty after parse() */
+    struct gsp_buf file; /* content that open() read; empty after parse() */
     struct gsp_sv bytes;
     struct gsp_memlog_site *sites;
     size_t site_count;
@@ -27,7 +28,9 @@ struct gsp_memlog {
     size_t tick_count;
     size_t tick_cap;
     struct gsp_memlog_process *processes;
+    size_t process_cap;
     int64_t (*totals)[GSP_MEMTOTALS]; /* of the last tick of each process */
+    size_t total_cap;
     size_t process_count;
     int64_t last_ns;
     bool ended;
@@ -39,7 +42,7 @@ struct reading {
     struct gsp_err *err;
 };
 
-const char *gsp_memtotal_name(size_t i)
+const char *gsp_memlog_total_name(size_t i)
 {
     static const char *const names[GSP_MEMTOTALS] = {
         [GSP_MEMTOTAL_RSS] = "rss_bytes",
@@ -60,12 +63,7 @@ const char *gsp_memtotal_name(size_t i)
 
 static int damaged(struct reading *rd)
 {
-    return gsp_err_set(rd->err, GSP_E_FORMAT, 0, "a record of the file makes no sense");
-}
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the recording");
+    return gsp_err_set(rd->err, GSP_E_FORMAT, 0, "malformed record in the file");
 }
 
 static bool get(struct reading *rd, uint64_t *out)
@@ -98,8 +96,7 @@ static int read_meta(struct reading *rd)
     return get_signed(rd, &rd->log->meta.start_ns) ? GSP_OK : damaged(rd);
 }
 
-/* Ids are the order of first sight: a file that says something twice would shift all that
- * follows. */
+/* Ids are assigned in the order of definition. A duplicate definition would shift all later ids. */
 static int check_id(struct reading *rd, int rc, uint32_t id, size_t count)
 {
     return rc == GSP_OK && id != count ? damaged(rd) : rc;
@@ -111,11 +108,11 @@ static int read_string(struct reading *rd)
     struct gsp_sv text = {0};
     uint64_t len = 0;
     uint32_t id = 0;
-    const size_t before = gsp_profile_string_count(profile);
+    const size_t before = gsp_model_profile_string_count(profile);
     if (!get(rd, &len) || len == 0 || len > GSP_STRING_BYTES_MAX ||
         !gsp_cursor_bytes(&rd->cur, (size_t)len, &text))
         return damaged(rd);
-    const int rc = gsp_profile_string(profile, text, &id, rd->err);
+    const int rc = gsp_model_profile_string(profile, text, &id, rd->err);
     return check_id(rd, rc, id, before + 1);
 }
 
@@ -125,12 +122,12 @@ static int read_frame(struct reading *rd)
     struct gsp_frame frame = {0};
     uint64_t kind = 0;
     uint32_t id = 0;
-    const size_t before = gsp_profile_frame_count(profile);
+    const size_t before = gsp_model_profile_frame_count(profile);
     if (!get32(rd, &frame.name) || !get32(rd, &frame.file) || !get32(rd, &frame.line) ||
         !get32(rd, &frame.first_line) || !get(rd, &kind) || kind > GSP_FRAME_BRIDGED)
         return damaged(rd);
     frame.kind = (enum gsp_frame_kind)kind;
-    const int rc = gsp_profile_frame(profile, &frame, &id, rd->err);
+    const int rc = gsp_model_profile_frame(profile, &frame, &id, rd->err);
     return check_id(rd, rc, id, before + 1);
 }
 
@@ -140,23 +137,11 @@ static int read_stack(struct reading *rd)
     uint32_t caller = 0;
     uint32_t frame = 0;
     uint32_t id = 0;
-    const size_t before = gsp_profile_stack_count(profile);
+    const size_t before = gsp_model_profile_stack_count(profile);
     if (!get32(rd, &caller) || !get32(rd, &frame))
         return damaged(rd);
-    const int rc = gsp_profile_stack(profile, caller, frame, &id, rd->err);
+    const int rc = gsp_model_profile_stack(profile, caller, frame, &id, rd->err);
     return check_id(rd, rc, id, before + 1);
-}
-
-static bool more_processes(struct gsp_memlog *log)
-{
-    const size_t count = log->process_count + 1;
-    struct gsp_memlog_process *processes = realloc(log->processes, count * sizeof(*processes));
-    if (processes)
-        log->processes = processes;
-    int64_t(*totals)[GSP_MEMTOTALS] = realloc(log->totals, count * sizeof(*totals));
-    if (totals)
-        log->totals = totals;
-    return processes && totals;
 }
 
 static int read_process(struct reading *rd)
@@ -176,11 +161,12 @@ static int read_process(struct reading *rd)
     process.pid = (int32_t)pid;
     process.ppid = (int32_t)ppid;
     about.mode = (enum gsp_memory_mode)mode;
-    int rc = gsp_profile_process(log->profile, &process, &index, rd->err);
+    int rc = gsp_model_profile_process(log->profile, &process, &index, rd->err);
     if (rc < 0)
         return rc;
-    if (!more_processes(log))
-        return no_memory(rd->err);
+    if (!gsp_array_fit(&log->processes, &log->process_cap, log->process_count + 1) ||
+        !gsp_array_fit(&log->totals, &log->total_cap, log->process_count + 1))
+        return gsp_err_nomem(rd->err);
     log->processes[log->process_count] = about;
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         log->totals[log->process_count][i] = GSP_MEMLOG_UNKNOWN;
@@ -197,7 +183,7 @@ static int read_thread(struct reading *rd)
         !get(rd, &is_main))
         return damaged(rd);
     thread.is_main = is_main == 1;
-    return gsp_profile_thread(rd->log->profile, &thread, &index, rd->err);
+    return gsp_model_profile_thread(rd->log->profile, &thread, &index, rd->err);
 }
 
 static int read_site(struct reading *rd)
@@ -205,41 +191,29 @@ static int read_site(struct reading *rd)
     struct gsp_memlog *log = rd->log;
     struct gsp_memlog_site site = {0};
     if (!get32(rd, &site.thread) || !get32(rd, &site.stack) || !get32(rd, &site.allocator) ||
-        site.stack > gsp_profile_stack_count(log->profile))
+        site.stack > gsp_model_profile_stack_count(log->profile))
         return damaged(rd);
-    const struct gsp_thread *thread = gsp_profile_thread_at(log->profile, site.thread);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(log->profile, site.thread);
     if (!thread)
         return damaged(rd);
     site.process = thread->process;
     if (log->site_count == GSP_MEMLOG_SITES_MAX)
         return gsp_err_set(rd->err, GSP_E_LIMIT, 0, "the recording has too many sites");
-    if (log->site_count == log->site_cap) {
-        const size_t cap = log->site_cap * 2 + 64;
-        struct gsp_memlog_site *sites = realloc(log->sites, cap * sizeof(*sites));
-        if (!sites)
-            return no_memory(rd->err);
-        log->sites = sites;
-        log->site_cap = cap;
-    }
+    if (!gsp_array_fit(&log->sites, &log->site_cap, log->site_count + 1))
+        return gsp_err_nomem(rd->err);
     log->sites[log->site_count++] = site;
     return GSP_OK;
 }
 
 static struct gsp_memlog_tick *add_tick(struct gsp_memlog *log)
 {
-    if (log->tick_count == log->tick_cap) {
-        const size_t cap = log->tick_cap * 2 + 64;
-        struct gsp_memlog_tick *ticks = realloc(log->ticks, cap * sizeof(*ticks));
-        if (!ticks)
-            return NULL;
-        log->ticks = ticks;
-        log->tick_cap = cap;
-    }
+    if (!gsp_array_fit(&log->ticks, &log->tick_cap, log->tick_count + 1))
+        return NULL;
     log->ticks[log->tick_count] = (struct gsp_memlog_tick){0};
     return &log->ticks[log->tick_count++];
 }
 
-/* One change of a site: where it is, and what is different.  False at the end of the bytes. */
+/* Reads one change of a site. Returns false if it is malformed. */
 static bool get_change(struct gsp_cursor *cur, uint32_t *site, unsigned *has, int64_t values[7])
 {
     uint64_t gap = 0;
@@ -264,7 +238,7 @@ static bool get_change(struct gsp_cursor *cur, uint32_t *site, unsigned *has, in
     return true;
 }
 
-/* Sites ascend within a tick and are of its process: a replay need not check again. */
+/* The sites of a tick are ascending and belong to its process. A replay relies on this. */
 static bool check_changes(struct reading *rd, uint32_t process, uint32_t count)
 {
     const struct gsp_memlog *log = rd->log;
@@ -296,7 +270,7 @@ static bool get_totals(struct reading *rd, int64_t totals[GSP_MEMTOTALS])
     return true;
 }
 
-/* The head of a tick and of the end of a process: whose, and when. */
+/* Reads the process and the time of a tick or of the end of a process. */
 static int begin_tick(struct reading *rd, struct gsp_memlog_tick **out)
 {
     struct gsp_memlog *log = rd->log;
@@ -309,7 +283,7 @@ static int begin_tick(struct reading *rd, struct gsp_memlog_tick **out)
         return gsp_err_set(rd->err, GSP_E_LIMIT, 0, "the recording has too many ticks");
     struct gsp_memlog_tick *tick = add_tick(log);
     if (!tick)
-        return no_memory(rd->err);
+        return gsp_err_nomem(rd->err);
     log->last_ns += (int64_t)step;
     log->meta.duration_ns = log->last_ns;
     tick->time_ns = log->last_ns;
@@ -339,9 +313,9 @@ static int read_tick(struct reading *rd)
     return GSP_OK;
 }
 
-/* The look of the same process before that one; NULL when there is none. */
-static struct gsp_memlog_tick *look_before(const struct gsp_memlog *log,
-                                           const struct gsp_memlog_tick *tick)
+/* Returns the previous tick of the same process, or NULL. */
+static struct gsp_memlog_tick *previous_tick(const struct gsp_memlog *log,
+                                             const struct gsp_memlog_tick *tick)
 {
     for (size_t i = (size_t)(tick - log->ticks); i > 0; i--) {
         struct gsp_memlog_tick *before = &log->ticks[i - 1];
@@ -351,18 +325,19 @@ static struct gsp_memlog_tick *look_before(const struct gsp_memlog *log,
     return NULL;
 }
 
-/* For a process that has not said when its interpreter began to end.  The last look, and those
- * before it by which much was freed at once: an interpreter that ends gives back what the program
- * kept. */
-static void mark_way_out(const struct gsp_memlog *log, const struct gsp_memlog_tick *gone)
+/* Marks the final ticks of a process that did not report the shutdown of its interpreter: the last
+ * tick, and earlier ones by which much memory was freed at once. An interpreter that shuts down
+ * frees its objects. */
+static void mark_shutdown(const struct gsp_memlog *log, const struct gsp_memlog_tick *gone)
 {
-    struct gsp_memlog_tick *tick = look_before(log, gone);
-    while (tick && gone->time_ns - tick->time_ns <= WAY_OUT_NS) {
+    struct gsp_memlog_tick *tick = previous_tick(log, gone);
+    while (tick && gone->time_ns - tick->time_ns <= SHUTDOWN_NS) {
         tick->is_final = true;
-        struct gsp_memlog_tick *before = look_before(log, tick);
-        const struct gsp_memlog_tick *earlier = before ? look_before(log, before) : NULL;
-        if (!earlier || before->total[GSP_MEMTOTAL_LIVE] >=
-                            earlier->total[GSP_MEMTOTAL_LIVE] / WAY_OUT_PARTS * (WAY_OUT_PARTS - 1))
+        struct gsp_memlog_tick *before = previous_tick(log, tick);
+        const struct gsp_memlog_tick *earlier = before ? previous_tick(log, before) : NULL;
+        if (!earlier || before->total[GSP_MEMTOTAL_LIVE] >= earlier->total[GSP_MEMTOTAL_LIVE] /
+                                                                SHUTDOWN_PARTS *
+                                                                (SHUTDOWN_PARTS - 1))
             return;
         tick = before;
     }
@@ -376,7 +351,7 @@ static int read_gone(struct reading *rd)
         return rc;
     tick->is_gone = true;
     if (!rd->log->processes[tick->process].leaving)
-        mark_way_out(rd->log, tick);
+        mark_shutdown(rd->log, tick);
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         tick->total[i] = GSP_MEMLOG_UNKNOWN;
     rd->log->processes[tick->process].gone = true;
@@ -437,7 +412,7 @@ static int read_records(struct reading *rd)
 
 /* ------------------------------------------------------------------------------------- blocks */
 
-bool gsp_memlog_looks(struct gsp_sv head)
+bool gsp_memlog_is_recording(struct gsp_sv head)
 {
     return head.len >= sizeof(gsp_memlog__magic) &&
            memcmp(head.p, gsp_memlog__magic, sizeof(gsp_memlog__magic)) == 0;
@@ -445,20 +420,19 @@ bool gsp_memlog_looks(struct gsp_sv head)
 
 static int read_header(struct gsp_sv bytes, struct gsp_err *err)
 {
-    if (!gsp_memlog_looks(bytes))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a recording of memory");
+    if (!gsp_memlog_is_recording(bytes))
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a memory recording");
     if (bytes.len < GSP_MEMLOG_HEADER_BYTES)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends within its header");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends inside its header");
     const uint64_t version =
         gsp_memlog__get_number((const unsigned char *)bytes.p + sizeof(gsp_memlog__magic), 4);
     if (version != GSP_MEMLOG_VERSION)
-        return gsp_err_set(err, GSP_E_VERSION, 0, "a recording of memory of version %u",
+        return gsp_err_set(err, GSP_E_VERSION, 0, "a memory recording of version %u",
                            (unsigned)version);
     return GSP_OK;
 }
 
-/* The records of the block that begins at *at, which moves behind it; false when it is not whole.
- */
+/* Returns the records of the block at *at, and advances *at. Returns false if it is incomplete. */
 static bool next_block(struct gsp_sv bytes, size_t *at, uint32_t number, struct gsp_sv *out)
 {
     const unsigned char *p = (const unsigned char *)bytes.p + *at;
@@ -492,14 +466,14 @@ static int read_blocks(struct gsp_memlog *log, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int fill(struct gsp_memlog *log, struct gsp_err *err)
+static int read_file(struct gsp_memlog *log, struct gsp_err *err)
 {
     int rc = read_header(log->bytes, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_new(false, &log->profile, err);
+        rc = gsp_model_profile_new(false, &log->profile, err);
     if (rc < 0)
         return rc;
-    struct gsp_profile_meta *meta = gsp_profile_meta(log->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(log->profile);
     meta->unit = GSP_UNIT_BYTES;
     rc = read_blocks(log, err);
     meta->start_ns = log->meta.start_ns;
@@ -508,14 +482,14 @@ static int fill(struct gsp_memlog *log, struct gsp_err *err)
     return rc;
 }
 
-int gsp_memlog_parse(struct gsp_sv bytes, struct gsp_memlog **out, struct gsp_err *err)
+int gsp_memlog__parse(struct gsp_sv bytes, struct gsp_memlog **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_memlog *log = calloc(1, sizeof(*log));
     if (!log)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     log->bytes = bytes;
-    int rc = fill(log, err);
+    int rc = read_file(log, err);
     if (rc < 0) {
         gsp_memlog_close(log);
         return rc;
@@ -530,7 +504,7 @@ int gsp_memlog_open(const char *path, struct gsp_memlog **out, struct gsp_err *e
     *out = NULL;
     int rc = gsp_file_read(path, GSP_MEMLOG_FILE_MAX, &file, err);
     if (rc == GSP_OK)
-        rc = gsp_memlog_parse(gsp_buf_sv(&file), out, err);
+        rc = gsp_memlog__parse(gsp_buf_sv(&file), out, err);
     if (rc == GSP_OK) {
         (*out)->file = file;
         file = (struct gsp_buf){0};
@@ -542,7 +516,7 @@ void gsp_memlog_close(struct gsp_memlog *log)
 {
     if (!log)
         return;
-    gsp_profile_free(log->profile);
+    gsp_model_profile_free(log->profile);
     gsp_buf_free(&log->file);
     free(log->sites);
     free(log->ticks);
@@ -604,36 +578,26 @@ const struct gsp_memlog_tick *gsp_memlog_tick(const struct gsp_memlog *log, size
 
 /* ------------------------------------------------------------------------------------- replay */
 
-int gsp_memreplay_begin(struct gsp_memreplay *replay, const struct gsp_memlog *log,
-                        struct gsp_err *err)
+int gsp_memlog_replay_begin(struct gsp_memlog_replay *replay, const struct gsp_memlog *log,
+                            struct gsp_err *err)
 {
-    *replay = (struct gsp_memreplay){.log = log};
+    *replay = (struct gsp_memlog_replay){.log = log};
     replay->counts = calloc(log->site_count ? log->site_count : 1, sizeof(*replay->counts));
-    return replay->counts ? GSP_OK : no_memory(err);
+    return replay->counts ? GSP_OK : gsp_err_nomem(err);
 }
 
-void gsp_memreplay_end(struct gsp_memreplay *replay)
+void gsp_memlog_replay_end(struct gsp_memlog_replay *replay)
 {
     free(replay->counts);
     free(replay->changed);
     free(replay->before);
-    *replay = (struct gsp_memreplay){0};
+    *replay = (struct gsp_memlog_replay){0};
 }
 
-static bool room_for_changes(struct gsp_memreplay *replay, size_t count)
+static bool fit_changes(struct gsp_memlog_replay *replay, size_t count)
 {
-    if (count <= replay->changed_cap)
-        return true;
-    uint32_t *changed = realloc(replay->changed, count * sizeof(*changed));
-    if (changed)
-        replay->changed = changed;
-    struct gsp_memcount *before = realloc(replay->before, count * sizeof(*before));
-    if (before)
-        replay->before = before;
-    if (!changed || !before)
-        return false;
-    replay->changed_cap = count;
-    return true;
+    return gsp_array_fit(&replay->changed, &replay->changed_cap, count) &&
+           gsp_array_fit(&replay->before, &replay->before_cap, count);
 }
 
 static void add_to(uint64_t *value, int64_t step)
@@ -641,7 +605,7 @@ static void add_to(uint64_t *value, int64_t step)
     *value += (uint64_t)step;
 }
 
-static void apply(struct gsp_memcount *count, const int64_t values[7])
+static void apply(struct gsp_memlog_count *count, const int64_t values[7])
 {
     add_to(&count->alloc_bytes, values[0]);
     add_to(&count->alloc_count, values[1]);
@@ -650,22 +614,22 @@ static void apply(struct gsp_memcount *count, const int64_t values[7])
     add_to(&count->peak_bytes, values[4]);
     add_to(&count->peak_count, values[5]);
     add_to(&count->live_var, values[6]);
-    /* What a reader relies on, whatever the file says. */
+    /* Readers rely on this, whatever the file contains. */
     if (count->free_bytes > count->alloc_bytes)
         count->free_bytes = count->alloc_bytes;
     if (count->free_count > count->alloc_count)
         count->free_count = count->alloc_count;
 }
 
-/* Everything that the process held is free now. */
-static bool apply_gone(struct gsp_memreplay *replay, uint32_t process)
+/* Frees all live bytes of the process. */
+static bool apply_gone(struct gsp_memlog_replay *replay, uint32_t process)
 {
     const struct gsp_memlog *log = replay->log;
-    if (!room_for_changes(replay, log->site_count))
+    if (!fit_changes(replay, log->site_count))
         return false;
     for (size_t i = 0; i < log->site_count; i++) {
-        struct gsp_memcount *count = &replay->counts[i];
-        if (log->sites[i].process != process || gsp_memcount_live(count) == 0)
+        struct gsp_memlog_count *count = &replay->counts[i];
+        if (log->sites[i].process != process || gsp_memlog_count_live(count) == 0)
             continue;
         replay->changed[replay->changed_count] = (uint32_t)i;
         replay->before[replay->changed_count++] = *count;
@@ -676,12 +640,12 @@ static bool apply_gone(struct gsp_memreplay *replay, uint32_t process)
     return true;
 }
 
-const struct gsp_memlog_tick *gsp_memreplay_next(struct gsp_memreplay *replay)
+const struct gsp_memlog_tick *gsp_memlog_replay_next(struct gsp_memlog_replay *replay)
 {
     const struct gsp_memlog *log = replay->log;
     const struct gsp_memlog_tick *tick = gsp_memlog_tick(log, replay->next);
     replay->changed_count = 0;
-    if (!tick || !room_for_changes(replay, tick->change_count))
+    if (!tick || !fit_changes(replay, tick->change_count))
         return NULL;
     if (tick->is_gone && !apply_gone(replay, tick->process))
         return NULL;
@@ -692,7 +656,7 @@ const struct gsp_memlog_tick *gsp_memreplay_next(struct gsp_memreplay *replay)
         unsigned has = 0;
         int64_t values[7];
         if (!get_change(&cur, &site, &has, values) || site >= log->site_count)
-            break; /* was checked when the file was read */
+            break; /* cannot happen: check_changes() has checked it */
         replay->changed[replay->changed_count] = site;
         replay->before[replay->changed_count++] = replay->counts[site];
         apply(&replay->counts[site], values);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log.h -- a recording of memory (.gspm): who allocated how much, tick by tick.
+ * log.h -- reads a memory recording (.gspm): the allocation counters of processes over time.
  *
- * Reads:   files that `gsprof mem record` writes, also such that end in the middle: all up to the
- *          last whole block.
- * Gives:   strings, frames, stacks, threads and processes as a profile (model/profile.h) to which
- *          a view adds its sums; sites; ticks with their totals; counts at any tick by replay.
- * Used by: view.h, cli/ (mem report, query).
+ * A tick is one snapshot of the counters of one process.
+ *
+ * Reads:   files that `gsprof mem record` writes. Of a truncated file, everything up to the last
+ *          complete block.
+ * Gives:   strings, frames, stacks, threads and processes as a profile (model/profile.h), to which
+ *          a view adds its totals; sites; ticks with their totals; counts at any tick by replay.
  * Threads: one owner.
  */
 #pragma once
@@ -22,7 +23,7 @@
 #include "model/profile.h"
 #include "wire/memory.h"
 
-/* Bytes of a file that is read. */
+/* Largest file that is read. */
 #define GSP_MEMLOG_FILE_MAX      ((size_t)1 << 29)
 #define GSP_MEMLOG_SITES_MAX     (1U << 22)
 #define GSP_MEMLOG_TICKS_MAX     (1U << 22)
@@ -30,25 +31,25 @@
 
 #define GSP_MEMLOG_SETTING_BYTES 16U
 
-/* What is known of a process at a tick: bytes where nothing else is said. */
-enum gsp_memtotal {
+/* The totals of a process at a tick, in bytes unless noted. */
+enum gsp_memlog_total {
     GSP_MEMTOTAL_RSS,
-    GSP_MEMTOTAL_LIVE,   /* all that follows up to Python, as the engine counts it */
-    GSP_MEMTOTAL_MALLOC, /* of the C library, and operator new */
+    GSP_MEMTOTAL_LIVE,   /* sum of MALLOC, MMAP and PYTHON */
+    GSP_MEMTOTAL_MALLOC, /* malloc and its family, operator new */
     GSP_MEMTOTAL_MMAP,   /* anonymous mappings */
-    GSP_MEMTOTAL_PYTHON, /* of the interpreter's allocators */
-    GSP_MEMTOTAL_DEVICE, /* of the GPU's caching allocator */
+    GSP_MEMTOTAL_PYTHON, /* the interpreter's allocators */
+    GSP_MEMTOTAL_DEVICE, /* the GPU's caching allocator */
     GSP_MEMTOTAL_DEVICE_RESERVED,
-    GSP_MEMTOTAL_PEAK,    /* the most that LIVE was */
-    GSP_MEMTOTAL_PEAK_NS, /* when; since the recording began */
-    GSP_MEMTOTAL_STEP,    /* the training step */
-    GSP_MEMTOTAL_LOST,    /* allocations that are not, or not rightly, accounted for */
-    GSP_MEMTOTAL_HUGE,    /* of RSS, in huge pages; as of the last time when that was asked */
+    GSP_MEMTOTAL_PEAK,    /* maximum of LIVE */
+    GSP_MEMTOTAL_PEAK_NS, /* its time, ns since the start of the recording */
+    GSP_MEMTOTAL_STEP,    /* training step, a number */
+    GSP_MEMTOTAL_LOST,    /* number of allocations that were lost or counted incompletely */
+    GSP_MEMTOTAL_HUGE,    /* part of RSS in huge pages, when last read */
     GSP_MEMTOTALS
 };
 
 /* "rss_bytes", "live_bytes", ...: the columns of a timeline; NULL past the last. */
-const char *gsp_memtotal_name(size_t i);
+const char *gsp_memlog_total_name(size_t i);
 
 struct gsp_memlog_site {
     uint32_t process; /* indexes in the profile */
@@ -57,23 +58,23 @@ struct gsp_memlog_site {
     uint32_t allocator;
 };
 
-/* A process as long as its counters were the same ones: one that becomes another program, or whose
- * engine is started anew, is two. */
+/* A process with one set of counters. A process that calls exec, or whose engine restarts, counts
+ * as a new one. */
 struct gsp_memlog_process {
     enum gsp_memory_mode mode;
     uint64_t interval_bytes; /* 0: exact */
     int64_t last_ns;         /* of its last tick */
-    bool leaving;            /* its interpreter is ending */
+    bool leaving;            /* its interpreter is shutting down */
     bool gone;               /* it has ended */
 };
 
 struct gsp_memlog_tick {
-    int64_t time_ns; /* since the recording began */
+    int64_t time_ns; /* since the start of the recording */
     uint32_t process;
-    bool is_gone;  /* the process has ended: it holds nothing any more */
-    bool is_final; /* of its last looks: what an interpreter frees on its way out is in it */
+    bool is_gone;  /* the process has ended and holds no memory */
+    bool is_final; /* taken while the interpreter was shutting down */
     uint32_t change_count;
-    size_t changes; /* where they are among the file's bytes */
+    size_t changes; /* offset of the changes in the file */
     size_t changes_end;
     int64_t total[GSP_MEMTOTALS]; /* GSP_MEMLOG_UNKNOWN */
 };
@@ -82,49 +83,50 @@ struct gsp_memlog_meta {
     int64_t start_ns;                            /* CLOCK_REALTIME */
     int64_t duration_ns;                         /* up to the last tick */
     bool truncated;                              /* the end is missing */
-    uint64_t lost_bytes;                         /* of the file, that could not be read */
-    char huge_setting[GSP_MEMLOG_SETTING_BYTES]; /* "always", "madvise"; "": not known */
+    uint64_t lost_bytes;                         /* bytes of the file that could not be read */
+    char huge_setting[GSP_MEMLOG_SETTING_BYTES]; /* "always", "madvise"; "": unknown */
 };
 
 struct gsp_memlog; /* opaque */
 
-/* Fails with NOFILE, PERM, FORMAT (no such file, or one that nobody of ours wrote), LIMIT, NOMEM.
- */
+/* Fails with NOFILE, PERM, FORMAT (not a memory recording, or malformed), VERSION, LIMIT, NOMEM or
+ * IO. */
 GSP_MUST_CHECK int gsp_memlog_open(const char *path, struct gsp_memlog **out, struct gsp_err *err);
-/* The same of bytes, which are borrowed until gsp_memlog_close(). */
-GSP_MUST_CHECK int gsp_memlog_parse(struct gsp_sv bytes, struct gsp_memlog **out,
-                                    struct gsp_err *err);
+/* The same for bytes in memory, which are borrowed until gsp_memlog_close(). */
+GSP_MUST_CHECK int gsp_memlog__parse(struct gsp_sv bytes, struct gsp_memlog **out,
+                                     struct gsp_err *err);
 void gsp_memlog_close(struct gsp_memlog *log); /* NULL does nothing */
-/* Whether these first bytes of a file are a recording's. */
-bool gsp_memlog_looks(struct gsp_sv head);
+/* Whether a file that starts with these bytes is a memory recording. */
+bool gsp_memlog_is_recording(struct gsp_sv head);
 
 const struct gsp_memlog_meta *gsp_memlog_meta(const struct gsp_memlog *log);
-/* Lent; a view adds sums to it. */
+/* Borrowed; a view adds totals to it. */
 struct gsp_profile *gsp_memlog_profile(const struct gsp_memlog *log);
 size_t gsp_memlog_site_count(const struct gsp_memlog *log);
 const struct gsp_memlog_site *gsp_memlog_site(const struct gsp_memlog *log, size_t i);
 const struct gsp_memlog_process *gsp_memlog_process(const struct gsp_memlog *log, size_t i);
-/* The last moment at which all ran that ran to the end: before the first of them was on its way
- * out.  That of the last look when no process has ended. */
+/* Returns the time of the last tick before any process that ran until the end started to shut down.
+ * If no process has ended, it is the time of the last tick. */
 int64_t gsp_memlog_end_ns(const struct gsp_memlog *log);
 size_t gsp_memlog_tick_count(const struct gsp_memlog *log);
 const struct gsp_memlog_tick *gsp_memlog_tick(const struct gsp_memlog *log, size_t i);
 
-/* The counts of all sites, tick after tick. */
-struct gsp_memreplay {
+/* Computes the counts of all sites, tick by tick. */
+struct gsp_memlog_replay {
     const struct gsp_memlog *log;
-    size_t next;                 /* tick */
-    struct gsp_memcount *counts; /* by site */
-    uint32_t *changed;           /* sites that the last tick changed, ascending */
-    struct gsp_memcount *before; /* what they had before it, in the same order */
+    size_t next;                     /* tick */
+    struct gsp_memlog_count *counts; /* by site */
+    uint32_t *changed;               /* sites that the last tick changed, ascending */
+    struct gsp_memlog_count *before; /* their counts before it, in the same order */
     size_t changed_count;
     size_t changed_cap;
+    size_t before_cap;
 };
 
 /* Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memreplay_begin(struct gsp_memreplay *replay, const struct gsp_memlog *log,
-                                       struct gsp_err *err);
-/* Goes one tick on; lends it, NULL after the last, or without memory (then replay->next is not at
- * the end). */
-const struct gsp_memlog_tick *gsp_memreplay_next(struct gsp_memreplay *replay);
-void gsp_memreplay_end(struct gsp_memreplay *replay);
+GSP_MUST_CHECK int gsp_memlog_replay_begin(struct gsp_memlog_replay *replay,
+                                           const struct gsp_memlog *log, struct gsp_err *err);
+/* Advances by one tick and returns it, borrowed. Returns NULL after the last tick, or if memory
+ * runs out (then replay->next is not at the end). */
+const struct gsp_memlog_tick *gsp_memlog_replay_next(struct gsp_memlog_replay *replay);
+void gsp_memlog_replay_end(struct gsp_memlog_replay *replay);

@@ -18,7 +18,7 @@
 #define NAME_SEED_A   1U
 #define NAME_SEED_B   2U
 
-void gsp_cell_i128(struct gsp_i128 v, struct gsp_buf *out)
+void gsp_model_cell_put_i128(struct gsp_i128 v, struct gsp_buf *out)
 {
     /* Four 32-bit words, highest first: divided by a billion until the quotient is 0. */
     uint64_t high = (uint64_t)v.high;
@@ -48,7 +48,7 @@ void gsp_cell_i128(struct gsp_i128 v, struct gsp_buf *out)
     gsp_buf_put(out, digits + at, sizeof(digits) - at);
 }
 
-void gsp_cell_f64(double v, struct gsp_buf *out)
+void gsp_model_cell_put_f64(double v, struct gsp_buf *out)
 {
     if (!isfinite(v)) {
         const char *inf = v < 0 ? "-inf" : "inf";
@@ -67,8 +67,8 @@ void gsp_cell_f64(double v, struct gsp_buf *out)
     gsp_buf_puts(out, text);
 }
 
-struct gsp_sv gsp_cell_text(const struct gsp_rows_column *column, const struct gsp_values *values,
-                            size_t row)
+struct gsp_sv gsp_model_cell_text(const struct gsp_rows_column *column,
+                                  const struct gsp_values *values, size_t row)
 {
     if (column->kind != GSP_CELL_DICT)
         return ((const struct gsp_sv *)values->data)[row];
@@ -76,18 +76,18 @@ struct gsp_sv gsp_cell_text(const struct gsp_rows_column *column, const struct g
     return id < column->dict_count ? column->dict[id] : (struct gsp_sv){NULL, 0};
 }
 
-void gsp_cell_put(const struct gsp_rows_column *column, const struct gsp_values *values, size_t row,
-                  struct gsp_buf *out)
+void gsp_model_cell_put(const struct gsp_rows_column *column, const struct gsp_values *values,
+                        size_t row, struct gsp_buf *out)
 {
     switch (column->kind) {
     case GSP_CELL_I64:
         gsp_buf_printf(out, "%" PRId64, ((const int64_t *)values->data)[row]);
         break;
     case GSP_CELL_I128:
-        gsp_cell_i128(((const struct gsp_i128 *)values->data)[row], out);
+        gsp_model_cell_put_i128(((const struct gsp_i128 *)values->data)[row], out);
         break;
     case GSP_CELL_F64:
-        gsp_cell_f64(((const double *)values->data)[row], out);
+        gsp_model_cell_put_f64(((const double *)values->data)[row], out);
         break;
     case GSP_CELL_BOOL:
         gsp_buf_puts(out, ((const uint8_t *)values->data)[row] ? "true" : "false");
@@ -95,12 +95,12 @@ void gsp_cell_put(const struct gsp_rows_column *column, const struct gsp_values 
     case GSP_CELL_TEXT:
     case GSP_CELL_JSON:
     case GSP_CELL_DICT:
-        gsp_buf_putsv(out, gsp_cell_text(column, values, row));
+        gsp_buf_putsv(out, gsp_model_cell_text(column, values, row));
         break;
     }
 }
 
-void gsp_cell_utf8(struct gsp_sv text, struct gsp_buf *out)
+void gsp_model_cell_put_utf8(struct gsp_sv text, struct gsp_buf *out)
 {
     size_t start = 0; /* of the valid run */
     size_t i = 0;
@@ -137,7 +137,7 @@ static size_t put_name(const struct gsp_rows *rows, size_t i, struct gsp_hmap *u
     const char *given = rows->columns[i].name ? rows->columns[i].name : "";
     size_t start = bytes->len;
     if (given[0])
-        gsp_cell_utf8(gsp_sv_of(given), bytes);
+        gsp_model_cell_put_utf8(gsp_sv_of(given), bytes);
     else
         gsp_buf_printf(bytes, "column_%zu", i + 1);
     size_t len = bytes->len - start;
@@ -176,17 +176,18 @@ static int fill_names(const struct gsp_rows *rows, struct gsp_rows_names *out)
     return GSP_OK;
 }
 
-int gsp_rows_names_new(const struct gsp_rows *rows, struct gsp_rows_names *out, struct gsp_err *err)
+int gsp_model_rows_names_new(const struct gsp_rows *rows, struct gsp_rows_names *out,
+                             struct gsp_err *err)
 {
     *out = (struct gsp_rows_names){0};
     out->at = calloc(rows->column_count + 1, sizeof(*out->at));
     if (out->at && fill_names(rows, out) == GSP_OK)
         return GSP_OK;
-    gsp_rows_names_free(out);
+    gsp_model_rows_names_free(out);
     return gsp_err_nomem(err);
 }
 
-void gsp_rows_names_free(struct gsp_rows_names *names)
+void gsp_model_rows_names_free(struct gsp_rows_names *names)
 {
     free(names->at);
     free(names->bytes);

@@ -12,14 +12,14 @@
 
 /* In addition to modules whose names begin with an underscore. */
 static const char *const OWN_FILES[] = {"errors.py", "notebook.py", "pytest_plugin.py"};
-static const char *const OWN_PACKAGES[] = {"measure/", "profiler/"};
+static const char *const OWN_PACKAGES[] = {"measure/", "profiler/", "torch/"};
 
-bool gsp_frame_is_import(struct gsp_sv file)
+bool gsp_model_file_is_import(struct gsp_sv file)
 {
     return gsp_sv_starts(file, IMPORT_FILES);
 }
 
-bool gsp_frame_is_own(struct gsp_sv file)
+bool gsp_model_file_is_own(struct gsp_sv file)
 {
     const size_t len = sizeof(OWN_FOLDER) - 1;
     if (gsp_sv_starts(file, OWN_MARK) || gsp_sv_ends(file, OWN_START))

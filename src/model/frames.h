@@ -14,7 +14,7 @@
 #define GSP_MARK_IMPORT "(import)"
 
 /* Returns whether the file of a Python frame belongs to the import system. */
-bool gsp_frame_is_import(struct gsp_sv file);
+bool gsp_model_file_is_import(struct gsp_sv file);
 /* Returns whether the file belongs to the package that gsprof loads into a program, or is one of
  * its marks. */
-bool gsp_frame_is_own(struct gsp_sv file);
+bool gsp_model_file_is_own(struct gsp_sv file);

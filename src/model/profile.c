@@ -48,9 +48,9 @@ struct trail {
 };
 
 struct gsp_profile {
-    struct gsp_profile_meta meta;
+    struct gsp_model_profile_meta meta;
     bool keep_samples;
-    bool has_sums; /* gsp_profile_add_total() was called */
+    bool has_sums; /* gsp_model_profile_add_total() was called */
 
     char *bytes;
     size_t bytes_len, bytes_cap;
@@ -92,7 +92,7 @@ static int err_unknown(struct gsp_err *err, const char *what, uint32_t id)
     return gsp_err_set(err, GSP_E_FORMAT, 0, "the profile has no %s %u", what, id);
 }
 
-int gsp_profile_new(bool keep_samples, struct gsp_profile **out, struct gsp_err *err)
+int gsp_model_profile_new(bool keep_samples, struct gsp_profile **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_profile *profile = calloc(1, sizeof(*profile));
@@ -102,7 +102,7 @@ int gsp_profile_new(bool keep_samples, struct gsp_profile **out, struct gsp_err 
     if (!gsp_array_fit(&profile->texts, &profile->text_cap, 1) ||
         !gsp_array_fit(&profile->frames, &profile->frame_cap, 1) ||
         !gsp_array_fit(&profile->stacks, &profile->stack_cap, 1)) {
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
         return gsp_err_nomem(err);
     }
     profile->texts[0] = (struct text){0};
@@ -112,7 +112,7 @@ int gsp_profile_new(bool keep_samples, struct gsp_profile **out, struct gsp_err 
     return GSP_OK;
 }
 
-void gsp_profile_free(struct gsp_profile *profile)
+void gsp_model_profile_free(struct gsp_profile *profile)
 {
     if (!profile)
         return;
@@ -134,12 +134,12 @@ void gsp_profile_free(struct gsp_profile *profile)
     free(profile);
 }
 
-struct gsp_profile_meta *gsp_profile_meta(struct gsp_profile *profile)
+struct gsp_model_profile_meta *gsp_model_profile_meta(struct gsp_profile *profile)
 {
     return &profile->meta;
 }
 
-const struct gsp_profile_meta *gsp_profile_meta_get(const struct gsp_profile *profile)
+const struct gsp_model_profile_meta *gsp_model_profile_meta_get(const struct gsp_profile *profile)
 {
     return &profile->meta;
 }
@@ -163,8 +163,8 @@ static int add_text(struct gsp_profile *profile, struct gsp_sv text, uint32_t ne
     return GSP_OK;
 }
 
-int gsp_profile_string(struct gsp_profile *profile, struct gsp_sv text, uint32_t *out,
-                       struct gsp_err *err)
+int gsp_model_profile_string(struct gsp_profile *profile, struct gsp_sv text, uint32_t *out,
+                             struct gsp_err *err)
 {
     *out = GSP_NONE;
     if (text.len == 0)
@@ -191,8 +191,8 @@ int gsp_profile_string(struct gsp_profile *profile, struct gsp_sv text, uint32_t
     return GSP_OK;
 }
 
-int gsp_profile_frame(struct gsp_profile *profile, const struct gsp_frame *frame, uint32_t *out,
-                      struct gsp_err *err)
+int gsp_model_profile_frame(struct gsp_profile *profile, const struct gsp_frame *frame,
+                            uint32_t *out, struct gsp_err *err)
 {
     *out = GSP_NONE;
     if (frame->name > profile->text_count)
@@ -244,8 +244,8 @@ static int add_stack(struct gsp_profile *profile, uint32_t caller, uint32_t fram
     return GSP_OK;
 }
 
-int gsp_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t frame, uint32_t *out,
-                      struct gsp_err *err)
+int gsp_model_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t frame,
+                            uint32_t *out, struct gsp_err *err)
 {
     *out = GSP_NONE;
     if (caller <= profile->stack_count) {
@@ -279,8 +279,8 @@ static uint32_t bad_process_string(const struct gsp_profile *profile,
     return process->version > profile->text_count ? process->version : GSP_NONE;
 }
 
-int gsp_profile_process(struct gsp_profile *profile, const struct gsp_process *process,
-                        uint32_t *out, struct gsp_err *err)
+int gsp_model_profile_process(struct gsp_profile *profile, const struct gsp_process *process,
+                              uint32_t *out, struct gsp_err *err)
 {
     *out = GSP_NO_INDEX;
     uint32_t bad = bad_process_string(profile, process);
@@ -295,8 +295,8 @@ int gsp_profile_process(struct gsp_profile *profile, const struct gsp_process *p
     return GSP_OK;
 }
 
-int gsp_profile_thread(struct gsp_profile *profile, const struct gsp_thread *thread, uint32_t *out,
-                       struct gsp_err *err)
+int gsp_model_profile_thread(struct gsp_profile *profile, const struct gsp_thread *thread,
+                             uint32_t *out, struct gsp_err *err)
 {
     *out = GSP_NO_INDEX;
     if (thread->process >= profile->process_count)
@@ -316,16 +316,16 @@ int gsp_profile_thread(struct gsp_profile *profile, const struct gsp_thread *thr
     return GSP_OK;
 }
 
-void gsp_profile_set_thread(struct gsp_profile *profile, uint32_t i,
-                            const struct gsp_thread *thread)
+void gsp_model_profile_set_thread(struct gsp_profile *profile, uint32_t i,
+                                  const struct gsp_thread *thread)
 {
     if (i < profile->thread_count && thread->process < profile->process_count &&
         thread->name <= profile->text_count)
         profile->threads[i] = *thread;
 }
 
-void gsp_profile_set_process(struct gsp_profile *profile, uint32_t i,
-                             const struct gsp_process *process)
+void gsp_model_profile_set_process(struct gsp_profile *profile, uint32_t i,
+                                   const struct gsp_process *process)
 {
     if (i < profile->process_count && bad_process_string(profile, process) == GSP_NONE)
         profile->processes[i] = *process;
@@ -455,7 +455,7 @@ static int check_ids(const struct gsp_profile *profile, uint32_t thread, uint32_
     return GSP_OK;
 }
 
-void gsp_profile_merge_lines(struct gsp_profile *profile, bool first)
+void gsp_model_profile_merge_lines(struct gsp_profile *profile, bool first)
 {
     for (size_t id = 1; id <= profile->frame_count; id++) {
         struct gsp_frame *frame = &profile->frames[id];
@@ -463,8 +463,8 @@ void gsp_profile_merge_lines(struct gsp_profile *profile, bool first)
     }
 }
 
-int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample,
-                    struct gsp_err *err)
+int gsp_model_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample,
+                          struct gsp_err *err)
 {
     int rc = check_ids(profile, sample->thread, sample->stack, err);
     if (rc)
@@ -493,8 +493,8 @@ int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample
     return GSP_OK;
 }
 
-int gsp_profile_add_total(struct gsp_profile *profile, const struct gsp_total *total,
-                          struct gsp_err *err)
+int gsp_model_profile_add_total(struct gsp_profile *profile, const struct gsp_total *total,
+                                struct gsp_err *err)
 {
     int rc = check_ids(profile, total->thread, total->stack, err);
     if (rc)
@@ -512,42 +512,42 @@ int gsp_profile_add_total(struct gsp_profile *profile, const struct gsp_total *t
     return GSP_OK;
 }
 
-size_t gsp_profile_string_count(const struct gsp_profile *profile)
+size_t gsp_model_profile_string_count(const struct gsp_profile *profile)
 {
     return profile->text_count;
 }
 
-size_t gsp_profile_frame_count(const struct gsp_profile *profile)
+size_t gsp_model_profile_frame_count(const struct gsp_profile *profile)
 {
     return profile->frame_count;
 }
 
-size_t gsp_profile_stack_count(const struct gsp_profile *profile)
+size_t gsp_model_profile_stack_count(const struct gsp_profile *profile)
 {
     return profile->stack_count;
 }
 
-size_t gsp_profile_process_count(const struct gsp_profile *profile)
+size_t gsp_model_profile_process_count(const struct gsp_profile *profile)
 {
     return profile->process_count;
 }
 
-size_t gsp_profile_thread_count(const struct gsp_profile *profile)
+size_t gsp_model_profile_thread_count(const struct gsp_profile *profile)
 {
     return profile->thread_count;
 }
 
-uint64_t gsp_profile_sample_count(const struct gsp_profile *profile)
+uint64_t gsp_model_profile_sample_count(const struct gsp_profile *profile)
 {
     return profile->sample_count;
 }
 
-bool gsp_profile_has_samples(const struct gsp_profile *profile)
+bool gsp_model_profile_has_samples(const struct gsp_profile *profile)
 {
     return profile->keep_samples && !profile->has_sums;
 }
 
-struct gsp_sv gsp_profile_string_at(const struct gsp_profile *profile, uint32_t id)
+struct gsp_sv gsp_model_profile_string_at(const struct gsp_profile *profile, uint32_t id)
 {
     if (id == GSP_NONE || id > profile->text_count)
         return (struct gsp_sv){"", 0};
@@ -555,40 +555,41 @@ struct gsp_sv gsp_profile_string_at(const struct gsp_profile *profile, uint32_t 
     return (struct gsp_sv){profile->bytes + text->offset, text->len};
 }
 
-const struct gsp_frame *gsp_profile_frame_at(const struct gsp_profile *profile, uint32_t id)
+const struct gsp_frame *gsp_model_profile_frame_at(const struct gsp_profile *profile, uint32_t id)
 {
     return id != GSP_NONE && id <= profile->frame_count ? &profile->frames[id] : NULL;
 }
 
-const struct gsp_process *gsp_profile_process_at(const struct gsp_profile *profile, uint32_t i)
+const struct gsp_process *gsp_model_profile_process_at(const struct gsp_profile *profile,
+                                                       uint32_t i)
 {
     return i < profile->process_count ? &profile->processes[i] : NULL;
 }
 
-const struct gsp_thread *gsp_profile_thread_at(const struct gsp_profile *profile, uint32_t i)
+const struct gsp_thread *gsp_model_profile_thread_at(const struct gsp_profile *profile, uint32_t i)
 {
     return i < profile->thread_count ? &profile->threads[i] : NULL;
 }
 
-uint32_t gsp_profile_stack_caller(const struct gsp_profile *profile, uint32_t stack)
+uint32_t gsp_model_profile_stack_caller(const struct gsp_profile *profile, uint32_t stack)
 {
     return stack <= profile->stack_count ? profile->stacks[stack].caller : GSP_NONE;
 }
 
-uint32_t gsp_profile_stack_frame(const struct gsp_profile *profile, uint32_t stack)
+uint32_t gsp_model_profile_stack_frame(const struct gsp_profile *profile, uint32_t stack)
 {
     return stack <= profile->stack_count ? profile->stacks[stack].frame : GSP_NONE;
 }
 
-uint32_t gsp_profile_stack_depth(const struct gsp_profile *profile, uint32_t stack)
+uint32_t gsp_model_profile_stack_depth(const struct gsp_profile *profile, uint32_t stack)
 {
     return stack <= profile->stack_count ? profile->stacks[stack].depth : 0;
 }
 
-size_t gsp_profile_stack_frames(const struct gsp_profile *profile, uint32_t stack, uint32_t *frames,
-                                size_t cap)
+size_t gsp_model_profile_stack_frames(const struct gsp_profile *profile, uint32_t stack,
+                                      uint32_t *frames, size_t cap)
 {
-    size_t depth = gsp_profile_stack_depth(profile, stack);
+    size_t depth = gsp_model_profile_stack_depth(profile, stack);
     size_t count = depth < cap ? depth : cap;
     for (size_t i = depth; i > 0; i--) {
         const struct stack *node = &profile->stacks[stack];
@@ -599,12 +600,12 @@ size_t gsp_profile_stack_frames(const struct gsp_profile *profile, uint32_t stac
     return count;
 }
 
-void gsp_sample_iter_init(struct gsp_sample_iter *iter, const struct gsp_profile *profile)
+void gsp_model_sample_iter_init(struct gsp_sample_iter *iter, const struct gsp_profile *profile)
 {
     *iter = (struct gsp_sample_iter){.profile = profile};
 }
 
-bool gsp_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out)
+bool gsp_model_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out)
 {
     const struct gsp_profile *profile = iter->profile;
     while (iter->block < profile->block_count && iter->pos >= profile->blocks[iter->block].len) {
@@ -634,12 +635,12 @@ bool gsp_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out)
     return true;
 }
 
-size_t gsp_profile_total_count(const struct gsp_profile *profile)
+size_t gsp_model_profile_total_count(const struct gsp_profile *profile)
 {
     return profile->total_count;
 }
 
-const struct gsp_total *gsp_profile_total_at(const struct gsp_profile *profile, size_t i)
+const struct gsp_total *gsp_model_profile_total_at(const struct gsp_profile *profile, size_t i)
 {
     return i < profile->total_count ? &profile->totals[i] : NULL;
 }

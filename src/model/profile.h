@@ -104,7 +104,7 @@ struct gsp_losses {
     uint64_t unmerged;
 };
 
-struct gsp_profile_meta {
+struct gsp_model_profile_meta {
     int64_t start_ns;    /* CLOCK_REALTIME of time 0; 0 when unknown */
     int64_t duration_ns; /* 0 when unknown */
     int64_t period_ns;   /* between two ticks; 0 when unknown */
@@ -116,75 +116,79 @@ struct gsp_profile_meta {
 
 struct gsp_profile; /* opaque */
 
-GSP_MUST_CHECK int gsp_profile_new(bool keep_samples, struct gsp_profile **out,
-                                   struct gsp_err *err);
-void gsp_profile_free(struct gsp_profile *profile); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_model_profile_new(bool keep_samples, struct gsp_profile **out,
+                                         struct gsp_err *err);
+void gsp_model_profile_free(struct gsp_profile *profile); /* NULL does nothing */
 
-/* Borrowed, for reading and writing, until gsp_profile_free(). */
-struct gsp_profile_meta *gsp_profile_meta(struct gsp_profile *profile);
-const struct gsp_profile_meta *gsp_profile_meta_get(const struct gsp_profile *profile);
+/* Borrowed, for reading and writing, until gsp_model_profile_free(). */
+struct gsp_model_profile_meta *gsp_model_profile_meta(struct gsp_profile *profile);
+const struct gsp_model_profile_meta *gsp_model_profile_meta_get(const struct gsp_profile *profile);
 
 /* Intern: *out is the id of an equal entry if one exists, otherwise a new id. An empty text is
  * GSP_NONE. Fail with NOMEM, LIMIT, or FORMAT for unknown ids. */
-GSP_MUST_CHECK int gsp_profile_string(struct gsp_profile *profile, struct gsp_sv text,
-                                      uint32_t *out, struct gsp_err *err);
-GSP_MUST_CHECK int gsp_profile_frame(struct gsp_profile *profile, const struct gsp_frame *frame,
-                                     uint32_t *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_model_profile_string(struct gsp_profile *profile, struct gsp_sv text,
+                                            uint32_t *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_model_profile_frame(struct gsp_profile *profile,
+                                           const struct gsp_frame *frame, uint32_t *out,
+                                           struct gsp_err *err);
 /* The stack in which caller calls frame (GSP_NONE: frame is the root). Fails with LIMIT beyond
  * GSP_STACK_DEPTH_MAX. */
-GSP_MUST_CHECK int gsp_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t frame,
-                                     uint32_t *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_model_profile_stack(struct gsp_profile *profile, uint32_t caller,
+                                           uint32_t frame, uint32_t *out, struct gsp_err *err);
 /* Add an entry without a search for an equal one. *out is the index. Fail with NOMEM, LIMIT, or
  * FORMAT for unknown ids. */
-GSP_MUST_CHECK int gsp_profile_process(struct gsp_profile *profile,
-                                       const struct gsp_process *process, uint32_t *out,
-                                       struct gsp_err *err);
-GSP_MUST_CHECK int gsp_profile_thread(struct gsp_profile *profile, const struct gsp_thread *thread,
-                                      uint32_t *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_model_profile_process(struct gsp_profile *profile,
+                                             const struct gsp_process *process, uint32_t *out,
+                                             struct gsp_err *err);
+GSP_MUST_CHECK int gsp_model_profile_thread(struct gsp_profile *profile,
+                                            const struct gsp_thread *thread, uint32_t *out,
+                                            struct gsp_err *err);
 
 /* Replace a thread or process, for example when its name becomes known. Do nothing if the index
  * or an id does not exist. */
-void gsp_profile_set_thread(struct gsp_profile *profile, uint32_t i,
-                            const struct gsp_thread *thread);
-void gsp_profile_set_process(struct gsp_profile *profile, uint32_t i,
-                             const struct gsp_process *process);
+void gsp_model_profile_set_thread(struct gsp_profile *profile, uint32_t i,
+                                  const struct gsp_thread *thread);
+void gsp_model_profile_set_process(struct gsp_profile *profile, uint32_t i,
+                                   const struct gsp_process *process);
 
 /* Removes the lines from a complete profile: each frame keeps only the first line of its
  * function (first), or none. Ids do not change; some frames are equal afterwards. */
-void gsp_profile_merge_lines(struct gsp_profile *profile, bool first);
+void gsp_model_profile_merge_lines(struct gsp_profile *profile, bool first);
 
 /* Adds one sample. Times must not decrease within a thread, and are clamped if they do. Fails
  * with FORMAT for unknown ids, and with NOMEM. */
-GSP_MUST_CHECK int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample,
-                                   struct gsp_err *err);
+GSP_MUST_CHECK int gsp_model_profile_add(struct gsp_profile *profile,
+                                         const struct gsp_sample *sample, struct gsp_err *err);
 
-/* Adds a sum without single samples (an imported format). Fails like gsp_profile_add(). */
-GSP_MUST_CHECK int gsp_profile_add_total(struct gsp_profile *profile, const struct gsp_total *total,
-                                         struct gsp_err *err);
+/* Adds a sum without single samples (an imported format). Fails like gsp_model_profile_add(). */
+GSP_MUST_CHECK int gsp_model_profile_add_total(struct gsp_profile *profile,
+                                               const struct gsp_total *total, struct gsp_err *err);
 
 /* Counts. Ids of strings, frames and stacks run from 1 to the count. */
-size_t gsp_profile_string_count(const struct gsp_profile *profile);
-size_t gsp_profile_frame_count(const struct gsp_profile *profile);
-size_t gsp_profile_stack_count(const struct gsp_profile *profile);
-size_t gsp_profile_process_count(const struct gsp_profile *profile);
-size_t gsp_profile_thread_count(const struct gsp_profile *profile);
-uint64_t gsp_profile_sample_count(const struct gsp_profile *profile); /* the sum of all counts */
+size_t gsp_model_profile_string_count(const struct gsp_profile *profile);
+size_t gsp_model_profile_frame_count(const struct gsp_profile *profile);
+size_t gsp_model_profile_stack_count(const struct gsp_profile *profile);
+size_t gsp_model_profile_process_count(const struct gsp_profile *profile);
+size_t gsp_model_profile_thread_count(const struct gsp_profile *profile);
+uint64_t
+gsp_model_profile_sample_count(const struct gsp_profile *profile); /* the sum of all counts */
 /* Returns whether the iterator covers everything: samples were kept, and no sums were added. */
-bool gsp_profile_has_samples(const struct gsp_profile *profile);
+bool gsp_model_profile_has_samples(const struct gsp_profile *profile);
 
 /* Borrowed until the next addition. An unknown id gives an empty string or NULL. */
-struct gsp_sv gsp_profile_string_at(const struct gsp_profile *profile, uint32_t id);
-const struct gsp_frame *gsp_profile_frame_at(const struct gsp_profile *profile, uint32_t id);
-const struct gsp_process *gsp_profile_process_at(const struct gsp_profile *profile, uint32_t i);
-const struct gsp_thread *gsp_profile_thread_at(const struct gsp_profile *profile, uint32_t i);
+struct gsp_sv gsp_model_profile_string_at(const struct gsp_profile *profile, uint32_t id);
+const struct gsp_frame *gsp_model_profile_frame_at(const struct gsp_profile *profile, uint32_t id);
+const struct gsp_process *gsp_model_profile_process_at(const struct gsp_profile *profile,
+                                                       uint32_t i);
+const struct gsp_thread *gsp_model_profile_thread_at(const struct gsp_profile *profile, uint32_t i);
 
-uint32_t gsp_profile_stack_caller(const struct gsp_profile *profile, uint32_t stack);
-uint32_t gsp_profile_stack_frame(const struct gsp_profile *profile, uint32_t stack);
-uint32_t gsp_profile_stack_depth(const struct gsp_profile *profile, uint32_t stack);
+uint32_t gsp_model_profile_stack_caller(const struct gsp_profile *profile, uint32_t stack);
+uint32_t gsp_model_profile_stack_frame(const struct gsp_profile *profile, uint32_t stack);
+uint32_t gsp_model_profile_stack_depth(const struct gsp_profile *profile, uint32_t stack);
 /* Writes frame ids, root first, at most cap of them (those nearest the root). Returns their
  * number. */
-size_t gsp_profile_stack_frames(const struct gsp_profile *profile, uint32_t stack, uint32_t *frames,
-                                size_t cap);
+size_t gsp_model_profile_stack_frames(const struct gsp_profile *profile, uint32_t stack,
+                                      uint32_t *frames, size_t cap);
 
 /* Iterates over the samples in the order they were added. */
 struct gsp_sample_iter {
@@ -194,9 +198,9 @@ struct gsp_sample_iter {
     int64_t step_ns; /* the last time difference that was not 0 */
     struct gsp_sample last;
 };
-void gsp_sample_iter_init(struct gsp_sample_iter *iter, const struct gsp_profile *profile);
-bool gsp_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out);
+void gsp_model_sample_iter_init(struct gsp_sample_iter *iter, const struct gsp_profile *profile);
+bool gsp_model_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out);
 
 /* The sums: one row per (thread, stack) with samples, in order of first appearance. */
-size_t gsp_profile_total_count(const struct gsp_profile *profile);
-const struct gsp_total *gsp_profile_total_at(const struct gsp_profile *profile, size_t i);
+size_t gsp_model_profile_total_count(const struct gsp_profile *profile);
+const struct gsp_total *gsp_model_profile_total_at(const struct gsp_profile *profile, size_t i);

@@ -79,7 +79,7 @@ static inline void gsp_rows_free(struct gsp_rows *rows) /* NULL does nothing */
     }
 }
 
-static inline bool gsp_values_null(const struct gsp_values *values, size_t row)
+static inline bool gsp_model_values_is_null(const struct gsp_values *values, size_t row)
 {
     return values->valid && ((values->valid[row / 64] >> (row % 64)) & 1) == 0;
 }

@@ -29,7 +29,7 @@ struct gsp_tree {
 struct builder {
     struct gsp_tree *tree;
     const struct gsp_profile *profile;
-    struct gsp_view view;
+    struct gsp_view_options view;
     bool count_is_weight;
     struct gsp_hmap labels;   /* hash of the text -> label */
     uint32_t *children;       /* hash table of nodes by parent and label; 0 is a free slot */
@@ -65,7 +65,7 @@ static size_t after_stdlib(struct gsp_sv path)
                : 0;
 }
 
-struct gsp_sv gsp_view_file(const struct gsp_view *view, struct gsp_sv path)
+struct gsp_sv gsp_model_frame_file(const struct gsp_view_options *view, struct gsp_sv path)
 {
     if (view->full_filenames || path.len == 0)
         return path;
@@ -89,14 +89,14 @@ struct gsp_sv gsp_view_file(const struct gsp_view *view, struct gsp_sv path)
     return base;
 }
 
-void gsp_view_label(const struct gsp_view *view, const struct gsp_profile *profile, uint32_t frame,
-                    struct gsp_buf *out)
+void gsp_model_frame_label(const struct gsp_view_options *view, const struct gsp_profile *profile,
+                           uint32_t frame, struct gsp_buf *out)
 {
-    const struct gsp_frame *f = gsp_profile_frame_at(profile, frame);
+    const struct gsp_frame *f = gsp_model_profile_frame_at(profile, frame);
     if (!f)
         return;
-    struct gsp_sv name = gsp_profile_string_at(profile, f->name);
-    struct gsp_sv file = gsp_view_file(view, gsp_profile_string_at(profile, f->file));
+    struct gsp_sv name = gsp_model_profile_string_at(profile, f->name);
+    struct gsp_sv file = gsp_model_frame_file(view, gsp_model_profile_string_at(profile, f->file));
     uint32_t line = view->by_function ? f->first_line : f->line;
     if (view->no_lines)
         line = 0;
@@ -152,7 +152,7 @@ static bool label_intern(struct builder *build, uint32_t *out)
 static bool label_of_frame(struct builder *build, uint32_t frame, uint32_t *out)
 {
     if (build->label_of_frame[frame] == 0) {
-        gsp_view_label(&build->view, build->profile, frame, &build->tree->text);
+        gsp_model_frame_label(&build->view, build->profile, frame, &build->tree->text);
         uint32_t label = 0;
         if (!label_intern(build, &label))
             return false;
@@ -216,12 +216,12 @@ static bool child(struct builder *build, uint32_t parent, uint32_t label, uint32
 static bool group_node(struct builder *build, uint32_t thread, uint32_t *out)
 {
     *out = 0;
-    const struct gsp_thread *t = gsp_profile_thread_at(build->profile, thread);
+    const struct gsp_thread *t = gsp_model_profile_thread_at(build->profile, thread);
     struct gsp_buf *text = &build->tree->text;
     uint32_t label = 0;
     if (build->view.processes && t) {
-        const struct gsp_process *p = gsp_profile_process_at(build->profile, t->process);
-        struct gsp_sv name = gsp_profile_string_at(build->profile, p ? p->name : GSP_NONE);
+        const struct gsp_process *p = gsp_model_profile_process_at(build->profile, t->process);
+        struct gsp_sv name = gsp_model_profile_string_at(build->profile, p ? p->name : GSP_NONE);
         gsp_buf_printf(text, "process %" PRId32, p ? p->pid : -1);
         if (p && p->ns_pid)
             gsp_buf_printf(text, " (%" PRId32 " inside)", p->ns_pid);
@@ -233,7 +233,7 @@ static bool group_node(struct builder *build, uint32_t thread, uint32_t *out)
             return false;
     }
     if (build->view.threads && t) {
-        struct gsp_sv name = gsp_profile_string_at(build->profile, t->name);
+        struct gsp_sv name = gsp_model_profile_string_at(build->profile, t->name);
         uint64_t id = t->os_id ? t->os_id : t->python_id;
         gsp_buf_puts(text, "thread ");
         gsp_buf_putsv(text, name);
@@ -251,13 +251,13 @@ static bool stack_node(struct builder *build, uint32_t group, uint32_t base, uin
     size_t n = 0;
     while (stack != GSP_NONE && build->memo[stack].group != group + 1 && n < GSP_STACK_DEPTH_MAX) {
         build->path[n++] = stack;
-        stack = gsp_profile_stack_caller(build->profile, stack);
+        stack = gsp_model_profile_stack_caller(build->profile, stack);
     }
     uint32_t node =
         stack != GSP_NONE && build->memo[stack].group == group + 1 ? build->memo[stack].node : base;
     while (n > 0) {
         uint32_t id = build->path[--n];
-        uint32_t frame = gsp_profile_stack_frame(build->profile, id);
+        uint32_t frame = gsp_model_profile_stack_frame(build->profile, id);
         uint32_t label = 0;
         if (!label_of_frame(build, frame, &label) || !child(build, node, label, frame, &node))
             return false;
@@ -285,30 +285,30 @@ static bool add_total(struct builder *build, const struct gsp_total *total, uint
 /* Rows sorted by thread (stable), so that the memo serves one group at a time. */
 static size_t *rows_by_thread(const struct gsp_profile *profile, size_t *starts, size_t threads)
 {
-    size_t n = gsp_profile_total_count(profile);
+    size_t n = gsp_model_profile_total_count(profile);
     size_t *rows = calloc(n + 1, sizeof(*rows));
     if (!rows)
         return NULL;
     for (size_t i = 0; i < n; i++)
-        starts[gsp_profile_total_at(profile, i)->thread + 1]++;
+        starts[gsp_model_profile_total_at(profile, i)->thread + 1]++;
     for (size_t t = 0; t < threads; t++)
         starts[t + 1] += starts[t];
     for (size_t i = 0; i < n; i++)
-        rows[starts[gsp_profile_total_at(profile, i)->thread]++] = i;
+        rows[starts[gsp_model_profile_total_at(profile, i)->thread]++] = i;
     return rows;
 }
 
 static bool add_grouped(struct builder *build)
 {
-    size_t threads = gsp_profile_thread_count(build->profile);
-    size_t n = gsp_profile_total_count(build->profile);
+    size_t threads = gsp_model_profile_thread_count(build->profile);
+    size_t n = gsp_model_profile_total_count(build->profile);
     size_t *starts = calloc(threads + 2, sizeof(*starts));
     size_t *rows = starts ? rows_by_thread(build->profile, starts, threads) : NULL;
     bool ok = rows != NULL;
     uint32_t last = GSP_NO_INDEX;
     uint32_t base = 0;
     for (size_t i = 0; ok && i < n; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(build->profile, rows[i]);
+        const struct gsp_total *total = gsp_model_profile_total_at(build->profile, rows[i]);
         if (total->thread != last)
             ok = group_node(build, total->thread, &base);
         last = total->thread;
@@ -323,9 +323,9 @@ static bool add_all(struct builder *build)
 {
     if (build->view.threads || build->view.processes)
         return add_grouped(build);
-    size_t n = gsp_profile_total_count(build->profile);
+    size_t n = gsp_model_profile_total_count(build->profile);
     for (size_t i = 0; i < n; i++) {
-        if (!add_total(build, gsp_profile_total_at(build->profile, i), 0, 0))
+        if (!add_total(build, gsp_model_profile_total_at(build->profile, i), 0, 0))
             return false;
     }
     return true;
@@ -389,10 +389,11 @@ static void sum_up(struct gsp_tree *tree)
 static bool has_processes(const struct gsp_profile *profile)
 {
     uint32_t first = GSP_NO_INDEX;
-    size_t n = gsp_profile_process_count(profile) > 1 ? gsp_profile_total_count(profile) : 0;
+    size_t n =
+        gsp_model_profile_process_count(profile) > 1 ? gsp_model_profile_total_count(profile) : 0;
     for (size_t i = 0; i < n; i++) {
         const struct gsp_thread *t =
-            gsp_profile_thread_at(profile, gsp_profile_total_at(profile, i)->thread);
+            gsp_model_profile_thread_at(profile, gsp_model_profile_total_at(profile, i)->thread);
         if (t && first != GSP_NO_INDEX && t->process != first)
             return true;
         first = t ? t->process : first;
@@ -403,8 +404,9 @@ static bool has_processes(const struct gsp_profile *profile)
 static bool build_tree(struct builder *build)
 {
     struct gsp_tree *tree = build->tree;
-    build->label_of_frame = calloc(gsp_profile_frame_count(build->profile) + 1, sizeof(uint32_t));
-    build->memo = calloc(gsp_profile_stack_count(build->profile) + 1, sizeof(*build->memo));
+    build->label_of_frame =
+        calloc(gsp_model_profile_frame_count(build->profile) + 1, sizeof(uint32_t));
+    build->memo = calloc(gsp_model_profile_stack_count(build->profile) + 1, sizeof(*build->memo));
     build->path = calloc(GSP_STACK_DEPTH_MAX, sizeof(*build->path));
     tree->label_at = calloc(64, sizeof(*tree->label_at));
     tree->label_cap = 64;
@@ -414,14 +416,14 @@ static bool build_tree(struct builder *build)
         return false;
     tree->count = 1;
     /* Without threads on top there is at most one node per stack. */
-    if (!grow_children(build, gsp_profile_stack_count(build->profile) + 1))
+    if (!grow_children(build, gsp_model_profile_stack_count(build->profile) + 1))
         return false;
     gsp_buf_puts(&tree->text, "all");
     return label_intern(build, &tree->nodes[0].label) && add_all(build) && link_children(tree);
 }
 
-int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
-                 struct gsp_tree **out, struct gsp_err *err)
+int gsp_model_tree_new(const struct gsp_profile *profile, const struct gsp_view_options *view,
+                       struct gsp_tree **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_tree *tree = calloc(1, sizeof(*tree));
@@ -430,7 +432,7 @@ int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
     struct builder build = {.tree = tree, .profile = profile};
     if (view)
         build.view = *view;
-    build.count_is_weight = gsp_profile_meta_get(profile)->unit == GSP_UNIT_COUNT;
+    build.count_is_weight = gsp_model_profile_meta_get(profile)->unit == GSP_UNIT_COUNT;
     build.view.processes = build.view.processes || has_processes(profile);
     bool ok = build_tree(&build);
     gsp_hmap_free(&build.labels);
@@ -439,7 +441,7 @@ int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
     free(build.memo);
     free(build.path);
     if (!ok) {
-        gsp_tree_free(tree);
+        gsp_model_tree_free(tree);
         return gsp_err_nomem(err);
     }
     sum_up(tree);
@@ -447,7 +449,7 @@ int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
     return GSP_OK;
 }
 
-void gsp_tree_free(struct gsp_tree *tree)
+void gsp_model_tree_free(struct gsp_tree *tree)
 {
     if (!tree)
         return;
@@ -457,27 +459,27 @@ void gsp_tree_free(struct gsp_tree *tree)
     free(tree);
 }
 
-size_t gsp_tree_count(const struct gsp_tree *tree)
+size_t gsp_model_tree_count(const struct gsp_tree *tree)
 {
     return tree->count;
 }
 
-const struct gsp_node *gsp_tree_at(const struct gsp_tree *tree, uint32_t i)
+const struct gsp_node *gsp_model_tree_at(const struct gsp_tree *tree, uint32_t i)
 {
     return i < tree->count ? &tree->nodes[i] : NULL;
 }
 
-struct gsp_sv gsp_tree_label(const struct gsp_tree *tree, uint32_t label)
+struct gsp_sv gsp_model_tree_label(const struct gsp_tree *tree, uint32_t label)
 {
     return label < tree->label_count ? label_text(tree, label) : (struct gsp_sv){0};
 }
 
-size_t gsp_tree_label_count(const struct gsp_tree *tree)
+size_t gsp_model_tree_label_count(const struct gsp_tree *tree)
 {
     return tree->label_count;
 }
 
-uint32_t gsp_tree_depth(const struct gsp_tree *tree)
+uint32_t gsp_model__tree_depth(const struct gsp_tree *tree)
 {
     return tree->depth;
 }

@@ -32,7 +32,7 @@ static inline uint64_t gsp_sum_u64(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-struct gsp_view {
+struct gsp_view_options {
     bool by_function;    /* -F: merge the lines of a function; show its first line */
     bool no_lines;       /* --nolineno: omit the line from the label */
     bool threads;        /* -t: "thread NAME (TID)" above each stack */
@@ -41,10 +41,10 @@ struct gsp_view {
 };
 
 /* Appends the label of a frame: "func (file.py:12)". */
-void gsp_view_label(const struct gsp_view *view, const struct gsp_profile *profile, uint32_t frame,
-                    struct gsp_buf *out);
+void gsp_model_frame_label(const struct gsp_view_options *view, const struct gsp_profile *profile,
+                           uint32_t frame, struct gsp_buf *out);
 /* The file in the form of the view: "pkg/mod.py", or the full path. */
-struct gsp_sv gsp_view_file(const struct gsp_view *view, struct gsp_sv path);
+struct gsp_sv gsp_model_frame_file(const struct gsp_view_options *view, struct gsp_sv path);
 
 struct gsp_node {
     uint32_t parent;       /* index; the root is its own parent */
@@ -63,14 +63,15 @@ struct gsp_node {
 
 struct gsp_tree;
 
-/* On success the caller frees *out with gsp_tree_free(). view may be NULL. Children are sorted
- * by label, so the same profile always gives the same tree. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
-                                struct gsp_tree **out, struct gsp_err *err);
-void gsp_tree_free(struct gsp_tree *tree);
+/* On success the caller frees *out with gsp_model_tree_free(). view may be NULL. Children are
+ * sorted by label, so the same profile always gives the same tree. Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_model_tree_new(const struct gsp_profile *profile,
+                                      const struct gsp_view_options *view, struct gsp_tree **out,
+                                      struct gsp_err *err);
+void gsp_model_tree_free(struct gsp_tree *tree);
 
-size_t gsp_tree_count(const struct gsp_tree *tree); /* nodes, the root (index 0) included */
-const struct gsp_node *gsp_tree_at(const struct gsp_tree *tree, uint32_t i);
-struct gsp_sv gsp_tree_label(const struct gsp_tree *tree, uint32_t label); /* borrowed */
-size_t gsp_tree_label_count(const struct gsp_tree *tree);
-uint32_t gsp_tree_depth(const struct gsp_tree *tree); /* of the deepest node */
+size_t gsp_model_tree_count(const struct gsp_tree *tree); /* nodes, the root (index 0) included */
+const struct gsp_node *gsp_model_tree_at(const struct gsp_tree *tree, uint32_t i);
+struct gsp_sv gsp_model_tree_label(const struct gsp_tree *tree, uint32_t label); /* borrowed */
+size_t gsp_model_tree_label_count(const struct gsp_tree *tree);
+uint32_t gsp_model__tree_depth(const struct gsp_tree *tree); /* of the deepest node */

@@ -29,23 +29,22 @@ const struct gsp_cfi_arch *gsp_native__arch_own(void)
 #endif
 }
 
-/* FF /2 with the operand's bytes: the length that its ModRM byte (and SIB) asks for must be what
- * lies there. */
+/* FF /2 with operand bytes: the length encoded in its ModRM and SIB bytes must be `len`. */
 static bool is_indirect_call(const unsigned char *at, size_t len)
 {
     if (at[0] != 0xff || (at[1] >> 3 & 7) != 2)
         return false;
     unsigned mod = at[1] >> 6;
     unsigned rm = at[1] & 7;
-    size_t want = 2;
+    size_t encoded = 2;
     if (mod != 3 && rm == 4)
-        want++;
+        encoded++;
     if (mod == 1)
-        want += 1;
+        encoded += 1;
     else if (mod == 2 || (mod == 0 && rm == 5) ||
              (mod == 0 && rm == 4 && len > 2 && (at[2] & 7) == 5))
-        want += 4;
-    return want == len;
+        encoded += 4;
+    return encoded == len;
 }
 
 static bool after_call_x86_64(const unsigned char *bytes, size_t len)
@@ -67,7 +66,7 @@ static bool after_call_aarch64(const unsigned char *bytes, size_t len)
     memcpy(&insn, bytes + len - 4, sizeof(insn));
     if ((insn & 0xfc000000U) == 0x94000000U) /* bl */
         return true;
-    /* blr, and its forms that authenticate the pointer */
+    /* blr, and its variants with pointer authentication */
     return (insn & 0xfffffc1fU) == 0xd63f0000U || (insn & 0xfefff800U) == 0xd63f0800U;
 }
 

@@ -4,33 +4,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "native/cfi_internal.h"
 
 #define REMEMBERED_MAX 16U
-/* A section of this size would have been built from a thousand Torches. */
+/* A thousand times as many as torch has. */
 #define ENTRIES_MAX    (1U << 26)
 #define ROWS_MAX       (1U << 27)
 
-/* Where a register of the caller is. */
+/* Where a register of the caller is saved. */
 enum how {
     HOW_SAME,
     HOW_AT_CFA,
-    HOW_AT_FP, /* where our frame pointer points */
+    HOW_AT_FP, /* at the address in the frame pointer */
     HOW_UNDEFINED,
-    HOW_ODD,
+    HOW_ODD, /* not supported */
 };
 
-struct place {
+struct saved {
     enum how how;
     int64_t offset; /* from the CFA, bytes */
 };
 
 struct state {
-    enum gsp_cfi_kind kind; /* SP stands for "a register": see reg */
+    enum gsp_cfi_kind kind; /* GSP_CFI_SP means any register: see reg */
     uint64_t reg;
-    int64_t offset; /* bytes; of a PLT the threshold */
-    struct place fp;
-    struct place ra;
+    int64_t offset; /* bytes; for GSP_CFI_PLT the threshold */
+    struct saved fp;
+    struct saved ra;
 };
 
 struct machine {
@@ -43,7 +44,7 @@ struct machine {
     uint64_t pc;
 };
 
-/* One entry on its way to rows. */
+/* One entry of the section. */
 struct item {
     uint64_t start;
     uint64_t len;
@@ -126,15 +127,15 @@ static gsp_cfi_rule pack(const struct machine *m)
     return gsp_cfi_pack(kind, words, fp, ra);
 }
 
-static void set_place(struct machine *m, uint64_t reg, enum how how, int64_t offset)
+static void set_saved(struct machine *m, uint64_t reg, enum how how, int64_t offset)
 {
     if (reg == m->in->arch->fp)
-        m->now.fp = (struct place){how, offset};
+        m->now.fp = (struct saved){how, offset};
     if (reg == m->cie->ra)
-        m->now.ra = (struct place){how, offset};
+        m->now.ra = (struct saved){how, offset};
 }
 
-static void restore_place(struct machine *m, uint64_t reg)
+static void restore_saved(struct machine *m, uint64_t reg)
 {
     if (reg == m->in->arch->fp)
         m->now.fp = m->initial.fp;
@@ -142,7 +143,8 @@ static void restore_place(struct machine *m, uint64_t reg)
         m->now.ra = m->initial.ra;
 }
 
-/* "sp + 8, plus 8 more from the n-th byte of the entry on": what linkers write for the PLT. */
+/* "sp + 8, plus 8 from the n-th byte of the entry on": the expression that linkers write for the
+ * PLT. */
 static bool is_plt(struct gsp_sv expr, int64_t *threshold)
 {
     static const char BEGIN[] = "\x77\x08\x80\x00\x3f\x1a";
@@ -158,7 +160,7 @@ static bool is_plt(struct gsp_sv expr, int64_t *threshold)
     return true;
 }
 
-/* breg<fp> offset, and whether a deref follows as the end. */
+/* breg<fp> offset, optionally followed by a final deref. */
 static bool is_fp_based(const struct machine *m, struct gsp_sv expr, int64_t *offset, bool *deref)
 {
     struct gsp_cursor cur = {(const unsigned char *)expr.p,
@@ -181,12 +183,12 @@ static void set_cfa_expression(struct machine *m, struct gsp_sv expr)
     m->now.offset = offset;
 }
 
-static void set_place_expression(struct machine *m, uint64_t reg, struct gsp_sv expr)
+static void set_saved_expression(struct machine *m, uint64_t reg, struct gsp_sv expr)
 {
     int64_t offset = 0;
     bool deref = false;
     bool at_fp = is_fp_based(m, expr, &offset, &deref) && !deref && offset == 0;
-    set_place(m, reg, at_fp ? HOW_AT_FP : HOW_ODD, 0);
+    set_saved(m, reg, at_fp ? HOW_AT_FP : HOW_ODD, 0);
 }
 
 static bool get_expression(struct gsp_cursor *cur, struct gsp_sv *out)
@@ -196,11 +198,11 @@ static bool get_expression(struct gsp_cursor *cur, struct gsp_sv *out)
            gsp_cursor_bytes(cur, (size_t)len, out);
 }
 
-/* A factor times the data alignment; offsets of real frames are far below the bound. */
+/* A factor times the data alignment. Offsets of real frames are far below the limit. */
 static int64_t scaled(const struct machine *m, int64_t factor)
 {
     if (factor > INT32_MAX || factor < INT32_MIN)
-        return 1; /* no multiple of a word: becomes "no rule" */
+        return 1; /* not a multiple of a word: becomes "no rule" */
     return factor * m->cie->data_align;
 }
 
@@ -252,8 +254,8 @@ static bool run_cfa(struct machine *m, struct gsp_cursor *cur, unsigned op)
     return true;
 }
 
-/* Instructions that say where a register was saved. */
-static bool run_place(struct machine *m, struct gsp_cursor *cur, unsigned op)
+/* Instructions that define where a register is saved. */
+static bool run_saved(struct machine *m, struct gsp_cursor *cur, unsigned op)
 {
     uint64_t reg;
     uint64_t a;
@@ -266,34 +268,34 @@ static bool run_place(struct machine *m, struct gsp_cursor *cur, unsigned op)
     case 0x2f: /* GNU_negative_offset_extended */
         if (!gsp_cursor_varint(cur, &a))
             return false;
-        set_place(m, reg, HOW_AT_CFA, scaled(m, op == 0x05 ? plain(a) : -plain(a)));
+        set_saved(m, reg, HOW_AT_CFA, scaled(m, op == 0x05 ? plain(a) : -plain(a)));
         return true;
     case 0x11: /* offset_extended_sf */
         if (!gsp_native__sleb(cur, &s))
             return false;
-        set_place(m, reg, HOW_AT_CFA, scaled(m, s));
+        set_saved(m, reg, HOW_AT_CFA, scaled(m, s));
         return true;
     case 0x06: /* restore_extended */
-        restore_place(m, reg);
+        restore_saved(m, reg);
         return true;
     case 0x07: /* undefined */
-        set_place(m, reg, HOW_UNDEFINED, 0);
+        set_saved(m, reg, HOW_UNDEFINED, 0);
         return true;
     case 0x08: /* same_value */
-        set_place(m, reg, HOW_SAME, 0);
+        set_saved(m, reg, HOW_SAME, 0);
         return true;
     case 0x09: /* register */
-    case 0x14: /* val_offset, val_offset_sf: a LEB of either sign is skipped alike */
+    case 0x14: /* val_offset, val_offset_sf: signed and unsigned LEBs have the same length */
     case 0x15:
-        set_place(m, reg, HOW_ODD, 0);
+        set_saved(m, reg, HOW_ODD, 0);
         return gsp_cursor_varint(cur, &a);
     case 0x10: /* expression */
         if (!get_expression(cur, &expr))
             return false;
-        set_place_expression(m, reg, expr);
+        set_saved_expression(m, reg, expr);
         return true;
     case 0x16: /* val_expression */
-        set_place(m, reg, HOW_ODD, 0);
+        set_saved(m, reg, HOW_ODD, 0);
         return get_expression(cur, &expr);
     default:
         return false;
@@ -305,7 +307,7 @@ static bool run_plain(struct machine *m, struct gsp_cursor *cur, unsigned op)
     uint64_t a;
     switch (op) {
     case 0x00: /* nop */
-    case 0x2d: /* AARCH64_negate_ra_state: the signature is cut off whenever it is read */
+    case 0x2d: /* AARCH64_negate_ra_state: the unwinder always removes the signature */
         return true;
     case 0x0a: /* remember_state */
         if (m->depth == REMEMBERED_MAX)
@@ -327,11 +329,11 @@ static bool run_plain(struct machine *m, struct gsp_cursor *cur, unsigned op)
     case 0x13:
         return run_cfa(m, cur, op);
     default:
-        return run_place(m, cur, op);
+        return run_saved(m, cur, op);
     }
 }
 
-/* Reads an instruction that moves on; *moved says whether it was one. */
+/* Runs an instruction that advances the location. Sets *moved if it was one. */
 static bool run_advance(struct machine *m, struct gsp_cursor *cur, unsigned op, bool *moved)
 {
     uint64_t delta = 0;
@@ -349,7 +351,7 @@ static bool run_advance(struct machine *m, struct gsp_cursor *cur, unsigned op, 
     return true;
 }
 
-/* The next instruction that is not an advance. */
+/* Runs an instruction that does not advance the location. */
 static bool run_one(struct machine *m, struct gsp_cursor *cur, unsigned op)
 {
     uint64_t a;
@@ -358,10 +360,10 @@ static bool run_one(struct machine *m, struct gsp_cursor *cur, unsigned op)
     case 0x80: /* offset */
         if (!gsp_cursor_varint(cur, &a))
             return false;
-        set_place(m, low, HOW_AT_CFA, scaled(m, plain(a)));
+        set_saved(m, low, HOW_AT_CFA, scaled(m, plain(a)));
         return true;
     case 0xc0: /* restore */
-        restore_place(m, low);
+        restore_saved(m, low);
         return true;
     default:
         return run_plain(m, cur, op);
@@ -397,19 +399,11 @@ static void emit(struct builder *b, uint64_t pc, gsp_cfi_rule rule)
         last->rule = rule;
         return;
     }
-    if (table->count == b->cap) {
-        size_t cap = b->cap ? b->cap * 2 : 1024;
-        struct gsp_cfi_row *rows =
-            cap > ROWS_MAX ? NULL : realloc(table->rows, cap * sizeof(*rows));
-        if (!rows) {
-            b->failed = cap > ROWS_MAX ? GSP_E_LIMIT : GSP_E_NOMEM;
-            return;
-        }
-        table->rows = rows;
-        b->cap = cap;
+    if (table->count == ROWS_MAX || !gsp_array_fit(&table->rows, &b->cap, table->count + 1)) {
+        b->failed = table->count == ROWS_MAX ? GSP_E_LIMIT : GSP_E_NOMEM;
+        return;
     }
-    if (table->rows)
-        table->rows[table->count++] = (struct gsp_cfi_row){(uint32_t)offset, rule};
+    table->rows[table->count++] = (struct gsp_cfi_row){(uint32_t)offset, rule};
 }
 
 static void emit_entry(struct builder *b, struct machine *m, const struct gsp_cfi_fde *fde)
@@ -424,7 +418,7 @@ static void emit_entry(struct builder *b, struct machine *m, const struct gsp_cf
         bool moved;
         uint64_t before = m->pc;
         if (!run_advance(m, &cur, op, &moved) || (!moved && !run_one(m, &cur, op))) {
-            /* What was understood so far holds up to here. */
+            /* The rules so far are valid up to here. */
             emit(b, row_pc, gsp_cfi_pack(GSP_CFI_NONE, 0, 0, 0));
             emit(b, end, gsp_cfi_pack(GSP_CFI_NONE, 0, 0, 0));
             return;
@@ -457,15 +451,10 @@ static int gather(const struct gsp_cfi_input *in, struct item **items, size_t *c
     struct gsp_cfi_fde fde;
     size_t cap = 0;
     while (gsp_native__fde_next(&walk, &fde)) {
-        if (*count == cap) {
-            cap = cap ? cap * 2 : 256;
-            if (cap > ENTRIES_MAX)
-                return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u unwind entries", ENTRIES_MAX);
-            struct item *grown = realloc(*items, cap * sizeof(*grown));
-            if (!grown)
-                return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-            *items = grown;
-        }
+        if (*count == ENTRIES_MAX)
+            return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u unwind entries", ENTRIES_MAX);
+        if (!gsp_array_fit(items, &cap, *count + 1))
+            return gsp_err_nomem(err);
         (*items)[(*count)++] = (struct item){fde.start, fde.len, fde.at};
     }
     if (*count > 1)
@@ -481,7 +470,7 @@ static void build_rows(const struct gsp_cfi_input *in, const struct item *items,
     uint64_t floor = 0;
     for (size_t i = 0; i < count && b->failed == GSP_OK; i++) {
         struct gsp_cfi_fde fde;
-        /* Two entries for one address: the first is believed. */
+        /* If two entries overlap, the first one is used. */
         if (items[i].start < floor || !gsp_native__fde_at(&walk, (size_t)items[i].at, &fde))
             continue;
         emit_entry(b, &m, &fde);
@@ -509,7 +498,7 @@ int gsp_native__cfi_build(const struct gsp_cfi_input *in, struct gsp_cfi_table *
     gsp_native__cfi_free(out);
     if (b.failed == GSP_E_LIMIT)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u unwind rows", ROWS_MAX);
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    return gsp_err_nomem(err);
 }
 
 void gsp_native__cfi_free(struct gsp_cfi_table *table)

@@ -3,7 +3,7 @@
 
 #include "native/cfi_internal.h"
 
-/* Of DWARF's pointer encodings (LSB core specification, 10.5.1). */
+/* DWARF pointer encodings (LSB core specification, 10.5.1). */
 #define PE_ULEB     0x01U
 #define PE_U2       0x02U
 #define PE_U4       0x03U
@@ -15,7 +15,7 @@
 #define PE_PCREL    0x10U
 #define PE_OMIT     0xffU
 
-/* The programs of real CIEs have some ten bytes; they run once per entry. */
+/* The program of a CIE usually has about ten bytes. It runs once per FDE. */
 #define PROGRAM_MAX 256U
 
 bool gsp_native__sleb(struct gsp_cursor *cur, int64_t *out)
@@ -98,7 +98,7 @@ bool gsp_native__pointer(const struct gsp_cfi_input *in, struct gsp_cursor *cur,
     return (encoding & 0x70U) == 0 || (encoding & 0x70U) == PE_PCREL;
 }
 
-/* What "zPLR…" announces.  False when the rest cannot be understood. */
+/* Reads the data that the augmentation string "zPLR…" describes. Returns false if it is unknown. */
 static bool read_augmentation(const char *text, struct gsp_cursor *cur, struct gsp_cfi_cie *cie)
 {
     if (text[0] == '\0')
@@ -130,7 +130,7 @@ static bool read_augmentation(const char *text, struct gsp_cursor *cur, struct g
     return true;
 }
 
-/* The body of an entry and its second word; false at the end of the section. */
+/* Finds the body of an entry and reads its id. Returns false at the end of the section. */
 static bool open_entry(const struct gsp_cfi_input *in, size_t at, struct gsp_cursor *body,
                        uint64_t *id)
 {

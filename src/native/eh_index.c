@@ -7,31 +7,31 @@
 
 #include "native/native_internal.h"
 
-/* A linker's table: four bytes each, relative to the table's own address. */
+/* Encodings that linkers use: four bytes each, relative to the address of the header. */
 #define TABLE_ENCODING  0x3bU
 #define FRAME_ENCODING  0x1bU
 #define COUNT_ENCODING  0x03U
 #define HEAD_BYTES      12U
 #define ENTRIES_MAX     (1U << 24)
-/* An entry, and the CIE that it refers to: those of compilers have some tens of bytes. */
+/* Maximum size of an entry and of its CIE. Those of compilers have a few tens of bytes. */
 #define ENTRY_BYTES_MAX (32U << 10)
 #define CIE_BYTES_MAX   1024U
 #define GUESS_BYTES     512U
 
 struct pair {
     int32_t start; /* of the function, minus the address of the table */
-    int32_t entry; /* in .eh_frame, the same */
+    int32_t entry; /* of its entry in .eh_frame, the same */
 };
 
 struct gsp_native_index {
     uint64_t addr; /* of .eh_frame_hdr */
     size_t count;
     struct pair *pairs; /* ascending by start */
-    /* The CIE that was read last: a file has few. */
+    /* The CIE that was read last. A file has few. */
     uint64_t cie_addr;
     size_t cie_len; /* 0: none */
     unsigned char cie[CIE_BYTES_MAX];
-    /* The CIE and an entry, as a section of their own. */
+    /* A section that consists of a CIE and an entry. */
     unsigned char bytes[CIE_BYTES_MAX + ENTRY_BYTES_MAX];
 };
 
@@ -96,22 +96,22 @@ void gsp_native__index_free(struct gsp_native_index *index)
     free(index);
 }
 
-/* Reads the entry or CIE at an address, with its length; returns the bytes, 0 when it is none. */
+/* Reads the entry or CIE at an address. Returns its size with the length field, or 0. */
 static size_t read_entry(const struct gsp_native_file *file, uint64_t addr, unsigned char *to,
                          size_t cap)
 {
     uint32_t len;
-    size_t have = GUESS_BYTES;
-    /* Near the end of the segment there may be less. */
-    while (have > sizeof(len) && !gsp_native__file_text(file, addr, to, have))
-        have /= 2;
-    if (have <= sizeof(len))
+    size_t got = GUESS_BYTES;
+    /* Near the end of the segment, read less. */
+    while (got > sizeof(len) && !gsp_native__file_text(file, addr, to, got))
+        got /= 2;
+    if (got <= sizeof(len))
         return 0;
     memcpy(&len, to, sizeof(len));
-    size_t whole = sizeof(len) + (size_t)len;
-    if (len < 8 || whole > cap)
+    size_t size = sizeof(len) + (size_t)len;
+    if (len < 8 || size > cap)
         return 0;
-    return whole <= have || gsp_native__file_text(file, addr, to, whole) ? whole : 0;
+    return size <= got || gsp_native__file_text(file, addr, to, size) ? size : 0;
 }
 
 static bool load_cie(const struct gsp_native_file *file, struct gsp_native_index *index,
@@ -124,7 +124,7 @@ static bool load_cie(const struct gsp_native_file *file, struct gsp_native_index
     return index->cie_len > 0;
 }
 
-/* The last entry that begins at addr or before. */
+/* The last entry that begins at or before addr. */
 static const struct pair *find_pair(const struct gsp_native_index *index, uint64_t addr)
 {
     int64_t offset = (int64_t)(addr - index->addr);
@@ -156,7 +156,7 @@ bool gsp_native__index_section(struct gsp_native_file *file, uint64_t addr,
     memcpy(&back, fde + 4, sizeof(back));
     if (back == 0 || !load_cie(file, index, entry + 4 - back))
         return false;
-    /* The two side by side, and the way from one to the other. */
+    /* Put the CIE directly before the entry and adjust the offset between them. */
     back = (uint32_t)index->cie_len + 4;
     memcpy(fde + 4, &back, sizeof(back));
     unsigned char *bytes = fde - index->cie_len;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "native/native_internal.h"
@@ -37,7 +38,7 @@ static void read_loads(struct gsp_native_file *file)
     }
 }
 
-/* The build-id among the notes of a buffer. */
+/* Finds the build-id in a buffer of notes. Returns its length, or 0. */
 static size_t find_build_id(const unsigned char *notes, size_t len, unsigned char *out)
 {
     size_t at = 0;
@@ -82,7 +83,7 @@ static void open_elf(struct gsp_native_file *file)
 {
     if (elf_version(EV_CURRENT) == EV_NONE)
         return;
-    /* Not mapped: a file that is cut short while it is mapped kills whoever reads it. */
+    /* Not mapped: if a mapped file is truncated, access to it kills the reader. */
     file->elf = file->fd >= 0 ? elf_begin(file->fd, ELF_C_READ, NULL)
                               : elf_memory((char *)file->image, (size_t)file->len);
     GElf_Ehdr head;
@@ -99,14 +100,8 @@ static void open_elf(struct gsp_native_file *file)
 
 static bool push_file(struct gsp_native_store *store, struct gsp_native_file *file)
 {
-    if (store->count == store->cap) {
-        size_t cap = store->cap ? store->cap * 2 : 32;
-        struct gsp_native_file **files = realloc(store->files, cap * sizeof(*files));
-        if (!files)
-            return false;
-        store->files = files;
-        store->cap = cap;
-    }
+    if (!gsp_array_fit(&store->files, &store->cap, store->count + 1))
+        return false;
     store->files[store->count++] = file;
     return true;
 }
@@ -121,7 +116,7 @@ static struct gsp_native_file *add_file(struct gsp_native_store *store,
     file->debug_fd = -1;
     file->path = strdup(path);
     if (!file->path || !push_file(store, file)) {
-        file->fd = -1; /* stay with the caller */
+        file->fd = -1; /* the caller keeps fd and image */
         file->image = NULL;
         gsp_native__file_free(file);
         return NULL;
@@ -238,7 +233,8 @@ void *gsp_native__section(void *elf, const char *name)
     return NULL;
 }
 
-/* Without section headers: PT_GNU_EH_FRAME leads there, and its end is that of the segment. */
+/* For files without section headers: PT_GNU_EH_FRAME has the address of .eh_frame, which is assumed
+ * to extend to the end of its segment. */
 static bool eh_frame_of_header(const struct gsp_native_file *file, uint64_t *addr, uint64_t *len)
 {
     size_t count;
@@ -249,7 +245,7 @@ static bool eh_frame_of_header(const struct gsp_native_file *file, uint64_t *add
         unsigned char head[8];
         if (!gelf_getphdr(file->elf, (int)i, &ph) || ph.p_type != PT_GNU_EH_FRAME)
             continue;
-        /* Version 1, and the pointer as linkers write it: four bytes, relative to themselves. */
+        /* Version 1, and the pointer encoding of linkers: four bytes, relative to its address. */
         if (!gsp_native__file_text(file, ph.p_vaddr, head, sizeof(head)) || head[0] != 1 ||
             head[1] != 0x1b)
             return false;
@@ -292,7 +288,7 @@ bool gsp_native__file_eh_frame(const struct gsp_native_file *file, struct gsp_cf
     unsigned char *bytes = malloc((size_t)len);
     if (!bytes)
         return false;
-    *owned = bytes; /* whatever comes: the caller frees it */
+    *owned = bytes;
     *in = (struct gsp_cfi_input){file->arch, bytes, (size_t)len, addr};
     return by_section ? gsp_native__file_read(file, offset, bytes, (size_t)len)
                       : gsp_native__file_text(file, addr, bytes, (size_t)len);
@@ -337,7 +333,7 @@ bool gsp_native__file_bias(const struct gsp_native_file *file, uint64_t offset, 
     return false;
 }
 
-/* Opens path below the target's root, or ours, if it has the build-id of the file. */
+/* Opens path below the target's root, or our own root, if it has the build-id of the file. */
 static bool try_debug(struct gsp_native_file *file, const char *path)
 {
     char full[PATH_MAX];
@@ -388,7 +384,7 @@ static bool try_debug_link(struct gsp_native_file *file)
 
 void *gsp_native__file_debug(struct gsp_native_file *file)
 {
-    /* Without a build-id nothing proves that the two belong together. */
+    /* Without a build-id a debug file cannot be matched. */
     if (file->debug_tried || !file->elf || file->build_id_len < 2)
         return file->debug_elf;
     file->debug_tried = true;

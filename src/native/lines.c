@@ -7,7 +7,7 @@
 
 #include "native/native_internal.h"
 
-/* Debug information is read whole; that of Torch would not fit many machines. */
+/* libdw reads the whole section into memory; that of torch is too large for many machines. */
 #define DEBUG_BYTES_MAX (1ULL << 30)
 #define UNITS_MAX       100000U
 
@@ -50,7 +50,8 @@ void gsp_native__lines_free(struct gsp_native_lines *lines)
     free(lines);
 }
 
-/* The unit of an address: by .debug_aranges, which clang does not write, or one by one. */
+/* Finds the unit of an address: with .debug_aranges, which clang does not write, or by a linear
+ * search. */
 static bool find_unit(Dwarf *dwarf, uint64_t vaddr, Dwarf_Die *unit)
 {
     if (dwarf_addrdie(dwarf, vaddr, unit))
@@ -80,7 +81,7 @@ static const char *name_of(struct gsp_native_store *store, Dwarf_Die *die)
     return name ? name : "(inlined)";
 }
 
-/* Where an inlined function was called. */
+/* The file and line of the call of an inlined function. */
 static void call_site(Dwarf_Die *unit, Dwarf_Die *die, const char **file, unsigned *line)
 {
     Dwarf_Attribute attr;
@@ -97,15 +98,16 @@ static void call_site(Dwarf_Die *unit, Dwarf_Die *die, const char **file, unsign
         *file = dwarf_filesrc(files, (size_t)value, NULL, NULL);
 }
 
-/* The inlined calls around an address, innermost first; each shifts the place outwards. */
+/* Adds the inlined calls around an address, innermost first. Each moves out->file and out->line to
+ * the location of its call. */
 static void add_inlined(struct gsp_native_store *store, Dwarf_Die *unit, uint64_t vaddr,
                         struct gsp_native_symbol *out)
 {
     Dwarf_Die *scopes = NULL;
     Dwarf_Die *around = NULL;
     int count = dwarf_getscopes(unit, vaddr, &scopes);
-    /* The first scope is certain; what libdw lists after an inlined one is where it was
-     * defined, so its parents are asked for. */
+    /* Use only the first scope and its parents: after an inlined scope, libdw lists the scopes of
+     * its definition. */
     count = count > 0 ? dwarf_getscopes_die(&scopes[0], &around) : 0;
     for (int i = 0; i < count && out->inlined_count < GSP_NATIVE_INLINED_MAX; i++) {
         int tag = dwarf_tag(&around[i]);

@@ -8,31 +8,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "native/native_internal.h"
 
 #define MODULES_MAX     (1U << 20)
-/* An image that is copied from memory because its file cannot be had. */
+/* Maximum size of an image that is copied from memory because its file is not available. */
 #define IMAGE_BYTES_MAX (256U << 20)
 #define IMAGE_CHUNK     (64U << 10)
-/* Symbols of smaller files are read in a millisecond or two, should code without rules need them.
- */
+/* Symbols of smaller files are read on demand, in one or two milliseconds. */
 #define LARGE_BYTES     (32U << 20)
-/* What is compared of a file and the memory of a dead process, at most: its headers. */
+/* Bytes of headers, at most, that are compared between a file and the memory of a core. */
 #define HEAD_BYTES      2048U
 
-/* A process that loads and unloads under ever new addresses must not fill our memory. */
+/* The number is limited, because a process may load and unload files at ever new addresses. */
 static bool push_module(struct gsp_native *native, const struct gsp_map *map)
 {
-    if (native->module_count == native->module_cap) {
-        size_t cap = native->module_cap ? native->module_cap * 2 : 32;
-        struct gsp_native_module *modules =
-            cap > MODULES_MAX ? NULL : realloc(native->modules, cap * sizeof(*modules));
-        if (!modules)
-            return false;
-        native->modules = modules;
-        native->module_cap = cap;
-    }
+    if (native->module_count == MODULES_MAX ||
+        !gsp_array_fit(&native->modules, &native->module_cap, native->module_count + 1))
+        return false;
     struct gsp_native_module *module = &native->modules[native->module_count];
     *module = (struct gsp_native_module){.inode = map->inode, .base = map->start};
     module->path = strdup(map->path);
@@ -55,14 +49,8 @@ static uint32_t find_module(const struct gsp_native *native, const struct gsp_ma
 
 static bool push_text(struct gsp_native *native, const struct gsp_map *map, uint32_t module)
 {
-    if (native->text_count == native->text_cap) {
-        size_t cap = native->text_cap ? native->text_cap * 2 : 64;
-        struct gsp_native_text *texts = realloc(native->texts, cap * sizeof(*texts));
-        if (!texts)
-            return false;
-        native->texts = texts;
-        native->text_cap = cap;
-    }
+    if (!gsp_array_fit(&native->texts, &native->text_cap, native->text_count + 1))
+        return false;
     native->texts[native->text_count++] =
         (struct gsp_native_text){map->start, map->end, map->offset, module};
     if (module < native->module_count && native->modules[module].end < map->end)
@@ -75,20 +63,19 @@ static bool has_image(const struct gsp_map *map)
     return map->path[0] == '/' || strcmp(map->path, "[vdso]") == 0;
 }
 
-/* Mappings of one file that follow each other are one module, until its beginning is mapped
- * again. */
+/* Consecutive mappings of one file are one module, until the start of the file is mapped again. */
 static bool is_continued(const struct gsp_map *first, const struct gsp_map *map)
 {
     return first && first->inode == map->inode && strcmp(first->path, map->path) == 0 &&
            map->offset > 0;
 }
 
-static int take_maps(struct gsp_native *native, struct gsp_err *err)
+static int read_modules(struct gsp_native *native, struct gsp_err *err)
 {
     const struct gsp_map *first = NULL;
     native->text_count = 0;
-    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(native->maps, i);
         bool image = has_image(map);
         if (image && !is_continued(first, map))
             first = map;
@@ -99,12 +86,12 @@ static int take_maps(struct gsp_native *native, struct gsp_err *err)
             module = find_module(native, first);
             if (module == GSP_NATIVE_NO_MODULE) {
                 if (!push_module(native, first))
-                    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+                    return gsp_err_nomem(err);
                 module = (uint32_t)(native->module_count - 1);
             }
         }
         if (!push_text(native, map, module))
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+            return gsp_err_nomem(err);
     }
     native->generation++;
     native->is_stale = false;
@@ -115,15 +102,14 @@ static int open_same(const char *path, uint64_t inode)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
-    /* Another inode under the same name is a replaced file: its tables would lie. */
+    /* A different inode means that the file was replaced: its tables would be wrong. */
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (!inode || st.st_ino == inode))
         return fd;
     gsp_fd_close(&fd);
     return -1;
 }
 
-/* How long the headers of an image are; what follows them in the first page may have been
- * relocated. */
+/* The length of the headers of an image. The rest of the first page may have been relocated. */
 static size_t head_len(const unsigned char *image)
 {
     Elf64_Ehdr ehdr;
@@ -134,14 +120,14 @@ static size_t head_len(const unsigned char *image)
     return end < HEAD_BYTES ? (size_t)end : HEAD_BYTES;
 }
 
-/* The inode of a dead process's file is what its maps believe: what memory is left of the image
- * must be that of the file too. */
+/* A core file does not record inodes, so the headers of the file are compared with those in the
+ * core's memory, if it has them. */
 static int open_by_name(const struct gsp_native *native, const struct gsp_native_module *module)
 {
     int fd = open_same(module->path, module->inode);
     unsigned char memory[HEAD_BYTES];
     unsigned char bytes[HEAD_BYTES];
-    if (fd < 0 || gsp_mem_read(native->mem, module->base, memory, sizeof(memory)) != GSP_OK ||
+    if (fd < 0 || gsp_proc_mem_read(native->mem, module->base, memory, sizeof(memory)) != GSP_OK ||
         (pread(fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes) &&
          memcmp(bytes, memory, head_len(bytes)) == 0))
         return fd;
@@ -149,8 +135,8 @@ static int open_by_name(const struct gsp_native *native, const struct gsp_native
     return -1;
 }
 
-/* Through the target's root, the kernel's link to what is mapped (finds deleted files, needs
- * privileges), the link of the executable. */
+/* Tries the path below the target's root, then the kernel's link to the mapped file (finds deleted
+ * files, needs privileges), then the executable's link. */
 static int open_module(const struct gsp_native *native, const struct gsp_native_module *module)
 {
     if (module->path[0] != '/')
@@ -160,7 +146,7 @@ static int open_module(const struct gsp_native *native, const struct gsp_native_
     char path[PATH_MAX + 64];
     snprintf(path, sizeof(path), "/proc/%d/root%s", (int)native->pid, module->path);
     int fd = open_same(path, module->inode);
-    const struct gsp_map *map = gsp_maps_find(native->maps, module->base);
+    const struct gsp_map *map = gsp_proc_maps_find(native->maps, module->base);
     if (fd < 0 && map) {
         snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)native->pid,
                  (unsigned long long)map->start, (unsigned long long)map->end);
@@ -180,16 +166,16 @@ static bool is_part(const struct gsp_native_module *module, const struct gsp_map
            strcmp(map->path, module->path) == 0;
 }
 
-/* How far the image reaches in its file, as far as it is in memory; 0 when it is none. */
+/* The length of the part of the file that is in memory; 0 if it is not an ELF image. */
 static uint64_t image_len(const struct gsp_native *native, const struct gsp_native_module *module)
 {
     unsigned char magic[4];
-    if (gsp_mem_read(native->mem, module->base, magic, sizeof(magic)) != GSP_OK ||
+    if (gsp_proc_mem_read(native->mem, module->base, magic, sizeof(magic)) != GSP_OK ||
         memcmp(magic, "\177ELF", sizeof(magic)) != 0)
         return 0;
     uint64_t len = 0;
-    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(native->maps, i);
         uint64_t size = map->end - map->start;
         if (is_part(module, map) && size <= IMAGE_BYTES_MAX && map->offset <= IMAGE_BYTES_MAX &&
             map->offset + size > len)
@@ -198,17 +184,17 @@ static uint64_t image_len(const struct gsp_native *native, const struct gsp_nati
     return len <= IMAGE_BYTES_MAX ? len : 0;
 }
 
-/* Pages that cannot be read stay as they are. */
+/* Chunks that are not readable stay zero. */
 static void copy_map(const struct gsp_native *native, const struct gsp_map *map, unsigned char *to)
 {
     uint64_t size = map->end - map->start;
     for (uint64_t at = 0; at < size; at += IMAGE_CHUNK) {
         size_t n = size - at < IMAGE_CHUNK ? (size_t)(size - at) : IMAGE_CHUNK;
-        gsp_ignore(gsp_mem_read(native->mem, map->start + at, to + at, n));
+        gsp_ignore(gsp_proc_mem_read(native->mem, map->start + at, to + at, n));
     }
 }
 
-/* Copies what of the image is in memory, in the order of the file. */
+/* Copies the parts of the image that are in memory to their file offsets. */
 static struct gsp_native_file *copy_image(struct gsp_native *native,
                                           const struct gsp_native_module *module)
 {
@@ -216,8 +202,8 @@ static struct gsp_native_file *copy_image(struct gsp_native *native,
     unsigned char *image = len ? calloc(1, (size_t)len) : NULL;
     if (!image)
         return NULL;
-    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(native->maps, i);
         if (is_part(module, map) && map->offset <= len &&
             map->end - map->start <= len - map->offset)
             copy_map(native, map, image + map->offset);
@@ -287,14 +273,14 @@ static int open_all(struct gsp_native *native, const struct gsp_maps *maps, stru
     if (!maps)
         return gsp_native_refresh(native, err);
     native->maps = maps;
-    return take_maps(native, err);
+    return read_modules(native, err);
 }
 
-/* What an unwinder is opened on. */
+/* The process of an unwinder. */
 struct source {
-    pid_t pid; /* 0: no live process, maps says what there was */
+    pid_t pid; /* 0: no live process, use maps */
     struct gsp_mem *mem;
-    struct gsp_native_store *store; /* NULL: one of its own */
+    struct gsp_native_store *store; /* NULL: create one */
     const struct gsp_maps *maps;
 };
 
@@ -303,7 +289,7 @@ static int open_any(const struct source *source, struct gsp_native **out, struct
     *out = NULL;
     struct gsp_native *native = calloc(1, sizeof(*native));
     if (!native)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     native->pid = source->pid;
     native->mem = source->mem;
     native->store = source->store;
@@ -341,7 +327,7 @@ void gsp_native_close(struct gsp_native *native)
         free(native->modules[i].path);
     free(native->modules);
     free(native->texts);
-    gsp_maps_free(native->own_maps);
+    gsp_proc_maps_free(native->own_maps);
     if (native->owns_store)
         gsp_native_store_free(native->store);
     free(native);
@@ -353,13 +339,13 @@ int gsp_native_refresh(struct gsp_native *native, struct gsp_err *err)
     if (native->pid == 0)
         return GSP_OK;
     struct gsp_maps *maps;
-    int rc = gsp_maps_read(native->pid, &maps, err);
+    int rc = gsp_proc_maps_read(native->pid, &maps, err);
     if (rc != GSP_OK)
         return rc;
-    gsp_maps_free(native->own_maps);
+    gsp_proc_maps_free(native->own_maps);
     native->own_maps = maps;
     native->maps = maps;
-    return take_maps(native, err);
+    return read_modules(native, err);
 }
 
 bool gsp_native_is_stale(const struct gsp_native *native)

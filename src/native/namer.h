@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * namer.h -- names of addresses, found by a thread of its own.
+ * namer.h -- symbolizes addresses in a background thread.
  *
- * Symbols and source lines of a large library take a tenth of a second when they are asked for the
- * first time, and more when the file is not in memory: too long between two ticks.
+ * The first lookup in a large library takes a tenth of a second, and longer if the file is not in
+ * the page cache: too long between two samples.
  *
- * Used by: sample/ while it records.
- * Threads: one owner; it has one thread, which opens the files once more and shares nothing else.
+ * Threads: one owner. The background thread opens the files itself and shares nothing else.
  */
 #pragma once
 
@@ -17,18 +16,20 @@
 #include "base/err.h"
 #include "native/unwind.h"
 
-#define GSP_NO_TICKET UINT32_MAX
+#define GSP_NATIVE_NO_TICKET UINT32_MAX
 
-struct gsp_namer; /* opaque */
+struct gsp_native_namer; /* opaque */
 
-GSP_MUST_CHECK int gsp_namer_new(struct gsp_namer **out, struct gsp_err *err);
-/* Does not wait for names that have not been found.  NULL does nothing. */
-void gsp_namer_free(struct gsp_namer *namer);
+GSP_MUST_CHECK int gsp_native_namer_new(struct gsp_native_namer **out, struct gsp_err *err);
+/* Does not wait for pending requests. NULL does nothing. */
+void gsp_native_namer_free(struct gsp_native_namer *namer);
 
-/* Asks for what is known of pc.  The store of native must outlive the namer.  NO_TICKET without
- * memory. */
-uint32_t gsp_namer_ask(struct gsp_namer *namer, struct gsp_native *native, uint64_t pc);
-/* What was found, until the namer is freed; NULL: nothing yet. */
-const struct gsp_native_symbol *gsp_namer_get(const struct gsp_namer *namer, uint32_t ticket);
-/* Waits until there is an answer. */
-void gsp_namer_wait(struct gsp_namer *namer, uint32_t ticket);
+/* Requests the symbol of pc. The store of native must outlive the namer. Returns
+ * GSP_NATIVE_NO_TICKET if memory runs out. */
+uint32_t gsp_native_namer_request(struct gsp_native_namer *namer, struct gsp_native *native,
+                                  uint64_t pc);
+/* The symbol, valid until the namer is freed; NULL while the request is pending. */
+const struct gsp_native_symbol *gsp_native_namer_get(const struct gsp_native_namer *namer,
+                                                     uint32_t ticket);
+/* Waits until the request is done. */
+void gsp_native_namer_wait(struct gsp_native_namer *namer, uint32_t ticket);

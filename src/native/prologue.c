@@ -6,19 +6,19 @@
 
 #define BYTES_MAX (1LL << 24)
 
-/* One instruction, as far as its length and its effect on the stack pointer ask for. */
+/* The parts of an instruction that determine its length and its effect on the stack pointer. */
 struct insn {
     size_t len;
     unsigned map; /* 0: one byte, 1: 0f, 2: 0f38, 3: 0f3a */
     unsigned op;
     unsigned rex;
     bool is_vector; /* VEX or EVEX */
-    bool is_short;  /* immediate values have two bytes */
+    bool is_short;  /* immediates have two bytes */
     bool has_modrm;
     unsigned mod;
-    unsigned reg; /* with the bit of REX */
+    unsigned reg; /* including the REX bit */
     unsigned rm;
-    int32_t value; /* displacement, or the immediate if there is one */
+    int32_t value; /* the immediate if there is one, else the displacement */
     bool has_sib;
     unsigned char sib;
 };
@@ -107,7 +107,7 @@ static size_t immediate(const struct insn *insn)
                : 0;
 }
 
-/* VEX (first c4 or c5) and EVEX (62): what follows up to the opcode. */
+/* Reads the rest of a VEX (c4, c5) or EVEX (62) prefix and the opcode. */
 static bool read_vector_opcode(struct reader *in, unsigned first, struct insn *insn)
 {
     unsigned second;
@@ -125,7 +125,7 @@ static bool read_vector_opcode(struct reader *in, unsigned first, struct insn *i
     return next(in, &insn->op) && insn->map >= 1 && insn->map <= 3;
 }
 
-/* 0f, 0f 38 and 0f 3a lead to other maps. */
+/* Reads an optional REX prefix and the opcode. 0f, 0f 38 and 0f 3a select other maps. */
 static bool read_plain_opcode(struct reader *in, unsigned byte, struct insn *insn)
 {
     if ((byte & 0xf0U) == 0x40) {
@@ -145,7 +145,7 @@ static bool read_plain_opcode(struct reader *in, unsigned byte, struct insn *ins
     return next(in, &insn->op);
 }
 
-/* The prefixes, up to and with the opcode. */
+/* Reads the prefixes and the opcode. */
 static bool read_opcode(struct reader *in, struct insn *insn)
 {
     unsigned byte;
@@ -202,8 +202,8 @@ static bool decode(const unsigned char *code, size_t len, struct insn *insn)
     return true;
 }
 
-/* Goes elsewhere, or does to the stack what is not followed here. */
-static bool is_jump(const struct insn *insn)
+/* Returns whether the instruction transfers control or changes the stack in an unsupported way. */
+static bool ends_prologue(const struct insn *insn)
 {
     unsigned op = insn->op;
     if (insn->is_vector || insn->map > 1)
@@ -215,10 +215,11 @@ static bool is_jump(const struct insn *insn)
            op == 0x9d || op == 0x68 || op == 0x6a || op == 0x8f;
 }
 
+/* The effect of an instruction on the stack pointer. */
 struct effect {
-    int64_t taken; /* more of the stack */
+    int64_t grown; /* bytes of stack that it allocates; negative: frees */
     bool aligns;
-    bool loses; /* the stack pointer becomes something else */
+    bool loses; /* the stack pointer gets an unknown value */
     bool saves; /* it is copied to a register */
     uint8_t to;
 };
@@ -228,18 +229,18 @@ static bool writes_sp(const struct insn *insn)
     return insn->has_modrm && insn->mod == 3 && insn->rm == GSP_PROLOGUE_SP;
 }
 
-/* add, and, sub with an immediate value. */
+/* add, and, sub with an immediate. */
 static void arithmetic(const struct insn *insn, struct effect *out)
 {
     switch (insn->reg & 7) {
     case 0:
-        out->taken = -(int64_t)insn->value;
+        out->grown = -(int64_t)insn->value;
         break;
     case 4:
         out->aligns = true;
         break;
     case 5:
-        out->taken = insn->value;
+        out->grown = insn->value;
         break;
     case 7: /* cmp */
         break;
@@ -256,9 +257,9 @@ static struct effect effect_of(const struct insn *insn)
     if (insn->is_vector || insn->map != 0)
         return out;
     if (op >= 0x50 && op <= 0x57) {
-        out.taken = 8;
+        out.grown = 8;
     } else if (op >= 0x58 && op <= 0x5f) {
-        out.taken = -8;
+        out.grown = -8;
         out.loses = op == 0x5c && !(insn->rex & 1);
     } else if ((op == 0x81 || op == 0x83) && writes_sp(insn)) {
         arithmetic(insn, &out);
@@ -271,7 +272,7 @@ static struct effect effect_of(const struct insn *insn)
     } else if (op == 0x8d && insn->reg == GSP_PROLOGUE_SP) {
         /* lea n(%rsp), %rsp */
         out.loses = !insn->has_sib || insn->sib != 0x24 || insn->mod == 0 || (insn->rex & 1);
-        out.taken = -(int64_t)insn->value;
+        out.grown = -(int64_t)insn->value;
     } else if ((op == 0x8b && insn->reg == GSP_PROLOGUE_SP) ||
                ((op & 0xc7U) == 0x01 && op < 0x40 && writes_sp(insn) && op != 0x39) ||
                (op == 0x89 && writes_sp(insn)) || (op == 0xc7 && writes_sp(insn))) {
@@ -280,33 +281,33 @@ static struct effect effect_of(const struct insn *insn)
     return out;
 }
 
-/* Kept by everybody that is called: rbx, rbp, r12 to r15. */
-static bool is_kept(uint8_t reg)
+/* rbx, rbp, r12 to r15. */
+static bool is_callee_saved(uint8_t reg)
 {
     return reg == 3 || reg == 5 || (reg >= 12 && reg <= 15);
 }
 
-struct gsp_prologue gsp_native__prologue(const struct gsp_cfi_arch *arch, const unsigned char *code,
-                                         size_t code_len)
+struct gsp_prologue gsp_native__prologue_decode(const struct gsp_cfi_arch *arch,
+                                                const unsigned char *code, size_t code_len)
 {
-    int64_t taken = 0;
+    int64_t used = 0;
     struct gsp_prologue saved = {0};
     bool is_aligned = false;
     size_t at = 0;
     while (arch->machine == EM_X86_64 && at < code_len) {
         struct insn insn;
-        if (!decode(code + at, code_len - at, &insn) || is_jump(&insn))
+        if (!decode(code + at, code_len - at, &insn) || ends_prologue(&insn))
             break;
         struct effect effect = effect_of(&insn);
-        if (effect.saves && is_kept(effect.to) && !is_aligned)
-            saved = (struct gsp_prologue){true, effect.to, (uint64_t)taken};
-        taken += effect.taken;
+        if (effect.saves && is_callee_saved(effect.to) && !is_aligned)
+            saved = (struct gsp_prologue){true, effect.to, (uint64_t)used};
+        used += effect.grown;
         is_aligned = is_aligned || effect.aligns;
-        if (effect.loses || taken < 0 || taken > BYTES_MAX)
+        if (effect.loses || used < 0 || used > BYTES_MAX)
             return (struct gsp_prologue){0};
         at += insn.len;
     }
     if (is_aligned)
         return saved;
-    return (struct gsp_prologue){arch->machine == EM_X86_64, GSP_PROLOGUE_SP, (uint64_t)taken};
+    return (struct gsp_prologue){arch->machine == EM_X86_64, GSP_PROLOGUE_SP, (uint64_t)used};
 }

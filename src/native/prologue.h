@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prologue.h -- what a function without unwind rules has done to its stack, read from its code.
+ * prologue.h -- decodes how much stack a function without unwind rules has used.
  *
- * Reads:   instructions of x86-64 from the beginning of a function to the first jump; of other
- *          machines nothing.
- * Gives:   where the return address is.
- * Used by: unwind.c, for hand-written assembly.
+ * Reads:   x86-64 instructions from the start of a function to the first jump; no other machines.
+ * Gives:   the location of the return address.
  * Threads: no state.
  */
 #pragma once
@@ -16,16 +14,16 @@
 
 #include "native/cfi.h"
 
-/* Registers by their number in instructions. */
+/* Register numbers in instructions. */
 #define GSP_PROLOGUE_SP 4U
 #define GSP_PROLOGUE_FP 5U
 
 struct gsp_prologue {
     bool is_known;
-    uint8_t base;   /* the register that the distance is from */
-    uint64_t bytes; /* from there to the return address */
+    uint8_t base;   /* a register */
+    uint64_t bytes; /* from the address in that register to the return address */
 };
 
-/* After the first code_len bytes of the function. */
-struct gsp_prologue gsp_native__prologue(const struct gsp_cfi_arch *arch, const unsigned char *code,
-                                         size_t code_len);
+/* Decodes the first code_len bytes of the function. */
+struct gsp_prologue gsp_native__prologue_decode(const struct gsp_cfi_arch *arch,
+                                                const unsigned char *code, size_t code_len);

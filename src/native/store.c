@@ -3,16 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "native/native_internal.h"
 
-/* Names longer than this are kept as they are: demangling can take long. */
+/* Longer names are not demangled, because that can take long. */
 #define MANGLED_MAX 4096U
 
 int gsp_native_store_new(struct gsp_native_store **out, struct gsp_err *err)
 {
     *out = calloc(1, sizeof(**out));
     if (!*out)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
@@ -32,19 +33,13 @@ void gsp_native_store_free(struct gsp_native_store *store)
 
 static bool push_text(struct gsp_native_store *store, char *text)
 {
-    if (store->text_count == store->text_cap) {
-        size_t cap = store->text_cap ? store->text_cap * 2 : 256;
-        char **texts = realloc(store->texts, cap * sizeof(*texts));
-        if (!texts)
-            return false;
-        store->texts = texts;
-        store->text_cap = cap;
-    }
+    if (!gsp_array_fit(&store->texts, &store->text_cap, store->text_count + 1))
+        return false;
     store->texts[store->text_count++] = text;
     return true;
 }
 
-/* key is what it is found by again, kept what is kept. */
+/* Returns the text made from key, and makes it at the first call. */
 static const char *intern_as(struct gsp_native_store *store, const char *key, uint64_t seed,
                              char *(*make)(const char *key))
 {
@@ -59,7 +54,7 @@ static const char *intern_as(struct gsp_native_store *store, const char *key, ui
         free(text);
         return NULL;
     }
-    /* Without memory for the index the text is kept all the same, and made twice. */
+    /* If memory for the index runs out, the text is kept but made again next time. */
     gsp_ignore(!gsp_hmap_put(&store->names, a, b, (uint32_t)(store->text_count - 1)));
     return text;
 }

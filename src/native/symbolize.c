@@ -6,17 +6,16 @@
 #include "native/native_internal.h"
 #include "proc/image.h"
 
-/* A partition of a function is reached from it by jumps; hot parts are small or this is not
- * needed. */
+/* Functions larger than this are not searched for jumps to split-off parts. */
 #define HOT_BYTES_MAX (64U << 10)
 
-/* The module that has, or had, pc. */
+/* The module that contains, or contained, pc. */
 static uint32_t module_of(const struct gsp_native *native, uint64_t pc)
 {
     const struct gsp_native_text *text = gsp_native__text_find(native, pc);
     if (text)
         return text->module;
-    /* Unloaded since: the last that was there is the likeliest. */
+    /* Unloaded in the meantime: the last module at this address is the most likely. */
     for (size_t i = native->module_count; i-- > 0;) {
         if (pc >= native->modules[i].base && pc < native->modules[i].end)
             return (uint32_t)i;
@@ -36,8 +35,8 @@ void gsp_native__describe(struct gsp_native_store *store, struct gsp_native_file
     gsp_native__lines_find(store, file, vaddr, out);
 }
 
-struct gsp_native_file *gsp_native__place(struct gsp_native *native, uint64_t pc, uint64_t *bias,
-                                          const char **module)
+struct gsp_native_file *gsp_native__locate(struct gsp_native *native, uint64_t pc, uint64_t *bias,
+                                           const char **module)
 {
     uint32_t number = module_of(native, pc);
     *bias = 0;
@@ -54,7 +53,7 @@ const char *gsp_native_path_of(struct gsp_native *native, uint64_t pc)
 {
     uint64_t bias;
     const char *path = "";
-    gsp_native__place(native, pc, &bias, &path);
+    gsp_native__locate(native, pc, &bias, &path);
     return path;
 }
 
@@ -63,7 +62,7 @@ bool gsp_native_symbol(struct gsp_native *native, uint64_t pc, struct gsp_native
     uint64_t bias;
     memset(out, 0, sizeof(*out));
     out->module = "";
-    struct gsp_native_file *file = gsp_native__place(native, pc, &bias, &out->module);
+    struct gsp_native_file *file = gsp_native__locate(native, pc, &bias, &out->module);
     if (file)
         gsp_native__describe(native->store, file, pc - bias, bias, out);
     return file != NULL || out->module[0] != '\0';
@@ -96,7 +95,7 @@ static bool add_named(void *user, const struct gsp_native_found *found)
     return true;
 }
 
-/* The target of a jump at bytes[at], when there is one: jmp or jcc with four bytes of distance. */
+/* Decodes a jmp or jcc with a 32-bit distance at bytes[at]. */
 static bool jump_target(const unsigned char *bytes, size_t len, size_t at, uint64_t *distance)
 {
     size_t op;
@@ -120,8 +119,8 @@ static bool same_cfa(gsp_cfi_rule a, gsp_cfi_rule b)
            gsp_cfi_offset_of(a) == gsp_cfi_offset_of(b);
 }
 
-/* A stripped partition: an entry of .eh_frame that begins in the midst of a frame, that the
- * function jumps into, and that has at the target the frame which the function has at the jump. */
+/* Adds split-off parts without a symbol: an entry of .eh_frame that does not start with a new
+ * frame, is the target of a jump of the function, and has the same frame as the function there. */
 static void add_jumped(struct gsp_native_file *file, struct gsp_native_range hot, uint64_t bias,
                        struct gsp_native_ranges *out)
 {
@@ -149,16 +148,16 @@ static void add_jumped(struct gsp_native_file *file, struct gsp_native_range hot
     free(code);
 }
 
-/* Does the module export it?  A few reads of the target's memory, where its symbols would be
- * megabytes. */
+/* Returns whether the module exports the symbol. A few reads of the target's memory; its symbol
+ * table would be megabytes. */
 static bool exports(const struct gsp_native *native, uint32_t number, const char *symbol)
 {
-    const struct gsp_map *map = gsp_maps_find(native->maps, native->modules[number].base);
+    const struct gsp_map *map = gsp_proc_maps_find(native->maps, native->modules[number].base);
     struct gsp_image *image;
-    if (!map || gsp_image_open(native->pid, native->mem, map, &image, NULL) != GSP_OK)
+    if (!map || gsp_proc_image_open(native->pid, native->mem, map, &image, NULL) != GSP_OK)
         return false;
-    bool found = gsp_image_dynsym(image, symbol) != 0;
-    gsp_image_close(image);
+    bool found = gsp_proc_image_dynsym(image, symbol) != 0;
+    gsp_proc_image_close(image);
     return found;
 }
 

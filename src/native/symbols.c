@@ -6,19 +6,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "native/native_internal.h"
 
 #define SYMBOLS_MAX     (1U << 25)
-/* .gnu_debugdata: of real files a few megabytes. */
+/* Unpacked .gnu_debugdata; usual are a few megabytes. */
 #define UNPACKED_MAX    (256U << 20)
 #define LZMA_MEMORY_MAX (256ULL << 20)
-/* How far back a symbol is looked for that covers an address. */
+/* How many symbols before an address are checked for one that covers it. */
 #define LOOK_BACK       16U
 #define TABLES_MAX      4U
 #define NAME_BYTES_MAX  (16U << 10)
-/* Symbols that are read at a time. */
+/* Symbols per read. */
 #define CHUNK           1024U
-/* Starts are sorted by this many bits at a time. */
+/* Bits per pass of the radix sort of start addresses. */
 #define RADIX_BITS      11U
 #define RADIX           (1U << RADIX_BITS)
 #define START_BITS      33U
@@ -27,13 +28,13 @@ struct symbol {
     uint64_t start;
     uint32_t size;
     uint32_t name; /* offset in the strings of its table */
-    uint8_t table; /* whose strings */
-    uint8_t rank;  /* of those at one address the greatest is shown */
-    bool is_label; /* without a type: its name decides whether it counts */
+    uint8_t table; /* index of that table */
+    uint8_t rank;  /* of the symbols at one address, the highest is used */
+    bool is_label; /* has no type: its name decides whether it is used */
 };
 
-/* Where the strings of a symbol table are: names are read when they are asked for, since those of
- * a C++ library are many times as long as all the rest. */
+/* The strings of a symbol table. Names are read on demand, because those of a C++ library are many
+ * times larger than the rest of the table. */
 struct strings {
     int fd;                     /* borrowed; -1: in memory */
     const unsigned char *bytes; /* borrowed */
@@ -49,14 +50,14 @@ struct gsp_native_symbols {
     struct strings tables[TABLES_MAX];
     Elf *mini; /* unpacked from .gnu_debugdata */
     unsigned char *mini_bytes;
-    char name[NAME_BYTES_MAX]; /* of the symbol that was asked for last */
+    char name[NAME_BYTES_MAX]; /* the result of the last name_of() */
 };
 
-/* A file with symbols, wherever its bytes are. */
+/* A file with symbols, on disk or in memory. */
 struct source {
     Elf *elf;
     int fd;                     /* -1: in memory */
-    const unsigned char *bytes; /* then these */
+    const unsigned char *bytes; /* in that case */
     uint64_t len;
 };
 
@@ -82,15 +83,9 @@ static bool read_at(const struct source *source, uint64_t offset, void *to, size
 
 static bool push(struct gsp_native_symbols *symbols, struct symbol symbol)
 {
-    if (symbols->count == symbols->cap) {
-        size_t cap = symbols->cap ? symbols->cap * 2 : 1024;
-        struct symbol *items =
-            cap > SYMBOLS_MAX ? NULL : realloc(symbols->items, cap * sizeof(*items));
-        if (!items)
-            return false;
-        symbols->items = items;
-        symbols->cap = cap;
-    }
+    if (symbols->count == SYMBOLS_MAX ||
+        !gsp_array_fit(&symbols->items, &symbols->cap, symbols->count + 1))
+        return false;
     symbols->items[symbols->count++] = symbol;
     return true;
 }
@@ -110,7 +105,7 @@ static bool add_symbol(struct gsp_native_symbols *symbols, const Elf64_Sym *sym)
                                          .is_label = type == STT_NOTYPE});
 }
 
-/* Adds the symbols of one section; sh says where they are. */
+/* Adds the symbols of the section with this header. */
 static void add_section(struct gsp_native_symbols *symbols, const struct source *source,
                         const GElf_Shdr *sh)
 {
@@ -139,7 +134,7 @@ static void add_section(struct gsp_native_symbols *symbols, const struct source 
                                                                .len = strings.sh_size};
 }
 
-/* Adds the tables of a type that a file has; false if there are no symbols in them. */
+/* Adds the symbol tables of a type. Returns false if they contain no symbols. */
 static bool add_tables(struct gsp_native_symbols *symbols, const struct source *source,
                        unsigned type)
 {
@@ -153,7 +148,7 @@ static bool add_tables(struct gsp_native_symbols *symbols, const struct source *
     return symbols->count > before;
 }
 
-/* The name of a symbol, until the next call; NULL when it has none. */
+/* The name of a symbol, valid until the next call; NULL if it has none. */
 static const char *name_of(struct gsp_native_symbols *symbols, const struct symbol *symbol)
 {
     const struct strings *strings = &symbols->tables[symbol->table];
@@ -163,22 +158,22 @@ static const char *name_of(struct gsp_native_symbols *symbols, const struct symb
     if (len > sizeof(symbols->name))
         len = sizeof(symbols->name);
     uint64_t offset = strings->offset + symbol->name;
-    size_t have = 0;
+    size_t got = 0;
     /* Most names are short. */
-    for (size_t want = 256; have < len; want *= 2) {
-        size_t n = want < len ? want - have : (size_t)len - have;
+    for (size_t limit = 256; got < len; limit *= 2) {
+        size_t n = limit < len ? limit - got : (size_t)len - got;
         if (strings->fd < 0)
-            memcpy(symbols->name + have, strings->bytes + offset + have, n);
-        else if (pread(strings->fd, symbols->name + have, n, (off_t)(offset + have)) != (ssize_t)n)
+            memcpy(symbols->name + got, strings->bytes + offset + got, n);
+        else if (pread(strings->fd, symbols->name + got, n, (off_t)(offset + got)) != (ssize_t)n)
             return NULL;
-        have += n;
-        if (memchr(symbols->name + have - n, 0, n))
+        got += n;
+        if (memchr(symbols->name + got - n, 0, n))
             return symbols->name[0] ? symbols->name : NULL;
     }
     return NULL;
 }
 
-/* Unpacks into memory of the size that it turns out to need. */
+/* Unpacks into a buffer, and retries with a larger one if it is too small. */
 static unsigned char *unpack(const unsigned char *packed, size_t len, size_t *out_len)
 {
     for (size_t cap = len * 8 < 4096 ? 4096 : len * 8; cap <= UNPACKED_MAX; cap *= 2) {
@@ -213,7 +208,7 @@ static void add_mini(struct gsp_native_symbols *symbols, Elf *elf)
     add_tables(symbols, &(struct source){symbols->mini, -1, symbols->mini_bytes, len}, SHT_SYMTAB);
 }
 
-/* Sorts by start, and keeps the order of the table among those that begin together. */
+/* Sorts by start; stable. */
 static bool sort(struct gsp_native_symbols *symbols)
 {
     struct symbol *from = symbols->items;
@@ -223,7 +218,7 @@ static bool sort(struct gsp_native_symbols *symbols)
         return false;
     for (size_t i = 0; i < symbols->count; i++)
         base = from[i].start < base ? from[i].start : base;
-    /* What is further away than any library is long comes last, in any order. */
+    /* Higher bits are ignored: no library is that large, so such symbols are malformed. */
     for (unsigned shift = 0; shift < START_BITS; shift += RADIX_BITS) {
         size_t at[RADIX + 1] = {0};
         for (size_t i = 0; i < symbols->count; i++)
@@ -250,7 +245,7 @@ static struct gsp_native_symbols *load(struct gsp_native_file *file)
     if (!symbols || !file->elf)
         return file->symbols = symbols;
     struct source own = {file->elf, file->fd, file->image, file->len};
-    /* A full table has all that the smaller ones have. */
+    /* A full table contains everything that the smaller ones contain. */
     if (!add_tables(symbols, &own, SHT_SYMTAB)) {
         struct source debug = {.elf = gsp_native__file_debug(file), .fd = file->debug_fd};
         if (!debug.elf || !add_tables(symbols, &debug, SHT_SYMTAB)) {
@@ -273,7 +268,8 @@ void gsp_native__symbols_free(struct gsp_native_symbols *symbols)
     free(symbols);
 }
 
-/* Is addr in symbol i?  One without a size reaches to the next address that has one. */
+/* Returns whether symbol i contains addr. A symbol without a size extends to the start of the next
+ * one. */
 static bool covers(const struct gsp_native_symbols *symbols, size_t i, uint64_t addr)
 {
     const struct symbol *symbol = &symbols->items[i];
@@ -286,15 +282,15 @@ static bool covers(const struct gsp_native_symbols *symbols, size_t i, uint64_t 
     return true;
 }
 
-/* Labels of hand-written assembly have no type; "$x" and the like mark code and data. */
+/* Labels of hand-written assembly have no type. Names such as "$x" mark code and data. */
 static bool is_named(struct gsp_native_symbols *symbols, const struct symbol *symbol)
 {
     const char *name = name_of(symbols, symbol);
     return name && !(symbol->is_label && (name[0] == '$' || name[0] == '.'));
 }
 
-/* Of two that cover an address: a function is better than a label within it, and of those that
- * begin together the greatest rank, then the first name. */
+/* Compares two symbols that contain an address: a function is better than a label inside it; of
+ * symbols with the same start, the highest rank is best, then the first name. */
 static bool is_better(struct gsp_native_symbols *symbols, const struct symbol *symbol,
                       const struct symbol *best)
 {
@@ -302,7 +298,7 @@ static bool is_better(struct gsp_native_symbols *symbols, const struct symbol *s
         return !best || (symbol->size && !best->size);
     if (symbol->rank != best->rank)
         return symbol->rank > best->rank;
-    char *name = strdup(symbols->name); /* of symbol, which was checked just now */
+    char *name = strdup(symbols->name); /* of symbol: is_named() has just read it */
     const char *other = name_of(symbols, best);
     bool is_first = name && other && strcmp(name, other) < 0;
     free(name);

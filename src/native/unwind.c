@@ -7,25 +7,25 @@
 #include "native/native_internal.h"
 
 #define CALL_BYTES_MAX  7U
-/* Bridges of one stack: each is a search. */
+/* Bridges (searches of the stack) per unwind. */
 #define BRIDGES_MAX     32U
-/* Words of the stack that a search looks at, and saved frame pointers that it tries. */
+/* Words of the stack that a search reads, and saved frame pointers that it tries. */
 #define SEARCH_MAX      8192U
 #define POINTERS_MAX    16U
-/* Code that is read to find out what a function has put on the stack. */
+/* Bytes of code that are decoded to find how much stack a function uses. */
 #define PROLOGUE_MAX    512U
-/* Frames that a found one must lead to, unless the stack ends before. */
+/* Callers that must be found from a candidate frame, unless the stack ends before. */
 #define SOUND_STEPS     12U
-/* No buffer of a function that makes room by its first instructions is larger. */
+/* Maximum size of a buffer that a prologue allocates on the stack. */
 #define BUFFER_MAX      (1ULL << 20)
-/* No stack is larger: a frame pointer further away is something else. */
+/* Maximum size of a stack: a frame pointer further away is another value. */
 #define STACK_BYTES_MAX (1ULL << 30)
-/* Bits of an address that are not a signature of it. */
+/* The bits of an address without its pointer-authentication signature. */
 #define AARCH64_ADDRESS ((1ULL << 48) - 1)
 
-/* Where the kernel puts the registers of the interrupted code, from the stack pointer that the
- * signal's return code sees.  x86-64: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) is
- * there itself; aarch64: 128 bytes of siginfo before it (arch/arm64/kernel/signal.c). */
+/* Offsets of the saved registers in a signal frame, relative to the stack pointer in the signal
+ * return trampoline. x86-64: struct ucontext is there (arch/x86/include/uapi/asm/ucontext.h);
+ * aarch64: 128 bytes of siginfo precede it (arch/arm64/kernel/signal.c). */
 struct signal_layout {
     uint64_t pc;
     uint64_t sp;
@@ -44,10 +44,10 @@ enum step {
     STEP_LOOP,
 };
 
-/* A frame on its way outwards. */
+/* The frame that the unwinder has reached. */
 struct frame {
     struct gsp_regs regs;
-    bool is_exact; /* pc is where it was interrupted, not where a call returns to */
+    bool is_exact; /* pc is the interrupted instruction, not a return address */
 };
 
 struct walk {
@@ -67,7 +67,7 @@ static bool get_word(const struct walk *walk, uint64_t addr, uint64_t *out)
     return true;
 }
 
-/* What is known of an address, which is looked up once. */
+/* The cache entry of an address, filled at the first call. */
 static struct gsp_native_rule *rule_of(struct gsp_native *native, uint64_t pc)
 {
     struct gsp_native_rule *rule = &native->rules[gsp_mix64(pc) % GSP_NATIVE_RULES];
@@ -93,7 +93,7 @@ static struct gsp_native_rule *rule_of_frame(const struct walk *walk, const stru
     return rule_of(walk->native, frame->regs.pc - (frame->is_exact ? 0 : 1));
 }
 
-/* Is pc where a call returns to?  Asked of words of the stack that may be anything. */
+/* The cache entry that says whether pc is a return address. pc may be any word of the stack. */
 static const struct gsp_native_site *site_of(const struct walk *walk, uint64_t pc)
 {
     struct gsp_native *native = walk->native;
@@ -131,7 +131,7 @@ static enum step find_cfa(const struct walk *walk, gsp_cfi_rule rule, const stru
         *cfa = regs->sp + 8 + ((int64_t)(regs->pc & 15) >= gsp_cfi_offset_of(rule) ? 8 : 0);
         return STEP_OK;
     }
-    /* What was bridged may have left another value in the frame pointer. */
+    /* A bridged function may have used the frame pointer for another value. */
     if (regs->fp < regs->sp || regs->fp - regs->sp > STACK_BYTES_MAX)
         return STEP_NO_RULE;
     *cfa = regs->fp + offset;
@@ -150,7 +150,7 @@ static enum step step_signal(const struct walk *walk, struct frame *frame)
         !get_word(walk, sp + at->fp, &regs.fp) ||
         (at->lr && !get_word(walk, sp + at->lr, &regs.lr)))
         return STEP_OUT;
-    /* The handler may have a stack of its own, which is not what was copied then. */
+    /* If the handler runs on an alternate stack, the interrupted stack was not copied. */
     if (regs.sp < walk->low || regs.sp - walk->low > walk->len)
         return STEP_OUT;
     *frame = (struct frame){regs, true};
@@ -162,7 +162,7 @@ static enum step find_ra(const struct walk *walk, gsp_cfi_rule rule, const struc
 {
     uint32_t how = gsp_cfi_ra_of(rule);
     if (how == GSP_CFI_RA_IN_LR) {
-        /* Only what has called nobody yet still has it there. */
+        /* Only valid before the function makes a call. */
         *ra = frame->regs.lr;
         return frame->is_exact ? STEP_OK : STEP_NO_RULE;
     }
@@ -177,13 +177,13 @@ static enum step find_fp(const struct walk *walk, gsp_cfi_rule rule, const struc
     if (how == GSP_CFI_FP_SAME)
         return STEP_OK;
     uint64_t at = how == GSP_CFI_FP_AT_FP ? *fp : cfa - (uint64_t)how * GSP_CFI_WORD;
-    /* In an epilogue the rule still names the place from which it was popped just now. */
+    /* In an epilogue the rule still refers to the slot from which it was just popped. */
     if (at < regs->sp)
         return STEP_OK;
     return get_word(walk, at, fp) ? STEP_OK : STEP_OUT;
 }
 
-/* Moves *frame to its caller; on failure it is as before. */
+/* Replaces *frame by its caller; unchanged on failure. */
 static enum step step_out(const struct walk *walk, struct frame *frame, gsp_cfi_rule rule)
 {
     enum gsp_cfi_kind kind = gsp_cfi_kind_of(rule);
@@ -193,7 +193,7 @@ static enum step step_out(const struct walk *walk, struct frame *frame, gsp_cfi_
         return step_signal(walk, frame);
     if (kind == GSP_CFI_NONE)
         return STEP_NO_RULE;
-    struct frame next = {.regs = {.fp = frame->regs.fp}}; /* the kept ones are lost */
+    struct frame next = {.regs = {.fp = frame->regs.fp}}; /* callee-saved registers are lost */
     uint64_t cfa;
     enum step step = find_cfa(walk, rule, &frame->regs, &cfa);
     if (step == STEP_OK)
@@ -204,9 +204,9 @@ static enum step step_out(const struct walk *walk, struct frame *frame, gsp_cfi_
         return step;
     if (walk->arch->machine == EM_AARCH64)
         next.regs.pc &= AARCH64_ADDRESS;
-    /* Every frame but a leaf that has put nothing on the stack takes some of it. */
-    bool takes_none = walk->arch->ra_in_register && frame->is_exact;
-    if (cfa < frame->regs.sp || (cfa == frame->regs.sp && !takes_none))
+    /* Every frame uses stack, except a leaf on a machine with a return-address register. */
+    bool may_be_empty = walk->arch->ra_in_register && frame->is_exact;
+    if (cfa < frame->regs.sp || (cfa == frame->regs.sp && !may_be_empty))
         return STEP_LOOP;
     if (next.regs.pc == 0)
         return STEP_END;
@@ -219,8 +219,8 @@ static enum step step_out(const struct walk *walk, struct frame *frame, gsp_cfi_
     return STEP_OK;
 }
 
-/* Would a frame that was found by searching lead to callers of its own?  What earlier calls left
- * behind soon leads nowhere.  *by_fp: another frame pointer would have led elsewhere. */
+/* Returns whether a candidate frame leads to further callers. A stale return address of an earlier
+ * call usually does not. *by_fp: the result depends on the frame pointer. */
 static bool is_sound(const struct walk *walk, const struct frame *found, bool *by_fp)
 {
     struct frame next = *found;
@@ -230,7 +230,7 @@ static bool is_sound(const struct walk *walk, const struct frame *found, bool *b
     for (unsigned i = 0; i < SOUND_STEPS && step == STEP_OK; i++) {
         gsp_cfi_rule rule = rule_of_frame(walk, &next)->rule;
         enum gsp_cfi_kind kind = gsp_cfi_kind_of(rule);
-        /* Other code without rules is bridged in its turn, from a return address. */
+        /* Other code without rules is bridged later. */
         if (kind == GSP_CFI_END || (kind == GSP_CFI_NONE && i > 0))
             break;
         *by_fp = *by_fp || kind == GSP_CFI_FP || kind == GSP_CFI_FP_DEREF;
@@ -239,13 +239,13 @@ static bool is_sound(const struct walk *walk, const struct frame *found, bool *b
         if (step == STEP_OK && in_file && !next.is_exact && !site_of(walk, next.regs.pc)->is_return)
             step = STEP_NO_RULE;
     }
-    walk->native->is_stale = was_stale; /* it may not be a frame at all */
-    /* Where the copy ends nothing speaks against it. */
+    walk->native->is_stale = was_stale; /* the candidate may not be a frame */
+    /* The end of the copy does not contradict the candidate. */
     return step == STEP_OK || step == STEP_OUT;
 }
 
-/* Can a frame without rules have been called from there?  A direct call of a function that has
- * rules has led elsewhere: the word is left over from an earlier call. */
+/* Returns whether a function without rules can have been called from there. A direct call of a
+ * function with rules is a stale return address of an earlier call. */
 static bool may_call(const struct walk *walk, const struct gsp_native_site *site)
 {
     if (!site->is_return)
@@ -256,8 +256,8 @@ static bool may_call(const struct walk *walk, const struct gsp_native_site *site
     return kind == GSP_CFI_NONE || kind == GSP_CFI_PLT;
 }
 
-/* A return address was found at slot: chooses the frame pointer that its frame had, which is the
- * one there is, or one that was saved below. */
+/* Chooses the frame pointer for a return address found at slot: the current one, or one that was
+ * saved below the slot. */
 static bool fit_frame_pointer(const struct walk *walk, uint64_t sp, uint64_t slot,
                               struct frame *found)
 {
@@ -286,7 +286,7 @@ static bool fit_frame_pointer(const struct walk *walk, uint64_t sp, uint64_t slo
     return is_good;
 }
 
-/* Where a function without rules begins, and what it has put on the stack since. */
+/* Finds the start of a function without rules, and how much stack it uses. */
 static void find_start(const struct walk *walk, struct gsp_native_rule *rule)
 {
     rule->has_start = true;
@@ -302,24 +302,25 @@ static void find_start(const struct walk *walk, struct gsp_native_rule *rule)
     uint64_t len = rule->pc - rule->start;
     len = len < sizeof(code) ? len : sizeof(code);
     if (gsp_native__file_text(file, found.start, code, (size_t)len))
-        rule->prologue = gsp_native__prologue(walk->arch, code, (size_t)len);
+        rule->prologue = gsp_native__prologue_decode(walk->arch, code, (size_t)len);
 }
 
-/* What a search knows of the function that it starts from. */
+/* The function without rules whose caller is searched. */
 struct leaf {
     uint64_t sp;
     uint64_t fp;
     uint64_t start; /* 0: unknown */
-    uint64_t slot;  /* where its first instructions have left the return address; 0: unknown */
+    uint64_t slot;  /* address of the return address according to its prologue; 0: unknown */
 };
 
+/* The evidence for a return address, strongest first. */
 enum proof {
-    PROOF_PROLOGUE, /* the return address is where the function's first instructions left it */
-    PROOF_CALL,     /* the call leads to the function */
-    PROOF_NONE,     /* the first that may be */
+    PROOF_PROLOGUE, /* it is in the slot that the prologue implies */
+    PROOF_CALL,     /* the call before it calls the function */
+    PROOF_NONE,     /* it is the first plausible one */
 };
 
-/* Is the word at slot the return address that is looked for? */
+/* Returns whether the word at slot is the return address of the leaf. */
 static bool is_caller(const struct walk *walk, const struct leaf *leaf, uint64_t slot,
                       enum proof proof, struct frame *found)
 {
@@ -366,8 +367,8 @@ static uint64_t return_slot(const struct gsp_prologue *prologue, const struct gs
     return base ? base + prologue->bytes : 0;
 }
 
-/* Searches the stack for the return address of a frame without rules.  What earlier calls left
- * there can look like one, so what can be proven comes first. */
+/* Searches the stack for the return address of a frame without rules. Stale return addresses of
+ * earlier calls look the same, so the strongest evidence is tried first. */
 static enum step bridge(const struct walk *walk, struct frame *frame)
 {
     struct leaf leaf = {.sp = (frame->regs.sp + 7) & ~7ULL, .fp = frame->regs.fp};
@@ -378,8 +379,8 @@ static enum step bridge(const struct walk *walk, struct frame *frame)
         leaf.start = rule->start;
         leaf.slot = return_slot(&rule->prologue, &frame->regs);
     }
-    /* BLAS kernels have buffers on their stack that are larger than the copy.  What a search
-     * would find within them is not their caller. */
+    /* BLAS kernels have buffers on the stack that are larger than the copy. A return address found
+     * inside such a buffer is not that of the caller. */
     uint64_t high = walk->low + walk->len;
     if (leaf.slot && leaf.slot >= high && leaf.slot - high < BUFFER_MAX)
         return STEP_OUT;
@@ -390,11 +391,11 @@ static enum step bridge(const struct walk *walk, struct frame *frame)
             return STEP_OK;
         }
     }
-    /* What was looked for may lie behind the end of the copy. */
+    /* The return address may be past the end of the copy. */
     return walk->len > 0 && leaf.sp + 8ULL * SEARCH_MAX >= high ? STEP_OUT : STEP_NO_RULE;
 }
 
-/* A leaf without rules on a machine that calls by register: the caller is in it. */
+/* For a leaf without rules on a machine with a return-address register: uses that register. */
 static bool bridge_by_register(const struct walk *walk, struct frame *frame)
 {
     if (!walk->arch->ra_in_register || !frame->is_exact)
@@ -450,7 +451,7 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
             if (bridged)
                 continue;
         }
-        /* A zero on the way from a bridge may be any zero. */
+        /* After a bridge, a zero return address may be an unrelated zero. */
         if (step == STEP_END && bridges > 0 && gsp_cfi_kind_of(rule_now) != GSP_CFI_END)
             step = STEP_NO_RULE;
         *end = end_of(step);
@@ -459,7 +460,7 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
     return count;
 }
 
-const char *gsp_native_end_name(enum gsp_native_end end)
+const char *gsp_native__end_name(enum gsp_native_end end)
 {
     static const char *const NAMES[] = {"entry", "no_rule", "out_of_stack", "loop", "limit"};
     return (size_t)end < GSP_COUNT(NAMES) ? NAMES[end] : "unknown";

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * births.h -- which processes were born since one asked last, without looking at all of them.
+ * births.h -- finds the processes started since the last call, without a scan of /proc.
  *
- * Ids are given out in ascending order, and the kernel tells the newest (/proc/loadavg): while
- * it stays the same nothing was born, and what was born has an id in between.
+ * The kernel assigns ids in ascending order and reports the newest one (/proc/loadavg). While it
+ * does not change, no process has started; otherwise only the ids in between are checked.
  *
  * Reads:   /proc/loadavg, /proc/<id>/status of the ids in between.
- * Used by: sample/record.c.
  * Threads: one owner.
  */
 #pragma once
@@ -17,17 +16,18 @@
 #define GSP_BIRTHS_MAX 512
 
 struct gsp_births {
-    int fd;       /* -1: the kernel does not tell */
-    pid_t before; /* the newest id at the question before the last */
-    pid_t last;   /* the newest id at the last question */
+    int fd;       /* -1: /proc/loadavg is not available */
+    pid_t before; /* the newest id at the call before the last one */
+    pid_t last;   /* the newest id at the last call */
 };
 
 #define GSP_BIRTHS_CLOSED ((struct gsp_births){.fd = -1})
 
-void gsp_births_open(struct gsp_births *births);
-void gsp_births_close(struct gsp_births *births);
+void gsp_proc_births_open(struct gsp_births *births);
+void gsp_proc_births_close(struct gsp_births *births);
 
-/* Calls fn for each process born since the last question, the oldest first; some a second time.
- * False if it cannot tell (more than GSP_BIRTHS_MAX, the ids began anew): look at all. */
-bool gsp_births_each(struct gsp_births *births, void (*fn)(void *user, pid_t pid, pid_t ppid),
-                     void *user);
+/* Calls fn for each process started since the last call, the oldest first; some are reported twice.
+ * Returns false if the processes are not known (more than GSP_BIRTHS_MAX, or the ids wrapped
+ * around): the caller has to scan /proc. */
+bool gsp_proc_births_each(struct gsp_births *births, void (*fn)(void *user, pid_t pid, pid_t ppid),
+                          void *user);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that were mapped into the process of a core: what the core left out is there. */
+/* The files that were mapped into the process. They contain the pages that the core omits. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,18 +17,18 @@ struct build_id {
     unsigned char bytes[BUILD_ID_MAX];
 };
 
-/* Where an ELF image is read from: the core's memory at addr, or a file. */
-struct place {
+/* An ELF image to read: the core's memory at addr, or a file. */
+struct image_source {
     struct gsp_core *core;
     uint64_t addr;
     int fd; /* -1: the core */
 };
 
-static bool place_read(const struct place *place, uint64_t off, void *to, size_t len)
+static bool read_at(const struct image_source *source, uint64_t off, void *to, size_t len)
 {
-    if (place->fd >= 0)
-        return off <= INT64_MAX && pread(place->fd, to, len, (off_t)off) == (ssize_t)len;
-    return gsp_core__read_mem(place->core, place->addr + off, to, len) == len;
+    if (source->fd >= 0)
+        return off <= INT64_MAX && pread(source->fd, to, len, (off_t)off) == (ssize_t)len;
+    return gsp_proc__core_read_mem(source->core, source->addr + off, to, len) == len;
 }
 
 static size_t align4(size_t n)
@@ -59,26 +59,26 @@ static void find_in_notes(const unsigned char *notes, size_t len, struct build_i
     }
 }
 
-/* The notes lie in the first page, where offsets in the file and in memory agree. */
-static void read_build_id(const struct place *place, struct build_id *out)
+/* The notes are in the first page, where file and memory offsets are equal. */
+static void read_build_id(const struct image_source *source, struct build_id *out)
 {
     Elf64_Ehdr ehdr;
     out->len = 0;
-    if (!place_read(place, 0, &ehdr, sizeof(ehdr)) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
+    if (!read_at(source, 0, &ehdr, sizeof(ehdr)) || memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0 ||
         ehdr.e_phentsize != sizeof(Elf64_Phdr))
         return;
     for (size_t i = 0; i < ehdr.e_phnum && i < PHDRS_MAX && !out->len; i++) {
         Elf64_Phdr phdr;
         unsigned char notes[NOTES_MAX];
-        if (!place_read(place, ehdr.e_phoff + i * sizeof(phdr), &phdr, sizeof(phdr)))
+        if (!read_at(source, ehdr.e_phoff + i * sizeof(phdr), &phdr, sizeof(phdr)))
             return;
         if (phdr.p_type == PT_NOTE && phdr.p_filesz <= sizeof(notes) &&
-            place_read(place, phdr.p_offset, notes, (size_t)phdr.p_filesz))
+            read_at(source, phdr.p_offset, notes, (size_t)phdr.p_filesz))
             find_in_notes(notes, (size_t)phdr.p_filesz, out);
     }
 }
 
-/* Names in a core are not ours: only regular files are opened, and without waiting. */
+/* Paths in a core are not trusted: only regular files are opened, and without blocking. */
 static int open_regular(const char *path, uint64_t *inode)
 {
     struct stat st;
@@ -101,7 +101,7 @@ static void keep_open(struct gsp_core *core, uint32_t module, int fd)
     core->open_module = module;
 }
 
-bool gsp_core__module_here(struct gsp_core *core, struct gsp_core__module *module)
+bool gsp_proc__core_module_is_same(struct gsp_core *core, struct gsp_core__module *module)
 {
     if (module->trust != GSP_CORE_UNCHECKED)
         return module->trust == GSP_CORE_SAME;
@@ -112,16 +112,16 @@ bool gsp_core__module_here(struct gsp_core *core, struct gsp_core__module *modul
     struct build_id then = {0};
     struct build_id now = {0};
     if (module->head)
-        read_build_id(&(struct place){core, module->head, -1}, &then);
+        read_build_id(&(struct image_source){core, module->head, -1}, &then);
     if (then.len)
-        read_build_id(&(struct place){.fd = fd}, &now);
+        read_build_id(&(struct image_source){.fd = fd}, &now);
     if (then.len == now.len && memcmp(then.bytes, now.bytes, then.len) == 0)
         module->trust = GSP_CORE_SAME;
     keep_open(core, (uint32_t)(module - core->modules), fd);
     return module->trust == GSP_CORE_SAME;
 }
 
-/* What follows a file's end in its last page is zero in memory. */
+/* Bytes of the last page past the end of the file are zero, as in mapped memory. */
 static bool read_pages(int fd, uint64_t off, unsigned char *to, size_t len)
 {
     if (len == 0 || off > INT64_MAX - len)
@@ -136,11 +136,11 @@ static bool read_pages(int fd, uint64_t off, unsigned char *to, size_t len)
     return true;
 }
 
-bool gsp_core__module_read(struct gsp_core *core, uint32_t index, uint64_t off, void *to,
-                           size_t len)
+bool gsp_proc__core_module_read(struct gsp_core *core, uint32_t index, uint64_t off, void *to,
+                                size_t len)
 {
     struct gsp_core__module *module = &core->modules[index];
-    if (!gsp_core__module_here(core, module)) {
+    if (!gsp_proc__core_module_is_same(core, module)) {
         if (!core->lacks)
             core->lacks = module->path;
         return false;
@@ -154,11 +154,11 @@ bool gsp_core__module_read(struct gsp_core *core, uint32_t index, uint64_t off, 
     return read_pages(core->open_fd, off, to, len);
 }
 
-const char *gsp_core_file_lacks(struct gsp_core *core, uint64_t addr)
+const char *gsp_proc_core_missing_file_at(struct gsp_core *core, uint64_t addr)
 {
-    const struct gsp_core__area *area = gsp_core__file_at(core, addr);
+    const struct gsp_core__area *area = gsp_proc__core_file_at(core, addr);
     if (!area)
         return NULL;
     struct gsp_core__module *module = &core->modules[area->module];
-    return gsp_core__module_here(core, module) ? NULL : module->path;
+    return gsp_proc__core_module_is_same(core, module) ? NULL : module->path;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of a core.  Read, not mapped: a file that is cut short while it is mapped kills
- * whoever looks at it. */
+/* The memory of a core. The file is read, not mapped: if a mapped file is truncated, access to it
+ * kills the reader. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 
 #include "proc/core_internal.h"
 
-const struct gsp_core__load *gsp_core__load_at(const struct gsp_core *core, uint64_t addr)
+const struct gsp_core__load *gsp_proc__core_load_at(const struct gsp_core *core, uint64_t addr)
 {
     size_t lo = 0;
     size_t hi = core->load_count;
@@ -25,7 +25,7 @@ const struct gsp_core__load *gsp_core__load_at(const struct gsp_core *core, uint
     return NULL;
 }
 
-const struct gsp_core__area *gsp_core__file_at(const struct gsp_core *core, uint64_t addr)
+const struct gsp_core__area *gsp_proc__core_file_at(const struct gsp_core *core, uint64_t addr)
 {
     size_t lo = 0;
     size_t hi = core->file_count;
@@ -42,28 +42,28 @@ const struct gsp_core__area *gsp_core__file_at(const struct gsp_core *core, uint
     return NULL;
 }
 
-void gsp_core__count_missing(struct gsp_core *core)
+void gsp_proc__core_count_missing(struct gsp_core *core)
 {
     core->info.missing_bytes = 0;
     for (size_t i = 0; i < core->load_count; i++) {
         struct gsp_core__load *load = &core->loads[i];
-        uint64_t room = load->offset < core->len ? core->len - load->offset : 0;
-        load->file_len = load->meant_len < room ? load->meant_len : room;
+        uint64_t available = load->offset < core->len ? core->len - load->offset : 0;
+        load->file_len = load->meant_len < available ? load->meant_len : available;
         core->info.missing_bytes += load->meant_len - load->file_len;
     }
 }
 
-/* The file has become shorter than it was when it was opened. */
-static void notice_cut(struct gsp_core *core)
+/* Updates the counts if the file has been truncated since it was opened. */
+static void check_truncated(struct gsp_core *core)
 {
     struct stat st;
     if (fstat(core->fd, &st) == 0 && (uint64_t)st.st_size < core->len) {
         core->len = (uint64_t)st.st_size;
-        gsp_core__count_missing(core);
+        gsp_proc__core_count_missing(core);
     }
 }
 
-bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len)
+bool gsp_proc__core_read(struct gsp_core *core, uint64_t off, void *to, size_t len)
 {
     if (off > core->len || len > core->len - off)
         return false;
@@ -76,7 +76,7 @@ bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            notice_cut(core);
+            check_truncated(core);
             return false;
         }
         done += (size_t)n;
@@ -84,17 +84,17 @@ bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len)
     return true;
 }
 
-size_t gsp_core__read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len)
+size_t gsp_proc__core_read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len)
 {
-    const struct gsp_core__load *load = gsp_core__load_at(core, addr);
+    const struct gsp_core__load *load = gsp_proc__core_load_at(core, addr);
     uint64_t off = load ? addr - load->addr : 0;
     if (!load || off >= load->file_len)
         return 0;
     size_t n = load->file_len - off < len ? (size_t)(load->file_len - off) : len;
-    return gsp_core__read(core, load->offset + off, to, n) ? n : 0;
+    return gsp_proc__core_read(core, load->offset + off, to, n) ? n : 0;
 }
 
-/* The next load's address above addr: what lies there is newer than the file. */
+/* Address of the next load above addr. A load takes precedence over the mapped file. */
 static uint64_t next_load(const struct gsp_core *core, uint64_t addr)
 {
     size_t lo = 0;
@@ -114,22 +114,22 @@ static int read_span(struct gsp_core *core, const struct gsp_mem_span *span)
     unsigned char *to = span->to;
     for (size_t done = 0; done < span->len;) {
         uint64_t addr = span->addr + done;
-        size_t want = span->len - done;
-        size_t have = gsp_core__read_mem(core, addr, to + done, want);
-        if (have) {
-            done += have;
+        size_t left = span->len - done;
+        size_t got = gsp_proc__core_read_mem(core, addr, to + done, left);
+        if (got) {
+            done += got;
             continue;
         }
-        const struct gsp_core__load *load = gsp_core__load_at(core, addr);
-        const struct gsp_core__area *area = gsp_core__file_at(core, addr);
+        const struct gsp_core__load *load = gsp_proc__core_load_at(core, addr);
+        const struct gsp_core__area *area = gsp_proc__core_file_at(core, addr);
         if (!area || (load && addr - load->addr < load->meant_len))
             return GSP_E_FAULT;
         uint64_t end = next_load(core, addr);
         if (end > area->end)
             end = area->end;
-        size_t n = end - addr < want ? (size_t)(end - addr) : want;
-        if (!gsp_core__module_read(core, area->module, area->offset + (addr - area->start),
-                                   to + done, n))
+        size_t n = end - addr < left ? (size_t)(end - addr) : left;
+        if (!gsp_proc__core_module_read(core, area->module, area->offset + (addr - area->start),
+                                        to + done, n))
             return GSP_E_FAULT;
         done += n;
     }
@@ -150,12 +150,12 @@ static int core_gather(void *self, const struct gsp_mem_span *spans, size_t coun
 
 static void core_release(void *self)
 {
-    (void)self; /* the core is its owner's to close */
+    (void)self; /* the owner of the core closes it */
 }
 
 static const struct gsp_mem_ops CORE_OPS = {core_gather, core_release};
 
-int gsp_core_mem(struct gsp_core *core, struct gsp_mem **out, struct gsp_err *err)
+int gsp_proc_core_mem(struct gsp_core *core, struct gsp_mem **out, struct gsp_err *err)
 {
-    return gsp_mem_open_ops(&CORE_OPS, core, out, err);
+    return gsp_proc__mem_open_ops(&CORE_OPS, core, out, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The notes of a core: its threads, who it was, which files were mapped. */
+/* The notes of a core: threads, process identity, mapped files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #define FILES_MAX     (1U << 20)
 #define THREADS_MAX   (1U << 16)
-/* In struct elf_prstatus and elf_prpsinfo of 64-bit machines. */
+/* Offsets in struct elf_prstatus and elf_prpsinfo of 64-bit machines. */
 #define STATUS_SIGNAL 12U
 #define STATUS_PID    32U
 #define STATUS_REGS   112U
@@ -38,7 +38,7 @@ static int32_t int_at(const unsigned char *p)
     return v;
 }
 
-/* Each array is the core's as soon as it is grown; both have room for cap afterwards. */
+/* The core owns each array as soon as it has grown. On success both have capacity `cap`. */
 static bool grow_threads(struct gsp_core *core, size_t cap)
 {
     struct gsp_task *tasks = realloc(core->tasks, cap * sizeof(*tasks));
@@ -53,16 +53,17 @@ static bool grow_threads(struct gsp_core *core, size_t cap)
     return true;
 }
 
-static int take_status(struct gsp_core *core, const struct note *note, struct gsp_err *err)
+static int parse_status(struct gsp_core *core, const struct note *note, struct gsp_err *err)
 {
     if (note->len < STATUS_REGS + STATUS_TAIL)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "core: a thread's note of %zu bytes", note->len);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "core: a thread note has only %zu bytes",
+                           note->len);
     if (core->thread_count == core->thread_cap) {
         size_t cap = core->thread_cap ? core->thread_cap * 2 : 16;
         if (cap > THREADS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "core: more than %u threads", THREADS_MAX);
         if (!grow_threads(core, cap))
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+            return gsp_err_nomem(err);
     }
     uint16_t signal_no;
     memcpy(&signal_no, note->desc + STATUS_SIGNAL, sizeof(signal_no));
@@ -75,10 +76,11 @@ static int take_status(struct gsp_core *core, const struct note *note, struct gs
     return GSP_OK;
 }
 
-static int take_info(struct gsp_core *core, const struct note *note, struct gsp_err *err)
+static int parse_info(struct gsp_core *core, const struct note *note, struct gsp_err *err)
 {
     if (note->len < INFO_BYTES)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "core: a process note of %zu bytes", note->len);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "core: the process note has only %zu bytes",
+                           note->len);
     core->info.pid = int_at(note->desc + INFO_PID);
     core->info.ppid = int_at(note->desc + INFO_PPID);
     memcpy(core->name, note->desc + INFO_NAME, sizeof(core->name) - 1);
@@ -90,7 +92,7 @@ static int take_info(struct gsp_core *core, const struct note *note, struct gsp_
     return GSP_OK;
 }
 
-static int take_auxv(struct gsp_core *core, const struct note *note, struct gsp_err *err)
+static int parse_auxv(struct gsp_core *core, const struct note *note, struct gsp_err *err)
 {
     (void)err;
     for (size_t at = 0; at + 16 <= note->len; at += 16) {
@@ -103,8 +105,9 @@ static int take_auxv(struct gsp_core *core, const struct note *note, struct gsp_
     return GSP_OK;
 }
 
-/* The module of a path, which stays in the core's notes; false when there is no memory. */
-static bool module_of(struct gsp_core *core, const char *path, size_t len, uint32_t *out)
+/* Finds or adds the module of a path, which stays in the core's notes. Returns false if memory
+ * runs out. */
+static bool intern_module(struct gsp_core *core, const char *path, size_t len, uint32_t *out)
 {
     uint64_t hash = gsp_hash_bytes(path, len, 0);
     const uint32_t *known = gsp_hmap_get(&core->by_path, hash, len);
@@ -124,7 +127,7 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-size_t gsp_core__tidy_areas(struct gsp_core__area *areas, size_t count)
+size_t gsp_proc__core_sort_areas(struct gsp_core__area *areas, size_t count)
 {
     size_t kept = 0;
     uint64_t floor = 0;
@@ -139,51 +142,52 @@ size_t gsp_core__tidy_areas(struct gsp_core__area *areas, size_t count)
     return kept;
 }
 
-/* NT_FILE: count, page size, count times (start, end, page), then as many names. */
-static int take_files(struct gsp_core *core, const struct note *note, struct gsp_err *err)
+/* NT_FILE: count, page size, count times (start, end, page), then count names. */
+static int parse_files(struct gsp_core *core, const struct note *note, struct gsp_err *err)
 {
     uint64_t count = note->len >= 16 ? word_at(note->desc) : 0;
     uint64_t unit = note->len >= 16 ? word_at(note->desc + 8) : 0;
     if (count > FILES_MAX || unit == 0 || unit > (1U << 30) || note->len - 16 < count * 24 ||
         core->files)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "core: the list of mapped files makes no sense");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "core: the list of mapped files is malformed");
     core->files = calloc((size_t)count + 1, sizeof(*core->files));
     core->modules = calloc((size_t)count + 1, sizeof(*core->modules));
     if (!core->files || !core->modules)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     const char *name = (const char *)note->desc + 16 + count * 24;
     const char *end = (const char *)note->desc + note->len;
     for (size_t i = 0; i < count; i++) {
         const unsigned char *row = note->desc + 16 + i * 24;
         const char *stop = name < end ? memchr(name, 0, (size_t)(end - name)) : NULL;
         if (!stop)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "core: the names of mapped files are cut");
+            return gsp_err_set(err, GSP_E_FORMAT, 0,
+                               "core: the names of mapped files are truncated");
         struct gsp_core__area *area = &core->files[i];
         area->start = word_at(row);
         area->end = word_at(row + 8);
         area->offset = word_at(row + 16) * unit;
-        if (!module_of(core, name, (size_t)(stop - name), &area->module))
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        if (!intern_module(core, name, (size_t)(stop - name), &area->module))
+            return gsp_err_nomem(err);
         if (area->offset == 0 && !core->modules[area->module].head)
             core->modules[area->module].head = area->start;
         name = stop + 1;
     }
-    core->file_count = gsp_core__tidy_areas(core->files, (size_t)count);
+    core->file_count = gsp_proc__core_sort_areas(core->files, (size_t)count);
     return GSP_OK;
 }
 
 static const struct {
     uint32_t type;
-    int (*take)(struct gsp_core *core, const struct note *note, struct gsp_err *err);
+    int (*parse)(struct gsp_core *core, const struct note *note, struct gsp_err *err);
 } NOTES[] = {
-    {NT_PRSTATUS, take_status},
-    {NT_PRPSINFO, take_info},
-    {NT_AUXV, take_auxv},
-    {NT_FILE, take_files},
+    {NT_PRSTATUS, parse_status},
+    {NT_PRPSINFO, parse_info},
+    {NT_AUXV, parse_auxv},
+    {NT_FILE, parse_files},
 };
 
-int gsp_core__take_notes(struct gsp_core *core, const unsigned char *p, size_t len,
-                         struct gsp_err *err)
+int gsp_proc__core_parse_notes(struct gsp_core *core, const unsigned char *p, size_t len,
+                               struct gsp_err *err)
 {
     for (size_t at = 0; len - at >= sizeof(Elf64_Nhdr);) {
         Elf64_Nhdr head;
@@ -192,11 +196,12 @@ int gsp_core__take_notes(struct gsp_core *core, const unsigned char *p, size_t l
         uint64_t desc = at + (((uint64_t)head.n_namesz + 3) & ~3ULL);
         uint64_t next = desc + (((uint64_t)head.n_descsz + 3) & ~3ULL);
         if (desc > len || head.n_descsz > len - desc)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "core: a note is longer than all of them");
+            return gsp_err_set(err, GSP_E_FORMAT, 0,
+                               "core: a note extends past the end of the notes");
         bool is_core = head.n_namesz == 5 && memcmp(p + at, "CORE", 5) == 0;
         struct note note = {head.n_type, p + desc, head.n_descsz};
         for (size_t i = 0; is_core && i < GSP_COUNT(NOTES); i++) {
-            int rc = NOTES[i].type == note.type ? NOTES[i].take(core, &note, err) : GSP_OK;
+            int rc = NOTES[i].type == note.type ? NOTES[i].parse(core, &note, err) : GSP_OK;
             if (rc != GSP_OK)
                 return rc;
         }

@@ -15,7 +15,7 @@ static int open_same(const char *path, uint64_t inode)
     if (fd < 0)
         return -1;
     struct stat st;
-    /* Another inode under the same name is a replaced file: its symbols would lie. */
+    /* A different inode means that the file was replaced: its symbols would be wrong. */
     if (fstat(fd, &st) != 0 || (uint64_t)st.st_ino != inode || !S_ISREG(st.st_mode)) {
         close(fd);
         return -1;
@@ -23,12 +23,12 @@ static int open_same(const char *path, uint64_t inode)
     return fd;
 }
 
-/* In order of what works for most: the file through the target's own root, the kernel's link
- * to what is mapped (needs CAP_SYS_ADMIN, finds deleted files), the executable's link. */
+/* Tries the path below the target's root, then the kernel's link to the mapped file (needs
+ * CAP_SYS_ADMIN, finds deleted files), then the executable's link. */
 static int open_file(const struct gsp_image *image)
 {
     if (image->pid == 0)
-        return open_same(image->map->path, image->map->inode); /* of a core file */
+        return open_same(image->map->path, image->map->inode); /* the image is in a core file */
     char path[4200];
     snprintf(path, sizeof(path), "/proc/%d/root%s", (int)image->pid, image->map->path);
     int fd = open_same(path, image->map->inode);
@@ -54,12 +54,12 @@ static Elf *file_elf(struct gsp_image *image)
     image->file_fd = open_file(image);
     if (image->file_fd < 0)
         return NULL;
-    /* Not mapped: a file that is cut short while it is mapped kills whoever reads it. */
+    /* Not mapped: if a mapped file is truncated, access to it kills the reader. */
     image->elf = elf_begin(image->file_fd, ELF_C_READ, NULL);
     return image->elf;
 }
 
-void gsp_image__file_close(struct gsp_image *image)
+void gsp_proc__image_file_close(struct gsp_image *image)
 {
     if (image->elf)
         elf_end(image->elf);
@@ -88,7 +88,7 @@ static gsp_raddr search_table(Elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr, con
     return 0;
 }
 
-gsp_raddr gsp_image_filesym(struct gsp_image *image, const char *name)
+gsp_raddr gsp_proc_image_filesym(struct gsp_image *image, const char *name)
 {
     Elf *elf = file_elf(image);
     if (!elf)
@@ -104,7 +104,7 @@ gsp_raddr gsp_image_filesym(struct gsp_image *image, const char *name)
     return 0;
 }
 
-bool gsp_image_section(struct gsp_image *image, const char *name, struct gsp_range *out)
+bool gsp_proc_image_section(struct gsp_image *image, const char *name, struct gsp_range *out)
 {
     Elf *elf = file_elf(image);
     size_t names;

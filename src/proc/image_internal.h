@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image_internal.h -- what image.c and image_file.c share.
+ * image_internal.h -- shared by image.c and image_file.c.
  *
  * Threads: one owner.
  */
@@ -16,11 +16,11 @@ struct gsp_image {
     pid_t pid;
     struct gsp_mem *mem;
     const struct gsp_map *map;
-    uint64_t bias; /* what to add to an address of the file */
+    uint64_t bias; /* target address minus file address */
     size_t segment_count;
     Elf64_Phdr segments[GSP_IMAGE_SEGMENTS_MAX]; /* PT_LOAD only */
 
-    /* Of PT_DYNAMIC, as addresses in the target; 0 when absent. */
+    /* From PT_DYNAMIC, as addresses in the target; 0 if absent. */
     gsp_raddr symtab;
     gsp_raddr strtab;
     uint64_t strtab_len;
@@ -28,8 +28,8 @@ struct gsp_image {
     gsp_raddr sysv_hash;
 
     bool file_tried;
-    int file_fd; /* -1 when the file cannot be had */
+    int file_fd; /* -1: not available */
     void *elf;   /* Elf *, owned by image_file.c */
 };
 
-void gsp_image__file_close(struct gsp_image *image);
+void gsp_proc__image_file_close(struct gsp_image *image);

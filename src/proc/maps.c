@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 
-/* A process with a million mappings is broken or hostile. */
+/* A process with more mappings is broken or hostile. */
 #define MAPS_BYTES_MAX (128U << 20)
 #define MAPS_MAX       (1U << 20)
 
@@ -15,10 +16,10 @@ struct gsp_maps {
     struct gsp_map *items;
     size_t count;
     size_t cap;
-    struct gsp_buf text; /* the paths live here, NUL-terminated in place */
+    struct gsp_buf text; /* holds the paths, NUL-terminated in place */
 };
 
-static bool hex(const char **p, uint64_t *out)
+static bool parse_hex(const char **p, uint64_t *out)
 {
     uint64_t v = 0;
     const char *start = *p;
@@ -45,7 +46,7 @@ static bool eat(const char **p, char c)
     return true;
 }
 
-static bool decimal(const char **p, uint64_t *out)
+static bool parse_decimal(const char **p, uint64_t *out)
 {
     uint64_t v = 0;
     const char *start = *p;
@@ -61,7 +62,7 @@ static bool parse_line(char *line, struct gsp_map *map)
     const char *p = line;
     uint64_t major_dev;
     uint64_t minor_dev;
-    if (!hex(&p, &map->start) || !eat(&p, '-') || !hex(&p, &map->end) || !eat(&p, ' '))
+    if (!parse_hex(&p, &map->start) || !eat(&p, '-') || !parse_hex(&p, &map->end) || !eat(&p, ' '))
         return false;
     if (strnlen(p, 5) < 5)
         return false;
@@ -69,8 +70,9 @@ static bool parse_line(char *line, struct gsp_map *map)
     map->writable = p[1] == 'w';
     map->exec = p[2] == 'x';
     p += 4;
-    if (!eat(&p, ' ') || !hex(&p, &map->offset) || !eat(&p, ' ') || !hex(&p, &major_dev) ||
-        !eat(&p, ':') || !hex(&p, &minor_dev) || !eat(&p, ' ') || !decimal(&p, &map->inode))
+    if (!eat(&p, ' ') || !parse_hex(&p, &map->offset) || !eat(&p, ' ') ||
+        !parse_hex(&p, &major_dev) || !eat(&p, ':') || !parse_hex(&p, &minor_dev) ||
+        !eat(&p, ' ') || !parse_decimal(&p, &map->inode))
         return false;
     while (*p == ' ')
         p++;
@@ -87,22 +89,17 @@ static bool parse_line(char *line, struct gsp_map *map)
 
 static struct gsp_map *push(struct gsp_maps *maps)
 {
-    if (maps->count == maps->cap) {
-        size_t cap = maps->cap ? maps->cap * 2 : 64;
-        struct gsp_map *items = realloc(maps->items, cap * sizeof(*items));
-        if (!items)
-            return NULL;
-        maps->items = items;
-        maps->cap = cap;
-    }
+    if (!gsp_array_fit(&maps->items, &maps->cap, maps->count + 1))
+        return NULL;
     struct gsp_map *map = &maps->items[maps->count++];
     *map = (struct gsp_map){0};
     return map;
 }
 
-/* The kernel looks at one mapping after the other, and the process changes them meanwhile: one that
- * was joined to the last begins before that one's end.  False when all of it is before. */
-static bool begin_at(struct gsp_map *map, uint64_t floor)
+/* The target can change its mappings while the kernel lists them: a mapping that was merged with
+ * the previous one starts before the end of that one. Cuts off the overlap. Returns false if
+ * nothing remains. */
+static bool clip_start(struct gsp_map *map, uint64_t floor)
 {
     if (map->start >= floor)
         return true;
@@ -119,15 +116,15 @@ static int parse_all(struct gsp_maps *maps, struct gsp_err *err)
     for (char *line = maps->text.p; line < end;) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop)
-            stop = end; /* room for one NUL was reserved */
+            stop = end; /* finish() reserved a byte for this NUL */
         *stop = '\0';
         if (maps->count == MAPS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u memory mappings", MAPS_MAX);
         struct gsp_map *map = push(maps);
         if (!map)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-        if (!parse_line(line, map) || !begin_at(map, floor))
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "memory map: line %zu makes no sense",
+            return gsp_err_nomem(err);
+        if (!parse_line(line, map) || !clip_start(map, floor))
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "memory map: line %zu is malformed",
                                maps->count);
         floor = map->end;
         line = stop + 1;
@@ -138,29 +135,29 @@ static int parse_all(struct gsp_maps *maps, struct gsp_err *err)
 static int finish(struct gsp_maps *maps, struct gsp_maps **out, struct gsp_err *err)
 {
     if (!gsp_buf_reserve(&maps->text, 1)) {
-        gsp_maps_free(maps);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        gsp_proc_maps_free(maps);
+        return gsp_err_nomem(err);
     }
     int rc = parse_all(maps, err);
     if (rc != GSP_OK) {
-        gsp_maps_free(maps);
+        gsp_proc_maps_free(maps);
         return rc;
     }
     *out = maps;
     return GSP_OK;
 }
 
-int gsp_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err)
+int gsp_proc_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_maps *maps = calloc(1, sizeof(*maps));
     if (!maps)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     char path[48];
     snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
     int rc = gsp_file_read(path, MAPS_BYTES_MAX, &maps->text, err);
     if (rc != GSP_OK) {
-        gsp_maps_free(maps);
+        gsp_proc_maps_free(maps);
         if (rc == GSP_E_NOFILE || (rc == GSP_E_IO && err && err->sys == 3 /* ESRCH */))
             return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d does not exist", (int)pid);
         return rc;
@@ -168,19 +165,19 @@ int gsp_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err)
     return finish(maps, out, err);
 }
 
-int gsp_maps_parse(struct gsp_sv text, struct gsp_maps **out, struct gsp_err *err)
+int gsp_proc__maps_parse(struct gsp_sv text, struct gsp_maps **out, struct gsp_err *err)
 {
     *out = NULL;
     if (text.len > MAPS_BYTES_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "memory map of %zu bytes", text.len);
     struct gsp_maps *maps = calloc(1, sizeof(*maps));
     if (!maps)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     gsp_buf_putsv(&maps->text, text);
     return finish(maps, out, err);
 }
 
-void gsp_maps_free(struct gsp_maps *maps)
+void gsp_proc_maps_free(struct gsp_maps *maps)
 {
     if (!maps)
         return;
@@ -189,17 +186,17 @@ void gsp_maps_free(struct gsp_maps *maps)
     free(maps);
 }
 
-size_t gsp_maps_count(const struct gsp_maps *maps)
+size_t gsp_proc_maps_count(const struct gsp_maps *maps)
 {
     return maps->count;
 }
 
-const struct gsp_map *gsp_maps_at(const struct gsp_maps *maps, size_t i)
+const struct gsp_map *gsp_proc_maps_at(const struct gsp_maps *maps, size_t i)
 {
     return i < maps->count ? &maps->items[i] : NULL;
 }
 
-const struct gsp_map *gsp_maps_find(const struct gsp_maps *maps, uint64_t addr)
+const struct gsp_map *gsp_proc_maps_find(const struct gsp_maps *maps, uint64_t addr)
 {
     size_t lo = 0;
     size_t hi = maps->count;

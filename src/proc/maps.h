@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * maps.h -- the memory map of one process, as /proc/<pid>/maps tells it.
+ * maps.h -- the memory map of one process (/proc/<pid>/maps).
  *
  * Reads:   /proc/<pid>/maps, or any text of that form (tests, core files).
  * Gives:   an array of mappings sorted by address.
- * Used by: py/ to find the interpreter.
- * Threads: a struct gsp_maps never changes once made; share it freely.
+ * Threads: a struct gsp_maps is immutable; any thread may read it.
  */
 #pragma once
 
@@ -28,22 +27,23 @@ struct gsp_map {
     bool readable;
     bool writable;
     bool exec;
-    bool deleted;     /* the file has no name any more */
+    bool deleted;     /* the file has been unlinked */
     const char *path; /* borrowed from the gsp_maps; "" if anonymous; without " (deleted)" */
 };
 
-/* Reads the map of a live process.
- * On success *out is owned by the caller, who frees it with gsp_maps_free().
- * On failure *out is NULL.  Fails with PERM, NOPROC, FORMAT, LIMIT, NOMEM or IO. */
-GSP_MUST_CHECK int gsp_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err);
-/* The same of a text. */
-GSP_MUST_CHECK int gsp_maps_parse(struct gsp_sv text, struct gsp_maps **out, struct gsp_err *err);
+/* Reads the map of a live process. On success the caller owns *out and frees it with
+ * gsp_proc_maps_free(). On failure *out is NULL. Fails with PERM, NOPROC, FORMAT, LIMIT, NOMEM or
+ * IO. */
+GSP_MUST_CHECK int gsp_proc_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err);
+/* Parses text of that form. */
+GSP_MUST_CHECK int gsp_proc__maps_parse(struct gsp_sv text, struct gsp_maps **out,
+                                        struct gsp_err *err);
 
-void gsp_maps_free(struct gsp_maps *maps); /* NULL does nothing */
+void gsp_proc_maps_free(struct gsp_maps *maps); /* NULL does nothing */
 
-size_t gsp_maps_count(const struct gsp_maps *maps);
+size_t gsp_proc_maps_count(const struct gsp_maps *maps);
 
-/* The i-th mapping, or the one that holds addr; NULL if there is none.
- * Borrowed: good until gsp_maps_free(maps). */
-const struct gsp_map *gsp_maps_at(const struct gsp_maps *maps, size_t i);
-const struct gsp_map *gsp_maps_find(const struct gsp_maps *maps, uint64_t addr);
+/* The i-th mapping, or the mapping that contains addr; NULL if none exists. Borrowed until
+ * gsp_proc_maps_free(). */
+const struct gsp_map *gsp_proc_maps_at(const struct gsp_maps *maps, size_t i);
+const struct gsp_map *gsp_proc_maps_find(const struct gsp_maps *maps, uint64_t addr);

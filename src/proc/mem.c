@@ -34,15 +34,15 @@ static size_t spans_within(const struct gsp_mem_span *spans, size_t count, size_
 static int live_gather(void *self, const struct gsp_mem_span *spans, size_t count, size_t *done)
 {
     struct live *live = self;
-    size_t want = 0;
+    size_t total = 0;
     for (size_t i = 0; i < count; i++) {
         live->local[i] = (struct iovec){spans[i].to, spans[i].len};
-        /* An address of another process: it is never dereferenced here. */
+        /* An address of another process: never dereferenced here. */
         live->remote[i] = (struct iovec){(void *)(uintptr_t)spans[i].addr, spans[i].len};
-        want += spans[i].len;
+        total += spans[i].len;
     }
     ssize_t got = process_vm_readv(live->pid, live->local, count, live->remote, count, 0);
-    if (gsp_likely(got >= 0 && (size_t)got == want)) {
+    if (gsp_likely(got >= 0 && (size_t)got == total)) {
         *done = count;
         return GSP_OK;
     }
@@ -99,14 +99,14 @@ static void recorded_free(void *self)
 
 static const struct gsp_mem_ops RECORDED_OPS = {recorded_gather, recorded_free};
 
-int gsp_mem_open_ops(const struct gsp_mem_ops *ops, void *self, struct gsp_mem **out,
-                     struct gsp_err *err)
+int gsp_proc__mem_open_ops(const struct gsp_mem_ops *ops, void *self, struct gsp_mem **out,
+                           struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_mem *mem = calloc(1, sizeof(*mem));
     if (!mem) {
         ops->free(self);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     }
     mem->ops = ops;
     mem->self = self;
@@ -114,35 +114,35 @@ int gsp_mem_open_ops(const struct gsp_mem_ops *ops, void *self, struct gsp_mem *
     return GSP_OK;
 }
 
-int gsp_mem_open_pid(pid_t pid, struct gsp_mem **out, struct gsp_err *err)
+int gsp_proc_mem_open_pid(pid_t pid, struct gsp_mem **out, struct gsp_err *err)
 {
     *out = NULL;
     struct live *live = calloc(1, sizeof(*live));
     if (!live)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     live->pid = pid;
-    return gsp_mem_open_ops(&LIVE_OPS, live, out, err);
+    return gsp_proc__mem_open_ops(&LIVE_OPS, live, out, err);
 }
 
-int gsp_mem_open_regions(const struct gsp_mem_region *regions, size_t count, struct gsp_mem **out,
-                         struct gsp_err *err)
+int gsp_proc__mem_open_regions(const struct gsp_mem_region *regions, size_t count,
+                               struct gsp_mem **out, struct gsp_err *err)
 {
     *out = NULL;
     struct recorded *rec = calloc(1, sizeof(*rec));
     if (!rec)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     rec->regions = calloc(count ? count : 1, sizeof(*regions));
     if (!rec->regions) {
         free(rec);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     }
     if (count)
         memcpy(rec->regions, regions, count * sizeof(*regions));
     rec->count = count;
-    return gsp_mem_open_ops(&RECORDED_OPS, rec, out, err);
+    return gsp_proc__mem_open_ops(&RECORDED_OPS, rec, out, err);
 }
 
-void gsp_mem_free(struct gsp_mem *mem)
+void gsp_proc_mem_free(struct gsp_mem *mem)
 {
     if (!mem)
         return;
@@ -150,8 +150,8 @@ void gsp_mem_free(struct gsp_mem *mem)
     free(mem);
 }
 
-int gsp_mem_gather(struct gsp_mem *mem, const struct gsp_mem_span *spans, size_t count,
-                   size_t *done)
+int gsp_proc_mem_gather(struct gsp_mem *mem, const struct gsp_mem_span *spans, size_t count,
+                        size_t *done)
 {
     size_t total = 0;
     int rc = GSP_OK;
@@ -167,25 +167,25 @@ int gsp_mem_gather(struct gsp_mem *mem, const struct gsp_mem_span *spans, size_t
     return rc;
 }
 
-int gsp_mem_read(struct gsp_mem *mem, gsp_raddr addr, void *to, size_t len)
+int gsp_proc_mem_read(struct gsp_mem *mem, gsp_raddr addr, void *to, size_t len)
 {
     if (len == 0)
         return GSP_OK;
     struct gsp_mem_span span = {addr, len, to};
-    return gsp_mem_gather(mem, &span, 1, NULL);
+    return gsp_proc_mem_gather(mem, &span, 1, NULL);
 }
 
-int gsp_mem_read_u64(struct gsp_mem *mem, gsp_raddr addr, uint64_t *out)
+int gsp_proc_mem_read_u64(struct gsp_mem *mem, gsp_raddr addr, uint64_t *out)
 {
-    return gsp_mem_read(mem, addr, out, sizeof(*out));
+    return gsp_proc_mem_read(mem, addr, out, sizeof(*out));
 }
 
-uint64_t gsp_mem_calls(const struct gsp_mem *mem)
+uint64_t gsp_proc__mem_calls(const struct gsp_mem *mem)
 {
     return mem->calls;
 }
 
-int gsp_mem_write_pid(pid_t pid, gsp_raddr addr, const void *from, size_t len)
+int gsp_proc_mem_write_pid(pid_t pid, gsp_raddr addr, const void *from, size_t len)
 {
     union {
         const void *from;

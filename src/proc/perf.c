@@ -16,15 +16,15 @@
 #include "base/file.h"
 #include "base/time.h"
 
-/* The shortest that the kernel allows for its clock events (kernel/events/core.c). */
+/* The shortest period that the kernel allows for clock events (kernel/events/core.c). */
 #define PERIOD_NS       10000U
 #define RING_BYTES_MIN  32768U
-/* The length of a record is a number of 16 bits, and the registers need some of it. */
+/* The length of a record has 16 bits, and the registers need part of it. */
 #define STACK_BYTES_MAX 65000U
-/* How long a record is waited for awake: a thread on a CPU gives one within this time. */
+/* How long to spin for a record: a thread on a CPU yields one within this time. */
 #define SPIN_NS         (60 * GSP_NS_PER_US)
 
-/* In the order of their numbers, which is the order of the record. */
+/* In ascending order, which is their order in the record. */
 #if defined(__x86_64__)
 static const unsigned REGS[] = {PERF_REG_X86_BX,  PERF_REG_X86_BP,  PERF_REG_X86_SP,
                                 PERF_REG_X86_IP,  PERF_REG_X86_R12, PERF_REG_X86_R13,
@@ -33,15 +33,15 @@ static const unsigned REGS[] = {PERF_REG_X86_BX,  PERF_REG_X86_BP,  PERF_REG_X86
 static const unsigned REGS[] = {PERF_REG_ARM64_X29, PERF_REG_ARM64_LR, PERF_REG_ARM64_SP,
                                 PERF_REG_ARM64_PC};
 #else
-#error "registers of this machine are not known"
+#error "unsupported machine"
 #endif
 
 struct gsp_perf {
     int fd;
-    size_t ring_len; /* without the page before it */
+    size_t ring_len; /* without the header page */
     size_t map_len;
     struct perf_event_mmap_page *page;
-    unsigned char *record; /* the newest, in one piece */
+    unsigned char *record; /* a contiguous copy of the newest record */
 };
 
 static int open_event(pid_t tid, size_t stack_bytes, bool exclude_kernel)
@@ -90,22 +90,22 @@ static int map_ring(struct gsp_perf *perf, size_t stack_bytes)
     perf->map_len = page + perf->ring_len;
     void *at = mmap(NULL, perf->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, perf->fd, 0);
     if (at == MAP_FAILED)
-        return errno == ENOMEM ? GSP_E_NOMEM : GSP_E_LIMIT; /* EPERM: too much is locked */
+        return errno == ENOMEM ? GSP_E_NOMEM : GSP_E_LIMIT; /* EPERM: locked-memory limit */
     perf->page = at;
     perf->record = malloc(UINT16_MAX + 1U);
     return perf->record ? GSP_OK : GSP_E_NOMEM;
 }
 
-int gsp_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out, struct gsp_err *err)
+int gsp_proc_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out, struct gsp_err *err)
 {
     *out = NULL;
     if (stack_bytes > STACK_BYTES_MAX)
         stack_bytes = STACK_BYTES_MAX;
     struct gsp_perf *perf = calloc(1, sizeof(*perf));
     if (!perf)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     perf->fd = open_event(tid, stack_bytes, false);
-    /* Without the right to see the kernel's moments, those in user code are enough. */
+    /* Without the permission to sample kernel code, sample user code only. */
     if (perf->fd < 0 && (errno == EACCES || errno == EPERM))
         perf->fd = open_event(tid, stack_bytes, true);
     int sys = errno;
@@ -114,11 +114,11 @@ int gsp_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out, struct g
         *out = perf;
         return GSP_OK;
     }
-    gsp_perf_close(perf);
+    gsp_proc_perf_close(perf);
     return gsp_err_set(err, rc, sys, "no perf event for thread %d: %s", (int)tid, strerror(sys));
 }
 
-void gsp_perf_close(struct gsp_perf *perf)
+void gsp_proc_perf_close(struct gsp_perf *perf)
 {
     if (!perf)
         return;
@@ -138,7 +138,7 @@ static bool get_u64(const unsigned char **at, const unsigned char *end, uint64_t
     return true;
 }
 
-static void take_regs(const uint64_t *values, struct gsp_stop_regs *regs)
+static void set_regs(const uint64_t *values, struct gsp_stop_regs *regs)
 {
 #if defined(__x86_64__)
     *regs = (struct gsp_stop_regs){.pc = values[3],
@@ -151,8 +151,8 @@ static void take_regs(const uint64_t *values, struct gsp_stop_regs *regs)
 #endif
 }
 
-/* header, ABI, registers, length of the room for the stack, the room, length of what is in it */
-bool gsp_perf__parse(const void *record, size_t len, struct gsp_perf_moment *out)
+/* A record: header, ABI, registers, size of the stack area, the area, bytes used of it. */
+bool gsp_proc__perf_parse(const void *record, size_t len, struct gsp_perf_sample *out)
 {
     struct perf_event_header header;
     if (len < sizeof(header))
@@ -164,7 +164,7 @@ bool gsp_perf__parse(const void *record, size_t len, struct gsp_perf_moment *out
     const unsigned char *end = (const unsigned char *)record + header.size;
     uint64_t values[GSP_COUNT(REGS)] = {0};
     uint64_t abi;
-    uint64_t room;
+    uint64_t area;
     uint64_t used;
     if (!get_u64(&at, end, &abi) || abi != PERF_SAMPLE_REGS_ABI_64)
         return false;
@@ -172,25 +172,25 @@ bool gsp_perf__parse(const void *record, size_t len, struct gsp_perf_moment *out
         if (!get_u64(&at, end, &values[i]))
             return false;
     }
-    if (!get_u64(&at, end, &room) || room == 0 || room > (size_t)(end - at))
+    if (!get_u64(&at, end, &area) || area == 0 || area > (size_t)(end - at))
         return false;
-    *out = (struct gsp_perf_moment){.stack = at};
-    at += room;
-    if (!get_u64(&at, end, &used) || used > room)
+    *out = (struct gsp_perf_sample){.stack = at};
+    at += area;
+    if (!get_u64(&at, end, &used) || used > area)
         return false;
     out->stack_len = (size_t)used;
-    take_regs(values, &out->regs);
+    set_regs(values, &out->regs);
     return true;
 }
 
-/* Copies the record at tail out of the ring; returns its length, 0 when it makes no sense. */
+/* Copies the record at tail out of the buffer. Returns its length, or 0 if it is malformed. */
 static size_t copy_record(const struct gsp_perf *perf, uint64_t tail, uint64_t head)
 {
     size_t page = perf->map_len - perf->ring_len;
     const unsigned char *ring = (const unsigned char *)perf->page + page;
     struct perf_event_header header;
     size_t from = (size_t)(tail & (perf->ring_len - 1));
-    /* Records are multiples of eight bytes, so a header is never cut. */
+    /* Record lengths are multiples of eight bytes, so a header never wraps around. */
     memcpy(&header, ring + from, sizeof(header));
     size_t len = header.size;
     if (len < sizeof(header) || len > head - tail)
@@ -201,8 +201,8 @@ static size_t copy_record(const struct gsp_perf *perf, uint64_t tail, uint64_t h
     return len;
 }
 
-/* Empties the ring; true when a sample was in it, the last one counts. */
-static bool drain(struct gsp_perf *perf, struct gsp_perf_moment *out)
+/* Empties the buffer. Returns true if it contained a sample; *out is the last one. */
+static bool drain(struct gsp_perf *perf, struct gsp_perf_sample *out)
 {
     bool found = false;
     /* Partner: the kernel's release of data_head in perf_output_put_handle(). */
@@ -214,7 +214,7 @@ static bool drain(struct gsp_perf *perf, struct gsp_perf_moment *out)
             tail = head;
             break;
         }
-        found = gsp_perf__parse(perf->record, len, out) || found;
+        found = gsp_proc__perf_parse(perf->record, len, out) || found;
         tail += len;
     }
     /* Partner: the kernel's read of data_tail in __perf_output_begin(). */
@@ -222,9 +222,9 @@ static bool drain(struct gsp_perf *perf, struct gsp_perf_moment *out)
     return found;
 }
 
-bool gsp_perf_take(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_moment *out)
+bool gsp_proc_perf_capture(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_sample *out)
 {
-    drain(perf, out); /* one that came too late the last time */
+    drain(perf, out); /* a late sample of the previous call */
     if (ioctl(perf->fd, PERF_EVENT_IOC_REFRESH, 1) != 0)
         return false;
     int64_t start_ns = gsp_now_ns();
@@ -234,8 +234,9 @@ bool gsp_perf_take(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_mome
             ioctl(perf->fd, PERF_EVENT_IOC_DISABLE, 0);
             return drain(perf, out);
         }
-        /* The thread may be waiting for the very CPU that we are on.  And the kernel ends an event
-         * a moment after its record can be seen: that may have undone the refresh. */
+        /* The thread may be waiting for the CPU that this thread uses, so sleep. The kernel
+         * disables an event shortly after its record becomes visible, which may have undone the
+         * refresh, so enable it again. */
         if (now_ns - start_ns >= SPIN_NS) {
             poll(&(struct pollfd){.fd = perf->fd, .events = POLLIN}, 1, 1);
             ioctl(perf->fd, PERF_EVENT_IOC_ENABLE, 0);
@@ -245,16 +246,16 @@ bool gsp_perf_take(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_mome
     return true;
 }
 
-int gsp_perf_selftest(struct gsp_err *err)
+int gsp_proc_perf_selftest(struct gsp_err *err)
 {
     struct gsp_perf *perf;
-    int rc = gsp_perf_open((pid_t)syscall(SYS_gettid), 1024, &perf, err);
+    int rc = gsp_proc_perf_open((pid_t)syscall(SYS_gettid), 1024, &perf, err);
     if (rc != GSP_OK)
         return rc;
-    struct gsp_perf_moment moment;
-    bool came = gsp_perf_take(perf, SPIN_NS * 100, &moment);
-    gsp_perf_close(perf);
-    if (!came)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the kernel's clock events do not come");
+    struct gsp_perf_sample moment;
+    bool captured = gsp_proc_perf_capture(perf, SPIN_NS * 100, &moment);
+    gsp_proc_perf_close(perf);
+    if (!captured)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the kernel delivers no clock events");
     return GSP_OK;
 }

@@ -24,12 +24,12 @@
 #define CAP_BIT_PERFMON    38U
 #define CAP_BIT_BPF        39U
 
-/* Files of /proc that we look at are short; a longer one counts as unreadable. */
+/* Longer files of /proc count as unreadable. */
 #define TEXT_MAX           65536U
-/* Parents between a process and its ancestor; more would be a loop. */
+/* Longest chain of parents; a longer one is a loop. */
 #define ANCESTORS_MAX      128
 
-/* Reads root/path as a NUL-terminated text; false when it cannot be read. */
+/* Reads root/path as NUL-terminated text. Returns false if it is not readable. */
 static bool read_text(const char *root, const char *path, struct gsp_buf *out)
 {
     char full[PATH_MAX];
@@ -47,7 +47,7 @@ static bool file_exists(const char *root, const char *path)
     return n > 0 && (size_t)n < sizeof(full) && access(full, F_OK) == 0;
 }
 
-/* The text behind "key" at the start of a line, blanks skipped; NULL if there is none. */
+/* Returns the text after "key" at the start of a line, blanks skipped, or NULL. */
 static const char *field(const char *text, const char *key)
 {
     size_t len = strlen(key);
@@ -107,7 +107,7 @@ static int read_int(const char *root, const char *path, int fallback)
     return end == start || value < INT_MIN || value > INT_MAX ? fallback : (int)value;
 }
 
-/* What a text that names a container engine somewhere tells. */
+/* Recognizes the name of a container engine in a text. */
 static enum gsp_container container_of_text(const char *text)
 {
     static const struct {
@@ -129,10 +129,10 @@ static enum gsp_container container_of_text(const char *text)
     return GSP_CONTAINER_NONE;
 }
 
-static enum gsp_container look_container(const char *root)
+static enum gsp_container detect_container(const char *root)
 {
     gsp_auto_buf text = {0};
-    /* A pod is also a docker or containerd container: its own mark comes first. */
+    /* A pod is also a docker or containerd container, so check for pods first. */
     if (file_exists(root, "/var/run/secrets/kubernetes.io"))
         return GSP_CONTAINER_KUBERNETES;
     if (file_exists(root, "/.dockerenv"))
@@ -148,8 +148,8 @@ static enum gsp_container look_container(const char *root)
     return GSP_CONTAINER_NONE;
 }
 
-/* The machine's own user namespace maps every id to itself. */
-static enum gsp_answer look_user_ns(const char *root)
+/* The initial user namespace maps every id to itself. */
+static enum gsp_answer detect_user_ns(const char *root)
 {
     gsp_auto_buf text = {0};
     if (!read_text(root, "/proc/self/uid_map", &text))
@@ -165,14 +165,14 @@ static enum gsp_answer look_user_ns(const char *root)
     return all ? GSP_ANSWER_NO : GSP_ANSWER_YES;
 }
 
-static void look_self(const char *root, struct gsp_perm *out, unsigned *pid_levels)
+static void read_self(const char *root, struct gsp_perm *out, unsigned *pid_levels)
 {
     gsp_auto_buf text = {0};
     out->yama_scope = read_int(root, "/proc/sys/kernel/yama/ptrace_scope", -1);
     out->perf_paranoid =
         read_int(root, "/proc/sys/kernel/perf_event_paranoid", GSP_PERM_NO_PARANOID);
-    out->container = look_container(root);
-    out->in_user_ns = look_user_ns(root);
+    out->container = detect_container(root);
+    out->in_user_ns = detect_user_ns(root);
     if (!read_text(root, "/proc/self/status", &text))
         return;
     const char *status = gsp_buf_cstr(&text);
@@ -184,8 +184,8 @@ static void look_self(const char *root, struct gsp_perm *out, unsigned *pid_leve
     out->perfmon = (out->caps >> CAP_BIT_PERFMON) & 1U;
     out->bpf = (out->caps >> CAP_BIT_BPF) & 1U;
     *pid_levels = field_count(status, "NSpid:");
-    /* Inside a namespace our own list may be cut at its border, so one entry proves nothing;
-     * but pid 2, kthreadd, exists in the machine's own namespace alone. */
+    /* Inside a namespace NSpid may omit the outer levels, so a single entry proves nothing. But
+     * pid 2, kthreadd, exists only in the initial namespace. */
     bool has_kthreadd = read_text(root, "/proc/2/comm", &text) &&
                         strncmp(gsp_buf_cstr(&text), "kthreadd", strlen("kthreadd")) == 0;
     out->in_pid_ns = *pid_levels <= 1 && has_kthreadd ? GSP_ANSWER_NO : GSP_ANSWER_YES;
@@ -199,7 +199,7 @@ static int64_t parent_of(const char *root, int64_t pid)
     return read_text(root, path, &text) ? field_number(gsp_buf_cstr(&text), "PPid:", 10, -1) : -1;
 }
 
-static enum gsp_answer look_descendant(const char *root, int64_t self, int64_t parent)
+static enum gsp_answer detect_descendant(const char *root, int64_t self, int64_t parent)
 {
     if (self <= 0 || parent < 0)
         return GSP_ANSWER_UNKNOWN;
@@ -211,7 +211,7 @@ static enum gsp_answer look_descendant(const char *root, int64_t self, int64_t p
     return GSP_ANSWER_NO;
 }
 
-static void look_target(const char *root, struct gsp_perm *out, unsigned pid_levels)
+static void read_target(const char *root, struct gsp_perm *out, unsigned pid_levels)
 {
     gsp_auto_buf text = {0};
     gsp_auto_buf self = {0};
@@ -230,10 +230,10 @@ static void look_target(const char *root, struct gsp_perm *out, unsigned pid_lev
         out->same_pid_ns = levels == pid_levels ? GSP_ANSWER_YES : GSP_ANSWER_NO;
     if (read_text(root, "/proc/self/status", &self))
         out->is_descendant =
-            look_descendant(root, field_number(gsp_buf_cstr(&self), "Pid:", 10, -1),
-                            field_number(status, "PPid:", 10, -1));
+            detect_descendant(root, field_number(gsp_buf_cstr(&self), "Pid:", 10, -1),
+                              field_number(status, "PPid:", 10, -1));
 
-    /* The kernel gives the files of a process that may not be dumped to root. */
+    /* Root owns the /proc files of a process that is not dumpable. */
     char full[PATH_MAX];
     struct stat info;
     int n = snprintf(full, sizeof(full), "%s%s", root, path);
@@ -242,7 +242,7 @@ static void look_target(const char *root, struct gsp_perm *out, unsigned pid_lev
         out->is_dumpable = (int64_t)info.st_uid == target_euid ? GSP_ANSWER_YES : GSP_ANSWER_NO;
 }
 
-void gsp_perm_look(const char *root, pid_t pid, struct gsp_perm *out)
+void gsp_proc_perm_read(const char *root, pid_t pid, struct gsp_perm *out)
 {
     *out = (struct gsp_perm){.euid = -1,
                              .yama_scope = -1,
@@ -251,12 +251,12 @@ void gsp_perm_look(const char *root, pid_t pid, struct gsp_perm *out)
                              .pid = pid,
                              .target_uid = -1};
     unsigned pid_levels = 0;
-    look_self(root, out, &pid_levels);
+    read_self(root, out, &pid_levels);
     if (pid > 0)
-        look_target(root, out, pid_levels);
+        read_target(root, out, pid_levels);
 }
 
-const char *gsp_container_name(enum gsp_container container)
+const char *gsp_proc_container_name(enum gsp_container container)
 {
     static const char *const names[] = {
         [GSP_CONTAINER_NONE] = "none",     [GSP_CONTAINER_DOCKER] = "docker",
@@ -266,10 +266,10 @@ const char *gsp_container_name(enum gsp_container container)
     return (size_t)container < GSP_COUNT(names) ? names[container] : "other";
 }
 
-int gsp_perm_try(pid_t pid, struct gsp_err *err)
+int gsp_proc_perm_check(pid_t pid, struct gsp_err *err)
 {
     char path[64];
-    /* Opening this file asks for the same right as reading memory does. */
+    /* Opening this file requires the same permission as process_vm_readv(). */
     snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0)
@@ -277,29 +277,29 @@ int gsp_perm_try(pid_t pid, struct gsp_err *err)
     if (errno == EACCES || errno == EPERM)
         return gsp_err_set(err, GSP_E_PERM, errno, "not permitted to read process %d", (int)pid);
     if (errno == ENOENT || errno == ESRCH)
-        return gsp_err_set(err, GSP_E_NOPROC, errno, "no process %d", (int)pid);
+        return gsp_err_set(err, GSP_E_NOPROC, errno, "process %d does not exist", (int)pid);
     return gsp_err_set(err, GSP_E_IO, errno, "cannot open %s: %s", path, strerror(errno));
 }
 
-/* The child changes its own copy and says so before it is read: reading ourselves by mistake
- * would give the old value. */
+/* The child changes its copy and reports that before the parent reads it: a parent that read itself
+ * by mistake would get the old value. */
 static uint64_t selftest_word = 0;
 
-static void selftest_child(int said)
+static void selftest_child(int ready_fd)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     selftest_word = 0x5ca1ab1eU;
-    char yes = 'y';
-    __asm__ volatile("" : : "r"(&selftest_word) : "memory"); /* the store is seen from outside */
-    if (write(said, &yes, 1) == 1)
+    char byte = 'y';
+    __asm__ volatile("" : : "r"(&selftest_word) : "memory"); /* keeps the store */
+    if (write(ready_fd, &byte, 1) == 1)
         pause();
     _exit(0);
 }
 
-static int selftest_read(pid_t child, int heard, struct gsp_err *err)
+static int selftest_read(pid_t child, int ready_fd, struct gsp_err *err)
 {
-    char yes = 0;
-    if (read(heard, &yes, 1) != 1)
+    char byte = 0;
+    if (read(ready_fd, &byte, 1) != 1)
         return gsp_err_set(err, GSP_E_IO, errno, "the test child did not start");
     uint64_t copy = 0;
     struct iovec local = {&copy, sizeof(copy)};
@@ -308,25 +308,26 @@ static int selftest_read(pid_t child, int heard, struct gsp_err *err)
     if (n < 0 && errno == ENOSYS)
         return gsp_err_set(err, GSP_E_NOTSUP, errno, "this kernel has no process_vm_readv");
     if (n < 0)
-        return gsp_err_set(err, GSP_E_PERM, errno, "reading an own child: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_PERM, errno, "cannot read a child process: %s",
+                           strerror(errno));
     if (n != (ssize_t)sizeof(copy) || copy != 0x5ca1ab1eU)
-        return gsp_err_set(err, GSP_E_IO, 0, "an own child was read wrong");
+        return gsp_err_set(err, GSP_E_IO, 0, "reading a child process returned wrong bytes");
     return GSP_OK;
 }
 
-int gsp_perm_selftest(struct gsp_err *err)
+int gsp_proc_perm_selftest(struct gsp_err *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "cannot make a pipe: %s", strerror(errno));
-    gsp_auto_fd heard = ends[0];
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot create a pipe: %s", strerror(errno));
+    gsp_auto_fd ready_fd = ends[0];
     pid_t child = fork();
     if (child == 0)
         selftest_child(ends[1]);
     close(ends[1]);
     if (child < 0)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot fork: %s", strerror(errno));
-    int rc = selftest_read(child, heard, err);
+    int rc = selftest_read(child, ready_fd, err);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     return rc;

@@ -5,19 +5,19 @@
 #include <string.h>
 
 #define PAGE_BYTES      4096ULL
-/* What is fetched beyond the bytes asked for: the next frame of a stack usually lies there. */
+/* Bytes fetched beyond the requested ones: the next frame of a stack is usually there. */
 #define AHEAD_BYTES     192U
-/* Windows closer than this are read as one: a span costs what some 2 KB of copying do. */
+/* Windows closer than this are merged: a span costs as much as copying about 2 KB. */
 #define MERGE_GAP_BYTES 768U
-/* Refreshes after which unused parts of windows are dropped. */
+/* Unused parts of windows are dropped after this number of refreshes. */
 #define TRIM_AGE        64U
 
-void gsp_snap_init(struct gsp_snap *snap, struct gsp_mem *mem)
+void gsp_proc_snap_init(struct gsp_snap *snap, struct gsp_mem *mem)
 {
     *snap = (struct gsp_snap){.mem = mem};
 }
 
-void gsp_snap_free(struct gsp_snap *snap)
+void gsp_proc_snap_free(struct gsp_snap *snap)
 {
     free(snap->buf);
     *snap = (struct gsp_snap){0};
@@ -80,7 +80,7 @@ static bool reserve(struct gsp_snap *snap, size_t need)
     return true;
 }
 
-size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap)
+size_t gsp_proc_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap)
 {
     if (++snap->age >= TRIM_AGE)
         trim(snap);
@@ -108,11 +108,11 @@ size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t c
     return n;
 }
 
-void gsp_snap_filled(struct gsp_snap *snap, size_t done)
+void gsp_proc_snap_filled(struct gsp_snap *snap, size_t done)
 {
     for (size_t i = 0; i < snap->count && i < done; i++)
         snap->windows[i].valid = true;
-    /* The window where the gather broke off is not there any more. */
+    /* The gather failed at this window: its memory is no longer mapped. */
     if (done < snap->planned) {
         memmove(&snap->windows[done], &snap->windows[done + 1],
                 (snap->count - done - 1) * sizeof(snap->windows[0]));
@@ -120,20 +120,20 @@ void gsp_snap_filled(struct gsp_snap *snap, size_t done)
     }
 }
 
-void gsp_snap_refresh(struct gsp_snap *snap)
+void gsp_proc_snap_refresh(struct gsp_snap *snap)
 {
     struct gsp_mem_span spans[GSP_SNAP_WINDOWS_MAX];
-    size_t count = gsp_snap_plan(snap, spans, GSP_COUNT(spans));
+    size_t count = gsp_proc_snap_plan(snap, spans, GSP_COUNT(spans));
     size_t done = 0;
-    int rc = count ? gsp_mem_gather(snap->mem, spans, count, &done) : GSP_OK;
+    int rc = count ? gsp_proc_mem_gather(snap->mem, spans, count, &done) : GSP_OK;
     if (rc == GSP_OK || rc == GSP_E_FAULT)
-        gsp_snap_filled(snap, done);
+        gsp_proc_snap_filled(snap, done);
 }
 
-void gsp_snap_refresh_twice(struct gsp_snap *snap)
+void gsp_proc_snap_refresh_twice(struct gsp_snap *snap)
 {
     struct gsp_mem_span spans[2 * GSP_SNAP_WINDOWS_MAX];
-    size_t count = gsp_snap_plan(snap, spans, GSP_SNAP_WINDOWS_MAX);
+    size_t count = gsp_proc_snap_plan(snap, spans, GSP_SNAP_WINDOWS_MAX);
     snap->twin_off = snap->buf_len;
     if (!reserve(snap, 2 * snap->twin_off))
         count = 0;
@@ -145,15 +145,15 @@ void gsp_snap_refresh_twice(struct gsp_snap *snap)
     }
     snap->buf_len *= 2;
     size_t done = 0;
-    int rc = count ? gsp_mem_gather(snap->mem, spans, 2 * count, &done) : GSP_OK;
+    int rc = count ? gsp_proc_mem_gather(snap->mem, spans, 2 * count, &done) : GSP_OK;
     if (rc != GSP_OK && rc != GSP_E_FAULT)
         return;
     for (size_t i = 0; i < done / 2; i++)
         snap->windows[i].has_twin = true;
-    gsp_snap_filled(snap, done / 2);
+    gsp_proc_snap_filled(snap, done / 2);
 }
 
-/* Where addr would stand: the last window that begins at or before it, or count. */
+/* Index of the last window that begins at or before addr, or count. */
 static size_t locate(const struct gsp_snap *snap, gsp_raddr addr)
 {
     size_t lo = 0;
@@ -174,8 +174,9 @@ static bool covers(const struct gsp_snap_window *win, gsp_raddr addr, size_t len
            len <= win->len - (addr - win->addr);
 }
 
-static const unsigned char *lend(struct gsp_snap *snap, struct gsp_snap_window *win, gsp_raddr addr,
-                                 size_t len)
+/* Returns the bytes and marks them as used. */
+static const unsigned char *use(struct gsp_snap *snap, struct gsp_snap_window *win, gsp_raddr addr,
+                                size_t len)
 {
     uint32_t at = (uint32_t)(addr - win->addr);
     if (at < win->used_lo)
@@ -185,7 +186,7 @@ static const unsigned char *lend(struct gsp_snap *snap, struct gsp_snap_window *
     return snap->buf + win->off + at;
 }
 
-/* Makes room for a window at its sorted place; NULL when there are too many. */
+/* Inserts an uninitialized window in sorted order. Returns NULL if all windows are in use. */
 static struct gsp_snap_window *insert(struct gsp_snap *snap, gsp_raddr addr)
 {
     if (snap->count == GSP_SNAP_WINDOWS_MAX)
@@ -199,56 +200,56 @@ static struct gsp_snap_window *insert(struct gsp_snap *snap, gsp_raddr addr)
     return &snap->windows[at];
 }
 
-/* Fetches a new window.  Never reads into a page that was not asked for. */
+/* Fetches a new window. Does not read beyond the last page of the requested bytes. */
 static int fetch(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsigned char **out)
 {
     snap->misses++;
     gsp_raddr page_end = ((addr + len - 1) | (PAGE_BYTES - 1)) + 1;
-    size_t want = len + AHEAD_BYTES;
-    if (addr + want > page_end)
-        want = (size_t)(page_end - addr);
-    if (want > GSP_SNAP_WINDOW_BYTES_MAX)
+    size_t win_len = len + AHEAD_BYTES;
+    if (addr + win_len > page_end)
+        win_len = (size_t)(page_end - addr);
+    if (win_len > GSP_SNAP_WINDOW_BYTES_MAX)
         return GSP_E_LIMIT;
-    if (!reserve(snap, snap->buf_len + want))
+    if (!reserve(snap, snap->buf_len + win_len))
         return GSP_E_NOMEM;
-    int rc = gsp_mem_read(snap->mem, addr, snap->buf + snap->buf_len, want);
+    int rc = gsp_proc_mem_read(snap->mem, addr, snap->buf + snap->buf_len, win_len);
     if (rc != GSP_OK)
         return rc;
     struct gsp_snap_window *win = insert(snap, addr);
     if (!win) {
-        /* As many windows as there may be: these bytes are read each time. */
+        /* All windows are in use: these bytes are read each time. */
         *out = snap->buf + snap->buf_len;
-        snap->buf_len += want;
+        snap->buf_len += win_len;
         return GSP_OK;
     }
     *win = (struct gsp_snap_window){.addr = addr,
-                                    .len = (uint32_t)want,
+                                    .len = (uint32_t)win_len,
                                     .off = (uint32_t)snap->buf_len,
                                     .used_lo = UINT32_MAX,
                                     .valid = true};
-    snap->buf_len += want;
-    *out = lend(snap, win, addr, len);
+    snap->buf_len += win_len;
+    *out = use(snap, win, addr, len);
     return GSP_OK;
 }
 
-int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsigned char **out)
+int gsp_proc_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsigned char **out)
 {
     if (gsp_likely(snap->last < snap->count)) {
         struct gsp_snap_window *win = &snap->windows[snap->last];
         if (gsp_likely(win->valid && covers(win, addr, len))) {
-            *out = lend(snap, win, addr, len);
+            *out = use(snap, win, addr, len);
             return GSP_OK;
         }
     }
     if (addr + len < addr)
         return GSP_E_FAULT;
     size_t i = locate(snap, addr);
-    /* Overlapping windows can exist until the next merge: look at one more before. */
+    /* Windows can overlap until the next merge, so check the previous window as well. */
     for (size_t back = 0; i < snap->count && back < 2; back++) {
         struct gsp_snap_window *win = &snap->windows[i];
         if (win->valid && covers(win, addr, len)) {
             snap->last = i;
-            *out = lend(snap, win, addr, len);
+            *out = use(snap, win, addr, len);
             return GSP_OK;
         }
         if (i == 0)
@@ -258,16 +259,16 @@ int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsig
     return fetch(snap, addr, len, out);
 }
 
-int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
+int gsp_proc_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
 {
     const unsigned char *bytes;
-    int rc = gsp_snap_view(snap, addr, len, &bytes);
+    int rc = gsp_proc_snap_view(snap, addr, len, &bytes);
     if (rc == GSP_OK)
         memcpy(to, bytes, len);
     return rc;
 }
 
-const unsigned char *gsp_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len)
+const unsigned char *gsp_proc_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len)
 {
     size_t i = locate(snap, addr);
     if (i == snap->count || !snap->windows[i].has_twin || !covers(&snap->windows[i], addr, len))

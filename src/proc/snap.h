@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snap.h -- a snapshot of the parts of a target that were needed last time.
+ * snap.h -- a snapshot of the memory of a target that the last walk needed.
  *
- * Whoever chases pointers through a target asks a snapshot for bytes.  What it had to fetch
- * one by one becomes a window, and the next refresh reads all windows in one system call:
- * in the steady state a walk over any number of structs costs one process_vm_readv.
- * Windows that are near each other grow together; windows nobody asks for are dropped.
+ * Code that follows pointers through a target reads from a snapshot. Bytes that it had to fetch
+ * individually become a window, and the next refresh reads all windows in one system call: in the
+ * steady state a walk over any number of structs costs one process_vm_readv. Windows close to each
+ * other are merged; unused windows are dropped.
  *
- * Several snapshots (one per thread of the target) can be refreshed by one gather:
- * plan each, gather the spans, tell each how far the gather came.
+ * Several snapshots (one per thread of the target) can share one gather: plan each, gather the
+ * spans, then report to each how many of its spans were read.
  *
- * Used by: py/ for everything that moves.
  * Threads: one owner.
  */
 #pragma once
@@ -24,16 +23,16 @@
 #include "proc/mem.h"
 
 #define GSP_SNAP_WINDOWS_MAX      96U
-/* Bytes of one window; longer needs are read each time. */
+/* Maximum size of a window; longer reads fail with LIMIT. */
 #define GSP_SNAP_WINDOW_BYTES_MAX (64U << 10)
 
 struct gsp_snap_window {
     gsp_raddr addr;
     uint32_t len;
     uint32_t off;     /* in the snapshot's buffer */
-    uint32_t used_lo; /* the part that was asked for since the last trim */
+    uint32_t used_lo; /* the part that was read since the last trim */
     uint32_t used_hi;
-    bool valid;    /* the buffer holds this refresh's bytes */
+    bool valid;    /* the buffer holds bytes of this refresh */
     bool has_twin; /* and a second copy of them */
 };
 
@@ -41,39 +40,36 @@ struct gsp_snap {
     struct gsp_mem *mem;                                  /* borrowed */
     struct gsp_snap_window windows[GSP_SNAP_WINDOWS_MAX]; /* sorted by address */
     size_t count;
-    size_t planned; /* windows of the refresh under way */
-    size_t last;    /* where the last answer was found */
+    size_t planned; /* windows of the current refresh */
+    size_t last;    /* index of the window used last */
     unsigned char *buf;
     size_t buf_len;
     size_t buf_cap;
-    size_t twin_off; /* where second copies are, from the first ones on */
+    size_t twin_off; /* distance from a first copy to its second copy */
     unsigned age;    /* refreshes since the last trim */
     uint64_t misses;
 };
 
-void gsp_snap_init(struct gsp_snap *snap, struct gsp_mem *mem);
-void gsp_snap_free(struct gsp_snap *snap);
+void gsp_proc_snap_init(struct gsp_snap *snap, struct gsp_mem *mem);
+void gsp_proc_snap_free(struct gsp_snap *snap);
 
-/* Begins a refresh: everything fetched before is forgotten, and the spans to read are
- * appended to spans (at most cap; the rest stays unread and is fetched on demand).
- * Returns how many were appended. */
-size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap);
-/* Ends it: of the spans that plan appended, the first done are complete. */
-void gsp_snap_filled(struct gsp_snap *snap, size_t done);
-/* Both at once, for a snapshot that is refreshed alone. */
-void gsp_snap_refresh(struct gsp_snap *snap);
+/* Begins a refresh: discards all bytes and writes the spans to read to spans (at most cap; windows
+ * beyond that are fetched on demand). Returns the number of spans. */
+size_t gsp_proc_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap);
+/* Ends a refresh: the first `done` spans of the plan are complete. */
+void gsp_proc_snap_filled(struct gsp_snap *snap, size_t done);
+/* Plans, gathers and ends a refresh of this snapshot alone. */
+void gsp_proc_snap_refresh(struct gsp_snap *snap);
 
 /* The same with a second copy of each window, made right after the first. */
-void gsp_snap_refresh_twice(struct gsp_snap *snap);
-/* Lends the second copy of len bytes at addr until the next call on this snapshot; NULL if there is
- * none. */
-const unsigned char *gsp_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len);
+void gsp_proc_snap_refresh_twice(struct gsp_snap *snap);
+/* The second copy of len bytes at addr, or NULL. Borrowed until the next call on this snapshot. */
+const unsigned char *gsp_proc_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len);
 
-/* Lends len bytes at addr until the next call on this snapshot; fetches them if no window has
- * them.  0, or the failure of the read: FAULT, NOPROC, PERM; LIMIT for more than a window. */
-GSP_MUST_CHECK int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len,
-                                 const unsigned char **out);
+/* Points *out at len bytes at addr, borrowed until the next call on this snapshot. Fetches them if
+ * no window has them. Fails with FAULT, NOPROC, PERM, or LIMIT if they do not fit in a window. */
+GSP_MUST_CHECK int gsp_proc_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len,
+                                      const unsigned char **out);
 
-/* Copies len bytes at addr; fetches them if no window has them.
- * 0, or the failure of the read: FAULT, NOPROC, PERM, LIMIT. */
-GSP_MUST_CHECK int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len);
+/* Copies len bytes at addr; otherwise as gsp_proc_snap_view(). */
+GSP_MUST_CHECK int gsp_proc_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len);

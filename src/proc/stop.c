@@ -14,42 +14,43 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/time.h"
 #include "proc/task.h"
 
-/* How long a stop is waited for awake. */
+/* How long to spin for a stop, then the time to sleep between two checks. */
 #define SPIN_NS       (100 * GSP_NS_PER_US)
-#define NAP_NS        (50 * GSP_NS_PER_US)
-/* How long release waits for threads that cannot be let go yet. */
+#define POLL_NS       (50 * GSP_NS_PER_US)
+/* How long release waits for threads that cannot be detached yet. */
 #define RELEASE_NS    (100 * GSP_NS_PER_MS)
 #define FREE_TRIES    10
-/* The shortest turn that the kernel gives. */
-#define TURN_NS       100000U
-/* SCHED_FLAG_RESET_ON_FORK: what we start is not ours to hurry. */
+/* The shortest time slice that the kernel grants. */
+#define SLICE_NS      100000U
+/* SCHED_FLAG_RESET_ON_FORK: children do not inherit the time slice. */
 #define RESET_ON_FORK 1U
 
 struct held {
     pid_t tid;
     bool stopped;
-    bool leaving; /* released, but it has not stopped yet: only then can it be let go */
+    bool leaving; /* released, but only a stopped thread can be detached */
     int signal;   /* to be delivered at release; 0 for none */
 };
 
 struct gsp_stop {
     pid_t pid;
-    bool is_child; /* ours: its exit status is not for us to take */
+    bool is_child; /* of gsprof: its exit status must stay for the caller's wait() */
     struct held *items;
     size_t count;
     size_t cap;
-    int64_t running_ns; /* when the last one was still seen running */
+    int64_t running_ns; /* the last time at which one was seen running */
 };
 
-int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
+int gsp_proc_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_stop *stop = calloc(1, sizeof(*stop));
     if (!stop)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     stop->pid = pid;
     struct gsp_procinfo info;
     stop->is_child = gsp_proc_info(pid, &info, NULL) == GSP_OK && info.ppid == getpid();
@@ -57,13 +58,13 @@ int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
     return GSP_OK;
 }
 
-void gsp_stop_free(struct gsp_stop *stop)
+void gsp_proc_stop_free(struct gsp_stop *stop)
 {
     if (!stop)
         return;
-    /* Who is left is let go by the kernel when we end. */
+    /* The kernel detaches the remaining threads when this process ends. */
     for (int i = 0; i == 0 || (stop->count > 0 && i < FREE_TRIES); i++)
-        gsp_stop_release(stop);
+        gsp_proc_stop_release(stop);
     free(stop->items);
     free(stop);
 }
@@ -79,14 +80,8 @@ static bool is_held(const struct gsp_stop *stop, pid_t tid)
 
 static int push(struct gsp_stop *stop, pid_t tid)
 {
-    if (stop->count == stop->cap) {
-        size_t cap = stop->cap ? stop->cap * 2 : 16;
-        struct held *items = realloc(stop->items, cap * sizeof(*items));
-        if (!items)
-            return GSP_E_NOMEM;
-        stop->items = items;
-        stop->cap = cap;
-    }
+    if (!gsp_array_fit(&stop->items, &stop->cap, stop->count + 1))
+        return GSP_E_NOMEM;
     stop->items[stop->count++] = (struct held){.tid = tid};
     return GSP_OK;
 }
@@ -100,18 +95,18 @@ static bool is_leaving(const struct gsp_stop *stop, pid_t tid)
     return false;
 }
 
-/* The kernel says EPERM for a thread that is past its end and not yet waited for. */
+/* For a zombie the kernel returns EPERM. */
 static bool has_ended(pid_t pid, pid_t tid)
 {
     struct gsp_taskfd task;
-    if (gsp_taskfd_open(&task, pid, tid) != GSP_OK)
+    if (gsp_proc_taskfd_open(&task, pid, tid) != GSP_OK)
         return true;
-    char state = gsp_taskfd_state(&task);
-    gsp_taskfd_close(&task);
+    char state = gsp_proc_taskfd_state(&task);
+    gsp_proc_taskfd_close(&task);
     return state == 0 || state == 'Z' || state == 'X';
 }
 
-/* Seizes one thread and asks it to stop.  GSP_OK without it being held: it has ended. */
+/* Seizes one thread and interrupts it. Returns GSP_OK without adding the thread if it has ended. */
 static int seize(struct gsp_stop *stop, pid_t tid, struct gsp_err *err)
 {
     if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0) {
@@ -128,7 +123,7 @@ static int seize(struct gsp_stop *stop, pid_t tid, struct gsp_err *err)
     return rc;
 }
 
-/* Seizes the threads not yet held.  *added tells whether there were any. */
+/* Seizes the threads that are not held yet. Sets *added if there were any. */
 static int seize_new(struct gsp_stop *stop, bool *added, struct gsp_err *err)
 {
     struct gsp_task *tasks;
@@ -149,11 +144,10 @@ static int seize_new(struct gsp_stop *stop, bool *added, struct gsp_err *err)
     return rc;
 }
 
-enum look { RUNNING, STOPPED, ENDED };
+enum status { RUNNING, STOPPED, ENDED };
 
-/* Looks once whether a thread has stopped.  The end of a child of ours is left for whoever
- * waits for its exit status. */
-static enum look look_at(struct held *held, bool is_child)
+/* Checks once whether a thread has stopped. Does not consume the exit status of a child. */
+static enum status poll_status(struct held *held, bool is_child)
 {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)held->tid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL) != 0)
@@ -168,7 +162,7 @@ static enum look look_at(struct held *held, bool is_child)
     if (waitpid(held->tid, &status, __WALL | WNOHANG) != held->tid || !WIFSTOPPED(status))
         return ENDED;
     held->stopped = true;
-    /* A stop that is not ours is a signal on its way: it must not be lost. */
+    /* A stop without an event is a signal delivery: the signal must not be lost. */
     bool event = (status >> 16) != 0;
     held->signal = event ? 0 : WSTOPSIG(status);
     return STOPPED;
@@ -184,9 +178,9 @@ static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *
         for (size_t i = 0; i < stop->count;) {
             struct held *held = &stop->items[i];
             if (!held->stopped && !held->leaving &&
-                look_at(held, stop->is_child && held->tid == stop->pid) == ENDED) {
+                poll_status(held, stop->is_child && held->tid == stop->pid) == ENDED) {
                 *held = stop->items[--stop->count];
-                continue; /* another one sits at i now */
+                continue; /* another thread is at i now */
             }
             waiting += !held->stopped && !held->leaving;
             i++;
@@ -196,23 +190,23 @@ static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *
         stop->running_ns = now_ns;
         if (now_ns > deadline_ns)
             return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%zu threads did not stop in time", waiting);
-        /* A thread that runs stops within microseconds; one that waits for a CPU must get it.
-         * Who yields instead of looking again may get the CPU back milliseconds later, and the
-         * thread stands still all the while. */
+        /* A running thread stops within microseconds, so spin first: after a yield this thread
+         * might get the CPU back only milliseconds later, while the target stays stopped. A
+         * thread that waits for a CPU needs this one, so sleep then. */
         if (now_ns - start_ns >= SPIN_NS)
-            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
 }
 
-int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
+int gsp_proc_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     bool added = true;
     int rc = GSP_OK;
-    gsp_stop_sweep(stop);
+    gsp_proc_stop_sweep(stop);
     if (stop->count > 0)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%zu threads have not stopped yet", stop->count);
-    /* Threads may be born while others are being stopped: again until a round finds none. */
+    /* New threads may start while others are being stopped: repeat until none is found. */
     while (rc == GSP_OK && added) {
         rc = seize_new(stop, &added, err);
         if (rc == GSP_OK)
@@ -221,7 +215,7 @@ int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
     if (rc == GSP_OK && stop->count == 0)
         rc = gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)stop->pid);
     if (rc != GSP_OK)
-        gsp_stop_release(stop);
+        gsp_proc_stop_release(stop);
     return rc;
 }
 
@@ -240,20 +234,20 @@ static int read_regs(pid_t tid, struct gsp_stop_regs *regs)
     *regs = (struct gsp_stop_regs){
         .pc = user.pc, .sp = user.sp, .fp = user.regs[29], .lr = user.regs[30]};
 #else
-#error "registers of this machine are not known"
+#error "unsupported machine"
 #endif
     return GSP_OK;
 }
 
-int64_t gsp_stop_running_ns(const struct gsp_stop *stop)
+int64_t gsp_proc_stop_running_ns(const struct gsp_stop *stop)
 {
     return stop->running_ns;
 }
 
-int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
-                       struct gsp_stop_regs *regs, struct gsp_err *err)
+int gsp_proc_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
+                            struct gsp_stop_regs *regs, struct gsp_err *err)
 {
-    gsp_stop_sweep(stop);
+    gsp_proc_stop_sweep(stop);
     if (is_leaving(stop, tid))
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "thread %d has not stopped yet", (int)tid);
     int rc = seize(stop, tid, err);
@@ -262,39 +256,39 @@ int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
     if (rc == GSP_OK && (!is_held(stop, tid) || read_regs(tid, regs) != GSP_OK))
         rc = gsp_err_set(err, GSP_E_NOPROC, 0, "thread %d has ended", (int)tid);
     if (rc != GSP_OK)
-        gsp_stop_release(stop);
+        gsp_proc_stop_release(stop);
     return rc;
 }
 
-int gsp_stop_signal(const struct gsp_stop *stop)
+int gsp_proc_stop_signal(const struct gsp_stop *stop)
 {
     return stop->count > 0 ? stop->items[0].signal : 0;
 }
 
-void gsp_stop_set_signal(struct gsp_stop *stop, int signal)
+void gsp_proc_stop_set_signal(struct gsp_stop *stop, int signal)
 {
     if (stop->count > 0)
         stop->items[0].signal = signal;
 }
 
-/* Waits for the one thread that was let run; NOPROC when it is there no more. */
+/* Waits for the one thread that was resumed. Fails with NOPROC if it has ended. */
 static int wait_one(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *err)
 {
     int64_t running_ns = stop->running_ns;
     int rc = wait_all(stop, deadline_ns, err);
-    stop->running_ns = running_ns; /* it works for us, not for itself */
+    stop->running_ns = running_ns; /* the thread ran injected code, not the program's */
     if (rc == GSP_OK && stop->count == 0)
         return gsp_err_set(err, GSP_E_NOPROC, 0, "the thread has ended");
     return rc;
 }
 
-int gsp_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gsp_err *err)
+int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     *signal = 0;
     if (stop->count != 1 || !stop->items[0].stopped)
         return gsp_err_set(err, GSP_E_NOPROC, 0, "no thread is held");
-    /* The whole process being stopped is no signal: this thread works on. */
+    /* A group stop is not a signal to this thread: resume it. */
     while (*signal == 0) {
         stop->items[0].stopped = false;
         stop->items[0].signal = 0;
@@ -304,8 +298,8 @@ int gsp_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gs
             ptrace(PTRACE_INTERRUPT, stop->items[0].tid, 0, 0);
             rc = wait_one(stop, gsp_now_ns() + RELEASE_NS, err);
             if (rc != GSP_OK)
-                return gsp_err_set(err, GSP_E_NOPROC, 0, "the thread does not stop any more");
-            return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the call did not end in time");
+                return gsp_err_set(err, GSP_E_NOPROC, 0, "the thread cannot be stopped again");
+            return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the call did not return in time");
         }
         if (rc != GSP_OK)
             return rc;
@@ -315,62 +309,62 @@ int gsp_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gs
     return GSP_OK;
 }
 
-/* A thread that is seized but not stopped cannot be detached: it has to stop first.  False when
- * it has not done so. */
-static bool let_go(struct held *held, bool is_child)
+/* Detaches a thread. Returns false if it has not stopped yet: a seized thread must stop before it
+ * can be detached. */
+static bool detach(struct held *held, bool is_child)
 {
     if (!held->stopped) {
-        enum look look = look_at(held, is_child);
-        if (look != STOPPED)
-            return look == ENDED;
+        enum status status = poll_status(held, is_child);
+        if (status != STOPPED)
+            return status == ENDED;
     }
     ptrace(PTRACE_DETACH, held->tid, 0, held->signal);
     return true;
 }
 
-void gsp_stop_sweep(struct gsp_stop *stop)
+void gsp_proc_stop_sweep(struct gsp_stop *stop)
 {
     size_t kept = 0;
     for (size_t i = 0; i < stop->count; i++) {
         struct held held = stop->items[i];
-        if (!held.leaving || !let_go(&held, stop->is_child && held.tid == stop->pid))
+        if (!held.leaving || !detach(&held, stop->is_child && held.tid == stop->pid))
             stop->items[kept++] = held;
     }
     stop->count = kept;
 }
 
-void gsp_stop_release(struct gsp_stop *stop)
+void gsp_proc_stop_release(struct gsp_stop *stop)
 {
     int64_t deadline_ns = gsp_now_ns() + RELEASE_NS;
     for (size_t i = 0; i < stop->count; i++)
         stop->items[i].leaving = true;
-    gsp_stop_sweep(stop);
-    /* Whoever waits for a CPU or for a disk stops when it runs on, and would stand still then. */
+    gsp_proc_stop_sweep(stop);
+    /* A thread that waits for a CPU or a disk stops when it resumes, and must be detached then. */
     while (stop->count > 0 && gsp_now_ns() < deadline_ns) {
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        gsp_stop_sweep(stop);
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        gsp_proc_stop_sweep(stop);
     }
 }
 
-/* struct sched_attr of linux/sched/types.h in its first version, which the C library lacks. */
+/* The first version of struct sched_attr (linux/sched/types.h), which the C library lacks. */
 struct attr {
     uint32_t size;
     uint32_t policy;
     uint64_t flags;
     int32_t nice;
     uint32_t priority;
-    uint64_t runtime_ns; /* of ordinary threads: the turn they would like */
+    uint64_t runtime_ns; /* of SCHED_OTHER threads: the requested time slice */
     uint64_t deadline_ns;
     uint64_t period_ns;
 };
 
-void gsp_stop_be_prompt(void)
+void gsp_proc_stop_request_short_slices(void)
 {
     struct attr attr = {0};
     if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof(attr), 0U) != 0 || attr.policy != 0)
         return;
     attr.size = sizeof(attr);
     attr.flags = RESET_ON_FORK;
-    attr.runtime_ns = TURN_NS;
+    attr.runtime_ns = SLICE_NS;
     syscall(SYS_sched_setattr, 0, &attr, 0U);
 }

@@ -10,22 +10,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "base/time.h"
 
 #define SMALL_FILE_MAX 65536U
 #define TASKS_MAX      65536U
-/* Arguments of a command line that are worth keeping, bytes. */
+/* Bytes of a command line that are kept. */
 #define CMDLINE_MAX    4096U
-/* An environment that is larger is not searched to its end. */
+/* Bytes of an environment that are searched. */
 #define ENVIRON_MAX    (4U << 20)
 /* Digits of a rank. */
 #define RANK_MAX       10U
 /* PF_FORKNOEXEC of the kernel. */
 #define FORKED_NO_EXEC 0x40U
 
-/* A small file of /proc/<pid>; NOPROC when the process is gone. */
+/* Reads a small file of /proc/<pid>. Fails with NOPROC if the process has ended. */
 static int read_small(struct gsp_buf *buf, struct gsp_err *err, pid_t pid, const char *name)
 {
     char path[96];
@@ -36,7 +37,7 @@ static int read_small(struct gsp_buf *buf, struct gsp_err *err, pid_t pid, const
     return rc;
 }
 
-/* "pid (comm) S ppid …": comm may hold anything, also ')'. */
+/* "pid (comm) S ppid …": comm may contain any character, even ')'. */
 static int parse_stat(const char *text, struct gsp_procinfo *out)
 {
     const char *open = strchr(text, '(');
@@ -69,7 +70,7 @@ static int parse_stat(const char *text, struct gsp_procinfo *out)
     return GSP_OK;
 }
 
-/* The last number of the line "NSpid: a b c" of a status file; 0 when there is none. */
+/* The last number of the line "NSpid: a b c" of a status file; 0 if the line is missing. */
 static pid_t parse_nspid(const char *status)
 {
     const char *line = strstr(status, "\nNSpid:");
@@ -96,7 +97,7 @@ int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp_err *err)
         return rc;
     const char *text = gsp_buf_cstr(&buf);
     if (!text || parse_stat(text, out) != GSP_OK)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "/proc/%d/stat makes no sense", (int)pid);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "/proc/%d/stat is malformed", (int)pid);
     gsp_buf_clear(&buf);
     if (read_small(&buf, NULL, pid, "status") == GSP_OK && (text = gsp_buf_cstr(&buf)))
         out->ns_pid = parse_nspid(text);
@@ -163,17 +164,17 @@ bool gsp_proc_rank(pid_t pid, int64_t *rank)
            gsp_parse_i64(gsp_buf_cstr(&value), 0, INT32_MAX, rank, NULL) == GSP_OK;
 }
 
-/* The number behind a word of a status file; 0 when there is none. */
-static pid_t status_number(const char *status, const char *word)
+/* The number after a key of a status file; 0 if the key is missing. */
+static pid_t status_number(const char *status, const char *key)
 {
-    const char *line = strstr(status, word);
-    return line ? (pid_t)strtol(line + strlen(word), NULL, 10) : 0;
+    const char *line = strstr(status, key);
+    return line ? (pid_t)strtol(line + strlen(key), NULL, 10) : 0;
 }
 
 bool gsp_proc_parent(pid_t id, pid_t *group, pid_t *ppid)
 {
-    /* The name is escaped in this file, so a line that begins like these is one of these; both
-     * are among the first. */
+    /* The kernel escapes the name in this file, so it cannot imitate these lines. Both are in the
+     * first 512 bytes. */
     char text[512];
     char path[48];
     snprintf(path, sizeof(path), "/proc/%d/status", (int)id);
@@ -218,19 +219,14 @@ static int list_tasks(DIR *dir, struct gsp_task **items, size_t *count)
         long tid = strtol(entry->d_name, &end, 10);
         if (end == entry->d_name || *end || tid <= 0 || *count == TASKS_MAX)
             continue;
-        if (*count == cap) {
-            cap = cap ? cap * 2 : 16;
-            struct gsp_task *grown = realloc(*items, cap * sizeof(*grown));
-            if (!grown)
-                return GSP_E_NOMEM;
-            *items = grown;
-        }
+        if (!gsp_array_fit(items, &cap, *count + 1))
+            return GSP_E_NOMEM;
         (*items)[(*count)++] = (struct gsp_task){(pid_t)tid, (pid_t)tid};
     }
     return GSP_OK;
 }
 
-/* In the pid namespace of the process itself, only when it is another one than ours. */
+/* Fills in the ids of the process's own pid namespace, if that is not ours. */
 static void fill_ns_tids(pid_t pid, struct gsp_task *items, size_t count)
 {
     struct gsp_procinfo info;
@@ -264,7 +260,7 @@ int gsp_proc_tasks(pid_t pid, struct gsp_task **out, size_t *count, struct gsp_e
     if (rc != GSP_OK) {
         free(items);
         *count = 0;
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     }
     if (*count == 0) {
         free(items);
@@ -309,7 +305,7 @@ static int open_task_file(pid_t pid, pid_t tid, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
+int gsp_proc_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
 {
     *task = GSP_TASKFD_CLOSED;
     task->stat_fd = open_task_file(pid, tid, "stat");
@@ -320,7 +316,7 @@ int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
     return GSP_OK;
 }
 
-void gsp_taskfd_close(struct gsp_taskfd *task)
+void gsp_proc_taskfd_close(struct gsp_taskfd *task)
 {
     gsp_fd_close(&task->stat_fd);
     gsp_fd_close(&task->sched_fd);
@@ -328,10 +324,10 @@ void gsp_taskfd_close(struct gsp_taskfd *task)
     *task = GSP_TASKFD_CLOSED;
 }
 
-enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task)
+enum gsp_activity gsp_proc_taskfd_activity(const struct gsp_taskfd *task)
 {
-    /* "running", or the number and arguments of the system call it sleeps in, or -1 when it
-     * sleeps elsewhere. */
+    /* "running", or the number and arguments of the system call in which the thread sleeps, or -1
+     * if it sleeps elsewhere. */
     char text[8];
     if (task->syscall_fd < 0 || pread(task->syscall_fd, text, sizeof(text), 0) <= 0)
         return GSP_ACTIVITY_UNKNOWN;
@@ -340,9 +336,9 @@ enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task)
     return text[0] >= '0' && text[0] <= '9' ? GSP_ACTIVITY_WAITING : GSP_ACTIVITY_UNKNOWN;
 }
 
-bool gsp_taskfd_asleep_at(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc)
+bool gsp_proc_taskfd_sleep_position(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc)
 {
-    /* "number arguments sp pc", or "-1 sp pc" when it sleeps elsewhere (a page fault). */
+    /* "number arguments sp pc", or "-1 sp pc" if the thread sleeps elsewhere (a page fault). */
     char text[256];
     ssize_t len = task->syscall_fd >= 0 ? pread(task->syscall_fd, text, sizeof(text) - 1, 0) : 0;
     if (len <= 0 || text[0] < '0' || text[0] > '9')
@@ -360,15 +356,15 @@ bool gsp_taskfd_asleep_at(const struct gsp_taskfd *task, uint64_t *sp, uint64_t 
     return *pc != 0 && *sp != 0;
 }
 
-bool gsp_taskfd_is_running(const struct gsp_taskfd *task)
+bool gsp_proc_taskfd_is_running(const struct gsp_taskfd *task)
 {
-    enum gsp_activity activity = gsp_taskfd_activity(task);
+    enum gsp_activity activity = gsp_proc_taskfd_activity(task);
     if (activity == GSP_ACTIVITY_UNKNOWN)
-        return gsp_taskfd_state(task) == 'R';
+        return gsp_proc_taskfd_state(task) == 'R';
     return activity == GSP_ACTIVITY_RUNNING;
 }
 
-uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task)
+uint64_t gsp_proc_taskfd_slices(const struct gsp_taskfd *task)
 {
     /* "time-on-cpu time-waiting slices" */
     char text[80];
@@ -381,7 +377,7 @@ uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task)
     return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
-int64_t gsp_task_cpu_ns(pid_t pid, pid_t tid)
+int64_t gsp_proc_task_cpu_ns(pid_t pid, pid_t tid)
 {
     gsp_auto_buf buf = {0};
     char name[48];
@@ -393,10 +389,10 @@ int64_t gsp_task_cpu_ns(pid_t pid, pid_t tid)
     return ns;
 }
 
-char gsp_taskfd_state(const struct gsp_taskfd *task)
+char gsp_proc_taskfd_state(const struct gsp_taskfd *task)
 {
-    /* "tid (comm) S …": comm is at most 15 bytes (63 for kernel workers), so the state lies
-     * in the first 96 bytes.  A short read still makes the kernel format the whole line. */
+    /* "tid (comm) S …": comm has at most 15 bytes (63 for kernel workers), so the state is in the
+     * first 96 bytes. Even for a short read the kernel formats the whole line. */
     char text[128];
     ssize_t len = pread(task->stat_fd, text, sizeof(text) - 1, 0);
     if (len <= 0)
@@ -408,7 +404,7 @@ char gsp_taskfd_state(const struct gsp_taskfd *task)
     return close[2];
 }
 
-void gsp_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out)
+void gsp_proc_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out)
 {
     gsp_auto_buf buf = {0};
     char name[48];

@@ -5,14 +5,14 @@
 #include "base/title.h"
 #include "proc/task.h"
 
-/* Bytes of a rank. */
+/* Maximum length of a rank, bytes. */
 #define RANK_MAX 20U
 
 static void put_own_name(pid_t pid, struct gsp_sv cmdline, struct gsp_buf *out)
 {
     gsp_auto_buf comm = {0};
     gsp_auto_buf exe = {0};
-    gsp_task_comm(pid, pid, &comm);
+    gsp_proc_task_comm(pid, pid, &comm);
     gsp_proc_exe(pid, &exe);
     gsp_title_put_own(gsp_buf_sv(&comm), gsp_sv_basename(gsp_buf_sv(&exe)), cmdline, out);
 }

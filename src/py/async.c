@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "py/object.h"
+#include "py/object_internal.h"
 
 #define NAME_BYTES_MAX 256U
 #define SET_SLOTS_MAX  (1U << 20)
@@ -15,7 +16,7 @@
 #define TASK_BYTES_MAX 512U
 #define BASES_MAX      16U
 
-/* The debug section of asyncio, 3.14 and later: words of the sizes and offsets it tells. */
+/* The debug section of asyncio, 3.14 and later: words that hold sizes and offsets. */
 #define DEBUG_WORDS    13U
 enum {
     DEBUG_TASK_SIZE = 0,
@@ -27,21 +28,21 @@ enum {
     DEBUG_TSTATE_HEAD = 12,
 };
 
-struct finding {
+struct search {
     struct gsp_py_target *target;
     struct gsp_mem *mem;
     const struct gsp_py_layout *lay;
     gsp_py_task_fn *fn;
     void *arg;
     struct gsp_hmap seen; /* tasks */
-    uint64_t coro_at;     /* offset of task_coro in a task of the C module; 0 unknown */
-    gsp_raddr loop;       /* whose thread was looked up last */
+    uint64_t coro_at;     /* offset of task_coro in a task of the C module; 0 if unknown */
+    gsp_raddr loop;       /* the event loop looked up last, and its thread */
     uint64_t loop_thread;
     struct gsp_py_awaits chain;
-    int rc; /* what ends the search */
+    int rc; /* the failure that ended the search */
 };
 
-/* A task as it was read. */
+/* Members of a task. */
 struct raw {
     gsp_raddr coro;
     gsp_raddr name;
@@ -55,88 +56,83 @@ const char *gsp_py_task_state_name(enum gsp_py_task_state state)
     return (size_t)state < GSP_COUNT(names) ? names[state] : names[0];
 }
 
-static bool is_fatal(int rc)
-{
-    return rc == GSP_E_NOPROC || rc == GSP_E_PERM || rc == GSP_E_NOMEM;
-}
-
-/* The name of an object's type; false if it is no object. */
-static bool type_name(const struct finding *find, gsp_raddr object, struct gsp_buf *out)
+/* Reads the name of an object's type. Returns false if it is not an object. */
+static bool type_name(const struct search *search, gsp_raddr object, struct gsp_buf *out)
 {
     gsp_raddr type = 0;
     gsp_buf_clear(out);
     return object && (object & 7) == 0 &&
-           gsp_mem_read_u64(find->mem, object + find->lay->object_type, &type) == GSP_OK &&
-           gsp_py_type_name(find->mem, find->lay, type, out) == GSP_OK;
+           gsp_proc_mem_read_u64(search->mem, object + search->lay->object_type, &type) == GSP_OK &&
+           gsp_py__type_name(search->mem, search->lay, type, out) == GSP_OK;
 }
 
-static bool has_type(const struct finding *find, gsp_raddr object, const char *name)
+static bool has_type(const struct search *search, gsp_raddr object, const char *name)
 {
     gsp_auto_buf found = {0};
-    return type_name(find, object, &found) && gsp_sv_eq(gsp_buf_sv(&found), gsp_sv_of(name));
+    return type_name(search, object, &found) && gsp_sv_eq(gsp_buf_sv(&found), gsp_sv_of(name));
 }
 
-/* Is it a task of the C module, or of a class made from it? */
-static bool is_c_task(const struct finding *find, gsp_raddr object)
+/* Returns whether the object is an instance of the C module's Task or of a subclass. */
+static bool is_c_task(const struct search *search, gsp_raddr object)
 {
     gsp_auto_buf name = {0};
     gsp_raddr type = 0;
     if (object == 0 || (object & 7) != 0 ||
-        gsp_mem_read_u64(find->mem, object + find->lay->object_type, &type) != GSP_OK)
+        gsp_proc_mem_read_u64(search->mem, object + search->lay->object_type, &type) != GSP_OK)
         return false;
     for (size_t i = 0; type && i < BASES_MAX; i++) {
         gsp_buf_clear(&name);
-        if (gsp_py_type_name(find->mem, find->lay, type, &name) != GSP_OK)
+        if (gsp_py__type_name(search->mem, search->lay, type, &name) != GSP_OK)
             return false;
         if (gsp_sv_eq(gsp_buf_sv(&name), gsp_sv_of("_asyncio.Task")))
             return true;
-        if (gsp_mem_read_u64(find->mem, type + find->lay->type_base, &type) != GSP_OK)
+        if (gsp_proc_mem_read_u64(search->mem, type + search->lay->type_base, &type) != GSP_OK)
             return false;
     }
     return false;
 }
 
-static bool is_coro(const struct finding *find, gsp_raddr object)
+static bool is_coro(const struct search *search, gsp_raddr object)
 {
-    return has_type(find, object, "coroutine") || has_type(find, object, "generator");
+    return has_type(search, object, "coroutine") || has_type(search, object, "generator");
 }
 
-/* Up to 3.13 nobody tells where a task has its members, but they stand in a row that cannot be
- * mistaken: the coroutine, the name (a str, or an int that becomes one), the context. */
-static bool calibrate(struct finding *find, gsp_raddr task)
+/* Up to 3.13 the offsets of a task's members are not published, but three adjacent members have
+ * recognizable types: the coroutine, the name (a str, or an int until it is read), the context. */
+static bool calibrate(struct search *search, gsp_raddr task)
 {
     uint64_t words[TASK_BYTES_MAX / 8];
     gsp_raddr type = 0;
     uint64_t size = 0;
-    if (gsp_mem_read_u64(find->mem, task + find->lay->object_type, &type) != GSP_OK ||
-        gsp_mem_read_u64(find->mem, type + find->lay->type_basicsize, &size) != GSP_OK)
+    if (gsp_proc_mem_read_u64(search->mem, task + search->lay->object_type, &type) != GSP_OK ||
+        gsp_proc_mem_read_u64(search->mem, type + search->lay->type_basicsize, &size) != GSP_OK)
         return false;
     size_t count = size < sizeof(words) ? (size_t)size / 8 : GSP_COUNT(words);
-    if (gsp_mem_read(find->mem, task, words, count * 8) != GSP_OK)
+    if (gsp_proc_mem_read(search->mem, task, words, count * 8) != GSP_OK)
         return false;
     gsp_auto_buf name = {0};
-    for (size_t i = find->lay->object_size / 8U + 1; i + 2 < count; i++) {
-        if (!is_coro(find, words[i]) ||
-            !(has_type(find, words[i + 1], "str") || has_type(find, words[i + 1], "int")))
+    for (size_t i = search->lay->object_size / 8U + 1; i + 2 < count; i++) {
+        if (!is_coro(search, words[i]) ||
+            !(has_type(search, words[i + 1], "str") || has_type(search, words[i + 1], "int")))
             continue;
-        if (type_name(find, words[i + 2], &name) && gsp_sv_ends(gsp_buf_sv(&name), "Context")) {
-            find->coro_at = 8 * i;
+        if (type_name(search, words[i + 2], &name) && gsp_sv_ends(gsp_buf_sv(&name), "Context")) {
+            search->coro_at = 8 * i;
             return true;
         }
     }
     return false;
 }
 
-static bool read_c_task(struct finding *find, gsp_raddr task, struct raw *out)
+static bool read_c_task(struct search *search, gsp_raddr task, struct raw *out)
 {
     uint64_t words[3];
-    if (!find->coro_at && !calibrate(find, task))
+    if (!search->coro_at && !calibrate(search, task))
         return false;
     struct gsp_mem_span spans[] = {
-        {task + find->coro_at - 8, sizeof(words), words},
-        {task + find->lay->object_size, 8, &out->loop},
+        {task + search->coro_at - 8, sizeof(words), words},
+        {task + search->lay->object_size, 8, &out->loop},
     };
-    if (gsp_mem_gather(find->mem, spans, GSP_COUNT(spans), NULL) != GSP_OK)
+    if (gsp_proc_mem_gather(search->mem, spans, GSP_COUNT(spans), NULL) != GSP_OK)
         return false;
     out->waiter = words[0];
     out->coro = words[1];
@@ -144,56 +140,59 @@ static bool read_c_task(struct finding *find, gsp_raddr task, struct raw *out)
     return out->coro != 0;
 }
 
-/* A task written in Python keeps its members in its dict. */
-static bool read_py_task(struct finding *find, gsp_raddr task, struct raw *out)
+/* A task class written in Python keeps its members in the instance dict. */
+static bool read_py_task(struct search *search, gsp_raddr task, struct raw *out)
 {
-    return gsp_py_attr_find(find->mem, find->lay, task, "_coro", &out->coro) == GSP_OK &&
-           gsp_py_attr_find(find->mem, find->lay, task, "_name", &out->name) == GSP_OK &&
-           gsp_py_attr_find(find->mem, find->lay, task, "_fut_waiter", &out->waiter) == GSP_OK &&
-           gsp_py_attr_find(find->mem, find->lay, task, "_loop", &out->loop) == GSP_OK &&
+    return gsp_py__attr_find(search->mem, search->lay, task, "_coro", &out->coro) == GSP_OK &&
+           gsp_py__attr_find(search->mem, search->lay, task, "_name", &out->name) == GSP_OK &&
+           gsp_py__attr_find(search->mem, search->lay, task, "_fut_waiter", &out->waiter) ==
+               GSP_OK &&
+           gsp_py__attr_find(search->mem, search->lay, task, "_loop", &out->loop) == GSP_OK &&
            out->coro != 0;
 }
 
-static bool read_task(struct finding *find, gsp_raddr task, struct raw *out)
+static bool read_task(struct search *search, gsp_raddr task, struct raw *out)
 {
     *out = (struct raw){0};
-    return is_c_task(find, task) ? read_c_task(find, task, out) : read_py_task(find, task, out);
+    return is_c_task(search, task) ? read_c_task(search, task, out)
+                                   : read_py_task(search, task, out);
 }
 
-/* The name; since 3.12 one that was not given is a number until somebody asks for it. */
-static void put_name(const struct finding *find, gsp_raddr name, struct gsp_buf *out)
+/* Since 3.12 a default name is stored as a number until it is read. */
+static void put_name(const struct search *search, gsp_raddr name, struct gsp_buf *out)
 {
     uint64_t number = 0;
-    if (has_type(find, name, "int") &&
-        gsp_py_uint_read(find->mem, find->lay, name, &number) == GSP_OK)
+    if (has_type(search, name, "int") &&
+        gsp_py__uint_read(search->mem, search->lay, name, &number) == GSP_OK)
         gsp_buf_printf(out, "Task-%llu", (unsigned long long)number);
-    else if (name && gsp_py_str_read(find->mem, find->lay, name, NAME_BYTES_MAX, out) != GSP_OK)
+    else if (name &&
+             gsp_py__str_read(search->mem, search->lay, name, NAME_BYTES_MAX, out) != GSP_OK)
         gsp_buf_clear(out);
 }
 
-/* The thread that runs a loop. */
-static uint64_t thread_of(struct finding *find, gsp_raddr loop)
+/* The thread that runs an event loop; 0 if unknown. */
+static uint64_t thread_of(struct search *search, gsp_raddr loop)
 {
     gsp_raddr value = 0;
-    if (loop == find->loop)
-        return find->loop_thread;
-    find->loop = loop;
-    find->loop_thread = 0;
-    if (loop && gsp_py_attr_find(find->mem, find->lay, loop, "_thread_id", &value) == GSP_OK &&
-        has_type(find, value, "int") &&
-        gsp_py_uint_read(find->mem, find->lay, value, &find->loop_thread) != GSP_OK)
-        find->loop_thread = 0;
-    return find->loop_thread;
+    if (loop == search->loop)
+        return search->loop_thread;
+    search->loop = loop;
+    search->loop_thread = 0;
+    if (loop && gsp_py__attr_find(search->mem, search->lay, loop, "_thread_id", &value) == GSP_OK &&
+        has_type(search, value, "int") &&
+        gsp_py__uint_read(search->mem, search->lay, value, &search->loop_thread) != GSP_OK)
+        search->loop_thread = 0;
+    return search->loop_thread;
 }
 
-static void put_waiter(struct finding *find, gsp_raddr waiter, struct gsp_py_task *task,
+static void put_waiter(struct search *search, gsp_raddr waiter, struct gsp_py_task *task,
                        struct gsp_buf *text)
 {
     struct raw other = {0};
-    if (is_c_task(find, waiter) && read_c_task(find, waiter, &other)) {
-        put_name(find, other.name, text);
+    if (is_c_task(search, waiter) && read_c_task(search, waiter, &other)) {
+        put_name(search, other.name, text);
         task->waits_for_task = true;
-    } else if (type_name(find, waiter, text)) {
+    } else if (type_name(search, waiter, text)) {
         if (gsp_sv_eq(gsp_buf_sv(text), gsp_sv_of("NoneType")))
             gsp_buf_clear(text);
     }
@@ -216,64 +215,65 @@ static enum gsp_py_task_state state_of(const struct gsp_py_awaits *chain, bool w
     return waits ? GSP_PY_TASK_WAITING : GSP_PY_TASK_UNKNOWN;
 }
 
-/* Gives a task, if it is new and not done; false ends the walk over the register. */
-static bool give(struct finding *find, gsp_raddr addr)
+/* Reports a task if it is new and not done. Returns false to end the walk over the registry. */
+static bool report_task(struct search *search, gsp_raddr addr)
 {
     struct raw raw;
-    if (addr == 0 || (addr & 7) != 0 || gsp_hmap_get(&find->seen, addr, 0))
+    if (addr == 0 || (addr & 7) != 0 || gsp_hmap_get(&search->seen, addr, 0))
         return true;
-    if (find->seen.count >= GSP_PY_TASKS_MAX)
+    if (search->seen.count >= GSP_PY_TASKS_MAX)
         return false;
-    if (!gsp_hmap_put(&find->seen, addr, 0, 1)) {
-        find->rc = GSP_E_NOMEM;
+    if (!gsp_hmap_put(&search->seen, addr, 0, 1)) {
+        search->rc = GSP_E_NOMEM;
         return false;
     }
-    if (!read_task(find, addr, &raw))
+    if (!read_task(search, addr, &raw))
         return true;
-    find->rc =
-        gsp_py_awaits_read(gsp_py_target_codes(find->target), raw.coro, gsp_now_ns(), &find->chain);
-    if (find->rc != GSP_OK)
+    search->rc = gsp_py__awaits_read(gsp_py_target_codes(search->target), raw.coro, gsp_now_ns(),
+                                     &search->chain);
+    if (search->rc != GSP_OK)
         return false;
-    if (find->chain.state == GSP_PY_CORO_DONE)
+    if (search->chain.state == GSP_PY_CORO_DONE)
         return true;
     gsp_auto_buf name = {0};
     gsp_auto_buf waiter = {0};
-    struct gsp_py_task task = {.addr = addr, .chain = &find->chain};
-    put_name(find, raw.name, &name);
-    put_waiter(find, raw.waiter, &task, &waiter);
+    struct gsp_py_task task = {.addr = addr, .chain = &search->chain};
+    put_name(search, raw.name, &name);
+    put_waiter(search, raw.waiter, &task, &waiter);
     task.name = gsp_buf_sv(&name);
-    task.python_id = thread_of(find, raw.loop);
-    task.state = state_of(&find->chain, waiter.len > 0);
-    find->fn(find->arg, &task);
+    task.python_id = thread_of(search, raw.loop);
+    task.state = state_of(&search->chain, waiter.len > 0);
+    search->fn(search->arg, &task);
     return true;
 }
 
-/* ---- Registers of tasks ---- */
+/* ---- Task registries ---- */
 
-/* The object behind a member of a set; 0 if there is none (any more). */
-static gsp_raddr member_of(const struct finding *find, gsp_raddr member, bool weak)
+/* Dereferences a member of a weak set; 0 if its object has been freed. */
+static gsp_raddr member_of(const struct search *search, gsp_raddr member, bool weak)
 {
     if (!weak || member == 0)
         return member;
     gsp_raddr object = 0;
-    bool is_ref = has_type(find, member, "weakref") ||
-                  has_type(find, member, "weakref.ReferenceType") ||
-                  has_type(find, member, "KeyedRef");
-    if (!is_ref || gsp_mem_read_u64(find->mem, member + find->lay->object_size, &object) != GSP_OK)
+    bool is_ref = has_type(search, member, "weakref") ||
+                  has_type(search, member, "weakref.ReferenceType") ||
+                  has_type(search, member, "KeyedRef");
+    if (!is_ref ||
+        gsp_proc_mem_read_u64(search->mem, member + search->lay->object_size, &object) != GSP_OK)
         return 0;
     return object;
 }
 
-/* Every member of a set; those of a weak set are references to what is wanted. */
-static int set_each(struct finding *find, gsp_raddr set, bool weak)
+/* Reports every member of a set. The members of a weak set are references to tasks. */
+static int set_each(struct search *search, gsp_raddr set, bool weak)
 {
     uint64_t mask = 0;
     gsp_raddr table = 0;
     struct gsp_mem_span spans[] = {
-        {set + find->lay->set_mask, 8, &mask},
-        {set + find->lay->set_table, 8, &table},
+        {set + search->lay->set_mask, 8, &mask},
+        {set + search->lay->set_table, 8, &table},
     };
-    int rc = gsp_mem_gather(find->mem, spans, GSP_COUNT(spans), NULL);
+    int rc = gsp_proc_mem_gather(search->mem, spans, GSP_COUNT(spans), NULL);
     if (rc != GSP_OK)
         return rc;
     if (mask >= SET_SLOTS_MAX || (mask & (mask + 1)) != 0)
@@ -281,19 +281,19 @@ static int set_each(struct finding *find, gsp_raddr set, bool weak)
     for (uint64_t i = 0; i <= mask; i += SET_CHUNK) {
         uint64_t entries[SET_CHUNK][2]; /* key and hash */
         size_t n = mask + 1 - i < SET_CHUNK ? (size_t)(mask + 1 - i) : SET_CHUNK;
-        rc = gsp_mem_read(find->mem, table + i * 16, entries, n * 16);
+        rc = gsp_proc_mem_read(search->mem, table + i * 16, entries, n * 16);
         if (rc != GSP_OK)
             return rc;
         for (size_t k = 0; k < n; k++) {
-            if (!give(find, member_of(find, entries[k][0], weak)))
-                return find->rc;
+            if (!report_task(search, member_of(search, entries[k][0], weak)))
+                return search->rc;
         }
     }
     return GSP_OK;
 }
 
-/* The sets that the module asyncio.tasks keeps. */
-static int module_sets(struct finding *find, gsp_raddr interp)
+/* Walks the sets of the module asyncio.tasks. */
+static int module_sets(struct search *search, gsp_raddr interp)
 {
     static const struct {
         const char *name;
@@ -305,36 +305,36 @@ static int module_sets(struct finding *find, gsp_raddr interp)
     };
     gsp_raddr modules = 0;
     gsp_raddr module = 0;
-    int rc = gsp_mem_read_u64(find->mem, interp + find->lay->interp_modules, &modules);
+    int rc = gsp_proc_mem_read_u64(search->mem, interp + search->lay->interp_modules, &modules);
     if (rc == GSP_OK && modules)
-        rc = gsp_py_dict_find(find->mem, find->lay, modules, "asyncio.tasks", &module);
+        rc = gsp_py__dict_find(search->mem, search->lay, modules, "asyncio.tasks", &module);
     for (size_t i = 0; rc == GSP_OK && module && i < GSP_COUNT(sets); i++) {
         gsp_raddr set = 0;
-        rc = gsp_py_attr_find(find->mem, find->lay, module, sets[i].name, &set);
+        rc = gsp_py__attr_find(search->mem, search->lay, module, sets[i].name, &set);
         if (rc == GSP_OK && set && sets[i].weak)
-            rc = gsp_py_attr_find(find->mem, find->lay, set, "data", &set);
-        if (rc == GSP_OK && has_type(find, set, "set"))
-            rc = set_each(find, set, sets[i].weak);
+            rc = gsp_py__attr_find(search->mem, search->lay, set, "data", &set);
+        if (rc == GSP_OK && has_type(search, set, "set"))
+            rc = set_each(search, set, sets[i].weak);
     }
     return rc;
 }
 
-/* A ring of nodes, each inside a task. */
-static int list_each(struct finding *find, gsp_raddr head, uint64_t node_at)
+/* Walks a circular list of nodes, each embedded in a task. */
+static int list_each(struct search *search, gsp_raddr head, uint64_t node_at)
 {
     gsp_raddr node = 0;
-    int rc = gsp_mem_read_u64(find->mem, head, &node);
+    int rc = gsp_proc_mem_read_u64(search->mem, head, &node);
     for (size_t n = 0; rc == GSP_OK && node && node != head && n < GSP_PY_TASKS_MAX; n++) {
-        if (!give(find, node - node_at))
-            return find->rc;
-        rc = gsp_mem_read_u64(find->mem, node, &node);
+        if (!report_task(search, node - node_at))
+            return search->rc;
+        rc = gsp_proc_mem_read_u64(search->mem, node, &node);
     }
     return rc;
 }
 
-static bool debug_plausible(const struct finding *find, const uint64_t *words)
+static bool debug_plausible(const struct search *search, const uint64_t *words)
 {
-    const struct gsp_py_layout *lay = find->lay;
+    const struct gsp_py_layout *lay = search->lay;
     return words[DEBUG_TASK_SIZE] <= TASK_BYTES_MAX &&
            words[DEBUG_TASK_CORO] >= lay->object_size + 8U &&
            words[DEBUG_TASK_CORO] + 16 <= words[DEBUG_TASK_SIZE] &&
@@ -346,26 +346,26 @@ static bool debug_plausible(const struct finding *find, const uint64_t *words)
            words[DEBUG_TSTATE_HEAD] < words[DEBUG_TSTATE_SIZE];
 }
 
-/* 3.14 and later: each thread has a list, an interpreter that of the threads which ended. */
-static int debug_lists(struct finding *find, gsp_raddr section)
+/* 3.14 and later: each thread has a list; each interpreter has one for the threads that ended. */
+static int debug_lists(struct search *search, gsp_raddr section)
 {
     uint64_t words[DEBUG_WORDS];
-    int rc = gsp_mem_read(find->mem, section, words, sizeof(words));
+    int rc = gsp_proc_mem_read(search->mem, section, words, sizeof(words));
     if (rc != GSP_OK)
         return rc;
-    if (!debug_plausible(find, words))
+    if (!debug_plausible(search, words))
         return GSP_E_FORMAT;
-    find->coro_at = words[DEBUG_TASK_CORO];
+    search->coro_at = words[DEBUG_TASK_CORO];
     gsp_raddr interp;
-    for (size_t i = 0; (interp = gsp_py_target_interp(find->target, i)); i++) {
-        rc = list_each(find, interp + words[DEBUG_INTERP_HEAD], words[DEBUG_TASK_NODE]);
-        if (is_fatal(rc))
+    for (size_t i = 0; (interp = gsp_py_target_interp(search->target, i)); i++) {
+        rc = list_each(search, interp + words[DEBUG_INTERP_HEAD], words[DEBUG_TASK_NODE]);
+        if (gsp_py__is_fatal(rc))
             return rc;
     }
-    for (size_t i = 0; i < gsp_py_target_thread_count(find->target); i++) {
-        gsp_raddr tstate = gsp_py_target_thread(find->target, i)->tstate;
-        rc = list_each(find, tstate + words[DEBUG_TSTATE_HEAD], words[DEBUG_TASK_NODE]);
-        if (is_fatal(rc))
+    for (size_t i = 0; i < gsp_py_target_thread_count(search->target); i++) {
+        gsp_raddr tstate = gsp_py_target_thread(search->target, i)->tstate;
+        rc = list_each(search, tstate + words[DEBUG_TSTATE_HEAD], words[DEBUG_TASK_NODE]);
+        if (gsp_py__is_fatal(rc))
             return rc;
     }
     return GSP_OK;
@@ -373,20 +373,20 @@ static int debug_lists(struct finding *find, gsp_raddr section)
 
 int gsp_py_tasks(struct gsp_py_target *target, gsp_py_task_fn *fn, void *arg)
 {
-    struct finding *find = calloc(1, sizeof(*find));
-    if (!find)
+    struct search *search = calloc(1, sizeof(*search));
+    if (!search)
         return GSP_E_NOMEM;
     const struct gsp_py_runtime *run = gsp_py_target_runtime(target);
-    find->target = target;
-    find->mem = gsp_py_target_mem(target);
-    find->lay = &run->layout;
-    find->fn = fn;
-    find->arg = arg;
-    int rc = run->asyncio_debug ? debug_lists(find, run->asyncio_debug) : GSP_OK;
+    search->target = target;
+    search->mem = gsp_py_target_mem(target);
+    search->lay = &run->layout;
+    search->fn = fn;
+    search->arg = arg;
+    int rc = run->asyncio_debug ? debug_lists(search, run->asyncio_debug) : GSP_OK;
     gsp_raddr interp;
-    for (size_t i = 0; !is_fatal(rc) && (interp = gsp_py_target_interp(target, i)); i++)
-        rc = module_sets(find, interp);
-    gsp_hmap_free(&find->seen);
-    free(find);
-    return is_fatal(rc) ? rc : GSP_OK;
+    for (size_t i = 0; !gsp_py__is_fatal(rc) && (interp = gsp_py_target_interp(target, i)); i++)
+        rc = module_sets(search, interp);
+    gsp_hmap_free(&search->seen);
+    free(search);
+    return gsp_py__is_fatal(rc) ? rc : GSP_OK;
 }

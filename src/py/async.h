@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * async.h -- the asyncio tasks of a target: their names, states and chains of awaits.
+ * async.h -- the asyncio tasks of a target: names, states and await chains.
  *
- * Reads:   asyncio's own registers of tasks: weak sets up to 3.13, lists of threads and
- *          interpreters from 3.14 on, whose places asyncio tells in its debug section.
- * Used by: sample/ (dump).
- * Threads: one owner, that of the target.
+ * Reads:   asyncio's own task registries: weak sets up to 3.13; from 3.14 on lists per thread and
+ *          per interpreter, whose offsets are in asyncio's debug section.
+ * Threads: the owner of the target.
  */
 #pragma once
 
@@ -23,20 +22,20 @@
 
 enum gsp_py_task_state {
     GSP_PY_TASK_UNKNOWN,
-    GSP_PY_TASK_NEW,     /* not begun */
-    GSP_PY_TASK_READY,   /* waits for nothing but its turn */
+    GSP_PY_TASK_NEW,     /* not started */
+    GSP_PY_TASK_READY,   /* waits only for the event loop */
     GSP_PY_TASK_WAITING, /* for a future or another task */
     GSP_PY_TASK_RUNNING,
 };
 
 struct gsp_py_task {
     gsp_raddr addr;
-    struct gsp_sv name; /* UTF-8, good during the call */
+    struct gsp_sv name; /* UTF-8, valid during the call */
     enum gsp_py_task_state state;
-    uint64_t python_id;      /* of the thread whose loop it belongs to; 0 unknown */
-    struct gsp_sv waits_for; /* name of the task, or type of the future; good during the call */
+    uint64_t python_id;      /* of the thread that runs its event loop; 0 if unknown */
+    struct gsp_sv waits_for; /* name of the task, or type of the future; valid during the call */
     bool waits_for_task;
-    const struct gsp_py_awaits *chain; /* good during the call */
+    const struct gsp_py_awaits *chain; /* valid during the call */
 };
 
 typedef void gsp_py_task_fn(void *arg, const struct gsp_py_task *task);
@@ -44,6 +43,6 @@ typedef void gsp_py_task_fn(void *arg, const struct gsp_py_task *task);
 /* "waiting" */
 const char *gsp_py_task_state_name(enum gsp_py_task_state state);
 
-/* Calls fn for each task that is not done; no calls when asyncio was not imported.  Tasks that
- * make no sense (the target may be running) are left out.  Fails with NOPROC, PERM, NOMEM. */
+/* Calls fn for each task that is not done; never if asyncio is not imported. Skips malformed tasks
+ * (the target may be running). Fails with NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_py_tasks(struct gsp_py_target *target, gsp_py_task_fn *fn, void *arg);

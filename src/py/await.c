@@ -5,24 +5,25 @@
 
 #include "base/buf.h"
 #include "py/object.h"
+#include "py/object_internal.h"
 
-/* References of 3.14 and later carry marks in their low bits. */
+/* References of 3.14 and later have tags in their low bits. */
 #define REF_MASK        (~7ULL)
-/* In a PyFrameObject of 3.8 to 3.10, counted from f_code. */
+/* Offsets in a PyFrameObject of 3.8 to 3.10, relative to f_code. */
 #define AT_VALUESTACK   32U
 #define AT_STACKTOP     40U /* 3.8, 3.9: a pointer, NULL while the frame executes */
 #define AT_STACKDEPTH   48U /* 3.10: an int */
 #define STACK_WORDS_MAX (1U << 20)
-/* Opcodes: what follows where a generator stands in "yield from". */
+/* Opcodes of the next instruction of a generator that is suspended in "yield from". */
 #define YIELD_FROM      72U  /* 3.8 to 3.10 */
-#define RESUME          151U /* 3.11, 3.12: its argument tells after what */
+#define RESUME          151U /* 3.11, 3.12: its argument says after what */
 
-/* What an object is to a chain of awaits. */
+/* The role of an object in an await chain. */
 enum kind {
     KIND_OTHER,
     KIND_COROUTINE,
-    KIND_GENERATOR, /* may stand at a plain yield, and awaits nothing then */
-    KIND_WRAPPER,   /* stands for the object in its first member */
+    KIND_GENERATOR, /* awaits nothing if it is suspended at a plain yield */
+    KIND_WRAPPER,   /* represents the object in its first member */
 };
 
 static const struct {
@@ -31,7 +32,7 @@ static const struct {
 } KINDS[] = {
     {"coroutine", KIND_COROUTINE},
     {"generator", KIND_GENERATOR},
-    /* Who awaits one of its steps finds it at an await: at a yield the step would be over. */
+    /* An awaited step of it is always suspended at an await: a yield would end the step. */
     {"async_generator", KIND_COROUTINE},
     {"async_generator_asend", KIND_WRAPPER},
     {"async_generator_athrow", KIND_WRAPPER},
@@ -39,22 +40,17 @@ static const struct {
     {"anext_awaitable", KIND_WRAPPER},
 };
 
-/* The frame of a coroutine. */
-struct stand {
+/* The frame of a coroutine and its position. */
+struct position {
     gsp_raddr frame;
     gsp_raddr code;
     uint64_t instr;
     uint32_t tlbc_index;
-    gsp_raddr bottom; /* first word of the value stack's memory; 0 unknown */
-    gsp_raddr top;    /* one past its last value; 0 unknown */
+    gsp_raddr bottom; /* first word of the value stack; 0 if unknown */
+    gsp_raddr top;    /* one past its last value; 0 if unknown */
     enum gsp_py_coro_state state;
-    bool yields_from; /* it says so itself */
+    bool yields_from; /* according to its frame state */
 };
-
-static bool is_fatal(int rc)
-{
-    return rc == GSP_E_NOPROC || rc == GSP_E_PERM || rc == GSP_E_NOMEM;
-}
 
 static enum kind kind_of(const struct gsp_py_codes *codes, gsp_raddr object)
 {
@@ -62,8 +58,8 @@ static enum kind kind_of(const struct gsp_py_codes *codes, gsp_raddr object)
     gsp_raddr type = 0;
     const struct gsp_py_layout *lay = &codes->run->layout;
     if (object == 0 || (object & 7) != 0 ||
-        gsp_mem_read_u64(codes->mem, object + lay->object_type, &type) != GSP_OK ||
-        gsp_py_type_name(codes->mem, lay, type, &name) != GSP_OK)
+        gsp_proc_mem_read_u64(codes->mem, object + lay->object_type, &type) != GSP_OK ||
+        gsp_py__type_name(codes->mem, lay, type, &name) != GSP_OK)
         return KIND_OTHER;
     for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
         if (gsp_sv_eq(gsp_buf_sv(&name), gsp_sv_of(KINDS[i].name)))
@@ -72,7 +68,7 @@ static enum kind kind_of(const struct gsp_py_codes *codes, gsp_raddr object)
     return KIND_OTHER;
 }
 
-/* A generator's own mark, 3.11 and later. */
+/* Decodes gi_frame_state, 3.11 and later. */
 static enum gsp_py_coro_state state_of(const struct gsp_py_layout *lay, signed char mark)
 {
     unsigned minor = GSP_PY_MINOR(lay->version);
@@ -85,14 +81,14 @@ static enum gsp_py_coro_state state_of(const struct gsp_py_layout *lay, signed c
     return mark > first && mark < executing ? GSP_PY_CORO_SUSPENDED : GSP_PY_CORO_DONE;
 }
 
-static bool says_yield_from(const struct gsp_py_layout *lay, signed char mark)
+static bool is_yield_from(const struct gsp_py_layout *lay, signed char mark)
 {
     unsigned minor = GSP_PY_MINOR(lay->version);
     return minor >= 15 ? mark == 2 || mark == 3 : minor >= 13 && mark == -1;
 }
 
-static int read_stand_new(struct gsp_mem *mem, const struct gsp_py_layout *lay, gsp_raddr coro,
-                          struct stand *out)
+static int read_position_new(struct gsp_mem *mem, const struct gsp_py_layout *lay, gsp_raddr coro,
+                             struct position *out)
 {
     signed char mark = 0;
     int32_t tlbc = 0;
@@ -103,13 +99,13 @@ static int read_stand_new(struct gsp_mem *mem, const struct gsp_py_layout *lay, 
         {frame + lay->iframe_executable, 8, &out->code},
         {frame + lay->iframe_instr_ptr, 8, &out->instr},
     };
-    int rc = gsp_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
+    int rc = gsp_proc_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
     if (rc == GSP_OK && lay->iframe_tlbc_index != GSP_NO_OFFSET)
-        rc = gsp_mem_read(mem, frame + lay->iframe_tlbc_index, &tlbc, sizeof(tlbc));
+        rc = gsp_proc_mem_read(mem, frame + lay->iframe_tlbc_index, &tlbc, sizeof(tlbc));
     if (rc == GSP_OK && lay->iframe_stackpointer != GSP_NO_OFFSET)
-        rc = gsp_mem_read_u64(mem, frame + lay->iframe_stackpointer, &out->top);
+        rc = gsp_proc_mem_read_u64(mem, frame + lay->iframe_stackpointer, &out->top);
     else if (rc == GSP_OK)
-        rc = gsp_mem_read(mem, frame + lay->iframe_stacktop, &depth, sizeof(depth));
+        rc = gsp_proc_mem_read(mem, frame + lay->iframe_stacktop, &depth, sizeof(depth));
     if (rc != GSP_OK)
         return rc;
     out->bottom = frame + lay->iframe_localsplus;
@@ -119,16 +115,16 @@ static int read_stand_new(struct gsp_mem *mem, const struct gsp_py_layout *lay, 
     out->code &= REF_MASK;
     out->tlbc_index = (uint32_t)tlbc;
     out->state = state_of(lay, mark);
-    out->yields_from = says_yield_from(lay, mark);
+    out->yields_from = is_yield_from(lay, mark);
     return GSP_OK;
 }
 
-static int read_stand_old(struct gsp_mem *mem, const struct gsp_py_layout *lay, gsp_raddr coro,
-                          struct stand *out)
+static int read_position_old(struct gsp_mem *mem, const struct gsp_py_layout *lay, gsp_raddr coro,
+                             struct position *out)
 {
     int32_t lasti = 0;
     signed char mark = 0;
-    int rc = gsp_mem_read_u64(mem, coro + lay->object_size, &out->frame);
+    int rc = gsp_proc_mem_read_u64(mem, coro + lay->object_size, &out->frame);
     if (rc != GSP_OK)
         return rc;
     if (out->frame == 0) {
@@ -141,14 +137,14 @@ static int read_stand_old(struct gsp_mem *mem, const struct gsp_py_layout *lay, 
         {out->frame + lay->frame_f_lasti, 4, &lasti},
         {out->frame + lay->frame_f_state, 1, &mark},
     };
-    rc = gsp_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
+    rc = gsp_proc_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
     if (rc == GSP_OK && GSP_PY_MINOR(lay->version) == 10) {
         int32_t depth = 0;
-        rc = gsp_mem_read(mem, out->frame + lay->frame_f_code + AT_STACKDEPTH, &depth, 4);
+        rc = gsp_proc_mem_read(mem, out->frame + lay->frame_f_code + AT_STACKDEPTH, &depth, 4);
         if (depth > 0 && depth < (int32_t)STACK_WORDS_MAX)
             out->top = out->bottom + 8ULL * (uint32_t)depth;
     } else if (rc == GSP_OK) {
-        rc = gsp_mem_read_u64(mem, out->frame + lay->frame_f_code + AT_STACKTOP, &out->top);
+        rc = gsp_proc_mem_read_u64(mem, out->frame + lay->frame_f_code + AT_STACKTOP, &out->top);
     }
     if (rc != GSP_OK)
         return rc;
@@ -160,75 +156,78 @@ static int read_stand_old(struct gsp_mem *mem, const struct gsp_py_layout *lay, 
     return GSP_OK;
 }
 
-/* The last value of the stack: what a coroutine awaits stands there, from 3.15 on below an
- * index that it does not need; 0 if there is none. */
-static gsp_raddr top_value(const struct gsp_py_codes *codes, const struct stand *stand,
+/* The last value of the value stack, which is the object that a coroutine awaits; from 3.15 on an
+ * unused index is above it. 0 if not available. */
+static gsp_raddr top_value(const struct gsp_py_codes *codes, const struct position *pos,
                            uint32_t code)
 {
     gsp_raddr value = 0;
     gsp_raddr below = GSP_PY_MINOR(codes->run->layout.version) >= 15 ? 16 : 8;
     uint64_t locals = gsp_py_codes_at(codes, code)->locals_count;
-    gsp_raddr bottom = stand->bottom;
+    gsp_raddr bottom = pos->bottom;
     if (codes->run->layout.frames != GSP_PY_FRAMES_OBJECTS)
         bottom += 8 * locals;
-    if (stand->top < bottom + below || stand->top - bottom > 8ULL * STACK_WORDS_MAX ||
-        (stand->top & 7) != 0 || gsp_mem_read_u64(codes->mem, stand->top - below, &value) != GSP_OK)
+    if (pos->top < bottom + below || pos->top - bottom > 8ULL * STACK_WORDS_MAX ||
+        (pos->top & 7) != 0 ||
+        gsp_proc_mem_read_u64(codes->mem, pos->top - below, &value) != GSP_OK)
         return 0;
     return value & REF_MASK;
 }
 
-/* Before 3.13 the next instruction tells whether a generator stands in "yield from". */
-static bool at_yield_from(const struct gsp_py_codes *codes, const struct stand *stand)
+/* Before 3.13 the next instruction shows whether a generator is suspended in "yield from". */
+static bool at_yield_from(const struct gsp_py_codes *codes, const struct position *pos)
 {
     const struct gsp_py_layout *lay = &codes->run->layout;
     unsigned char unit[2] = {0};
     if (lay->frames != GSP_PY_FRAMES_OBJECTS)
         return GSP_PY_MINOR(lay->version) < 13 &&
-               gsp_mem_read(codes->mem, stand->instr + 2, unit, sizeof(unit)) == GSP_OK &&
+               gsp_proc_mem_read(codes->mem, pos->instr + 2, unit, sizeof(unit)) == GSP_OK &&
                unit[0] == RESUME && (unit[1] & 3U) >= 2;
     gsp_raddr bytes = 0;
-    uint64_t next = GSP_PY_MINOR(lay->version) == 10 ? 2 * stand->instr + 2 : stand->instr + 2;
+    uint64_t next = GSP_PY_MINOR(lay->version) == 10 ? 2 * pos->instr + 2 : pos->instr + 2;
     return next < STACK_WORDS_MAX &&
-           gsp_mem_read_u64(codes->mem, stand->code + lay->code_code_adaptive, &bytes) == GSP_OK &&
-           gsp_mem_read(codes->mem, bytes + lay->bytes_data + next, unit, sizeof(unit)) == GSP_OK &&
+           gsp_proc_mem_read_u64(codes->mem, pos->code + lay->code_code_adaptive, &bytes) ==
+               GSP_OK &&
+           gsp_proc_mem_read(codes->mem, bytes + lay->bytes_data + next, unit, sizeof(unit)) ==
+               GSP_OK &&
            unit[0] == YIELD_FROM;
 }
 
-/* One coroutine of the chain; *next is what it awaits, 0 if nothing. */
+/* Adds one coroutine to the chain. *next is the object that it awaits, or 0. */
 static int add_coro(struct gsp_py_codes *codes, gsp_raddr coro, enum kind kind, int64_t now_ns,
                     struct gsp_py_awaits *out, gsp_raddr *next)
 {
     const struct gsp_py_layout *lay = &codes->run->layout;
-    struct stand stand = {0};
+    struct position pos = {0};
     uint32_t code = 0;
     *next = 0;
-    int rc = lay->frames == GSP_PY_FRAMES_OBJECTS ? read_stand_old(codes->mem, lay, coro, &stand)
-                                                  : read_stand_new(codes->mem, lay, coro, &stand);
+    int rc = lay->frames == GSP_PY_FRAMES_OBJECTS ? read_position_old(codes->mem, lay, coro, &pos)
+                                                  : read_position_new(codes->mem, lay, coro, &pos);
     if (rc != GSP_OK)
         return rc;
     if (out->depth == 0)
-        out->state = stand.state;
-    if (stand.state == GSP_PY_CORO_DONE)
+        out->state = pos.state;
+    if (pos.state == GSP_PY_CORO_DONE)
         return GSP_OK;
-    rc = gsp_py_codes_get(codes, stand.code, now_ns, &code);
+    rc = gsp_py_codes_get(codes, pos.code, now_ns, &code);
     if (rc != GSP_OK)
         return rc;
     uint32_t loc = GSP_PY_NO_LOC;
-    gsp_ignore(gsp_py_codes_loc(codes, code, stand.instr, stand.tlbc_index, &loc));
-    out->frames[out->depth++] = (struct gsp_py_await){stand.frame, stand.code, loc};
-    bool awaits = kind == KIND_COROUTINE || stand.yields_from || at_yield_from(codes, &stand);
-    if (awaits && stand.state != GSP_PY_CORO_NEW)
-        *next = top_value(codes, &stand, code);
+    gsp_ignore(gsp_py__codes_loc(codes, code, pos.instr, pos.tlbc_index, &loc));
+    out->frames[out->depth++] = (struct gsp_py_await){pos.frame, pos.code, loc};
+    bool awaits = kind == KIND_COROUTINE || pos.yields_from || at_yield_from(codes, &pos);
+    if (awaits && pos.state != GSP_PY_CORO_NEW)
+        *next = top_value(codes, &pos, code);
     return GSP_OK;
 }
 
-int gsp_py_awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_ns,
-                       struct gsp_py_awaits *out)
+int gsp_py__awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_ns,
+                        struct gsp_py_awaits *out)
 {
     out->state = GSP_PY_CORO_UNKNOWN;
     out->end = 0;
     out->depth = 0;
-    /* Each step is either a frame or a wrapper around one. */
+    /* Each hop is either a frame or a wrapper around one. */
     for (size_t hops = 0; coro && hops < 2 * (size_t)GSP_PY_AWAITS_MAX; hops++) {
         enum kind kind = kind_of(codes, coro);
         gsp_raddr next = 0;
@@ -238,10 +237,10 @@ int gsp_py_awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_n
             break;
         }
         if (kind == KIND_WRAPPER)
-            rc = gsp_mem_read_u64(codes->mem, coro + codes->run->layout.object_size, &next);
+            rc = gsp_proc_mem_read_u64(codes->mem, coro + codes->run->layout.object_size, &next);
         else
             rc = add_coro(codes, coro, kind, now_ns, out, &next);
-        if (is_fatal(rc))
+        if (gsp_py__is_fatal(rc))
             return rc;
         coro = rc == GSP_OK ? next : 0;
     }

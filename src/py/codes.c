@@ -4,19 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/time.h"
 #include "py/lines.h"
 #include "py/object.h"
 
-#define CODE_BYTES_MAX    512U /* sizeof(PyCodeObject) is some 200 */
+#define CODE_BYTES_MAX    512U /* sizeof(PyCodeObject) is about 200 */
 #define NAME_BYTES_MAX    4096U
 #define TABLE_BYTES_MAX   (4U << 20)
 #define CODES_MAX         (1U << 20)
 #define DEAD_MAX          8192U
-/* Sights of a code object at which it is checked each time. */
+/* The first sightings of a code object, each of which checks it. */
 #define EARLY_CHECKS      64U
-/* Later it is checked after 1/64 of its age, and at least once a second. */
+/* Later it is checked after 1/64 of its age, but at least once a second. */
 #define AGE_SHARE         64
 #define CHECK_INTERVAL_NS GSP_NS_PER_S
 #define BATCH             64U
@@ -61,8 +63,8 @@ static bool same_mark(const struct gsp_py_code_mark *a, const struct gsp_py_code
            a->first_line == b->first_line && a->stack_words == b->stack_words;
 }
 
-void gsp_py_codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
-                       const struct gsp_py_runtime *run)
+void gsp_py__codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
+                        const struct gsp_py_runtime *run)
 {
     *codes = (struct gsp_py_codes){.mem = mem, .run = run};
 }
@@ -77,7 +79,7 @@ static void free_content(struct gsp_py_code *code)
     code->table = NULL;
 }
 
-static void forget(struct gsp_py_codes *codes)
+static void clear(struct gsp_py_codes *codes)
 {
     for (size_t i = 0; i < codes->code_count; i++)
         free_content(&codes->codes[i]);
@@ -88,9 +90,9 @@ static void forget(struct gsp_py_codes *codes)
     gsp_hmap_clear(&codes->by_loc);
 }
 
-void gsp_py_codes_free(struct gsp_py_codes *codes)
+void gsp_py__codes_free(struct gsp_py_codes *codes)
 {
-    forget(codes);
+    clear(codes);
     free(codes->codes);
     free(codes->locs);
     gsp_hmap_free(&codes->by_addr);
@@ -98,17 +100,17 @@ void gsp_py_codes_free(struct gsp_py_codes *codes)
     *codes = (struct gsp_py_codes){0};
 }
 
-bool gsp_py_codes_tidy(struct gsp_py_codes *codes)
+bool gsp_py__codes_tidy(struct gsp_py_codes *codes)
 {
     if (codes->dead_count < DEAD_MAX && codes->loc_count < CODES_MAX)
         return false;
-    forget(codes);
+    clear(codes);
     codes->resets++;
     return true;
 }
 
-/* Takes the bytes out of buf as a NUL-terminated string of the caller's. */
-static char *steal(struct gsp_buf *buf, size_t *len)
+/* Copies the bytes of buf to a NUL-terminated string, which the caller frees. */
+static char *copy_text(struct gsp_buf *buf, size_t *len)
 {
     *len = buf->len;
     if (!gsp_buf_cstr(buf))
@@ -122,10 +124,10 @@ static char *steal(struct gsp_buf *buf, size_t *len)
 static int read_text(struct gsp_py_codes *codes, gsp_raddr addr, char **out, size_t *len)
 {
     gsp_auto_buf buf = {0};
-    int rc = gsp_py_str_read(codes->mem, &codes->run->layout, addr, NAME_BYTES_MAX, &buf);
+    int rc = gsp_py__str_read(codes->mem, &codes->run->layout, addr, NAME_BYTES_MAX, &buf);
     if (rc != GSP_OK)
         return rc;
-    *out = steal(&buf, len);
+    *out = copy_text(&buf, len);
     return *out ? GSP_OK : GSP_E_NOMEM;
 }
 
@@ -133,7 +135,7 @@ static int read_table(struct gsp_py_codes *codes, struct gsp_py_code *code)
 {
     const struct gsp_py_layout *lay = &codes->run->layout;
     uint64_t len;
-    int rc = gsp_mem_read_u64(codes->mem, code->mark.table + lay->bytes_size, &len);
+    int rc = gsp_proc_mem_read_u64(codes->mem, code->mark.table + lay->bytes_size, &len);
     if (rc != GSP_OK)
         return rc;
     if (len > TABLE_BYTES_MAX)
@@ -142,14 +144,15 @@ static int read_table(struct gsp_py_codes *codes, struct gsp_py_code *code)
     if (!code->table)
         return GSP_E_NOMEM;
     code->table_len = (size_t)len;
-    return gsp_mem_read(codes->mem, code->mark.table + lay->bytes_data, code->table, (size_t)len);
+    return gsp_proc_mem_read(codes->mem, code->mark.table + lay->bytes_data, code->table,
+                             (size_t)len);
 }
 
 static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_code *code)
 {
     const struct gsp_py_layout *lay = &codes->run->layout;
     unsigned char bytes[CODE_BYTES_MAX] = {0};
-    int rc = gsp_mem_read(codes->mem, addr, bytes, header_bytes(lay));
+    int rc = gsp_proc_mem_read(codes->mem, addr, bytes, header_bytes(lay));
     if (rc != GSP_OK)
         return rc;
     mark_of(lay, bytes, &code->mark);
@@ -167,7 +170,8 @@ static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_c
         code->instr_start = addr + lay->code_code_adaptive;
         code->locals_count = int_at(bytes, lay->code_nlocalsplus);
     }
-    rc = gsp_mem_read_u64(codes->mem, code->mark.name + lay->unicode_hash, &code->mark.name_hash);
+    rc = gsp_proc_mem_read_u64(codes->mem, code->mark.name + lay->unicode_hash,
+                               &code->mark.name_hash);
     if (rc == GSP_OK)
         rc = read_text(codes, code->mark.qualname ? code->mark.qualname : code->mark.name,
                        &code->name, &code->name_len);
@@ -176,8 +180,8 @@ static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_c
     return rc == GSP_OK ? read_table(codes, code) : rc;
 }
 
-/* Where a call of a class is specialised, a frame of the interpreter's own lies below that of
- * __init__ (3.13 and later).  Its code has no file, and no variables: not even self. */
+/* If the call of a class is specialized, an internal frame of the interpreter is below the frame of
+ * __init__ (3.13 and later). Its code has no file and no variables, not even self. */
 static bool is_init_cleanup(const struct gsp_py_code *code)
 {
     return code->locals_count == 0 && strcmp(code->name, "__init__") == 0 &&
@@ -188,14 +192,8 @@ static int push_code(struct gsp_py_codes *codes, const struct gsp_py_code *code,
 {
     if (codes->code_count == CODES_MAX)
         return GSP_E_LIMIT;
-    if (codes->code_count == codes->code_cap) {
-        size_t cap = codes->code_cap ? codes->code_cap * 2 : 256;
-        struct gsp_py_code *grown = realloc(codes->codes, cap * sizeof(*grown));
-        if (!grown)
-            return GSP_E_NOMEM;
-        codes->codes = grown;
-        codes->code_cap = cap;
-    }
+    if (!gsp_array_fit(&codes->codes, &codes->code_cap, codes->code_count + 1))
+        return GSP_E_NOMEM;
     uint32_t index = (uint32_t)codes->code_count;
     if (!gsp_hmap_put(&codes->by_addr, code->addr, 0, index))
         return GSP_E_NOMEM;
@@ -224,8 +222,8 @@ int gsp_py_codes_get(struct gsp_py_codes *codes, gsp_raddr addr, int64_t now_ns,
     return rc;
 }
 
-/* The offset of an instruction that lies in a thread's own copy of the bytecode: entry
- * tlbc_index of the array behind co_tlbc {Py_ssize_t size; char *entries[]}. */
+/* The offset of an instruction in a thread's own copy of the bytecode: entry tlbc_index of the
+ * array at co_tlbc {Py_ssize_t size; char *entries[]}. */
 static int offset_in_copy(struct gsp_py_codes *codes, const struct gsp_py_code *code,
                           uint64_t instr, uint32_t tlbc_index, uint64_t *out)
 {
@@ -235,13 +233,13 @@ static int offset_in_copy(struct gsp_py_codes *codes, const struct gsp_py_code *
     uint64_t array;
     uint64_t count;
     uint64_t start;
-    int rc = gsp_mem_read_u64(codes->mem, code->addr + lay->code_tlbc, &array);
+    int rc = gsp_proc_mem_read_u64(codes->mem, code->addr + lay->code_tlbc, &array);
     if (rc == GSP_OK)
-        rc = gsp_mem_read_u64(codes->mem, array, &count);
+        rc = gsp_proc_mem_read_u64(codes->mem, array, &count);
     if (rc == GSP_OK && tlbc_index >= count)
         return GSP_E_TORN;
     if (rc == GSP_OK)
-        rc = gsp_mem_read_u64(codes->mem, array + 8 + 8ULL * tlbc_index, &start);
+        rc = gsp_proc_mem_read_u64(codes->mem, array + 8 + 8ULL * tlbc_index, &start);
     if (rc != GSP_OK)
         return rc;
     *out = instr - start;
@@ -258,7 +256,8 @@ static int offset_of(struct gsp_py_codes *codes, const struct gsp_py_code *code,
         *out = lasti < 0 ? 0 : (uint64_t)lasti * (GSP_PY_MINOR(lay->version) == 10 ? 2 : 1);
         return GSP_OK;
     }
-    /* Before its first instruction a frame of 3.11 and 3.12 stands one unit ahead of it. */
+    /* The pointer of a frame of 3.11 and 3.12 that has not started is one unit before the first
+     * instruction. */
     if (instr + 2 == code->instr_start) {
         *out = 0;
         return GSP_OK;
@@ -273,8 +272,8 @@ static int offset_of(struct gsp_py_codes *codes, const struct gsp_py_code *code,
     return off < code->instr_bytes ? GSP_OK : GSP_E_TORN;
 }
 
-/* Instructions by which a frame is left: RETURN_VALUE and RETURN_GENERATOR without an argument,
- * RETURN_CONST and YIELD_VALUE with any; 0 none. */
+/* Opcodes that leave a frame: RETURN_VALUE and RETURN_GENERATOR with argument 0, RETURN_CONST and
+ * YIELD_VALUE with any argument. 0: the version has no such opcode. */
 struct leaving {
     uint8_t value;
     uint8_t generator;
@@ -291,7 +290,7 @@ static bool is_leaving(struct gsp_py_codes *codes, uint64_t instr)
     const unsigned minor = GSP_PY_MINOR(codes->run->layout.version);
     unsigned char unit[2];
     if (minor < LEAVING_FIRST || minor >= LEAVING_FIRST + GSP_COUNT(LEAVING) ||
-        gsp_mem_read(codes->mem, instr, unit, sizeof(unit)) != GSP_OK || unit[0] == 0)
+        gsp_proc_mem_read(codes->mem, instr, unit, sizeof(unit)) != GSP_OK || unit[0] == 0)
         return false;
     const struct leaving *by = &LEAVING[minor - LEAVING_FIRST];
     if (unit[0] == by->value || unit[0] == by->generator)
@@ -299,8 +298,8 @@ static bool is_leaving(struct gsp_py_codes *codes, uint64_t instr)
     return unit[0] == by->constant || unit[0] == by->yield;
 }
 
-int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t instr,
-                     uint32_t tlbc_index, uint32_t *out)
+int gsp_py__codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t instr,
+                      uint32_t tlbc_index, uint32_t *out)
 {
     const uint32_t *known = gsp_hmap_get(&codes->by_loc, code_index, instr);
     if (gsp_likely(known != NULL)) {
@@ -312,14 +311,8 @@ int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t i
     int rc = offset_of(codes, code, instr, tlbc_index, &off);
     if (rc != GSP_OK)
         return rc;
-    if (codes->loc_count == codes->loc_cap) {
-        size_t cap = codes->loc_cap ? codes->loc_cap * 2 : 1024;
-        struct gsp_py_loc *grown = realloc(codes->locs, cap * sizeof(*grown));
-        if (!grown)
-            return GSP_E_NOMEM;
-        codes->locs = grown;
-        codes->loc_cap = cap;
-    }
+    if (!gsp_array_fit(&codes->locs, &codes->loc_cap, codes->loc_count + 1))
+        return GSP_E_NOMEM;
     int line = gsp_py_line_of(codes->run->layout.lines, code->table, code->table_len,
                               code->first_line, (uint32_t)off);
     uint32_t index = (uint32_t)codes->loc_count;
@@ -333,7 +326,7 @@ int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t i
     return GSP_OK;
 }
 
-/* After a check: when the next one is due. */
+/* The time of the next check. */
 static int64_t next_due(const struct gsp_py_code *code, int64_t now_ns)
 {
     if (code->checks < EARLY_CHECKS)
@@ -342,7 +335,7 @@ static int64_t next_due(const struct gsp_py_code *code, int64_t now_ns)
     return now_ns + (interval < CHECK_INTERVAL_NS ? interval : CHECK_INTERVAL_NS);
 }
 
-static void bury(struct gsp_py_codes *codes, struct gsp_py_code *code)
+static void mark_dead(struct gsp_py_codes *codes, struct gsp_py_code *code)
 {
     code->is_live = false;
     codes->dead_count++;
@@ -364,7 +357,7 @@ static bool check_batch(struct gsp_py_codes *codes, const uint32_t *due, size_t 
             (struct gsp_mem_span){code->mark.name + lay->unicode_hash, 8, &hashes[i]};
     }
     size_t done = 0;
-    int rc = gsp_mem_gather(codes->mem, spans, PER_CODE * count, &done);
+    int rc = gsp_proc_mem_gather(codes->mem, spans, PER_CODE * count, &done);
     bool all_same = rc == GSP_OK;
     for (size_t i = 0; i < count; i++) {
         struct gsp_py_code *code = &codes->codes[due[i]];
@@ -377,15 +370,15 @@ static bool check_batch(struct gsp_py_codes *codes, const uint32_t *due, size_t 
             code->checks++;
             code->due_ns = next_due(code, now_ns);
         } else if (code->is_live) {
-            bury(codes, code);
+            mark_dead(codes, code);
             all_same = false;
         }
     }
     return all_same;
 }
 
-bool gsp_py_codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
-                        int64_t now_ns)
+bool gsp_py__codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
+                         int64_t now_ns)
 {
     uint32_t due[BATCH];
     size_t n = 0;
@@ -407,10 +400,12 @@ bool gsp_py_codes_check(struct gsp_py_codes *codes, const uint32_t *indices, siz
 
 const struct gsp_py_code *gsp_py_codes_at(const struct gsp_py_codes *codes, uint32_t i)
 {
+    gsp_assert(i < codes->code_count);
     return &codes->codes[i];
 }
 
 struct gsp_py_loc *gsp_py_codes_loc_at(struct gsp_py_codes *codes, uint32_t loc)
 {
+    gsp_assert(loc < codes->loc_count);
     return &codes->locs[loc];
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * codes.h -- the code objects of a target, read once, and where in them a frame stands.
+ * codes.h -- a cache of the code objects of a target and of locations in them.
  *
- * A location is (code object, instruction): it has a line.  Both are kept by index; indices
- * are good until gsp_py_codes_reset().
- * An address can be reused by another code object.  So what identifies a code object (its
- * names, lines, sizes) is read again and compared: at each of the first sights, then at
+ * A location is a code object and an instruction; it has a line. Both are referred to by index.
+ * Indices are valid until gsp_py__codes_tidy() returns true.
+ *
+ * An address can be reused by another code object. The members that identify a code object (names,
+ * lines, sizes) are therefore read again and compared: at each of the first sightings, then at
  * intervals that grow with its age, many in one system call.
  *
- * Used by: py/walk.c.
  * Threads: one owner.
  */
 #pragma once
@@ -27,10 +27,10 @@
 /* No location: the code object could not be read. */
 #define GSP_PY_NO_LOC UINT32_MAX
 
-/* What tells two code objects at one address apart. */
+/* The members that distinguish two code objects at the same address. */
 struct gsp_py_code_mark {
     gsp_raddr type;
-    gsp_raddr name; /* co_name, whose hash is always known: it is interned */
+    gsp_raddr name; /* co_name; it is interned, so its hash is always set */
     gsp_raddr qualname;
     gsp_raddr file;
     gsp_raddr table;
@@ -41,34 +41,34 @@ struct gsp_py_code_mark {
 
 struct gsp_py_code {
     gsp_raddr addr;
-    int64_t due_ns;        /* when the mark is to be checked next */
-    uint64_t sights;       /* for the user: reads of stacks in which it was */
+    int64_t due_ns;        /* time of the next check of the mark */
+    uint64_t sightings;    /* for gsp_py__edges_verify(): reads of stacks that contained it */
     bool is_live;          /* false: another code object is at addr now */
     gsp_raddr instr_start; /* 3.11+: first instruction in the target */
     uint32_t instr_bytes;
     uint32_t first_line;
     uint32_t locals_count; /* 3.11+: words of localsplus before the value stack */
     uint32_t stack_words;  /* size of the value stack */
-    char *name;            /* owned; qualified where the version has it */
+    char *name;            /* owned; the qualified name if the version has one */
     char *file;            /* owned */
     size_t name_len;
     size_t file_len;
     uint8_t *table; /* owned; line table */
     size_t table_len;
     struct gsp_py_code_mark mark;
-    int64_t seen_ns; /* first sight */
+    int64_t seen_ns; /* first sighting */
     uint32_t checks;
 };
 
 struct gsp_py_loc {
     uint32_t code; /* index */
-    uint32_t line; /* 0 when unknown */
-    uint32_t tag;  /* for the user; 0 at first */
-    /* 3.11+: the instruction returns or yields.  A frame puts its value stack away there as it does
-     * to call, but what lies above it then has ended. */
+    uint32_t line; /* 0 if unknown */
+    uint32_t tag;  /* for the caller; initially 0 */
+    /* 3.11+: the instruction returns or yields. The frame saves its stack pointer there as for a
+     * call, but the frame above it has ended. */
     bool is_leaving;
-    bool is_many;    /* for prove.c: it has several callees */
-    uint32_t callee; /* index of the code of one; GSP_PY_NO_LOC none yet */
+    bool is_many;    /* for gsp_py__edges_verify(): has several callees */
+    uint32_t callee; /* index of the code of one callee; GSP_PY_NO_LOC: none yet */
 };
 
 struct gsp_py_codes {
@@ -83,34 +83,35 @@ struct gsp_py_codes {
     size_t loc_cap;
     struct gsp_hmap by_addr; /* address → code index */
     struct gsp_hmap by_loc;  /* (code index, instruction) → location */
-    gsp_raddr init_cleanup;  /* 3.13+: the interpreter's code below an __init__; 0 not seen yet */
+    gsp_raddr init_cleanup;  /* 3.13+: the interpreter's code below an __init__; 0: not seen yet */
     uint64_t resets;
 };
 
-void gsp_py_codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
-                       const struct gsp_py_runtime *run);
-void gsp_py_codes_free(struct gsp_py_codes *codes);
+void gsp_py__codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
+                        const struct gsp_py_runtime *run);
+void gsp_py__codes_free(struct gsp_py_codes *codes);
 
-/* Forgets everything when much of it is dead; true if it did (all indices are void then). */
-bool gsp_py_codes_tidy(struct gsp_py_codes *codes);
+/* Clears the cache if many of its entries are dead. Returns true if it did: all indices are invalid
+ * then. */
+bool gsp_py__codes_tidy(struct gsp_py_codes *codes);
 
-/* The code object at addr, read if it is new.  FORMAT if it is not one, FAULT, NOPROC, PERM,
- * NOMEM, LIMIT; TORN for the code below an __init__, which codes->init_cleanup names from then on:
- * its frames are to be passed over. */
+/* Finds the code object at addr, and reads it if it is new. Fails with FORMAT if it is not a code
+ * object, FAULT, NOPROC, PERM, NOMEM, LIMIT; with TORN for the code below an __init__, whose
+ * address is in codes->init_cleanup from then on: callers skip its frames. */
 GSP_MUST_CHECK int gsp_py_codes_get(struct gsp_py_codes *codes, gsp_raddr addr, int64_t now_ns,
                                     uint32_t *out);
 
-/* The location of a frame in a known code object.
+/* Finds the location of a frame in a code object.
  * instr: the instruction pointer (3.11+) or f_lasti (before).
- * tlbc_index: the thread's bytecode copy (free-threaded 3.14+), else 0.
- * TORN if the instruction is not of this code object. */
-GSP_MUST_CHECK int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code, uint64_t instr,
-                                    uint32_t tlbc_index, uint32_t *out);
+ * tlbc_index: the thread's copy of the bytecode (free-threaded 3.14+), else 0.
+ * Fails with TORN if the instruction is not in this code object. */
+GSP_MUST_CHECK int gsp_py__codes_loc(struct gsp_py_codes *codes, uint32_t code, uint64_t instr,
+                                     uint32_t tlbc_index, uint32_t *out);
 
-/* Checks those of the given code objects (indices) that are due.  True if all still are what
- * they were; those that are not have become dead, and their addresses are free for new ones. */
-bool gsp_py_codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
-                        int64_t now_ns);
+/* Checks those of the given code objects (indices) that are due. Returns true if all are unchanged.
+ * The others become dead, and their addresses can be read as new code objects. */
+bool gsp_py__codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
+                         int64_t now_ns);
 
 const struct gsp_py_code *gsp_py_codes_at(const struct gsp_py_codes *codes, uint32_t i);
 struct gsp_py_loc *gsp_py_codes_loc_at(struct gsp_py_codes *codes, uint32_t loc);

@@ -12,19 +12,19 @@
 #define AT_VERSION        8U
 #define BOUND_MIN         8U
 #define BOUND_MAX         (64U << 20U)
-/* How far beyond twice its usual place a field may be: keeps what readers copy small. */
+/* The maximum distance of a field beyond twice its usual offset. Keeps the copied structs small. */
 #define FAR_BYTES         4096U
-/* The first version that runs files it is told (PEP 768), and what their names may take. */
+/* The first version with remote execution (PEP 768), and the limits of its path buffer. */
 #define REMOTE_EXEC_MINOR 14U
 #define REMOTE_PATH_MIN   64U
 #define REMOTE_PATH_MAX   4096U
 #define PY_MAJOR(version) ((version) >> 24U)
 
-/* A copy of _Py_DebugOffsets and what is known of its form. */
+/* A copy of _Py_DebugOffsets and the description of its version. */
 struct source {
     const unsigned char *bytes;
     const struct gsp_py__debug_table *table;
-    const struct gsp_py_layout *known; /* what the headers of this version say */
+    const struct gsp_py_layout *known; /* from the headers of this version */
 };
 
 static uint64_t word_at(const unsigned char *bytes, uint16_t at)
@@ -64,13 +64,13 @@ static bool is_none(const struct gsp_py__debug_field *f, uint32_t value)
     return value == (f->width == sizeof(uint16_t) ? GSP_NO_OFFSET : UINT32_MAX);
 }
 
-/* A build with other options may have larger structs, but not ones of another kind. */
+/* A build with other options may have larger structs, but not much larger ones. */
 static bool size_plausible(uint64_t value, uint32_t known)
 {
     return value >= known / 2U && value <= 2ULL * known;
 }
 
-/* Two fields of one struct at the same place: at least one of them is wrong. */
+/* If two fields of one struct have the same offset, at least one is wrong. */
 static bool is_repeated(const struct source *src, size_t index)
 {
     const struct gsp_py__debug_field *fields = src->table->fields;
@@ -95,24 +95,24 @@ static bool offset_plausible(const struct source *src, size_t index)
            value + f->align <= bound && !is_repeated(src, index);
 }
 
-static int take_field(const struct source *src, size_t index, struct gsp_py_layout *out,
+static int read_field(const struct source *src, size_t index, struct gsp_py_layout *out,
                       struct gsp_err *err)
 {
     const struct gsp_py__debug_field *f = &src->table->fields[index];
     if (f->at == GSP_NO_OFFSET) {
-        return 0; /* the table of the headers has it */
+        return 0; /* the table has it */
     }
     uint32_t known = member_get(src->known, f);
     if (is_none(f, known)) {
-        return 0; /* such a build has no such member, whatever the bytes say */
+        return 0; /* this build does not have the member */
     }
     uint64_t value = word_at(src->bytes, f->at);
     bool is_size = f->bound == GSP_NO_OFFSET;
     bool fits = value < (f->width == sizeof(uint16_t) ? GSP_NO_OFFSET : UINT32_MAX);
     if (!fits || !(is_size ? size_plausible(value, known) : offset_plausible(src, index))) {
         return gsp_err_set(err, GSP_E_FORMAT, 0,
-                           "the runtime's debug offsets do not validate: byte %u holds %" PRIu64
-                           ", CPython 3.%u has %" PRIu32 " there",
+                           "invalid debug offsets: byte %u is %" PRIu64
+                           ", CPython 3.%u has %" PRIu32,
                            (unsigned)f->at, value, (unsigned)src->table->minor, known);
     }
     member_set(out, f, (uint32_t)value);
@@ -129,14 +129,14 @@ static const struct gsp_py__debug_table *find_table(uint32_t minor)
     return NULL;
 }
 
-/* The tables have offsets of members that follow an object's header: they hold only if the
- * header has the size that the tables know (Py_TRACE_REFS builds differ). */
+/* The tables contain offsets of members after an object's header. They are valid only if the header
+ * has the size that the tables assume (Py_TRACE_REFS builds differ). */
 static int check_header(const struct gsp_py_layout *out, const struct gsp_py_layout *known,
                         struct gsp_err *err)
 {
     if (out->object_size != known->object_size || out->object_type != known->object_type) {
         return gsp_err_set(err, GSP_E_FORMAT, 0,
-                           "objects of this interpreter start with %u bytes, not %u: a debug build",
+                           "the object header has %u bytes instead of %u: a debug build",
                            (unsigned)out->object_size, (unsigned)known->object_size);
     }
     return 0;
@@ -154,7 +154,7 @@ static int find_source(const unsigned char *bytes, size_t len, struct source *ou
     out->table = version <= UINT32_MAX && PY_MAJOR(version) == 3 ? find_table(minor) : NULL;
     if (!out->table) {
         return gsp_err_set(err, GSP_E_VERSION, 0,
-                           "debug offsets of CPython %u.%u; known are those of 3.13 to 3.%u",
+                           "debug offsets of CPython %u.%u; only 3.13 to 3.%u are supported",
                            (unsigned)PY_MAJOR((uint32_t)version), (unsigned)minor,
                            GSP_PY_MINOR_MAX);
     }
@@ -163,7 +163,7 @@ static int find_source(const unsigned char *bytes, size_t len, struct source *ou
         free_threaded = word_at(bytes, out->table->at_free_threaded);
     }
     if (len < out->table->size || free_threaded > 1) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the runtime's debug offsets are cut or damaged");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the runtime's debug offsets are malformed");
     }
     out->known = gsp_py_layout_find(minor, free_threaded != 0);
     return out->known ? 0 : gsp_err_set(err, GSP_E_VERSION, 0, "no table for this build");
@@ -180,7 +180,7 @@ int gsp_py_debug_offsets_read(const void *bytes, size_t len, struct gsp_py_layou
     struct gsp_py_layout layout = *src.known;
     layout.version = (uint32_t)word_at(bytes, AT_VERSION);
     for (size_t i = 0; i < src.table->field_count; i++) {
-        rc = take_field(&src, i, &layout, err);
+        rc = read_field(&src, i, &layout, err);
         if (rc != 0) {
             return rc;
         }
@@ -189,7 +189,7 @@ int gsp_py_debug_offsets_read(const void *bytes, size_t len, struct gsp_py_layou
     if (rc != 0) {
         return rc;
     }
-    /* What the runtime calls the size of a code object counts one instruction. */
+    /* The runtime's size of a code object includes one instruction. */
     layout.code_size = layout.code_code_adaptive;
     *out = layout;
     return 0;
@@ -215,7 +215,8 @@ int gsp_py_remote_exec_read(const void *bytes, size_t len, struct gsp_py_remote_
         return rc;
     }
     if (src.table->minor < REMOTE_EXEC_MINOR) {
-        return gsp_err_set(err, GSP_E_VERSION, 0, "CPython 3.%u runs no files that it is told",
+        return gsp_err_set(err, GSP_E_VERSION, 0,
+                           "Python 3.%u does not support remote execution (PEP 768, 3.14+)",
                            (unsigned)src.table->minor);
     }
     uint64_t words[EXEC_WORDS];
@@ -223,14 +224,14 @@ int gsp_py_remote_exec_read(const void *bytes, size_t len, struct gsp_py_remote_
     const uint64_t thread = src.known->tstate_size;
     const uint64_t path = words[EXEC_SUPPORT] + words[EXEC_PATH];
     const uint64_t pending = words[EXEC_SUPPORT] + words[EXEC_PENDING];
-    /* Builds differ in size, not in kind: twice what the headers say is no thread state. */
+    /* Builds differ in size, but no thread state is twice as large as in the headers. */
     if (words[EXEC_SUPPORT] > 2 * thread || words[EXEC_PATH] > thread ||
         words[EXEC_PENDING] > thread || words[EXEC_EVAL_BREAKER] % sizeof(uint64_t) != 0 ||
         words[EXEC_EVAL_BREAKER] >= thread || pending % sizeof(int32_t) != 0 || path <= pending ||
         words[EXEC_PATH_SIZE] < REMOTE_PATH_MIN || words[EXEC_PATH_SIZE] > REMOTE_PATH_MAX ||
         path + words[EXEC_PATH_SIZE] > 2 * thread || words[EXEC_ENABLED] % sizeof(int32_t) != 0 ||
         words[EXEC_ENABLED] > 2ULL * src.known->interp_size) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the offsets of remote execution make no sense");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the offsets of remote execution are malformed");
     }
     *out = (struct gsp_py_remote_exec){.eval_breaker = (uint32_t)words[EXEC_EVAL_BREAKER],
                                        .pending = (uint32_t)pending,

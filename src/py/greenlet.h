@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * greenlet.h -- the greenlets of a target: the stacks of those that are switched out, and on
- * which thread the others run.
+ * greenlet.h -- the greenlets of a target: the stacks of suspended greenlets, and the threads of
+ * running ones.
  *
- * Nobody has a list of them, so they are looked for among the objects that the collector tracks,
- * and only if the module is loaded.  A greenlet that runs is on the stack of its thread, which
- * ends where the greenlet began: what called it there is a greenlet that is switched out.
+ * greenlet keeps no list of them, so gsprof searches the objects that the garbage collector tracks,
+ * and only if the module is loaded. A running greenlet is on the stack of its thread. That stack
+ * ends where the greenlet began: its caller there is a suspended greenlet.
  *
  * Reads:   the collector's lists (free-threaded builds have none), greenlet objects of version 2
  *          and later.
- * Used by: sample/ (dump).
- * Threads: one owner, that of the target.
+ * Threads: the owner of the target.
  */
 #pragma once
 
@@ -25,16 +24,16 @@
 
 struct gsp_py_greenlet {
     gsp_raddr addr;
-    struct gsp_sv label;  /* its name if it has one, its class and address; good during the call */
-    struct gsp_sv parent; /* label of the one that goes on when it ends; empty: none, or unknown */
-    uint64_t python_id;   /* of its thread; 0 unknown */
+    struct gsp_sv label;  /* name if it has one, class and address; valid during the call */
+    struct gsp_sv parent; /* label of the greenlet that resumes when it ends; empty if unknown */
+    uint64_t python_id;   /* of its thread; 0 if unknown */
     bool is_running;
-    const struct gsp_py_awaits *chain; /* its frames, none while it runs; good during the call */
+    const struct gsp_py_awaits *chain; /* its frames, none while it runs; valid during the call */
 };
 
 typedef void gsp_py_greenlet_fn(void *arg, const struct gsp_py_greenlet *greenlet);
 
-/* Calls fn for each greenlet that was begun and is not done, but for the main one of a thread
- * while that runs.  What makes no sense is left out.  Fails with NOPROC, PERM, NOMEM. */
+/* Calls fn for each greenlet that has started and is not done, except a thread's main greenlet
+ * while it runs. Skips malformed greenlets. Fails with NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_py_greenlets(struct gsp_py_target *target, gsp_py_greenlet_fn *fn,
                                     void *arg);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.h -- where CPython keeps things, as data: one struct of offsets for every version.
+ * layout.h -- the offsets and sizes of CPython's structs, one struct gsp_py_layout per version.
  *
- * 3.8 to 3.12 come from tables that tools/gen_offsets.py generates from each version's own
- * headers (py/layout_tables.c).  From 3.13 on the target's _Py_DebugOffsets is copied and
- * validated (py/debug_offsets.c); what it does not tell comes from the tables too.
+ * 3.8 to 3.12 come from tables that tools/gen_offsets.py generates from each version's headers
+ * (py/layout_tables.c). From 3.13 on the target's _Py_DebugOffsets is copied and validated
+ * (py/debug_offsets.c); offsets that it lacks come from the tables.
  *
- * An offset a version does not have is GSP_NO_OFFSET.
- * Threads: a layout never changes once made.
+ * A member that a version does not have is GSP_NO_OFFSET.
+ * Threads: a layout is immutable.
  */
 #pragma once
 
@@ -20,17 +20,17 @@
 
 #define GSP_NO_OFFSET     UINT16_MAX
 
-/* 3.11.7 is 0x030b07f0, as PY_VERSION_HEX. */
+/* The minor version of a PY_VERSION_HEX (3.11.7 is 0x030b07f0). */
 #define GSP_PY_MINOR(hex) (((hex) >> 16) & 0xffU)
 
-/* How lines are coded in a code object. */
+/* How a code object encodes its lines. */
 enum gsp_py_lines {
     GSP_PY_LINES_LNOTAB,    /* up to 3.9: co_lnotab */
     GSP_PY_LINES_LINETABLE, /* 3.10: PEP 626 */
     GSP_PY_LINES_LOCATIONS, /* 3.11 and later: location table */
 };
 
-/* What is at the end of the chain of frames. */
+/* Where the chain of frames of a thread begins. */
 enum gsp_py_frames {
     GSP_PY_FRAMES_OBJECTS, /* up to 3.10: PyFrameObject on the heap, linked by f_back */
     GSP_PY_FRAMES_CFRAME,  /* 3.11, 3.12: tstate->cframe->current_frame */
@@ -39,17 +39,17 @@ enum gsp_py_frames {
 
 typedef uint16_t gsp_py_off;
 
-/* Every member name is <struct>_<member as CPython spells it>; sizes end in _size. */
+/* Every name is <struct>_<member as CPython spells it>; sizes end in _size. */
 struct gsp_py_layout {
     uint32_t version; /* PY_VERSION_HEX */
     enum gsp_py_lines lines;
     enum gsp_py_frames frames;
 
-    /* _PyRuntime.  Offsets here can be large. */
-    uint32_t runtime_size; /* sizeof, for bounds; 0 when unknown */
+    /* _PyRuntime. Offsets here can be large. */
+    uint32_t runtime_size; /* sizeof, for bounds; 0 if unknown */
     uint32_t runtime_interpreters_head;
-    uint32_t runtime_main_thread;    /* unsigned long; UINT32_MAX when the version has none */
-    uint32_t runtime_finalizing;     /* pointer, non-NULL while finalising */
+    uint32_t runtime_main_thread;    /* unsigned long; UINT32_MAX if the version has none */
+    uint32_t runtime_finalizing;     /* pointer, non-NULL while finalizing */
     uint32_t runtime_tstate_current; /* gilstate.tstate_current (3.8 to 3.11), else UINT32_MAX */
     uint32_t runtime_gil; /* ceval.gil embedded in the runtime (3.8 to 3.11), else UINT32_MAX */
 
@@ -58,7 +58,7 @@ struct gsp_py_layout {
     uint32_t interp_id;
     uint32_t interp_next;
     uint32_t interp_tstate_head; /* threads.head */
-    uint32_t interp_tstate_main; /* threads.main where there is one, else UINT32_MAX */
+    uint32_t interp_tstate_main; /* threads.main; UINT32_MAX if the version has none */
     uint32_t interp_gil;         /* ceval.gil pointer (3.12+), else UINT32_MAX */
     uint32_t interp_modules;     /* sys.modules dict: modules / imports.modules */
     uint32_t interp_sysdict;
@@ -69,10 +69,10 @@ struct gsp_py_layout {
     /* struct _gil_runtime_state */
     gsp_py_off gil_last_holder;
     gsp_py_off gil_locked;
-    gsp_py_off gil_enabled; /* free-threaded builds: is there a GIL at all */
+    gsp_py_off gil_enabled; /* free-threaded builds: whether the GIL is in use */
 
     /* struct _gc_runtime_state, at interp_gc (3.9+) */
-    gsp_py_off gc_collecting; /* int, not 0 while garbage is collected */
+    gsp_py_off gc_collecting; /* int, not 0 during a garbage collection */
 
     /* PyThreadState */
     gsp_py_off tstate_size;
@@ -92,7 +92,7 @@ struct gsp_py_layout {
     gsp_py_off stack_chunk_size;
     gsp_py_off stack_chunk_data;
 
-    /* PyFrameObject of 3.8 to 3.10 (fields f_*), and of later versions where it matters. */
+    /* PyFrameObject, 3.8 to 3.10 */
     gsp_py_off frame_f_back;
     gsp_py_off frame_f_code;
     gsp_py_off frame_f_lasti;
@@ -171,9 +171,9 @@ struct gsp_py_layout {
     gsp_py_off dictkeys_kind;       /* 3.11+ */
     gsp_py_off dictkeys_nentries;
     gsp_py_off dictkeys_usable;
-    gsp_py_off dictkeys_indices;  /* where dk_indices starts */
+    gsp_py_off dictkeys_indices;  /* dk_indices */
     gsp_py_off dictvalues_values; /* values array inside PyDictValues */
-    gsp_py_off dictvalues_valid;  /* 3.13+: uint8_t, 0 when the values moved to a dict */
+    gsp_py_off dictvalues_valid;  /* 3.13+: uint8_t, 0 if the values have moved to a dict */
     gsp_py_off managed_dict;      /* 3.11+: bytes before an object with Py_TPFLAGS_MANAGED_DICT; in
                                      3.12 a pointer to its dict or, with bit 0 set, to its values - 1 */
     gsp_py_off managed_values;    /* 3.11: bytes before an object, pointer to its PyDictValues */
@@ -181,42 +181,41 @@ struct gsp_py_layout {
     gsp_py_off set_table;
     gsp_py_off set_mask;
     gsp_py_off function_code;
-    gsp_py_off function_version; /* 3.11+: uint32_t, which caches of calls repeat; 0 none */
+    gsp_py_off function_version; /* 3.11+: uint32_t, stored in the inline caches of calls */
     gsp_py_off cell_ref;
     gsp_py_off gen_iframe; /* embedded frame of a generator, 3.11+ */
     gsp_py_off gen_frame_state;
     gsp_py_off gen_name;
 
-    bool free_threaded; /* last: between offsets it would only pad */
+    bool free_threaded; /* last, to avoid padding */
 };
 
-/* The table of a minor version (8 to 12 whole; 13 and later what debug offsets leave out),
- * for the free-threaded build when asked; NULL if there is none.  Borrowed, static. */
+/* The table of a minor version (complete for 8 to 12; for 13 and later the members that the debug
+ * offsets lack) and build; NULL if none exists. Static. */
 const struct gsp_py_layout *gsp_py_layout_find(uint32_t minor, bool free_threaded);
 
-/* The first and last minor version supported; for messages and doctor. */
+/* The first and last supported minor version. */
 #define GSP_PY_MINOR_MIN         8U
 #define GSP_PY_MINOR_MAX         15U
 
 /* Bytes of _Py_DebugOffsets to read at the start of _PyRuntime; enough for every version. */
 #define GSP_PY_DEBUG_OFFSETS_MAX 2048U
 
-/* Builds a layout from a copy of the start of _PyRuntime (3.13+).  version in *out is the
- * one the cookie's version field states.  Nothing in bytes is believed: the cookie, the
- * version, every offset against its struct's size and plausible order are checked.
- * Fails with FORMAT (no cookie, or it does not validate) or VERSION. */
+/* Builds a layout from a copy of the start of _PyRuntime (3.13+). The bytes are untrusted: checks
+ * the cookie, the version, and every offset against the size of its struct and its usual value.
+ * Fails with FORMAT (no cookie, or invalid offsets) or VERSION. */
 GSP_MUST_CHECK int gsp_py_debug_offsets_read(const void *bytes, size_t len,
                                              struct gsp_py_layout *out, struct gsp_err *err);
 
-/* Where 3.14 and later take the name of a file that they are to run (PEP 768). */
+/* Offsets for remote execution of a file (PEP 768, 3.14 and later). */
 struct gsp_py_remote_exec {
-    uint32_t eval_breaker; /* in the thread state: uintptr_t, of which one bit asks it to stop */
-    uint32_t pending;      /* in the thread state: int32_t, 1 when there is a file to run */
-    uint32_t path;         /* in the thread state: its name */
-    uint32_t path_size;    /* bytes there */
-    uint32_t enabled;      /* in the interpreter state: int, 0 when it was switched off */
+    uint32_t eval_breaker; /* in the thread state: uintptr_t, one bit requests a stop */
+    uint32_t pending;      /* in the thread state: int32_t, 1 if there is a file to run */
+    uint32_t path;         /* in the thread state: path of the file */
+    uint32_t path_size;    /* size of that buffer */
+    uint32_t enabled;      /* in the interpreter state: int, 0 if disabled */
 };
 
-/* The same bytes, as little believed.  Fails with FORMAT, or VERSION before 3.14. */
+/* Reads these offsets from the same untrusted bytes. Fails with FORMAT, or VERSION before 3.14. */
 GSP_MUST_CHECK int gsp_py_remote_exec_read(const void *bytes, size_t len,
                                            struct gsp_py_remote_exec *out, struct gsp_err *err);

@@ -6,8 +6,8 @@
 
 #define CODE_UNIT_BYTES      2U
 
-/* The kinds of entry of a location table; 0 to 9 stay on the line. */
-#define LOCATION_ONE_LINE    10U /* 10 to 12: 0, 1 or 2 lines on, columns in two bytes */
+/* The kinds of entries of a location table; 0 to 9 stay on the same line. */
+#define LOCATION_ONE_LINE    10U /* 10 to 12: 0, 1 or 2 lines further, columns in two bytes */
 #define LOCATION_NO_COLUMNS  13U /* signed varint */
 #define LOCATION_LONG        14U /* signed varint, then three varints for end and columns */
 #define LOCATION_NONE        15U
@@ -17,7 +17,7 @@
 #define VARINT_MORE          0x40U
 #define VARINT_BITS_MAX      30U
 
-/* The sum of a table stays far inside int64_t: a step is below 2^36. */
+/* The sum of a table cannot overflow int64_t: a step is less than 2^36. */
 static int line_or_unknown(int64_t line)
 {
     return line > 0 && line <= INT_MAX ? (int)line : GSP_PY_LINE_UNKNOWN;
@@ -28,7 +28,7 @@ static int signed_byte(uint8_t byte)
     return byte < 128U ? byte : byte - 256;
 }
 
-/* Pairs of an address step (unsigned) and a line step (signed): the last line at or before. */
+/* Pairs of an address step (unsigned) and a line step (signed). */
 static int line_of_lnotab(const uint8_t *table, size_t len, uint32_t first_line, uint32_t addr)
 {
     int64_t line = first_line;
@@ -43,7 +43,7 @@ static int line_of_lnotab(const uint8_t *table, size_t len, uint32_t first_line,
     return line_or_unknown(line);
 }
 
-/* Pairs of a range's length and the line step that comes before it. */
+/* Pairs of the length of a range and the line step before it. */
 static int line_of_linetable(const uint8_t *table, size_t len, uint32_t first_line, uint32_t addr)
 {
     int64_t line = first_line;
@@ -61,7 +61,7 @@ static int line_of_linetable(const uint8_t *table, size_t len, uint32_t first_li
     return GSP_PY_LINE_UNKNOWN;
 }
 
-/* False when the number does not end inside its entry. */
+/* Returns false if the number does not end inside its entry. */
 static bool read_signed_varint(const uint8_t *table, size_t len, size_t at, int64_t *out)
 {
     uint64_t value = 0;

@@ -17,7 +17,7 @@
 #define KIND_CELL        0x40U
 #define KIND_FREE        0x80U
 
-/* References of 3.14 and later keep notes in the lowest bits; a tagged int has them all. */
+/* References of 3.14 and later have tags in the lowest bits; a tagged int has all of them set. */
 #define TAG_BITS         3U
 
 struct slots {
@@ -29,7 +29,7 @@ struct slots {
 
 static int read_int(const struct gsp_py__view *v, gsp_raddr addr, uint32_t *out)
 {
-    return gsp_mem_read(v->mem, addr, out, sizeof(*out));
+    return gsp_proc_mem_read(v->mem, addr, out, sizeof(*out));
 }
 
 /* Adds the items of a tuple to slots->names. */
@@ -37,7 +37,7 @@ static int add_names(const struct gsp_py__view *v, gsp_raddr tuple, uint8_t kind
                      struct slots *slots)
 {
     uint64_t count = 0;
-    int rc = gsp_mem_read_u64(v->mem, tuple + v->layout->var_ob_size, &count);
+    int rc = gsp_proc_mem_read_u64(v->mem, tuple + v->layout->var_ob_size, &count);
     if (rc != 0) {
         return rc;
     }
@@ -45,15 +45,15 @@ static int add_names(const struct gsp_py__view *v, gsp_raddr tuple, uint8_t kind
         return GSP_E_FORMAT;
     }
     if (count > 0) {
-        rc = gsp_mem_read(v->mem, tuple + v->layout->tuple_items, slots->names + slots->count,
-                          (size_t)count * sizeof(uint64_t));
+        rc = gsp_proc_mem_read(v->mem, tuple + v->layout->tuple_items, slots->names + slots->count,
+                               (size_t)count * sizeof(uint64_t));
         memset(slots->kinds + slots->count, kind, (size_t)count);
     }
     slots->count += (size_t)count;
     return rc;
 }
 
-/* Up to 3.10 the three kinds of variable have a tuple of names each. */
+/* Up to 3.10 each of the three kinds of variables has its own tuple of names. */
 static int read_slots_old(const struct gsp_py__view *v, gsp_raddr code, struct slots *slots)
 {
     const struct {
@@ -66,7 +66,7 @@ static int read_slots_old(const struct gsp_py__view *v, gsp_raddr code, struct s
     };
     for (size_t i = 0; i < GSP_COUNT(tuples); i++) {
         uint64_t tuple = 0;
-        int rc = gsp_mem_read_u64(v->mem, code + tuples[i].at, &tuple);
+        int rc = gsp_proc_mem_read_u64(v->mem, code + tuples[i].at, &tuple);
         if (rc == 0) {
             rc = add_names(v, tuple, tuples[i].kind, slots);
         }
@@ -86,16 +86,16 @@ static int read_slots_new(const struct gsp_py__view *v, gsp_raddr code, struct s
         {code + v->layout->code_localsplusnames, sizeof(names), &names},
         {code + v->layout->code_localspluskinds, sizeof(kinds), &kinds},
     };
-    int rc = gsp_mem_gather(v->mem, spans, 2, NULL);
+    int rc = gsp_proc_mem_gather(v->mem, spans, 2, NULL);
     rc = rc != 0 ? rc : add_names(v, names, 0, slots);
-    rc = rc != 0 ? rc : gsp_mem_read_u64(v->mem, kinds + v->layout->bytes_size, &kinds_len);
+    rc = rc != 0 ? rc : gsp_proc_mem_read_u64(v->mem, kinds + v->layout->bytes_size, &kinds_len);
     if (rc != 0 || slots->count == 0) {
         return rc;
     }
     if (kinds_len != slots->count) {
         return GSP_E_FORMAT;
     }
-    return gsp_mem_read(v->mem, kinds + v->layout->bytes_data, slots->kinds, slots->count);
+    return gsp_proc_mem_read(v->mem, kinds + v->layout->bytes_data, slots->kinds, slots->count);
 }
 
 static int count_args(const struct gsp_py__view *v, gsp_raddr code, size_t *out)
@@ -114,8 +114,8 @@ static int count_args(const struct gsp_py__view *v, gsp_raddr code, size_t *out)
     return 0;
 }
 
-/* The object behind a slot: without tags, and a cell's content instead of the cell.  A slot of
- * a variable that will be a cell still holds the plain argument when a function begins. */
+/* The object in a slot: without tags, and a cell's content instead of the cell. At the start of a
+ * function, the slot of a cell variable can still hold the plain argument. */
 static int slot_value(const struct gsp_py__view *v, const struct slots *slots, size_t i,
                       gsp_raddr *out)
 {
@@ -132,7 +132,7 @@ static int slot_value(const struct gsp_py__view *v, const struct slots *slots, s
         return 0;
     }
     int rc = gsp_py__type_read(v, value, &type);
-    rc = rc != 0 ? rc : gsp_py_type_name(v->mem, v->layout, type.addr, &name);
+    rc = rc != 0 ? rc : gsp_py__type_name(v->mem, v->layout, type.addr, &name);
     if (rc != 0) {
         return rc;
     }
@@ -140,15 +140,15 @@ static int slot_value(const struct gsp_py__view *v, const struct slots *slots, s
         *out = value;
         return 0;
     }
-    return gsp_mem_read_u64(v->mem, value + v->layout->cell_ref, out);
+    return gsp_proc_mem_read_u64(v->mem, value + v->layout->cell_ref, out);
 }
 
-struct giving {
+struct callback {
     gsp_py_local_fn *fn;
     void *arg;
 };
 
-/* Up to 3.10 an argument that became a cell has its value in the cell variable of its name. */
+/* Up to 3.10 an argument that became a cell has its value in the cell variable of the same name. */
 static size_t cell_of(const struct slots *slots, size_t arg)
 {
     for (size_t i = arg + 1; i < slots->count; i++) {
@@ -159,8 +159,8 @@ static size_t cell_of(const struct slots *slots, size_t arg)
     return arg;
 }
 
-static int give(const struct gsp_py__view *v, const struct slots *slots, size_t i, bool is_arg,
-                const struct giving *to)
+static int report_local(const struct gsp_py__view *v, const struct slots *slots, size_t i,
+                        bool is_arg, const struct callback *callback)
 {
     gsp_auto_buf name = {0};
     struct gsp_py_local local = {.is_arg = is_arg};
@@ -169,13 +169,13 @@ static int give(const struct gsp_py__view *v, const struct slots *slots, size_t 
     }
     int rc = slot_value(v, slots, i, &local.value);
     if (rc == 0 && local.value != 0) {
-        rc = gsp_py_str_read(v->mem, v->layout, slots->names[i], NAME_BYTES_MAX, &name);
+        rc = gsp_py__str_read(v->mem, v->layout, slots->names[i], NAME_BYTES_MAX, &name);
         local.name = gsp_buf_sv(&name);
         if (rc == 0) {
-            to->fn(to->arg, &local);
+            callback->fn(callback->arg, &local);
         }
     }
-    /* One bad variable does not hide the others. */
+    /* One malformed variable does not hide the others. */
     return rc == GSP_E_FAULT || rc == GSP_E_FORMAT ? 0 : rc;
 }
 
@@ -188,14 +188,14 @@ static int read_slots(const struct gsp_py__view *v, gsp_raddr frame, gsp_raddr c
         return rc;
     }
     gsp_raddr at = frame + (old ? v->layout->frame_f_localsplus : v->layout->iframe_localsplus);
-    return gsp_mem_read(v->mem, at, slots->values, slots->count * sizeof(uint64_t));
+    return gsp_proc_mem_read(v->mem, at, slots->values, slots->count * sizeof(uint64_t));
 }
 
 int gsp_py_locals(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr frame,
                   gsp_raddr code, gsp_py_local_fn *fn, void *arg)
 {
     const struct gsp_py__view view = {mem, layout};
-    const struct giving to = {fn, arg};
+    const struct callback callback = {fn, arg};
     size_t arg_count = 0;
     struct slots *slots = calloc(1, sizeof(*slots));
     if (!slots) {
@@ -205,9 +205,9 @@ int gsp_py_locals(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_r
     rc = rc != 0 ? rc : read_slots(&view, frame, code, slots);
     for (size_t i = 0; i < slots->count && rc == 0; i++) {
         size_t cell = i < arg_count ? cell_of(slots, i) : i;
-        rc = give(&view, slots, cell, i < arg_count, &to);
+        rc = report_local(&view, slots, cell, i < arg_count, &callback);
         if (cell != i) {
-            slots->values[cell] = 0; /* given */
+            slots->values[cell] = 0; /* reported */
         }
     }
     free(slots);

@@ -27,7 +27,7 @@
 
 struct str_head {
     uint64_t length; /* characters */
-    unsigned kind;   /* bytes of a character */
+    unsigned kind;   /* bytes per character */
     gsp_raddr data;
 };
 
@@ -58,12 +58,12 @@ static size_t utf8_put(uint32_t c, char *out)
     return 4;
 }
 
-/* head holds the object's first bytes, at least unicode_ascii_size of them. */
+/* head: the first bytes of the object, at least unicode_ascii_size. */
 static int parse_head(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
                       const unsigned char *head, struct str_head *out)
 {
     uint32_t state = 0;
-    /* The layout can come from the target itself. */
+    /* The layout may come from the target, so check it. */
     if (layout->unicode_length + sizeof(out->length) > layout->unicode_ascii_size ||
         layout->unicode_state + sizeof(state) > layout->unicode_ascii_size) {
         return GSP_E_FORMAT;
@@ -81,7 +81,7 @@ static int parse_head(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
         out->data = addr + (ascii ? layout->unicode_ascii_size : layout->unicode_compact_size);
         return 0;
     }
-    return gsp_mem_read_u64(mem, addr + layout->unicode_compact_size, &out->data);
+    return gsp_proc_mem_read_u64(mem, addr + layout->unicode_compact_size, &out->data);
 }
 
 static int put_text(const unsigned char *data, size_t count, unsigned kind, size_t max_bytes,
@@ -108,19 +108,19 @@ static int put_text(const unsigned char *data, size_t count, unsigned kind, size
     return out->failed ? GSP_E_NOMEM : 0;
 }
 
-int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
-                    size_t max_bytes, struct gsp_buf *out)
+int gsp_py__str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
+                     size_t max_bytes, struct gsp_buf *out)
 {
     unsigned char head[STR_HEAD_MAX];
-    size_t have = sizeof(head);
+    size_t head_len = sizeof(head);
     if (layout->unicode_ascii_size > sizeof(head)) {
         return GSP_E_FORMAT;
     }
-    /* Most strings are whole in the first read; one at the end of a mapping needs a shorter. */
-    int rc = gsp_mem_read(mem, addr, head, have);
+    /* The first read contains most strings completely. At the end of a mapping, read less. */
+    int rc = gsp_proc_mem_read(mem, addr, head, head_len);
     if (rc == GSP_E_FAULT) {
-        have = layout->unicode_ascii_size;
-        rc = gsp_mem_read(mem, addr, head, have);
+        head_len = layout->unicode_ascii_size;
+        rc = gsp_proc_mem_read(mem, addr, head, head_len);
     }
     if (rc != 0) {
         return rc;
@@ -132,7 +132,7 @@ int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp
     }
     size_t count = str.length < max_bytes ? (size_t)str.length : max_bytes;
     size_t bytes = count * str.kind;
-    if (str.data >= addr && str.data - addr <= have && bytes <= have - (str.data - addr)) {
+    if (str.data >= addr && str.data - addr <= head_len && bytes <= head_len - (str.data - addr)) {
         return put_text(head + (str.data - addr), count, str.kind, max_bytes, out);
     }
     gsp_auto_buf data = {0};
@@ -140,25 +140,26 @@ int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp
     if (!room) {
         return GSP_E_NOMEM;
     }
-    rc = gsp_mem_read(mem, str.data, room, bytes);
+    rc = gsp_proc_mem_read(mem, str.data, room, bytes);
     return rc != 0 ? rc : put_text((unsigned char *)room, count, str.kind, max_bytes, out);
 }
 
-/* Does the str object at addr hold exactly this ASCII text? */
+/* Compares the str object at addr with an ASCII text. */
 static int str_is(const struct gsp_py__view *v, gsp_raddr addr, const char *text, bool *out)
 {
     gsp_auto_buf buf = {0};
     size_t len = strlen(text);
     *out = false;
-    int rc = gsp_py_str_read(v->mem, v->layout, addr, len + 1, &buf);
+    int rc = gsp_py__str_read(v->mem, v->layout, addr, len + 1, &buf);
     if (rc == GSP_E_FAULT || rc == GSP_E_FORMAT) {
-        return 0; /* some other key */
+        return 0; /* not a str */
     }
     *out = rc == 0 && buf.len == len && (len == 0 || memcmp(buf.p, text, len) == 0);
     return rc;
 }
 
-/* Reads up to cap bytes of a C string, never past the page where it cannot be read. */
+/* Reads up to cap bytes of a C string, one page at a time: the page after its end may be unmapped.
+ */
 static int cstr_read(struct gsp_mem *mem, gsp_raddr addr, char *out, size_t cap)
 {
     size_t len = 0;
@@ -168,7 +169,7 @@ static int cstr_read(struct gsp_mem *mem, gsp_raddr addr, char *out, size_t cap)
         if (n > cap - 1 - len) {
             n = cap - 1 - len;
         }
-        int rc = gsp_mem_read(mem, at, out + len, n);
+        int rc = gsp_proc_mem_read(mem, at, out + len, n);
         if (rc != 0) {
             return rc;
         }
@@ -181,12 +182,12 @@ static int cstr_read(struct gsp_mem *mem, gsp_raddr addr, char *out, size_t cap)
     return 0;
 }
 
-int gsp_py_type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr type,
-                     struct gsp_buf *out)
+int gsp_py__type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr type,
+                      struct gsp_buf *out)
 {
     char name[TYPE_NAME_MAX];
     uint64_t addr = 0;
-    int rc = gsp_mem_read_u64(mem, type + layout->type_name, &addr);
+    int rc = gsp_proc_mem_read_u64(mem, type + layout->type_name, &addr);
     if (rc == 0) {
         rc = cstr_read(mem, addr, name, sizeof(name));
     }
@@ -202,13 +203,13 @@ int gsp_py_type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
 
 /* ---- Dicts ---- */
 
-/* The keys of a dict, and where their values are. */
+/* The keys of a dict and the address of their values. */
 struct keys {
     gsp_raddr entries;
     uint64_t count;
     size_t entry_bytes;
     size_t key_at;    /* in an entry */
-    gsp_raddr values; /* 0 when they are in the entries, after the key */
+    gsp_raddr values; /* 0: in the entries, after the key */
 };
 
 static uint64_t index_bytes_old(uint64_t size)
@@ -217,7 +218,7 @@ static uint64_t index_bytes_old(uint64_t size)
     return size * width;
 }
 
-/* Up to 3.10: dk_size counts slots of the index, whose width follows from it. */
+/* Up to 3.10: dk_size is the number of index slots and determines their width. */
 static int keys_read_old(const struct gsp_py__view *v, const unsigned char *head, gsp_raddr addr,
                          struct keys *out)
 {
@@ -254,7 +255,7 @@ static int keys_read(const struct gsp_py__view *v, gsp_raddr addr, gsp_raddr val
     if (v->layout->dictkeys_indices > sizeof(head)) {
         return GSP_E_FORMAT;
     }
-    int rc = gsp_mem_read(v->mem, addr, head, v->layout->dictkeys_indices);
+    int rc = gsp_proc_mem_read(v->mem, addr, head, v->layout->dictkeys_indices);
     if (rc != 0) {
         return rc;
     }
@@ -277,7 +278,7 @@ static int keys_each(const struct gsp_py__view *v, const struct keys *keys, gsp_
             {keys->entries + done * keys->entry_bytes, n * keys->entry_bytes, entries},
             {keys->values + done * sizeof(uint64_t), n * sizeof(uint64_t), values},
         };
-        int rc = gsp_mem_gather(v->mem, spans, keys->values ? 2 : 1, NULL);
+        int rc = gsp_proc_mem_gather(v->mem, spans, keys->values ? 2 : 1, NULL);
         if (rc != 0) {
             return rc;
         }
@@ -294,8 +295,8 @@ static int keys_each(const struct gsp_py__view *v, const struct keys *keys, gsp_
     return 0;
 }
 
-int gsp_py_dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
-                     gsp_py_item_fn *fn, void *arg)
+int gsp_py__dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
+                      gsp_py_item_fn *fn, void *arg)
 {
     const struct gsp_py__view view = {mem, layout};
     uint64_t keys_addr = 0;
@@ -305,7 +306,7 @@ int gsp_py_dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
         {dict + layout->dict_values, sizeof(values), &values},
     };
     struct keys keys = {0};
-    int rc = gsp_mem_gather(mem, spans, 2, NULL);
+    int rc = gsp_proc_mem_gather(mem, spans, 2, NULL);
     if (rc == 0) {
         rc = keys_read(&view, keys_addr, values ? values + layout->dictvalues_values : 0, &keys);
     }
@@ -318,7 +319,7 @@ int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object, struct gsp
 {
     const struct gsp_py_layout *l = v->layout;
     *out = (struct gsp_py__type){0};
-    int rc = gsp_mem_read_u64(v->mem, object + l->object_type, &out->addr);
+    int rc = gsp_proc_mem_read_u64(v->mem, object + l->object_type, &out->addr);
     if (rc != 0) {
         return rc;
     }
@@ -329,22 +330,22 @@ int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object, struct gsp
         {out->addr + l->type_dictoffset, sizeof(out->dictoffset), &out->dictoffset},
         {out->addr + l->type_base, sizeof(out->base), &out->base},
     };
-    rc = gsp_mem_gather(v->mem, spans, GSP_COUNT(spans), NULL);
+    rc = gsp_proc_mem_gather(v->mem, spans, GSP_COUNT(spans), NULL);
     if (rc == 0 && (out->basicsize < l->object_size || out->basicsize > (1 << 20))) {
-        rc = GSP_E_FORMAT; /* no type has such instances */
+        rc = GSP_E_FORMAT;
     }
     return rc;
 }
 
-/* Where the values of an instance are that has no dict; 0 when it has one (then *dict). */
+/* Finds the inline values of an instance, or its dict; the other one is 0. */
 static int find_managed(const struct gsp_py__view *v, gsp_raddr object,
                         const struct gsp_py__type *type, gsp_raddr *values, gsp_raddr *dict)
 {
     const struct gsp_py_layout *l = v->layout;
     uint8_t valid = 0;
-    int rc = gsp_mem_read_u64(v->mem, object - l->managed_dict, dict);
+    int rc = gsp_proc_mem_read_u64(v->mem, object - l->managed_dict, dict);
     if (rc == 0 && l->managed_values != GSP_NO_OFFSET) {
-        rc = gsp_mem_read_u64(v->mem, object - l->managed_values, values);
+        rc = gsp_proc_mem_read_u64(v->mem, object - l->managed_values, values);
     }
     if (rc != 0) {
         return rc;
@@ -356,7 +357,7 @@ static int find_managed(const struct gsp_py__view *v, gsp_raddr object,
     if (*dict == 0 && l->dictvalues_valid != GSP_NO_OFFSET &&
         (type->flags & TYPE_INLINE_VALUES) != 0) {
         gsp_raddr inlined = object + (uint64_t)type->basicsize;
-        rc = gsp_mem_read(v->mem, inlined + l->dictvalues_valid, &valid, sizeof(valid));
+        rc = gsp_proc_mem_read(v->mem, inlined + l->dictvalues_valid, &valid, sizeof(valid));
         *values = valid ? inlined : 0;
     }
     return rc;
@@ -369,7 +370,7 @@ static int dict_slot(const struct gsp_py__view *v, gsp_raddr object,
     int64_t at = type->dictoffset;
     if (at < 0) {
         uint64_t size = 0;
-        int rc = gsp_mem_read_u64(v->mem, object + v->layout->var_ob_size, &size);
+        int rc = gsp_proc_mem_read_u64(v->mem, object + v->layout->var_ob_size, &size);
         if (rc != 0) {
             return rc;
         }
@@ -383,8 +384,8 @@ static int dict_slot(const struct gsp_py__view *v, gsp_raddr object,
     return 0;
 }
 
-int gsp_py_attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
-                     gsp_py_item_fn *fn, void *arg)
+int gsp_py__attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
+                      gsp_py_item_fn *fn, void *arg)
 {
     const struct gsp_py__view view = {mem, layout};
     struct gsp_py__type type;
@@ -399,22 +400,22 @@ int gsp_py_attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
     } else if (type.dictoffset != 0) {
         gsp_raddr slot = 0;
         rc = dict_slot(&view, object, &type, &slot);
-        rc = rc != 0 ? rc : gsp_mem_read_u64(mem, slot, &dict);
+        rc = rc != 0 ? rc : gsp_proc_mem_read_u64(mem, slot, &dict);
     }
     if (rc != 0 || (values == 0 && dict == 0)) {
         return rc;
     }
     if (values == 0) {
-        return gsp_py_dict_each(mem, layout, dict, fn, arg);
+        return gsp_py__dict_each(mem, layout, dict, fn, arg);
     }
     uint64_t keys_addr = 0;
     struct keys keys = {0};
-    rc = gsp_mem_read_u64(mem, type.addr + layout->type_cached_keys, &keys_addr);
+    rc = gsp_proc_mem_read_u64(mem, type.addr + layout->type_cached_keys, &keys_addr);
     rc = rc != 0 ? rc : keys_read(&view, keys_addr, values + layout->dictvalues_values, &keys);
     return rc != 0 ? rc : keys_each(&view, &keys, fn, arg);
 }
 
-struct finding {
+struct lookup {
     const struct gsp_py__view *view;
     const char *key;
     gsp_raddr value;
@@ -423,33 +424,33 @@ struct finding {
 
 static bool find_item(void *arg, gsp_raddr key, gsp_raddr value)
 {
-    struct finding *finding = arg;
+    struct lookup *lookup = arg;
     bool same = false;
-    finding->rc = str_is(finding->view, key, finding->key, &same);
+    lookup->rc = str_is(lookup->view, key, lookup->key, &same);
     if (same) {
-        finding->value = value;
+        lookup->value = value;
     }
-    return finding->rc == 0 && !same;
+    return lookup->rc == 0 && !same;
 }
 
-int gsp_py_dict_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
-                     const char *key, gsp_raddr *out)
+int gsp_py__dict_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
+                      const char *key, gsp_raddr *out)
 {
     const struct gsp_py__view view = {mem, layout};
-    struct finding finding = {&view, key, 0, 0};
-    int rc = gsp_py_dict_each(mem, layout, dict, find_item, &finding);
-    *out = finding.value;
-    return rc != 0 ? rc : finding.rc;
+    struct lookup lookup = {&view, key, 0, 0};
+    int rc = gsp_py__dict_each(mem, layout, dict, find_item, &lookup);
+    *out = lookup.value;
+    return rc != 0 ? rc : lookup.rc;
 }
 
-int gsp_py_attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
-                     const char *name, gsp_raddr *out)
+int gsp_py__attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
+                      const char *name, gsp_raddr *out)
 {
     const struct gsp_py__view view = {mem, layout};
-    struct finding finding = {&view, name, 0, 0};
-    int rc = gsp_py_attr_each(mem, layout, object, find_item, &finding);
-    *out = finding.value;
-    return rc != 0 ? rc : finding.rc;
+    struct lookup lookup = {&view, name, 0, 0};
+    int rc = gsp_py__attr_each(mem, layout, object, find_item, &lookup);
+    *out = lookup.value;
+    return rc != 0 ? rc : lookup.rc;
 }
 
 /* ---- Ints and threads ---- */
@@ -457,7 +458,7 @@ int gsp_py_attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
 int gsp_py__long_head(const struct gsp_py__view *v, gsp_raddr addr, struct gsp_py__long *out)
 {
     uint64_t tag = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->long_tag, &tag);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->long_tag, &tag);
     if (rc != 0) {
         return rc;
     }
@@ -471,8 +472,8 @@ int gsp_py__long_head(const struct gsp_py__view *v, gsp_raddr addr, struct gsp_p
     return out->digit_count > (1U << 28U) ? GSP_E_FORMAT : 0;
 }
 
-int gsp_py_uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
-                     uint64_t *out)
+int gsp_py__uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
+                      uint64_t *out)
 {
     const struct gsp_py__view view = {mem, layout};
     struct gsp_py__long head = {0};
@@ -485,8 +486,8 @@ int gsp_py_uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
         return GSP_E_FORMAT;
     }
     if (head.digit_count > 0) {
-        rc = gsp_mem_read(mem, addr + layout->long_digits, digits,
-                          (size_t)head.digit_count * sizeof(digits[0]));
+        rc = gsp_proc_mem_read(mem, addr + layout->long_digits, digits,
+                               (size_t)head.digit_count * sizeof(digits[0]));
     }
     if (rc != 0) {
         return rc;
@@ -513,15 +514,15 @@ static bool name_thread(void *arg, gsp_raddr key, gsp_raddr value)
     gsp_auto_buf name = {0};
     uint64_t ident = 0;
     gsp_raddr text = 0;
-    int rc = gsp_py_uint_read(v->mem, v->layout, key, &ident);
-    rc = rc != 0 ? rc : gsp_py_attr_find(v->mem, v->layout, value, "_name", &text);
+    int rc = gsp_py__uint_read(v->mem, v->layout, key, &ident);
+    rc = rc != 0 ? rc : gsp_py__attr_find(v->mem, v->layout, value, "_name", &text);
     if (rc == 0 && text != 0) {
-        rc = gsp_py_str_read(v->mem, v->layout, text, THREAD_NAME_BYTES, &name);
+        rc = gsp_py__str_read(v->mem, v->layout, text, THREAD_NAME_BYTES, &name);
     }
     if (rc == 0 && name.len > 0) {
         naming->fn(naming->arg, ident, gsp_buf_sv(&name));
     }
-    /* A thread that was just being made or that ended is no failure of the others. */
+    /* A thread that is starting or ending does not hide the others. */
     naming->rc = rc == GSP_E_FAULT || rc == GSP_E_FORMAT ? 0 : rc;
     return naming->rc == 0;
 }
@@ -534,18 +535,18 @@ int gsp_py_thread_names(struct gsp_mem *mem, const struct gsp_py_layout *layout,
     uint64_t modules = 0;
     gsp_raddr module = 0;
     gsp_raddr active = 0;
-    int rc = gsp_mem_read_u64(mem, interp + layout->interp_modules, &modules);
+    int rc = gsp_proc_mem_read_u64(mem, interp + layout->interp_modules, &modules);
     if (rc != 0 || modules == 0) {
         return rc;
     }
-    rc = gsp_py_dict_find(mem, layout, modules, "threading", &module);
+    rc = gsp_py__dict_find(mem, layout, modules, "threading", &module);
     if (rc != 0 || module == 0) {
         return rc;
     }
-    rc = gsp_py_attr_find(mem, layout, module, "_active", &active);
+    rc = gsp_py__attr_find(mem, layout, module, "_active", &active);
     if (rc != 0 || active == 0) {
         return rc;
     }
-    rc = gsp_py_dict_each(mem, layout, active, name_thread, &naming);
+    rc = gsp_py__dict_each(mem, layout, active, name_thread, &naming);
     return rc != 0 ? rc : naming.rc;
 }

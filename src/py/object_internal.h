@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * object_internal.h -- what object.c, locals.c and repr.c share.
+ * object_internal.h -- shared by the files that read objects.
  *
  * Threads: no state.
  */
@@ -10,16 +10,17 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/err.h"
 #include "proc/mem.h"
 #include "py/layout.h"
 
-/* A target as its objects are read: both borrowed. */
+/* The target whose objects are read; both members are borrowed. */
 struct gsp_py__view {
     struct gsp_mem *mem;
     const struct gsp_py_layout *layout;
 };
 
-/* What is asked of the type of an object. */
+/* Members of the type of an object. */
 struct gsp_py__type {
     gsp_raddr addr;
     int64_t basicsize;
@@ -29,10 +30,16 @@ struct gsp_py__type {
     gsp_raddr base;
 };
 
+/* Returns whether a failure affects all objects, not only one that is malformed. */
+static inline bool gsp_py__is_fatal(int rc)
+{
+    return rc == GSP_E_NOPROC || rc == GSP_E_PERM || rc == GSP_E_NOMEM;
+}
+
 GSP_MUST_CHECK int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object,
                                      struct gsp_py__type *out);
 
-/* An int: digits of 30 bits at long_digits, the lowest first. */
+/* An int object: digits of 30 bits at long_digits, the lowest first. */
 struct gsp_py__long {
     bool negative;
     uint64_t digit_count;

@@ -12,10 +12,10 @@
 #define BYTES_DEFAULT 128U
 #define ITEMS_DEFAULT 16U
 #define DEPTH_DEFAULT 4U
-#define NODES_MAX     4096U /* objects looked at for one repr: bounds the time */
-#define DIGITS_MAX    64U   /* of 30 bits: an int of up to 578 decimal places is shown whole */
+#define NODES_MAX     4096U /* objects visited for one repr: bounds the time */
+#define DIGITS_MAX    64U   /* of 30 bits: an int of up to 578 decimal places is shown in full */
 #define BASES_MAX     16U
-#define PRECISION_MAX 16 /* decimals after the first that tell every double */
+#define PRECISION_MAX 16 /* decimals that identify every double */
 
 /* Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_*_SUBCLASS */
 #define IS_HEAP_TYPE  (1ULL << 9U)
@@ -42,7 +42,7 @@ static size_t room_of(const struct gsp_py__repr *r)
 
 /* ---- Numbers ---- */
 
-/* Digits of base 1e9, the lowest first, from digits of 30 bits; out has room for all. */
+/* Converts digits of 30 bits to digits of base 1e9, the lowest first. out must be large enough. */
 static size_t to_decimal(const uint32_t *digits, size_t count, uint32_t *out)
 {
     size_t len = 0;
@@ -75,8 +75,8 @@ static int write_int(struct gsp_py__repr *r, gsp_raddr addr)
         return 0;
     }
     if (head.digit_count > 0) {
-        rc = gsp_mem_read(v->mem, addr + v->layout->long_digits, digits,
-                          (size_t)head.digit_count * sizeof(digits[0]));
+        rc = gsp_proc_mem_read(v->mem, addr + v->layout->long_digits, digits,
+                               (size_t)head.digit_count * sizeof(digits[0]));
         if (rc != 0) {
             return rc;
         }
@@ -95,20 +95,20 @@ static int write_int(struct gsp_py__repr *r, gsp_raddr addr)
 static int write_bool(struct gsp_py__repr *r, gsp_raddr addr)
 {
     uint64_t value = 0;
-    int rc = gsp_py_uint_read(r->view.mem, r->view.layout, addr, &value);
+    int rc = gsp_py__uint_read(r->view.mem, r->view.layout, addr, &value);
     if (rc == 0) {
         gsp_buf_puts(r->out, value ? "True" : "False");
     }
     return rc;
 }
 
-/* Does the text read back as the value, in the precision that it has? */
+/* Returns whether the text parses to the same float or double. */
 static bool reads_back(const char *text, double value, bool is_float)
 {
     return is_float ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value;
 }
 
-/* Shortest digits that read back the same, in the form that float.__repr__ chooses. */
+/* Uses the same notation as float.__repr__. */
 void gsp_py__write_double(struct gsp_buf *out, double value, bool is_float)
 {
     char text[40];
@@ -135,7 +135,8 @@ void gsp_py__write_double(struct gsp_buf *out, double value, bool is_float)
 static int write_float(struct gsp_py__repr *r, gsp_raddr addr)
 {
     double value = 0;
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->float_value, &value, sizeof(value));
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->float_value, &value, sizeof(value));
     if (rc == 0) {
         gsp_py__write_double(r->out, value, false);
     }
@@ -145,7 +146,8 @@ static int write_float(struct gsp_py__repr *r, gsp_raddr addr)
 static int write_complex(struct gsp_py__repr *r, gsp_raddr addr)
 {
     double parts[2] = {0, 0};
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, parts, sizeof(parts));
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, parts, sizeof(parts));
     if (rc != 0) {
         return rc;
     }
@@ -180,7 +182,7 @@ static int write_str(struct gsp_py__repr *r, gsp_raddr addr)
 {
     gsp_auto_buf text = {0};
     size_t room = room_of(r);
-    int rc = gsp_py_str_read(r->view.mem, r->view.layout, addr, room + 4, &text);
+    int rc = gsp_py__str_read(r->view.mem, r->view.layout, addr, room + 4, &text);
     if (rc != 0) {
         return rc;
     }
@@ -197,7 +199,7 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
     const struct gsp_py__view *v = &r->view;
     gsp_auto_buf data = {0};
     uint64_t len = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->bytes_size, &len);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->bytes_size, &len);
     if (rc != 0) {
         return rc;
     }
@@ -206,7 +208,7 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
     if (!room) {
         return GSP_E_NOMEM;
     }
-    rc = gsp_mem_read(v->mem, addr + v->layout->bytes_data, room, n);
+    rc = gsp_proc_mem_read(v->mem, addr + v->layout->bytes_data, room, n);
     if (rc != 0) {
         return rc;
     }
@@ -225,7 +227,7 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
 
 /* ---- Containers ---- */
 
-/* Before every item; false when no more are to be shown. */
+/* Writes the separator before an item. Returns false if no more items are shown. */
 static bool next_item(struct gsp_py__repr *r, size_t *shown)
 {
     if (*shown > 0) {
@@ -244,7 +246,7 @@ static int write_items(struct gsp_py__repr *r, gsp_raddr items, uint64_t count)
     size_t shown = 0;
     for (uint64_t i = 0; i < count && next_item(r, &shown); i++) {
         uint64_t item = 0;
-        int rc = gsp_mem_read_u64(r->view.mem, items + i * sizeof(item), &item);
+        int rc = gsp_proc_mem_read_u64(r->view.mem, items + i * sizeof(item), &item);
         rc = rc != 0 ? rc : write_object(r, item);
         if (rc != 0) {
             return rc;
@@ -258,8 +260,8 @@ static int write_list(struct gsp_py__repr *r, gsp_raddr addr)
     const struct gsp_py__view *v = &r->view;
     uint64_t count = 0;
     uint64_t items = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
-    rc = rc != 0 ? rc : gsp_mem_read_u64(v->mem, addr + v->layout->list_items, &items);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
+    rc = rc != 0 ? rc : gsp_proc_mem_read_u64(v->mem, addr + v->layout->list_items, &items);
     if (rc != 0) {
         return rc;
     }
@@ -273,7 +275,7 @@ static int write_tuple(struct gsp_py__repr *r, gsp_raddr addr)
 {
     const struct gsp_py__view *v = &r->view;
     uint64_t count = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
     if (rc != 0) {
         return rc;
     }
@@ -307,23 +309,23 @@ static int write_dict(struct gsp_py__repr *r, gsp_raddr addr)
 {
     struct items items = {r, 0, 0};
     gsp_buf_putc(r->out, '{');
-    int rc = gsp_py_dict_each(r->view.mem, r->view.layout, addr, write_pair, &items);
+    int rc = gsp_py__dict_each(r->view.mem, r->view.layout, addr, write_pair, &items);
     gsp_buf_putc(r->out, '}');
     return rc != 0 ? rc : items.rc;
 }
 
-/* A slot is a key and its hash; a key that was removed has the hash that no key has. */
+/* A slot is a key and its hash. A removed key has hash -1, which no key has. */
 static int write_set_items(struct gsp_py__repr *r, gsp_raddr table, uint64_t slots, uint64_t used)
 {
     size_t shown = 0;
     for (uint64_t i = 0; i < slots && used > 0; i++) {
         uint64_t slot[2] = {0, 0};
-        int rc = gsp_mem_read(r->view.mem, table + i * sizeof(slot), slot, sizeof(slot));
+        int rc = gsp_proc_mem_read(r->view.mem, table + i * sizeof(slot), slot, sizeof(slot));
         if (rc != 0) {
             return rc;
         }
         if (slot[0] == 0 || slot[1] == UINT64_MAX) {
-            /* Empty slots are cheap to read, but a hostile table has 2^64 of them. */
+            /* Empty slots are cheap, but a hostile table can have 2^64 of them. */
             r->nodes += i % 64U == 63U;
             if (is_full(r)) {
                 return 0;
@@ -353,7 +355,7 @@ static int write_set(struct gsp_py__repr *r, gsp_raddr addr, bool frozen)
         {addr + l->set_mask, sizeof(mask), &mask},
         {addr + l->set_table, sizeof(table), &table},
     };
-    int rc = gsp_mem_gather(r->view.mem, spans, GSP_COUNT(spans), NULL);
+    int rc = gsp_proc_mem_gather(r->view.mem, spans, GSP_COUNT(spans), NULL);
     if (rc != 0) {
         return rc;
     }
@@ -369,7 +371,7 @@ static int write_set(struct gsp_py__repr *r, gsp_raddr addr, bool frozen)
 
 /* ---- Any object ---- */
 
-/* A container inside itself, or too deep, is shown by an ellipsis. */
+/* Writes an ellipsis for a container that contains itself or is nested too deeply. */
 static int write_nested(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kind kind)
 {
     static const char *const marks[] = {
@@ -398,11 +400,11 @@ static int write_nested(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kin
 
 struct builtin {
     const char *name;
-    uint64_t flag; /* set in every subclass; 0 when only the name tells */
+    uint64_t flag; /* set in every subclass; 0: recognized only by name */
     enum gsp_py__kind kind;
 };
 
-/* bool before int, whose subclass it is. */
+/* bool comes before int, because it is a subclass. */
 static const struct builtin BUILTINS[] = {
     {"bool", 0, GSP_PY__BOOL},
     {"int", IS_LONG, GSP_PY__INT},
@@ -421,7 +423,8 @@ static const struct builtin BUILTINS[] = {
     {"NotImplementedType", 0, GSP_PY__NOT_IMPLEMENTED},
 };
 
-/* A class of the program can have any name, but it is never a static type. */
+/* A class of the program can have any name, but it is never a static type, so only static types are
+ * recognized by name. */
 static const struct builtin *find_builtin(struct gsp_sv name, uint64_t flags, bool *exact)
 {
     bool is_static = (flags & IS_HEAP_TYPE) == 0;
@@ -467,14 +470,14 @@ static int write_value(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kind
         return 0;
     case GSP_PY__TYPE:
         gsp_buf_puts(r->out, "<class '");
-        int rc = gsp_py_type_name(r->view.mem, r->view.layout, addr, r->out);
+        int rc = gsp_py__type_name(r->view.mem, r->view.layout, addr, r->out);
         gsp_buf_puts(r->out, "'>");
         return rc;
     }
     return GSP_E_FORMAT;
 }
 
-/* An instance of a subclass: its class's name, then the value inside it. */
+/* Writes an instance of a subclass: the name of its class, then its value. */
 static int write_subclass(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv name,
                           enum gsp_py__kind kind)
 {
@@ -485,7 +488,8 @@ static int write_subclass(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv 
     return rc;
 }
 
-/* Only the name tells a float or a set: look for it among the bases. */
+/* Recognizes subclasses of types without a flag, such as float and set, by the names of the bases.
+ */
 static const struct builtin *find_by_base(struct gsp_py__repr *r, const struct gsp_py__type *type)
 {
     const struct gsp_py_layout *l = r->view.layout;
@@ -494,12 +498,12 @@ static const struct builtin *find_by_base(struct gsp_py__repr *r, const struct g
     for (unsigned i = 0; i < BASES_MAX && base != 0; i++) {
         gsp_auto_buf name = {0};
         uint64_t flags = 0;
-        if (gsp_py_type_name(r->view.mem, l, base, &name) != 0 ||
-            gsp_mem_read_u64(r->view.mem, base + l->type_flags, &flags) != 0) {
+        if (gsp_py__type_name(r->view.mem, l, base, &name) != 0 ||
+            gsp_proc_mem_read_u64(r->view.mem, base + l->type_flags, &flags) != 0) {
             return NULL;
         }
         const struct builtin *b = find_builtin(gsp_buf_sv(&name), flags, &exact);
-        if (b || gsp_mem_read_u64(r->view.mem, base + l->type_base, &base) != 0) {
+        if (b || gsp_proc_mem_read_u64(r->view.mem, base + l->type_base, &base) != 0) {
             return b;
         }
     }
@@ -512,7 +516,7 @@ static int write_typed(struct gsp_py__repr *r, gsp_raddr addr)
     gsp_auto_buf name_buf = {0};
     bool exact = false;
     int rc = gsp_py__type_read(&r->view, addr, &type);
-    rc = rc != 0 ? rc : gsp_py_type_name(r->view.mem, r->view.layout, type.addr, &name_buf);
+    rc = rc != 0 ? rc : gsp_py__type_name(r->view.mem, r->view.layout, type.addr, &name_buf);
     if (rc != 0) {
         return rc;
     }
@@ -556,8 +560,8 @@ static int write_object(struct gsp_py__repr *r, gsp_raddr addr)
     return rc;
 }
 
-/* Cuts the text to its limit, between characters. */
-static void cut(struct gsp_py__repr *r)
+/* Truncates the text to its limit, between characters. */
+static void truncate_text(struct gsp_py__repr *r)
 {
     size_t max = r->limits.bytes_max > 3 ? r->limits.bytes_max - 3 : 0;
     if (r->out->len - r->start <= r->limits.bytes_max) {
@@ -585,6 +589,6 @@ int gsp_py_repr(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_rad
     if (out->failed) {
         return GSP_E_NOMEM;
     }
-    cut(&r);
+    truncate_text(&r);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays are shown by shape and dtype.  numpy's structs are part of its C ABI, unchanged since
- * 1.7.  torch's are not: a tensor's layout is taken only where the memory itself proves it.
+ * Shows arrays by shape and dtype. numpy's structs are part of its C ABI, unchanged since 1.7.
+ * torch's are not: a tensor is recognized only if its memory is consistent.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -10,8 +10,8 @@
 #include "py/repr_internal.h"
 
 #define DIMS_MAX      64U
-#define TENSOR_WORDS  48U /* how much of a TensorImpl is looked at */
-#define TENSOR_INLINE 5U  /* sizes kept inside; more are behind a pointer */
+#define TENSOR_WORDS  48U /* words of a TensorImpl that are searched */
+#define TENSOR_INLINE 5U  /* sizes stored inline; more are behind a pointer */
 #define BASES_MAX     16U
 #define NUMPY_PREFIX  "numpy."
 
@@ -64,7 +64,8 @@ static void write_scalar_float(struct gsp_buf *out, const unsigned char *bytes, 
 static int write_scalar(struct gsp_py__repr *r, gsp_raddr addr, const struct scalar *scalar)
 {
     unsigned char bytes[8] = {0};
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, bytes, scalar->bytes);
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, bytes, scalar->bytes);
     if (rc != 0) {
         return rc;
     }
@@ -75,7 +76,7 @@ static int write_scalar(struct gsp_py__repr *r, gsp_raddr addr, const struct sca
         gsp_buf_puts(r->out, bytes[0] ? "True" : "False");
     } else {
         uint64_t value = 0;
-        memcpy(&value, bytes, sizeof(value)); /* little-endian: the rest is zero */
+        memcpy(&value, bytes, sizeof(value)); /* little-endian; the rest is zero */
         if (scalar->kind == SCALAR_UINT) {
             gsp_buf_printf(r->out, "%" PRIu64, value);
         } else {
@@ -112,13 +113,13 @@ static void write_shape(struct gsp_buf *out, const int64_t *dims, size_t count)
     gsp_buf_puts(out, count == 1 ? ",)" : ")");
 }
 
-/* The name of the scalar type of a dtype: "numpy.float64" as "float64". */
+/* Writes the name of the scalar type of a dtype: "numpy.float64" as "float64". */
 static int write_dtype(struct gsp_py__repr *r, gsp_raddr descr)
 {
     gsp_auto_buf name = {0};
     uint64_t scalar_type = 0;
-    int rc = gsp_mem_read_u64(r->view.mem, descr + r->view.layout->object_size, &scalar_type);
-    rc = rc != 0 ? rc : gsp_py_type_name(r->view.mem, r->view.layout, scalar_type, &name);
+    int rc = gsp_proc_mem_read_u64(r->view.mem, descr + r->view.layout->object_size, &scalar_type);
+    rc = rc != 0 ? rc : gsp_py__type_name(r->view.mem, r->view.layout, scalar_type, &name);
     if (rc != 0) {
         return rc;
     }
@@ -139,7 +140,8 @@ static int write_ndarray(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv n
 {
     uint64_t words[6];
     int64_t dims[DIMS_MAX];
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, words, sizeof(words));
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, words, sizeof(words));
     if (rc != 0) {
         return rc;
     }
@@ -148,7 +150,7 @@ static int write_ndarray(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv n
         return GSP_E_FORMAT;
     }
     if (count > 0) {
-        rc = gsp_mem_read(r->view.mem, words[2], dims, count * sizeof(dims[0]));
+        rc = gsp_proc_mem_read(r->view.mem, words[2], dims, count * sizeof(dims[0]));
         if (rc != 0) {
             return rc;
         }
@@ -163,7 +165,7 @@ static int write_ndarray(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv n
 
 /* ---- torch ---- */
 
-/* c10::ScalarType, in its order. */
+/* In the order of c10::ScalarType. */
 static const char *const TORCH_DTYPES[] = {
     "torch.uint8",     "torch.int8",      "torch.int16",      "torch.int32",
     "torch.int64",     "torch.float16",   "torch.float32",    "torch.float64",
@@ -177,9 +179,9 @@ struct tensor {
     uint16_t dtype;
 };
 
-/* A tensor's sizes follow its pointer back to the Python object: their number, five sizes and
- * five strides (or a pointer to all), the storage offset, the number of elements, the dtype.
- * It is one if the sizes multiply to the number of elements. */
+/* The pointer to the Python object is followed by the number of sizes, five sizes and five strides
+ * (or a pointer to all), the storage offset, the number of elements and the dtype. The words are a
+ * tensor if the product of the sizes is the number of elements. */
 static bool parse_tensor(struct gsp_mem *mem, const uint64_t *words, struct tensor *out)
 {
     uint64_t count = words[0];
@@ -188,7 +190,8 @@ static bool parse_tensor(struct gsp_mem *mem, const uint64_t *words, struct tens
     }
     if (count <= TENSOR_INLINE) {
         memcpy(out->dims, words + 1, (size_t)count * sizeof(out->dims[0]));
-    } else if (gsp_mem_read(mem, words[1], out->dims, (size_t)count * sizeof(out->dims[0])) != 0) {
+    } else if (gsp_proc_mem_read(mem, words[1], out->dims, (size_t)count * sizeof(out->dims[0])) !=
+               0) {
         return false;
     }
     uint64_t elements = 1;
@@ -203,17 +206,18 @@ static bool parse_tensor(struct gsp_mem *mem, const uint64_t *words, struct tens
     return elements == words[2 + 2 * TENSOR_INLINE] && out->dtype < GSP_COUNT(TORCH_DTYPES);
 }
 
-/* The TensorImpl behind a THPVariable, whose first word after the header may be a flag. */
+/* Finds the TensorImpl of a THPVariable, whose first word after the header may be a flag. */
 static bool find_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct tensor *out)
 {
     uint64_t impls[2];
     uint64_t words[TENSOR_WORDS];
     const size_t needed = 2 + 2 * TENSOR_INLINE + 2;
-    if (gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, impls, sizeof(impls)) != 0) {
+    if (gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, impls, sizeof(impls)) !=
+        0) {
         return false;
     }
     for (size_t i = 0; i < GSP_COUNT(impls); i++) {
-        if (gsp_mem_read(r->view.mem, impls[i], words, sizeof(words)) != 0) {
+        if (gsp_proc_mem_read(r->view.mem, impls[i], words, sizeof(words)) != 0) {
             continue;
         }
         for (size_t k = 0; k + 1 + needed <= TENSOR_WORDS; k++) {
@@ -238,7 +242,7 @@ static int write_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv na
     return 0;
 }
 
-/* ---- Which of them ---- */
+/* ---- Any array ---- */
 
 enum array_kind { ARRAY_NONE, ARRAY_NUMPY, ARRAY_TORCH };
 
@@ -260,11 +264,11 @@ static enum array_kind find_kind(struct gsp_py__repr *r, const struct gsp_py__ty
     gsp_raddr base = type->base;
     for (unsigned i = 0; i < BASES_MAX && base != 0 && kind == ARRAY_NONE; i++) {
         gsp_auto_buf text = {0};
-        if (gsp_py_type_name(r->view.mem, r->view.layout, base, &text) != 0) {
+        if (gsp_py__type_name(r->view.mem, r->view.layout, base, &text) != 0) {
             break;
         }
         kind = kind_of(gsp_buf_sv(&text));
-        if (gsp_mem_read_u64(r->view.mem, base + r->view.layout->type_base, &base) != 0) {
+        if (gsp_proc_mem_read_u64(r->view.mem, base + r->view.layout->type_base, &base) != 0) {
             break;
         }
     }

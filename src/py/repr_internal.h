@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * repr_internal.h -- what repr.c and repr_array.c share.
+ * repr_internal.h -- shared by repr.c and repr_array.c.
  *
  * Threads: one owner.
  */
@@ -39,14 +39,14 @@ struct gsp_py__repr {
     struct gsp_py_repr_limits limits;
     struct gsp_buf *out; /* borrowed */
     size_t start;        /* of this repr in out */
-    unsigned nodes;      /* objects looked at */
+    unsigned nodes;      /* objects visited */
     unsigned depth;
     gsp_raddr open[GSP_PY__DEPTH_MAX]; /* containers being written */
 };
 
-/* is_float: as many digits as tell it from other floats, not doubles. */
+/* Writes the shortest digits that identify the value. is_float: among floats, not doubles. */
 void gsp_py__write_double(struct gsp_buf *out, double value, bool is_float);
 
-/* Writes a numpy scalar or array or a torch tensor.  1 when the object is none of them. */
+/* Writes a numpy scalar or array or a torch tensor. Returns 1 if the object is none of them. */
 GSP_MUST_CHECK int gsp_py__write_array(struct gsp_py__repr *r, gsp_raddr addr,
                                        const struct gsp_py__type *type, struct gsp_sv name);

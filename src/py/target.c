@@ -4,37 +4,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/time.h"
 #include "py/target_internal.h"
 
-/* The heads of the lists of threads are compared this often (new threads go in front), the
- * whole lists are walked this often. */
+/* Interval between comparisons of the heads of the thread lists (new threads are added at the
+ * front), and between comparisons of the whole lists. */
 #define HEADS_INTERVAL_NS (5 * GSP_NS_PER_MS)
 #define LIST_INTERVAL_NS  (250 * GSP_NS_PER_MS)
-/* The same of a process of which no thread runs: only one that Python does not know yet could
- * have changed the lists. */
+/* The latter for a process without running threads: only a thread that Python does not know yet
+ * could have changed the lists. */
 #define QUIET_LIST_NS     GSP_NS_PER_S
-/* At rates beyond some ten thousand a second these are not asked for at each look: who holds
- * the GIL, and whether a thread still runs that has moved since the look before. */
+/* At rates above about 10 kHz not every pass reads the holder of the GIL, or checks whether a
+ * thread still runs whose stack has changed since the previous pass. */
 #define GIL_AGE_NS        (50 * GSP_NS_PER_US)
 #define STATE_AGE_NS      (50 * GSP_NS_PER_US)
-/* Two fields of a struct that are no farther apart are read as one piece. */
-#define PIECE_BYTES_MAX   2048U
-/* Looks running at which a thread had run before it is taken to have run at the next one too:
- * where stacks of sleeping threads are wanted, and where not.  Of each so many looks it is
- * asked at two. */
+/* Two members of a struct that are closer than this are read as one span. */
+#define SPAN_BYTES_MAX    2048U
+/* After this number of consecutive passes in which the thread had run (with and without samples of
+ * idle threads), assume that it ran again. Check two of every RESTLESS_CHECK passes. */
 #define RESTLESS_IDLE     6U
 #define RESTLESS          2U
-#define RESTLESS_ASK      16U
+#define RESTLESS_CHECK    16U
 
-/* Once the runtime is known. */
-static int begin(struct gsp_py_target *target, struct gsp_err *err)
+/* Initializes a target whose runtime has been located. */
+static int init(struct gsp_py_target *target, struct gsp_err *err)
 {
     target->walker = malloc(sizeof(*target->walker));
     if (!target->walker)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    gsp_py_walker_init(target->walker, target->mem, &target->run);
-    gsp_snap_init(&target->snap, target->mem);
+        return gsp_err_nomem(err);
+    gsp_py__walker_init(target->walker, target->mem, &target->run);
+    gsp_proc_snap_init(&target->snap, target->mem);
     int rc = gsp_py__threads_list(target, gsp_now_ns());
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "threads of process %d: %s", (int)target->pid,
@@ -53,16 +53,16 @@ int gsp_py_target_open_child(pid_t pid, struct gsp_py_target *parent, struct gsp
     *out = NULL;
     struct gsp_py_target *target = calloc(1, sizeof(*target));
     if (!target)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     target->pid = pid;
-    int rc = gsp_mem_open_pid(pid, &target->mem, err);
+    int rc = gsp_proc_mem_open_pid(pid, &target->mem, err);
     bool located =
         rc == GSP_OK && parent &&
-        gsp_py_locate_forked(target->mem, parent->mem, &parent->run, &target->run, NULL) == GSP_OK;
+        gsp_py__locate_forked(target->mem, parent->mem, &parent->run, &target->run, NULL) == GSP_OK;
     if (rc == GSP_OK && !located)
         rc = gsp_py_locate(pid, target->mem, &target->run, err);
     if (rc == GSP_OK)
-        rc = begin(target, err);
+        rc = init(target, err);
     if (rc != GSP_OK) {
         gsp_py_target_close(target);
         return rc;
@@ -76,17 +76,18 @@ int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out, s
     *out = NULL;
     struct gsp_py_target *target = calloc(1, sizeof(*target));
     if (!target)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     target->core = core;
-    target->pid = gsp_core_info(core)->pid;
-    int rc = gsp_core_mem(core, &target->mem, err);
+    target->pid = gsp_proc_core_info(core)->pid;
+    int rc = gsp_proc_core_mem(core, &target->mem, err);
     if (rc == GSP_OK) {
-        const struct gsp_py_place place = {
-            .mem = target->mem, .maps = gsp_core_maps(core), .exe = gsp_core_info(core)->exe};
-        rc = gsp_py_locate_in(&place, &target->run, err);
+        const struct gsp_py_locate_input place = {.mem = target->mem,
+                                                  .maps = gsp_proc_core_maps(core),
+                                                  .exe = gsp_proc_core_info(core)->exe};
+        rc = gsp_py__locate_in(&place, &target->run, err);
     }
     if (rc == GSP_OK)
-        rc = begin(target, err);
+        rc = init(target, err);
     if (rc != GSP_OK) {
         gsp_py_target_close(target);
         return rc;
@@ -105,15 +106,15 @@ void gsp_py_target_close(struct gsp_py_target *target)
     }
     free(target->threads);
     free(target->spans);
-    gsp_snap_free(&target->snap);
+    gsp_proc_snap_free(&target->snap);
     if (target->walker)
-        gsp_py_walker_free(target->walker);
+        gsp_py__walker_free(target->walker);
     free(target->walker);
-    gsp_mem_free(target->mem);
+    gsp_proc_mem_free(target->mem);
     free(target);
 }
 
-/* Which comparison of the lists is due. */
+/* The comparison of the thread lists that is due. */
 enum lists {
     LISTS_NONE,
     LISTS_HEADS,
@@ -129,31 +130,23 @@ static enum lists lists_due(const struct gsp_py_target *target, int64_t now_ns)
 
 static bool reserve_spans(struct gsp_py_target *target, size_t need)
 {
-    if (need <= target->span_cap)
-        return true;
-    struct gsp_mem_span *grown = realloc(target->spans, need * 2 * sizeof(*grown));
-    if (!grown)
-        return false;
-    target->spans = grown;
-    target->span_cap = need * 2;
-    return true;
+    return gsp_array_fit(&target->spans, &target->span_cap, need);
 }
 
-/* Does the kernel have to be asked whether the thread has run, or is that as good as known?
- * One that ran before each of the last looks is asked what it does and no more, which tells
- * whether its stack is wanted; now and then, at two looks running, whether it still is such a
- * one.  To read a stack for nothing costs more than to ask for nothing. */
+/* Returns whether to assume that the thread has run since the last pass, because it had run before
+ * each of the last passes. Then only its current activity is read. Two consecutive passes of every
+ * RESTLESS_CHECK test the assumption; a needless read of a stack costs more than such a test. */
 static bool is_restless(const struct gsp_py_thread *thread, unsigned flags)
 {
-    unsigned least = flags & GSP_PY_LOOK_IDLE ? RESTLESS_IDLE : RESTLESS;
-    return thread->wakes >= least && thread->wakes % RESTLESS_ASK > 1;
+    unsigned least = flags & GSP_PY_SAMPLE_IDLE ? RESTLESS_IDLE : RESTLESS;
+    return thread->sleep.wakes >= least && thread->sleep.wakes % RESTLESS_CHECK > 1;
 }
 
-/* True if the thread has not run since the last look. */
+/* Returns true if the thread has not run since the last pass. */
 static bool update_state(struct gsp_py_target *target, struct gsp_py_thread *thread, unsigned flags,
                          int64_t now_ns)
 {
-    if (thread->on_cpu && thread->changed && now_ns - target->looked_ns < STATE_AGE_NS)
+    if (thread->on_cpu && thread->changed && now_ns - target->sampled_ns < STATE_AGE_NS)
         return false;
     if (thread->task.stat_fd < 0) {
         thread->state = 0;
@@ -161,39 +154,40 @@ static bool update_state(struct gsp_py_target *target, struct gsp_py_thread *thr
         return false;
     }
     bool is_known = thread->state == 'R' || thread->state == 'S';
-    /* The number first, then what it does: if it ran in between, the next look sees it. */
+    /* Read the count before the activity: if the thread runs in between, the next pass notices. */
     uint64_t slices = is_known && !thread->on_cpu && !is_restless(thread, flags)
-                          ? gsp_taskfd_slices(&thread->task)
+                          ? gsp_proc_taskfd_slices(&thread->task)
                           : 0;
-    if (slices && thread->slept && slices == thread->slices) {
-        thread->wakes = 0;
-        return true; /* still asleep, still there */
+    if (slices && thread->sleep.is_current && slices == thread->sleep.slices) {
+        thread->sleep.wakes = 0;
+        return true; /* still in the same sleep */
     }
-    thread->wakes++;
-    thread->taken = false;
-    thread->slept = false;
-    enum gsp_activity activity = gsp_taskfd_activity(&thread->task);
+    thread->sleep.wakes++;
+    thread->sleep.is_sampled = false;
+    thread->sleep.is_current = false;
+    enum gsp_activity activity = gsp_proc_taskfd_activity(&thread->task);
     thread->on_cpu = activity == GSP_ACTIVITY_RUNNING;
     if (thread->on_cpu) {
         thread->state = 'R';
         return false;
     }
     if (activity == GSP_ACTIVITY_WAITING && is_known) {
-        thread->state = 'S'; /* what its sleep is called does not matter so much */
-        thread->slices = slices;
-        thread->slept = slices != 0;
+        thread->state = 'S'; /* or 'D': a distinction not worth another read */
+        thread->sleep.slices = slices;
+        thread->sleep.is_current = slices != 0;
         return false;
     }
-    thread->slices = gsp_taskfd_slices(&thread->task);
-    thread->state = gsp_taskfd_state(&thread->task);
+    thread->sleep.slices = gsp_proc_taskfd_slices(&thread->task);
+    thread->state = gsp_proc_taskfd_state(&thread->task);
     thread->on_cpu = thread->state == 'R';
-    thread->slept = thread->slices && (thread->state == 'S' || thread->state == 'D');
+    thread->sleep.is_current =
+        thread->sleep.slices && (thread->state == 'S' || thread->state == 'D');
     if (thread->state == 0 || thread->state == 'Z' || thread->state == 'X')
         target->stale = true;
     return false;
 }
 
-/* True if no thread has run since the last look. */
+/* Returns true if no thread has run since the last pass. */
 static bool update_states(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
     bool none = target->thread_count > 0;
@@ -202,7 +196,7 @@ static bool update_states(struct gsp_py_target *target, unsigned flags, int64_t 
     return none;
 }
 
-/* Walks the lists; who is new on them is asked for its state. */
+/* Walks the lists and reads the states of new threads. */
 static int renew_list(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
     target->stale = false;
@@ -215,23 +209,24 @@ static int renew_list(struct gsp_py_target *target, unsigned flags, int64_t now_
     return rc;
 }
 
-void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns)
+void gsp_py_target_update_states(struct gsp_py_target *target, int64_t now_ns)
 {
-    bool moved = false;
+    bool changed = false;
     update_states(target, 0, now_ns);
     if (lists_due(target, now_ns) != LISTS_NONE &&
         reserve_spans(target, gsp_py__lists_span_count(target))) {
         size_t count = gsp_py__lists_plan(target, target->spans);
-        gsp_ignore(gsp_mem_gather(target->mem, target->spans, count, NULL));
-        moved = gsp_py__lists_moved(target, now_ns);
+        gsp_ignore(gsp_proc_mem_gather(target->mem, target->spans, count, NULL));
+        changed = gsp_py__lists_have_changed(target, now_ns);
     }
-    if (moved || target->stale)
-        gsp_ignore(renew_list(target, 0, now_ns)); /* the look that follows tells */
+    if (changed || target->stale)
+        gsp_ignore(renew_list(target, 0, now_ns)); /* the next pass reports the failure */
 }
 
-/* The head of an interpreter's list, and whether it collects garbage: fields of one struct,
- * read as one piece where they are near each other, for a piece costs more than its bytes. */
-static void read_interp(struct gsp_py_target *target, struct gsp_py__head *head)
+/* Reads the head of an interpreter's thread list, and whether it collects garbage. Both are members
+ * of one struct; if they are close they are read as one span, because a span costs more than its
+ * bytes. */
+static void read_interp(struct gsp_py_target *target, struct gsp_py__interp *head)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     bool has_gc = lay->interp_gc != UINT32_MAX && lay->gc_collecting != GSP_NO_OFFSET;
@@ -241,21 +236,22 @@ static void read_interp(struct gsp_py_target *target, struct gsp_py__head *head)
     size_t len = (size_t)(list < gc ? gc - list : list - gc) + 8;
     const unsigned char *bytes;
     int32_t collecting = 0;
-    head->now_tstate = ~head->tstate; /* what cannot be read is another than it was */
-    if (len <= PIECE_BYTES_MAX && gsp_snap_view(&target->snap, low, len, &bytes) == GSP_OK) {
+    head->now_tstate = ~head->tstate; /* counts as changed if it cannot be read */
+    if (len <= SPAN_BYTES_MAX && gsp_proc_snap_view(&target->snap, low, len, &bytes) == GSP_OK) {
         memcpy(&head->now_tstate, bytes + (list - low), 8);
         memcpy(&collecting, bytes + (gc - low), sizeof(collecting));
-    } else if (len > PIECE_BYTES_MAX) {
-        if (gsp_snap_read(&target->snap, list, &head->now_tstate, 8) != GSP_OK)
+    } else if (len > SPAN_BYTES_MAX) {
+        if (gsp_proc_snap_read(&target->snap, list, &head->now_tstate, 8) != GSP_OK)
             head->now_tstate = ~head->tstate;
-        if (gsp_snap_read(&target->snap, gc, &collecting, sizeof(collecting)) != GSP_OK)
+        if (gsp_proc_snap_read(&target->snap, gc, &collecting, sizeof(collecting)) != GSP_OK)
             collecting = 0;
     }
     head->collecting = has_gc && collecting == 1;
 }
 
-/* Who holds the GIL, from the bytes of this look. */
-static void read_holder(struct gsp_py_target *target, struct gsp_py__head *head, gsp_raddr current)
+/* Determines the holder of the GIL from the bytes of this pass. */
+static void read_holder(struct gsp_py_target *target, struct gsp_py__interp *head,
+                        gsp_raddr current)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     int32_t locked = 0;
@@ -264,26 +260,26 @@ static void read_holder(struct gsp_py_target *target, struct gsp_py__head *head,
     if (!head->gil)
         return;
     if (lay->gil_enabled != GSP_NO_OFFSET &&
-        gsp_snap_read(&target->snap, head->gil + lay->gil_enabled, &enabled, 4) != GSP_OK)
+        gsp_proc_snap_read(&target->snap, head->gil + lay->gil_enabled, &enabled, 4) != GSP_OK)
         enabled = 0;
-    if (gsp_snap_read(&target->snap, head->gil + lay->gil_locked, &locked, 4) != GSP_OK ||
-        gsp_snap_read(&target->snap, head->gil + lay->gil_last_holder, &head->holder, 8) !=
+    if (gsp_proc_snap_read(&target->snap, head->gil + lay->gil_locked, &locked, 4) != GSP_OK ||
+        gsp_proc_snap_read(&target->snap, head->gil + lay->gil_last_holder, &head->holder, 8) !=
             GSP_OK ||
         locked != 1 || !enabled)
         head->holder = 0;
 }
 
-/* What belongs to no thread. */
+/* Reads the data that belongs to no thread. */
 static void read_common(struct gsp_py_target *target)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     gsp_raddr current = 0;
     gsp_raddr at = target->run.addr + lay->runtime_tstate_current;
     if (lay->runtime_tstate_current != UINT32_MAX &&
-        gsp_snap_read(&target->snap, at, &current, 8) != GSP_OK)
+        gsp_proc_snap_read(&target->snap, at, &current, 8) != GSP_OK)
         current = 0;
     at = target->run.addr + lay->runtime_interpreters_head;
-    if (gsp_snap_read(&target->snap, at, &target->now_interp, 8) != GSP_OK)
+    if (gsp_proc_snap_read(&target->snap, at, &target->now_interp, 8) != GSP_OK)
         target->now_interp = 0;
     for (size_t i = 0; i < target->interp_count; i++) {
         read_interp(target, &target->heads[i]);
@@ -291,47 +287,48 @@ static void read_common(struct gsp_py_target *target)
     }
 }
 
-/* Have threads or interpreters come?  They are put at the heads of their lists. */
-static bool heads_moved(struct gsp_py_target *target, int64_t now_ns)
+/* Returns whether threads or interpreters were added. They are added at the heads of the lists. */
+static bool heads_changed(struct gsp_py_target *target, int64_t now_ns)
 {
-    bool moved = target->now_interp != target->heads[target->interp_count - 1].interp;
+    bool changed = target->now_interp != target->heads[target->interp_count - 1].interp;
     for (size_t i = 0; i < target->interp_count; i++)
-        moved |= target->heads[i].now_tstate != target->heads[i].tstate;
+        changed |= target->heads[i].now_tstate != target->heads[i].tstate;
     target->heads_ns = now_ns;
-    return moved;
+    return changed;
 }
 
-/* Reads what the wanted threads needed last time, all in one system call. */
+/* Reads the windows of the selected threads, all in one system call. */
 static int gather(struct gsp_py_target *target, bool with_common, enum lists due)
 {
     size_t need = GSP_SNAP_WINDOWS_MAX + gsp_py__lists_span_count(target);
     for (size_t i = 0; i < target->thread_count; i++)
-        need += target->threads[i]->wanted ? target->threads[i]->snap.count : 0;
+        need += target->threads[i]->selected ? target->threads[i]->snap.count : 0;
     if (!reserve_spans(target, need))
         return GSP_E_NOMEM;
     target->snap.planned = 0;
     size_t listed = due == LISTS_WHOLE ? gsp_py__lists_plan(target, target->spans) : 0;
     size_t count = listed;
     if (with_common)
-        count += gsp_snap_plan(&target->snap, target->spans + count, target->span_cap - count);
+        count += gsp_proc_snap_plan(&target->snap, target->spans + count, target->span_cap - count);
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
-        if (thread->wanted)
-            count += gsp_snap_plan(&thread->snap, target->spans + count, target->span_cap - count);
+        if (thread->selected)
+            count +=
+                gsp_proc_snap_plan(&thread->snap, target->spans + count, target->span_cap - count);
     }
     size_t done = 0;
-    int rc = count ? gsp_mem_gather(target->mem, target->spans, count, &done) : GSP_OK;
+    int rc = count ? gsp_proc_mem_gather(target->mem, target->spans, count, &done) : GSP_OK;
     if (rc != GSP_OK && rc != GSP_E_FAULT)
         return rc;
-    /* Each snapshot gets its share of what was read. */
+    /* Report to each snapshot how many of its spans were read. */
     done -= done < listed ? done : listed;
     struct gsp_snap *snap = &target->snap;
     for (size_t i = 0;; i++) {
         size_t planned = snap->planned;
         size_t mine = done < planned ? done : planned;
-        gsp_snap_filled(snap, mine);
+        gsp_proc_snap_filled(snap, mine);
         done -= mine;
-        while (i < target->thread_count && !target->threads[i]->wanted)
+        while (i < target->thread_count && !target->threads[i]->selected)
             i++;
         if (i >= target->thread_count)
             break;
@@ -342,14 +339,9 @@ static int gather(struct gsp_py_target *target, bool with_common, enum lists due
 
 static int keep_locs(struct gsp_py_thread *thread, const struct gsp_py_chain *chain)
 {
-    if (chain->depth > thread->locs_cap) {
-        size_t cap = chain->depth + chain->depth / 2 + 16;
-        uint32_t *grown = realloc(thread->locs, cap * sizeof(*grown));
-        if (!grown)
-            return GSP_E_NOMEM;
-        thread->locs = grown;
-        thread->locs_cap = cap;
-    }
+    if (gsp_unlikely(chain->depth > thread->locs_cap) &&
+        !gsp_array_fit(&thread->locs, &thread->locs_cap, chain->depth + chain->depth / 2 + 16))
+        return GSP_E_NOMEM;
     thread->changed = thread->depth != chain->depth;
     for (size_t i = 0; i < chain->depth; i++) {
         thread->changed |= thread->locs[i] != chain->frames[i].loc;
@@ -360,35 +352,36 @@ static int keep_locs(struct gsp_py_thread *thread, const struct gsp_py_chain *ch
     return GSP_OK;
 }
 
-static void want(struct gsp_py_target *target, unsigned flags)
+static void select_threads(struct gsp_py_target *target, unsigned flags)
 {
-    bool forgotten = gsp_py_walker_tidy(target->walker);
+    bool cleared = gsp_py__walker_tidy(target->walker);
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
         thread->changed = false;
-        if (forgotten) {
-            thread->taken = false;
+        if (cleared) {
+            thread->sleep.is_sampled = false;
             thread->depth = 0;
             thread->status = GSP_E_TORN; /* until it is walked again */
         }
-        thread->wanted = thread->on_cpu || (flags & GSP_PY_LOOK_IDLE);
-        if (thread->wanted && thread->slept && thread->taken && thread->status == GSP_OK)
-            thread->wanted = false; /* locs are still true */
+        thread->selected = thread->on_cpu || (flags & GSP_PY_SAMPLE_IDLE);
+        if (thread->selected && thread->sleep.is_current && thread->sleep.is_sampled &&
+            thread->status == GSP_OK)
+            thread->selected = false; /* locs are still valid */
     }
 }
 
 static int walk_threads(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
     struct gsp_py_walker *walker = target->walker;
-    walker->still = (flags & GSP_PY_LOOK_STILL) != 0;
+    walker->stopped = (flags & GSP_PY_SAMPLE_STOPPED) != 0;
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
-        const struct gsp_py__head *head = &target->heads[thread->interp];
+        const struct gsp_py__interp *head = &target->heads[thread->interp];
         thread->has_gil = thread->tstate == head->holder;
         thread->in_gc = thread->has_gil && head->collecting;
-        if (!thread->wanted || ((flags & GSP_PY_LOOK_GIL_ONLY) && !thread->has_gil))
+        if (!thread->selected || ((flags & GSP_PY_SAMPLE_GIL_ONLY) && !thread->has_gil))
             continue;
-        thread->status = gsp_py_walk(walker, &thread->snap, thread->tstate, now_ns);
+        thread->status = gsp_py__walk(walker, &thread->snap, thread->tstate, now_ns);
         if (thread->status == GSP_E_NOPROC || thread->status == GSP_E_PERM ||
             thread->status == GSP_E_NOMEM)
             return thread->status;
@@ -396,13 +389,13 @@ static int walk_threads(struct gsp_py_target *target, unsigned flags, int64_t no
             return GSP_E_NOMEM;
         if (thread->status != GSP_OK)
             target->stale = true;
-        thread->taken = thread->slept;
+        thread->sleep.is_sampled = thread->sleep.is_current;
     }
     return GSP_OK;
 }
 
-/* A thread that has entered a sub-interpreter has a thread state, and a stack, in each: the
- * one it entered last is where it runs. */
+/* A thread that has entered a sub-interpreter has a thread state and a stack in each interpreter.
+ * It runs in the one that it entered last. */
 static void find_shadowed(struct gsp_py_target *target)
 {
     for (size_t i = 0; i < target->thread_count; i++)
@@ -419,14 +412,16 @@ static void find_shadowed(struct gsp_py_target *target)
     }
 }
 
-/* No thread has run since the last look: is all that is wanted known from then? */
+/* Called if no thread has run since the last pass. Returns whether the results of that pass are
+ * still complete. */
 static bool is_quiet(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
-    if (target->stale || (flags & GSP_PY_LOOK_STILL) || now_ns - target->listed_ns >= QUIET_LIST_NS)
+    if (target->stale || (flags & GSP_PY_SAMPLE_STOPPED) ||
+        now_ns - target->listed_ns >= QUIET_LIST_NS)
         return false;
-    for (size_t i = 0; (flags & GSP_PY_LOOK_IDLE) && i < target->thread_count; i++) {
+    for (size_t i = 0; (flags & GSP_PY_SAMPLE_IDLE) && i < target->thread_count; i++) {
         const struct gsp_py_thread *thread = target->threads[i];
-        if (!thread->taken || thread->status != GSP_OK)
+        if (!thread->sleep.is_sampled || thread->status != GSP_OK)
             return false;
     }
     for (size_t i = 0; i < target->thread_count; i++)
@@ -434,38 +429,40 @@ static bool is_quiet(struct gsp_py_target *target, unsigned flags, int64_t now_n
     return true;
 }
 
-static int take(struct gsp_py_target *target, unsigned flags, bool with_common, enum lists due)
+static int read_memory(struct gsp_py_target *target, unsigned flags, bool with_common,
+                       enum lists due)
 {
-    want(target, flags);
+    select_threads(target, flags);
     int rc = gather(target, with_common, due);
     if (rc == GSP_OK && with_common)
         read_common(target);
     return rc;
 }
 
-int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
+int gsp_py_target_sample(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
-    bool with_state = !(flags & GSP_PY_LOOK_NO_STATE);
+    bool with_state = !(flags & GSP_PY_SAMPLE_KEEP_STATES);
     if (with_state && update_states(target, flags, now_ns) && is_quiet(target, flags, now_ns))
         return GSP_OK;
     int rc = with_state && target->stale ? renew_list(target, flags, now_ns) : GSP_OK;
     if (rc != GSP_OK)
         return rc;
     enum lists due = with_state ? lists_due(target, now_ns) : LISTS_NONE;
-    bool with_common = (flags & (GSP_PY_LOOK_GIL_ONLY | GSP_PY_LOOK_STILL)) || due == LISTS_HEADS ||
-                       now_ns - target->gil_ns >= GIL_AGE_NS;
-    rc = take(target, flags, with_common, due);
-    bool moved = rc == GSP_OK && ((due == LISTS_WHOLE && gsp_py__lists_moved(target, now_ns)) ||
-                                  (due == LISTS_HEADS && heads_moved(target, now_ns)));
-    if (moved) {
-        /* Threads have come or gone: once more, with those that there are now. */
+    bool with_common = (flags & (GSP_PY_SAMPLE_GIL_ONLY | GSP_PY_SAMPLE_STOPPED)) ||
+                       due == LISTS_HEADS || now_ns - target->gil_ns >= GIL_AGE_NS;
+    rc = read_memory(target, flags, with_common, due);
+    bool changed =
+        rc == GSP_OK && ((due == LISTS_WHOLE && gsp_py__lists_have_changed(target, now_ns)) ||
+                         (due == LISTS_HEADS && heads_changed(target, now_ns)));
+    if (changed) {
+        /* Threads have started or ended: repeat with the current ones. */
         rc = renew_list(target, flags, now_ns);
-        rc = rc == GSP_OK ? take(target, flags, true, LISTS_NONE) : rc;
+        rc = rc == GSP_OK ? read_memory(target, flags, true, LISTS_NONE) : rc;
     }
     if (rc != GSP_OK)
         return rc;
-    target->gil_ns = with_common || moved ? now_ns : target->gil_ns;
-    target->looked_ns = now_ns;
+    target->gil_ns = with_common || changed ? now_ns : target->gil_ns;
+    target->sampled_ns = now_ns;
     rc = walk_threads(target, flags, now_ns);
     find_shadowed(target);
     return rc;
@@ -474,9 +471,9 @@ int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now
 int gsp_py_target_walk(struct gsp_py_target *target, struct gsp_py_thread *thread, unsigned flags,
                        int64_t now_ns)
 {
-    target->walker->still = (flags & GSP_PY_LOOK_STILL) != 0;
-    gsp_snap_refresh(&thread->snap);
-    thread->status = gsp_py_walk(target->walker, &thread->snap, thread->tstate, now_ns);
+    target->walker->stopped = (flags & GSP_PY_SAMPLE_STOPPED) != 0;
+    gsp_proc_snap_refresh(&thread->snap);
+    thread->status = gsp_py__walk(target->walker, &thread->snap, thread->tstate, now_ns);
     return thread->status == GSP_OK ? keep_locs(thread, &target->walker->chain) : thread->status;
 }
 

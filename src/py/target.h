@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.h -- a Python process under observation: its interpreters, threads and stacks.
+ * target.h -- a Python process being profiled: its interpreters, threads and stacks.
  *
- * A look at the target takes, for all its threads: the kernel's state, who holds the GIL, and
- * the stacks of the threads that are wanted.  Threads that have not run since the last look
- * (the kernel's count of time slices tells) cost one small read of /proc and nothing else;
- * the memory of all others is read by one system call.
+ * A sampling pass reads, for all threads of the target, the kernel's state, the holder of the GIL,
+ * and the stacks of the selected threads. A thread that has not run since the last pass (according
+ * to the kernel's count of time slices) costs only one small read of /proc. One system call reads
+ * the memory of all others.
  *
- * Used by: sample/.
  * Threads: one owner.
  */
 #pragma once
@@ -30,68 +29,76 @@
 #define GSP_PY_INTERPS_MAX 256U
 
 struct gsp_py_thread {
+    /* Identity: constant while the thread exists. */
     gsp_raddr tstate;
     uint64_t python_id; /* pthread_self() */
-    pid_t tid;          /* in our pid namespace; 0 when unknown */
-    uint32_t interp;    /* index, 0 is the main one */
-    uint32_t tag;       /* for the user; 0 at first */
+    pid_t tid;          /* in our pid namespace; 0 if unknown */
+    uint32_t interp;    /* index; 0 is the main interpreter */
+    uint32_t tag;       /* for the caller; initially 0 */
     bool is_main;
 
-    /* Of the last look. */
-    char state;  /* the kernel's; 0 unknown */
-    bool on_cpu; /* running or runnable; true too when the kernel's state is unknown */
+    /* Result of the last sampling pass. */
+    char state;  /* the kernel's; 0 if unknown */
+    bool on_cpu; /* running or runnable; also true if the kernel's state is unknown */
     bool has_gil;
-    bool in_gc;    /* collecting garbage: holds the GIL while the interpreter says so (3.9+) */
-    bool wanted;   /* the stack was asked for */
-    bool changed;  /* locs differ from those of the look before */
-    bool cut;      /* deeper than GSP_PY_DEPTH_MAX */
-    bool shadowed; /* the same kernel thread runs in another interpreter, called from here */
-    /* Kept between looks. */
-    bool slept;     /* asleep at the last look: slices is worth comparing */
-    bool taken;     /* locs are of the same sleep */
-    bool found;     /* while the list is walked */
-    int status;     /* 0: locs are true; TORN, FORMAT, FAULT…: they are of an earlier look */
-    unsigned wakes; /* looks running at which it had run since the one before */
+    bool in_gc;     /* holds the GIL during a garbage collection (3.9+) */
+    bool selected;  /* the pass had to read the stack */
+    bool changed;   /* locs differ from those of the previous pass */
+    bool cut;       /* deeper than GSP_PY_DEPTH_MAX */
+    bool shadowed;  /* the same kernel thread has entered another interpreter from here */
+    bool found;     /* while the thread lists are walked: still in a list */
+    int status;     /* 0: locs are valid; TORN, FORMAT, FAULT…: they are from an earlier pass */
     uint32_t *locs; /* innermost first */
     size_t depth;
+
+    /* Resources and history: kept from pass to pass. */
     size_t locs_cap;
-    uint64_t slices; /* times the kernel let it run, when it was last seen asleep */
+    struct {
+        bool is_current; /* asleep at the last pass: slices can be compared */
+        bool is_sampled; /* locs are from the current sleep */
+        unsigned wakes;  /* consecutive passes before each of which the thread had run */
+        uint64_t slices; /* gsp_proc_taskfd_slices() when it was last seen sleeping */
+    } sleep;
     struct gsp_snap snap;
-    gsp_raddr next; /* behind it in its interpreter's list */
-    /* While the list is compared. */
-    uint64_t now_id;
-    gsp_raddr now_next;
-    gsp_raddr now_interp;
     struct gsp_taskfd task;
+
+    /* Links of the target's thread list: as last walked, and as read for a comparison. */
+    struct {
+        gsp_raddr next;
+        uint64_t now_id;
+        gsp_raddr now_next;
+        gsp_raddr now_interp;
+    } list;
 };
 
 struct gsp_py_target; /* opaque */
 
-#define GSP_PY_LOOK_IDLE     1U /* stacks of threads that are not running too */
-#define GSP_PY_LOOK_GIL_ONLY 2U /* only of the thread that holds the GIL */
-#define GSP_PY_LOOK_STILL    4U /* the target is stopped: no retries, no proofs */
-#define GSP_PY_LOOK_NO_STATE 8U /* keep the kernel states of the last look */
+#define GSP_PY_SAMPLE_IDLE        1U /* also sample idle threads */
+#define GSP_PY_SAMPLE_GIL_ONLY    2U /* sample only the thread that holds the GIL */
+#define GSP_PY_SAMPLE_STOPPED     4U /* the target is stopped: no retries, no verification */
+#define GSP_PY_SAMPLE_KEEP_STATES 8U /* keep the kernel states of the last pass */
 
 /* Fails with NOPROC, PERM, NOTPY, VERSION, STARTING, FORMAT, NOMEM. */
 GSP_MUST_CHECK int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err);
-/* The same for a child of parent, which is borrowed for the call: one that was forked from it has
- * its interpreter where the parent has it, and need not be searched. */
+/* The same for a child of parent, which is borrowed for the call. A forked child has its
+ * interpreter at the same address as its parent and is not searched. */
 GSP_MUST_CHECK int gsp_py_target_open_child(pid_t pid, struct gsp_py_target *parent,
                                             struct gsp_py_target **out, struct gsp_err *err);
-/* A process that is no more, as a core file has it: nothing is asked of the kernel, states are
- * unknown, and looks should be GSP_PY_LOOK_STILL.  core is borrowed until gsp_py_target_close(). */
+/* Opens the process of a core file. The states of its threads are unknown; passes should use
+ * GSP_PY_SAMPLE_STOPPED. core is borrowed until gsp_py_target_close(). */
 GSP_MUST_CHECK int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out,
                                            struct gsp_err *err);
 void gsp_py_target_close(struct gsp_py_target *target); /* NULL does nothing */
 
-/* 0, also if single stacks could not be had (see their status); NOPROC when the process or its
- * interpreter is gone; PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now_ns);
-/* Only the kernel's states: before a stop, which would make every thread look asleep. */
-void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns);
+/* Makes one sampling pass. Returns 0 even if single stacks are not available (see their status).
+ * Fails with NOPROC if the process or its interpreter has ended; PERM, NOMEM. */
+GSP_MUST_CHECK int gsp_py_target_sample(struct gsp_py_target *target, unsigned flags,
+                                        int64_t now_ns);
+/* Updates only the kernel's states. Call it before a stop: all stopped threads look idle. */
+void gsp_py_target_update_states(struct gsp_py_target *target, int64_t now_ns);
 
-/* Walks one thread again, now; its frames' addresses are lent by gsp_py_target_frame_addr()
- * until the next look or walk.  Fails as the thread's status would say. */
+/* Samples one thread again. Fails with the thread's status. The functions
+ * gsp_py_target_frame_…() refer to this stack until the next pass or walk. */
 GSP_MUST_CHECK int gsp_py_target_walk(struct gsp_py_target *target, struct gsp_py_thread *thread,
                                       unsigned flags, int64_t now_ns);
 
@@ -104,16 +111,16 @@ const struct gsp_py_runtime *gsp_py_target_runtime(const struct gsp_py_target *t
 struct gsp_py_codes *gsp_py_target_codes(struct gsp_py_target *target);
 /* Address of the i-th PyInterpreterState, 0 past the last. */
 gsp_raddr gsp_py_target_interp(const struct gsp_py_target *target, size_t i);
-/* Changes when all location indices became void (see codes.h). */
+/* Changes whenever all location indices become invalid (see codes.h). */
 uint64_t gsp_py_target_epoch(const struct gsp_py_target *target);
-/* The address of the i-th frame (innermost first) of the thread that was walked last; 0 past
- * the last. */
+/* The address of the i-th frame (innermost first) of the thread that was walked last; 0 past the
+ * last. */
 gsp_raddr gsp_py_target_frame_addr(const struct gsp_py_target *target, size_t i);
-/* Where that frame stands in its code: from 3.11 on an address, before an index; 0 past the last.
- */
+/* The instruction of that frame: from 3.11 on an address, before an index; 0 past the last. */
 uint64_t gsp_py_target_frame_instr(const struct gsp_py_target *target, size_t i);
-/* Did C code enter the interpreter with that frame?  1 or 0; -1 before 3.11, which does not
- * tell, and past the last. */
+/* Returns 1 if C code entered the interpreter with that frame, else 0; -1 if unknown (before 3.11)
+ * and past the last. */
 int gsp_py_target_frame_entry(const struct gsp_py_target *target, size_t i);
-/* Does that frame live in a generator or coroutine?  false before 3.11, which does not tell. */
+/* Returns whether that frame belongs to a generator or coroutine; false if unknown (before 3.11).
+ */
 bool gsp_py_target_frame_in_generator(const struct gsp_py_target *target, size_t i);

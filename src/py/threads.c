@@ -2,17 +2,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "py/target_internal.h"
 
-/* Bytes of struct pthread in which the kernel's thread id is looked for, and where glibc has
- * it: x86_64 first, then aarch64. */
+/* Bytes of struct pthread that are searched for the kernel's thread id, and its offsets in glibc:
+ * x86_64 first, then aarch64. */
 #define PTHREAD_BYTES 1024U
 static const size_t GLIBC_TID_AT[] = {720, 208};
 
 void gsp_py__thread_clear(struct gsp_py_thread *thread)
 {
-    gsp_snap_free(&thread->snap);
-    gsp_taskfd_close(&thread->task);
+    gsp_proc_snap_free(&thread->snap);
+    gsp_proc_taskfd_close(&thread->task);
     free(thread->locs);
     *thread = (struct gsp_py_thread){.task = GSP_TASKFD_CLOSED};
 }
@@ -26,12 +27,12 @@ static pid_t tid_of_ns(const struct gsp_task *tasks, size_t count, int64_t ns_ti
     return 0;
 }
 
-/* Before 3.11 Python does not know the kernel's thread id, but the C library does. */
+/* Before 3.11 Python does not store the kernel's thread id, but the C library does. */
 static pid_t tid_of_pthread(struct gsp_py_target *target, uint64_t pthread,
                             const struct gsp_task *tasks, size_t count)
 {
     int32_t words[PTHREAD_BYTES / 4];
-    if (pthread == 0 || gsp_mem_read(target->mem, pthread, words, sizeof(words)) != GSP_OK)
+    if (pthread == 0 || gsp_proc_mem_read(target->mem, pthread, words, sizeof(words)) != GSP_OK)
         return 0;
     pid_t tid = 0;
     if (target->tid_at)
@@ -60,14 +61,8 @@ static struct gsp_py_thread *find(struct gsp_py_target *target, gsp_raddr tstate
 
 static int add(struct gsp_py_target *target, gsp_raddr tstate, uint64_t python_id, uint32_t interp)
 {
-    if (target->thread_count == target->thread_cap) {
-        size_t cap = target->thread_cap ? target->thread_cap * 2 : 16;
-        struct gsp_py_thread **grown = realloc(target->threads, cap * sizeof(*grown));
-        if (!grown)
-            return GSP_E_NOMEM;
-        target->threads = grown;
-        target->thread_cap = cap;
-    }
+    if (!gsp_array_fit(&target->threads, &target->thread_cap, target->thread_count + 1))
+        return GSP_E_NOMEM;
     struct gsp_py_thread *thread = malloc(sizeof(*thread));
     if (!thread)
         return GSP_E_NOMEM;
@@ -76,18 +71,19 @@ static int add(struct gsp_py_target *target, gsp_raddr tstate, uint64_t python_i
                                      .interp = interp,
                                      .task = GSP_TASKFD_CLOSED,
                                      .found = true};
-    gsp_snap_init(&thread->snap, target->mem);
+    gsp_proc_snap_init(&thread->snap, target->mem);
     target->threads[target->thread_count++] = thread;
     return GSP_OK;
 }
 
-/* Gives new threads their kernel ids and files. */
+/* Finds the kernel ids of new threads and opens their files in /proc. */
 static void identify(struct gsp_py_target *target)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     struct gsp_task *listed = NULL;
     size_t count = 0;
-    const struct gsp_task *tasks = target->core ? gsp_core_threads(target->core, &count) : NULL;
+    const struct gsp_task *tasks =
+        target->core ? gsp_proc_core_threads(target->core, &count) : NULL;
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
         if (thread->tid)
@@ -99,26 +95,26 @@ static void identify(struct gsp_py_target *target)
         tasks = tasks ? tasks : listed;
         uint64_t native = 0;
         if (lay->tstate_native_thread_id != GSP_NO_OFFSET &&
-            gsp_mem_read_u64(target->mem, thread->tstate + lay->tstate_native_thread_id, &native) ==
-                GSP_OK)
+            gsp_proc_mem_read_u64(target->mem, thread->tstate + lay->tstate_native_thread_id,
+                                  &native) == GSP_OK)
             thread->tid = tid_of_ns(tasks, count, (int64_t)native);
         else
             thread->tid = tid_of_pthread(target, thread->python_id, tasks, count);
         thread->is_main = thread->tid == target->pid && thread->interp == 0;
         if (thread->tid && !target->core)
-            gsp_ignore(gsp_taskfd_open(&thread->task, target->pid, thread->tid));
-        /* One that is being made gets its id later. */
+            gsp_ignore(gsp_proc_taskfd_open(&thread->task, target->pid, thread->tid));
+        /* A thread that is being created gets its id later. */
         target->listed_whole &= thread->tid != 0;
     }
     free(listed);
 }
 
-/* The threads of one interpreter. */
+/* Lists the threads of one interpreter. */
 static int list_interp(struct gsp_py_target *target, gsp_raddr interp, uint32_t index)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     gsp_raddr tstate;
-    int rc = gsp_mem_read_u64(target->mem, interp + lay->interp_tstate_head, &tstate);
+    int rc = gsp_proc_mem_read_u64(target->mem, interp + lay->interp_tstate_head, &tstate);
     target->heads[index].tstate = rc == GSP_OK ? tstate : 0;
     for (size_t n = 0; rc == GSP_OK && tstate && n < GSP_PY_THREADS_MAX; n++) {
         uint64_t python_id = 0;
@@ -127,8 +123,8 @@ static int list_interp(struct gsp_py_target *target, gsp_raddr interp, uint32_t 
         struct gsp_mem_span spans[] = {{tstate + lay->tstate_thread_id, 8, &python_id},
                                        {tstate + lay->tstate_next, 8, &next},
                                        {tstate + lay->tstate_interp, 8, &owner}};
-        rc = gsp_mem_gather(target->mem, spans, GSP_COUNT(spans), NULL);
-        /* A thread that is being made or freed: the next look sees clearer. */
+        rc = gsp_proc_mem_gather(target->mem, spans, GSP_COUNT(spans), NULL);
+        /* The thread is being created or freed: try again in the next pass. */
         if (rc != GSP_OK || owner != interp)
             break;
         struct gsp_py_thread *known = find(target, tstate, python_id);
@@ -138,7 +134,7 @@ static int list_interp(struct gsp_py_target *target, gsp_raddr interp, uint32_t 
         }
         if (known) {
             known->found = true;
-            known->next = next;
+            known->list.next = next;
         }
         target->listed_whole &= known != NULL;
         tstate = next;
@@ -170,14 +166,14 @@ int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns)
     for (size_t i = 0; i < target->thread_count; i++)
         target->threads[i]->found = false;
     gsp_raddr interp;
-    int rc =
-        gsp_mem_read_u64(target->mem, target->run.addr + lay->runtime_interpreters_head, &interp);
-    /* New interpreters are put in front; the main one is the last. */
+    int rc = gsp_proc_mem_read_u64(target->mem, target->run.addr + lay->runtime_interpreters_head,
+                                   &interp);
+    /* New interpreters are added at the front; the main one is the last. */
     gsp_raddr list[GSP_PY_INTERPS_MAX];
     size_t count = 0;
     while (rc == GSP_OK && interp && count < GSP_PY_INTERPS_MAX) {
         list[count++] = interp;
-        rc = gsp_mem_read_u64(target->mem, interp + lay->interp_next, &interp);
+        rc = gsp_proc_mem_read_u64(target->mem, interp + lay->interp_next, &interp);
     }
     if (rc != GSP_OK && rc != GSP_E_FAULT)
         return rc;
@@ -191,7 +187,8 @@ int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns)
         target->heads[i].interp = addr;
         target->heads[i].gil = 0;
         if (lay->interp_gil != UINT32_MAX &&
-            gsp_mem_read_u64(target->mem, addr + lay->interp_gil, &target->heads[i].gil) != GSP_OK)
+            gsp_proc_mem_read_u64(target->mem, addr + lay->interp_gil, &target->heads[i].gil) !=
+                GSP_OK)
             target->heads[i].gil = 0;
         rc = list_interp(target, addr, (uint32_t)i);
     }
@@ -209,12 +206,12 @@ size_t gsp_py__lists_plan(struct gsp_py_target *target, struct gsp_mem_span *spa
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     size_t n = 0;
-    /* What cannot be read is another than what was. */
+    /* Initialize with values that count as changed, in case the read fails. */
     target->now_interp = 0;
     spans[n++] = (struct gsp_mem_span){target->run.addr + lay->runtime_interpreters_head, 8,
                                        &target->now_interp};
     for (size_t i = 0; i < target->interp_count; i++) {
-        struct gsp_py__head *head = &target->heads[i];
+        struct gsp_py__interp *head = &target->heads[i];
         head->now_next = UINT64_MAX;
         head->now_tstate = ~head->tstate;
         head->now_gil = lay->interp_gil != UINT32_MAX ? ~head->gil : head->gil;
@@ -226,33 +223,35 @@ size_t gsp_py__lists_plan(struct gsp_py_target *target, struct gsp_mem_span *spa
     }
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
-        thread->now_interp = 0; /* of the three the last that is read */
+        thread->list.now_interp = 0; /* the last of the three to be read */
         spans[n++] =
-            (struct gsp_mem_span){thread->tstate + lay->tstate_thread_id, 8, &thread->now_id};
-        spans[n++] = (struct gsp_mem_span){thread->tstate + lay->tstate_next, 8, &thread->now_next};
+            (struct gsp_mem_span){thread->tstate + lay->tstate_thread_id, 8, &thread->list.now_id};
         spans[n++] =
-            (struct gsp_mem_span){thread->tstate + lay->tstate_interp, 8, &thread->now_interp};
+            (struct gsp_mem_span){thread->tstate + lay->tstate_next, 8, &thread->list.now_next};
+        spans[n++] =
+            (struct gsp_mem_span){thread->tstate + lay->tstate_interp, 8, &thread->list.now_interp};
     }
     return n;
 }
 
-bool gsp_py__lists_moved(struct gsp_py_target *target, int64_t now_ns)
+bool gsp_py__lists_have_changed(struct gsp_py_target *target, int64_t now_ns)
 {
-    bool moved = !target->listed_whole ||
-                 target->now_interp != target->heads[target->interp_count - 1].interp;
+    bool changed = !target->listed_whole ||
+                   target->now_interp != target->heads[target->interp_count - 1].interp;
     for (size_t i = 0; i < target->interp_count; i++) {
-        const struct gsp_py__head *head = &target->heads[i];
-        /* New interpreters are put in front; the main one is the last. */
+        const struct gsp_py__interp *head = &target->heads[i];
+        /* New interpreters are added at the front; the main one is the last. */
         gsp_raddr next = i ? target->heads[i - 1].interp : 0;
-        moved |= head->now_next != next || head->now_tstate != head->tstate ||
-                 head->now_gil != head->gil;
+        changed |= head->now_next != next || head->now_tstate != head->tstate ||
+                   head->now_gil != head->gil;
     }
     for (size_t i = 0; i < target->thread_count; i++) {
         const struct gsp_py_thread *thread = target->threads[i];
-        moved |= thread->now_interp != target->heads[thread->interp].interp ||
-                 thread->now_id != thread->python_id || thread->now_next != thread->next;
+        changed |= thread->list.now_interp != target->heads[thread->interp].interp ||
+                   thread->list.now_id != thread->python_id ||
+                   thread->list.now_next != thread->list.next;
     }
     target->heads_ns = now_ns;
     target->listed_ns = now_ns;
-    return moved;
+    return changed;
 }

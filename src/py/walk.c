@@ -4,37 +4,37 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "py/prove.h"
+#include "py/verify.h"
 
-/* Reads of a stack before it is given up. */
+/* Maximum number of reads of a stack. */
 #define TRIES_MAX  48U
-/* Bytes of a frame before its local variables; some 80 to 120. */
+/* Bytes of a frame before its local variables; usual are 80 to 120. */
 #define HEADER_MAX 256U
-/* References of 3.14 and later carry marks in their low bits. */
+/* References of 3.14 and later have tags in their low bits. */
 #define REF_MASK   (~7ULL)
-/* Frames the real top may be away from where the thread's pointer was. */
+/* Maximum distance, in frames, from the thread's pointer to the innermost frame. */
 #define TOP_STEPS  8U
 /* Frames and shims of one stack. */
 #define HOPS_MAX   (2UL * GSP_PY_DEPTH_MAX)
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
 #define OWNER_SHIM 3U
 
-/* A frame as it was read. */
+/* The members of a frame. */
 struct raw {
     gsp_raddr addr;
     gsp_raddr back;
     gsp_raddr code;
     gsp_raddr func;
     uint64_t instr;
-    gsp_raddr sp; /* 0: none saved, the frame is executing (or unknown) */
+    gsp_raddr sp; /* 0: not saved (the frame is executing), or unknown */
     uint32_t tlbc_index;
-    bool is_shim;         /* of the interpreter, not of a function */
-    bool is_init_cleanup; /* such a one, between a class that is called and its __init__ */
-    bool is_entry;        /* 3.11: its own mark; later a shim below it tells */
+    bool is_shim;         /* belongs to the interpreter, not to a function */
+    bool is_init_cleanup; /* the shim between the call of a class and its __init__ */
+    bool is_entry;        /* 3.11 has a flag; later versions have a shim below the frame */
     bool on_data_stack;   /* in the thread's own stack of frames, not in a generator */
     bool in_generator;
-    bool unstarted; /* 3.11+: stands before its first instruction, or at it */
-    bool executing; /* its own mark says it is the running one */
+    bool unstarted; /* 3.11+: before or at its first instruction */
+    bool executing; /* according to its own state */
 };
 
 static bool within(gsp_py_off off, size_t width, size_t len)
@@ -42,8 +42,8 @@ static bool within(gsp_py_off off, size_t width, size_t len)
     return off == GSP_NO_OFFSET || (size_t)off + width <= len;
 }
 
-/* Do all fields of a frame lie in the header that is viewed at once? */
-static bool fits(const struct gsp_py_layout *lay)
+/* Returns whether all members of a frame are in the header that is read at once. */
+static bool is_supported(const struct gsp_py_layout *lay)
 {
     if (lay->frames == GSP_PY_FRAMES_OBJECTS) {
         size_t len = (size_t)lay->frame_f_lasti + 4;
@@ -58,36 +58,36 @@ static bool fits(const struct gsp_py_layout *lay)
            within(lay->iframe_stacktop, 4, len) && within(lay->iframe_is_entry, 1, len);
 }
 
-void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
-                        const struct gsp_py_runtime *run)
+void gsp_py__walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
+                         const struct gsp_py_runtime *run)
 {
     memset(walker, 0, sizeof(*walker));
     walker->mem = mem;
     walker->run = run;
-    walker->fits = fits(&run->layout);
-    gsp_py_codes_init(&walker->codes, mem, run);
+    walker->is_supported = is_supported(&run->layout);
+    gsp_py__codes_init(&walker->codes, mem, run);
 }
 
-bool gsp_py_walker_tidy(struct gsp_py_walker *walker)
+bool gsp_py__walker_tidy(struct gsp_py_walker *walker)
 {
-    if (!gsp_py_codes_tidy(&walker->codes))
+    if (!gsp_py__codes_tidy(&walker->codes))
         return false;
     gsp_hmap_clear(&walker->edges);
-    gsp_hmap_clear(&walker->sights);
-    gsp_hmap_clear(&walker->shown);
+    gsp_hmap_clear(&walker->sightings);
+    gsp_hmap_clear(&walker->confirmed);
     memset(walker->known, 0, sizeof(walker->known));
     return true;
 }
 
-void gsp_py_walker_free(struct gsp_py_walker *walker)
+void gsp_py__walker_free(struct gsp_py_walker *walker)
 {
-    gsp_py_codes_free(&walker->codes);
+    gsp_py__codes_free(&walker->codes);
     gsp_hmap_free(&walker->edges);
-    gsp_hmap_free(&walker->sights);
-    gsp_hmap_free(&walker->shown);
+    gsp_hmap_free(&walker->sightings);
+    gsp_hmap_free(&walker->confirmed);
 }
 
-/* Offsets of a layout lie within the header that is viewed: fits() has checked. */
+/* is_supported() has checked that the offset is inside the header. */
 static uint64_t word_at(const unsigned char *bytes, gsp_py_off off)
 {
     uint64_t v;
@@ -108,7 +108,7 @@ static int read_iframe(const struct gsp_py_walker *walker, struct gsp_snap *snap
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     const unsigned char *bytes;
-    int rc = gsp_snap_view(snap, addr, lay->iframe_localsplus, &bytes);
+    int rc = gsp_proc_snap_view(snap, addr, lay->iframe_localsplus, &bytes);
     if (rc != GSP_OK)
         return rc;
     unsigned char owner = bytes[lay->iframe_owner];
@@ -133,8 +133,8 @@ static int read_iframe(const struct gsp_py_walker *walker, struct gsp_snap *snap
         if (top >= 0 && top < (1 << 20))
             raw->sp = addr + lay->iframe_localsplus + 8ULL * (uint32_t)top;
     }
-    /* A frame that stands before its first instruction (one unit ahead of it up to 3.12) has
-     * called nobody yet, whatever older frames and values lie above it. */
+    /* A frame before its first instruction (one unit before it up to 3.12) has made no call yet,
+     * regardless of stale frames and values above it. */
     uint64_t start = raw->code + lay->code_code_adaptive;
     bool unstarted = raw->instr == start || raw->instr + 2 == start;
     raw->unstarted = unstarted && !raw->is_shim;
@@ -150,7 +150,7 @@ static int read_frame_object(const struct gsp_py_layout *lay, struct gsp_snap *s
     size_t len = (size_t)lay->frame_f_state + 1;
     if ((size_t)lay->frame_f_lasti + 4 > len)
         len = (size_t)lay->frame_f_lasti + 4;
-    int rc = gsp_snap_view(snap, addr, len, &bytes);
+    int rc = gsp_proc_snap_view(snap, addr, len, &bytes);
     if (rc != GSP_OK)
         return rc;
     signed char state = (signed char)bytes[lay->frame_f_state];
@@ -158,7 +158,7 @@ static int read_frame_object(const struct gsp_py_layout *lay, struct gsp_snap *s
                         .back = word_at(bytes, lay->frame_f_back),
                         .code = word_at(bytes, lay->frame_f_code),
                         .instr = (uint32_t)int_at(bytes, lay->frame_f_lasti)};
-    /* 3.10: FRAME_EXECUTING is 0; before: f_executing is 1.  Callers execute too. */
+    /* 3.10: FRAME_EXECUTING is 0; before: f_executing is 1. Also set in callers. */
     raw->executing = GSP_PY_MINOR(lay->version) == 10 ? state == 0 : state == 1;
     return GSP_OK;
 }
@@ -173,7 +173,7 @@ static int read_frame(const struct gsp_py_walker *walker, struct gsp_snap *snap,
                                                 : read_iframe(walker, snap, addr, raw);
 }
 
-/* Where the thread's pointer to its innermost frame is, and what it says. */
+/* Finds and reads the thread's pointer to its innermost frame. */
 static int read_top_pointer(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
                             gsp_raddr *out)
 {
@@ -188,17 +188,17 @@ static int read_top_pointer(struct gsp_py_walker *walker, struct gsp_snap *snap,
         walker->top_at = tstate + lay->tstate_current_frame;
         break;
     case GSP_PY_FRAMES_CFRAME:
-        rc = gsp_snap_read(snap, tstate + lay->tstate_cframe, &cframe, 8);
+        rc = gsp_proc_snap_read(snap, tstate + lay->tstate_cframe, &cframe, 8);
         if (rc != GSP_OK)
             return rc;
         walker->top_at = cframe + lay->cframe_current_frame;
         break;
     }
-    return gsp_snap_read(snap, walker->top_at, out, 8);
+    return gsp_proc_snap_read(snap, walker->top_at, out, 8);
 }
 
-/* Where the frame that raw calls would begin: frames lie one behind the other. */
-static gsp_raddr next_frame(const struct gsp_py_walker *walker, const struct raw *raw)
+/* The address where the frame of a callee of raw would begin: frames are contiguous. */
+static gsp_raddr callee_addr(const struct gsp_py_walker *walker, const struct raw *raw)
 {
     const uint32_t *index = gsp_hmap_get(&walker->codes.by_addr, raw->code, 0);
     if (!index || !raw->on_data_stack)
@@ -208,9 +208,8 @@ static gsp_raddr next_frame(const struct gsp_py_walker *walker, const struct raw
            8ULL * (code->locals_count + code->stack_words);
 }
 
-/* A frame object that is not executing has returned: its caller is the top. */
-static int settle_top_object(const struct gsp_py_layout *lay, struct gsp_snap *snap,
-                             struct raw *top)
+/* A frame object that is not executing has returned: its caller is the innermost frame. */
+static int find_top_object(const struct gsp_py_layout *lay, struct gsp_snap *snap, struct raw *top)
 {
     for (unsigned i = 0; i < TOP_STEPS && !top->executing; i++) {
         if (top->back == 0)
@@ -222,9 +221,9 @@ static int settle_top_object(const struct gsp_py_layout *lay, struct gsp_snap *s
     return GSP_OK;
 }
 
-/* The code object and location of a frame, into its place in walker->known. */
+/* Finds the code object and location of a frame and stores them in its cache entry. */
 static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t now_ns,
-                   struct gsp_py_known *known)
+                   struct gsp_py_frame_cache *known)
 {
     uint32_t code;
     uint32_t loc;
@@ -232,37 +231,37 @@ static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t 
     int rc = gsp_py_codes_get(&walker->codes, raw->code, now_ns, &code);
     if (rc != GSP_OK)
         return rc;
-    rc = gsp_py_codes_loc(&walker->codes, code, raw->instr, raw->tlbc_index, &loc);
+    rc = gsp_py__codes_loc(&walker->codes, code, raw->instr, raw->tlbc_index, &loc);
     if (rc != GSP_OK) {
-        /* Perhaps another code object is at this address now. */
+        /* Another code object may be at this address now. */
         walker->codes.codes[code].due_ns = now_ns;
-        gsp_ignore(gsp_py_codes_check(&walker->codes, &code, 1, now_ns));
+        gsp_ignore(gsp_py__codes_check(&walker->codes, &code, 1, now_ns));
         return rc;
     }
-    *known = (struct gsp_py_known){.frame = raw->addr,
-                                   .code_addr = raw->code,
-                                   .instr = raw->instr,
-                                   .tlbc_index = raw->tlbc_index,
-                                   .code = code,
-                                   .loc = loc,
-                                   .caller_loc = GSP_PY_NO_LOC};
+    *known = (struct gsp_py_frame_cache){.frame = raw->addr,
+                                         .code_addr = raw->code,
+                                         .instr = raw->instr,
+                                         .tlbc_index = raw->tlbc_index,
+                                         .code = code,
+                                         .loc = loc,
+                                         .caller_loc = GSP_PY_NO_LOC};
     return GSP_OK;
 }
 
-/* The pointer was read before the frames.  If the frame it names is not executing, then
- * either it has called on (the executing one lies above) or it has returned (it lies below). */
-static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struct raw *top)
+/* The pointer was read before the frames. If its frame is not executing, the frame has either made
+ * a call (the executing frame is above it) or returned (the executing frame is below it). */
+static int find_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struct raw *top)
 {
     if (top->executing || top->is_shim)
         return GSP_OK;
     struct raw up = *top;
     for (unsigned i = 0; i < TOP_STEPS; i++) {
-        gsp_raddr addr = next_frame(walker, &up);
+        gsp_raddr addr = callee_addr(walker, &up);
         struct raw caller = up;
         if (addr == 0 || read_iframe(walker, snap, addr, &up) != GSP_OK || up.back != caller.addr ||
             up.is_shim)
             break;
-        /* One that has not begun is being made: its caller is still the one that runs. */
+        /* A frame that has not started is being created: its caller is still running. */
         if (up.executing && up.sp == 0) {
             *top = up;
             return GSP_OK;
@@ -277,7 +276,7 @@ static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struc
             return GSP_OK;
         }
     }
-    return GSP_OK; /* none claims to execute: the thread is in a C function */
+    return GSP_OK; /* no frame executes: the thread is in a C function */
 }
 
 static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_t now_ns)
@@ -285,7 +284,7 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     struct gsp_py_chain *chain = &walker->chain;
     struct gsp_py_frame *frame = &chain->frames[chain->depth];
     frame->known = (uint32_t)(raw->addr >> 4 ^ raw->addr >> 14) & (GSP_PY_KNOWN_MAX - 1);
-    struct gsp_py_known *known = &walker->known[frame->known];
+    struct gsp_py_frame_cache *known = &walker->known[frame->known];
     if (gsp_unlikely(known->frame != raw->addr || known->instr != raw->instr ||
                      known->code_addr != raw->code || known->tlbc_index != raw->tlbc_index ||
                      !walker->codes.codes[known->code].is_live)) {
@@ -310,45 +309,46 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     return GSP_OK;
 }
 
-/* Can a stack end with this frame?  A generator that is suspended has no caller either: with it
- * at the end a stack was read while the generator came or went. */
+/* Returns whether this frame can be the outermost one. A suspended generator also has no caller,
+ * but a stack that ends with it was read while the generator was resumed or suspended. */
 static bool may_be_last(const struct gsp_py_layout *lay, struct gsp_snap *snap,
                         const struct raw *raw)
 {
     signed char state = 0;
     if (lay->frames == GSP_PY_FRAMES_OBJECTS)
-        return raw->executing; /* callers are too */
+        return raw->executing; /* as all callers */
     if (raw->is_shim || !raw->in_generator)
         return true;
     if (GSP_PY_MINOR(lay->version) >= 12)
-        return false; /* C code that resumes one puts a shim below it */
-    return gsp_snap_read(snap, raw->addr - lay->gen_iframe + lay->gen_frame_state, &state, 1) ==
-               GSP_OK &&
+        return false; /* C code that resumes a generator puts a shim below it */
+    return gsp_proc_snap_read(snap, raw->addr - lay->gen_iframe + lay->gen_frame_state, &state,
+                              1) == GSP_OK &&
            state == 0; /* FRAME_EXECUTING */
 }
 
-/* A frame whose bytecode has called another has put its value stack away before (3.11 and later),
- * and a frame object executes as long as its callee does.  Another is of another moment than its
- * callee. */
+/* A frame whose bytecode made a call has saved its stack pointer before (3.11 and later), and a
+ * frame object executes as long as its callee does. A frame for which this is not true was copied
+ * at another time than its callee. */
 static bool may_have_called(const struct gsp_py_layout *lay, const struct raw *raw)
 {
     if (lay->frames == GSP_PY_FRAMES_OBJECTS)
-        return raw->executing; /* callers are too */
+        return raw->executing; /* as all callers */
     return raw->is_shim || !raw->executing;
 }
 
-/* Is a frame of a chain without end its own caller?  Frames that came and went were read then. */
-static bool bites_its_tail(const struct gsp_py_chain *chain)
+/* Returns whether an overlong chain is a loop, which happens if frames are reused during the read.
+ */
+static bool is_loop(const struct gsp_py_chain *chain)
 {
     for (size_t i = 0; i + 1 < chain->depth; i++) {
         if (chain->frames[i].addr == chain->frames[chain->depth - 1].addr)
             return true;
     }
-    return chain->depth == 0; /* nothing but shims */
+    return chain->depth == 0; /* only shims */
 }
 
-/* Does the outermost frame so far return or yield?  Then it has no callee. */
-static bool is_left(const struct gsp_py_walker *walker)
+/* Returns whether the frame added last is at a return or a yield: then it has no callee. */
+static bool is_leaving(const struct gsp_py_walker *walker)
 {
     const struct gsp_py_chain *chain = &walker->chain;
     return walker->codes.locs[chain->frames[chain->depth - 1].loc].is_leaving;
@@ -361,25 +361,25 @@ static void keep_last(struct gsp_py_chain *chain)
     chain->depth = 1;
 }
 
-/* The innermost frame, once it is one that runs. */
+/* Reads the innermost frame. */
 static int read_top(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
                     struct raw *raw)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     int rc = read_frame(walker, snap, addr, raw);
-    if (rc != GSP_OK || walker->still)
+    if (rc != GSP_OK || walker->stopped)
         return rc;
-    if (raw->code == 0 && raw->on_data_stack && raw->back) /* has ended meanwhile */
+    if (raw->code == 0 && raw->on_data_stack && raw->back) /* has ended */
         rc = read_frame(walker, snap, raw->back, raw);
     if (rc != GSP_OK)
         return rc;
-    return lay->frames == GSP_PY_FRAMES_OBJECTS ? settle_top_object(lay, snap, raw)
-                                                : settle_top(walker, snap, raw);
+    return lay->frames == GSP_PY_FRAMES_OBJECTS ? find_top_object(lay, snap, raw)
+                                                : find_top(walker, snap, raw);
 }
 
-/* Adds a frame to the chain, or passes over one of the interpreter's own. */
-static int take_frame(struct gsp_py_walker *walker, const struct raw *raw, bool has_called,
-                      int64_t now_ns)
+/* Adds a frame to the chain, unless it is internal to the interpreter. */
+static int add_or_skip(struct gsp_py_walker *walker, const struct raw *raw, bool has_called,
+                       int64_t now_ns)
 {
     struct gsp_py_chain *chain = &walker->chain;
     if (raw->is_shim) {
@@ -390,21 +390,22 @@ static int take_frame(struct gsp_py_walker *walker, const struct raw *raw, bool 
         return GSP_OK;
     }
     int rc = add_frame(walker, raw, now_ns);
-    if (rc == GSP_OK && has_called && !walker->still && is_left(walker))
+    if (rc == GSP_OK && has_called && !walker->stopped && is_leaving(walker))
         keep_last(chain);
     return rc;
 }
 
-/* Reads the caller of raw into raw.  *has_called: its bytecode called, no C code between. */
+/* Replaces raw by its caller. *has_called: the caller's bytecode made the call, without C code in
+ * between. */
 static int read_caller(struct gsp_py_walker *walker, struct gsp_snap *snap, struct raw *raw,
                        bool *has_called)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     *has_called = !raw->is_shim && !raw->is_entry;
     int rc = read_frame(walker, snap, raw->back, raw);
-    if (rc != GSP_OK || !*has_called || walker->still || may_have_called(lay, raw))
+    if (rc != GSP_OK || !*has_called || walker->stopped || may_have_called(lay, raw))
         return rc;
-    /* It was copied first, and was the innermost one then. */
+    /* It was copied first and was the innermost frame at that time. */
     walker->chain.depth = 0;
     return lay->frames == GSP_PY_FRAMES_OBJECTS ? GSP_E_TORN : GSP_OK;
 }
@@ -423,47 +424,48 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
     bool has_called = false;
     rc = read_top(walker, snap, addr, &raw);
     for (size_t hops = 0; rc == GSP_OK; hops++) {
-        rc = take_frame(walker, &raw, has_called, now_ns);
+        rc = add_or_skip(walker, &raw, has_called, now_ns);
         if (rc == GSP_OK && raw.back == 0 && !may_be_last(&walker->run->layout, snap, &raw))
             rc = GSP_E_TORN;
         if (rc != GSP_OK || raw.back == 0)
             break;
         if (chain->depth == GSP_PY_DEPTH_MAX || hops > HOPS_MAX) {
             chain->cut = true;
-            return bites_its_tail(chain) && !walker->still ? GSP_E_TORN : GSP_OK;
+            return is_loop(chain) && !walker->stopped ? GSP_E_TORN : GSP_OK;
         }
         rc = read_caller(walker, snap, &raw, &has_called);
     }
     return rc;
 }
 
-int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
-                int64_t now_ns)
+int gsp_py__walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
+                 int64_t now_ns)
 {
     struct gsp_py_chain *chain = &walker->chain;
     int rc = GSP_E_TORN;
-    if (!walker->fits)
+    if (!walker->is_supported)
         return GSP_E_FORMAT;
-    /* Tries are numbered on from walk to walk, so that what one saw is no proof for the next. */
+    /* Try numbers continue from walk to walk with a gap, so that reads of different walks are not
+     * consecutive. */
     unsigned first = walker->last_try + 2;
     for (unsigned try = first; try < first + TRIES_MAX; try++) {
         walker->last_try = try;
         if (try > first) {
-            gsp_snap_refresh_twice(snap);
+            gsp_proc_snap_refresh_twice(snap);
             walker->retries++;
         }
         rc = read_chain(walker, snap, tstate, now_ns);
         if (rc == GSP_E_NOPROC || rc == GSP_E_PERM || rc == GSP_E_NOMEM || rc == GSP_E_LIMIT)
             return rc;
-        bool same = gsp_py_codes_check(&walker->codes, chain->codes, chain->depth, now_ns);
+        bool same = gsp_py__codes_check(&walker->codes, chain->codes, chain->depth, now_ns);
         if (rc != GSP_OK) {
-            if (walker->still && try > first)
+            if (walker->stopped && try > first)
                 return rc;
             continue;
         }
         if (!same)
             continue;
-        if (walker->still || gsp_py__prove(walker, snap, now_ns, try))
+        if (walker->stopped || gsp_py__edges_verify(walker, snap, now_ns, try))
             return GSP_OK;
         rc = GSP_E_TORN;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Columns as Python has them, copied to a table that is handed out as an Arrow stream. */
+/* Copies columns from Python to a table, and exports it as an Arrow stream. */
 #include "pyext/arrow.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 static const char CAPSULE[] = "arrow_array_stream";
 
-/* A copy of bytes with a zero behind; None is NULL.  false: an exception is set. */
+/* Copies bytes and appends a NUL; None becomes NULL. Returns false with an exception. */
 static bool copy_bytes(PyObject *from, void **out)
 {
     char *data = NULL;
@@ -33,7 +33,7 @@ static bool copy_bytes(PyObject *from, void **out)
 }
 
 /* (length, null_count, (buffer, ...)) */
-static bool take_column(PyObject *from, struct gsp_arrow_column *out)
+static bool read_column(PyObject *from, struct gsp_arrow_column *out)
 {
     long long length = 0;
     long long null_count = 0;
@@ -43,7 +43,7 @@ static bool take_column(PyObject *from, struct gsp_arrow_column *out)
     }
     const Py_ssize_t count = PyTuple_Size(buffers);
     if (count > GSP_ARROW_BUFFERS) {
-        PyErr_SetString(PyExc_ValueError, "a column has three buffers at most");
+        PyErr_SetString(PyExc_ValueError, "a column has at most three buffers");
         return false;
     }
     out->length = length;
@@ -58,7 +58,7 @@ static bool take_column(PyObject *from, struct gsp_arrow_column *out)
 }
 
 /* (name, format, metadata, dictionary): bytes, and a column or None */
-static bool take_field(PyObject *from, struct gsp_arrow_field *out)
+static bool read_field(PyObject *from, struct gsp_arrow_field *out)
 {
     PyObject *name = NULL;
     PyObject *format = NULL;
@@ -74,11 +74,11 @@ static bool take_field(PyObject *from, struct gsp_arrow_field *out)
     out->format = texts[1];
     out->metadata = texts[2];
     out->has_dictionary = dictionary != Py_None;
-    return ok && (!out->has_dictionary || take_column(dictionary, &out->dictionary));
+    return ok && (!out->has_dictionary || read_column(dictionary, &out->dictionary));
 }
 
 /* (length, (column, ...)) */
-static bool take_batch(PyObject *from, struct gsp_arrow_table *table, size_t batch)
+static bool read_batch(PyObject *from, struct gsp_arrow_table *table, size_t batch)
 {
     long long length = 0;
     PyObject *columns = NULL;
@@ -86,12 +86,12 @@ static bool take_batch(PyObject *from, struct gsp_arrow_table *table, size_t bat
         return false;
     }
     if ((size_t)PyTuple_Size(columns) != table->field_count) {
-        PyErr_SetString(PyExc_ValueError, "each field needs its column");
+        PyErr_SetString(PyExc_ValueError, "each field needs a column");
         return false;
     }
     table->lengths[batch] = length;
     for (size_t i = 0; i < table->field_count; i++) {
-        if (!take_column(PyTuple_GetItem(columns, (Py_ssize_t)i),
+        if (!read_column(PyTuple_GetItem(columns, (Py_ssize_t)i),
                          &table->columns[batch * table->field_count + i])) {
             return false;
         }
@@ -99,11 +99,11 @@ static bool take_batch(PyObject *from, struct gsp_arrow_table *table, size_t bat
     return true;
 }
 
-static bool take_table(PyObject *fields, PyObject *batches, struct gsp_arrow_table *table)
+static bool read_table(PyObject *fields, PyObject *batches, struct gsp_arrow_table *table)
 {
     table->field_count = (size_t)PyTuple_Size(fields);
     table->batch_count = (size_t)PyTuple_Size(batches);
-    /* One more than none: calloc() of nothing may be NULL. */
+    /* + 1: calloc() of 0 items may return NULL. */
     table->fields = calloc(table->field_count + 1, sizeof(*table->fields));
     table->lengths = calloc(table->batch_count + 1, sizeof(*table->lengths));
     table->columns = calloc(table->field_count * table->batch_count + 1, sizeof(*table->columns));
@@ -112,12 +112,12 @@ static bool take_table(PyObject *fields, PyObject *batches, struct gsp_arrow_tab
         return false;
     }
     for (size_t i = 0; i < table->field_count; i++) {
-        if (!take_field(PyTuple_GetItem(fields, (Py_ssize_t)i), &table->fields[i])) {
+        if (!read_field(PyTuple_GetItem(fields, (Py_ssize_t)i), &table->fields[i])) {
             return false;
         }
     }
     for (size_t i = 0; i < table->batch_count; i++) {
-        if (!take_batch(PyTuple_GetItem(batches, (Py_ssize_t)i), table, i)) {
+        if (!read_batch(PyTuple_GetItem(batches, (Py_ssize_t)i), table, i)) {
             return false;
         }
     }
@@ -142,7 +142,7 @@ static PyObject *arrow_stream(PyObject *module, PyObject *args)
         return PyErr_NoMemory();
     }
     atomic_init(&table->refs, 1);
-    if (!take_table(fields, batches, table)) {
+    if (!read_table(fields, batches, table)) {
         gsp_pyext__arrow_unref(table);
         return NULL;
     }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow.h -- a table in memory, handed to others by the C stream interface of Apache Arrow.
+ * arrow.h -- a table in memory, exported through the C stream interface of Apache Arrow.
  *
- * The table is copied once and then shared: what was handed out may live longer than the
- * interpreter, so nothing of it belongs to Python.
+ * The table is copied once and then shared. Consumers may keep it longer than the interpreter
+ * lives, so it refers to no Python objects.
  *
- * Used by: arrow.c (fills it), arrow_stream.c (hands it out).
- * Threads: a table does not change once it is handed out; each consumer has a reference.
+ * Threads: a table does not change once exported; each consumer has a reference.
  */
 #pragma once
 
@@ -19,7 +18,7 @@
 
 #define GSP_ARROW_BUFFERS 3
 
-/* Layouts as the interface defines them; names of members are its own. */
+/* Layouts and member names of the interface. */
 struct ArrowSchema {
     const char *format;
     const char *name;
@@ -57,13 +56,13 @@ struct gsp_arrow_column {
     int64_t length;
     int64_t null_count;
     int64_t buffer_count;
-    void *buffers[GSP_ARROW_BUFFERS]; /* NULL: there is none */
+    void *buffers[GSP_ARROW_BUFFERS]; /* NULL: none */
 };
 
 struct gsp_arrow_field {
     char *name;
     char *format;
-    char *metadata; /* as the interface encodes it; NULL: none */
+    char *metadata; /* encoded as the interface requires; NULL: none */
     bool has_dictionary;
     struct gsp_arrow_column dictionary;
 };
@@ -77,10 +76,11 @@ struct gsp_arrow_table {
     struct gsp_arrow_column *columns; /* of batches, field_count each */
 };
 
-/* Takes a reference away; the last one frees.  Takes NULL and half-built tables. */
+/* Drops a reference; the last one frees the table. Accepts NULL and partly built tables. */
 void gsp_pyext__arrow_unref(struct gsp_arrow_table *table);
 
-/* A stream of the table's batches, whose reference it takes over; NULL: no memory, and the
- * reference is still the caller's.  Freed by gsp_pyext__arrow_stream_free(). */
+/* Returns a stream of the table's batches, which takes over the caller's reference. Returns NULL if
+ * out of memory; the reference is then still the caller's. Freed by gsp_pyext__arrow_stream_free().
+ */
 struct ArrowArrayStream *gsp_pyext__arrow_stream_new(struct gsp_arrow_table *table);
 void gsp_pyext__arrow_stream_free(struct ArrowArrayStream *stream);

@@ -7,8 +7,8 @@
 
 #define NULLABLE 2
 
-/* A stream's own: where it is in the table. */
-struct place {
+/* The position of a stream in the table. */
+struct position {
     struct gsp_arrow_table *table;
     size_t next;
 };
@@ -51,7 +51,7 @@ static struct gsp_arrow_table *ref(struct gsp_arrow_table *table)
 static void release_schema(struct ArrowSchema *schema)
 {
     for (int64_t i = 0; schema->children && i < schema->n_children; i++) {
-        /* A child that was moved away has no release any more. */
+        /* A child that was moved has no release function. */
         struct ArrowSchema *child = schema->children[i];
         if (child && child->release) {
             child->release(child);
@@ -60,7 +60,7 @@ static void release_schema(struct ArrowSchema *schema)
     if (schema->dictionary && schema->dictionary->release) {
         schema->dictionary->release(schema->dictionary);
     }
-    /* All children are one piece. */
+    /* All children are in one allocation. */
     if (schema->children) {
         free(schema->children[0]);
     }
@@ -96,8 +96,8 @@ static bool fill_field(const struct gsp_arrow_field *field, struct gsp_arrow_tab
 
 static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
 {
-    const struct place *place = stream->private_data;
-    struct gsp_arrow_table *table = place->table;
+    const struct position *position = stream->private_data;
+    struct gsp_arrow_table *table = position->table;
     const size_t count = table->field_count;
     *out = (struct ArrowSchema){
         .format = "+s", .name = "", .release = release_schema, .private_data = ref(table)};
@@ -179,14 +179,14 @@ static bool fill_child(const struct gsp_arrow_table *table, size_t batch, size_t
 
 static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
 {
-    struct place *place = stream->private_data;
-    struct gsp_arrow_table *table = place->table;
+    struct position *position = stream->private_data;
+    struct gsp_arrow_table *table = position->table;
     *out = (struct ArrowArray){0};
-    /* One without release is the end. */
-    if (place->next == table->batch_count) {
+    /* An array without release marks the end. */
+    if (position->next == table->batch_count) {
         return 0;
     }
-    const size_t batch = place->next++;
+    const size_t batch = position->next++;
     const size_t count = table->field_count;
     const struct gsp_arrow_column rows = {.length = table->lengths[batch], .buffer_count = 1};
     bool ok = fill_array(&rows, table, out);
@@ -222,33 +222,33 @@ static const char *get_last_error(struct ArrowArrayStream *stream)
 
 static void release_stream(struct ArrowArrayStream *stream)
 {
-    struct place *place = stream->private_data;
-    gsp_pyext__arrow_unref(place->table);
-    free(place);
+    struct position *position = stream->private_data;
+    gsp_pyext__arrow_unref(position->table);
+    free(position);
     stream->release = NULL;
 }
 
 struct ArrowArrayStream *gsp_pyext__arrow_stream_new(struct gsp_arrow_table *table)
 {
     struct ArrowArrayStream *stream = malloc(sizeof(*stream));
-    struct place *place = malloc(sizeof(*place));
-    if (!stream || !place) {
+    struct position *position = malloc(sizeof(*position));
+    if (!stream || !position) {
         free(stream);
-        free(place);
+        free(position);
         return NULL;
     }
-    *place = (struct place){.table = table};
+    *position = (struct position){.table = table};
     *stream = (struct ArrowArrayStream){.get_schema = get_schema,
                                         .get_next = get_next,
                                         .get_last_error = get_last_error,
                                         .release = release_stream,
-                                        .private_data = place};
+                                        .private_data = position};
     return stream;
 }
 
 void gsp_pyext__arrow_stream_free(struct ArrowArrayStream *stream)
 {
-    /* Whoever took it has moved its content away, and with it the release. */
+    /* A consumer that moved the content has cleared release. */
     if (stream && stream->release) {
         stream->release(stream);
     }

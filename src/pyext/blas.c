@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hooks in one library's table of functions, and what they counted, for Python. */
+/* Installs the hooks in a library's relocation slots, and returns their counts to Python. */
 #include "pyext/blas.h"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "pyext/pyapi.h"
 
 struct library {
-    const char *path; /* looked for */
+    const char *path; /* of the library to find */
     struct gsp_slots slots;
 };
 
@@ -22,7 +22,7 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *arg)
     return found && gsp_slots_read(info, &library->slots);
 }
 
-/* Which hook is for a symbol, by a name as scipy_cblas_dgemm64_ or cblas_dgemm; NULL: none. */
+/* Returns the hook for a symbol such as scipy_cblas_dgemm64_ or cblas_dgemm; NULL: none. */
 static const struct gsp_blas_hook *hook_for(const char *symbol)
 {
     static const char PREFIX[] = "scipy_";
@@ -41,7 +41,7 @@ static const struct gsp_blas_hook *hook_for(const char *symbol)
     return NULL;
 }
 
-/* Puts the hook into a slot, or what it calls back into it; false: the slot is left as it is. */
+/* Writes the hook, or the original, to a slot; returns false if the slot is unchanged. */
 static bool change_slot(const struct gsp_slots *slots, uintptr_t slot,
                         const struct gsp_blas_hook *hook, bool put, int mem_fd)
 {
@@ -49,7 +49,7 @@ static bool change_slot(const struct gsp_slots *slots, uintptr_t slot,
     if (!put) {
         return value == hook->hook && gsp_slots_write(slots, slot, *hook->real, mem_fd);
     }
-    /* One that is not yet bound leads back into the library, and would undo the hook. */
+    /* A lazy slot points into its own library; binding it would overwrite the hook. */
     const bool is_lazy = gsp_slots_hold(slots, value);
     const bool is_other = *hook->real != 0 && *hook->real != value;
     if (value == hook->hook || is_lazy || is_other) {
@@ -109,9 +109,9 @@ static PyObject *blas_counts(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"blas_hook", blas_hook, METH_VARARGS,
-     "blas_hook(path, put) -> how many calls of that library to BLAS are now counted, or no more"},
+     "blas_hook(path, put) -> int\n\nInstalls or removes the hooks; returns the number of slots."},
     {"blas_counts", blas_counts, METH_NOARGS,
-     "blas_counts() -> (calls, gemm, gemv, syrk, dot), operations of this thread"},
+     "blas_counts() -> (calls, gemm, gemv, syrk, dot)\n\nOperations of this thread."},
     {NULL, NULL, 0, NULL},
 };
 

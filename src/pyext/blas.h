@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blas.h -- products of vectors and matrices that are asked of BLAS, counted on their way there.
+ * blas.h -- counts the operations of calls to BLAS.
  *
- * Each hook stands for one function of CBLAS: it adds the operations to the thread's own counts and
- * calls the function.  Hooks stay callable for ever.
+ * Each hook replaces one function of CBLAS: it adds the operations to the thread's counts and calls
+ * the function. Hooks stay callable for ever.
  *
- * Used by: blas.c (puts them in), blas_hooks.c (has them).
- * Threads: all; counts are each thread's own.
+ * Threads: all; counts are per thread.
  */
 #pragma once
 
@@ -27,14 +26,14 @@ struct gsp_blas_counts {
 };
 
 struct gsp_blas_hook {
-    const char *name; /* without the prefix of a library and without what tells 64-bit sizes */
+    const char *name; /* without the library's prefix and the suffix of 64-bit sizes */
     int is_wide;      /* sizes are int64_t */
-    uintptr_t hook;   /* what is called instead */
-    uintptr_t *real;  /* what the hook calls; set before the hook is put in */
+    uintptr_t hook;   /* the replacement */
+    uintptr_t *real;  /* the original, called by the hook; set before the hook is installed */
 };
 
-/* All hooks; borrowed for ever. */
+/* Returns all hooks; static. */
 const struct gsp_blas_hook *gsp_pyext__blas_hooks(size_t *count);
 
-/* What the calling thread has counted. */
+/* Returns the counts of the calling thread. */
 const struct gsp_blas_counts *gsp_pyext__blas_counts(void);

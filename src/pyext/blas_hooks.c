@@ -2,13 +2,13 @@
 #include "base/attr.h"
 #include "pyext/blas.h"
 
-/* Of a multiplication with its addition: in complex numbers it is four of each. */
+/* Operations of a multiply-add: with complex numbers, four multiplications and four additions. */
 #define REAL_OPS    2U
 #define COMPLEX_OPS 8U
 
 static _Thread_local struct gsp_blas_counts counts;
 
-/* Sizes are never negative where BLAS has something to do. */
+/* BLAS does nothing for a negative size. */
 static uint64_t size_of(int64_t n)
 {
     return n > 0 ? (uint64_t)n : 0;
@@ -20,8 +20,8 @@ static void add(enum gsp_blas_kind kind, uint64_t flops)
     counts.flops[kind] += flops;
 }
 
-/* Parameters are those of CBLAS: their number is not ours to choose.  size is the type of sizes,
- * scalar that of factors, ops what one element costs. */
+/* The parameters are those of CBLAS. size: type of sizes; scalar: type of factors; ops: operations
+ * of one element. */
 // NOLINTBEGIN(readability-function-size, bugprone-macro-parentheses)
 #define GEMM(name, size, scalar, ops)                                                              \
     static uintptr_t name##_real;                                                                  \
@@ -67,7 +67,7 @@ static void add(enum gsp_blas_kind kind, uint64_t flops)
         return real(n, x, inc_x, y, inc_y);                                                        \
     }
 
-/* The answer goes to where the last parameter says. */
+/* The last parameter points to the result. */
 #define DOT_TO(name, size, scalar, ops)                                                            \
     static uintptr_t name##_real;                                                                  \
     static void name##_hook(size n, const void *x, size inc_x, const void *y, size inc_y,          \
@@ -79,7 +79,7 @@ static void add(enum gsp_blas_kind kind, uint64_t flops)
         real(n, x, inc_x, y, inc_y, out);                                                          \
     }
 
-/* shape, function, type of its factors, operations of an element */
+/* shape, function, type of factors, operations of an element */
 #define FUNCTIONS(X)                                                                               \
     X(GEMM, cblas_sgemm, float, REAL_OPS)                                                          \
     X(GEMM, cblas_dgemm, double, REAL_OPS)                                                         \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Right after fork, in the child.  The function that Python calls then is one of C: no bytecode is
- * run, so no handler of a signal runs within it, whose exception Python would swallow.  No audit
- * hook hears of what is done here.
+ * Work in the child right after fork. Python calls a C function there: it runs no bytecode, so no
+ * signal handler can run in it, whose exception Python would swallow. It raises no audit events.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,26 +21,26 @@
 #include "pyext/pyapi.h"
 
 #define PATH_BYTES 4096U
-/* Places at which Python would let a call in, before it is taken to be too late to wait. */
-#define LOOKS_MAX  100000
+/* Most pending calls that wait for fork() to return. */
+#define CALLS_MAX  100000
 #define SHELL      "/bin/sh"
 #define YAMA       "/proc/sys/kernel/yama/ptrace_scope"
 
-/* What a child is to do, as its parent had it when the agent was started.  It belongs to the
- * process: sub-interpreters have no part in it. */
+/* What a child has to do; set when the agent starts. One per process: sub-interpreters do not use
+ * it. */
 static struct {
     bool is_nested;            /* children are recorded as well */
-    bool is_followed;          /* a follower is to sample the stacks */
-    bool must_allow;           /* Yama: only ancestors may look, unless they are allowed to */
+    bool is_followed;          /* a follower samples the stacks */
+    bool must_allow;           /* Yama: only ancestors may trace, unless allowed */
     char run_file[PATH_BYTES]; /* of `gsprof run`, which starts the followers; "": none */
-    char program[PATH_BYTES];  /* that follows, when there is no run; "": none */
-    pid_t has_follower;        /* the process for which that is settled */
-} how;
+    char program[PATH_BYTES];  /* the follower; unused with a run; "": none */
+    pid_t has_follower;        /* process whose follower is claimed */
+} child_setup;
 
-/* Of the thread that forks, which is the only one in the child. */
+/* State of the thread that forks, the only one in the child. */
 static _Thread_local struct {
-    const void *frame; /* that called fork(); only compared */
-    int looks;         /* for it, since then */
+    const void *frame; /* of the caller of fork(); only compared */
+    int calls;         /* pending calls since then */
 } forking;
 
 extern char **environ;
@@ -54,24 +53,24 @@ static bool is_limited_by_yama(void)
 }
 
 /* True once in each process. */
-static bool take_process(void)
+static bool claim_process(void)
 {
     const pid_t pid = getpid();
-    const bool is_new = how.has_follower != pid;
-    how.has_follower = pid;
+    const bool is_new = child_setup.has_follower != pid;
+    child_setup.has_follower = pid;
     return is_new;
 }
 
 /* ------------------------------------------------------------------------------- gsprof run */
 
-/* One write, so that lines of several processes do not mix. */
-static void tell_run(void)
+/* Uses one write, so that lines of several processes do not mix. */
+static void report_to_run(void)
 {
     char line[24];
     int len = snprintf(line, sizeof(line), "%d\n", (int)getpid());
     int fd = -1;
     do {
-        fd = open(how.run_file, O_WRONLY | O_APPEND | O_CLOEXEC);
+        fd = open(child_setup.run_file, O_WRONLY | O_APPEND | O_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
     while (fd >= 0 && write(fd, line, (size_t)len) < 0 && errno == EINTR) {
         continue;
@@ -81,8 +80,8 @@ static void tell_run(void)
 
 /* -------------------------------------------------------------------------------- a follower */
 
-/* Descriptors that the program lets its children have are not for this one: a pipe that it kept
- * open would never come to its end. */
+/* Closes the descriptors that the program's children inherit: a pipe held open by the follower
+ * would never end. */
 static bool close_others(posix_spawn_file_actions_t *actions)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -108,7 +107,7 @@ static bool set_files(posix_spawn_file_actions_t *actions)
            close_others(actions);
 }
 
-/* The program's environment, but for what is loaded into the program; the caller frees it. */
+/* Returns the environment without LD_PRELOAD; freed by the caller. */
 static char **copy_environment(void)
 {
     size_t count = 0;
@@ -124,7 +123,7 @@ static char **copy_environment(void)
     return copy;
 }
 
-/* Waits for it and takes its SIGCHLD, which is blocked. */
+/* Waits for the child and consumes its SIGCHLD, which is blocked. */
 static void reap(pid_t child, const sigset_t *blocked)
 {
     const struct timespec now = {0};
@@ -133,13 +132,13 @@ static void reap(pid_t child, const sigset_t *blocked)
     do {
         ended = waitpid(child, NULL, 0);
     } while (ended < 0 && errno == EINTR);
-    /* None ended: the program ignores SIGCHLD. */
+    /* waitpid() fails if the program ignores SIGCHLD. */
     if (ended == child && sigtimedwait(blocked, &info, &now) == SIGCHLD && info.si_pid != child) {
-        kill(getpid(), SIGCHLD); /* another child's, which is the program's */
+        kill(getpid(), SIGCHLD); /* it was of a child of the program: resend */
     }
 }
 
-/* gsprof follow PID, detached: a shell starts it and ends at once. */
+/* Starts `gsprof follow PID`, detached: a shell starts it and exits at once. */
 static void spawn(char **environment, const sigset_t *mask, const sigset_t *blocked)
 {
     char pid[24];
@@ -149,7 +148,7 @@ static void spawn(char **environment, const sigset_t *mask, const sigset_t *bloc
     char option[] = "-c";
     char follow[] = "follow";
     char detach[] = "--detach";
-    char *argv[] = {name, option, command, how.program, follow, pid, detach, NULL};
+    char *argv[] = {name, option, command, child_setup.program, follow, pid, detach, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t child = 0;
@@ -169,7 +168,7 @@ static void spawn(char **environment, const sigset_t *mask, const sigset_t *bloc
     posix_spawn_file_actions_destroy(&actions);
 }
 
-/* A forked process may have its parent's handler of SIGCHLD, which is not to hear of this child. */
+/* Blocks SIGCHLD: the handler that the process inherited must not see this child. */
 static void spawn_follower(void)
 {
     sigset_t blocked;
@@ -186,23 +185,23 @@ static void spawn_follower(void)
 
 static void allow_followers(void)
 {
-    if (how.must_allow) {
+    if (child_setup.must_allow) {
         prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     }
 }
 
 /* Allows followers, and starts one unless `gsprof run` does. */
-static void be_followed(void)
+static void allow_and_start_follower(void)
 {
     allow_followers();
-    if (how.run_file[0] == '\0' && how.program[0] != '\0') {
+    if (child_setup.run_file[0] == '\0' && child_setup.program[0] != '\0') {
         spawn_follower();
     }
 }
 
 /* ----------------------------------------------------------------------------------- Python */
 
-/* Who forks.  Python's other hooks run between that and what is put off. */
+/* Stores the frame that forks: Python's other hooks run before the deferred work. */
 static PyObject *before_fork(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -211,34 +210,34 @@ static PyObject *before_fork(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* What takes milliseconds.  Hooks of Python's own come after ours and are bytecode, in which a
- * handler of the program would run whose signal came meanwhile, and its exception be lost.  So it
- * is left until fork() has returned. */
-static int do_rest(void *unused)
+/* The slow part, which takes milliseconds. It is deferred until fork() has returned: Python's own
+ * hooks run after ours and are bytecode, in which the handler of a signal that arrived meanwhile
+ * would run, and its exception would be lost. */
+static int run_deferred(void *unused)
 {
     (void)unused;
     const int saved_errno = errno;
-    if (forking.frame && PyEval_GetFrame() != forking.frame && forking.looks++ < LOOKS_MAX &&
-        Py_AddPendingCall(do_rest, NULL) == 0) {
+    if (forking.frame && PyEval_GetFrame() != forking.frame && forking.calls++ < CALLS_MAX &&
+        Py_AddPendingCall(run_deferred, NULL) == 0) {
         return 0;
     }
     forking.frame = NULL;
     gsp_agent_memory_pause(true);
     gsp_agent_memory_child();
-    if (how.is_nested && how.is_followed && gsp_agent_is_on() && take_process()) {
-        be_followed();
+    if (child_setup.is_nested && child_setup.is_followed && gsp_agent_is_on() && claim_process()) {
+        allow_and_start_follower();
     }
     gsp_agent_memory_pause(false);
     errno = saved_errno;
     return 0;
 }
 
-/* 3.8 prints an error when it is asked for a call while it shuts down. */
-static void put_off(void)
+/* 3.8 prints an error if a pending call is added during shutdown. */
+static void defer(void)
 {
-    if (gsp_pyext__minor() < 9 || Py_AddPendingCall(do_rest, NULL) != 0) {
+    if (gsp_pyext__python_minor() < 9 || Py_AddPendingCall(run_deferred, NULL) != 0) {
         forking.frame = NULL;
-        do_rest(NULL);
+        run_deferred(NULL);
     }
 }
 
@@ -247,23 +246,23 @@ static PyObject *after_fork(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     const int saved_errno = errno;
-    const bool is_recorded = how.is_nested && gsp_agent_is_on();
+    const bool is_recorded = child_setup.is_nested && gsp_agent_is_on();
     const bool is_counted = gsp_agent_memory_mode() != GSP_MEMORY_OFF;
     if ((is_recorded || is_counted) && !gsp_agent_is_sandboxed()) {
-        forking.looks = 0;
-        if (is_recorded && how.run_file[0] != '\0') {
+        forking.calls = 0;
+        if (is_recorded && child_setup.run_file[0] != '\0') {
             allow_followers();
-            tell_run();
+            report_to_run();
         }
-        if (is_counted || (is_recorded && how.program[0] != '\0')) {
-            put_off();
+        if (is_counted || (is_recorded && child_setup.program[0] != '\0')) {
+            defer();
         }
     }
     errno = saved_errno;
     Py_RETURN_NONE;
 }
 
-/* Copies a path of Python's, as bytes; "" when it is too long. */
+/* Copies a path; "" if it is too long. */
 static void copy_path(char *out, const char *path)
 {
     const int len = snprintf(out, PATH_BYTES, "%s", path);
@@ -282,19 +281,19 @@ static PyObject *fork_setup(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "ppyy:fork_setup", &is_nested, &is_followed, &run_file, &program)) {
         return NULL;
     }
-    how.is_nested = is_nested != 0;
-    how.is_followed = is_followed != 0;
-    how.must_allow = is_followed && is_limited_by_yama();
-    copy_path(how.run_file, run_file);
-    copy_path(how.program, access(SHELL, X_OK) == 0 ? program : "");
+    child_setup.is_nested = is_nested != 0;
+    child_setup.is_followed = is_followed != 0;
+    child_setup.must_allow = is_followed && is_limited_by_yama();
+    copy_path(child_setup.run_file, run_file);
+    copy_path(child_setup.program, access(SHELL, X_OK) == 0 ? program : "");
     Py_RETURN_NONE;
 }
 
-static PyObject *take_follower(PyObject *module, PyObject *unused)
+static PyObject *claim_follower(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    return PyBool_FromLong(take_process());
+    return PyBool_FromLong(claim_process());
 }
 
 static PyObject *start_follower(PyObject *module, PyObject *unused)
@@ -302,12 +301,12 @@ static PyObject *start_follower(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     Py_BEGIN_ALLOW_THREADS;
-    be_followed();
+    allow_and_start_follower();
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }
 
-/* Python keeps what is registered for ever, so it is done once. */
+/* Registers once: Python cannot unregister the functions. */
 static PyObject *watch_forks(PyObject *module, PyObject *unused)
 {
     (void)unused;
@@ -334,18 +333,18 @@ static PyObject *watch_forks(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    {"before_fork", before_fork, METH_NOARGS, "before_fork()\n\nNotes who forks."},
+    {"before_fork", before_fork, METH_NOARGS, "before_fork()\n\nStores the frame that forks."},
     {"after_fork", after_fork, METH_NOARGS,
-     "after_fork()\n\nGives a child its own counters of memory, and lets it be followed."},
+     "after_fork()\n\nGives a child its own memory counters and a follower."},
     {"fork_setup", fork_setup, METH_VARARGS,
-     "fork_setup(nested, followed, run_file, program)\n\nWhat children are to do; paths are bytes, "
+     "fork_setup(nested, followed, run_file, program)\n\nSets what children do; paths are bytes, "
      "b'' for none."},
     {"watch_forks", watch_forks, METH_NOARGS,
-     "watch_forks()\n\nbefore_fork() and after_fork() are called from now on, in the main interpreter."},
-    {"take_follower", take_follower, METH_NOARGS,
-     "take_follower() -> bool\n\nTrue once in each process: it has no follower yet."},
+     "watch_forks()\n\nRegisters before_fork() and after_fork() in the main interpreter."},
+    {"claim_follower", claim_follower, METH_NOARGS,
+     "claim_follower() -> bool\n\nTrue in the first call of each process."},
     {"start_follower", start_follower, METH_NOARGS,
-     "start_follower()\n\nHas this process followed, as fork_setup() said."},
+     "start_follower()\n\nStarts a follower of this process, as fork_setup() has set."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,12 +12,12 @@
 #include "base/file.h"
 #include "pyext/memwatch.h"
 
-/* Marks that are kept.  With more, the two oldest become one. */
+/* Most stored marks. Beyond that, the two oldest are merged. */
 #define KEPT_MAX    1024U
-/* The kernel counts pages by processor and is a little late: less above is not worth a reset. */
+/* The kernel counts pages per CPU, with a delay: a smaller difference needs no reset. */
 #define SLACK_BYTES (64L * 1024)
 
-/* A mark that was set back: the most between two moments. */
+/* A mark stored at a reset: the peak between two resets. */
 struct kept {
     int64_t mark;
     int64_t peak_bytes;
@@ -25,15 +25,15 @@ struct kept {
 
 static struct {
     pthread_mutex_t mutex;
-    pid_t pid; /* whose memory this is */
+    pid_t pid; /* process that the state belongs to */
     int64_t mark;
     unsigned open;
-    /* Old to new; each is above all that came after it, the others make no difference. */
+    /* Oldest first, peaks decreasing: a mark below a later one is not needed. */
     struct kept kept[KEPT_MAX];
     size_t count;
 } H = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Another thread may have held the mutex at the fork. */
+/* In a child of fork, the mutex may be held by a thread that does not exist. */
 static void lock(void)
 {
     if (H.pid != getpid()) {
@@ -51,7 +51,7 @@ static void unlock(void)
     pthread_mutex_unlock(&H.mutex);
 }
 
-/* The mark, and what is resident now. */
+/* Reads the kernel's mark and the resident memory. */
 static bool read_marks(int64_t *peak_bytes, int64_t *now_bytes)
 {
     static const char *const names[] = {"\nVmHWM:", "\nVmRSS:"};
@@ -64,7 +64,7 @@ static bool read_marks(int64_t *peak_bytes, int64_t *now_bytes)
     return true;
 }
 
-static bool set_back(void)
+static bool reset_mark(void)
 {
     gsp_auto_fd fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, "5", 1) == 1;
@@ -94,7 +94,7 @@ int64_t gsp_pyext__highwater_begin(void)
     if (read_marks(&peak_bytes, &now_bytes)) {
         if (peak_bytes - now_bytes <= SLACK_BYTES) {
             mark = H.mark;
-        } else if (set_back()) {
+        } else if (reset_mark()) {
             keep(peak_bytes);
             mark = ++H.mark;
         }

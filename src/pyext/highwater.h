@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * highwater.h -- the most memory that was resident within any of several stretches of time, exact.
+ * highwater.h -- the exact peak of resident memory within intervals.
  *
- * Reads:   VmHWM, the kernel's high-water mark, which it sets back (/proc/self/clear_refs) when a
- *          stretch begins and the mark is above what is resident.  From then on ru_maxrss and VmHWM
- *          are of what came later, for the program too.
- * Gives:   stretches may overlap and lie within each other: each mark that was set back is kept for
- *          those that were open then.
- * Used by: sampler.c.
- * Threads: every function from any thread.  What is known is the process's; after fork() the child
- *          begins with nothing.
+ * Reads:   VmHWM, the kernel's high-water mark. Resets it (/proc/self/clear_refs) when an interval
+ *          begins and the mark is above the resident memory; the program's own ru_maxrss and VmHWM
+ *          then also start from there.
+ * Gives:   the peak of each interval. Intervals may overlap and nest: a mark is stored before it is
+ *          reset, for the intervals open at that time.
+ * Threads: every function from any thread. The state is per process; a child of fork() starts
+ *          empty.
  */
 #pragma once
 
 #include <stdint.h>
 
-/* A stretch begins: its mark, for the next.  -1: the mark cannot be set back here. */
+/* Begins an interval; returns its mark, for gsp_pyext__highwater_since(), or -1 if the kernel's
+ * mark cannot be reset. */
 int64_t gsp_pyext__highwater_begin(void);
-/* The most since then, bytes; -1: not known. */
+/* Returns the peak since then in bytes; -1: not known. */
 int64_t gsp_pyext__highwater_since(int64_t mark);
-/* A stretch that had a mark is over. */
+/* Ends an interval that has a mark. */
 void gsp_pyext__highwater_end(void);

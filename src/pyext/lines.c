@@ -10,16 +10,16 @@
 #include "base/map.h"
 #include "base/time.h"
 
-/* Of a code object: beyond, lines are not counted. */
+/* Most lines counted of a code object. */
 #define LINES_MAX (1U << 20)
-/* Frames of a thread: deeper ones are not counted. */
+/* Most frames counted of a thread. */
 #define DEPTH_MAX (1U << 16)
 #define FIRST_CAP 64U
 
 struct entry {
     const void *frame;
-    struct gsp_code_lines *lines;
-    struct gsp_line *line; /* that runs; NULL: none yet */
+    struct gsp_pyext_code_lines *lines;
+    struct gsp_pyext_line *line; /* current line; NULL: none yet */
     int64_t since_ns;
 };
 
@@ -32,15 +32,15 @@ struct stack {
 
 static struct {
     _Atomic uint64_t generation; /* odd: on */
-    pthread_mutex_t mutex;       /* of map and codes, where there is no GIL */
+    pthread_mutex_t mutex;       /* protects map and codes without a GIL */
     struct gsp_hmap map;         /* address of a code object to its index */
-    struct gsp_code_lines **codes;
+    struct gsp_pyext_code_lines **codes;
     size_t count;
     size_t cap;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Not in the room that the loader keeps for libraries that come late: all thread-local data of a
- * library would be there, and other libraries need that room. */
+/* A pointer, so that the thread-local data stay small: the loader has little static TLS for
+ * libraries loaded late, and other libraries need it. */
 static _Thread_local struct stack *mine;
 static pthread_key_t at_exit;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -90,7 +90,7 @@ static struct stack *make_stack(void)
     return stack;
 }
 
-/* NULL when lines do not count now. */
+/* Returns NULL while lines are not counted. */
 static struct stack *stack_now(void)
 {
     struct stack *stack = mine;
@@ -139,7 +139,8 @@ static void begin_line(struct entry *entry, int number, int64_t now_ns)
 #endif
 }
 
-static struct entry *push(struct stack *stack, const void *frame, struct gsp_code_lines *lines)
+static struct entry *push(struct stack *stack, const void *frame,
+                          struct gsp_pyext_code_lines *lines)
 {
     if (stack->depth == stack->cap) {
         const size_t cap = stack->cap ? stack->cap * 2 : FIRST_CAP;
@@ -156,7 +157,7 @@ static struct entry *push(struct stack *stack, const void *frame, struct gsp_cod
     return entry;
 }
 
-/* Ends the frames above this one; false when it is not among them. */
+/* Ends the frames above this one; returns false if it is not on the stack. */
 static bool unwind_to(struct stack *stack, const void *frame, int64_t now_ns)
 {
     size_t depth = stack->depth;
@@ -196,21 +197,21 @@ bool gsp_pyext__lines_is_on(void)
     return atomic_load_explicit(&all.generation, memory_order_relaxed) % 2 == 1;
 }
 
-struct gsp_code_lines *gsp_pyext__lines_find(const void *code)
+struct gsp_pyext_code_lines *gsp_pyext__lines_find(const void *code)
 {
     lock();
     const uint32_t *index = gsp_hmap_get(&all.map, (uintptr_t)code, 0);
-    struct gsp_code_lines *lines = index ? all.codes[*index] : NULL;
+    struct gsp_pyext_code_lines *lines = index ? all.codes[*index] : NULL;
     unlock();
     return lines;
 }
 
 /* With the lock. */
-static bool keep(struct gsp_code_lines *lines)
+static bool keep(struct gsp_pyext_code_lines *lines)
 {
     if (all.count == all.cap) {
         const size_t cap = all.cap ? all.cap * 2 : FIRST_CAP;
-        struct gsp_code_lines **codes = realloc(all.codes, cap * sizeof(*codes));
+        struct gsp_pyext_code_lines **codes = realloc(all.codes, cap * sizeof(*codes));
         if (!codes) {
             return false;
         }
@@ -224,10 +225,10 @@ static bool keep(struct gsp_code_lines *lines)
     return true;
 }
 
-struct gsp_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count)
+struct gsp_pyext_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count)
 {
     const size_t counted = count > LINES_MAX ? LINES_MAX : count;
-    struct gsp_code_lines *lines = calloc(1, sizeof(*lines) + counted * sizeof(lines->at[0]));
+    struct gsp_pyext_code_lines *lines = calloc(1, sizeof(*lines) + counted * sizeof(lines->at[0]));
     if (!lines) {
         return NULL;
     }
@@ -244,7 +245,7 @@ struct gsp_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count)
     return lines;
 }
 
-void gsp_pyext__lines_call(const void *frame, struct gsp_code_lines *lines)
+void gsp_pyext__lines_call(const void *frame, struct gsp_pyext_code_lines *lines)
 {
     struct stack *stack = stack_now();
     if (stack) {
@@ -268,7 +269,7 @@ bool gsp_pyext__lines_line(const void *frame, int line)
     return true;
 }
 
-void gsp_pyext__lines_enter(const void *frame, struct gsp_code_lines *lines, int line)
+void gsp_pyext__lines_enter(const void *frame, struct gsp_pyext_code_lines *lines, int line)
 {
     struct stack *stack = stack_now();
     if (stack && !unwind_to(stack, frame, gsp_now_ns()) && !push(stack, frame, lines)) {
@@ -290,11 +291,12 @@ void gsp_pyext__lines_return(const void *frame)
     }
 }
 
-void gsp_pyext__lines_each(bool (*fn)(void *user, const struct gsp_code_lines *lines), void *user)
+void gsp_pyext__lines_each(bool (*fn)(void *user, const struct gsp_pyext_code_lines *lines),
+                           void *user)
 {
     for (size_t i = 0;; i++) {
         lock();
-        const struct gsp_code_lines *lines = i < all.count ? all.codes[i] : NULL;
+        const struct gsp_pyext_code_lines *lines = i < all.count ? all.codes[i] : NULL;
         unlock();
         if (!lines || !fn(user, lines)) {
             return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of Python as they run, from a trace function or from sys.monitoring.  Which code objects
- * are looked at is for Python to say, once each. */
+/* Receives lines from a trace function or from sys.monitoring. Python decides once for each code
+ * object whether it is measured. */
 #include <dlfcn.h>
 
 #include "pyext/lines.h"
@@ -8,19 +8,19 @@
 
 typedef int (*trace_function)(PyObject *self, PyObject *frame, int what, PyObject *arg);
 
-/* Exported by every interpreter since 3.8, or 3.9, though no limited API has them. */
+/* Exported by every interpreter since 3.8 or 3.9, but not in the limited API. */
 static struct {
     void (*set_trace)(trace_function function, PyObject *self);
     int (*line_of)(PyObject *frame);
     PyObject *(*code_of)(PyObject *frame); /* NULL: 3.8 */
 } api;
 
-/* Python's say about a code object: (first line, count of lines), count 0: not wanted. */
+/* Python: returns (first line, number of lines) of a code object; 0 lines: not measured. */
 static PyObject *on_code;
-/* What callbacks of sys.monitoring return to hear no more of a place. */
+/* sys.monitoring.DISABLE: a callback returns it to disable its event at that location. */
 static PyObject *disable;
 
-/* What PyTrace_CALL and the others are, since ever. */
+/* Values of PyTrace_CALL etc., the same in all versions. */
 enum what {
     WHAT_CALL = 0,
     WHAT_LINE = 2,
@@ -34,19 +34,20 @@ static void find_api(void)
     *(void **)&api.code_of = dlsym(RTLD_DEFAULT, "PyFrame_GetCode");
 }
 
-/* A code object that is seen for the first time. */
-static struct gsp_code_lines *meet(PyObject *code)
+/* Adds a new code object. */
+static struct gsp_pyext_code_lines *add_code(PyObject *code)
 {
     int first = 0;
     Py_ssize_t count = 0;
-    PyObject *said = on_code ? PyObject_CallFunctionObjArgs(on_code, code, NULL) : PyErr_NoMemory();
-    if (!said || !PyArg_ParseTuple(said, "in", &first, &count)) {
+    PyObject *result =
+        on_code ? PyObject_CallFunctionObjArgs(on_code, code, NULL) : PyErr_NoMemory();
+    if (!result || !PyArg_ParseTuple(result, "in", &first, &count)) {
         PyErr_Clear();
         count = 0;
     }
-    Py_XDECREF(said);
-    /* Asking may have brought it here already: the answer runs code too. */
-    struct gsp_code_lines *lines = gsp_pyext__lines_find(code);
+    Py_XDECREF(result);
+    /* on_code() runs code too, which may have added it meanwhile. */
+    struct gsp_pyext_code_lines *lines = gsp_pyext__lines_find(code);
     if (!lines) {
         Py_INCREF(code);
         lines = gsp_pyext__lines_add(code, first, count > 0 ? (size_t)count : 0);
@@ -57,26 +58,26 @@ static struct gsp_code_lines *meet(PyObject *code)
     return lines;
 }
 
-/* NULL: nothing of it is wanted. */
-static struct gsp_code_lines *wanted(PyObject *code)
+/* Returns NULL if the code is not measured. */
+static struct gsp_pyext_code_lines *selected(PyObject *code)
 {
-    struct gsp_code_lines *lines = gsp_pyext__lines_find(code);
+    struct gsp_pyext_code_lines *lines = gsp_pyext__lines_find(code);
     if (!lines) {
-        lines = meet(code);
+        lines = add_code(code);
     }
     return lines && lines->count > 0 ? lines : NULL;
 }
 
 /* ------------------------------------------------------------------ a trace function */
 
-static struct gsp_code_lines *wanted_of(PyObject *frame)
+static struct gsp_pyext_code_lines *selected_of(PyObject *frame)
 {
     PyObject *code = api.code_of ? api.code_of(frame) : PyObject_GetAttrString(frame, "f_code");
     if (!code) {
         PyErr_Clear();
         return NULL;
     }
-    struct gsp_code_lines *lines = wanted(code);
+    struct gsp_pyext_code_lines *lines = selected(code);
     Py_DECREF(code);
     return lines;
 }
@@ -88,13 +89,13 @@ static int trace(PyObject *self, PyObject *frame, int what, PyObject *arg)
     if (what == WHAT_LINE) {
         const int line = api.line_of(frame);
         if (gsp_unlikely(!gsp_pyext__lines_line(frame, line))) {
-            struct gsp_code_lines *lines = wanted_of(frame);
+            struct gsp_pyext_code_lines *lines = selected_of(frame);
             if (lines) {
                 gsp_pyext__lines_enter(frame, lines, line);
             }
         }
     } else if (what == WHAT_CALL) {
-        struct gsp_code_lines *lines = wanted_of(frame);
+        struct gsp_pyext_code_lines *lines = selected_of(frame);
         if (lines) {
             gsp_pyext__lines_call(frame, lines);
         }
@@ -107,7 +108,7 @@ static int trace(PyObject *self, PyObject *frame, int what, PyObject *arg)
     return 0;
 }
 
-/* What threading.settrace() is given: the first call in a new thread. */
+/* For threading.settrace(): called first in a new thread. */
 static PyObject *lines_thread(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -152,7 +153,7 @@ static PyObject *lines_stop(PyObject *module, PyObject *traced)
 
 /* ------------------------------------------------------------------ sys.monitoring */
 
-static PyObject *no_more(void)
+static PyObject *return_disable(void)
 {
     PyObject *answer = disable ? disable : Py_None;
     Py_INCREF(answer);
@@ -168,9 +169,9 @@ static PyObject *lines_line(PyObject *module, PyObject *const *args, Py_ssize_t 
         Py_RETURN_NONE;
     }
     if (gsp_unlikely(!gsp_pyext__lines_line(args[0], (int)line))) {
-        struct gsp_code_lines *lines = wanted(args[0]);
+        struct gsp_pyext_code_lines *lines = selected(args[0]);
         if (!lines) {
-            return no_more();
+            return return_disable();
         }
         gsp_pyext__lines_enter(args[0], lines, (int)line);
     }
@@ -180,30 +181,30 @@ static PyObject *lines_line(PyObject *module, PyObject *const *args, Py_ssize_t 
 static PyObject *lines_call(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    struct gsp_code_lines *lines = count > 0 ? wanted(args[0]) : NULL;
+    struct gsp_pyext_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
     if (!lines) {
-        return no_more();
+        return return_disable();
     }
     gsp_pyext__lines_call(args[0], lines);
     Py_RETURN_NONE;
 }
 
-/* Returns and yields. */
+/* Called for returns and yields. */
 static PyObject *lines_return(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    if (count == 0 || !wanted(args[0])) {
-        return no_more();
+    if (count == 0 || !selected(args[0])) {
+        return return_disable();
     }
     gsp_pyext__lines_return(args[0]);
     Py_RETURN_NONE;
 }
 
-/* A frame that an exception enters or leaves; of these it cannot be asked to hear no more. */
+/* Called when an exception enters or leaves a frame; these events cannot be disabled. */
 static PyObject *lines_throw(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    struct gsp_code_lines *lines = count > 0 ? wanted(args[0]) : NULL;
+    struct gsp_pyext_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
     if (lines) {
         gsp_pyext__lines_call(args[0], lines);
     }
@@ -213,7 +214,7 @@ static PyObject *lines_throw(PyObject *module, PyObject *const *args, Py_ssize_t
 static PyObject *lines_unwind(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    if (count > 0 && wanted(args[0])) {
+    if (count > 0 && selected(args[0])) {
         gsp_pyext__lines_return(args[0]);
     }
     Py_RETURN_NONE;
@@ -221,7 +222,7 @@ static PyObject *lines_unwind(PyObject *module, PyObject *const *args, Py_ssize_
 
 /* ------------------------------------------------------------------ results */
 
-static PyObject *hits_of(const struct gsp_code_lines *lines)
+static PyObject *hits_of(const struct gsp_pyext_code_lines *lines)
 {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < lines->count; i++) {
@@ -241,7 +242,7 @@ static PyObject *hits_of(const struct gsp_code_lines *lines)
     return list;
 }
 
-static bool put_code(void *user, const struct gsp_code_lines *lines)
+static bool put_code(void *user, const struct gsp_pyext_code_lines *lines)
 {
     PyObject **out = user;
     if (lines->count == 0) {
@@ -287,9 +288,10 @@ static PyObject *lines_setup(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"lines_setup", lines_setup, METH_VARARGS,
-     "lines_setup(on_code, disable)\n\non_code(code) -> (first line, lines); 0 lines: not wanted."},
+     "lines_setup(on_code, disable)\n\non_code(code) -> (first line, lines); 0 lines: not "
+     "measured."},
     {"lines_start", lines_start, METH_O,
-     "lines_start(traced) -> bool\n\nLines count; traced: this thread is, by a trace function."},
+     "lines_start(traced) -> bool\n\nStarts counting; traced: with a trace function."},
     {"lines_stop", lines_stop, METH_O, "lines_stop(traced)"},
     {"lines_thread", lines_thread, METH_VARARGS, "lines_thread(...)\n\nFor threading.settrace()."},
     {"lines_line", GSP_PY_METHOD(lines_line), METH_FASTCALL, "lines_line(code, line)"},
@@ -302,7 +304,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int gsp_pyext__lines_part_add(PyObject *module)
+int gsp_pyext__lines_type_add(PyObject *module)
 {
     return PyModule_AddFunctions(module, functions);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory engine for Python: what it needs of the interpreter, start and stop, its counters. */
+/* The memory engine for Python: interpreter offsets, start and stop, counters. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #define PY_MAJOR_MINOR_BITS 16U
 
-/* Which of the three forms of line tables this interpreter has. */
+/* Form of this interpreter's line tables. */
 static enum gsp_py_lines lines_form;
 
 static int line_of(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes)
@@ -23,7 +23,7 @@ static int line_of(const uint8_t *table, size_t len, uint32_t first_line, uint32
 
 /* ---------------------------------------------------------------------------- the interpreter */
 
-uint32_t gsp_pyext__minor(void)
+uint32_t gsp_pyext__python_minor(void)
 {
     unsigned long minor = 0;
     const char *text = Py_GetVersion();
@@ -33,10 +33,10 @@ uint32_t gsp_pyext__minor(void)
     return (uint32_t)minor;
 }
 
-/* 3.13 and later tell their layout themselves. */
+/* 3.13 and later publish their layout. */
 static bool find_layout(struct gsp_py_layout *out)
 {
-    const uint32_t minor = gsp_pyext__minor();
+    const uint32_t minor = gsp_pyext__python_minor();
     const void *runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
     if (minor >= 13) {
         return runtime &&
@@ -57,7 +57,7 @@ static void offsets_of(const struct gsp_py_layout *from, struct gsp_agent_offset
         .frames = objects  ? GSP_AGENT_FRAMES_OBJECTS
                   : cframe ? GSP_AGENT_FRAMES_CFRAME
                            : GSP_AGENT_FRAMES_CURRENT,
-        .minor = gsp_pyext__minor(),
+        .minor = gsp_pyext__python_minor(),
         .tstate_top = objects  ? from->tstate_frame
                       : cframe ? from->tstate_cframe
                                : from->tstate_current_frame,
@@ -86,7 +86,7 @@ static void offsets_of(const struct gsp_py_layout *from, struct gsp_agent_offset
     };
 }
 
-/* A function by its name, into a pointer to one. */
+/* Looks up a function by name; out is the address of a function pointer. */
 static bool find_function(const char *name, void *out)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
@@ -94,7 +94,7 @@ static bool find_function(const char *name, void *out)
     return found != NULL;
 }
 
-/* By the name that this version has for it; NULL: none. */
+/* Looks it up by the name it has in this version; NULL: none. */
 static int (*find_is_finalizing(void))(void)
 {
     int (*found)(void) = NULL;
@@ -116,7 +116,7 @@ static const void *word_at(const void *base, uint16_t off)
     return word;
 }
 
-/* Whether the attribute of the code object is the very object that the layout leads to. */
+/* Whether the attribute of the code object is the object at that offset. */
 static bool is_at(PyObject *code, const char *name, uint16_t off)
 {
     PyObject *value = PyObject_GetAttrString(code, name);
@@ -126,8 +126,8 @@ static bool is_at(PyObject *code, const char *name, uint16_t off)
     return same;
 }
 
-/* The offsets are tried on the function that is just running: a build with other options, or a
- * version that is not the one it says, is found out before anything is believed. */
+/* Verifies the offsets on the running function: detects a build with other options, or a wrong
+ * version, before the offsets are used. */
 static bool is_right(const struct gsp_agent_python *python, PyObject *code)
 {
     const struct gsp_agent_offsets *at = &python->at;
@@ -141,7 +141,7 @@ static bool is_right(const struct gsp_agent_python *python, PyObject *code)
     if (frame && at->frames == GSP_AGENT_FRAMES_CFRAME) {
         frame = word_at(frame, at->cframe_frame);
     }
-    const uintptr_t marks = 7; /* of 3.14's references */
+    const uintptr_t marks = 7; /* tag bits of references since 3.14 */
     return frame && ((uintptr_t)word_at(frame, at->frame_code) & ~marks) == (uintptr_t)code;
 }
 
@@ -168,7 +168,7 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
 
 static _Atomic bool tick_is_due;
 
-/* By name, so that nothing is kept of an interpreter that may have ended. */
+/* Looks up by name: a stored reference could belong to an interpreter that has ended. */
 static PyObject *find_module(const char *name)
 {
     PyObject *text = PyUnicode_FromString(name);
@@ -177,8 +177,8 @@ static PyObject *find_module(const char *name)
     return module;
 }
 
-/* Whether PyTorch uses a GPU, or files are written.  Else no Python is run: a program that traces
- * or profiles itself would see it. */
+/* Whether PyTorch uses a GPU, or files are written. If not, no Python code runs: a program that
+ * traces or profiles itself would see it. */
 static bool has_work(PyObject *package)
 {
     PyObject *ticks = PyObject_GetAttrString(package, "_ticks");
@@ -192,7 +192,6 @@ static bool has_work(PyObject *package)
     return found;
 }
 
-/* gsprof._memory of the interpreter that calls. */
 void gsp_pyext__memory_tick(void)
 {
     if (gsp_likely(!atomic_load_explicit(&tick_is_due, memory_order_relaxed)) ||
@@ -205,7 +204,7 @@ void gsp_pyext__memory_tick(void)
     PyErr_Fetch(&type, &value, &trace);
     PyObject *package = find_module("gsprof._memory");
     if (package && has_work(package)) {
-        PyErr_Clear(); /* of a name that has_work() did not find */
+        PyErr_Clear(); /* has_work() may have looked up a missing name */
         Py_XDECREF(PyObject_CallMethod(package, "_tick", NULL));
     }
     Py_XDECREF(package);
@@ -219,13 +218,13 @@ static int run_tick(void *unused)
     return 0;
 }
 
-/* In an allocation of the main thread: only a note for the interpreter.  3.8 prints an error when
- * the note comes while it shuts down; there the next garbage collection has to do. */
+/* Called in an allocation of the main thread: only schedules the work. 3.8 prints an error if a
+ * pending call is added during shutdown; there the next garbage collection does the work. */
 static void tick(void)
 {
     atomic_store(&tick_is_due, true);
-    if (gsp_pyext__minor() >= 9) {
-        gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* its list is full: the next time */
+    if (gsp_pyext__python_minor() >= 9) {
+        gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* the queue is full: try next time */
     }
 }
 
@@ -239,8 +238,8 @@ static PyObject *memory_python_ends(PyObject *module, PyObject *unused)
 
 /* ------------------------------------------------------------------------------ start and stop */
 
-/* The folder of the package, with its slash, by the code of a function of it; NULL when its name is
- * too long.  It does not change. */
+/* Returns the folder of the package, with its slash, from the code of one of its functions; NULL if
+ * the path is too long. */
 static const char *own_folder(PyObject *code)
 {
     static char folder[PATH_MAX];
@@ -270,8 +269,8 @@ static PyObject *memory_start(PyObject *module, PyObject *args)
         return NULL;
     }
     if (!find_python(&python, code)) {
-        PyErr_SetString(PyExc_RuntimeError, "this interpreter keeps its frames where no table of "
-                                            "gsprof has them");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "gsprof does not know the frame layout of this interpreter");
         return NULL;
     }
     python.own_folder = own_folder(code);
@@ -298,7 +297,7 @@ static PyObject *memory_mode(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    return PyUnicode_FromString(gsp_memory_mode_name(gsp_agent_memory_mode()));
+    return PyUnicode_FromString(gsp_wire_memory_mode_name(gsp_agent_memory_mode()));
 }
 
 static PyObject *memory_pause(PyObject *module, PyObject *flag)
@@ -327,7 +326,8 @@ static PyObject *memory_device(PyObject *module, PyObject *args)
 
 /* -------------------------------------------------------------------------------- the counters */
 
-/* Appends and gives away.  The list, or NULL when either failed: then it is given away too. */
+/* Appends the item, whose reference it steals. Returns the list; on failure, releases it and
+ * returns NULL. */
 static PyObject *push(PyObject *list, PyObject *item)
 {
     const bool done = item && PyList_Append(list, item) == 0;
@@ -338,7 +338,7 @@ static PyObject *push(PyObject *list, PyObject *item)
     return done ? list : NULL;
 }
 
-/* The same of a number in a dictionary. */
+/* Does the same with a number and a dictionary. */
 static PyObject *put_number(PyObject *dict, const char *name, unsigned long long number)
 {
     PyObject *value = PyLong_FromUnsignedLongLong(number);
@@ -368,7 +368,7 @@ static PyObject *site_tuple(const struct gsp_memory_head *head, const struct gsp
     const unsigned long long alloc_bytes = site->alloc_bytes;
     const unsigned long long alloc_count = site->alloc_count;
     const unsigned long long alloc_var = site->alloc_var;
-    return Py_BuildValue("IsKKKKKKK", site->node, gsp_memory_allocator_name(site->allocator),
+    return Py_BuildValue("IsKKKKKKK", site->node, gsp_wire_memory_allocator_name(site->allocator),
                          alloc_bytes, alloc_count, free_bytes, free_count,
                          live_at_peak(head, site, alloc_bytes - free_bytes), alloc_var, free_var);
 }
@@ -398,7 +398,7 @@ static PyObject *nodes_list(const struct gsp_memory_head *head)
 static PyObject *text_of(const struct gsp_memory_head *head, uint32_t at)
 {
     const char *strings = (const char *)head + head->strings_off;
-    const struct gsp_sv text = gsp_memory_text(strings, head->strings_used, at);
+    const struct gsp_sv text = gsp_wire_memory_text(strings, head->strings_used, at);
     return PyUnicode_DecodeUTF8(text.p, (Py_ssize_t)text.len, "replace");
 }
 
@@ -408,7 +408,7 @@ static PyObject *frames_list(const struct gsp_memory_head *head)
     const struct gsp_memory_frame *frames = (const void *)((const char *)head + head->frames_off);
     const uint32_t count = head->frame_count;
     for (uint32_t i = 0; list && i < count; i++) {
-        /* N gives the references away, also when one of them could not be made. */
+        /* N steals the references, also if one of them is NULL. */
         list = push(list,
                     Py_BuildValue("NNII", text_of(head, frames[i].name),
                                   text_of(head, frames[i].file), frames[i].line, frames[i].kind));
@@ -422,7 +422,7 @@ static PyObject *totals_dict(const struct gsp_memory_head *head)
     for (uint32_t i = 0; dict && i < GSP_MEMORY_ALLOCATORS; i++) {
         const struct gsp_memory_total *total = &head->total[i];
         const unsigned long long freed = total->free_bytes;
-        dict = put_number(dict, gsp_memory_allocator_name(i), total->alloc_bytes - freed);
+        dict = put_number(dict, gsp_wire_memory_allocator_name(i), total->alloc_bytes - freed);
     }
     return dict;
 }
@@ -431,7 +431,7 @@ static PyObject *losses_dict(const struct gsp_memory_head *head)
 {
     PyObject *dict = PyDict_New();
     for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++) {
-        dict = put_number(dict, gsp_memory_loss_name(i), head->lost[i]);
+        dict = put_number(dict, gsp_wire_memory_loss_name(i), head->lost[i]);
     }
     return dict;
 }
@@ -445,11 +445,12 @@ static PyObject *memory_view(PyObject *module, PyObject *unused)
         Py_RETURN_NONE;
     }
     gsp_agent_memory_pause(true);
-    /* Sites first: what they refer to is there then. */
+    /* Sites first: the nodes and frames they refer to were written before them. */
     PyObject *sites = sites_list(head);
     PyObject *view = Py_BuildValue(
-        "{s:s,s:K,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:N,s:N}", "mode", gsp_memory_mode_name(head->mode),
-        "interval_bytes", (unsigned long long)head->interval_bytes, "live_bytes",
+        "{s:s,s:K,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:N,s:N}", "mode",
+        gsp_wire_memory_mode_name(head->mode), "interval_bytes",
+        (unsigned long long)head->interval_bytes, "live_bytes",
         (unsigned long long)head->live_bytes, "peak_bytes", (unsigned long long)head->peak_bytes,
         "peak_ns", (long long)head->peak_ns, "began_ns", (long long)head->began_ns, "sites", sites,
         "nodes", nodes_list(head), "frames", frames_list(head), "live_by_allocator",
@@ -503,23 +504,24 @@ static PyObject *memory_events_since(PyObject *module, PyObject *number)
 
 static PyMethodDef functions[] = {
     {"memory_events", memory_events, METH_O,
-     "memory_events(from_bytes or None) -> int\n\nGreat allocations are kept one by one from now "
-     "on, or no more.  How many there were so far."},
+     "memory_events(from_bytes or None) -> int\n\nStarts or stops recording large allocations one "
+     "by one; returns their number so far."},
     {"memory_events_since", memory_events_since, METH_O,
-     "memory_events_since(number) -> [(ns, bytes, address), ...]\n\nBelow 0: given back."},
+     "memory_events_since(number) -> [(ns, bytes, address), ...]\n\nFrees have negative bytes."},
     {"memory_start", memory_start, METH_VARARGS,
      "memory_start(exact, interval_bytes, notice_bytes, code) -> int\n\n"
-     "Begins to count allocations; 0: ok.  code is that of the calling function."},
+     "Starts counting allocations; 0: ok. code is that of the calling function."},
     {"memory_python_ends", memory_python_ends, METH_NOARGS,
-     "memory_python_ends()\n\nBefore finalization: no hook reads or calls the interpreter."},
-    {"memory_stop", memory_stop, METH_NOARGS, "memory_stop()\n\nThe counters stay."},
+     "memory_python_ends()\n\nCalled before finalization: hooks no longer use the interpreter."},
+    {"memory_stop", memory_stop, METH_NOARGS,
+     "memory_stop()\n\nStops counting; the counters stay readable."},
     {"memory_mode", memory_mode, METH_NOARGS, "memory_mode() -> 'off', 'sampled' or 'exact'"},
     {"memory_pause", memory_pause, METH_O,
-     "memory_pause(flag)\n\nWhat this thread allocates is not counted until the same with False."},
+     "memory_pause(flag)\n\nTrue: this thread's allocations are not counted until False."},
     {"memory_device", memory_device, METH_VARARGS,
-     "memory_device(allocated, reserved, peak)\n\nWhat the GPU's allocator says, in bytes."},
+     "memory_device(allocated, reserved, peak)\n\nSets the GPU allocator's counters, in bytes."},
     {"memory_view", memory_view, METH_NOARGS,
-     "memory_view() -> dict or None\n\nThe counters as they are, for gsprof._memory."},
+     "memory_view() -> dict or None\n\nReturns a copy of the counters, for gsprof._memory."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,11 +15,11 @@ static struct gsp_memwatch *watch_of(PyObject *self)
     return ((struct sampler *)(void *)self)->watch;
 }
 
-/* -1, not known, is None. */
-static PyObject *tuple_of(const struct gsp_memory *memory)
+/* -1 (not known) becomes None. */
+static PyObject *tuple_of(const struct gsp_memwatch_sample *memory)
 {
     const int64_t bytes[] = {memory->resident_bytes, memory->reserved_bytes, memory->device_bytes,
-                             memory->unfiled_bytes};
+                             memory->nonfile_bytes};
     PyObject *tuple = PyTuple_New((Py_ssize_t)GSP_COUNT(bytes) + 1);
     PyObject *at = tuple ? PyLong_FromLongLong(memory->at_ns) : NULL;
     if (!at || PyTuple_SetItem(tuple, 0, at) != 0) {
@@ -45,7 +45,7 @@ static PyObject *memory_now(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_sample(NULL, &now);
     return tuple_of(&now);
 }
@@ -125,8 +125,9 @@ static PyObject *sampler_peak(PyObject *self, PyObject *unused)
 {
     (void)unused;
     size_t count = 0;
-    struct gsp_memory peak;
-    struct gsp_memory *samples = gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples =
+        gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
     if (!samples) {
         return PyErr_NoMemory();
     }
@@ -138,8 +139,9 @@ static PyObject *sampler_samples(PyObject *self, PyObject *unused)
 {
     (void)unused;
     size_t count = 0;
-    struct gsp_memory peak;
-    struct gsp_memory *samples = gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples =
+        gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
     if (!samples) {
         return PyErr_NoMemory();
     }
@@ -156,12 +158,13 @@ static PyObject *sampler_samples(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef sampler_methods[] = {
-    {"start", sampler_start, METH_O, "start(with_thread) -> bool\n\nFalse: there is no thread."},
+    {"start", sampler_start, METH_O,
+     "start(with_thread) -> bool\n\nFalse: the thread cannot start."},
     {"stop", sampler_stop, METH_NOARGS, "stop()\n\nTakes the last sample."},
     {"is_on", sampler_is_on, METH_NOARGS, "is_on() -> bool"},
     {"peak", sampler_peak, METH_NOARGS, "peak() -> (0, resident, reserved, device, None)"},
     {"samples", sampler_samples, METH_NOARGS,
-     "samples() -> [(ns, resident, reserved, device, unfiled), ...]\n\nBytes; None: not known."},
+     "samples() -> [(ns, resident, reserved, device, nonfile), ...]\n\nBytes; None: not known."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -170,7 +173,7 @@ static PyType_Slot sampler_slots[] = {
     {Py_tp_dealloc, GSP_PY_SLOT(sampler_free)},
     {Py_tp_methods, sampler_methods},
     {Py_tp_doc, (char[]){"MemorySampler(interval_ms[, set_context, get_info, context])\n\n"
-                         "Memory at intervals, by a thread that never needs the interpreter."}},
+                         "Samples memory in a thread that never needs the GIL."}},
     {0, NULL},
 };
 
@@ -183,7 +186,7 @@ static PyType_Spec sampler_spec = {
 
 static PyMethodDef functions[] = {
     {"memory_now", memory_now, METH_NOARGS,
-     "memory_now() -> (ns, resident, reserved, None, unfiled)"},
+     "memory_now() -> (ns, resident, reserved, None, nonfile)"},
     {NULL, NULL, 0, NULL},
 };
 

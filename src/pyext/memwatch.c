@@ -23,20 +23,20 @@ struct gsp_memwatch {
     pthread_mutex_t mutex; /* of all that follows */
     pthread_cond_t stopped;
     pthread_t thread;
-    pid_t pid; /* that started it: a child after fork has no thread */
+    pid_t pid; /* process that has the thread: a child of fork has none */
     bool has_thread;
     bool is_on;
-    int64_t step_ns; /* between samples, as of now */
-    struct gsp_memory peak;
-    struct gsp_memory *samples;
+    int64_t step_ns; /* current interval */
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples;
     size_t count;
     size_t cap;
 };
 
-/* A file of the kernel that one read() gives whole, as a string.  Allocates nothing. */
+/* Reads a file of procfs as a string, in one read(). Allocates nothing. */
 static bool read_text(const char *path, char *text, size_t size)
 {
-    /* Opened each time: a descriptor kept over fork would still be the parent's. */
+    /* Opened each time: after fork, an inherited descriptor still reads the parent. */
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
     if (n <= 0) {
@@ -46,7 +46,7 @@ static bool read_text(const char *path, char *text, size_t size)
     return true;
 }
 
-/* Pages, as the kernel counts them: size, resident, shared, text, 0, data and stack, 0. */
+/* Reads the fields, in pages: size, resident, shared, text, 0, data and stack, 0. */
 static bool read_statm(int64_t pages[STATM_FIELDS])
 {
     char text[STATM_MAX];
@@ -86,15 +86,16 @@ static int64_t greater(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out)
+void gsp_pyext__memory_now(const struct gsp_memwatch_device *device,
+                           struct gsp_memwatch_sample *out)
 {
-    *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1, -1, -1};
+    *out = (struct gsp_memwatch_sample){gsp_now_ns(), -1, -1, -1, -1, -1};
     int64_t pages[STATM_FIELDS];
     if (read_statm(pages)) {
         const int64_t page_bytes = sysconf(_SC_PAGESIZE);
         out->resident_bytes = pages[1] * page_bytes;
         out->anonymous_bytes = (pages[1] - pages[2]) * page_bytes;
-        /* Libraries and shared memory are resident too, and no part of what was asked for. */
+        /* Resident libraries and shared memory are not part of the data segment. */
         out->reserved_bytes =
             out->resident_bytes + greater(pages[5] * page_bytes - out->anonymous_bytes, 0);
     }
@@ -106,23 +107,24 @@ void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_
     }
 }
 
-void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct gsp_memory *out)
+void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device,
+                              struct gsp_memwatch_sample *out)
 {
     static const char *const names[] = {"\nRssAnon:", "\nRssShmem:"};
     int64_t bytes[GSP_COUNT(names)];
     gsp_pyext__memory_now(device, out);
     /* Linux 4.5 and later. */
     if (gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names))) {
-        out->unfiled_bytes = bytes[0] + bytes[1];
+        out->nonfile_bytes = bytes[0] + bytes[1];
     }
 }
 
-/* The program may fork at any moment: what a child sees is always allocated, and as long as cap. */
+/* The program may fork at any time: the array that a child sees is always valid and holds cap. */
 static bool grow(struct gsp_memwatch *watch)
 {
     const size_t cap = watch->cap ? watch->cap * 2 : FIRST_CAP;
-    struct gsp_memory *old = watch->samples;
-    struct gsp_memory *grown = malloc(cap * sizeof(*grown));
+    struct gsp_memwatch_sample *old = watch->samples;
+    struct gsp_memwatch_sample *grown = malloc(cap * sizeof(*grown));
     if (!grown) {
         return false;
     }
@@ -137,7 +139,7 @@ static bool grow(struct gsp_memwatch *watch)
 }
 
 /* With the mutex held. */
-static void add_sample(struct gsp_memwatch *watch, const struct gsp_memory *sample)
+static void add_sample(struct gsp_memwatch *watch, const struct gsp_memwatch_sample *sample)
 {
     watch->peak.resident_bytes = greater(watch->peak.resident_bytes, sample->resident_bytes);
     watch->peak.reserved_bytes = greater(watch->peak.reserved_bytes, sample->reserved_bytes);
@@ -169,7 +171,7 @@ static void *run(void *arg)
             continue;
         }
         pthread_mutex_unlock(&watch->mutex);
-        struct gsp_memory now;
+        struct gsp_memwatch_sample now;
         gsp_pyext__memory_sample(&watch->device, &now);
         pthread_mutex_lock(&watch->mutex);
         if (watch->is_on) {
@@ -190,7 +192,7 @@ static void make_locks(struct gsp_memwatch *watch)
     pthread_condattr_destroy(&attr);
 }
 
-/* In a child the thread is gone, and may have held the mutex. */
+/* In a child of fork the thread does not exist, and may have held the mutex. */
 static void after_fork(struct gsp_memwatch *watch)
 {
     if (watch->pid != getpid()) {
@@ -217,10 +219,10 @@ struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,
     return watch;
 }
 
-/* With the mutex held: the thread waits for it. */
+/* With the mutex held: the new thread waits for it. */
 static bool start_thread(struct gsp_memwatch *watch)
 {
-    /* Signals are for the threads of the program. */
+    /* Signals are left to the program's own threads. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -233,16 +235,16 @@ static bool start_thread(struct gsp_memwatch *watch)
 bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread)
 {
     gsp_pyext__memwatch_stop(watch);
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_sample(&watch->device, &now);
-    /* Nothing that is allocated later is in the first sample. */
+    /* After the read: an allocation later than at_ns is not in the first sample. */
     now.at_ns = gsp_now_ns();
     bool ok = true;
     pthread_mutex_lock(&watch->mutex);
-    /* Another thread may have been faster. */
+    /* Another thread may have started it meanwhile. */
     if (!watch->is_on) {
         watch->count = 0;
-        watch->peak = (struct gsp_memory){0, -1, -1, -1, -1, -1};
+        watch->peak = (struct gsp_memwatch_sample){0, -1, -1, -1, -1, -1};
         watch->step_ns = watch->interval_ns;
         add_sample(watch, &now);
         watch->is_on = true;
@@ -259,7 +261,7 @@ void gsp_pyext__memwatch_stop(struct gsp_memwatch *watch)
     const bool was_on = watch->is_on;
     const bool has_thread = watch->has_thread;
     if (was_on) {
-        struct gsp_memory now;
+        struct gsp_memwatch_sample now;
         gsp_pyext__memory_sample(&watch->device, &now);
         add_sample(watch, &now);
     }
@@ -281,12 +283,12 @@ bool gsp_pyext__memwatch_is_on(struct gsp_memwatch *watch)
     return is_on;
 }
 
-struct gsp_memory *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
-                                               struct gsp_memory *peak)
+struct gsp_memwatch_sample *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
+                                                        struct gsp_memwatch_sample *peak)
 {
     after_fork(watch);
     pthread_mutex_lock(&watch->mutex);
-    struct gsp_memory *copy = malloc((watch->count + 1) * sizeof(*copy));
+    struct gsp_memwatch_sample *copy = malloc((watch->count + 1) * sizeof(*copy));
     if (copy && watch->count > 0) {
         memcpy(copy, watch->samples, watch->count * sizeof(*copy));
     }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memwatch.h -- the memory of this process, now or as a thread of ours sees it at intervals.
+ * memwatch.h -- the memory of this process: now, or sampled by a thread.
  *
- * Reads:   /proc/self/statm and status; of a GPU, what cuMemGetInfo says, if its address was given.
- * Gives:   samples and the greatest of all of them, also of those that were thinned out.
- * Used by: memory.c.  No Python here: the thread never needs the interpreter.
- * Threads: every function from any thread.  After fork() the child's copy is not running; it may
- *          be started again there.
+ * Reads:   /proc/self/statm and status; cuMemGetInfo of a GPU, if its address was given.
+ * Gives:   samples, and the maximum of all samples, including the dropped ones.
+ * Threads: every function from any thread; the sampling thread never needs the GIL. In a child of
+ *          fork() the copy is stopped and may be started again.
  */
 #pragma once
 
@@ -16,19 +15,19 @@
 
 #include "base/attr.h"
 
-/* When so many samples are there, every second one is dropped and the interval doubles. */
+/* At this many samples, every second one is dropped and the interval doubles. */
 #define GSP_MEMWATCH_KEPT 65536
 
-struct gsp_memory {
+struct gsp_memwatch_sample {
     int64_t at_ns;
-    int64_t resident_bytes;  /* -1: not known, as of all of them */
-    int64_t reserved_bytes;  /* with writable memory that was asked for and not touched */
-    int64_t device_bytes;    /* in use on the GPU, by whomever */
+    int64_t resident_bytes;  /* this and all others: -1 if not known */
+    int64_t reserved_bytes;  /* resident, plus writable memory that was never touched */
+    int64_t device_bytes;    /* in use on the GPU, by all processes */
     int64_t anonymous_bytes; /* resident, without pages of files and shared ones */
-    int64_t unfiled_bytes;   /* resident, without pages of files; -1 but of a memwatch's samples */
+    int64_t nonfile_bytes; /* resident, without pages of files; set by gsp_pyext__memory_sample() */
 };
 
-/* How a thread asks the driver of a GPU; all 0 without one. */
+/* Functions of the GPU's driver; all 0 without one. */
 struct gsp_memwatch_device {
     int (*set_context)(void *context);
     int (*get_info)(size_t *free_bytes, size_t *total_bytes);
@@ -37,25 +36,27 @@ struct gsp_memwatch_device {
 
 struct gsp_memwatch; /* opaque */
 
-/* Never fails: what cannot be read is -1. */
-void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out);
-/* The same with unfiled_bytes, which takes longer. */
-void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct gsp_memory *out);
-/* Fields of /proc/self/status in bytes, by their names with newline and colon; all of one moment.
- * False when one is missing. */
+/* Never fails: values that cannot be read are -1. */
+void gsp_pyext__memory_now(const struct gsp_memwatch_device *device,
+                           struct gsp_memwatch_sample *out);
+/* The same, plus nonfile_bytes, which takes longer. */
+void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device,
+                              struct gsp_memwatch_sample *out);
+/* Reads fields of /proc/self/status in bytes, by their names with newline and colon, all in one
+ * read. Returns false if one is missing. */
 GSP_MUST_CHECK bool gsp_pyext__status_bytes(const char *const *names, int64_t *bytes, size_t count);
 
-/* NULL when there is no memory. */
+/* Returns NULL if out of memory. */
 struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,
                                              const struct gsp_memwatch_device *device);
-/* Takes the first sample, and the rest by a thread if one is wanted.  False when no thread can be
- * had; what was seen before is forgotten. */
+/* Discards earlier samples, takes the first one, and with_thread starts a thread for the others.
+ * Returns false if the thread cannot be started. */
 GSP_MUST_CHECK bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread);
-/* Takes the last sample and waits for the thread; nothing when it does not run. */
+/* Takes the last sample and waits for the thread; does nothing if it is not running. */
 void gsp_pyext__memwatch_stop(struct gsp_memwatch *watch);
 bool gsp_pyext__memwatch_is_on(struct gsp_memwatch *watch);
-/* A copy of the samples, owned by the caller, and the greatest values.  NULL when there is no
+/* Returns a copy of the samples, owned by the caller, and the maxima. Returns NULL if out of
  * memory. */
-struct gsp_memory *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
-                                               struct gsp_memory *peak);
+struct gsp_memwatch_sample *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
+                                                        struct gsp_memwatch_sample *peak);
 void gsp_pyext__memwatch_free(struct gsp_memwatch *watch); /* stops it; NULL does nothing */

@@ -22,7 +22,7 @@ static PyObject *stop(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    /* It may wait for threads that are just writing a row, which never need the interpreter. */
+    /* May wait for threads that are writing a row; they never need the GIL. */
     gsp_agent_stop();
     Py_RETURN_NONE;
 }
@@ -34,7 +34,7 @@ static PyObject *is_on(PyObject *module, PyObject *unused)
     return PyBool_FromLong(gsp_agent_is_on());
 }
 
-/* The limited API has these from 3.9 on, and 3.8 the first one by another name. */
+/* The limited API has these since 3.9; in 3.8 the first one has another name. */
 bool gsp_pyext__is_main(void)
 {
     void *(*current)(void) = NULL;
@@ -84,11 +84,11 @@ static PyObject *allow_tracing(PyObject *module, PyObject *number)
     if (pid == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    /* Where the Yama module is not there it fails, and nothing need be allowed. */
+    /* Fails without the Yama module, where no permission is needed. */
     return PyBool_FromLong(prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0) == 0);
 }
 
-/* A traceback before 3.11, where the limited API does not show it. */
+/* Layout of a traceback before 3.11; not in the limited API. */
 struct traceback {
     PyObject_HEAD PyObject *next;
     PyObject *frame;
@@ -107,9 +107,8 @@ static bool is_old_traceback(PyObject *object)
     return fits && hex >= 0x03080000 && hex < 0x030b0000;
 }
 
-/* Makes a traceback's first entry equal to its second.  Before 3.11 a bare `raise` goes on with the
- * traceback that was caught, whatever __traceback__ has been set to since: the entry itself has to
- * change. */
+/* Overwrites a traceback's first entry with its second. Before 3.11 a bare `raise` continues with
+ * the caught traceback, even if __traceback__ was set since, so the entry itself has to change. */
 static PyObject *drop_entry(PyObject *module, PyObject *object)
 {
     (void)module;
@@ -133,17 +132,17 @@ static PyObject *drop_entry(PyObject *module, PyObject *object)
 
 static PyMethodDef functions[] = {
     {"start", start, METH_NOARGS,
-     "start() -> int\n\nMakes the folder and the control page; 0: ok."},
-    {"stop", stop, METH_NOARGS, "stop()\n\nNothing is recorded any more."},
+     "start() -> int\n\nCreates the ring directory and the control page; 0: ok."},
+    {"stop", stop, METH_NOARGS, "stop()\n\nStops recording."},
     {"is_on", is_on, METH_NOARGS, "is_on() -> bool"},
     {"is_main", is_main, METH_NOARGS,
      "is_main() -> bool\n\nWhether the caller is in the main interpreter of the process."},
-    {"rank", rank, METH_O, "rank(n)\n\nThe rank of this process, for the rows to come."},
-    {"mark", mark, METH_VARARGS, "mark(set, clear)\n\nBits of the control page's state."},
+    {"rank", rank, METH_O, "rank(n)\n\nSets the rank of this process for later rows."},
+    {"mark", mark, METH_VARARGS, "mark(set, clear)\n\nChanges bits of the control page's state."},
     {"allow_tracing", allow_tracing, METH_O,
-     "allow_tracing(pid) -> bool\n\nLets that process (-1: any of this user) look at this one."},
+     "allow_tracing(pid) -> bool\n\nLets that process (-1: any of this user) trace this one."},
     {"drop_entry", drop_entry, METH_O,
-     "drop_entry(traceback) -> bool\n\nTakes out the first entry, in place; only before 3.11."},
+     "drop_entry(traceback) -> bool\n\nRemoves the first entry in place; only before 3.11."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -158,8 +157,8 @@ static int add_parts(PyObject *module)
         return -1;
     }
     static int (*const parts[])(PyObject *) = {
-        gsp_pyext__arrow_add,    gsp_pyext__blas_add,       gsp_pyext__contrast_add,
-        gsp_pyext__forks_add,    gsp_pyext__lines_part_add, gsp_pyext__mem_engine_add,
+        gsp_pyext__arrow_add,    gsp_pyext__blas_add,       gsp_pyext__compare_add,
+        gsp_pyext__forks_add,    gsp_pyext__lines_type_add, gsp_pyext__mem_engine_add,
         gsp_pyext__memory_add,   gsp_pyext__rows_add,       gsp_pyext__sampler_add,
         gsp_pyext__settings_add, gsp_pyext__span_add,       gsp_pyext__timer_add,
         gsp_pyext__torch_add,    gsp_pyext__user_table_add,
@@ -214,8 +213,8 @@ static PyModuleDef_Slot slots[] = {
 #ifdef GSP_FREE_THREADED
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
-    /* Interpreters with a lock of their own (3.12 and later) refuse a module that does not say
-     * that it can be there, and 3.8 refuses one that says it. */
+    /* No Py_mod_multiple_interpreters: 3.8 rejects a module with it. Without it, interpreters with
+     * their own GIL (3.12 and later) reject the module. */
     {0, NULL},
 };
 

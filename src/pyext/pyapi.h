@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pyapi.h -- the door to Python.h, and what the files of this folder share.
+ * pyapi.h -- includes Python.h, and declares what the files of this folder share.
  *
- * One file _gsprof.abi3.so serves CPython 3.8 and later, so only the limited API of 3.8 is used,
- * and functions that every version since exports though the limited API of 3.8 leaves them out.
- * The build for a free-threaded interpreter, which has no limited API, is a file of its own.
+ * One file, _gsprof.abi3.so, serves CPython 3.8 and later. So it uses only the limited API of 3.8,
+ * and functions that all versions since export though that API lacks them. Free-threaded
+ * interpreters have no limited API; for them a second file is built.
  *
- * Used by: every file of pyext/.
- * Threads: functions want an attached thread state (the GIL, where there is one).
+ * Threads: callers have an attached thread state (the GIL, where there is one).
  *
- * A part of the extension is a .c file with gsp_pyext__<part>_add(module), called by module.c.
+ * Each part of the extension is a .c file with gsp_pyext__<part>_add(module), called by module.c.
  */
 #pragma once
 
@@ -26,35 +25,35 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-/* Functions that get their arguments as an array: so called since 3.7, in the limited API since
- * 3.10. */
+/* Exists since 3.7; in the limited API since 3.10. */
 #ifndef METH_FASTCALL
 #define METH_FASTCALL 0x0080
 #endif
 
 #ifdef Py_LIMITED_API
-/* Exported since 3.3 and 3.7.1; in the limited API since 3.10, and not at all. */
+/* The first is exported since 3.3 and in the limited API since 3.10; the others are exported since
+ * 3.7.1 and not in it. */
 PyAPI_FUNC(const char *) PyUnicode_AsUTF8AndSize(PyObject *text, Py_ssize_t *len);
 PyAPI_FUNC(PyObject *) PyContextVar_New(const char *name, PyObject *fallback);
 PyAPI_FUNC(int) PyContextVar_Get(PyObject *var, PyObject *fallback, PyObject **value);
 PyAPI_FUNC(PyObject *) PyContextVar_Set(PyObject *var, PyObject *value);
 #endif
 
-/* Casts between the shapes of functions that method tables and slots ask for. */
+/* Casts to the function types of method tables and slots. */
 #define GSP_PY_METHOD(function) ((PyCFunction)(void (*)(void))(function))
 #define GSP_PY_SLOT(function)   (__extension__(void *)(function))
 
-/* What each interpreter has of its own: a module's state. */
+/* State of the module, one per interpreter. */
 struct gsp_pyext {
     PyObject *span_type;
     PyObject *current;   /* context variable: the innermost open span */
-    PyObject *wrap;      /* Python: makes a span's decorated function */
+    PyObject *wrap;      /* Python: decorates a function with a span */
     PyObject *on_span;   /* Python: called at the end of spans, or NULL */
-    PyObject *on_change; /* Python: called when a setting has changed, or NULL */
+    PyObject *on_change; /* Python: called when settings have changed, or NULL */
     PyObject *on_slow_gc;
-    _Atomic uint64_t serial; /* of the settings that were taken up */
+    _Atomic uint64_t serial; /* of the settings applied last */
     int64_t gc_began_ns;
-    int64_t gc_limit_ns; /* 0: no stack of a collection is asked for */
+    int64_t gc_limit_ns; /* collections longer than this capture a stack; 0: none */
     _Atomic bool spans_on;
     bool watches_forks; /* after_fork() is registered */
     struct gsp_pyext_name {
@@ -68,9 +67,9 @@ struct gsp_pyext *gsp_pyext__state(PyObject *module); /* never NULL */
 
 int gsp_pyext__arrow_add(PyObject *module);
 int gsp_pyext__blas_add(PyObject *module);
-int gsp_pyext__contrast_add(PyObject *module);
+int gsp_pyext__compare_add(PyObject *module);
 int gsp_pyext__forks_add(PyObject *module);
-int gsp_pyext__lines_part_add(PyObject *module);
+int gsp_pyext__lines_type_add(PyObject *module);
 int gsp_pyext__mem_engine_add(PyObject *module);
 int gsp_pyext__memory_add(PyObject *module);
 int gsp_pyext__rows_add(PyObject *module);
@@ -81,20 +80,20 @@ int gsp_pyext__timer_add(PyObject *module);
 int gsp_pyext__torch_add(PyObject *module);
 int gsp_pyext__user_table_add(PyObject *module);
 
-/* The bytes of a str, lone surrogates replaced.  *keep is a new reference to what holds them, or
- * NULL when text itself does.  Never fails: what cannot be had is "". */
+/* Returns the bytes of a str, lone surrogates replaced. *keep is a new reference to the object that
+ * holds them, or NULL if text itself does. Never fails: returns "" instead. */
 struct gsp_sv gsp_pyext__text(PyObject *text, PyObject **keep);
-/* Appends a member to a JSON object that is open: "" or "{..." in the buffer.  What is no number,
- * text or list of them is written as its str(), cut; errors are swallowed. */
+/* Appends a member to an open JSON object: the buffer has "" or "{...". Values other than numbers,
+ * texts, lists and dictionaries are written as their str(), truncated; errors are swallowed. */
 void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *value);
 
-/* The 11 of Python 3.11. */
-uint32_t gsp_pyext__minor(void);
+/* Returns the minor version: 11 for Python 3.11. */
+uint32_t gsp_pyext__python_minor(void);
 /* Whether the caller is in the main interpreter of the process. */
 bool gsp_pyext__is_main(void);
-/* The kernel's id of this thread; right after fork too. */
+/* Returns the kernel's id of this thread; also correct in a child of fork. */
 int64_t gsp_pyext__thread_id(void);
-/* Calls gsprof._memory._tick() if that is due: one relaxed load if not. */
+/* Calls gsprof._memory._tick() if it is due; else one relaxed load. */
 void gsp_pyext__memory_tick(void);
-/* Takes up the settings if they have changed: one relaxed load if not. */
-void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state);
+/* Applies the settings if they have changed; else one relaxed load. */
+void gsp_pyext__settings_refresh(PyObject *module, struct gsp_pyext *state);

@@ -8,8 +8,8 @@
 #include "pyext/pyapi.h"
 
 #define ROW_BYTES_MAX (GSP_COLUMNS_MAX * sizeof(struct gsp_sv))
-#define TEXT_MAX      200 /* characters of what has to be turned into text first */
-#define ITEMS_MAX     64  /* of a list or dictionary among attributes */
+#define TEXT_MAX      200 /* characters of a str() */
+#define ITEMS_MAX     64  /* of a list or dictionary in an attribute */
 #define DEPTH_MAX     4
 #define BYTES_MAX     4096 /* of all attributes of one row */
 
@@ -35,7 +35,7 @@ int64_t gsp_pyext__thread_id(void)
 {
     static _Thread_local int64_t tid;
     static _Thread_local uint32_t generation;
-    /* The thread that forks is another thread in the child; relaxed: it is this thread's fork. */
+    /* In the child, the thread that forked has a new id. Relaxed: it is this thread's own fork. */
     const uint32_t now = atomic_load_explicit(gsp_agent_generation(), memory_order_relaxed);
     if (gsp_unlikely(tid == 0 || generation != now)) {
         tid = syscall(SYS_gettid);
@@ -55,7 +55,7 @@ static void write_text(struct gsp_json *json, PyObject *text)
     Py_XDECREF(keep);
 }
 
-/* Tensors are named and not looked at: their text may have to wait for a GPU. */
+/* Writes the type's name of tensors, whose str() may wait for a GPU. */
 static void write_other(struct gsp_json *json, PyObject *value)
 {
     PyObject *text = NULL;
@@ -163,7 +163,7 @@ void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *v
     json.has_item[1] = before > 1;
     gsp_json_keysv(&json, name);
     write_value(&json, value, 0);
-    /* What is too much is left out whole. */
+    /* A member that does not fit is omitted. */
     if (out->len > BYTES_MAX) {
         out->len = before;
     }
@@ -193,7 +193,7 @@ static const struct gsp_table *find_table(PyObject *name, enum gsp_table_id *id)
     return NULL;
 }
 
-/* NULL of the column's own kind. */
+/* Writes the NULL of the column's type. */
 static void put_null(unsigned char *at, enum gsp_type type)
 {
     switch (type) {
@@ -217,7 +217,7 @@ static void put_null(unsigned char *at, enum gsp_type type)
     }
 }
 
-/* One value as the column has it.  False with an error set: it does not fit. */
+/* Writes one value in the column's type. Returns false with an exception if it does not fit. */
 static bool put_value(enum gsp_table_id id, enum gsp_type type, unsigned char *at, PyObject *value,
                       PyObject *keep)
 {
@@ -312,9 +312,10 @@ static PyObject *thread_id(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"put", GSP_PY_METHOD(put), METH_FASTCALL,
-     "put(table, {column: value}) -> bool\n\nAppends a row; columns that are not named are NULL, "
-     "but for the time and the pid."},
-    {"thread_id", thread_id, METH_NOARGS, "thread_id() -> int\n\nThe kernel's, of this thread."},
+     "put(table, {column: value}) -> bool\n\nAppends a row; columns not given are NULL, "
+     "except the time and the pid."},
+    {"thread_id", thread_id, METH_NOARGS,
+     "thread_id() -> int\n\nReturns the kernel's id of this thread."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -14,13 +14,13 @@
 #include "pyext/highwater.h"
 #include "pyext/memwatch.h"
 
-/* When so many are there, neighbours become one and the time between two looks doubles. */
+/* At this many, neighbours are merged; the interval between memory samples doubles. */
 #define POINTS_MAX   8192U
 #define READINGS_MAX 4096U
-/* A look at the machine that is not older than this will do for a block's end. */
+/* A reading of the machine not older than this is used for a block's end. */
 #define FRESH_NS     (5 * GSP_NS_PER_MS)
 
-/* Texts of rows that make a difference here. */
+/* Texts in rows that are distinguished here. */
 enum word {
     WORD_OTHER = 1,
     WORD_LOOPBACK,
@@ -30,12 +30,12 @@ enum word {
     WORD_GPU,
 };
 
-/* One look at the machine; rates are of the time since the look before. */
+/* One sample of the machine; rates are over the time since the previous one. */
 struct reading {
     int64_t since_ns;
     int64_t at_ns;
     int64_t gpu_bytes;     /* of all GPUs; -1: not known */
-    int64_t gpu_own_bytes; /* of this process; -1: the driver does not tell */
+    int64_t gpu_own_bytes; /* of this process; -1: not reported by the driver */
     double gpu_share;
     double gpu_util_pct;
     double cpu_pct;
@@ -49,21 +49,21 @@ struct reading {
 };
 
 struct gsp_sampler {
-    struct gsp_sink sink; /* first: what the sources are given */
+    struct gsp_collect_sink sink; /* first member: passed to the sources */
     struct gsp_sampler_opts opts;
-    pthread_mutex_t look; /* of collect and now; taken before mutex */
+    pthread_mutex_t reading; /* protects collect and now; locked before mutex */
     struct gsp_collect *collect;
-    struct reading *now;   /* being filled by rows */
-    pthread_mutex_t mutex; /* of all that follows */
+    struct reading *now;   /* filled by the current rows */
+    pthread_mutex_t mutex; /* protects all that follows */
     pthread_cond_t changed;
     pthread_t thread;
-    pid_t pid;       /* that uses it: a child after fork has no thread */
+    pid_t pid;       /* process that has the thread: a child of fork has none */
     bool has_thread; /* from the first block on; it sleeps while none is open */
     bool closing;
     unsigned open;   /* blocks */
-    unsigned marks;  /* of highwater.h that they have */
-    int64_t step_ns; /* between looks at memory */
-    struct gsp_memory_point *points;
+    unsigned marks;  /* marks of highwater.h that the blocks have */
+    int64_t step_ns; /* between samples of memory */
+    struct gsp_sampler_memory_point *points;
     size_t point_count;
     struct reading *readings;
     size_t reading_count;
@@ -72,7 +72,7 @@ struct gsp_sampler {
 
 /* ------------------------------------------------------------------ rows */
 
-static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
     (void)sink;
     (void)table;
@@ -93,7 +93,7 @@ static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gs
 
 static bool known(double value)
 {
-    return !isnan(value); /* the NULL of rows is a NaN too */
+    return !isnan(value); /* the NULL of rows is a NaN */
 }
 
 static void add(double *sum, double value)
@@ -117,7 +117,7 @@ static void raise_to(double *top, double value)
     }
 }
 
-static void take_gpu(struct reading *now, const struct gsp_row_gpu_metrics *row)
+static void add_gpu(struct reading *now, const struct gsp_row_gpu_metrics *row)
 {
     add_bytes(&now->gpu_bytes, row->memory_used_bytes);
     if (row->memory_used_bytes >= 0 && row->memory_total_bytes > 0) {
@@ -129,9 +129,9 @@ static void take_gpu(struct reading *now, const struct gsp_row_gpu_metrics *row)
     }
 }
 
-static void take_energy(struct reading *now, const struct gsp_row_energy_metrics *row)
+static void add_energy(struct reading *now, const struct gsp_row_energy_metrics *row)
 {
-    /* Other domains are parts of a package. */
+    /* Other domains are part of a package. */
     if (!known(row->joules) ||
         (row->domain != WORD_PACKAGE && row->domain != WORD_DRAM && row->domain != WORD_GPU)) {
         return;
@@ -140,7 +140,7 @@ static void take_energy(struct reading *now, const struct gsp_row_energy_metrics
     now->energy |= row->source == WORD_ESTIMATE ? GSP_SAMPLER_ESTIMATE : GSP_SAMPLER_COUNTERS;
 }
 
-static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void *values)
+static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *values)
 {
     struct reading *now = ((struct gsp_sampler *)sink)->now;
     if (table == GSP_TABLE_system_cpu) {
@@ -163,20 +163,20 @@ static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void 
             add(&now->network_bytes, row->tx_bytes_per_s);
         }
     } else if (table == GSP_TABLE_gpu_metrics) {
-        take_gpu(now, values);
+        add_gpu(now, values);
     } else if (table == GSP_TABLE_gpu_process) {
         const struct gsp_row_gpu_process *row = values;
         if (row->pid == getpid() || row->container_pid == getpid()) {
             add_bytes(&now->gpu_own_bytes, row->memory_used_bytes);
         }
     } else if (table == GSP_TABLE_energy_metrics) {
-        take_energy(now, values);
+        add_energy(now, values);
     }
 }
 
-/* ------------------------------------------------------------------ looks */
+/* ------------------------------------------------------------------ samples */
 
-/* Of two neighbours one: sums are added, means weighted by their time. */
+/* Merges two neighbours: adds sums, and weights means by their time. */
 static void merge(struct reading *out, const struct reading *a, const struct reading *b)
 {
     const double a_ns = (double)(a->at_ns - a->since_ns);
@@ -214,13 +214,13 @@ static void keep_reading(struct gsp_sampler *sampler, const struct reading *read
 }
 
 /* With the mutex held. */
-static void keep_point(struct gsp_sampler *sampler, const struct gsp_memory_point *point)
+static void keep_point(struct gsp_sampler *sampler, const struct gsp_sampler_memory_point *point)
 {
     if (sampler->point_count == POINTS_MAX) {
         for (size_t i = 0; i < POINTS_MAX / 2; i++) {
-            const struct gsp_memory_point *two = &sampler->points[i * 2];
-            struct gsp_memory_point one = two[1];
-            /* The peak stays; for the trend any of the two will do. */
+            const struct gsp_sampler_memory_point *two = &sampler->points[i * 2];
+            struct gsp_sampler_memory_point one = two[1];
+            /* Preserve the peak; for the trend either sample is fine. */
             if (two[0].resident_bytes > one.resident_bytes) {
                 one.resident_bytes = two[0].resident_bytes;
             }
@@ -232,14 +232,15 @@ static void keep_point(struct gsp_sampler *sampler, const struct gsp_memory_poin
     sampler->points[sampler->point_count++] = *point;
 }
 
-static void look_at_memory(struct gsp_sampler *sampler)
+static void sample_memory(struct gsp_sampler *sampler)
 {
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
     if (now.resident_bytes < 0) {
         return;
     }
-    const struct gsp_memory_point point = {now.at_ns, now.resident_bytes, now.anonymous_bytes};
+    const struct gsp_sampler_memory_point point = {now.at_ns, now.resident_bytes,
+                                                   now.anonymous_bytes};
     pthread_mutex_lock(&sampler->mutex);
     keep_point(sampler, &point);
     pthread_mutex_unlock(&sampler->mutex);
@@ -264,14 +265,14 @@ static struct reading blank(int64_t since_ns, int64_t at_ns)
     };
 }
 
-/* Unless somebody did so within the last fresh_ns. */
-static void look_at_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
+/* Samples the machine unless the last reading is younger than fresh_ns. */
+static void sample_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
 {
-    pthread_mutex_lock(&sampler->look);
+    pthread_mutex_lock(&sampler->reading);
     pthread_mutex_lock(&sampler->mutex);
     const int64_t before_ns = sampler->last.at_ns;
     pthread_mutex_unlock(&sampler->mutex);
-    const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
+    const struct gsp_collect_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
     if (sampler->collect && tick.mono_ns - before_ns >= fresh_ns) {
         struct reading now = blank(before_ns, tick.mono_ns);
         sampler->now = &now;
@@ -285,7 +286,7 @@ static void look_at_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
         keep_reading(sampler, &now);
         pthread_mutex_unlock(&sampler->mutex);
     }
-    pthread_mutex_unlock(&sampler->look);
+    pthread_mutex_unlock(&sampler->reading);
 }
 
 /* ------------------------------------------------------------------ the thread */
@@ -298,7 +299,7 @@ static struct timespec timespec_of(int64_t ns)
 static void *run(void *arg)
 {
     struct gsp_sampler *sampler = arg;
-    int64_t memory_ns = 0; /* when the next looks are due */
+    int64_t memory_ns = 0; /* when the next samples are due */
     int64_t machine_ns = 0;
     pthread_mutex_lock(&sampler->mutex);
     while (!sampler->closing) {
@@ -317,11 +318,11 @@ static void *run(void *arg)
         }
         pthread_mutex_unlock(&sampler->mutex);
         if (now_ns >= memory_ns) {
-            look_at_memory(sampler);
+            sample_memory(sampler);
             memory_ns = now_ns + step_ns;
         }
         if (now_ns >= machine_ns) {
-            look_at_machine(sampler, FRESH_NS);
+            sample_machine(sampler, FRESH_NS);
             machine_ns = now_ns + sampler->opts.interval_ns;
         }
         pthread_mutex_lock(&sampler->mutex);
@@ -338,10 +339,10 @@ static void make_locks(struct gsp_sampler *sampler)
     pthread_cond_init(&sampler->changed, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&sampler->mutex, NULL);
-    pthread_mutex_init(&sampler->look, NULL);
+    pthread_mutex_init(&sampler->reading, NULL);
 }
 
-/* Without sources the process itself can be measured still. */
+/* If this fails, only the process itself is measured. */
 static void open_sources(struct gsp_sampler *sampler)
 {
     struct gsp_collect_env env = gsp_collect_env_here();
@@ -353,8 +354,8 @@ static void open_sources(struct gsp_sampler *sampler)
     gsp_ignore(gsp_collect_open(&env, &sampler->collect, NULL));
 }
 
-/* A fork left the locks as they were, and no thread.  That may have been amid a look: its sources
- * can be neither used nor closed. */
+/* In a child of fork the thread does not exist and may have held the locks. It may have been
+ * reading the sources, so they can be neither used nor closed. */
 static void after_fork(struct gsp_sampler *sampler)
 {
     if (sampler->pid == getpid()) {
@@ -378,7 +379,7 @@ static void start_thread(struct gsp_sampler *sampler)
     if (sampler->has_thread) {
         return;
     }
-    /* Signals are for the threads of the program. */
+    /* Signals are left to the program's own threads. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -395,7 +396,7 @@ struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
     if (!sampler) {
         return NULL;
     }
-    sampler->sink = (struct gsp_sink){intern, take_row};
+    sampler->sink = (struct gsp_collect_sink){intern, add_row};
     sampler->opts = *opts;
     sampler->pid = getpid();
     sampler->points = calloc(POINTS_MAX, sizeof(*sampler->points));
@@ -407,7 +408,7 @@ struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
     }
     open_sources(sampler);
     sampler->last = blank(0, 0);
-    look_at_machine(sampler, 0);
+    sample_machine(sampler, 0);
     return sampler;
 }
 
@@ -426,7 +427,7 @@ void gsp_pyext__sampler_free(struct gsp_sampler *sampler)
     }
     pthread_cond_destroy(&sampler->changed);
     pthread_mutex_destroy(&sampler->mutex);
-    pthread_mutex_destroy(&sampler->look);
+    pthread_mutex_destroy(&sampler->reading);
     gsp_collect_close(sampler->collect);
     free(sampler->points);
     free(sampler->readings);
@@ -447,7 +448,7 @@ static int64_t begin_mark(struct gsp_sampler *sampler)
     return mark;
 }
 
-void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_begin *begin)
+void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_sampler_window_begin *begin)
 {
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);
@@ -459,12 +460,12 @@ void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_beg
         pthread_cond_broadcast(&sampler->changed);
     }
     pthread_mutex_unlock(&sampler->mutex);
-    look_at_machine(sampler, FRESH_NS);
-    struct gsp_memory now;
+    sample_machine(sampler, FRESH_NS);
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
-    *begin = (struct gsp_window_begin){
+    *begin = (struct gsp_sampler_window_begin){
         .user_ns = ns_of(usage.ru_utime),
         .system_ns = ns_of(usage.ru_stime),
         .resident_bytes = now.resident_bytes,
@@ -474,7 +475,7 @@ void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_beg
     };
 }
 
-/* How much of a reading's time lies within the window, 0 to 1. */
+/* Returns the share of a reading's time within the window, 0 to 1. */
 static double part_within(const struct reading *reading, int64_t began_ns, int64_t ended_ns)
 {
     const int64_t from = reading->since_ns > began_ns ? reading->since_ns : began_ns;
@@ -496,7 +497,7 @@ static void mean_add(struct mean *mean, double value, double weight)
     }
 }
 
-/* Of a block too short for a look of its own, what was seen last. */
+/* Returns the mean, or `otherwise` for a block too short to have a reading. */
 static double mean_of(const struct mean *mean, double otherwise)
 {
     return mean->weight > 0 ? mean->sum / mean->weight : otherwise;
@@ -508,7 +509,7 @@ static int64_t gpu_bytes_of(const struct reading *reading)
 }
 
 /* With the mutex held. */
-static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
+static void sum_up(const struct gsp_sampler *sampler, struct gsp_sampler_window *out)
 {
     struct mean gpu = {0};
     struct mean cpu = {0};
@@ -539,7 +540,7 @@ static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
     out->disk_pct = mean_of(&disk, last->disk_pct);
     out->cores = last->cores;
     for (size_t i = 0; i < sampler->point_count; i++) {
-        const struct gsp_memory_point *p = &sampler->points[i];
+        const struct gsp_sampler_memory_point *p = &sampler->points[i];
         if (p->at_ns >= out->began_ns && p->at_ns <= out->ended_ns &&
             p->resident_bytes > out->peak_bytes) {
             out->peak_bytes = p->resident_bytes;
@@ -547,19 +548,20 @@ static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
     }
 }
 
-/* A child that leaves its parent's block has used less than the parent had. */
+/* In a child of fork that ends its parent's block, CPU time may have decreased. */
 static int64_t not_negative(int64_t ns)
 {
     return ns > 0 ? ns : 0;
 }
 
-void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_window_begin *begin,
-                             struct gsp_window *out)
+void gsp_pyext__sampler_so_far(struct gsp_sampler *sampler,
+                               const struct gsp_sampler_window_begin *begin,
+                               struct gsp_sampler_window *out)
 {
     after_fork(sampler);
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
-    *out = (struct gsp_window){
+    *out = (struct gsp_sampler_window){
         .began_ns = begin->at_ns,
         .ended_ns = gsp_now_ns(),
         .user_ns = not_negative(ns_of(usage.ru_utime) - begin->user_ns),
@@ -569,20 +571,20 @@ void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_windo
         .network_bytes = (double)NAN,
         .joules = (double)NAN,
     };
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
     out->last_bytes = now.resident_bytes;
     if (now.resident_bytes > out->peak_bytes) {
         out->peak_bytes = now.resident_bytes;
     }
-    look_at_machine(sampler, FRESH_NS);
+    sample_machine(sampler, FRESH_NS);
     pthread_mutex_lock(&sampler->mutex);
     sum_up(sampler, out);
     pthread_mutex_unlock(&sampler->mutex);
-    /* The kernel saw every page. */
+    /* The kernel's mark is exact. */
     int64_t peak_bytes = gsp_pyext__highwater_since(begin->mark);
     if (peak_bytes < 0 && usage.ru_maxrss * 1024 > begin->high_water_bytes) {
-        /* A mark that rose without being set back did so within the block. */
+        /* Without a reset, the mark can only have risen within the block. */
         peak_bytes = usage.ru_maxrss * 1024;
     }
     if (peak_bytes > out->peak_bytes) {
@@ -590,12 +592,13 @@ void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_windo
     }
 }
 
-struct gsp_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler, int64_t began_ns,
-                                                   int64_t ended_ns, size_t *count)
+struct gsp_sampler_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler,
+                                                           int64_t began_ns, int64_t ended_ns,
+                                                           size_t *count)
 {
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);
-    struct gsp_memory_point *copy = malloc((sampler->point_count + 1) * sizeof(*copy));
+    struct gsp_sampler_memory_point *copy = malloc((sampler->point_count + 1) * sizeof(*copy));
     *count = 0;
     for (size_t i = 0; copy && i < sampler->point_count; i++) {
         if (sampler->points[i].at_ns >= began_ns && sampler->points[i].at_ns <= ended_ns) {
@@ -606,7 +609,7 @@ struct gsp_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler, 
     return copy;
 }
 
-void gsp_pyext__sampler_release(struct gsp_sampler *sampler)
+void gsp_pyext__sampler_end(struct gsp_sampler *sampler)
 {
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);
@@ -621,7 +624,7 @@ void gsp_pyext__sampler_release(struct gsp_sampler *sampler)
 double gsp_pyext__sampler_gpu_share(struct gsp_sampler *sampler)
 {
     after_fork(sampler);
-    look_at_machine(sampler, FRESH_NS);
+    sample_machine(sampler, FRESH_NS);
     pthread_mutex_lock(&sampler->mutex);
     const double share = sampler->last.gpu_share;
     pthread_mutex_unlock(&sampler->mutex);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread saw of this process and its machine, for Python: Sampler. */
+/* The Python type Sampler: samples of this process and its machine. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static PyObject *object_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!self) {
         return NULL;
     }
-    /* The libraries of drivers may take their time. */
+    /* Loading the drivers' libraries may take long. */
     PyThreadState *state = PyEval_SaveThread();
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&opts);
     PyEval_RestoreThread(state);
@@ -65,23 +65,23 @@ static void object_free(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-/* A begin is handed to Python as bytes, to be handed back. */
+/* Returns the begin as bytes, which Python passes back. */
 static PyObject *object_begin(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     struct gsp_sampler *sampler = sampler_of(self);
     PyThreadState *state = PyEval_SaveThread();
     gsp_pyext__sampler_begin(sampler, &begin);
     PyEval_RestoreThread(state);
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)&begin, sizeof(begin));
     if (!bytes) {
-        gsp_pyext__sampler_release(sampler);
+        gsp_pyext__sampler_end(sampler);
     }
     return bytes;
 }
 
-static bool begin_of(PyObject *bytes, struct gsp_window_begin *begin)
+static bool begin_of(PyObject *bytes, struct gsp_sampler_window_begin *begin)
 {
     char *at = NULL;
     Py_ssize_t len = 0;
@@ -89,14 +89,14 @@ static bool begin_of(PyObject *bytes, struct gsp_window_begin *begin)
         return false;
     }
     if (len != (Py_ssize_t)sizeof(*begin)) {
-        PyErr_SetString(PyExc_ValueError, "these bytes are not of Sampler.begin()");
+        PyErr_SetString(PyExc_ValueError, "not a result of Sampler.begin()");
         return false;
     }
     memcpy(begin, at, sizeof(*begin));
     return true;
 }
 
-/* Takes the value: a new reference, or NULL. */
+/* Steals the value: a new reference, or NULL. */
 static void set(PyObject *dict, const char *name, PyObject *value)
 {
     if (!value || PyDict_SetItemString(dict, name, value) != 0) {
@@ -119,8 +119,8 @@ static void set_bytes(PyObject *dict, const char *name, int64_t bytes)
     }
 }
 
-/* What is not known is not in it. */
-static PyObject *dict_of(const struct gsp_window *window)
+/* Unknown values are omitted. */
+static PyObject *dict_of(const struct gsp_sampler_window *window)
 {
     PyObject *dict = PyDict_New();
     if (!dict) {
@@ -146,36 +146,36 @@ static PyObject *dict_of(const struct gsp_window *window)
     return dict;
 }
 
-static PyObject *object_look(PyObject *self, PyObject *bytes)
+static PyObject *object_so_far(PyObject *self, PyObject *bytes)
 {
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     if (!begin_of(bytes, &begin)) {
         return NULL;
     }
-    struct gsp_window window;
+    struct gsp_sampler_window window;
     struct gsp_sampler *sampler = sampler_of(self);
     PyThreadState *state = PyEval_SaveThread();
-    gsp_pyext__sampler_look(sampler, &begin, &window);
+    gsp_pyext__sampler_so_far(sampler, &begin, &window);
     PyEval_RestoreThread(state);
     return dict_of(&window);
 }
 
 static PyObject *object_end(PyObject *self, PyObject *bytes)
 {
-    PyObject *dict = object_look(self, bytes);
-    gsp_pyext__sampler_release(sampler_of(self));
+    PyObject *dict = object_so_far(self, bytes);
+    gsp_pyext__sampler_end(sampler_of(self));
     return dict;
 }
 
-/* Seconds since the begin and anonymous bytes, for the block that is open. */
+/* Returns seconds since the begin and anonymous bytes, for an open block. */
 static PyObject *object_memory(PyObject *self, PyObject *bytes)
 {
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     if (!begin_of(bytes, &begin)) {
         return NULL;
     }
     size_t count = 0;
-    struct gsp_memory_point *points =
+    struct gsp_sampler_memory_point *points =
         gsp_pyext__sampler_memory(sampler_of(self), begin.at_ns, INT64_MAX, &count);
     if (!points) {
         return PyErr_NoMemory();
@@ -208,13 +208,13 @@ static PyObject *object_gpu_share(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"begin", object_begin, METH_NOARGS, "begin() -> bytes\n\nA block begins."},
-    {"look", object_look, METH_O, "look(begin) -> dict\n\nThe block so far."},
-    {"end", object_end, METH_O, "end(begin) -> dict\n\nThe block, which ends."},
+    {"begin", object_begin, METH_NOARGS, "begin() -> bytes\n\nBegins a block."},
+    {"so_far", object_so_far, METH_O, "so_far(begin) -> dict\n\nReturns the measurements so far."},
+    {"end", object_end, METH_O, "end(begin) -> dict\n\nEnds the block; returns its measurements."},
     {"memory", object_memory, METH_O,
      "memory(begin) -> list\n\nSeconds since the begin and anonymous bytes; before end()."},
     {"gpu_share", object_gpu_share, METH_NOARGS,
-     "gpu_share() -> float or None\n\nMemory in use of the fullest GPU, 0 to 1."},
+     "gpu_share() -> float or None\n\nUsed share of the fullest GPU's memory, 0 to 1."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,15 +9,15 @@
 
 #define FIRST_CAP 16
 
-static void keep(struct gsp_series *series, double value, int64_t at_ns)
+static void keep(struct gsp_metric_series *series, double value, int64_t at_ns)
 {
-    const struct gsp_sample sample = {value, at_ns};
+    const struct gsp_metric_value sample = {value, at_ns};
     if (gsp_likely(series->kept_count < series->kept_cap)) {
         series->kept[series->kept_count++] = sample;
         return;
     }
     if (series->kept_cap == GSP_SERIES_KEPT) {
-        /* Each of the values so far has the same chance to be among the kept ones. */
+        /* Reservoir sampling: each value so far has the same chance to be kept. */
         const uint64_t seen = series->count + series->nonfinite;
         const uint64_t place = gsp_random_next(&series->random) % seen;
         if (place < GSP_SERIES_KEPT) {
@@ -27,7 +27,7 @@ static void keep(struct gsp_series *series, double value, int64_t at_ns)
     }
     size_t cap = series->kept_cap ? series->kept_cap * 2 : FIRST_CAP;
     cap = cap < GSP_SERIES_KEPT ? cap : GSP_SERIES_KEPT;
-    struct gsp_sample *grown = realloc(series->kept, cap * sizeof(*grown));
+    struct gsp_metric_value *grown = realloc(series->kept, cap * sizeof(*grown));
     if (!grown) {
         series->lost++;
         return;
@@ -37,13 +37,14 @@ static void keep(struct gsp_series *series, double value, int64_t at_ns)
     series->kept[series->kept_count++] = sample;
 }
 
-void gsp_pyext__series_clear(struct gsp_series *series)
+void gsp_pyext__series_clear(struct gsp_metric_series *series)
 {
     free(series->kept);
     memset(series, 0, sizeof(*series));
 }
 
-void gsp_pyext__series_add(struct gsp_series *series, double value, int64_t at_ns, int64_t end_ns)
+void gsp_pyext__series_add(struct gsp_metric_series *series, double value, int64_t at_ns,
+                           int64_t end_ns)
 {
     const bool is_first = series->count + series->nonfinite == 0;
     if (is_first || at_ns < series->first_ns) {
@@ -67,7 +68,7 @@ void gsp_pyext__series_add(struct gsp_series *series, double value, int64_t at_n
     keep(series, value, at_ns);
 }
 
-double gsp_pyext__series_std(const struct gsp_series *series)
+double gsp_pyext__series_std(const struct gsp_metric_series *series)
 {
     return series->count < 2 ? 0 : sqrt(series->m2 / (double)(series->count - 1));
 }

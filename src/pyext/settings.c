@@ -17,7 +17,7 @@ static bool is_set(enum gsp_setting_id id)
     return gsp_agent_setting(id, text) && strcmp(text, "on") == 0;
 }
 
-/* Calls what Python left for us; what it raises is its own affair and not the program's. */
+/* Calls a callback; its exceptions are dropped, and a pending exception is preserved. */
 static void call_quietly(PyObject *callable)
 {
     PyObject *type = NULL;
@@ -29,10 +29,10 @@ static void call_quietly(PyObject *callable)
     PyErr_Restore(type, value, trace);
 }
 
-void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state)
+void gsp_pyext__settings_refresh(PyObject *module, struct gsp_pyext *state)
 {
     (void)module;
-    /* Relaxed: a change is seen a little later, no other bytes hang on it. */
+    /* Relaxed: a change may be seen later, and no other data depend on it. */
     const uint64_t serial = atomic_load_explicit(gsp_agent_serial(), memory_order_relaxed);
     if (gsp_likely(serial == atomic_load_explicit(&state->serial, memory_order_relaxed)) ||
         (serial & 1U)) {
@@ -51,14 +51,14 @@ void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state)
     gsp_agent_applied(serial);
 }
 
-/* The setting of that name; raises KeyError. */
+/* Returns the id of the setting; -1 with KeyError. */
 static int find(PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
     if (!text) {
         return -1;
     }
-    const int id = gsp_setting_row_find(gsp_sv_of(text));
+    const int id = gsp_wire_setting_row_find(gsp_sv_of(text));
     if (id < 0) {
         PyErr_SetObject(PyExc_KeyError, name);
     }
@@ -74,12 +74,12 @@ static PyObject *get(PyObject *module, PyObject *name)
     }
     char text[GSP_CONTROL_VALUE];
     if (!gsp_agent_setting((enum gsp_setting_id)id, text)) {
-        return PyUnicode_FromString(gsp_setting_row((size_t)id)->fallback);
+        return PyUnicode_FromString(gsp_wire_setting_row((size_t)id)->fallback);
     }
     return PyUnicode_FromString(text);
 }
 
-/* (name, value) as an id and the value's canonical text; negative with an exception set. */
+/* Parses (name, value) to the id and the value's canonical text; returns -1 with an exception. */
 static int parse_pair(PyObject *args, char canonical[GSP_CONTROL_VALUE])
 {
     PyObject *name = NULL;
@@ -89,7 +89,7 @@ static int parse_pair(PyObject *args, char canonical[GSP_CONTROL_VALUE])
     }
     const int id = find(name);
     struct gsp_err err = {0};
-    if (id >= 0 && gsp_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
+    if (id >= 0 && gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
         PyErr_SetString(PyExc_ValueError, err.msg);
         return -1;
     }
@@ -111,11 +111,11 @@ static PyObject *set(PyObject *module, PyObject *args)
         return NULL;
     }
     const bool done = gsp_agent_set((enum gsp_setting_id)id, canonical);
-    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    gsp_pyext__settings_refresh(module, gsp_pyext__state(module));
     return PyBool_FromLong(done);
 }
 
-static PyObject *describe(const struct gsp_setting_row *row)
+static PyObject *describe(const struct gsp_wire_setting_row *row)
 {
     static const char *const types[] = {
         [GSP_SETTING_BOOL] = "bool", [GSP_SETTING_NUMBER] = "number", [GSP_SETTING_TEXT] = "text"};
@@ -127,9 +127,9 @@ static PyObject *settings(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     PyObject *list = PyList_New(0);
-    const struct gsp_setting_row *row = NULL;
+    const struct gsp_wire_setting_row *row = NULL;
     bool ok = list != NULL;
-    for (size_t i = 0; ok && (row = gsp_setting_row(i)); i++) {
+    for (size_t i = 0; ok && (row = gsp_wire_setting_row(i)); i++) {
         PyObject *one = describe(row);
         ok = one && PyList_Append(list, one) == 0;
         Py_XDECREF(one);
@@ -152,24 +152,24 @@ static PyObject *serial(PyObject *module, PyObject *unused)
 static PyObject *refresh(PyObject *module, PyObject *unused)
 {
     (void)unused;
-    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    gsp_pyext__settings_refresh(module, gsp_pyext__state(module));
     Py_RETURN_NONE;
 }
 
-static void replace(PyObject **place, PyObject *callable)
+static void replace(PyObject **slot, PyObject *callable)
 {
-    PyObject *old = *place;
+    PyObject *old = *slot;
     Py_XINCREF(callable);
-    *place = callable;
+    *slot = callable;
 #ifdef GSP_FREE_THREADED
-    /* Another thread may be about to call it: it stays, there are few. */
+    /* Another thread may be about to call it: never freed, there are few. */
     (void)old;
 #else
     Py_XDECREF(old);
 #endif
 }
 
-/* Python's side of what happens here: on_change(), on_span(...), on_slow_gc(ns), wrap(...). */
+/* Sets a callback: on_change(), on_span(...), on_slow_gc(ns), wrap(...). */
 static PyObject *set_callback(PyObject *module, PyObject *args)
 {
     const char *name = NULL;
@@ -180,16 +180,16 @@ static PyObject *set_callback(PyObject *module, PyObject *args)
     struct gsp_pyext *state = gsp_pyext__state(module);
     const struct {
         const char *name;
-        PyObject **place;
-    } places[] = {
+        PyObject **slot;
+    } callbacks[] = {
         {"change", &state->on_change},
         {"span", &state->on_span},
         {"slow_gc", &state->on_slow_gc},
         {"wrap", &state->wrap},
     };
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (strcmp(name, places[i].name) == 0) {
-            replace(places[i].place, callable == Py_None ? NULL : callable);
+    for (size_t i = 0; i < GSP_COUNT(callbacks); i++) {
+        if (strcmp(name, callbacks[i].name) == 0) {
+            replace(callbacks[i].slot, callable == Py_None ? NULL : callable);
             Py_RETURN_NONE;
         }
     }
@@ -197,12 +197,12 @@ static PyObject *set_callback(PyObject *module, PyObject *args)
     return NULL;
 }
 
-/* For gc.callbacks: also the one place that a program passes now and then whatever it does, so
- * settings are taken up here. */
+/* For gc.callbacks. Also applies changed settings: nearly every program collects garbage from time
+ * to time. */
 static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     struct gsp_pyext *state = gsp_pyext__state(module);
-    gsp_pyext__refresh(module, state);
+    gsp_pyext__settings_refresh(module, state);
     gsp_pyext__memory_tick();
     if (state->gc_limit_ns == 0 || count < 1) {
         state->gc_began_ns = 0;
@@ -228,13 +228,14 @@ static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t
 }
 
 static PyMethodDef functions[] = {
-    {"get", get, METH_O, "get(name) -> str\n\nThe present value of a setting."},
+    {"get", get, METH_O, "get(name) -> str\n\nReturns the value of a setting."},
     {"check", check, METH_VARARGS,
-     "check(name, value) -> str\n\nThe value as it would be kept; raises KeyError, ValueError."},
-    {"set", set, METH_VARARGS, "set(name, value) -> bool\n\nFalse: there is no page."},
-    {"settings", settings, METH_NOARGS, "settings() -> [(name, type, fallback, what it does)]"},
-    {"serial", serial, METH_NOARGS, "serial() -> int\n\nChanges whenever a setting does."},
-    {"refresh", refresh, METH_NOARGS, "refresh()\n\nTakes up settings that have changed."},
+     "check(name, value) -> str\n\nReturns the canonical value; raises KeyError, ValueError."},
+    {"set", set, METH_VARARGS,
+     "set(name, value) -> bool\n\nFalse: the control page does not exist."},
+    {"settings", settings, METH_NOARGS, "settings() -> [(name, type, default, description)]"},
+    {"serial", serial, METH_NOARGS, "serial() -> int\n\nChanges with every change of a setting."},
+    {"refresh", refresh, METH_NOARGS, "refresh()\n\nApplies changed settings."},
     {"set_callback", set_callback, METH_VARARGS, "set_callback(name, callable)"},
     {"gc_callback", GSP_PY_METHOD(gc_callback), METH_FASTCALL, "gc_callback(phase, info)"},
     {NULL, NULL, 0, NULL},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A span is an object whose __enter__ takes the time and whose __exit__ writes a row.
+ * A span is an object whose __enter__ reads the clock and whose __exit__ writes a row.
  *
- * The innermost open span is kept in a context variable, so threads have one each and so has
- * each task of an event loop.  Spans may end in another order than they began (generators,
- * tasks): whoever looks for a parent passes by those that have ended.
+ * A context variable holds the innermost open span, so each thread and each task of an event loop
+ * has its own. Spans may end in another order than they began (generators, tasks): the search for a
+ * parent skips those that have ended.
  */
 #include <stdlib.h>
 
@@ -12,8 +12,7 @@
 #include "base/time.h"
 #include "pyext/pyapi.h"
 
-/* How old the difference of the clocks may be, how near two readings have to be, and how often they
- * are tried. */
+/* Maximum age of the clock difference, maximum time between its two readings, and most attempts. */
 #define CLOCKS_NS      GSP_NS_PER_S
 #define CLOCKS_NEAR_NS 1000
 #define CLOCKS_TRIES   5
@@ -27,21 +26,21 @@ struct span {
     int64_t id;
     int64_t parent_id;
     int64_t began_ns;
-    uint32_t generation; /* of the agent when it began: rows are the process's that began it */
-    unsigned depth;      /* how often it is entered */
+    uint32_t generation; /* of the agent at the start: a child of fork writes no row for it */
+    unsigned depth;      /* number of nested entries */
 };
 
 static _Atomic int64_t last_id;
 
 static int64_t next_id(void)
 {
-    /* Relaxed: ids are only to differ. */
+    /* Relaxed: the ids only have to differ. */
     return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
 }
 
 static uint32_t generation_now(void)
 {
-    /* Relaxed: changes by this thread's own fork, or at a moment that nobody can name. */
+    /* Relaxed: changes only by this thread's own fork, or concurrently, in no defined order. */
     return atomic_load_explicit(gsp_agent_generation(), memory_order_relaxed);
 }
 
@@ -50,7 +49,7 @@ static bool spans_on(PyObject *module, struct gsp_pyext *state)
     if (!gsp_agent_is_on()) {
         return false;
     }
-    gsp_pyext__refresh(module, state);
+    gsp_pyext__settings_refresh(module, state);
     return atomic_load_explicit(&state->spans_on, memory_order_relaxed);
 }
 
@@ -86,8 +85,8 @@ static uint32_t name_id(struct gsp_pyext *state, PyObject *text, uint32_t genera
 #endif
 }
 
-/* The innermost of these that has not ended; borrowed. */
-static struct span *open_one(struct span *span)
+/* Returns the span or its nearest ancestor that has not ended; borrowed. */
+static struct span *first_open(struct span *span)
 {
     while (span && span->depth == 0) {
         span = span->parent;
@@ -95,7 +94,7 @@ static struct span *open_one(struct span *span)
     return span;
 }
 
-/* A new reference to the innermost span of this context that has not ended; NULL: none. */
+/* Returns a new reference to the innermost open span of this context; NULL: none. */
 static struct span *innermost(struct gsp_pyext *state)
 {
     PyObject *value = NULL;
@@ -107,7 +106,7 @@ static struct span *innermost(struct gsp_pyext *state)
         Py_DECREF(value);
         return NULL;
     }
-    struct span *span = open_one((struct span *)(void *)value);
+    struct span *span = first_open((struct span *)(void *)value);
     Py_XINCREF((PyObject *)span);
     Py_XDECREF(value);
     return span;
@@ -123,14 +122,15 @@ static void make_innermost(struct gsp_pyext *state, struct span *span)
     Py_XDECREF(token);
 }
 
-/* The time of day at a moment of the monotonic clock.  By a difference that is kept for a second
- * and was taken while nothing came between: two readings one after the other may be milliseconds
- * apart on a busy machine, and a span would begin before the one that it is in. */
+/* Converts monotonic time to wall-clock time with a difference that is stored for a second and was
+ * measured without an interruption. Reading both clocks for each span would not do: on a busy
+ * machine the readings may be milliseconds apart, and a span could begin before its parent. */
 static int64_t realtime_at(int64_t now_ns)
 {
     static _Atomic int64_t difference_ns;
-    static _Atomic int64_t taken_ns;
-    if (gsp_unlikely(now_ns - atomic_load_explicit(&taken_ns, memory_order_relaxed) > CLOCKS_NS)) {
+    static _Atomic int64_t measured_ns;
+    if (gsp_unlikely(now_ns - atomic_load_explicit(&measured_ns, memory_order_relaxed) >
+                     CLOCKS_NS)) {
         int64_t best_ns = INT64_MAX;
         for (int i = 0; i < CLOCKS_TRIES && best_ns > CLOCKS_NEAR_NS; i++) {
             const int64_t before_ns = gsp_now_ns();
@@ -142,7 +142,7 @@ static int64_t realtime_at(int64_t now_ns)
                                       memory_order_relaxed);
             }
         }
-        atomic_store_explicit(&taken_ns, now_ns, memory_order_relaxed);
+        atomic_store_explicit(&measured_ns, now_ns, memory_order_relaxed);
     }
     return now_ns + atomic_load_explicit(&difference_ns, memory_order_relaxed);
 }
@@ -166,7 +166,7 @@ static void put_row(struct gsp_pyext *state, struct span *span, int64_t ended_ns
         row.attributes = gsp_buf_sv(&span->attributes);
     }
     (void)gsp_agent_put(GSP_TABLE_python_span, &row);
-    /* Open again, for the next time that this object is entered. */
+    /* Reopens the object for the next entry of this span. */
     span->attributes.len = len;
 }
 
@@ -196,18 +196,18 @@ static PyObject *span_enter(PyObject *self, PyObject *unused)
     return self;
 }
 
-static void forget_parent(struct span *span)
+static void drop_parent(struct span *span)
 {
 #ifdef GSP_FREE_THREADED
-    /* A thread that has inherited the context may just be looking for its own. */
+    /* A thread that inherited the context may be searching for its parent. */
     (void)span;
 #else
     Py_CLEAR(span->parent);
 #endif
 }
 
-/* What leaves a span by an exception says so. */
-static void note_error(struct span *span, PyObject *type)
+/* Adds the attribute `error` for an exception that leaves the span. */
+static void add_error(struct span *span, PyObject *type)
 {
     PyObject *name = PyObject_GetAttrString(type, "__name__");
     if (name) {
@@ -217,8 +217,9 @@ static void note_error(struct span *span, PyObject *type)
     PyErr_Clear();
 }
 
-/* Lets Python decide whether the end of this span takes a stack. */
-static void tell(PyObject *callable, struct span *span, int64_t took_ns, PyObject *const *error)
+/* Lets Python decide whether the end of this span captures a stack. */
+static void call_on_span(PyObject *callable, struct span *span, int64_t took_ns,
+                         PyObject *const *error)
 {
     PyObject *type = NULL;
     PyObject *value = NULL;
@@ -243,20 +244,20 @@ static PyObject *span_exit(PyObject *self, PyObject *const *args, Py_ssize_t cou
     struct gsp_pyext *state = gsp_pyext__state(span->module);
     PyObject *current = NULL;
     if (PyContextVar_Get(state->current, NULL, &current) == 0 && current == self) {
-        make_innermost(state, open_one(span->parent));
-        forget_parent(span);
+        make_innermost(state, first_open(span->parent));
+        drop_parent(span);
     }
     PyErr_Clear();
     Py_XDECREF(current);
-    /* A row that nobody wants any more is refused by the agent. */
+    /* If recording has stopped meanwhile, the agent rejects the row. */
     if (span->generation == generation_now()) {
         PyObject *const *error = count == 3 && args[0] != Py_None ? args : NULL;
         if (error) {
-            note_error(span, error[0]);
+            add_error(span, error[0]);
         }
         put_row(state, span, ended_ns);
         if (state->on_span) {
-            tell(state->on_span, span, ended_ns - span->began_ns, error);
+            call_on_span(state->on_span, span, ended_ns - span->began_ns, error);
         }
     }
     Py_RETURN_FALSE;
@@ -355,28 +356,28 @@ static void span_free(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-/* An object without a name could not be entered. */
+/* A span without a name could not be entered. */
 static PyObject *span_refuse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     (void)type;
     (void)args;
     (void)kwargs;
-    PyErr_SetString(PyExc_TypeError, "spans are made by gsprof.span()");
+    PyErr_SetString(PyExc_TypeError, "use gsprof.span() to create a span");
     return NULL;
 }
 
 static PyMethodDef span_methods[] = {
     {"__enter__", span_enter, METH_NOARGS, NULL},
     {"__exit__", GSP_PY_METHOD(span_exit), METH_FASTCALL, NULL},
-    {"again", span_again, METH_NOARGS, "again() -> span\n\nA fresh one of the same name."},
+    {"again", span_again, METH_NOARGS, "again() -> span\n\nReturns a new one of the same name."},
     {"set", GSP_PY_METHOD(span_set), METH_VARARGS | METH_KEYWORDS,
-     "set(**attributes)\n\nMore attributes, while the span is open."},
+     "set(**attributes)\n\nAdds attributes while the span is open."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef span_fields[] = {
     {"name", span_name, NULL, NULL, NULL},
-    {"span_id", span_id, NULL, "The id of its row; None before it began.", NULL},
+    {"span_id", span_id, NULL, "The id of its row; None before it begins.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -399,7 +400,7 @@ static PyType_Spec span_spec = {
 
 /* --------------------------------------------------------------------------- the functions */
 
-/* span(name, phase=None, **attributes), as the interpreter hands it over. */
+/* Creates a span from the arguments of span(name, phase=None, **attributes). */
 static struct span *span_from(PyObject *module, PyObject *const *args, Py_ssize_t count,
                               PyObject *names)
 {
@@ -471,9 +472,9 @@ static PyObject *current(PyObject *module, PyObject *unused)
 static PyMethodDef functions[] = {
     {"span", GSP_PY_METHOD(span), METH_FASTCALL | METH_KEYWORDS,
      "span(name, phase=None, **attributes)\n\nA named interval: with span(\"load\"): ..., or a "
-     "decorator of functions, coroutines and generators."},
+     "decorator for functions, coroutines and generators."},
     {"event", GSP_PY_METHOD(event), METH_FASTCALL | METH_KEYWORDS,
-     "event(name, phase=None, **attributes)\n\nA named moment."},
+     "event(name, phase=None, **attributes)\n\nA named point in time."},
     {"current_span", current, METH_NOARGS, "current_span() -> span or None"},
     {NULL, NULL, 0, NULL},
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What gsprof.profiler measures with: a Recorder keeps series by name, times in milliseconds and
- * plain values apart; a Timing is one measurement, entered and left.
+ * The recorders of gsprof.profiler. A Recorder keeps series by name: times in milliseconds and
+ * plain values, apart. A Timing is one measurement.
  *
- * Classes of the package derive from Recorder and give its methods their public names, so that a
- * call of theirs is a call into C.  A Timing knows its series and not its recorder: it may be kept
- * as an attribute of one without a cycle.
+ * CUDATimer derives from TimeRecorder and MetricsCollector from MetricRecorder, so that their hot
+ * methods are direct calls into C. A Timing refers to its series and not to its recorder: storing
+ * one as an attribute of the recorder makes no cycle.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "pyext/series.h"
 
 #define NS_PER_MS 1e6
-/* Starts of one name that nothing has stopped; more is a program that never stops. */
+/* Most measurements of one name that are started and not stopped. */
 #define OPEN_MAX  10000
 
 enum kind { TIMES, VALUES, KINDS };
@@ -26,7 +26,7 @@ typedef PyMutex series_lock;
 #define LOCK(mutex)   PyMutex_Lock(mutex)
 #define UNLOCK(mutex) PyMutex_Unlock(mutex)
 #else
-/* The interpreter's lock is enough. */
+/* The GIL is enough. */
 typedef char series_lock;
 #define LOCK(mutex)   ((void)(mutex))
 #define UNLOCK(mutex) ((void)(mutex))
@@ -36,19 +36,19 @@ struct timing;
 
 struct named {
     PyObject_HEAD PyObject *name;
-    PyObject *clock; /* of a device, or NULL */
+    PyObject *clock; /* of a GPU, or NULL */
     PyObject *timing_type;
     uint64_t owner; /* the recorder's number */
-    struct gsp_series series;
-    struct timing **open; /* started and not stopped, oldest first */
+    struct gsp_metric_series series;
+    struct timing **open; /* started, not stopped; oldest first */
     size_t open_count;
     size_t open_cap;
-    uint32_t thread; /* that times were taken in; 0: none yet */
-    bool several;    /* threads */
+    uint32_t thread; /* that measured last; 0: none yet */
+    bool several;    /* threads have measured */
     series_lock mutex;
 };
 
-/* Times within times: whose, and what they took so far. */
+/* The innermost open measurement of a thread: its recorder, and the time nested in it so far. */
 struct within {
     uint64_t owner;
     double inner_ms;
@@ -56,12 +56,12 @@ struct within {
 
 struct timing {
     PyObject_HEAD struct named *named;
-    PyObject *token; /* what the device's clock gave at the beginning */
+    PyObject *token; /* result of the clock's begin() */
     struct within outside;
     int64_t began_ns;
     double elapsed_ms; /* NaN: not known */
     uint32_t thread;
-    uint32_t depth; /* how often it is entered */
+    uint32_t depth; /* number of nested entries */
 };
 
 struct recorder {
@@ -81,7 +81,7 @@ static __thread struct within innermost;
 static uint32_t thread_number(void)
 {
     if (gsp_unlikely(this_thread == 0)) {
-        /* Relaxed: numbers are only to differ. */
+        /* Relaxed: the numbers only have to differ. */
         this_thread = atomic_fetch_add_explicit(&last_thread, 1, memory_order_relaxed) + 1;
     }
     return this_thread;
@@ -115,7 +115,7 @@ static PyObject *refuse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     (void)type;
     (void)args;
     (void)kwargs;
-    PyErr_SetString(PyExc_TypeError, "measurements are made by a recorder");
+    PyErr_SetString(PyExc_TypeError, "only a recorder creates measurements");
     return NULL;
 }
 
@@ -186,8 +186,8 @@ static void add_time(struct named *named, const struct timing *timing, double ms
     UNLOCK(&named->mutex);
 }
 
-/* The device's time, when it is known already.  -1 with an exception. */
-static int ask_clock(struct timing *timing, double *ms)
+/* Reads the GPU's time; NaN if it is not known yet. Returns -1 with an exception. */
+static int read_clock(struct timing *timing, double *ms)
 {
     struct named *named = timing->named;
     PyObject *result = PyObject_CallMethod(named->clock, "end", "OOL", named->name, timing->token,
@@ -213,7 +213,7 @@ static int timing_end(struct timing *timing)
     if (innermost.owner == named->owner) {
         innermost.inner_ms += ms;
     }
-    if (gsp_unlikely(named->clock != NULL) && ask_clock(timing, &ms) != 0) {
+    if (gsp_unlikely(named->clock != NULL) && read_clock(timing, &ms) != 0) {
         return -1;
     }
     timing->elapsed_ms = ms;
@@ -299,13 +299,14 @@ static void timing_free(PyObject *self)
 static PyMethodDef timing_methods[] = {
     {"__enter__", timing_enter, METH_NOARGS, NULL},
     {"__exit__", GSP_PY_METHOD(timing_exit), METH_FASTCALL, NULL},
-    {"again", timing_again, METH_NOARGS, "again() -> Timing\n\nA fresh one of the same name."},
+    {"again", timing_again, METH_NOARGS,
+     "again() -> Timing\n\nReturns a new one of the same name."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef timing_fields[] = {
     {"name", timing_name, NULL, NULL, NULL},
-    {"elapsed", timing_elapsed, NULL, "Milliseconds; None while they are not known.", NULL},
+    {"elapsed", timing_elapsed, NULL, "Milliseconds; None if not known yet.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -335,7 +336,7 @@ static struct recorder *as_recorder(PyObject *object)
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    (void)args; /* for __init__ of who derives from it */
+    (void)args; /* for __init__ of derived classes */
     (void)kwargs;
     const allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *self = alloc(type, 0);
@@ -356,8 +357,8 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return self;
 }
 
-/* Lets go of a dictionary of series, and of what was started and not stopped: that holds its
- * series, which holds it. */
+/* Releases a dictionary of series, and the open measurements: they form cycles with their series.
+ */
 static void drop_series(PyObject *series)
 {
     PyObject *all = series ? PyDict_Values(series) : NULL;
@@ -385,7 +386,7 @@ static void recorder_free(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-/* A new series, in the dictionary too. */
+/* Creates a series and adds it to the dictionary. */
 static PyObject *make_named(struct recorder *recorder, PyObject *series, PyObject *name)
 {
     struct named *named = PyObject_New(struct named, (PyTypeObject *)(void *)recorder->named_type);
@@ -408,12 +409,12 @@ static PyObject *make_named(struct recorder *recorder, PyObject *series, PyObjec
     return (PyObject *)named;
 }
 
-/* A new reference to the series of that name; with make, to a new one when there is none.  NULL
- * with an exception, or without one when there is none. */
+/* Returns a new reference to the series of that name; with `make`, creates it if needed. Returns
+ * NULL with an exception, or without one if the series does not exist. */
 static struct named *find(struct recorder *recorder, enum kind kind, PyObject *name, bool make)
 {
     if (gsp_unlikely(!PyUnicode_Check(name))) {
-        PyErr_SetString(PyExc_TypeError, "a name is a str");
+        PyErr_SetString(PyExc_TypeError, "the name must be a str");
         return NULL;
     }
     LOCK(&recorder->mutex);
@@ -440,7 +441,7 @@ static PyObject *measure(PyObject *self, PyObject *name)
 static PyObject *record(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2) {
-        PyErr_Format(PyExc_TypeError, "record(name, value) takes 2 arguments, not %zd", count);
+        PyErr_Format(PyExc_TypeError, "record() takes 2 arguments (name, value), not %zd", count);
         return NULL;
     }
     const double value = PyFloat_AsDouble(args[1]);
@@ -459,7 +460,7 @@ static PyObject *record(PyObject *self, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-/* Keeps the reference to the timing when it succeeds. */
+/* Steals the reference to the timing on success. */
 static int push(struct named *named, struct timing *timing)
 {
     if (named->open_count == named->open_cap) {
@@ -503,7 +504,7 @@ static PyObject *start(PyObject *self, PyObject *name)
     return NULL;
 }
 
-/* The latest that this thread has started, out of the list; NULL: none. */
+/* Removes and returns the latest measurement that this thread started; NULL: none. */
 static struct timing *pop(struct named *named)
 {
     const uint32_t thread = thread_number();
@@ -559,7 +560,7 @@ static PyObject *add(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* --------------------------------------------------------------------- what was recorded */
+/* -------------------------------------------------------------------------------- reading */
 
 static int parse(PyObject *args, struct recorder *recorder, struct named **out)
 {
@@ -569,7 +570,7 @@ static int parse(PyObject *args, struct recorder *recorder, struct named **out)
         return -1;
     }
     if (kind < 0 || kind >= KINDS) {
-        PyErr_SetString(PyExc_ValueError, "no such kind");
+        PyErr_SetString(PyExc_ValueError, "unknown kind");
         return -1;
     }
     *out = find(recorder, (enum kind)kind, name, false);
@@ -584,7 +585,7 @@ static PyObject *names(PyObject *self, PyObject *number)
     const long kind = PyLong_AsLong(number);
     if (kind < 0 || kind >= KINDS) {
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ValueError, "no such kind");
+            PyErr_SetString(PyExc_ValueError, "unknown kind");
         }
         return NULL;
     }
@@ -598,7 +599,7 @@ static PyObject *stats(PyObject *self, PyObject *args)
         return NULL;
     }
     LOCK(&named->mutex);
-    struct gsp_series series = named->series;
+    struct gsp_metric_series series = named->series;
     const size_t open_count = named->open_count;
     const uint32_t thread = named->thread;
     const bool several = named->several;
@@ -617,8 +618,8 @@ static PyObject *stats(PyObject *self, PyObject *args)
 
 static int by_time(const void *a, const void *b)
 {
-    const int64_t x = ((const struct gsp_sample *)a)->at_ns;
-    const int64_t y = ((const struct gsp_sample *)b)->at_ns;
+    const int64_t x = ((const struct gsp_metric_value *)a)->at_ns;
+    const int64_t y = ((const struct gsp_metric_value *)b)->at_ns;
     return (x > y) - (x < y);
 }
 
@@ -630,7 +631,7 @@ static PyObject *samples(PyObject *self, PyObject *args)
     }
     LOCK(&named->mutex);
     const size_t count = named->series.kept_count;
-    struct gsp_sample *copy = malloc((count + 1) * sizeof(*copy));
+    struct gsp_metric_value *copy = malloc((count + 1) * sizeof(*copy));
     if (copy && count > 0) {
         memcpy(copy, named->series.kept, count * sizeof(*copy));
     }
@@ -639,7 +640,7 @@ static PyObject *samples(PyObject *self, PyObject *args)
     if (!copy) {
         return PyErr_NoMemory();
     }
-    /* Nested times are added when they end, and a choice of values has no order at all. */
+    /* Nested times are added when they end, and a random choice of values is unordered. */
     qsort(copy, count, sizeof(*copy), by_time);
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
@@ -653,7 +654,7 @@ static PyObject *samples(PyObject *self, PyObject *args)
     return list;
 }
 
-/* A fresh dictionary in the place of the old one; what is measured just now ends in the old. */
+/* Replaces the dictionaries; measurements in progress end in the old ones. */
 static PyObject *clear(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -683,16 +684,16 @@ static PyObject *set_clock(PyObject *self, PyObject *clock)
 }
 
 static PyMethodDef recorder_methods[] = {
-    {"_measure", measure, METH_O, "measure(name) -> Timing\n\nA context manager and decorator."},
-    {"_record", GSP_PY_METHOD(record), METH_FASTCALL, "record(name, value)\n\nOne more number."},
-    {"_start", start, METH_O, "start(name)\n\nThe measurement of that name begins."},
-    {"_stop", stop, METH_O, "stop(name) -> float\n\nIt ends; milliseconds."},
-    {"_add", add, METH_VARARGS, "_add(name, ms, began_ns)\n\nA time that was taken elsewhere."},
-    {"_names", names, METH_O, "_names(kind) -> list\n\nAll, in the order of their first use."},
+    {"start", start, METH_O, "start(name)\n\nBegins a measurement of that name."},
+    {"stop", stop, METH_O,
+     "stop(name) -> float\n\nEnds the latest measurement of that name in this thread; "
+     "milliseconds."},
+    {"_add", add, METH_VARARGS, "_add(name, ms, began_ns)\n\nAdds a time measured elsewhere."},
+    {"_names", names, METH_O, "_names(kind) -> list\n\nAll names, in the order of first use."},
     {"_stats", stats, METH_VARARGS, "_stats(kind, name) -> dict"},
     {"_samples", samples, METH_VARARGS, "_samples(kind, name) -> list\n\n(ns, value), by time."},
-    {"_clear", clear, METH_NOARGS, "_clear()\n\nForgets everything."},
-    {"_set_clock", set_clock, METH_O, "_set_clock(clock)\n\nFor names that come new."},
+    {"_clear", clear, METH_NOARGS, "_clear()\n\nDiscards all series."},
+    {"_set_clock", set_clock, METH_O, "_set_clock(clock)\n\nSets the clock of new series."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -711,6 +712,55 @@ static PyType_Spec recorder_spec = {
     .slots = recorder_slots,
 };
 
+static PyMethodDef time_recorder_methods[] = {
+    {"measure", measure, METH_O,
+     "measure(name) -> Timing\n\nA context manager and decorator that measures a time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot time_recorder_slots[] = {
+    {Py_tp_methods, time_recorder_methods},
+    {Py_tp_doc, (char[]){"Base class of CUDATimer."}},
+    {0, NULL},
+};
+
+static PyType_Spec time_recorder_spec = {
+    .name = "gsprof._gsprof.TimeRecorder",
+    .basicsize = sizeof(struct recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = time_recorder_slots,
+};
+
+static PyMethodDef metric_recorder_methods[] = {
+    {"record", GSP_PY_METHOD(record), METH_FASTCALL, "record(name, value)\n\nAdds a value."},
+    {"measure_time", measure, METH_O,
+     "measure_time(name) -> Timing\n\nA context manager and decorator that measures a time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot metric_recorder_slots[] = {
+    {Py_tp_methods, metric_recorder_methods},
+    {Py_tp_doc, (char[]){"Base class of MetricsCollector."}},
+    {0, NULL},
+};
+
+static PyType_Spec metric_recorder_spec = {
+    .name = "gsprof._gsprof.MetricRecorder",
+    .basicsize = sizeof(struct recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = metric_recorder_slots,
+};
+
+static int add_derived(PyObject *module, const char *name, PyType_Spec *spec, PyObject *base)
+{
+    PyObject *bases = PyTuple_Pack(1, base);
+    PyObject *type = bases ? PyType_FromSpecWithBases(spec, bases) : NULL;
+    const int rc = type ? PyObject_SetAttrString(module, name, type) : -1;
+    Py_XDECREF(type);
+    Py_XDECREF(bases);
+    return rc;
+}
+
 int gsp_pyext__timer_add(PyObject *module)
 {
     PyObject *recorder = PyType_FromSpec(&recorder_spec);
@@ -720,8 +770,10 @@ int gsp_pyext__timer_add(PyObject *module)
     if (recorder && timing && series &&
         PyObject_SetAttrString(recorder, "_series_type", series) == 0 &&
         PyObject_SetAttrString(recorder, "_timing_type", timing) == 0 &&
-        PyObject_SetAttrString(module, "Timing", timing) == 0) {
-        rc = PyObject_SetAttrString(module, "Recorder", recorder);
+        PyObject_SetAttrString(module, "Timing", timing) == 0 &&
+        PyObject_SetAttrString(module, "Recorder", recorder) == 0 &&
+        add_derived(module, "TimeRecorder", &time_recorder_spec, recorder) == 0) {
+        rc = add_derived(module, "MetricRecorder", &metric_recorder_spec, recorder);
     }
     Py_XDECREF(recorder);
     Py_XDECREF(timing);

@@ -6,30 +6,30 @@
 #include "base/time.h"
 #include "pyext/torch.h"
 
-/* Named in the headers since 3.12, 3.9 and 3.9; the bits are those of 3.8. */
+/* Constants that the headers have since 3.12, 3.9 and 3.9; the bits are the same in 3.8. */
 #define HAVE_VECTORCALL   (1UL << 11U)
 #define METHOD_DESCRIPTOR (1UL << 17U)
 #define OFFSET_BIT        ((size_t)1 << (8 * sizeof(size_t) - 1))
 
-/* One call of so many is looked at closely, for python.torch_step.overhead_ns. */
-#define CLOSE_LOOK        16
-/* More than a hook takes: the kernel had the thread stopped, or a module was new. */
+/* The cost of one call in this many is measured, for python.torch_step.overhead_ns. */
+#define COST_PERIOD       16
+/* A hook takes less than this: the thread was descheduled, or the module was new. */
 #define COST_MAX_NS       40000
-/* And so many times the mean is the most that one of them counts. */
+/* A longer time counts as at most this multiple of the mean. */
 #define COST_TIMES_MAX    4
 
 #define T                 gsp_pyext__torch
 
 typedef PyObject *(*vectorcall_fn)(PyObject *, PyObject *const *, size_t, PyObject *);
 
-/* Stands for a function of PyTorch. */
+/* Replaces a function of PyTorch. */
 struct wrapper {
     PyObject_HEAD vectorcall_fn vectorcall;
     PyObject *original;
     PyObject *weak_references;
 };
 
-/* The arguments of one call of a module, in whichever way they came. */
+/* The arguments of one call of a module, in either calling convention. */
 struct call {
     PyObject *module;
     PyObject *const *args; /* args[0] is the module; NULL: tuple and dict */
@@ -39,61 +39,63 @@ struct call {
     PyObject *dict;
 };
 
-static PyObject *go(const struct call *call)
+static PyObject *call_original(const struct call *call)
 {
     return call->args ? T.vectorcall(T.original, call->args, call->nargsf, call->names)
                       : PyObject_Call(T.original, call->tuple, call->dict);
 }
 
-/* ------------------------------------------------------------------------------ what a module is
+/* --------------------------------------------------------------------------------- known modules
  */
 
-/* Has the package learn the module: where it is in the model that is being called. */
-static struct gsp_torch_module *learn(const struct gsp_torch_thread *thread, PyObject *module)
+/* Lets the package name the module by its path in the model that is being called. */
+static struct gsp_torch_module *name_new_module(const struct gsp_torch_thread *thread,
+                                                PyObject *module)
 {
     const int32_t up = thread->depth - 1;
     PyObject *parent = up >= 0 && up < GSP_TORCH_DEPTH ? thread->stack[up] : NULL;
-    /* What is in the table is alive. */
-    if (!parent || !gsp_pyext__modules_find(parent)) {
+    /* A module in the table is alive. */
+    if (!parent || !gsp_pyext__torch_module_find(parent)) {
         parent = Py_None;
     }
-    PyObject *result = gsp_pyext__torch_ask(T.name_module, Py_BuildValue("(OO)", module, parent));
+    PyObject *result =
+        gsp_pyext__torch_call_python(T.name_module, Py_BuildValue("(OO)", module, parent));
     if (!result) {
         return NULL;
     }
     Py_DECREF(result);
-    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     if (!known) {
-        /* Our own fault; the module must not be asked for at each call. */
-        known = gsp_pyext__modules_put(module, gsp_sv_of("?"), gsp_sv_of(""), gsp_sv_of(""));
+        /* Our own error: do not try again at each call. */
+        known = gsp_pyext__torch_module_put(module, gsp_sv_of("?"), gsp_sv_of(""), gsp_sv_of(""));
         PyErr_Clear();
     }
     return known;
 }
 
-/* What is known of the module, with filters as they are now.  NULL: nothing; with an exception
- * set, it is the program's. */
-static struct gsp_torch_module *know(const struct gsp_torch_thread *thread, PyObject *module)
+/* Returns the entry of the module, with the current filters applied. Returns NULL if it has none;
+ * an exception is then for the program. */
+static struct gsp_torch_module *find_known(const struct gsp_torch_thread *thread, PyObject *module)
 {
-    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     const uint32_t filters = atomic_load_explicit(&T.filters, memory_order_relaxed);
     if (gsp_likely(known && known->filters == filters)) {
         return known;
     }
     if (!known) {
-        known = T.name_module ? learn(thread, module) : NULL;
+        known = T.name_module ? name_new_module(thread, module) : NULL;
     }
     if (!known || known->filters == filters) {
         return known;
     }
-    known->wanted = true;
-    if (T.is_wanted) {
+    known->selected = true;
+    if (T.is_selected) {
         PyObject *result =
-            gsp_pyext__torch_ask(T.is_wanted, Py_BuildValue("(Os)", module, known->path));
+            gsp_pyext__torch_call_python(T.is_selected, Py_BuildValue("(Os)", module, known->path));
         if (!result) {
             return NULL;
         }
-        known->wanted = result != Py_False;
+        known->selected = result != Py_False;
         Py_DECREF(result);
     }
     known->filters = filters;
@@ -103,40 +105,40 @@ static struct gsp_torch_module *know(const struct gsp_torch_thread *thread, PyOb
 /* --------------------------------------------------------------------------------- a traced call
  */
 
-/* The row goes to the package, which writes it when the GPU has come so far. */
+/* Passes the row to the package, which writes it when the GPU has finished the work. */
 static int put_by_gpu(PyObject *token, struct gsp_torch_module *known,
                       struct gsp_row_python_torch_trace *row)
 {
-    gsp_pyext__torch_ids(known, row);
-    PyObject *result = gsp_pyext__torch_ask(
+    gsp_pyext__torch_row_set_module(known, row);
+    PyObject *result = gsp_pyext__torch_call_python(
         T.gpu, Py_BuildValue("(Oy#)", token, (const char *)row, (Py_ssize_t)sizeof(*row)));
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
-/* What the module was called with, without itself.  Keywords come after the others. */
+/* Passes the arguments of the call without the module itself; keyword arguments come last. */
 static int hook_gradients(const struct call *call, struct gsp_torch_module *known, PyObject *output)
 {
     if (call->args) {
         const size_t count = call->nargsf & ~OFFSET_BIT;
         const size_t more = call->names ? (size_t)PyTuple_Size(call->names) : 0;
-        return gsp_pyext__torch_gradients(known, call->args + 1, count - 1 + more, output);
+        return gsp_pyext__torch_gradients_begin(known, call->args + 1, count - 1 + more, output);
     }
     PyObject *inputs[] = {call->tuple, call->dict};
-    return gsp_pyext__torch_gradients(known, inputs, call->dict ? 2 : 1, output);
+    return gsp_pyext__torch_gradients_begin(known, inputs, call->dict ? 2 : 1, output);
 }
 
-/* Rows, once the module has returned or raised.  0, or -1 with an exception that is the program's.
- */
+/* Writes the row after the module has returned or raised. Returns -1 with an exception for the
+ * program. */
 static int finish(const struct call *call, struct gsp_torch_module *known, PyObject *output,
                   struct gsp_row_python_torch_trace *row, PyObject *token)
 {
-    row->stage = gsp_pyext__torch_stage(GSP_STAGE_FORWARD);
+    row->stage = gsp_pyext__torch_stage_id(GSP_STAGE_FORWARD);
     int rc = 0;
     if (token) {
         rc = put_by_gpu(token, known, row);
     } else {
-        gsp_pyext__torch_ids(known, row);
+        gsp_pyext__torch_row_set_module(known, row);
         gsp_agent_put_torch(row);
     }
     if (rc == 0 && T.gradients && output) {
@@ -145,17 +147,18 @@ static int finish(const struct call *call, struct gsp_torch_module *known, PyObj
     return rc;
 }
 
-/* Learns what a call costs: a moving mean of those that are looked at closely.  Steps get longer by
- * about twice the time between the clocks: there are the way here, the clocks, and caches. */
-static void note_cost(int64_t between_ns)
+/* Updates the cost of a call, a moving mean of those measured. A step gets longer by about twice
+ * the time between the clock readings: add the call of the wrapper, the clocks themselves, and
+ * caches. */
+static void add_cost(int64_t between_ns)
 {
     const int64_t own_ns = 2 * between_ns;
     const int64_t mean_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
     if (own_ns >= COST_MAX_NS) {
         return;
     }
-    /* The first ones touch new pages and cold code.  They must not make every step look dear: it is
-     * decided after 16 of them whether all are traced. */
+    /* The first calls touch new pages and cold code. They must not dominate: after 16 steps it is
+     * decided whether all steps are traced. */
     const int64_t most_ns = COST_TIMES_MAX * mean_ns;
     const int64_t seen_ns = mean_ns && own_ns > most_ns ? most_ns : own_ns;
     const int64_t part = seen_ns < mean_ns / 2 ? 2 : 8;
@@ -163,32 +166,32 @@ static void note_cost(int64_t between_ns)
     atomic_store_explicit(&T.hook_ns, next_ns, memory_order_relaxed);
 }
 
-static PyObject *timed(const struct call *call, struct gsp_torch_thread *thread,
-                       struct gsp_torch_module *known, int64_t entered_ns)
+static PyObject *call_traced(const struct call *call, struct gsp_torch_thread *thread,
+                             struct gsp_torch_module *known, int64_t entered_ns)
 {
     PyObject *token = NULL;
     if (gsp_unlikely(T.gpu != NULL)) {
-        token = gsp_pyext__torch_ask(T.gpu, PyTuple_New(0));
+        token = gsp_pyext__torch_call_python(T.gpu, PyTuple_New(0));
         if (!token) {
             return NULL;
         }
     }
-    const int64_t seq = gsp_pyext__torch_seq(thread);
+    const int64_t seq = gsp_pyext__torch_next_seq(thread);
     const int64_t step = thread->step;
     thread->timed++;
     const int64_t began_ns = gsp_now_ns();
-    PyObject *output = go(call);
+    PyObject *output = call_original(call);
     const int64_t ended_ns = gsp_now_ns();
 
     struct gsp_row_python_torch_trace row;
-    gsp_pyext__torch_row(&row, thread, ended_ns);
+    gsp_pyext__torch_row_init(&row, thread, ended_ns);
     row.step = step;
     row.seq = seq;
     row.duration = (double)(ended_ns - began_ns) / GSP_NS_PER_S;
     const int rc = finish(call, known, output, &row, token);
     Py_XDECREF(token);
     if (entered_ns) {
-        note_cost(began_ns - entered_ns + gsp_now_ns() - ended_ns);
+        add_cost(began_ns - entered_ns + gsp_now_ns() - ended_ns);
     }
     if (gsp_unlikely(rc != 0)) {
         Py_CLEAR(output);
@@ -196,8 +199,8 @@ static PyObject *timed(const struct call *call, struct gsp_torch_thread *thread,
     return output;
 }
 
-/* An exception leaves a module: the package may want its stack. */
-static GSP_COLD void tell_error(void)
+/* An exception leaves a module: lets the package capture its stack. */
+static GSP_COLD void report_error(void)
 {
     PyObject *type = NULL;
     PyObject *value = NULL;
@@ -205,26 +208,27 @@ static GSP_COLD void tell_error(void)
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (value && trace && !gsp_pyext__torch_thread()->busy) {
-        PyObject *result = gsp_pyext__torch_ask(T.on_error, Py_BuildValue("(OO)", value, trace));
+        PyObject *result =
+            gsp_pyext__torch_call_python(T.on_error, Py_BuildValue("(OO)", value, trace));
         Py_XDECREF(result);
     }
-    /* The program's own exception counts for more than one that came in ours. */
+    /* The program's own exception takes precedence. */
     PyErr_Restore(type, value, trace);
 }
 
-static PyObject *watched(const struct call *call)
+static PyObject *call_watched(const struct call *call)
 {
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
     if (thread->busy) {
-        return go(call);
+        return call_original(call);
     }
-    const int64_t entered_ns = thread->calls++ % CLOSE_LOOK == 0 ? gsp_now_ns() : 0;
+    const int64_t entered_ns = thread->calls++ % COST_PERIOD == 0 ? gsp_now_ns() : 0;
     const int32_t depth = thread->depth;
-    struct gsp_torch_module *known = know(thread, call->module);
+    struct gsp_torch_module *known = find_known(thread, call->module);
     if (gsp_unlikely(!known)) {
-        return PyErr_Occurred() ? NULL : go(call);
+        return PyErr_Occurred() ? NULL : call_original(call);
     }
-    if (depth == 0 && known->is_root && gsp_pyext__torch_outermost(known) != 0) {
+    if (depth == 0 && known->is_root && gsp_pyext__torch_before_outermost(known) != 0) {
         return NULL;
     }
     if (depth < GSP_TORCH_DEPTH) {
@@ -232,10 +236,10 @@ static PyObject *watched(const struct call *call)
     }
     thread->depth = depth + 1;
     const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
-    PyObject *output = (mode & GSP_TORCH_TRACE) && known->wanted
-                           ? timed(call, thread, known, entered_ns)
-                           : go(call);
-    /* As it was, not one less: what a coroutine or a signal left behind is put right. */
+    PyObject *output = (mode & GSP_TORCH_TRACE) && known->selected
+                           ? call_traced(call, thread, known, entered_ns)
+                           : call_original(call);
+    /* Restored, not decremented: corrects what a coroutine or a signal handler left. */
     thread->depth = depth;
     return output;
 }
@@ -246,10 +250,10 @@ static inline PyObject *enter(const struct call *call)
         gsp_pyext__torch_refresh();
     }
     PyObject *output = gsp_likely(atomic_load_explicit(&T.mode, memory_order_relaxed) == 0)
-                           ? go(call)
-                           : watched(call);
+                           ? call_original(call)
+                           : call_watched(call);
     if (gsp_unlikely(!output && T.on_error)) {
-        tell_error();
+        report_error();
     }
     return output;
 }
@@ -263,7 +267,7 @@ static PyObject *call_vector(PyObject *self, PyObject *const *args, size_t nargs
         .nargsf = nargsf,
         .names = names,
     };
-    return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
+    return gsp_likely(call.module != NULL) ? enter(&call) : call_original(&call);
 }
 
 static PyObject *original_of(PyObject *self)
@@ -281,7 +285,7 @@ static PyObject *call_tuple(PyObject *self, PyObject *args, PyObject *kwargs)
         .tuple = args,
         .dict = kwargs,
     };
-    return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
+    return gsp_likely(call.module != NULL) ? enter(&call) : call_original(&call);
 }
 
 /* torch.autograd.backward: the whole pass is one row. */
@@ -302,7 +306,7 @@ static PyObject *call_backward(PyObject *self, PyObject *const *args, size_t nar
 
 static PyObject *method_type; /* types.MethodType */
 
-/* As a function: on an object it is a bound method. */
+/* Like a function: on an object it is a bound method. */
 static PyObject *bind(PyObject *self, PyObject *object, PyObject *type)
 {
     (void)type;
@@ -313,8 +317,8 @@ static PyObject *bind(PyObject *self, PyObject *object, PyObject *type)
     return PyObject_CallFunctionObjArgs(method_type, self, object, NULL);
 }
 
-/* Everything else is as the original has it: its name, signature, documentation, and its class, so
- * that `inspect` and isinstance() take it for the function that it stands for. */
+/* All other attributes are the original's: name, signature, documentation, and class, so that
+ * `inspect` and isinstance() treat the wrapper as the original function. */
 static PyObject *get_attribute(PyObject *self, PyObject *name)
 {
     if (PyUnicode_CompareWithASCIIString(name, "__wrapped__") == 0) {
@@ -340,7 +344,7 @@ static PyObject *represent(PyObject *self)
     return PyObject_Repr(original_of(self));
 }
 
-/* Equal to what the original is equal to: it may have other names (Module._call_impl). */
+/* Equal to whatever the original is equal to: it may have other names (Module._call_impl). */
 static PyObject *compare(PyObject *self, PyObject *other, int how)
 {
     PyObject *them = Py_TYPE(other) == Py_TYPE(self) ? original_of(other) : other;
@@ -352,7 +356,7 @@ static Py_hash_t hash(PyObject *self)
     return PyObject_Hash(original_of(self));
 }
 
-/* Functions are copied as themselves, and pickled by the name under which they are found. */
+/* Like functions, a copy is the object itself, and pickle stores the name. */
 static PyObject *copy(PyObject *self, PyObject *args)
 {
     (void)args;
@@ -374,7 +378,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* PyMemberDef, which moved from one header to another with 3.12. */
+/* PyMemberDef, which 3.12 moved to another header. */
 static const struct {
     const char *name;
     int type;
@@ -408,15 +412,15 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-/* How the original is called without making a tuple; NULL where it cannot be. */
+/* Returns the function that calls the original without a tuple; NULL if not available. */
 static vectorcall_fn find_vectorcall(void)
 {
     const PyObject *version = PySys_GetObject("hexversion");
     const long hex = version ? PyLong_AsLong((PyObject *)(uintptr_t)version) : 0;
     if (hex < 0x03090000) {
-        return NULL; /* types that are made at run time can have one since 3.9 */
+        return NULL; /* heap types support vectorcall since 3.9 */
     }
-    /* The first since 3.11, the second until 3.12 and for functions only. */
+    /* The first exists since 3.11, the second until 3.12 and for functions only. */
     void *found = dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
     if (!found && PyObject_HasAttrString(T.original, "__code__")) {
         found = dlsym(RTLD_DEFAULT, "_PyFunction_Vectorcall");
@@ -426,7 +430,7 @@ static vectorcall_fn find_vectorcall(void)
     return function;
 }
 
-/* The type of wrappers; NULL with an exception set. */
+/* Returns the type of wrappers; NULL with an exception. */
 static PyTypeObject *wrapper_type(void)
 {
     static PyObject *type;
@@ -436,7 +440,7 @@ static PyTypeObject *wrapper_type(void)
     T.vectorcall = find_vectorcall();
     spec.flags |= T.vectorcall ? HAVE_VECTORCALL : 0;
     if (!T.vectorcall) {
-        slots[GSP_COUNT(slots) - 2] = (PyType_Slot){0, NULL}; /* 3.8 does not know the members */
+        slots[GSP_COUNT(slots) - 2] = (PyType_Slot){0, NULL}; /* 3.8 does not support the members */
     }
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
@@ -469,12 +473,12 @@ static PyObject *install(PyObject *self, PyObject *original)
         return NULL;
     }
     if (T.original != original) {
-        /* The one before may be running: it is kept. */
+        /* The previous one may be running: never freed. */
         Py_INCREF(original);
         T.original = original;
         T.serial_word = gsp_agent_serial();
         T.generation_word = gsp_agent_generation();
-        /* Nothing has been taken up yet: serials are even. */
+        /* An odd value forces a refresh: serials are even. */
         atomic_store_explicit(&T.serial, 1, memory_order_relaxed);
     }
     if (!made) {
@@ -505,26 +509,30 @@ static PyObject *set_callback(PyObject *self, PyObject *args)
     static const struct {
         const char *name;
         PyObject **at;
-    } places[] = {
-        {"name_module", &T.name_module}, {"is_wanted", &T.is_wanted}, {"gpu", &T.gpu},
-        {"on_settings", &T.on_settings}, {"on_step", &T.on_step},     {"on_sampled", &T.on_sampled},
-        {"on_measure", &T.on_measure},   {"on_error", &T.on_error},
+    } callbacks[] = {
+        {"name_module", &T.name_module},
+        {"is_selected", &T.is_selected},
+        {"gpu", &T.gpu},
+        {"on_settings", &T.on_settings},
+        {"on_step", &T.on_step},
+        {"on_sampled", &T.on_sampled},
+        {"on_measure", &T.on_measure},
+        {"on_error", &T.on_error},
     };
     const char *name = NULL;
     PyObject *callable = NULL;
     if (!PyArg_ParseTuple(args, "sO:torch_callback", &name, &callable)) {
         return NULL;
     }
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (strcmp(places[i].name, name) == 0) {
-            /* What is replaced may be in use by another thread, once in a program's life: it is
-             * kept. */
+    for (size_t i = 0; i < GSP_COUNT(callbacks); i++) {
+        if (strcmp(callbacks[i].name, name) == 0) {
+            /* The old one may be in use by another thread: never freed, there are few. */
             Py_INCREF(callable);
-            *places[i].at = callable == Py_None ? NULL : callable;
+            *callbacks[i].at = callable == Py_None ? NULL : callable;
             Py_RETURN_NONE;
         }
     }
-    PyErr_Format(PyExc_ValueError, "no callback is called %s", name);
+    PyErr_Format(PyExc_ValueError, "unknown callback %s", name);
     return NULL;
 }
 
@@ -545,7 +553,8 @@ static PyObject *set_name(PyObject *self, PyObject *args)
     for (size_t i = 0; i < GSP_COUNT(texts) && words[i]; i++) {
         texts[i] = gsp_pyext__text(words[i], &keep[i]);
     }
-    struct gsp_torch_module *known = gsp_pyext__modules_put(module, texts[0], texts[1], texts[2]);
+    struct gsp_torch_module *known =
+        gsp_pyext__torch_module_put(module, texts[0], texts[1], texts[2]);
     if (known && texts[3].len > 0 && !known->model) {
         known->model = gsp_sv_dup(texts[3]);
     }
@@ -564,7 +573,7 @@ static PyObject *set_name(PyObject *self, PyObject *args)
 static PyObject *path_of(PyObject *self, PyObject *module)
 {
     (void)self;
-    const struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    const struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     if (!known) {
         Py_RETURN_NONE;
     }
@@ -583,15 +592,15 @@ static PyObject *refresh(PyObject *self, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"torch_install", install, METH_O,
-     "torch_install(original) -> callable\n\nWhat stands for Module.__call__."},
+     "torch_install(original) -> callable\n\nReturns the wrapper of Module.__call__."},
     {"torch_backward", wrap_backward, METH_O,
-     "torch_backward(original) -> callable or None\n\nWhat stands for torch.autograd.backward; None "
-     "where it has to be Python."},
+     "torch_backward(original) -> callable or None\n\nReturns the wrapper of "
+     "torch.autograd.backward; None if it has to be Python."},
     {"torch_callback", set_callback, METH_VARARGS, "torch_callback(name, callable or None)"},
     {"torch_name", set_name, METH_VARARGS,
      "torch_name(module, path, class, device, is_root, has_children[, model])"},
     {"torch_path", path_of, METH_O, "torch_path(module) -> str or None"},
-    {"torch_refresh", refresh, METH_NOARGS, "torch_refresh()\n\nTakes up changed settings."},
+    {"torch_refresh", refresh, METH_NOARGS, "torch_refresh()\n\nApplies changed settings."},
     {NULL, NULL, 0, NULL},
 };
 

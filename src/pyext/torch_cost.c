@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tracing costs, and how many steps it may be done in. */
+/* Measures the overhead of tracing, and limits the number of traced steps. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,14 +10,14 @@
 #define T            gsp_pyext__torch
 #define PPM          1000000
 #define MEASURE_NS   (2 * GSP_NS_PER_S)
-/* Traced steps after which the cost is judged for the first time, however short they are. */
+/* Traced steps after which the overhead is evaluated for the first time, however short they are. */
 #define FIRST_TRACED 16U
-/* And pairs; then each time that there are twice as many. */
+/* Pairs after which it is evaluated again, and then whenever their number has doubled. */
 #define FIRST_PAIRS  32U
-/* One step of so many, or fewer: there are two after it to compare it with. */
+/* From one traced step in this many on, each has two untraced steps after it to compare with. */
 #define COMPARED     4
 
-/* Whether some steps are traced and others are not. */
+/* Whether traced and untraced steps alternate. */
 static bool is_mixed(void)
 {
     return T.thin > 1 || T.shadow_m > 0;
@@ -31,15 +31,15 @@ static int64_t cpu_ns(void)
                : 0;
 }
 
-void gsp_pyext__torch_cpu_begin(void)
+void gsp_pyext__torch_cost_begin_step(void)
 {
     atomic_store_explicit(&T.border_thread, gsp_pyext__torch_thread(), memory_order_relaxed);
     T.cpu_began_ns = is_mixed() ? cpu_ns() : 0;
 }
 
-/* What a step took that can be compared with its neighbour.  CPU time: on a busy machine the time
- * on the clock says nothing.  Unless hooks ran in another thread (gradients of a GPU): then the
- * clock's.  0: not known. */
+/* Returns the duration of a step for comparisons; 0 if not known. It is CPU time, since wall time
+ * varies on a busy machine. If hooks ran in another thread (gradients of a GPU), it is wall time.
+ */
 static double comparable_s(double seconds)
 {
     if (T.by_clock) {
@@ -63,8 +63,9 @@ static void put_ratio(double ratio)
     T.pairs.traced_s = 0;
 }
 
-/* Tensors and hooks that a step made may be freed in the next one, so that both are compared with
- * the one after that.  Where it is traced again, only torch.shadow asks for less. */
+/* Tensors and hooks of a step may be freed in the next one, so both are compared with the step
+ * after that. If that one is traced, the first two are compared, but only for torch.shadow.
+ */
 static void compare_step(bool sampled, double seconds)
 {
     struct gsp_torch_pairs *pairs = &T.pairs;
@@ -85,7 +86,7 @@ static void compare_step(bool sampled, double seconds)
     }
 }
 
-void gsp_pyext__torch_note(bool sampled, double seconds, int64_t spent_ns)
+void gsp_pyext__torch_cost_add_step(bool sampled, double seconds, int64_t spent_ns)
 {
     if (sampled) {
         const uint32_t at = T.traced.count++ % GSP_TORCH_WINDOW;
@@ -102,7 +103,8 @@ static uint32_t kept(const struct gsp_torch_window *window)
     return window->count < GSP_TORCH_WINDOW ? window->count : GSP_TORCH_WINDOW;
 }
 
-/* One of so many sampled steps is taken; `gsprof config` reads it from the page. */
+/* Sets that one in `thin` sampled steps is traced; `gsprof config` reads it from the control page.
+ */
 static void set_thin(int64_t thin)
 {
     uint32_t power = 0;
@@ -130,7 +132,7 @@ static PyObject *ratios(void)
     const uint32_t count = T.pairs.count < GSP_TORCH_PAIRS ? T.pairs.count : GSP_TORCH_PAIRS;
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (uint32_t i = 0; list && i < count; i++) {
-        /* It takes the reference, and refuses NULL. */
+        /* Steals the reference, and fails for NULL. */
         if (PyList_SetItem(list, (Py_ssize_t)i, PyFloat_FromDouble(T.pairs.ratio[i])) != 0) {
             Py_DECREF(list);
             return NULL;
@@ -139,7 +141,7 @@ static PyObject *ratios(void)
     return list;
 }
 
-/* Of all steps, those that are traced. */
+/* Returns the share of steps that are traced. */
 static double share_traced(void)
 {
     const double whole = (double)(T.shadow_n + T.shadow_m);
@@ -154,7 +156,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value that so many eighths of the others are below. */
+/* Returns the value below which `eighths` of 8 parts of the values lie. */
 static double octile(const double *values, uint32_t count, uint32_t eighths)
 {
     double sorted[GSP_TORCH_WINDOW];
@@ -163,9 +165,9 @@ static double octile(const double *values, uint32_t count, uint32_t eighths)
     return sorted[count * eighths / 8];
 }
 
-/* How much longer a traced step takes, by the time that its hooks took: per cent.  Of the faster
- * steps: others are longer for other reasons (a busy machine, an evaluation), which must not hide
- * what hooks cost. */
+/* Returns the hooks' own times in per cent of a step without them. Uses the faster steps: others
+ * are longer for other reasons (a busy machine, an evaluation), which must not hide the overhead.
+ */
 static double percent_spent(void)
 {
     const uint32_t count = kept(&T.traced);
@@ -174,15 +176,14 @@ static double percent_spent(void)
     }
     const double spent_s = octile(T.traced.spent_s, count, 4);
     const double step_s = octile(T.traced.s, count, 1);
-    /* More than the step itself is no answer, but much it is. */
+    /* More than the step itself is impossible: report a large value. */
     const double plain_s = spent_s < step_s ? step_s - spent_s : step_s / 100;
     return plain_s > 0 ? 100 * spent_s / plain_s : 0;
 }
 
-int gsp_pyext__torch_measure(int64_t now_ns)
+int gsp_pyext__torch_cost_measure(int64_t now_ns)
 {
-    /* At first as soon as there is something to judge: a tiny model makes thousands of steps before
-     * the first interval is over. */
+    /* The first time as soon as possible: a tiny model makes thousands of steps in one interval. */
     const bool is_due = T.measured_ns != 0
                             ? now_ns - T.measured_ns > MEASURE_NS || T.pairs.count >= T.pairs.due
                             : T.traced.count >= FIRST_TRACED;
@@ -197,13 +198,13 @@ int gsp_pyext__torch_measure(int64_t now_ns)
     PyObject *args =
         pairs ? Py_BuildValue("(NddL)", pairs, percent_spent(), share_traced(), (long long)T.thin)
               : NULL;
-    PyObject *result = gsp_pyext__torch_ask(T.on_measure, args);
+    PyObject *result = gsp_pyext__torch_call_python(T.on_measure, args);
     const long thin = result && PyLong_Check(result) ? PyLong_AsLong(result) : 0;
     if (thin > 0 && thin <= PPM && thin != T.thin) {
         set_thin(thin);
         T.pairs.traced_s = 0;
         if (thin < COMPARED) {
-            /* Those of today will not be tomorrow's. */
+            /* No new pairs will replace the old ones. */
             clear_pairs();
         }
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backward pass of each module, by hooks on the tensors that go in and out: it begins when the
- * gradient of an output is known and ends when those of all inputs are.
+ * The backward pass of each module, measured by hooks on its input and output tensors: it begins
+ * when the gradient of an output is known and ends when those of all inputs are.
  *
  * The output of one module is mostly the input of the next, so a tensor has one hook for all of
- * them.  The hook is an object of a C type in the dictionary that Tensor.register_hook() would put
- * it into: half of the cost of that function is the handle that it returns.
+ * them. The hook is an object of a C type, stored directly in the dictionary that
+ * Tensor.register_hook() uses: half of the cost of that function is the handle that it returns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +14,17 @@
 #include "pyext/torch.h"
 
 #define T         gsp_pyext__torch
-/* Tensors are looked for in containers within containers, up to this depth. */
+/* Depth of nested containers that are searched for tensors. */
 #define DEPTH_MAX 3
-/* Passes that began and have not ended.  A program that never calls backward() (it has
- * torch.autograd.grad()) must not fill the memory. */
+/* Most open passes. A program that never calls backward() (it uses torch.autograd.grad()) must not
+ * fill the memory. */
 #define OPEN_MAX  65536U
 #ifdef GSP_FREE_THREADED
 static PyMutex mutex;
 #define LOCK()   PyMutex_Lock(&mutex)
 #define UNLOCK() PyMutex_Unlock(&mutex)
 #else
-/* The interpreter's lock is enough. */
+/* The GIL is enough. */
 #define LOCK()   ((void)0)
 #define UNLOCK() ((void)0)
 #endif
@@ -32,21 +32,21 @@ static PyMutex mutex;
 /* The backward pass of one call of a module. */
 struct pass {
     uint32_t refs;
-    uint32_t inputs; /* whose gradients end it; 0: what comes next, or the end of the whole */
-    uint32_t left;   /* of them */
-    uint32_t stamp;  /* of the ids: those of another life of the agent mean other texts */
+    uint32_t inputs; /* whose gradients end it; 0: the next pass, or the end of the whole, does */
+    uint32_t left;   /* inputs without a gradient so far */
+    uint32_t stamp;  /* of the ids: in another generation of the agent they are invalid */
     uint32_t path_id;
     uint32_t class_id;
     uint32_t device_id;
     bool has_children;
-    bool is_through; /* the module returned what it was given */
+    bool is_through; /* the module returned its input unchanged */
     bool is_open;
     int64_t began_ns;
-    struct pass *older; /* among those that are open */
+    struct pass *older; /* in the list of open passes */
     struct pass *newer;
 };
 
-/* What a tensor's gradient means to a module. */
+/* The role of a tensor's gradient in the pass of a module. */
 struct mark {
     struct pass *pass;
     bool enters;
@@ -67,17 +67,17 @@ static struct {
     PyObject *function_name;
     PyObject *adopt_name;
     PyObject *register_name;
-    PyObject *key;       /* a hook of no tensor: PyTorch 1.13 asks the key for the mark */
-    struct pass *oldest; /* that are open */
+    PyObject *key;       /* a hook of no tensor: PyTorch 1.13 reads the mark from the key */
+    struct pass *oldest; /* of the open passes */
     struct pass *newest;
     struct pass *last; /* of a module without inputs to wait for: ends when another begins */
     uint32_t open_count;
-    bool is_official; /* the short way is not open in this PyTorch */
+    bool is_official; /* this PyTorch needs Tensor.register_hook() */
 } G;
 
 /* ---------------------------------------------------------------------------------- passes */
 
-static void let_go(struct pass *pass)
+static void release_pass(struct pass *pass)
 {
     if (--pass->refs == 0) {
         free(pass);
@@ -93,7 +93,7 @@ static void close_pass(struct pass *pass)
     if (G.last == pass) {
         G.last = NULL;
     }
-    let_go(pass);
+    release_pass(pass);
 }
 
 static void open_pass(struct pass *pass, int64_t now_ns)
@@ -118,11 +118,11 @@ static void open_pass(struct pass *pass, int64_t now_ns)
 static void end_pass(struct pass *pass, int64_t now_ns)
 {
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
-    const int64_t seq = gsp_pyext__torch_seq(thread);
+    const int64_t seq = gsp_pyext__torch_next_seq(thread);
     struct gsp_row_python_torch_trace row;
-    gsp_pyext__torch_row(&row, thread, now_ns);
+    gsp_pyext__torch_row_init(&row, thread, now_ns);
     row.seq = seq;
-    row.stage = gsp_pyext__torch_stage(GSP_STAGE_BACKWARD);
+    row.stage = gsp_pyext__torch_stage_id(GSP_STAGE_BACKWARD);
     row.module = pass->path_id;
     row.class = pass->class_id;
     row.device = pass->device_id;
@@ -149,7 +149,7 @@ static struct hook *as_hook(PyObject *object)
     return (struct hook *)(void *)object;
 }
 
-/* A gradient is known. */
+/* Called when a gradient is known. */
 static PyObject *hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)args;
@@ -182,10 +182,10 @@ static PyObject *hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     if (border && border != gsp_pyext__torch_thread()) {
         atomic_store_explicit(&T.elsewhere, true, memory_order_relaxed);
     }
-    /* What PyTorch needs to call a hook (the GIL, an object for the gradient) and to let go of it
-     * cannot be seen from here.  It is taken to be what it takes to put one there, which is too
-     * little; steps with hooks and without tell what is true (see torch_cost.c). */
-    gsp_pyext__torch_spent(atomic_load_explicit(&T.hook_ns, memory_order_relaxed));
+    /* The cost of PyTorch's own work around a hook (the GIL, an object for the gradient) cannot be
+     * measured here. It is estimated by the cost of installing one, which is too little; comparing
+     * steps with and without hooks corrects it (see torch_cost.c). */
+    gsp_pyext__torch_cost_add_ns(atomic_load_explicit(&T.hook_ns, memory_order_relaxed));
     Py_RETURN_NONE;
 }
 
@@ -195,7 +195,7 @@ static void hook_free(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     LOCK();
     for (uint32_t i = 0; i < hook->count; i++) {
-        let_go(hook->marks[i].pass);
+        release_pass(hook->marks[i].pass);
     }
     UNLOCK();
     free(hook->marks);
@@ -203,7 +203,7 @@ static void hook_free(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-/* PyTorch warns when it stores a tensor with hooks that are not marked so. */
+/* PyTorch warns when it saves a tensor with hooks that lack this mark. */
 static PyObject *hook_mark(PyObject *self, void *unused)
 {
     (void)self;
@@ -241,12 +241,12 @@ static PyObject *hook_new(void)
     return (PyObject *)hook;
 }
 
-/* False when the tensor means something to this pass already, or there is no memory. */
+/* Returns false if the tensor already has a role in this pass, or if out of memory. */
 static bool hook_add(struct hook *hook, struct pass *pass, bool enters)
 {
     for (uint32_t i = 0; i < hook->count; i++) {
         if (hook->marks[i].pass == pass) {
-            /* One that changed it in place gave it another gradient, and so other hooks. */
+            /* A module that changes a tensor in place gives it a new gradient and new hooks. */
             pass->is_through |= !enters && hook->marks[i].enters && i > 0;
             return false;
         }
@@ -269,8 +269,8 @@ static bool hook_add(struct hook *hook, struct pass *pass, bool enters)
 
 /* --------------------------------------------------------------------------------- tensors */
 
-/* A new reference to the dictionary of the tensor's hooks, which has been made for it; NULL with
- * an exception. */
+/* Creates the dictionary of the tensor's hooks; returns a new reference, or NULL with an
+ * exception. */
 static PyObject *make_hooks(PyObject *tensor, PyObject *function)
 {
     PyObject *hooks = PyObject_CallObject(G.dict_type, NULL);
@@ -287,7 +287,7 @@ static PyObject *make_hooks(PyObject *tensor, PyObject *function)
     return hooks;
 }
 
-/* A new reference to the hook of a tensor that had none; NULL with an exception. */
+/* Installs a hook on a tensor that has none; returns a new reference, or NULL with an exception. */
 static PyObject *put_hook(PyObject *tensor, PyObject *function, PyObject *hooks)
 {
     PyObject *hook = hook_new();
@@ -313,7 +313,7 @@ static PyObject *put_hook(PyObject *tensor, PyObject *function, PyObject *hooks)
     return hook;
 }
 
-/* Our hook of a tensor that has one already, borrowed. */
+/* Returns our hook of the tensor, borrowed; NULL if it has none. */
 static PyObject *find_hook(PyObject *hooks)
 {
     if (hooks == Py_None || !PyDict_Check(hooks)) {
@@ -323,7 +323,7 @@ static PyObject *find_hook(PyObject *hooks)
     return found && (PyObject *)Py_TYPE(found) == G.hook_type ? found : NULL;
 }
 
-/* Whether the tensor's gradient will be told to the pass. */
+/* Adds the tensor to the pass; returns whether it was added. */
 static bool mark_tensor(PyObject *tensor, struct pass *pass, bool enters)
 {
     PyObject *hooks = PyObject_GetAttr(tensor, G.hooks_name);
@@ -345,7 +345,7 @@ static bool mark_tensor(PyObject *tensor, struct pass *pass, bool enters)
     return added;
 }
 
-/* How many tensors within a value now tell their gradients to the pass. */
+/* Adds all tensors within a value to the pass; returns their number. */
 static uint32_t mark_all(PyObject *value, struct pass *pass, bool enters, int depth)
 {
     if (PyType_IsSubtype(Py_TYPE(value), (PyTypeObject *)G.tensor_type)) {
@@ -374,7 +374,7 @@ static uint32_t mark_all(PyObject *value, struct pass *pass, bool enters, int de
     return count;
 }
 
-/* torch.jit.trace() is at work: a hook would be part of what it traces. */
+/* Whether torch.jit.trace() runs: a hook would become part of the trace. */
 static bool is_tracing(void)
 {
     PyObject *state = PyObject_CallObject(G.get_tracing, NULL);
@@ -388,7 +388,7 @@ static struct pass *pass_new(struct gsp_torch_module *known)
     struct pass *pass = calloc(1, sizeof(*pass));
     if (pass) {
         struct gsp_row_python_torch_trace row;
-        gsp_pyext__torch_ids(known, &row);
+        gsp_pyext__torch_row_set_module(known, &row);
         *pass = (struct pass){
             .refs = 1,
             .stamp = known->stamp,
@@ -401,10 +401,10 @@ static struct pass *pass_new(struct gsp_torch_module *known)
     return pass;
 }
 
-int gsp_pyext__torch_gradients(struct gsp_torch_module *known, PyObject *const *inputs,
-                               size_t count, PyObject *output)
+int gsp_pyext__torch_gradients_begin(struct gsp_torch_module *known, PyObject *const *inputs,
+                                     size_t count, PyObject *output)
 {
-    /* The whole pass is the model's: a row of its own would be the same once more. */
+    /* The row of the whole pass has the model's name: a second one would repeat it. */
     if (!G.tensor_type || (known->is_root && strcmp(known->path, T.root_path) == 0) ||
         is_tracing()) {
         PyErr_Clear();
@@ -420,9 +420,9 @@ int gsp_pyext__torch_gradients(struct gsp_torch_module *known, PyObject *const *
         }
     }
     LOCK();
-    let_go(pass);
+    release_pass(pass);
     UNLOCK();
-    /* Faults are ours, unless they are meant for the program. */
+    /* Errors are our own, except those for the program. */
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
         PyErr_Clear();
     }
@@ -457,7 +457,7 @@ static bool make_names(void)
     return G.key != NULL;
 }
 
-/* torch_gradients(Tensor, OrderedDict, get_tracing_state); what they are does not change. */
+/* torch_gradients(Tensor, OrderedDict, get_tracing_state): always called with the same objects. */
 static PyObject *set_types(PyObject *self, PyObject *args)
 {
     (void)self;

@@ -6,13 +6,13 @@
 #include "pyext/torch.h"
 
 struct slot {
-    _Atomic(const PyObject *) key; /* NULL: never used; GONE: free again */
+    _Atomic(const PyObject *) key; /* NULL: never used; GONE: removed */
     struct gsp_torch_module *module;
 };
 
 struct table {
     size_t mask;
-    size_t used; /* slots that are or were taken */
+    size_t used; /* slots with a key or GONE */
     struct slot slots[];
 };
 
@@ -21,8 +21,8 @@ static size_t count_now;
 static atomic_flag changing = ATOMIC_FLAG_INIT;
 
 #define FIRST_SLOTS 256U
-/* Where there is no GIL, a change of the table is waited for: some hundred instructions.  A fork
- * in the middle of one leaves the flag up for ever in the child: hence an end. */
+/* Without the GIL, threads wait for a change of the table, which takes some hundred instructions. A
+ * fork during a change leaves the flag set in the child for ever, so the wait is bounded. */
 #define TRIES_MAX   1000000
 
 static const char gone_mark;
@@ -43,8 +43,8 @@ static void unlock(void)
     atomic_flag_clear(&changing);
 }
 
-/* Where there is no GIL somebody may still read what is replaced: it is kept. */
-static void let_go(void *memory)
+/* Without the GIL, another thread may still read replaced memory: never freed. */
+static void release(void *memory)
 {
 #ifdef GSP_FREE_THREADED
     (void)memory;
@@ -53,16 +53,16 @@ static void let_go(void *memory)
 #endif
 }
 
-static size_t place_of(const PyObject *module)
+static size_t hash_of(const PyObject *module)
 {
     return (size_t)gsp_mix64((uint64_t)(uintptr_t)module);
 }
 
 static struct slot *find_slot(struct table *table, const PyObject *module)
 {
-    for (size_t i = place_of(module);; i++) {
+    for (size_t i = hash_of(module);; i++) {
         struct slot *slot = &table->slots[i & table->mask];
-        /* Acquire, with the release in fill_slot(): the module is there before its key. */
+        /* Acquire, with the release in fill_slot(): the module is written before its key. */
         const PyObject *key = atomic_load_explicit(&slot->key, memory_order_acquire);
         if (key == module) {
             return slot;
@@ -73,7 +73,7 @@ static struct slot *find_slot(struct table *table, const PyObject *module)
     }
 }
 
-struct gsp_torch_module *gsp_pyext__modules_find(const PyObject *module)
+struct gsp_torch_module *gsp_pyext__torch_module_find(const PyObject *module)
 {
     /* Acquire, with the release in grow(). */
     struct table *table = atomic_load_explicit(&table_now, memory_order_acquire);
@@ -81,14 +81,14 @@ struct gsp_torch_module *gsp_pyext__modules_find(const PyObject *module)
     return slot ? slot->module : NULL;
 }
 
-size_t gsp_pyext__modules_count(void)
+size_t gsp_pyext__torch_module_count(void)
 {
     return count_now;
 }
 
 static void fill_slot(struct table *table, const PyObject *key, struct gsp_torch_module *module)
 {
-    for (size_t i = place_of(key);; i++) {
+    for (size_t i = hash_of(key);; i++) {
         struct slot *slot = &table->slots[i & table->mask];
         const PyObject *old = atomic_load_explicit(&slot->key, memory_order_relaxed);
         if (old && old != GONE) {
@@ -101,7 +101,7 @@ static void fill_slot(struct table *table, const PyObject *key, struct gsp_torch
     }
 }
 
-/* A table with room. */
+/* Returns a table with a free slot. */
 static struct table *grow(struct table *old)
 {
     if (old && old->used < (old->mask + 1) / 2) {
@@ -123,7 +123,7 @@ static struct table *grow(struct table *old)
         }
     }
     atomic_store_explicit(&table_now, table, memory_order_release);
-    let_go(old);
+    release(old);
     return table;
 }
 
@@ -138,8 +138,8 @@ static void free_module(struct gsp_torch_module *module)
     }
 }
 
-/* The callback of a module's weak reference: self is its address as a number. */
-static PyObject *forget(PyObject *address, PyObject *weak)
+/* The callback of a module's weak reference; self is its address as an int. */
+static PyObject *remove_module(PyObject *address, PyObject *weak)
 {
     (void)weak;
     const PyObject *key = PyLong_AsVoidPtr(address);
@@ -156,12 +156,12 @@ static PyObject *forget(PyObject *address, PyObject *weak)
     Py_RETURN_NONE;
 }
 
-static PyMethodDef forget_def = {"forget", forget, METH_O, NULL};
+static PyMethodDef remove_def = {"remove", remove_module, METH_O, NULL};
 
-static PyObject *watch(PyObject *module)
+static PyObject *make_weak(PyObject *module)
 {
     PyObject *address = PyLong_FromVoidPtr(module);
-    PyObject *callback = address ? PyCFunction_NewEx(&forget_def, address, NULL) : NULL;
+    PyObject *callback = address ? PyCFunction_NewEx(&remove_def, address, NULL) : NULL;
     PyObject *weak = callback ? PyWeakref_NewRef(module, callback) : NULL;
     Py_XDECREF(callback);
     Py_XDECREF(address);
@@ -178,14 +178,14 @@ static bool describe(struct gsp_torch_module *known, struct gsp_sv path, struct 
         free(class_copy);
         return false;
     }
-    let_go(known->path);
-    let_go(known->class_name);
+    release(known->path);
+    release(known->class_name);
     known->path = path_copy;
     known->class_name = class_copy;
     const size_t len = device.len < sizeof(known->device) ? device.len : 0;
     memcpy(known->device, device.p ? device.p : "", len);
     known->device[len] = '\0';
-    /* Ids and `wanted` are made at the next call. */
+    /* The next call sets the ids and `selected`. */
     known->stamp = 0;
     known->filters = 0;
     return true;
@@ -201,7 +201,7 @@ static struct gsp_torch_module *add(PyObject *module, struct gsp_sv path, struct
         return NULL;
     }
     known->last_step = -1;
-    known->weak = watch(module);
+    known->weak = make_weak(module);
     if (!known->weak) {
         free_module(known);
         return NULL;
@@ -221,10 +221,10 @@ static struct gsp_torch_module *add(PyObject *module, struct gsp_sv path, struct
     return known;
 }
 
-struct gsp_torch_module *gsp_pyext__modules_put(PyObject *module, struct gsp_sv path,
-                                                struct gsp_sv class_name, struct gsp_sv device)
+struct gsp_torch_module *gsp_pyext__torch_module_put(PyObject *module, struct gsp_sv path,
+                                                     struct gsp_sv class_name, struct gsp_sv device)
 {
-    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     if (!known) {
         return add(module, path, class_name, device);
     }

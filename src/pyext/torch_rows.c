@@ -6,7 +6,7 @@
 #include "pyext/torch.h"
 
 #define TABLE          GSP_TABLE_python_torch_trace
-/* Of code objects: CO_OPTIMIZED and CO_NEWLOCALS. */
+/* CO_OPTIMIZED and CO_NEWLOCALS of code objects. */
 #define FUNCTION_FLAGS 3
 
 struct gsp_torch_thread *gsp_pyext__torch_thread(void)
@@ -25,7 +25,7 @@ static uint32_t id_of(const char *text)
     return text[0] ? gsp_agent_intern(TABLE, gsp_sv_of(text)) : GSP_NULL_STR;
 }
 
-uint32_t gsp_pyext__torch_stage(enum gsp_torch_stage stage)
+uint32_t gsp_pyext__torch_stage_id(enum gsp_torch_stage stage)
 {
     static const char *const names[GSP_STAGES] = {"forward", "backward", "step"};
     static _Atomic uint64_t known[GSP_STAGES]; /* stamp << 32 | id */
@@ -39,8 +39,8 @@ uint32_t gsp_pyext__torch_stage(enum gsp_torch_stage stage)
     return id;
 }
 
-void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_torch_thread *thread,
-                          int64_t now_ns)
+void gsp_pyext__torch_row_init(struct gsp_row_python_torch_trace *row,
+                               struct gsp_torch_thread *thread, int64_t now_ns)
 {
     const uint32_t stamp = stamp_now();
     if (gsp_unlikely(thread->stamp != stamp)) {
@@ -48,7 +48,7 @@ void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_tor
         thread->thread_id = gsp_pyext__thread_id();
     }
     const double none = gsp_null_f64();
-    /* One by one: compilers clear the whole struct before they fill it by an initializer. */
+    /* Not by an initializer, for which compilers clear the whole struct first. */
     row->ts_ns = now_ns + gsp_pyext__torch.realtime_ns;
     row->mono_ns = now_ns;
     row->step = thread->step;
@@ -65,7 +65,8 @@ void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_tor
     row->flops = none;
 }
 
-void gsp_pyext__torch_ids(struct gsp_torch_module *module, struct gsp_row_python_torch_trace *row)
+void gsp_pyext__torch_row_set_module(struct gsp_torch_module *module,
+                                     struct gsp_row_python_torch_trace *row)
 {
     const uint32_t stamp = stamp_now();
     if (gsp_unlikely(module->stamp != stamp)) {
@@ -79,7 +80,7 @@ void gsp_pyext__torch_ids(struct gsp_torch_module *module, struct gsp_row_python
     row->device = module->device_id;
 }
 
-PyObject *gsp_pyext__torch_ask(PyObject *callable, PyObject *args)
+PyObject *gsp_pyext__torch_call_python(PyObject *callable, PyObject *args)
 {
     PyObject *type = NULL;
     PyObject *value = NULL;
@@ -116,11 +117,11 @@ void gsp_pyext__torch_put_stage(enum gsp_torch_stage stage, const char *module,
                                 const char *class_name, int64_t began_ns, int64_t ended_ns)
 {
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
-    const int64_t seq = gsp_pyext__torch_seq(thread);
+    const int64_t seq = gsp_pyext__torch_next_seq(thread);
     struct gsp_row_python_torch_trace row;
-    gsp_pyext__torch_row(&row, thread, ended_ns);
+    gsp_pyext__torch_row_init(&row, thread, ended_ns);
     row.seq = seq;
-    row.stage = gsp_pyext__torch_stage(stage);
+    row.stage = gsp_pyext__torch_stage_id(stage);
     row.module = id_of(module);
     row.class = id_of(class_name);
     row.duration = (double)(ended_ns - began_ns) / GSP_NS_PER_S;
@@ -147,8 +148,8 @@ static PyObject *stage_row(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* torch_gpu_row(row, duration or None, allocated, max_allocated, cached): the row that gpu() was
- * given, now that its length is known, or will not be. */
+/* torch_gpu_row(row, duration or None, allocated, max_allocated, cached): writes the row that was
+ * passed to gpu(), now that its duration is known or given up. */
 static PyObject *gpu_row(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -176,9 +177,9 @@ static PyObject *gpu_row(PyObject *self, PyObject *args)
     return PyBool_FromLong(gsp_agent_put_torch(&row));
 }
 
-/* The locals of a function are a copy of ours, if no one else holds them: it would keep the
- * variables of now alive as long as the function runs. */
-static void forget_locals(PyObject *frame, PyObject *locals)
+/* Clears the dictionary of a function's locals if only we hold it: it would keep the present values
+ * alive as long as the function runs. */
+static void clear_locals(PyObject *frame, PyObject *locals)
 {
     PyObject *code = PyObject_GetAttrString(frame, "f_code");
     PyObject *flags = code ? PyObject_GetAttrString(code, "co_flags") : NULL;
@@ -192,9 +193,8 @@ static void forget_locals(PyObject *frame, PyObject *locals)
     PyErr_Clear();
 }
 
-/* torch_local(frame, name): a local variable.  f_locals would do, but until 3.12 it makes a
- * dictionary of all variables that lives as long as the frame: where the interpreter can give one
- * alone, it does. */
+/* torch_local(frame, name): returns a local variable. Uses PyFrame_GetVar() if it exists:
+ * until 3.12, f_locals creates a dictionary of all variables that lives as long as the frame. */
 static PyObject *local(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -212,19 +212,19 @@ static PyObject *local(PyObject *self, PyObject *args)
     if (value) {
         return value;
     }
-    /* Not a local of a function: a module's frame has a dictionary only. */
+    /* Not a local of a function: the frame of a module has only a dictionary. */
     PyErr_Clear();
     PyObject *locals = PyObject_GetAttrString(frame, "f_locals");
     value = locals ? PyObject_GetItem(locals, name) : NULL;
     if (value && !get_var) {
-        forget_locals(frame, locals);
+        clear_locals(frame, locals);
     }
     Py_XDECREF(locals);
     return value;
 }
 
 static PyMethodDef functions[] = {
-    {"torch_now", now, METH_NOARGS, "torch_now() -> int\n\nThe clock of the rows, ns."},
+    {"torch_now", now, METH_NOARGS, "torch_now() -> int\n\nReturns the clock of the rows, in ns."},
     {"torch_stage_row", stage_row, METH_VARARGS,
      "torch_stage_row(stage, module, class, began_ns, ended_ns)"},
     {"torch_gpu_row", gpu_row, METH_VARARGS, "torch_gpu_row(row, duration, *memory) -> bool"},

@@ -6,11 +6,11 @@
 #include "pyext/torch.h"
 
 #define PPM           1000000
-/* Outermost calls after which an optimizer that was made is taken to be never used. */
+/* Outermost calls without a step of the optimizer after which it counts as unused. */
 #define FORWARDS_MAX  64
-/* Steps whose duration says nothing yet: allocators and caches fill. */
+/* First steps, whose durations are ignored: allocators and caches fill. */
 #define WARM_UP_STEPS 3
-/* How old the difference of the two clocks may be: it changes when somebody sets one. */
+/* Maximum age of the clock difference, which changes when a clock is set. */
 #define CLOCKS_NS     GSP_NS_PER_S
 
 struct gsp_torch gsp_pyext__torch = {.thin = 1, .filters = 1};
@@ -31,8 +31,8 @@ static bool is_set(enum gsp_setting_id id)
     return gsp_agent_setting(id, text) && strcmp(text, "on") == 0;
 }
 
-/* "4:1"; anything else is none. */
-static void take_shadow(void)
+/* Parses "4:1"; any other value means none. */
+static void read_shadow(void)
 {
     char text[GSP_CONTROL_VALUE];
     T.shadow_n = 0;
@@ -54,7 +54,8 @@ static void take_shadow(void)
     }
 }
 
-/* Evenly spaced, step 0 first; by the number of the step alone, so that all ranks agree. */
+/* Whether the step is traced: evenly spaced from step 0, by its number alone, so that all ranks
+ * agree. */
 static bool is_sampled(int64_t step)
 {
     if (T.shadow_m > 0 && step % (T.shadow_n + T.shadow_m) >= T.shadow_n) {
@@ -65,20 +66,20 @@ static bool is_sampled(int64_t step)
     return after != before && before % T.thin == 0;
 }
 
-/* An optimizer was made and has not made a step yet. */
+/* An optimizer was created and has not made a step yet. */
 static bool is_waiting(void)
 {
-    return T.border == GSP_BORDER_OPTIMIZER && !T.leader;
+    return T.border == GSP_STEPS_BY_OPTIMIZER && !T.leader;
 }
 
-/* What this step's calls do. */
+/* Sets the mode of the calls in this step. */
 static void decide(int64_t now_ns)
 {
     uint32_t mode = 0;
     if (T.on) {
         mode =
             is_sampled(atomic_load_explicit(&T.step, memory_order_relaxed)) ? GSP_TORCH_TRACE : 0U;
-        mode |= T.border == GSP_BORDER_FORWARD || is_waiting() ? GSP_TORCH_WATCH : 0U;
+        mode |= T.border == GSP_STEPS_BY_FORWARD || is_waiting() ? GSP_TORCH_WATCH : 0U;
     }
     if (now_ns - T.realtime_at_ns > CLOCKS_NS) {
         T.realtime_at_ns = gsp_now_ns();
@@ -99,7 +100,7 @@ static PyObject *truth_of(bool value)
     return PyBool_FromLong(value);
 }
 
-/* The arguments of on_settings; NULL with an exception set. */
+/* Returns the arguments of on_settings; NULL with an exception. */
 static PyObject *settings_for_python(void)
 {
     return Py_BuildValue(
@@ -125,14 +126,14 @@ void gsp_pyext__torch_refresh(void)
         T.gradients = is_set(GSP_SET_torch_backward);
         T.marks = gsp_agent_is_on() && is_set(GSP_SET_spans);
         T.rate_ppm = (int64_t)(number_of(GSP_SET_torch_rate, 0, 1) * PPM + 0.5);
-        take_shadow();
-        /* Other settings cost something else. */
+        read_shadow();
+        /* The overhead depends on the settings. */
         T.first_step = atomic_load_explicit(&T.step, memory_order_relaxed);
         gsp_pyext__torch_cost_clear();
         if (T.on_settings) {
-            PyObject *result = gsp_pyext__torch_ask(T.on_settings, settings_for_python());
+            PyObject *result = gsp_pyext__torch_call_python(T.on_settings, settings_for_python());
             if (!result) {
-                /* Ctrl-C in our own code: it must not be lost. */
+                /* Ctrl-C in our own code must not be lost. */
                 PyErr_Clear();
                 PyErr_SetInterrupt();
             }
@@ -147,12 +148,12 @@ void gsp_pyext__torch_refresh(void)
 
 /* ------------------------------------------------------------------------------------- borders */
 
-/* What the hooks took of the step that ends now; not known: GSP_NULL_I64. */
+/* Returns the time that hooks took in the step that ends now; GSP_NULL_I64 if not known. */
 static int64_t inside_ns(int64_t step, bool sampled)
 {
     const int64_t hook_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
     const int64_t spent_ns = atomic_exchange_explicit(&T.spent_ns, 0, memory_order_relaxed);
-    /* Of the thread that ends the step; others' calls are not counted here. */
+    /* Only the calls of the thread that ends the step. */
     const struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
     const int64_t calls = thread->step == step ? thread->timed : 0;
     return hook_ns || !sampled ? hook_ns * calls * sampled + spent_ns : GSP_NULL_I64;
@@ -175,26 +176,26 @@ static void put_step(int64_t step, int64_t now_ns, bool sampled, int64_t batch, 
     gsp_agent_put(GSP_TABLE_python_torch_step, &row);
 }
 
-/* What the package does at the end of a step.  -1 with an exception that is the program's. */
-static int tell_package(int64_t step, bool sampled, double seconds)
+/* Calls the package at the end of a step. Returns -1 with an exception for the program. */
+static int call_package(int64_t step, bool sampled, double seconds)
 {
     PyObject *callable = T.on_step ? T.on_step : sampled ? T.on_sampled : NULL;
     if (!callable) {
         return 0;
     }
-    PyObject *result = gsp_pyext__torch_ask(
+    PyObject *result = gsp_pyext__torch_call_python(
         callable, Py_BuildValue("(LdO)", (long long)step, seconds, sampled ? Py_True : Py_False));
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
-int gsp_pyext__torch_border(int64_t batch)
+int gsp_pyext__torch_step_end(int64_t batch)
 {
     if (gsp_unlikely(gsp_pyext__torch_stale())) {
         gsp_pyext__torch_refresh();
     }
-    /* Steps that the program marks are kept also while nothing is traced. */
-    if (!T.on && !(T.marks && T.border == GSP_BORDER_PROGRAM)) {
+    /* Steps that the program marks are recorded even if nothing is traced. */
+    if (!T.on && !(T.marks && T.border == GSP_STEPS_BY_PROGRAM)) {
         return 0;
     }
     const int64_t now_ns = gsp_now_ns();
@@ -202,33 +203,33 @@ int gsp_pyext__torch_border(int64_t batch)
     const bool sampled = T.on && is_sampled(step);
     const double seconds = T.step_began_ns ? (double)(now_ns - T.step_began_ns) / GSP_NS_PER_S : 0;
     int64_t spent_ns = inside_ns(step, sampled);
-    bool fine = tell_package(step, sampled, seconds) == 0;
-    const int64_t told_ns = T.on_step || T.on_sampled ? gsp_now_ns() : now_ns;
-    spent_ns += spent_ns == GSP_NULL_I64 ? 0 : told_ns - now_ns;
+    bool fine = call_package(step, sampled, seconds) == 0;
+    const int64_t called_ns = T.on_step || T.on_sampled ? gsp_now_ns() : now_ns;
+    spent_ns += spent_ns == GSP_NULL_I64 ? 0 : called_ns - now_ns;
     put_step(step, now_ns, sampled, batch, spent_ns);
     if (T.on && T.step_began_ns && step >= T.first_step + WARM_UP_STEPS &&
         spent_ns != GSP_NULL_I64) {
-        const double whole_s = (double)(told_ns - T.step_began_ns) / GSP_NS_PER_S;
-        gsp_pyext__torch_note(sampled, whole_s, spent_ns);
+        const double whole_s = (double)(called_ns - T.step_began_ns) / GSP_NS_PER_S;
+        gsp_pyext__torch_cost_add_step(sampled, whole_s, spent_ns);
     }
-    fine = fine && gsp_pyext__torch_measure(now_ns) == 0;
+    fine = fine && gsp_pyext__torch_cost_measure(now_ns) == 0;
     atomic_store_explicit(&T.step, step + 1, memory_order_relaxed);
     decide(now_ns);
-    /* What was done here is no step's. */
-    T.step_began_ns = told_ns != now_ns || T.measured_ns == now_ns ? gsp_now_ns() : now_ns;
-    gsp_pyext__torch_cpu_begin();
+    /* The time spent here belongs to no step. */
+    T.step_began_ns = called_ns != now_ns || T.measured_ns == now_ns ? gsp_now_ns() : now_ns;
+    gsp_pyext__torch_cost_begin_step();
     return fine ? 0 : -1;
 }
 
-/* How much a module that is called from outside looks like the model, and not like a loss. */
+/* Returns how likely a module called from outside is the model, and not a loss. */
 static int weight_of(const struct gsp_torch_module *module)
 {
     return module->has_children ? 2 : module->device[0] ? 1 : 0;
 }
 
-/* The model whose backward pass the next one is.  Mostly it is the one of the step before:
+/* Sets the model that names the next backward pass. Mostly it is that of the previous step:
  * comparing costs a tenth of formatting. */
-static void take_root(const struct gsp_torch_module *module)
+static void set_root(const struct gsp_torch_module *module)
 {
     const char *path = module->model ? module->model : module->path;
     const char *class_name = module->model ? module->model : module->class_name;
@@ -249,37 +250,37 @@ void gsp_pyext__torch_put_backward(int64_t began_ns)
 {
     const int64_t ended_ns = gsp_now_ns();
     gsp_pyext__torch_gradients_end(began_ns, ended_ns);
-    /* A program may have no modules, or none that was called since tracing began. */
+    /* A program may have called no module since tracing began. */
     const char *path = T.root_path[0] ? T.root_path : "autograd";
     gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, path, T.root_class, began_ns, ended_ns);
 }
 
-int gsp_pyext__torch_outermost(struct gsp_torch_module *module)
+int gsp_pyext__torch_before_outermost(struct gsp_torch_module *module)
 {
     const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
     int rc = 0;
     if (module->last_step == step) {
         T.forwards += is_waiting();
         if (T.forwards > FORWARDS_MAX) {
-            T.border = GSP_BORDER_FORWARD;
+            T.border = GSP_STEPS_BY_FORWARD;
         }
-        rc = T.border == GSP_BORDER_FORWARD ? gsp_pyext__torch_border(0) : 0;
+        rc = T.border == GSP_STEPS_BY_FORWARD ? gsp_pyext__torch_step_end(0) : 0;
     }
     if (!T.step_began_ns) {
         T.step_began_ns = gsp_now_ns();
     }
     module->last_step = atomic_load_explicit(&T.step, memory_order_relaxed);
-    take_root(module);
+    set_root(module);
     return rc;
 }
 
-/* torch_optimizer(): one was made, so steps will be its. */
+/* torch_optimizer(): an optimizer was created, so its steps delimit steps. */
 static PyObject *optimizer_made(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    if (T.border == GSP_BORDER_FORWARD && T.forwards == 0) {
-        T.border = GSP_BORDER_OPTIMIZER;
+    if (T.border == GSP_STEPS_BY_FORWARD && T.forwards == 0) {
+        T.border = GSP_STEPS_BY_OPTIMIZER;
         decide(gsp_now_ns());
     }
     Py_RETURN_NONE;
@@ -297,10 +298,10 @@ static PyObject *step_pre(PyObject *self, PyObject *const *args, Py_ssize_t coun
     Py_RETURN_NONE;
 }
 
-/* Several optimizers take turns: a step ends with the one that was there first. */
+/* With several optimizers, a step ends with the first one that was used. */
 static bool is_leader(PyObject *optimizer)
 {
-    /* Borrowed, and only compared. */
+    /* Borrowed, only compared. */
     const PyObject *leader = T.leader ? PyWeakref_GetObject(T.leader) : Py_None;
     if (leader != Py_None) {
         return leader == optimizer;
@@ -312,10 +313,10 @@ static bool is_leader(PyObject *optimizer)
     return true;
 }
 
-/* The class's name, as it was when it was first seen; NULL when it has none. */
+/* Returns the class's name at its first use; NULL if it has none. */
 static const char *class_of(PyObject *optimizer)
 {
-    static PyObject *last; /* kept: another class must not come to its address */
+    static PyObject *last; /* never freed: its address must not be reused */
     static const char *last_name;
     PyObject *type = (PyObject *)Py_TYPE(optimizer);
     if (gsp_likely(type == last)) {
@@ -325,7 +326,7 @@ static const char *class_of(PyObject *optimizer)
     const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
     PyErr_Clear();
     if (text) {
-        /* Its name stays with it: there are few such classes. */
+        /* Never freed, like its name: there are few such classes. */
         Py_INCREF(type);
         last = type;
         last_name = text;
@@ -348,7 +349,7 @@ static PyObject *step_post(PyObject *self, PyObject *const *args, Py_ssize_t cou
 {
     (void)self;
     const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
-    /* An optimizer whose step() calls that of its base class ends once. */
+    /* A step() that calls that of its base class counts once. */
     if (count < 1 || !optimizer_began_ns || gsp_pyext__torch_thread()->busy) {
         Py_RETURN_NONE;
     }
@@ -356,17 +357,17 @@ static PyObject *step_post(PyObject *self, PyObject *const *args, Py_ssize_t cou
         put_optimizer_row(args[0]);
     }
     optimizer_began_ns = 0;
-    if (T.border != GSP_BORDER_PROGRAM && is_leader(args[0])) {
-        T.border = GSP_BORDER_OPTIMIZER;
-        if (gsp_pyext__torch_border(0) != 0) {
+    if (T.border != GSP_STEPS_BY_PROGRAM && is_leader(args[0])) {
+        T.border = GSP_STEPS_BY_OPTIMIZER;
+        if (gsp_pyext__torch_step_end(0) != 0) {
             return NULL;
         }
     }
     Py_RETURN_NONE;
 }
 
-/* torch_step_mark(number, batch): the program says that this step ends here; -1: the next one in
- * turn, 0 samples: not known. */
+/* torch_step_mark(number, batch): the program ends a step. number -1: the next one; batch 0: not
+ * known. */
 static PyObject *step_mark(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -375,17 +376,17 @@ static PyObject *step_mark(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "LL:torch_step_mark", &number, &batch)) {
         return NULL;
     }
-    T.border = GSP_BORDER_PROGRAM;
+    T.border = GSP_STEPS_BY_PROGRAM;
     if (number >= 0) {
         atomic_store_explicit(&T.step, number, memory_order_relaxed);
     }
-    if (gsp_pyext__torch_border(batch) != 0) {
+    if (gsp_pyext__torch_step_end(batch) != 0) {
         return NULL;
     }
     Py_RETURN_NONE;
 }
 
-/* torch_backward_begin() -> int: now, or 0 when this step is not traced. */
+/* torch_backward_begin() -> int: the time, or 0 if this step is not traced. */
 static PyObject *backward_begin(PyObject *self, PyObject *unused)
 {
     (void)self;
@@ -421,19 +422,20 @@ static PyObject *state(PyObject *self, PyObject *unused)
         "{s:L,s:i,s:I,s:n,s:L}", "step",
         (long long)atomic_load_explicit(&T.step, memory_order_relaxed), "border", (int)T.border,
         "mode", (unsigned int)atomic_load_explicit(&T.mode, memory_order_relaxed), "modules",
-        (Py_ssize_t)gsp_pyext__modules_count(), "thin", (long long)T.thin);
+        (Py_ssize_t)gsp_pyext__torch_module_count(), "thin", (long long)T.thin);
 }
 
 static PyMethodDef functions[] = {
-    {"torch_optimizer", optimizer_made, METH_NOARGS, "torch_optimizer()\n\nOne was made."},
+    {"torch_optimizer", optimizer_made, METH_NOARGS,
+     "torch_optimizer()\n\nAn optimizer was created."},
     {"torch_step_pre", GSP_PY_METHOD(step_pre), METH_FASTCALL,
      "torch_step_pre(optimizer, args, kwargs)"},
     {"torch_step_post", GSP_PY_METHOD(step_post), METH_FASTCALL,
      "torch_step_post(optimizer, args, kwargs)"},
     {"torch_step_mark", step_mark, METH_VARARGS,
-     "torch_step_mark(number, batch)\n\nThe program says that a step ends."},
+     "torch_step_mark(number, batch)\n\nThe program ends a step."},
     {"torch_backward_begin", backward_begin, METH_NOARGS,
-     "torch_backward_begin() -> int\n\nNow, or 0 when this step is not traced."},
+     "torch_backward_begin() -> int\n\nThe time, or 0 if this step is not traced."},
     {"torch_backward_end", backward_end, METH_O, "torch_backward_end(began)"},
     {"torch_step_now", step_now, METH_NOARGS, "torch_step_now() -> int"},
     {"torch_state", state, METH_NOARGS, "torch_state() -> dict"},

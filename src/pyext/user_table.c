@@ -12,13 +12,13 @@ static const struct {
     {"str", GSP_TEXT}, {"category", GSP_STR},
 };
 
-/* Every table of a process has these already. */
+/* Every table of a process has these columns. */
 static bool is_common(const char *name)
 {
     return strcmp(name, "host") == 0 || strcmp(name, "pid") == 0 || strcmp(name, "rank") == 0;
 }
 
-/* One (name, type) of the list; false with an exception set.  The name is borrowed from it. */
+/* Reads one (name, type); returns false with an exception. The name is borrowed from the pair. */
 static bool read_column(PyObject *pair, struct gsp_column_spec *out)
 {
     const char *type = NULL;
@@ -38,7 +38,7 @@ static bool read_column(PyObject *pair, struct gsp_column_spec *out)
             return true;
         }
     }
-    PyErr_Format(PyExc_ValueError, "column %s: no type is called %s", out->name, type);
+    PyErr_Format(PyExc_ValueError, "column %s: unknown type %s", out->name, type);
     return false;
 }
 
@@ -52,21 +52,20 @@ static bool is_same(const struct gsp_table *a, const struct gsp_table *b)
     return same;
 }
 
-/* Hands the table over.  One that is there already must be the same. */
+/* Adds the table, which it takes ownership of. An existing table must have the same columns. */
 static bool add(struct gsp_table *table)
 {
     const enum gsp_table_id id = gsp_agent_table_add(table);
-    const struct gsp_table *there = gsp_agent_table_at((size_t)id);
-    if (there == table) {
+    const struct gsp_table *existing = gsp_agent_table_at((size_t)id);
+    if (existing == table) {
         return true;
     }
-    if (!there) {
-        PyErr_SetString(PyExc_ValueError, "there is no room for another table");
-    } else if (!is_same(there, table)) {
-        PyErr_Format(PyExc_ValueError, "table %s is there already, with other columns",
-                     table->name);
+    if (!existing) {
+        PyErr_SetString(PyExc_ValueError, "too many tables");
+    } else if (!is_same(existing, table)) {
+        PyErr_Format(PyExc_ValueError, "table %s already exists with other columns", table->name);
     }
-    gsp_table_free(table);
+    gsp_wire_table_free(table);
     return !PyErr_Occurred();
 }
 
@@ -91,13 +90,13 @@ static PyObject *define(PyObject *module, PyObject *args)
         }
     }
     spec.column_count = (size_t)count;
-    if (gsp_table_find(SCHEMA, spec.name)) {
-        PyErr_Format(PyExc_ValueError, "table %s is gsprof's own", spec.name);
+    if (gsp_wire_table_find(SCHEMA, spec.name)) {
+        PyErr_Format(PyExc_ValueError, "table %s is a table of gsprof", spec.name);
         return NULL;
     }
     struct gsp_err err = {0};
     struct gsp_table *table = NULL;
-    if (gsp_table_new(&spec, &table, &err) != 0) {
+    if (gsp_wire_table_new(&spec, &table, &err) != 0) {
         PyErr_SetString(PyExc_ValueError, err.msg);
         return NULL;
     }
@@ -109,8 +108,8 @@ static PyObject *define(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"define", define, METH_VARARGS,
-     "define(name, [(column, type)])\n\nA table of the program's own, for put(); types: int, "
-     "float, bool, str, category."},
+     "define(name, [(column, type)])\n\nDefines a table for put(); types: int, float, bool, str, "
+     "category."},
     {NULL, NULL, 0, NULL},
 };
 

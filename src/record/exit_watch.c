@@ -311,7 +311,7 @@ static int column_of(const struct gsp_ring_info *info, const char *name, enum gs
 
 static bool read_last(struct gsp_ring_view *view, struct gsp_ending *out)
 {
-    struct gsp_ring_span span;
+    struct gsp_ring_range span;
     struct gsp_ring_dict dict = {0};
     const struct gsp_ring_info *info = gsp_ring_info(view);
     const int kind = column_of(info, "kind", GSP_STR);
@@ -323,14 +323,14 @@ static bool read_last(struct gsp_ring_view *view, struct gsp_ending *out)
     bool is_null = true;
     gsp_auto_buf text = {0};
     if (kind < 0 || sig < 0 || status < 0 || detail < 0 ||
-        gsp_ring_spans(view, &span, 1, NULL) != 1 || span.to == span.from)
+        gsp_ring_ranges(view, &span, 1, NULL) != 1 || span.to == span.from)
         return false;
     const uint64_t row = span.to - 1;
     gsp_ring_copy(view, span.lane, (uint32_t)kind, row, 1, &id);
     gsp_ring_copy(view, span.lane, (uint32_t)sig, row, 1, &out->signal);
     gsp_ring_copy(view, span.lane, (uint32_t)status, row, 1, &out->exit_status);
     gsp_ring_copy(view, span.lane, (uint32_t)detail, row, 1, &ref);
-    if (gsp_ring_text(view, span.lane, ref, &text, &is_null) && text.len)
+    if (gsp_ring_text_read(view, span.lane, ref, &text, &is_null) && text.len)
         snprintf(out->detail, sizeof(out->detail), "%.*s", (int)text.len, text.p);
     if (gsp_ring_dict_read(view, &dict, NULL) < 0)
         return false;

@@ -18,7 +18,7 @@
 #include "proc/task.h"
 #include "record/ring_sink.h"
 #include "record/stack_rows.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "sample/dump.h"
 #include "sample/record.h"
 #include "wire/control_file.h"
@@ -37,14 +37,14 @@
 
 /* What the collectors write to: the rings, and whoever wants to see the rows. */
 struct seen_sink {
-    struct gsp_sink sink; /* first */
+    struct gsp_collect_sink sink; /* first */
     struct follow *follow;
 };
 
 struct follow {
     const struct gsp_follow_opts *opts;
     int folder_fd;
-    struct gsp_place_program program; /* that the process runs, as of the last look */
+    struct gsp_ring_dir_program program; /* that the process runs, as of the last look */
     struct gsp_watch *watch;
     struct gsp_stack_rows *rows;
     struct gsp_collect *collect;
@@ -71,10 +71,10 @@ static int64_t rank_of(pid_t pid)
     return gsp_proc_rank(pid, &rank) ? rank : GSP_NULL_I64;
 }
 
-bool gsp_follow_is_on(const struct gsp_place *place)
+bool gsp_follow_is_on(const struct gsp_ring_dir *place)
 {
     gsp_auto_fd fd = -1;
-    if (gsp_place_open(place, &fd, NULL) < 0)
+    if (gsp_ring_dir_open(place, &fd, NULL) < 0)
         return false;
     /* Whoever follows holds it for as long. */
     return flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -95,9 +95,10 @@ static bool take_settings(struct follow *follow)
 {
     char value[GSP_CONTROL_VALUE];
     struct gsp_control page;
-    if (follow->opts->period_s >= 0 || gsp_control_read(follow->folder_fd, &page, NULL) != GSP_OK ||
+    if (follow->opts->period_s >= 0 ||
+        gsp_wire_control_read(follow->folder_fd, &page, NULL) != GSP_OK ||
         atomic_load(&page.serial) == follow->serial ||
-        !gsp_control_get(&page, GSP_SET_sample_rate, value))
+        !gsp_wire_control_get(&page, GSP_SET_sample_rate, value))
         return false;
     const double period_s = parse_period(value, follow->period_s);
     const bool is_other = period_s < follow->period_s || period_s > follow->period_s;
@@ -171,18 +172,19 @@ static void watch_tree(struct follow *follow)
 {
     pid_t *pids = NULL;
     size_t count = 0;
-    if (gsp_tree_pids(follow->opts->pid, &pids, &count, NULL) == GSP_OK && count > 0)
+    if (gsp_sample_tree_pids(follow->opts->pid, &pids, &count, NULL) == GSP_OK && count > 0)
         gsp_collect_watch(follow->collect, pids, count);
     free(pids);
 }
 
-static uint32_t seen_intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t seen_intern(struct gsp_collect_sink *sink, enum gsp_table_id table,
+                            struct gsp_sv text)
 {
     struct seen_sink *seen = (struct seen_sink *)(void *)sink;
     return gsp_ring_sink_intern(&seen->follow->sink, table, text);
 }
 
-static void seen_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+static void seen_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct follow *follow = ((struct seen_sink *)(void *)sink)->follow;
     if (follow->opts->row)
@@ -195,14 +197,14 @@ static void beat(struct follow *follow)
 {
     const int64_t now_ns = gsp_now_ns();
     if (*follow->opts->stop || gsp_watch_has_ended(follow->watch) || take_settings(follow) ||
-        (follow->profile && gsp_profile_stack_count(follow->profile) > STACKS_MAX))
+        (follow->profile && gsp_model_profile_stack_count(follow->profile) > STACKS_MAX))
         follow->halt = 1;
     /* Another program has another name: its first row of metrics comes now. */
-    if (gsp_place_follow_exec(follow->folder_fd, follow->opts->pid, &follow->program))
+    if (gsp_ring_dir_update_cmdline(follow->folder_fd, follow->opts->pid, &follow->program))
         follow->next_metrics_ns = now_ns;
     /* A zombie has no memory any more: its last row is one of when it had. */
     if (follow->collect && now_ns >= follow->next_metrics_ns && !gsp_watch_wait(follow->watch, 0)) {
-        const struct gsp_tick tick = {gsp_realtime_ns(), now_ns};
+        const struct gsp_collect_tick tick = {gsp_realtime_ns(), now_ns};
         follow->next_metrics_ns = now_ns + METRICS_NS - BEAT_NS / 2;
         if (follow->opts->tree)
             watch_tree(follow);
@@ -213,7 +215,7 @@ static void beat(struct follow *follow)
     if (now_ns >= follow->next_cost_ns) {
         follow->next_cost_ns = now_ns + COST_NS;
         put_cost(follow, now_ns);
-        gsp_places_sweep(
+        gsp_ring_dirs_sweep(
             follow->opts->limits); /* the job's workers may come and go by the thousand */
     }
 }
@@ -233,7 +235,7 @@ static void note_change(void *user, uint32_t index)
     (void)index; /* rows have names as they are when they are written */
 }
 
-static int take_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+static int take_beat(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     struct follow *follow = user;
     (void)err;
@@ -259,22 +261,22 @@ static int record(struct follow *follow, struct gsp_err *err)
     struct gsp_profile *profile = NULL;
     struct gsp_record *rec = NULL;
     enum gsp_record_end end = GSP_RECORD_STOPPED;
-    int rc = gsp_profile_new(false, &profile, err);
+    int rc = gsp_model_profile_new(false, &profile, err);
     if (rc == GSP_OK)
-        rc = gsp_record_new(&opts, profile, &sink, &rec, err);
+        rc = gsp_sample_record_new(&opts, profile, &sink, &rec, err);
     if (rc == GSP_OK) {
         follow->profile = profile;
         follow->told = (struct gsp_losses){0};
         gsp_stack_rows_set_profile(follow->rows, profile);
-        rc = gsp_record_run(rec, &follow->halt, &end, err);
+        rc = gsp_sample_record_run(rec, &follow->halt, &end, err);
         gsp_stack_rows_set_profile(follow->rows, NULL);
         follow->profile = NULL;
-        put_losses(follow, &gsp_record_stats(rec)->losses);
-        follow->ticks_before += gsp_record_stats(rec)->ticks;
+        put_losses(follow, &gsp_sample_record_stats(rec)->losses);
+        follow->ticks_before += gsp_sample_record_stats(rec)->ticks;
         follow->result.ticks = follow->ticks_before;
     }
-    gsp_record_free(rec);
-    gsp_profile_free(profile);
+    gsp_sample_record_free(rec);
+    gsp_model_profile_free(profile);
     return rc;
 }
 
@@ -320,10 +322,10 @@ static int open_all(struct follow *follow, struct gsp_err *err)
         rc = gsp_watch_open(pid, &follow->watch, err);
     if (rc < 0)
         return rc;
-    const struct gsp_place_about about = {
+    const struct gsp_ring_dir_spec about = {
         .pid = pid, .start_time = info.start_ticks, .rank = rank_of(pid)};
-    gsp_places_sweep(follow->opts->limits); /* what ended processes left may be in the way */
-    rc = gsp_place_make(&about, &follow->folder_fd, err);
+    gsp_ring_dirs_sweep(follow->opts->limits); /* what ended processes left may be in the way */
+    rc = gsp_ring_dir_create(&about, &follow->folder_fd, err);
     if (rc < 0)
         return rc;
     if (flock(follow->folder_fd, LOCK_EX | LOCK_NB) != 0)
@@ -405,7 +407,7 @@ int gsp_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result 
     else if (opts->begin_s > 0)
         follow->period_s = opts->begin_s;
     else
-        follow->period_s = parse_period(gsp_setting_row(GSP_SET_sample_rate)->fallback, 0);
+        follow->period_s = parse_period(gsp_wire_setting_row(GSP_SET_sample_rate)->fallback, 0);
     const int rc = open_all(follow, err);
     if (rc == GSP_OK) {
         gsp_ignore(take_settings(follow));

@@ -19,7 +19,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "record/exit_watch.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "wire/table.h"
 
 struct gsp_follow_opts {
@@ -31,7 +31,7 @@ struct gsp_follow_opts {
     bool is_child;   /* our own child: it may not be a Python process yet */
     bool tree;       /* process.metrics of its children too, and of theirs */
     bool no_metrics; /* neither of processes nor of the machine */
-    const struct gsp_place_limits *limits; /* of what ended processes keep; NULL: the usual */
+    const struct gsp_ring_dir_limits *limits; /* of what ended processes keep; NULL: the usual */
     /* Called once when the process has its folder and rings; may be NULL. */
     void (*ready)(void *user);
     /* Called a few times a second; may be NULL. */
@@ -61,4 +61,4 @@ GSP_MUST_CHECK int gsp_follow_run(const struct gsp_follow_opts *opts,
                                   struct gsp_follow_result *result, struct gsp_err *err);
 
 /* Whether somebody follows the process whose rings are there. */
-bool gsp_follow_is_on(const struct gsp_place *place);
+bool gsp_follow_is_on(const struct gsp_ring_dir *place);

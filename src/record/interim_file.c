@@ -28,23 +28,24 @@ static void name_file(struct gsp_interim *interim, const struct gsp_rec_file *fi
 
 /* In the child: reads the stream and writes the file.  Gives its exit status. */
 static int convert(const struct gsp_interim *interim, const struct gsp_rec_file *file,
-                   const struct gsp_view *view)
+                   const struct gsp_view_options *view)
 {
     struct gsp_profile *profile = NULL;
     bool keep = file->format->needs_samples || strcmp(file->format->name, "gsp") == 0;
-    int rc = gsp_format_load(file->stream_path, gsp_format_find("gsp"), keep, &profile, NULL);
+    int rc = gsp_export_format_load(file->stream_path, gsp_export_format_find("gsp"), keep,
+                                    &profile, NULL);
     if (rc == GSP_OK) {
-        gsp_profile_meta(profile)->truncated = false; /* all there is so far */
+        gsp_model_profile_meta(profile)->truncated = false; /* all there is so far */
         if (view->by_function || view->no_lines)
-            gsp_profile_merge_lines(profile, view->by_function);
-        rc = gsp_format_save(interim->path, file->format, profile, view, true, NULL);
+            gsp_model_profile_merge_lines(profile, view->by_function);
+        rc = gsp_export_format_save(interim->path, file->format, profile, view, true, NULL);
     }
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return gsp_err_exit_status(rc);
 }
 
 int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *file,
-                      const struct gsp_view *view, struct gsp_err *err)
+                      const struct gsp_view_options *view, struct gsp_err *err)
 {
     if (strcmp(file->output, "-") == 0)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no interim file: the output is stdout");

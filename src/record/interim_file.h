@@ -26,7 +26,7 @@ struct gsp_interim {
 /* Starts to write what the stream file holds now; not while a writer is at work.
  * NOTSUP if the output is stdout. */
 GSP_MUST_CHECK int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *file,
-                                     const struct gsp_view *view, struct gsp_err *err);
+                                     const struct gsp_view_options *view, struct gsp_err *err);
 /* Is the writer done?  Then writer is 0, and *ok says whether the file is there.
  * wait: not without an answer. */
 bool gsp_interim_done(struct gsp_interim *interim, bool wait, bool *ok);

@@ -40,7 +40,7 @@ size_t gsp_other_processes(pid_t pid, struct gsp_buf *out)
     size_t found = 0;
     gsp_auto_buf exe = {0};
     gsp_proc_exe(pid, &exe);
-    if (gsp_tree_pids(pid, &pids, &count, NULL) < 0)
+    if (gsp_sample_tree_pids(pid, &pids, &count, NULL) < 0)
         return 0;
     for (size_t i = 1; i < count; i++) {
         gsp_auto_buf cmdline = {0};

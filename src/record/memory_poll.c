@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "collect/huge.h"
 #include "proc/task.h"
-#include "ring/live.h"
-#include "ring/place.h"
+#include "ring/dir.h"
+#include "ring/process.h"
 #include "ring/reader.h"
 #include "sample/dump.h"
 #include "wire/table.h"
@@ -34,7 +34,7 @@ int64_t gsp_memtake_rss(pid_t pid)
 static int64_t newest_step(int folder_fd)
 {
     struct gsp_ring_view *view = NULL;
-    struct gsp_ring_span spans[GSP_RING_LANES_MAX];
+    struct gsp_ring_range spans[GSP_RING_LANES_MAX];
     int64_t newest = GSP_MEMLOG_UNKNOWN;
     if (gsp_ring_open_newest(folder_fd, "python", "torch_step", &view, NULL) < 0)
         return newest;
@@ -43,7 +43,7 @@ static int64_t newest_step(int folder_fd)
     while (column < info->column_count && strcmp(info->columns[column].name, "step") != 0)
         column++;
     const bool is_known = column < info->column_count && info->columns[column].type == GSP_I64;
-    const size_t count = is_known ? gsp_ring_spans(view, spans, GSP_RING_LANES_MAX, NULL) : 0;
+    const size_t count = is_known ? gsp_ring_ranges(view, spans, GSP_RING_LANES_MAX, NULL) : 0;
     for (size_t i = 0; i < count; i++) {
         int64_t step = GSP_NULL_I64;
         if (spans[i].to == spans[i].from)
@@ -60,8 +60,8 @@ static bool is_running(const struct gsp_memtake_process *process)
 {
     uint64_t ticks = 0;
     char state = 0;
-    return gsp_live_start_time(process->pid, &ticks, &state) && ticks == process->start_time &&
-           state != 'Z' && state != 'X';
+    return gsp_ring_process_start_time(process->pid, &ticks, &state) &&
+           ticks == process->start_time && state != 'Z' && state != 'X';
 }
 
 /* ------------------------------------------------------------------------------------ take up */
@@ -77,9 +77,10 @@ static int begin(struct gsp_memtake *take, struct gsp_memtake_process *process, 
     gsp_proc_cmdline(process->pid, &cmdline);
     if (gsp_proc_info(process->pid, &info, NULL) < 0)
         info.ppid = -1;
-    const struct gsp_memwriter_process about = {
+    const struct gsp_memlog_writer_process about = {
         .pid = process->pid, .ppid = info.ppid, .cmdline = gsp_buf_sv(&cmdline)};
-    return gsp_memwriter_begin(take->writer, &about, process->table, &process->index, err);
+    return gsp_memlog_writer_add_process(take->writer, &about, process->table, &process->index,
+                                         err);
 }
 
 /* Its table, if it has one by now. */
@@ -87,17 +88,17 @@ static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *proc
                       struct gsp_err *err)
 {
     struct gsp_err why = {0};
-    struct gsp_memtable *table = NULL;
-    int rc = gsp_memtable_open(process->folder_fd, &table, &why);
-    if (rc == GSP_OK && take->claims && !gsp_memtable_claim(table)) {
+    struct gsp_memlog_table *table = NULL;
+    int rc = gsp_memlog_table_open(process->folder_fd, &table, &why);
+    if (rc == GSP_OK && take->claims && !gsp_memlog_table_claim(table)) {
         take->is_claimed = true;
         rc = gsp_err_set(&why, GSP_E_EXISTS, 0, "another recording of process %d is going on",
                          (int)process->pid);
     }
     if (rc == GSP_OK)
-        rc = gsp_memtable_take(table, &why);
+        rc = gsp_memlog_table_copy(table, &why);
     if (rc < 0) {
-        gsp_memtable_close(table);
+        gsp_memlog_table_close(table);
         if (rc != GSP_E_NOFILE)
             take->err = why;
         return GSP_OK;
@@ -118,12 +119,12 @@ static struct gsp_memtake_process *find(const struct gsp_memtake *take, pid_t pi
 /* Knows the process from now on, if it has a folder. */
 static int add(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
 {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     uint64_t ticks = 0;
     char state = 0;
-    if (gsp_live_start_time(pid, &ticks, &state) && find(take, pid, ticks))
+    if (gsp_ring_process_start_time(pid, &ticks, &state) && find(take, pid, ticks))
         return GSP_OK;
-    if (gsp_place_find(pid, &place, NULL) < 0 || find(take, pid, place.start_time) ||
+    if (gsp_ring_dir_find(pid, &place, NULL) < 0 || find(take, pid, place.start_time) ||
         (!place.live && take->claims && pid != take->pid))
         return GSP_OK;
     struct gsp_memtake_process *at = realloc(take->at, (take->count + 1) * sizeof(*at));
@@ -133,7 +134,7 @@ static int add(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
     struct gsp_memtake_process *process = &at[take->count];
     *process =
         (struct gsp_memtake_process){.pid = pid, .start_time = place.start_time, .folder_fd = -1};
-    if (gsp_place_open(&place, &process->folder_fd, &take->err) < 0)
+    if (gsp_ring_dir_open(&place, &process->folder_fd, &take->err) < 0)
         return GSP_OK;
     take->count++;
     return GSP_OK;
@@ -144,7 +145,7 @@ static int add_all(struct gsp_memtake *take, struct gsp_err *err)
     pid_t *pids = NULL;
     size_t count = 0;
     int rc = add(take, take->pid, err);
-    if (!take->subprocesses || gsp_tree_pids(take->pid, &pids, &count, NULL) < 0)
+    if (!take->subprocesses || gsp_sample_tree_pids(take->pid, &pids, &count, NULL) < 0)
         return rc;
     for (size_t i = 0; rc == GSP_OK && i < count; i++)
         rc = add(take, pids[i], err);
@@ -157,8 +158,8 @@ static int add_all(struct gsp_memtake *take, struct gsp_err *err)
 static void let_go(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns)
 {
     if (process->table && take->writer)
-        gsp_memwriter_gone(take->writer, process->index, now_ns);
-    gsp_memtable_close(process->table);
+        gsp_memlog_writer_end_process(take->writer, process->index, now_ns);
+    gsp_memlog_table_close(process->table);
     process->table = NULL;
 }
 
@@ -187,7 +188,8 @@ static int put_tick(struct gsp_memtake *take, struct gsp_memtake_process *proces
     totals[GSP_MEMTOTAL_RSS] = gsp_memtake_rss(process->pid);
     totals[GSP_MEMTOTAL_HUGE] = huge_bytes(take, process, totals[GSP_MEMTOTAL_RSS]);
     totals[GSP_MEMTOTAL_STEP] = newest_step(process->folder_fd);
-    return gsp_memwriter_tick(take->writer, process->index, now_ns, process->table, totals, err);
+    return gsp_memlog_writer_tick(take->writer, process->index, now_ns, process->table, totals,
+                                  err);
 }
 
 static int look(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns,
@@ -199,12 +201,13 @@ static int look(struct gsp_memtake *take, struct gsp_memtake_process *process, i
     process->is_fresh = false;
     if (!process->table)
         rc = open_table(take, process, err);
-    if (rc == GSP_OK && process->table && gsp_memtable_take(process->table, &take->err) < 0)
+    if (rc == GSP_OK && process->table && gsp_memlog_table_copy(process->table, &take->err) < 0)
         let_go(take, process, now_ns);
     if (rc == GSP_OK && process->table) {
         take->live++;
         rc = put_tick(take, process, now_ns, err);
-        if (rc == GSP_OK && (!runs || gsp_memtable_is_old(process->table, process->folder_fd)))
+        if (rc == GSP_OK &&
+            (!runs || gsp_memlog_table_is_replaced(process->table, process->folder_fd)))
             let_go(take, process, now_ns);
     }
     process->over = !runs;
@@ -225,7 +228,7 @@ int gsp_memtake_round(struct gsp_memtake *take, int64_t now_ns, struct gsp_err *
 void gsp_memtake_free(struct gsp_memtake *take)
 {
     for (size_t i = 0; i < take->count; i++) {
-        gsp_memtable_close(take->at[i].table);
+        gsp_memlog_table_close(take->at[i].table);
         gsp_fd_close(&take->at[i].folder_fd);
     }
     free(take->at);

@@ -24,21 +24,21 @@ struct gsp_memtake_process {
     pid_t pid;
     uint64_t start_time;
     int folder_fd;
-    struct gsp_memtable *table; /* NULL: has none at present */
-    uint32_t index;             /* in the recording */
-    bool over;                  /* looked at for the last time */
-    bool is_fresh;              /* taken up in this round */
-    int64_t huge_bytes;         /* in huge pages, when that was asked last */
-    int64_t huge_rss_bytes;     /* resident then; 0: was not asked yet */
+    struct gsp_memlog_table *table; /* NULL: has none at present */
+    uint32_t index;                 /* in the recording */
+    bool over;                      /* looked at for the last time */
+    bool is_fresh;                  /* taken up in this round */
+    int64_t huge_bytes;             /* in huge pages, when that was asked last */
+    int64_t huge_rss_bytes;         /* resident then; 0: was not asked yet */
 };
 
 struct gsp_memtake {
     pid_t pid;
     bool subprocesses;
-    bool claims;                  /* each process has one recorder */
-    bool asks_huge;               /* how much is in huge pages, now and then */
-    bool is_last;                 /* no round comes after this one */
-    struct gsp_memwriter *writer; /* borrowed; NULL: nothing is written */
+    bool claims;                      /* each process has one recorder */
+    bool asks_huge;                   /* how much is in huge pages, now and then */
+    bool is_last;                     /* no round comes after this one */
+    struct gsp_memlog_writer *writer; /* borrowed; NULL: nothing is written */
     struct gsp_memtake_process *at;
     size_t count;
     size_t live;        /* processes that were looked at in the last round */

@@ -11,7 +11,7 @@
 #include "inject/run_python.h"
 #include "memlog/table.h"
 #include "proc/task.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "wire/memory.h"
 
 #define SETTING       "memory"
@@ -21,7 +21,7 @@
 
 static const char *mode_of(const struct gsp_memswitch *self)
 {
-    return gsp_memory_mode_name(self->exact ? GSP_MEMORY_EXACT : GSP_MEMORY_SAMPLED);
+    return gsp_wire_memory_mode_name(self->exact ? GSP_MEMORY_EXACT : GSP_MEMORY_SAMPLED);
 }
 
 int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_err *err)
@@ -46,27 +46,27 @@ int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *
 
 bool gsp_memswitch_is_on(pid_t pid)
 {
-    struct gsp_place place;
-    struct gsp_memtable *table = NULL;
+    struct gsp_ring_dir place;
+    struct gsp_memlog_table *table = NULL;
     int made = -1;
-    if (gsp_place_find(pid, &place, NULL) < 0 || !place.live ||
-        gsp_place_open(&place, &made, NULL) < 0)
+    if (gsp_ring_dir_find(pid, &place, NULL) < 0 || !place.live ||
+        gsp_ring_dir_open(&place, &made, NULL) < 0)
         return false;
     gsp_auto_fd fd = made;
-    bool on = gsp_memtable_open(fd, &table, NULL) == GSP_OK &&
-              gsp_memtable_take(table, NULL) == GSP_OK && !gsp_memtable_facts(table)->ended;
-    gsp_memtable_close(table);
+    bool on = gsp_memlog_table_open(fd, &table, NULL) == GSP_OK &&
+              gsp_memlog_table_copy(table, NULL) == GSP_OK && !gsp_memlog_table_facts(table)->ended;
+    gsp_memlog_table_close(table);
     return on;
 }
 
 static int put_setting(struct gsp_control_change *change, const char *name, const char *value,
                        struct gsp_err *err)
 {
-    const int id = gsp_setting_row_find(gsp_sv_of(name));
+    const int id = gsp_wire_setting_row_find(gsp_sv_of(name));
     if (id < 0)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "this build cannot count allocations");
     change->id = (enum gsp_setting_id)id;
-    return gsp_setting_row_check((size_t)id, gsp_sv_of(value), change->value, err);
+    return gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), change->value, err);
 }
 
 static int visit_with(const struct gsp_memswitch *self, const char *what, const char *mode,
@@ -120,7 +120,7 @@ int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err)
     struct gsp_procinfo info;
     if (!self->is_ours || gsp_proc_info(self->pid, &info, NULL) < 0 || info.state == 'Z')
         return GSP_OK;
-    const char *off = gsp_memory_mode_name(GSP_MEMORY_OFF);
+    const char *off = gsp_wire_memory_mode_name(GSP_MEMORY_OFF);
     int rc = visit_with(self, "inject", off, err);
     if (rc == GSP_OK && !self->was_there)
         rc = visit_with(self, "eject", NULL, err);

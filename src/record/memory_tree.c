@@ -98,7 +98,7 @@ static void look_around(struct gsp_memtree *tree, bool is_early, int64_t now_ns)
 {
     pid_t *pids = NULL;
     size_t count = 0;
-    if (gsp_tree_pids(tree->root.pid, &pids, &count, NULL) < 0)
+    if (gsp_sample_tree_pids(tree->root.pid, &pids, &count, NULL) < 0)
         return;
     for (size_t i = 1; i < count; i++)
         add(tree, pids[i], is_early, now_ns);

@@ -99,7 +99,7 @@ static int open_hidden(struct gsp_rec_file *file, const char *beside, struct gsp
 static int open_run(struct gsp_rec_file *file, struct gsp_err *err)
 {
     file->made_folder = access(file->output, F_OK) != 0;
-    int rc = gsp_run_prepare(file->output, file->force, err);
+    int rc = gsp_store_run_create(file->output, file->force, err);
     if (rc < 0)
         return rc;
     gsp_auto_free char *stream = run_stream_name(file->output);
@@ -152,7 +152,7 @@ static int settle_run(struct gsp_rec_file *file, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
     if (strcmp(name, file->stream_path) == 0)
         return GSP_OK;
-    gsp_run_clear(file->output);
+    gsp_store_run_remove_files(file->output);
     if (rename(file->stream_path, name) < 0)
         return no_write(name, err);
     free(file->stream_path);
@@ -200,7 +200,8 @@ static int copy_out(const char *path, struct gsp_err *err)
     }
 }
 
-int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view, struct gsp_err *err)
+int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view_options *view,
+                        struct gsp_err *err)
 {
     gsp_fd_close(&file->fd);
     file->fd = -1;
@@ -211,15 +212,15 @@ int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view, 
         rc = copy_out(file->stream_path, err);
     } else {
         struct gsp_profile *profile = NULL;
-        rc = gsp_format_load(file->stream_path, gsp_format_find("gsp"), file->format->needs_samples,
-                             &profile, err);
+        rc = gsp_export_format_load(file->stream_path, gsp_export_format_find("gsp"),
+                                    file->format->needs_samples, &profile, err);
         if (rc == GSP_OK && (view->by_function || view->no_lines))
-            gsp_profile_merge_lines(profile, view->by_function);
+            gsp_model_profile_merge_lines(profile, view->by_function);
         if (rc == GSP_OK)
-            rc = is_run(file)
-                     ? gsp_run_folder_fill(file->output, profile, view, true, err)
-                     : gsp_format_save(file->output, file->format, profile, view, file->force, err);
-        gsp_profile_free(profile);
+            rc = is_run(file) ? gsp_run_folder_fill(file->output, profile, view, true, err)
+                              : gsp_export_format_save(file->output, file->format, profile, view,
+                                                       file->force, err);
+        gsp_model_profile_free(profile);
     }
     if (rc == GSP_OK && !is_run(file))
         unlink(file->stream_path);

@@ -35,8 +35,8 @@ GSP_MUST_CHECK int gsp_rec_file_open(struct gsp_rec_file *file, const char *outp
 /* The target could be attached to: an old .gsp that is to be replaced goes now, not before. */
 GSP_MUST_CHECK int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err);
 /* Turns the stream into the output.  On failure the stream stays where it is. */
-GSP_MUST_CHECK int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_rec_file_finish(struct gsp_rec_file *file,
+                                       const struct gsp_view_options *view, struct gsp_err *err);
 /* Removes what is there: nothing was recorded. */
 void gsp_rec_file_discard(struct gsp_rec_file *file);
 void gsp_rec_file_free(struct gsp_rec_file *file); /* closes; removes nothing */

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "record/announcements.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "sample/dump.h"
 #include "source/allocations.h"
 
@@ -38,18 +38,19 @@ struct gsp_rec_rings {
 /* Rings of a process; most have none. */
 static int add_process(struct gsp_rec_rings *rings, pid_t pid, struct gsp_err *err)
 {
-    struct gsp_place place;
-    if (gsp_place_find(pid, &place, NULL) != GSP_OK)
+    struct gsp_ring_dir place;
+    if (gsp_ring_dir_find(pid, &place, NULL) != GSP_OK)
         return GSP_OK;
-    int rc = rings->drain ? GSP_OK : gsp_drain_open(rings->folder, &rings->how, &rings->drain, err);
-    return rc == GSP_OK ? gsp_drain_add_place(rings->drain, &place, err) : rc;
+    int rc = rings->drain ? GSP_OK
+                          : gsp_store_drain_open(rings->folder, &rings->how, &rings->drain, err);
+    return rc == GSP_OK ? gsp_store_drain_add_ring_dir(rings->drain, &place, err) : rc;
 }
 
 static int add_processes(struct gsp_rec_rings *rings, struct gsp_err *err)
 {
     pid_t *pids = NULL;
     size_t count = 0;
-    if (!rings->subprocesses || gsp_tree_pids(rings->pid, &pids, &count, NULL) != GSP_OK)
+    if (!rings->subprocesses || gsp_sample_tree_pids(rings->pid, &pids, &count, NULL) != GSP_OK)
         return add_process(rings, rings->pid, err);
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < count; i++)
@@ -76,10 +77,11 @@ static void note_seen(struct gsp_rec_rings *rings)
     struct gsp_rec_rings_seen seen = {.looked_ns = gsp_now_ns(), .failing = rings->failed < 0};
     size_t sampled = 0;
     if (rings->drain) {
-        seen.samples = gsp_drain_published(rings->drain, GSP_TABLE_python_stack_sample, &sampled);
+        seen.samples =
+            gsp_store_drain_published(rings->drain, GSP_TABLE_python_stack_sample, &sampled);
         seen.steps =
-            gsp_drain_published(rings->drain, GSP_TABLE_python_torch_step, &seen.step_rings);
-        seen.lost = gsp_drain_stats(rings->drain).lost;
+            gsp_store_drain_published(rings->drain, GSP_TABLE_python_torch_step, &seen.step_rings);
+        seen.lost = gsp_store_drain_stats(rings->drain).lost;
     }
     pthread_mutex_lock(&rings->lock);
     rings->seen = seen;
@@ -93,7 +95,7 @@ static void tick(struct gsp_rec_rings *rings, bool flush)
     if (rc == GSP_OK)
         rc = add_told(rings, &err);
     if (rc == GSP_OK && rings->drain)
-        rc = gsp_drain_tick(rings->drain, flush, &err);
+        rc = gsp_store_drain_tick(rings->drain, flush, &err);
     /* Said once, not each second; it may go on by itself, as on a full disk. */
     if (rc < 0 && rings->failed == GSP_OK)
         gsp_log_warn("store", "rings are not drained for now: %s", err.msg);
@@ -124,7 +126,7 @@ void gsp_rec_rings_free(struct gsp_rec_rings *rings)
 {
     if (!rings)
         return;
-    gsp_drain_close(rings->drain);
+    gsp_store_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
     pthread_mutex_destroy(&rings->lock);
     free(rings->folder);
@@ -173,7 +175,7 @@ int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_ri
     rings->how.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
-        rc = gsp_drain_open(rings->folder, &rings->how, &rings->drain, err);
+        rc = gsp_store_drain_open(rings->folder, &rings->how, &rings->drain, err);
     if (rc == GSP_OK && start_thread(rings) != 0)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no thread for the rings of the target");
     if (rc < 0)
@@ -191,9 +193,9 @@ struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings)
     return seen;
 }
 
-const struct gsp_place *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i)
+const struct gsp_ring_dir *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i)
 {
-    return rings->drain ? gsp_drain_place_at(rings->drain, i) : NULL;
+    return rings->drain ? gsp_store_drain_ring_dir_at(rings->drain, i) : NULL;
 }
 
 /* What call sites hold at the end is counted beside the rings, and so are their stacks. */
@@ -201,10 +203,12 @@ static int put_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id 
                            struct gsp_err *err)
 {
     struct gsp_batch *batch = NULL;
-    int rc = gsp_batch_new(gsp_table_at(table), NULL, GSP_NULL_I64, GSP_NULL_I64, &batch, err);
-    const struct gsp_place *place = NULL;
-    for (size_t i = 0; rc == GSP_OK && (place = gsp_drain_place_at(rings->drain, i)); i++) {
-        struct gsp_place copy = *place;
+    int rc = gsp_store_batch_new(gsp_wire_table_at(table), NULL, GSP_NULL_I64, GSP_NULL_I64, &batch,
+                                 err);
+    const struct gsp_ring_dir *place = NULL;
+    for (size_t i = 0; rc == GSP_OK && (place = gsp_store_drain_ring_dir_at(rings->drain, i));
+         i++) {
+        struct gsp_ring_dir copy = *place;
         struct gsp_err cause = {0};
         /* Counters that cannot be read are none. */
         rc = gsp_allocation_fill(&copy, batch, &cause) == GSP_E_NOMEM
@@ -212,12 +216,12 @@ static int put_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id 
                  : GSP_OK;
     }
     if (rc == GSP_OK)
-        return gsp_drain_put(rings->drain, batch, err);
-    gsp_batch_free(batch);
+        return gsp_store_drain_write(rings->drain, batch, err);
+    gsp_store_batch_free(batch);
     return rc;
 }
 
-int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
+int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_store_drain_stats *stats,
                          struct gsp_err *err)
 {
     pthread_mutex_lock(&rings->lock);
@@ -233,17 +237,17 @@ int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *st
     if (rc == GSP_OK && rings->drain)
         rc = put_allocations(rings, GSP_TABLE_python_stack, &rings->err);
     if (rc == GSP_OK && rings->drain)
-        rc = gsp_drain_merge_all(rings->drain, &rings->err);
-    *stats = rings->drain ? gsp_drain_stats(rings->drain) : (struct gsp_drain_stats){0};
+        rc = gsp_store_drain_merge_all(rings->drain, &rings->err);
+    *stats = rings->drain ? gsp_store_drain_stats(rings->drain) : (struct gsp_store_drain_stats){0};
     if (rc < 0 && err)
         *err = rings->err;
     return rc;
 }
 
-int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
+int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_store_drain_stats *stats,
                        struct gsp_err *err)
 {
-    *stats = (struct gsp_drain_stats){0};
+    *stats = (struct gsp_store_drain_stats){0};
     if (!rings)
         return GSP_OK;
     const int rc = gsp_rec_rings_finish(rings, stats, err);

@@ -47,11 +47,11 @@ GSP_MUST_CHECK int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts,
 struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings);
 /* Ends the thread, drains what is there, and makes one file of each table's segments.  Fails when
  * rows could not be written: those are in the rings still. */
-GSP_MUST_CHECK int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
-                                        struct gsp_err *err);
+GSP_MUST_CHECK int gsp_rec_rings_finish(struct gsp_rec_rings *rings,
+                                        struct gsp_store_drain_stats *stats, struct gsp_err *err);
 /* The processes that were drained, after that; NULL past the last. */
-const struct gsp_place *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i);
+const struct gsp_ring_dir *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i);
 void gsp_rec_rings_free(struct gsp_rec_rings *rings); /* after finish; NULL does nothing */
 /* Finishes and frees.  NULL does nothing. */
-GSP_MUST_CHECK int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_rec_rings_stop(struct gsp_rec_rings *rings,
+                                      struct gsp_store_drain_stats *stats, struct gsp_err *err);

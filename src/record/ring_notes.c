@@ -10,19 +10,19 @@ static const char *processes(size_t count)
 }
 
 /* Bytes of the path of the folder around a place. */
-static int root_len(const struct gsp_place *place)
+static int root_len(const struct gsp_ring_dir *place)
 {
     const char *slash = strrchr(place->path, '/');
     return slash ? (int)(slash - place->path) : 0;
 }
 
-static bool is_beside(const struct gsp_place *a, const struct gsp_place *b)
+static bool is_beside(const struct gsp_ring_dir *a, const struct gsp_ring_dir *b)
 {
     return a->note[0] && b->note[0] && root_len(a) == root_len(b) &&
            strncmp(a->path, b->path, (size_t)root_len(a)) == 0;
 }
 
-void gsp_record_ring_notes(const struct gsp_place *places, size_t count, struct gsp_buf *out)
+void gsp_record_ring_notes(const struct gsp_ring_dir *places, size_t count, struct gsp_buf *out)
 {
     size_t small = 0;
     for (size_t i = 0; i < count; i++) {

@@ -8,7 +8,7 @@ static struct gsp_ring *ring_of(struct gsp_ring_sink *sink, enum gsp_table_id ta
 {
     if (sink->rings[table] || sink->no_ring[table])
         return sink->rings[table];
-    const struct gsp_ring_spec spec = {.table = gsp_table_at(table),
+    const struct gsp_ring_spec spec = {.table = gsp_wire_table_at(table),
                                        .row_capacity = ROWS_MAX,
                                        .lane_max = 1,
                                        .string_max = 1024,
@@ -38,19 +38,19 @@ void gsp_ring_sink_row(struct gsp_ring_sink *sink, enum gsp_table_id table, cons
         sink->rows_lost++;
 }
 
-static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
     return gsp_ring_sink_intern((struct gsp_ring_sink *)(void *)sink, table, text);
 }
 
-static void put_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+static void put_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     gsp_ring_sink_row((struct gsp_ring_sink *)(void *)sink, table, row);
 }
 
 void gsp_ring_sink_init(struct gsp_ring_sink *sink)
 {
-    sink->sink = (struct gsp_sink){intern, put_row};
+    sink->sink = (struct gsp_collect_sink){intern, put_row};
 }
 
 void gsp_ring_sink_close(struct gsp_ring_sink *sink)

@@ -17,8 +17,8 @@
 #include "wire/table.h"
 
 struct gsp_ring_sink {
-    struct gsp_sink sink; /* what sources write to; first */
-    int folder_fd;        /* borrowed */
+    struct gsp_collect_sink sink; /* what sources write to; first */
+    int folder_fd;                /* borrowed */
     int32_t pid;
     uint64_t start_time;
     int64_t rank;

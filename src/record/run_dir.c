@@ -98,16 +98,16 @@ static int describe(struct gsp_run_place *place, const struct gsp_run_place_opts
         snprintf(place->kernel, sizeof(place->kernel), "%.60s %.80s %.60s", system.sysname,
                  system.release, system.machine);
     const bool has_cwd = getcwd(place->cwd, sizeof(place->cwd)) != NULL;
-    place->about = (struct gsp_run_about){.host = place->host[0] ? place->host : NULL,
-                                          .command = place->command,
-                                          .state = GSP_RUN_RUNNING,
-                                          .argv = opts->argv,
-                                          .cwd = has_cwd ? place->cwd : NULL,
-                                          .kernel = place->kernel,
-                                          .status = GSP_NULL_I64,
-                                          .signal = GSP_NULL_I64,
-                                          .start_ns = gsp_realtime_ns(),
-                                          .unit = "ns"};
+    place->about = (struct gsp_run_meta){.host = place->host[0] ? place->host : NULL,
+                                         .command = place->command,
+                                         .state = GSP_RUN_RUNNING,
+                                         .argv = opts->argv,
+                                         .cwd = has_cwd ? place->cwd : NULL,
+                                         .kernel = place->kernel,
+                                         .status = GSP_NULL_I64,
+                                         .signal = GSP_NULL_I64,
+                                         .start_ns = gsp_realtime_ns(),
+                                         .unit = "ns"};
     return GSP_OK;
 }
 
@@ -160,11 +160,11 @@ static int clear(const char *path, struct gsp_err *err)
 {
     struct gsp_drain *drain = NULL;
     struct gsp_err cause = {0};
-    const int rc = gsp_drain_open(path, NULL, &drain, &cause);
-    gsp_drain_close(drain);
+    const int rc = gsp_store_drain_open(path, NULL, &drain, &cause);
+    gsp_store_drain_close(drain);
     if (rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE)
         return gsp_err_set(err, rc, cause.sys, "%s", cause.msg);
-    gsp_run_clear(path);
+    gsp_store_run_remove_files(path);
     return GSP_OK;
 }
 
@@ -185,7 +185,7 @@ static int make_named(struct gsp_run_place *place, const struct gsp_run_place_op
         rc = make_runs_folder(err);
     place->was_made = access(place->path, F_OK) != 0;
     if (rc == GSP_OK)
-        rc = gsp_run_prepare(place->path, opts->force, err);
+        rc = gsp_store_run_create(place->path, opts->force, err);
     return rc == GSP_OK && opts->force ? clear(place->path, err) : rc;
 }
 
@@ -193,7 +193,7 @@ static int make_named(struct gsp_run_place *place, const struct gsp_run_place_op
 static int claim(const struct gsp_run_place *place, struct gsp_err *err)
 {
     struct gsp_err cause = {0};
-    const int rc = gsp_run_write_meta(place->path, &place->about, false, &cause);
+    const int rc = gsp_store_run_write_meta(place->path, &place->about, false, &cause);
     if (rc == GSP_E_EXISTS)
         return gsp_err_set(err, rc, 0, "there is a recording in %.180s already", place->path);
     /* A full disk fails when the file is closed. */
@@ -223,7 +223,7 @@ void gsp_run_place_discard(struct gsp_run_place *place)
 {
     if (!place->path[0])
         return;
-    gsp_run_clear(place->path);
+    gsp_store_run_remove_files(place->path);
     if (place->was_made && rmdir(place->path) == 0 && gsp_sv_starts(gsp_sv_of(place->path), RUNS))
         rmdir(GSP_RUNS_FOLDER); /* stays if other runs are in it */
     place->path[0] = '\0';

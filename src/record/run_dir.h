@@ -35,7 +35,7 @@ struct gsp_run_place {
     char cwd[GSP_RUN_PATH_MAX];
     char kernel[256];
     char *command; /* the program's words, joined as a shell reads them */
-    struct gsp_run_about about;
+    struct gsp_run_meta about;
 };
 
 /* What a run is called when nobody says: "train-20260131-235959". */

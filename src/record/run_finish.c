@@ -13,8 +13,8 @@
 #include "report/verdict.h"
 #include "report/write.h"
 #include "source/run_folder.h"
-#include "store/each.h"
 #include "store/profile_read.h"
+#include "store/query_each.h"
 #include "store/run_list.h"
 #include "wire/table.h"
 
@@ -29,8 +29,8 @@ struct finish {
     struct gsp_run_made *made;
     struct gsp_run_process *processes;
     size_t process_count;
-    struct gsp_place *places; /* of the processes */
-    char *cmdlines;           /* that processes point into */
+    struct gsp_ring_dir *places; /* of the processes */
+    char *cmdlines;              /* that processes point into */
     char (*versions)[VERSION_MAX];
     struct gsp_store *store;
     struct gsp_profile *profile; /* with its samples, when they are few enough */
@@ -54,8 +54,8 @@ static void wait_for_followers(const struct gsp_run_told *told)
     const struct timespec pause = {.tv_nsec = LOOK_NS};
     const int64_t until_ns = gsp_now_ns() + FOLLOWERS_NS;
     for (size_t i = 0; i < told->count; i++) {
-        struct gsp_place place;
-        if (gsp_place_find(told->pids[i], &place, NULL) < 0 || place.live)
+        struct gsp_ring_dir place;
+        if (gsp_ring_dir_find(told->pids[i], &place, NULL) < 0 || place.live)
             continue;
         while (gsp_follow_is_on(&place) && gsp_now_ns() < until_ns)
             nanosleep(&pause, NULL);
@@ -63,17 +63,18 @@ static void wait_for_followers(const struct gsp_run_told *told)
 }
 
 /* As it is now: the rings were found while it may have run another program, and had fewer. */
-static void look_again(struct gsp_place *place)
+static void look_again(struct gsp_ring_dir *place)
 {
-    struct gsp_place last;
-    if (gsp_place_find(place->pid, &last, NULL) == GSP_OK && last.start_time == place->start_time)
+    struct gsp_ring_dir last;
+    if (gsp_ring_dir_find(place->pid, &last, NULL) == GSP_OK &&
+        last.start_time == place->start_time)
         *place = last;
 }
 
 static void take_processes(struct finish *finish)
 {
     const struct gsp_rec_rings *rings = finish->what->rings;
-    const struct gsp_place *place = NULL;
+    const struct gsp_ring_dir *place = NULL;
     size_t count = 0;
     while (gsp_rec_rings_place_at(rings, count))
         count++;
@@ -97,7 +98,7 @@ static void take_processes(struct finish *finish)
 
 static void drain(struct finish *finish)
 {
-    struct gsp_drain_stats stats;
+    struct gsp_store_drain_stats stats;
     struct gsp_err err = {0};
     wait_for_followers(finish->what->told);
     gsp_ignore(is_fine(finish, gsp_rec_rings_finish(finish->what->rings, &stats, &err), &err));
@@ -114,10 +115,10 @@ static const char VERSIONS_SQL[] = "SELECT pid, any_value(value) FROM gsprof.set
 static int take_version(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct finish *finish = ctx;
-    const struct gsp_sv text = gsp_store_text(row, 1);
+    const struct gsp_sv text = gsp_store_row_text(row, 1);
     (void)err;
     for (size_t i = 0; i < finish->process_count; i++) {
-        if (finish->processes[i].pid != gsp_store_i64(row, 0) || text.len >= VERSION_MAX)
+        if (finish->processes[i].pid != gsp_store_row_i64(row, 0) || text.len >= VERSION_MAX)
             continue;
         memcpy(finish->versions[i], text.p, text.len);
         finish->processes[i].python = finish->versions[i];
@@ -133,40 +134,41 @@ static int open_store(struct finish *finish, struct gsp_err *err)
         rc = gsp_store_add_run(finish->store, finish->what->place->path, err);
     if (rc == GSP_OK)
         rc = gsp_store_lock(finish->store, err);
-    return rc == GSP_OK ? gsp_store_each(finish->store, VERSIONS_SQL, take_version, finish, err)
-                        : rc;
+    return rc == GSP_OK
+               ? gsp_store_query_each(finish->store, VERSIONS_SQL, take_version, finish, err)
+               : rc;
 }
 
 static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
 {
-    return gsp_stream_add(user, sample, err);
+    return gsp_export_stream_add(user, sample, err);
 }
 
 /* However many samples there are: they go to the file as they are read. */
-static int stream_profile(struct finish *finish, int fd, const struct gsp_profile_from *all,
+static int stream_profile(struct finish *finish, int fd, const struct gsp_profile_source *all,
                           struct gsp_err *err)
 {
-    struct gsp_profile_from from = *all;
+    struct gsp_profile_source from = *all;
     struct gsp_profile *profile = NULL;
     struct gsp_stream *stream = NULL;
-    int rc = gsp_profile_new(false, &profile, err);
+    int rc = gsp_model_profile_new(false, &profile, err);
     if (rc == GSP_OK)
-        rc = gsp_stream_new(fd, profile, &stream, err);
+        rc = gsp_export_stream_new(fd, profile, &stream, err);
     from.take = take_sample;
     from.user = stream;
     if (rc == GSP_OK)
-        rc = gsp_store_read_profile(finish->store, &from, profile, err);
+        rc = gsp_store_profile_read(finish->store, &from, profile, err);
     if (rc == GSP_OK) {
-        rc = gsp_stream_finish(stream, err);
+        rc = gsp_export_stream_finish(stream, err);
         stream = NULL;
     }
-    gsp_stream_free(stream);
-    gsp_profile_free(profile);
+    gsp_export_stream_free(stream);
+    gsp_model_profile_free(profile);
     return rc;
 }
 
 static int write_stream(struct finish *finish, const char *path,
-                        const struct gsp_profile_from *from, struct gsp_err *err)
+                        const struct gsp_profile_source *from, struct gsp_err *err)
 {
     struct gsp_newfile file = {.fd = -1};
     int rc = gsp_newfile_open(&file, path, true, err);
@@ -181,27 +183,27 @@ static int write_stream(struct finish *finish, const char *path,
 static int save(struct finish *finish, const char *name, const char *format, struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
-    const int rc = gsp_run_file(path, finish->what->place->path, name, err);
-    return rc < 0
-               ? rc
-               : gsp_format_save(path, gsp_format_find(format), finish->profile, NULL, true, err);
+    const int rc = gsp_store_run_path(path, finish->what->place->path, name, err);
+    return rc < 0 ? rc
+                  : gsp_export_format_save(path, gsp_export_format_find(format), finish->profile,
+                                           NULL, true, err);
 }
 
 static int make_profile(struct finish *finish, struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
-    const struct gsp_run_about *about = &finish->what->place->about;
-    const struct gsp_profile_from from = {.start_ns = about->start_ns,
-                                          .end_ns = about->end_ns,
-                                          .processes = finish->processes,
-                                          .process_count = finish->process_count};
-    int rc = gsp_run_file(path, finish->what->place->path, GSP_RUN_PROFILE, err);
+    const struct gsp_run_meta *about = &finish->what->place->about;
+    const struct gsp_profile_source from = {.start_ns = about->start_ns,
+                                            .end_ns = about->end_ns,
+                                            .processes = finish->processes,
+                                            .process_count = finish->process_count};
+    int rc = gsp_store_run_path(path, finish->what->place->path, GSP_RUN_PROFILE, err);
     if (rc == GSP_OK && finish->samples > GSP_RUN_JSON_SAMPLES_MAX)
         return write_stream(finish, path, &from, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_new(true, &finish->profile, err);
+        rc = gsp_model_profile_new(true, &finish->profile, err);
     if (rc == GSP_OK)
-        rc = gsp_store_read_profile(finish->store, &from, finish->profile, err);
+        rc = gsp_store_profile_read(finish->store, &from, finish->profile, err);
     if (rc == GSP_OK)
         rc = save(finish, GSP_RUN_PROFILE, "gsp", err);
     if (rc == GSP_OK)
@@ -218,7 +220,7 @@ static int write_page(const struct finish *finish, const struct gsp_digest *dige
     gsp_auto_buf page = {0};
     int rc = gsp_digest_write(digest, GSP_DIGEST_HTML, NULL, &page, err);
     if (rc == GSP_OK)
-        rc = gsp_run_file(path, finish->what->place->path, GSP_RUN_REPORT, err);
+        rc = gsp_store_run_path(path, finish->what->place->path, GSP_RUN_REPORT, err);
     return rc == GSP_OK ? gsp_file_put(path, true, &page, err) : rc;
 }
 
@@ -244,14 +246,14 @@ static void make_report(struct finish *finish)
 
 static void write_meta(struct finish *finish, enum gsp_run_state state)
 {
-    struct gsp_run_about *about = &finish->what->place->about;
+    struct gsp_run_meta *about = &finish->what->place->about;
     struct gsp_err err = {0};
     about->state = state;
     about->processes = finish->processes;
     about->process_count = finish->process_count;
     about->samples = finish->samples;
     about->period_ns = finish->period_ns;
-    const int rc = gsp_run_write_meta(finish->what->place->path, about, true, &err);
+    const int rc = gsp_store_run_write_meta(finish->what->place->path, about, true, &err);
     gsp_ignore(is_fine(finish, rc, &err));
     about->processes = NULL;
     about->process_count = 0;
@@ -261,12 +263,12 @@ static void write_meta(struct finish *finish, enum gsp_run_state state)
 static void remove_rings(const struct finish *finish)
 {
     for (size_t i = 0; i < finish->process_count; i++)
-        gsp_ignore(gsp_place_remove(&finish->places[i], NULL)); /* one that still runs stays */
+        gsp_ignore(gsp_ring_dir_remove(&finish->places[i], NULL)); /* one that still runs stays */
 }
 
 static void note_end(const struct gsp_run_finish *what)
 {
-    struct gsp_run_about *about = &what->place->about;
+    struct gsp_run_meta *about = &what->place->about;
     const struct gsp_follow_result *followed = what->followed;
     about->end_ns = gsp_realtime_ns();
     about->duration_ns = about->end_ns - about->start_ns;
@@ -287,18 +289,18 @@ void gsp_run_finish(const struct gsp_run_finish *what, struct gsp_run_made *made
     if (is_fine(&finish, open_store(&finish, &err), &err) &&
         is_fine(&finish, make_profile(&finish, &err), &err)) {
         if (finish.profile) {
-            finish.period_ns = gsp_profile_meta_get(finish.profile)->period_ns;
-            finish.samples = gsp_profile_sample_count(finish.profile);
+            finish.period_ns = gsp_model_profile_meta_get(finish.profile)->period_ns;
+            finish.samples = gsp_model_profile_sample_count(finish.profile);
         }
         make_report(&finish);
     }
     const bool is_whole = made->err.code == GSP_OK && made->has_report;
     write_meta(&finish, is_whole ? GSP_RUN_COMPLETE : GSP_RUN_PARTIAL);
-    gsp_run_find_former(what->place->path, what->place->command, made->former);
+    gsp_store_run_find_previous(what->place->path, what->place->command, made->former);
     gsp_store_close(finish.store);
     if (is_whole)
         remove_rings(&finish); /* no reader of our own holds them any more */
-    gsp_profile_free(finish.profile);
+    gsp_model_profile_free(finish.profile);
     free(finish.processes);
     free(finish.places);
     free(finish.cmdlines);

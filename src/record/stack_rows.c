@@ -6,8 +6,8 @@
 
 #include "base/map.h"
 #include "base/time.h"
+#include "model/ids.h"
 #include "ring/writer.h"
-#include "store/profile_tables.h"
 
 /* Between two rows of a thread that stays where it is. */
 #define STILL_NS     GSP_NS_PER_S
@@ -200,14 +200,14 @@ static struct frame_row frame_of(const struct gsp_stack_rows *rows, uint32_t sta
 {
     const struct gsp_profile *profile = rows->profile;
     const struct gsp_frame *frame =
-        gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, stack));
+        gsp_model_profile_frame_at(profile, gsp_model_profile_stack_frame(profile, stack));
     if (!frame)
         return (struct frame_row){0};
     return (struct frame_row){
-        .func = intern(rows->frames, gsp_profile_string_at(profile, frame->name)),
-        .file = intern(rows->frames, gsp_profile_string_at(profile, frame->file)),
+        .func = intern(rows->frames, gsp_model_profile_string_at(profile, frame->name)),
+        .file = intern(rows->frames, gsp_model_profile_string_at(profile, frame->file)),
         .line = frame->line,
-        .type = gsp_ring_intern(rows->frames, gsp_sv_of(gsp_frame_type_name(frame->kind))),
+        .type = gsp_ring_intern(rows->frames, gsp_sv_of(gsp_model_frame_type_name(frame->kind))),
     };
 }
 
@@ -226,7 +226,7 @@ static int write_stack(struct gsp_stack_rows *rows, uint32_t at, uint32_t stack,
                        struct gsp_err *err)
 {
     const uint32_t len = rows->entries[at].len;
-    const bool is_cut = len < gsp_profile_stack_depth(rows->profile, stack);
+    const bool is_cut = len < gsp_model_profile_stack_depth(rows->profile, stack);
     bool *there = rows->entries[at].present ? calloc(len, sizeof(*there)) : NULL;
     if (rows->entries[at].present && !there)
         return no_memory(err);
@@ -237,8 +237,8 @@ static int write_stack(struct gsp_stack_rows *rows, uint32_t at, uint32_t stack,
             struct frame_row frame = {0};
             if (is_cut && depth == len - 1) {
                 frame.func = gsp_ring_intern(rows->frames, gsp_sv_of(GSP_STACK_CUT_NAME));
-                frame.type =
-                    gsp_ring_intern(rows->frames, gsp_sv_of(gsp_frame_type_name(GSP_FRAME_MARK)));
+                frame.type = gsp_ring_intern(rows->frames,
+                                             gsp_sv_of(gsp_model_frame_type_name(GSP_FRAME_MARK)));
             } else {
                 frame = frame_of(rows, stack);
             }
@@ -247,7 +247,7 @@ static int write_stack(struct gsp_stack_rows *rows, uint32_t at, uint32_t stack,
             make_room(rows);
             write_frame(rows, frame);
         }
-        stack = gsp_profile_stack_caller(rows->profile, stack);
+        stack = gsp_model_profile_stack_caller(rows->profile, stack);
     }
     free(there);
     return GSP_OK;
@@ -256,7 +256,7 @@ static int write_stack(struct gsp_stack_rows *rows, uint32_t at, uint32_t stack,
 /* The ids of the profile's stacks, those that came since too. */
 static int learn_ids(struct gsp_stack_rows *rows, struct gsp_err *err)
 {
-    const size_t count = gsp_profile_stack_count(rows->profile) + 1;
+    const size_t count = gsp_model_profile_stack_count(rows->profile) + 1;
     if (count > rows->id_cap) {
         const size_t cap = count + count / 2;
         int64_t *grown = realloc(rows->ids, cap * sizeof(*grown));
@@ -267,11 +267,11 @@ static int learn_ids(struct gsp_stack_rows *rows, struct gsp_err *err)
     }
     for (; rows->id_count < count; rows->id_count++) {
         const uint32_t stack = (uint32_t)rows->id_count;
-        const uint32_t caller = gsp_profile_stack_caller(rows->profile, stack);
-        rows->ids[stack] = stack == GSP_NONE
-                               ? GSP_NULL_I64
-                               : gsp_profile_stack_id(rows->profile, stack,
-                                                      caller < stack ? rows->ids[caller] : 0);
+        const uint32_t caller = gsp_model_profile_stack_caller(rows->profile, stack);
+        rows->ids[stack] =
+            stack == GSP_NONE
+                ? GSP_NULL_I64
+                : gsp_model_stack_id(rows->profile, stack, caller < stack ? rows->ids[caller] : 0);
     }
     return GSP_OK;
 }
@@ -284,7 +284,7 @@ static int use_stack(struct gsp_stack_rows *rows, uint32_t stack, uint32_t *out,
     if (rc < 0)
         return rc;
     int64_t id = rows->ids[stack];
-    uint32_t len = gsp_profile_stack_depth(rows->profile, stack);
+    uint32_t len = gsp_model_profile_stack_depth(rows->profile, stack);
     uint32_t at = find_entry(rows, id);
     const bool is_used = at != NO_ENTRY && rows->entries[at].refs > 0;
     if (!is_used && len > GSP_STACK_FRAMES_EACH &&
@@ -311,7 +311,7 @@ static int use_stack(struct gsp_stack_rows *rows, uint32_t stack, uint32_t *out,
 static int write_sample(struct gsp_stack_rows *rows, uint32_t thread, const struct last_look *look,
                         struct gsp_err *err)
 {
-    const struct gsp_thread *about = gsp_profile_thread_at(rows->profile, thread);
+    const struct gsp_thread *about = gsp_model_profile_thread_at(rows->profile, thread);
     uint32_t at = NO_ENTRY;
     int rc = about ? use_stack(rows, look->stack, &at, err) : GSP_OK;
     if (rc < 0 || !about)
@@ -323,7 +323,8 @@ static int write_sample(struct gsp_stack_rows *rows, uint32_t thread, const stru
         .pid = rows->pid,
         .rank = rows->rank,
         .thread_id = id ? (int64_t)(id & INT64_MAX) : GSP_NULL_I64,
-        .thread_name = intern(rows->samples, gsp_profile_string_at(rows->profile, about->name)),
+        .thread_name =
+            intern(rows->samples, gsp_model_profile_string_at(rows->profile, about->name)),
         .on_cpu = (look->flags & GSP_SAMPLE_ON_CPU) != 0,
         .has_gil = (look->flags & GSP_SAMPLE_HAS_GIL) != 0,
         .stack_id = rows->entries[at].id,
@@ -401,7 +402,7 @@ static int make_ring(const struct gsp_stack_rows_spec *spec, enum gsp_table_id t
 {
     const bool is_stack = table == GSP_TABLE_python_stack;
     const struct gsp_ring_spec ring = {
-        .table = gsp_table_at(table),
+        .table = gsp_wire_table_at(table),
         .row_capacity = is_stack ? rows->frame_max : rows->sample_max,
         .lane_max = 1,
         .string_max = (is_stack ? STRINGS_MAX : 1024U) >> rows->halved,

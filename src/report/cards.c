@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "model/words.h"
+#include "model/format.h"
 #include "report/document_internal.h"
 #include "report/phrases.h"
 
@@ -86,7 +86,7 @@ static void put_steps(const struct gsp_judge *judge)
         return;
     gsp_words_seconds(steps->p50_s, &value);
     gsp_buf_puts(&detail, "median of ");
-    gsp_words_count(steps->count, &detail);
+    gsp_model_count_put(steps->count, &detail);
     gsp_buf_puts(&detail, ", 95 % within ");
     gsp_words_seconds(steps->p95_s, &detail);
     put(judge->digest, (struct gsp_digest_card){.id = "step", .title = "Step time"}, &value,
@@ -145,12 +145,12 @@ static void put_samples(struct gsp_digest *digest)
     for (size_t i = 0; i < digest->loss_count; i++)
         lost = digest->losses[i].count < UINT64_MAX - lost ? lost + digest->losses[i].count
                                                            : UINT64_MAX;
-    gsp_words_count(gsp_words_samples(digest->profile), &value);
+    gsp_model_count_put(gsp_model_profile_samples(digest->profile), &value);
     if (lost > 0) {
-        gsp_words_count(lost, &detail);
+        gsp_model_count_put(lost, &detail);
         gsp_buf_puts(&detail, " of what was recorded is missing");
     } else {
-        gsp_buf_puts(&detail, "nothing lost");
+        gsp_buf_puts(&detail, digest->has_losses ? "nothing lost" : "losses not recorded");
     }
     put(digest,
         (struct gsp_digest_card){.id = "samples",

@@ -124,9 +124,9 @@ static int begin_chart(struct filler *filler, struct gsp_err *err)
 static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct filler *filler = ctx;
-    const struct gsp_sv name = gsp_store_text(row, 0);
-    const int64_t pid = gsp_store_i64(row, 1);
-    const int64_t ts_ns = gsp_store_i64(row, 3);
+    const struct gsp_sv name = gsp_store_row_text(row, 0);
+    const int64_t pid = gsp_store_row_i64(row, 1);
+    const int64_t ts_ns = gsp_store_row_i64(row, 3);
     const struct gsp_digest_series *last = filler->series;
     if (ts_ns == GSP_NULL_I64)
         return GSP_OK;
@@ -140,10 +140,10 @@ static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err
         if (!filler->series)
             return no_memory(err);
         filler->series->pid = pid;
-        filler->series->rank = gsp_store_i64(row, 2);
+        filler->series->rank = gsp_store_row_i64(row, 2);
     }
     gsp_digest__point(filler->digest, filler->series, gsp_digest__seconds(filler->digest, ts_ns),
-                      gsp_store_f64(row, 4));
+                      gsp_store_row_f64(row, 4));
     return GSP_OK;
 }
 
@@ -205,7 +205,7 @@ int gsp_digest__charts(struct gsp_digest *digest, struct gsp_store *store, struc
     int rc = add_steps_chart(digest, err);
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(CHARTS); i++) {
         struct filler filler = {.digest = digest, .def = &CHARTS[i]};
-        rc = gsp_store_each(store, CHARTS[i].sql, take_point, &filler, err);
+        rc = gsp_store_query_each(store, CHARTS[i].sql, take_point, &filler, err);
         if (rc == GSP_OK && filler.chart)
             drop_empty(digest, filler.chart);
     }

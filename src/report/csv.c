@@ -11,7 +11,7 @@ static void put_f64(struct gsp_buf *out, double v)
 {
     gsp_buf_putc(out, ',');
     if (!isnan(v))
-        gsp_cell_f64(v, out);
+        gsp_model_cell_put_f64(v, out);
 }
 
 static void put_i64(struct gsp_buf *out, int64_t v)
@@ -50,7 +50,7 @@ static void put_steps(const struct gsp_digest *digest, struct gsp_buf *out)
     gsp_buf_puts(out, "t_s,step,rank,pid,duration_s\n");
     for (size_t i = 0; i < digest->step_count; i++) {
         const struct gsp_digest_step *step = &digest->steps[i];
-        gsp_cell_f64(step->t, out);
+        gsp_model_cell_put_f64(step->t, out);
         put_i64(out, step->step);
         put_i64(out, step->rank);
         put_i64(out, step->pid);
@@ -83,7 +83,7 @@ static void put_spans(const struct gsp_digest *digest, struct gsp_buf *out)
     gsp_buf_puts(out, "t_s,name,pid,thread_id,depth,duration_s\n");
     for (size_t i = 0; i < digest->span_count; i++) {
         const struct gsp_digest_span *span = &digest->spans[i];
-        gsp_cell_f64(span->t, out);
+        gsp_model_cell_put_f64(span->t, out);
         put_text(out, digest->span_names[span->name]);
         put_i64(out, span->pid);
         put_i64(out, span->tid);
@@ -111,7 +111,7 @@ int gsp_digest__csv(const struct gsp_digest *digest, const struct gsp_digest_wri
         return gsp_err_set(err, GSP_E_EMPTY, 0, "%.160s has no %s", opts->name ? opts->name : "it",
                            tables[opts->table].name);
     if (opts->table == GSP_DIGEST_FUNCTIONS) {
-        const struct gsp_view view = {.by_function = true};
+        const struct gsp_view_options view = {.by_function = true};
         return gsp_report_csv(digest->profile, &view,
                               &(struct gsp_report_opts){.limit = opts->limit}, out, err);
     }

@@ -196,7 +196,7 @@ void gsp_digest_free(struct gsp_digest *digest)
         free(digest->texts);
         digest->texts = next;
     }
-    gsp_profile_free(digest->profile);
+    gsp_model_profile_free(digest->profile);
     free(digest);
 }
 

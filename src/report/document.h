@@ -259,7 +259,8 @@ struct gsp_digest {
     struct gsp_digest_memory memory;
     struct gsp_digest_loss *losses;
     size_t loss_count;
-    struct gsp_profile *profile;   /* what the stacks are of; NULL when there are none */
+    bool has_losses;             /* the source counts losses: no rows means that nothing was lost */
+    struct gsp_profile *profile; /* what the stacks are of; NULL when there are none */
     struct gsp_digest_text *texts; /* blocks that the texts lie in */
     bool no_memory;                /* something is missing from it: it is not handed out */
 };

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "model/ids.h"
 #include "report/thin.h"
 #include "report/write_internal.h"
-#include "store/profile_tables.h"
 
 static void put_i64_or_null(struct gsp_json *json, int64_t v)
 {
@@ -135,7 +135,7 @@ static void put_frame(struct gsp_json *json, const struct gsp_digest_frame *fram
     put_i64_or_null(json, frame->line ? (int64_t)frame->line : GSP_NULL_I64);
     if (frame->hot_line)
         gsp_json_put_u64(json, "hot_line", frame->hot_line);
-    gsp_json_put_str(json, "type", gsp_frame_type_name(frame->kind));
+    gsp_json_put_str(json, "type", gsp_model_frame_type_name(frame->kind));
     gsp_json_obj_end(json);
 }
 
@@ -475,6 +475,7 @@ void gsp_digest__json(const struct gsp_digest *digest, struct gsp_buf *out)
         put_spans(&json, digest);
     if (!isnan(digest->memory.peak_rss_bytes) || digest->memory.site_count)
         put_memory(&json, digest);
-    put_losses(&json, digest);
+    if (digest->has_losses || digest->loss_count)
+        put_losses(&json, digest);
     gsp_json_obj_end(&json);
 }

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "model/frames.h"
+#include "model/ids.h"
 #include "report/run.h"
 #include "stats/growth.h"
-#include "store/profile_tables.h"
 
 /* A look at one process, or (v NaN) its end. */
 struct look {
@@ -131,20 +131,20 @@ static int add_site(struct sites *sites, const struct gsp_store_row *row, struct
     if (!more)
         return no_memory(err);
     memory->sites = more;
-    more[memory->site_count++] =
-        (struct gsp_digest_site){.bytes = gsp_store_f64(row, 1), .count = gsp_store_f64(row, 2)};
-    sites->stack_id = gsp_store_i64(row, 0);
+    more[memory->site_count++] = (struct gsp_digest_site){.bytes = gsp_store_row_f64(row, 1),
+                                                          .count = gsp_store_row_f64(row, 2)};
+    sites->stack_id = gsp_store_row_i64(row, 0);
     return GSP_OK;
 }
 
 /* Texts are the row's. */
 static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
 {
-    const int64_t line = gsp_store_i64(row, 5);
-    return (struct gsp_digest_frame){.func = gsp_store_text(row, 3),
-                                     .file = gsp_store_text(row, 4),
+    const int64_t line = gsp_store_row_i64(row, 5);
+    return (struct gsp_digest_frame){.func = gsp_store_row_text(row, 3),
+                                     .file = gsp_store_row_text(row, 4),
                                      .line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0,
-                                     .kind = gsp_frame_type_find(gsp_store_text(row, 6))};
+                                     .kind = gsp_model_frame_type_find(gsp_store_row_text(row, 6))};
 }
 
 /* As the stacks of samples: one mark stands for however many frames an import takes, and frames of
@@ -154,9 +154,9 @@ static bool is_shown(const struct gsp_digest *digest, const struct gsp_digest_si
 {
     if (frame->kind != GSP_FRAME_PYTHON)
         return true;
-    if (gsp_frame_is_own(frame->file))
+    if (gsp_model_file_is_own(frame->file))
         return false;
-    if (!gsp_frame_is_import(frame->file))
+    if (!gsp_model_file_is_import(frame->file))
         return true;
     *frame = (struct gsp_digest_frame){.func = gsp_sv_of(GSP_MARK_IMPORT), .kind = GSP_FRAME_MARK};
     return site->frame_count == 0 ||
@@ -167,7 +167,7 @@ static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 {
     struct sites *sites = ctx;
     struct gsp_digest *digest = sites->digest;
-    if (digest->memory.site_count == 0 || gsp_store_i64(row, 0) != sites->stack_id) {
+    if (digest->memory.site_count == 0 || gsp_store_row_i64(row, 0) != sites->stack_id) {
         const int rc = add_site(sites, row, err);
         if (rc < 0)
             return rc;
@@ -199,5 +199,5 @@ int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store, struc
 {
     struct sites sites = {.digest = digest};
     const int rc = gsp_digest__rss(digest, err);
-    return rc == GSP_OK ? gsp_store_each(store, SITES_SQL, take_site, &sites, err) : rc;
+    return rc == GSP_OK ? gsp_store_query_each(store, SITES_SQL, take_site, &sites, err) : rc;
 }

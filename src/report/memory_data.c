@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "model/format.h"
 #include "model/tree.h"
-#include "model/words.h"
 #include "report/memory_view.h"
 
 #define STACK_SHOWN 64U
@@ -32,11 +32,11 @@ static void put_seconds(struct gsp_json *json, const char *key, int64_t ns)
 
 static void put_frame(struct gsp_json *json, const struct gsp_profile *profile, uint32_t id)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(profile, id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, id);
     gsp_json_obj_begin(json);
     if (frame) {
-        gsp_json_put_sv(json, "function", gsp_profile_string_at(profile, frame->name));
-        gsp_json_put_sv(json, "file", gsp_profile_string_at(profile, frame->file));
+        gsp_json_put_sv(json, "function", gsp_model_profile_string_at(profile, frame->name));
+        gsp_json_put_sv(json, "file", gsp_model_profile_string_at(profile, frame->file));
         gsp_json_key(json, "line");
         if (frame->line)
             gsp_json_u64(json, frame->line);
@@ -52,17 +52,17 @@ static void put_stack(struct gsp_json *json, const struct gsp_profile *profile, 
     gsp_json_key(json, "stack");
     gsp_json_arr_begin(json);
     for (size_t i = 0; stack != GSP_NONE && i < STACK_SHOWN; i++) {
-        put_frame(json, profile, gsp_profile_stack_frame(profile, stack));
-        stack = gsp_profile_stack_caller(profile, stack);
+        put_frame(json, profile, gsp_model_profile_stack_frame(profile, stack));
+        stack = gsp_model_profile_stack_caller(profile, stack);
     }
     gsp_json_arr_end(json);
 }
 
-static void put_value(struct gsp_json *json, const struct gsp_memvalue *value)
+static void put_value(struct gsp_json *json, const struct gsp_memlog_value *value)
 {
     gsp_json_put_i64(json, "bytes", value->bytes);
     gsp_json_put_i64(json, "blocks", value->count);
-    gsp_json_put_f64(json, "error_bytes", gsp_memvalue_error(value));
+    gsp_json_put_f64(json, "error_bytes", gsp_memlog_value_error(value));
     gsp_json_put_u64(json, "allocated_bytes", value->alloc_bytes);
     gsp_json_put_u64(json, "allocated_blocks", value->alloc_count);
 }
@@ -70,7 +70,7 @@ static void put_value(struct gsp_json *json, const struct gsp_memvalue *value)
 static void put_name(struct gsp_json *json, const struct gsp_memreport *report, uint32_t group)
 {
     gsp_auto_buf name = {0};
-    gsp_memgroup_name(&report->groups, report->log, group, &name);
+    gsp_memlog_group_name(&report->groups, report->log, group, &name);
     gsp_json_put_sv(json, "name", gsp_buf_sv(&name));
 }
 
@@ -79,7 +79,7 @@ static void put_rows(struct gsp_json *json, const struct gsp_memreport *report)
     gsp_json_key(json, "rows");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < report->rows.count && (!report->limit || i < report->limit); i++) {
-        const struct gsp_memrow *row = &report->rows.at[i];
+        const struct gsp_memlog_row *row = &report->rows.at[i];
         gsp_json_obj_begin(json);
         put_name(json, report, row->group);
         put_value(json, &row->value);
@@ -91,12 +91,12 @@ static void put_rows(struct gsp_json *json, const struct gsp_memreport *report)
 
 static void put_leaks(struct gsp_json *json, const struct gsp_memreport *report)
 {
-    const struct gsp_memleaks *leaks = &report->values.leaks;
-    gsp_json_put_bool(json, "long_enough", leaks->stretches >= GSP_MEMLEAK_STRETCHES_MIN);
+    const struct gsp_memlog_leaks *leaks = &report->values.leaks;
+    gsp_json_put_bool(json, "long_enough", leaks->stretches >= GSP_MEMLOG_LEAK_WINDOWS_MIN);
     gsp_json_key(json, "leaks");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < leaks->count; i++) {
-        const struct gsp_memleak *leak = &leaks->at[i];
+        const struct gsp_memlog_leak *leak = &leaks->at[i];
         gsp_json_obj_begin(json);
         put_name(json, report, leak->group);
         gsp_json_put_f64(json, "bytes_per_s", leak->bytes_per_s);
@@ -116,11 +116,11 @@ static void put_processes(struct gsp_json *json, const struct gsp_memreport *rep
     gsp_json_arr_begin(json);
     for (uint32_t i = 0; gsp_memlog_process(report->log, i); i++) {
         const struct gsp_memlog_process *about = gsp_memlog_process(report->log, i);
-        const struct gsp_process *process = gsp_profile_process_at(profile, i);
+        const struct gsp_process *process = gsp_model_profile_process_at(profile, i);
         gsp_json_obj_begin(json);
         gsp_json_put_i64(json, "pid", process->pid);
-        gsp_json_put_sv(json, "command", gsp_profile_string_at(profile, process->cmdline));
-        gsp_json_put_str(json, "mode", gsp_memory_mode_name(about->mode));
+        gsp_json_put_sv(json, "command", gsp_model_profile_string_at(profile, process->cmdline));
+        gsp_json_put_str(json, "mode", gsp_wire_memory_mode_name(about->mode));
         gsp_json_put_u64(json, "sample_bytes", about->interval_bytes);
         gsp_json_put_bool(json, "ended", about->gone);
         gsp_json_obj_end(json);
@@ -140,9 +140,9 @@ static void put_timeline(struct gsp_json *json, const struct gsp_memreport *repo
             continue;
         gsp_json_obj_begin(json);
         put_seconds(json, "time_s", tick->time_ns);
-        gsp_json_put_i64(json, "pid", gsp_profile_process_at(profile, tick->process)->pid);
-        for (size_t k = 0; gsp_memtotal_name(k); k++)
-            put_known(json, gsp_memtotal_name(k), tick->total[k]);
+        gsp_json_put_i64(json, "pid", gsp_model_profile_process_at(profile, tick->process)->pid);
+        for (size_t k = 0; gsp_memlog_total_name(k); k++)
+            put_known(json, gsp_memlog_total_name(k), tick->total[k]);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -156,7 +156,7 @@ void gsp_memreport_json(const struct gsp_memreport *report, struct gsp_buf *out)
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
     gsp_json_put_str(&json, "view", gsp_memreport_view_name(report->question.view));
-    gsp_json_put_str(&json, "by", gsp_memby_name(report->groups.by));
+    gsp_json_put_str(&json, "by", gsp_memlog_group_by_name(report->groups.by));
     gsp_json_put_bool(&json, "exact", gsp_memreport_is_exact(report));
     gsp_json_put_bool(&json, "truncated", meta->truncated);
     put_seconds(&json, "start_s", meta->start_ns);
@@ -200,20 +200,20 @@ int gsp_memreport_table(const struct gsp_memreport *report, struct gsp_made_rows
         COLUMN("allocated_bytes", GSP_CELL_I64), COLUMN("allocated_blocks", GSP_CELL_I64),
         COLUMN("bytes_per_s", GSP_CELL_I64),     COLUMN("bytes_per_step", GSP_CELL_I64),
     };
-    const struct gsp_memleaks *leaks = &report->values.leaks;
+    const struct gsp_memlog_leaks *leaks = &report->values.leaks;
     int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), out, err);
     for (size_t i = 0;
          rc == GSP_OK && i < report->rows.count && (!report->limit || i < report->limit); i++) {
-        const struct gsp_memrow *row = &report->rows.at[i];
-        const struct gsp_memleak *leak = NULL;
+        const struct gsp_memlog_row *row = &report->rows.at[i];
+        const struct gsp_memlog_leak *leak = NULL;
         gsp_auto_buf name = {0};
         for (size_t k = 0; k < leaks->count; k++)
             leak = leaks->at[k].group == row->group ? &leaks->at[k] : leak;
-        gsp_memgroup_name(&report->groups, report->log, row->group, &name);
+        gsp_memlog_group_name(&report->groups, report->log, row->group, &name);
         gsp_made_text(*out, gsp_buf_sv(&name));
         gsp_made_i64(*out, row->value.bytes);
         gsp_made_i64(*out, row->value.count);
-        gsp_made_i64(*out, (int64_t)gsp_memvalue_error(&row->value));
+        gsp_made_i64(*out, (int64_t)gsp_memlog_value_error(&row->value));
         gsp_made_i64(*out, (int64_t)row->value.alloc_bytes);
         gsp_made_i64(*out, (int64_t)row->value.alloc_count);
         gsp_made_i64(*out, leak ? (int64_t)leak->bytes_per_s : INT64_MIN);
@@ -230,14 +230,14 @@ int gsp_memreport_timeline(const struct gsp_memreport *report, struct gsp_made_r
                                                          COLUMN("pid", GSP_CELL_I64)};
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
     for (size_t k = 0; k < GSP_MEMTOTALS; k++)
-        columns[k + 2] = (struct gsp_rows_column)COLUMN(gsp_memtotal_name(k), GSP_CELL_I64);
+        columns[k + 2] = (struct gsp_rows_column)COLUMN(gsp_memlog_total_name(k), GSP_CELL_I64);
     int rc = gsp_made_rows_new(columns, GSP_COUNT(columns), out, err);
     for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_tick_count(report->log); i++) {
         const struct gsp_memlog_tick *tick = gsp_memlog_tick(report->log, i);
         if (tick->is_gone)
             continue;
         gsp_made_i64(*out, tick->time_ns);
-        gsp_made_i64(*out, gsp_profile_process_at(profile, tick->process)->pid);
+        gsp_made_i64(*out, gsp_model_profile_process_at(profile, tick->process)->pid);
         for (size_t k = 0; k < GSP_MEMTOTALS; k++)
             gsp_made_i64(*out, tick->total[k]);
     }
@@ -256,7 +256,7 @@ static void put_cell(struct gsp_buf *out, const char *tag, struct gsp_sv text)
 static void put_amount(struct gsp_buf *out, int64_t bytes)
 {
     gsp_auto_buf text = {0};
-    gsp_words_amount(GSP_UNIT_BYTES, bytes, &text);
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, &text);
     put_cell(out, "td", gsp_buf_sv(&text));
 }
 
@@ -265,12 +265,12 @@ static void put_page_rows(const struct gsp_memreport *report, struct gsp_buf *ou
     gsp_buf_puts(out, "<table><tr><th>bytes</th><th>+- 95 %</th><th>blocks</th><th>allocated</th>"
                       "<th>name</th></tr>\n");
     for (size_t i = 0; i < report->rows.count && (!report->limit || i < report->limit); i++) {
-        const struct gsp_memrow *row = &report->rows.at[i];
+        const struct gsp_memlog_row *row = &report->rows.at[i];
         gsp_auto_buf name = {0};
-        gsp_memgroup_name(&report->groups, report->log, row->group, &name);
+        gsp_memlog_group_name(&report->groups, report->log, row->group, &name);
         gsp_buf_puts(out, "<tr>");
         put_amount(out, row->value.bytes);
-        put_amount(out, (int64_t)(2 * gsp_memvalue_error(&row->value)));
+        put_amount(out, (int64_t)(2 * gsp_memlog_value_error(&row->value)));
         gsp_buf_printf(out, "<td>%lld</td>", (long long)row->value.count);
         put_amount(out, (int64_t)row->value.alloc_bytes);
         put_cell(out, "td", gsp_buf_sv(&name));
@@ -283,7 +283,7 @@ void gsp_memreport_page(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     gsp_auto_buf command = {0};
     gsp_auto_buf text = {0};
-    gsp_words_command(gsp_memlog_profile(report->log), &command);
+    gsp_model_command_put(gsp_memlog_profile(report->log), &command);
     gsp_buf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     put_cell(out, "title", gsp_buf_sv(&command));
     gsp_buf_puts(out, "<style>body{font:14px system-ui,sans-serif;margin:1.5em}pre{font-size:13px}"

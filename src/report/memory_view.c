@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "model/format.h"
 #include "model/tree.h"
-#include "model/words.h"
 
 #define CALLER_INDENT "                                  "
 
-int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_memby by,
+int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_memlog_group_by by,
                        struct gsp_err *err)
 {
     report->path = path;
@@ -21,29 +21,30 @@ int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_
         rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first look at the counters",
                          path);
     if (rc == GSP_OK)
-        rc = gsp_memgroups_make(&report->groups, report->log, by, err);
+        rc = gsp_memlog_groups_create(&report->groups, report->log, by, err);
     return rc;
 }
 
 int gsp_memreport_ask(struct gsp_memreport *report, struct gsp_err *err)
 {
-    int rc =
-        gsp_memvalues_make(&report->values, report->log, &report->question, &report->groups, err);
+    int rc = gsp_memlog_values_create(&report->values, report->log, &report->question,
+                                      &report->groups, err);
     if (rc == GSP_OK)
-        rc = gsp_memrows_make(&report->rows, report->log, &report->values, &report->groups, err);
+        rc = gsp_memlog_rows_create(&report->rows, report->log, &report->values, &report->groups,
+                                    err);
     return rc;
 }
 
 void gsp_memreport_close(struct gsp_memreport *report)
 {
-    gsp_memrows_free(&report->rows);
-    gsp_memvalues_free(&report->values);
-    gsp_memgroups_free(&report->groups);
+    gsp_memlog_rows_free(&report->rows);
+    gsp_memlog_values_free(&report->values);
+    gsp_memlog_groups_free(&report->groups);
     gsp_memlog_close(report->log);
     report->log = NULL;
 }
 
-const char *gsp_memreport_view_name(enum gsp_memview view)
+const char *gsp_memreport_view_name(enum gsp_memlog_view view)
 {
     static const char *const names[] = {
         [GSP_MEMVIEW_PEAK] = "peak",           [GSP_MEMVIEW_AT] = "at",
@@ -91,7 +92,7 @@ struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report)
 
 static void put_bytes(int64_t bytes, struct gsp_buf *out)
 {
-    gsp_words_amount(GSP_UNIT_BYTES, bytes, out);
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, out);
 }
 
 static void put_right(struct gsp_buf *text, int width, struct gsp_buf *out)
@@ -113,7 +114,7 @@ static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
     const struct gsp_mempeak peak = gsp_memreport_peak(report);
     gsp_auto_buf command = {0};
-    gsp_words_command(gsp_memlog_profile(report->log), &command);
+    gsp_model_command_put(gsp_memlog_profile(report->log), &command);
     put_duration(meta->duration_ns, out);
     gsp_buf_puts(out, " of ");
     gsp_buf_term(out, gsp_buf_sv(&command));
@@ -156,7 +157,7 @@ static void put_peaks(const struct gsp_memreport *report, struct gsp_buf *out)
 
 static void put_question(const struct gsp_memreport *report, struct gsp_buf *out)
 {
-    const struct gsp_memquestion *question = &report->question;
+    const struct gsp_memlog_view_spec *question = &report->question;
     switch (question->view) {
     case GSP_MEMVIEW_PEAK:
         put_peaks(report, out);
@@ -181,7 +182,7 @@ static void put_question(const struct gsp_memreport *report, struct gsp_buf *out
         break;
     }
     put_bytes(report->rows.all.bytes, out);
-    const double error = gsp_memvalue_error(&report->rows.all);
+    const double error = gsp_memlog_value_error(&report->rows.all);
     if (error > 0) {
         gsp_buf_puts(out, " (estimated, +- ");
         put_bytes((int64_t)(2 * error), out);
@@ -190,7 +191,7 @@ static void put_question(const struct gsp_memreport *report, struct gsp_buf *out
     gsp_buf_puts(out, " in ");
     const int64_t count = report->rows.all.count;
     gsp_buf_puts(out, count < 0 ? "-" : "");
-    gsp_words_count((uint64_t)(count < 0 ? -count : count), out);
+    gsp_model_count_put((uint64_t)(count < 0 ? -count : count), out);
     gsp_buf_puts(out, count == 1 ? " block\n\n" : " blocks\n\n");
 }
 
@@ -217,21 +218,21 @@ static void put_name(const struct gsp_memreport *report, struct gsp_sv name, siz
 static void put_caller(const struct gsp_memreport *report, uint32_t stack, struct gsp_buf *out)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const uint32_t caller = gsp_memgroup_caller(profile, stack);
+    const uint32_t caller = gsp_memlog_group_caller(profile, stack);
     gsp_auto_buf label = {0};
     if (report->groups.by != GSP_MEMBY_LINE || caller == GSP_NONE)
         return;
     gsp_buf_puts(&label, "from ");
-    gsp_view_label(&(struct gsp_view){0}, profile, caller, &label);
+    gsp_model_frame_label(&(struct gsp_view_options){0}, profile, caller, &label);
     gsp_buf_puts(out, CALLER_INDENT);
     put_name(report, gsp_buf_sv(&label), strlen(CALLER_INDENT), out);
 }
 
-static void put_row(const struct gsp_memreport *report, const struct gsp_memrow *row,
+static void put_row(const struct gsp_memreport *report, const struct gsp_memlog_row *row,
                     struct gsp_buf *out)
 {
     gsp_auto_buf cell = {0};
-    const double error = gsp_memvalue_error(&row->value);
+    const double error = gsp_memlog_value_error(&row->value);
     const double all = (double)report->rows.all.bytes;
     put_bytes(row->value.bytes, &cell);
     put_right(&cell, 10, out);
@@ -239,15 +240,15 @@ static void put_row(const struct gsp_memreport *report, const struct gsp_memrow 
         put_bytes((int64_t)(2 * error), &cell);
     put_right(&cell, 10, out);
     if (report->question.view != GSP_MEMVIEW_DIFF && all > 0)
-        gsp_words_pct(100 * (double)row->value.bytes / all, &cell);
+        gsp_model_percent_put(100 * (double)row->value.bytes / all, &cell);
     put_right(&cell, 6, out);
     gsp_buf_printf(out, "%8" PRId64 "  ", row->value.count);
-    gsp_memgroup_name(&report->groups, report->log, row->group, &cell);
+    gsp_memlog_group_name(&report->groups, report->log, row->group, &cell);
     put_name(report, gsp_buf_sv(&cell), strlen(CALLER_INDENT) + 2, out);
     put_caller(report, row->stack, out);
 }
 
-static const struct gsp_memrow *row_of(const struct gsp_memreport *report, uint32_t group)
+static const struct gsp_memlog_row *row_of(const struct gsp_memreport *report, uint32_t group)
 {
     for (size_t i = 0; i < report->rows.count; i++) {
         if (report->rows.at[i].group == group)
@@ -256,7 +257,7 @@ static const struct gsp_memrow *row_of(const struct gsp_memreport *report, uint3
     return NULL;
 }
 
-static void put_leak(const struct gsp_memreport *report, const struct gsp_memleak *leak,
+static void put_leak(const struct gsp_memreport *report, const struct gsp_memlog_leak *leak,
                      struct gsp_buf *out)
 {
     gsp_auto_buf cell = {0};
@@ -269,19 +270,20 @@ static void put_leak(const struct gsp_memreport *report, const struct gsp_memlea
     put_bytes(leak->live_bytes, &cell);
     put_right(&cell, 10, out);
     gsp_buf_puts(out, "  ");
-    gsp_memgroup_name(&report->groups, report->log, leak->group, &cell);
+    gsp_memlog_group_name(&report->groups, report->log, leak->group, &cell);
     put_name(report, gsp_buf_sv(&cell), strlen(CALLER_INDENT), out);
-    const struct gsp_memrow *row = row_of(report, leak->group);
+    const struct gsp_memlog_row *row = row_of(report, leak->group);
     if (row)
         put_caller(report, row->stack, out);
 }
 
 static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
 {
-    const struct gsp_memleaks *leaks = &report->values.leaks;
-    if (leaks->stretches < GSP_MEMLEAK_STRETCHES_MIN) {
+    const struct gsp_memlog_leaks *leaks = &report->values.leaks;
+    if (leaks->stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN) {
         gsp_buf_printf(out, "Too short to tell: %zu look%s, and a trend needs %u.\n",
-                       leaks->stretches, gsp_words_s(leaks->stretches), GSP_MEMLEAK_STRETCHES_MIN);
+                       leaks->stretches, gsp_model_plural_s(leaks->stretches),
+                       GSP_MEMLOG_LEAK_WINDOWS_MIN);
         return;
     }
     if (leaks->count == 0) {
@@ -290,7 +292,7 @@ static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
     }
     put_question(report, out);
     gsp_buf_printf(out, "%12s%10s%10s  %s\n", "growth", "per step", "held",
-                   gsp_memby_name(report->groups.by));
+                   gsp_memlog_group_by_name(report->groups.by));
     for (size_t i = 0; i < leaks->count && (report->limit == 0 || i < report->limit); i++)
         put_leak(report, &leaks->at[i], out);
 }
@@ -305,7 +307,7 @@ void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
     put_question(report, out);
     gsp_buf_printf(out, "%10s%10s%6s%8s  %s\n", "bytes",
                    gsp_memreport_is_exact(report) ? "" : "+- 95 %", "%", "blocks",
-                   gsp_memby_name(report->groups.by));
+                   gsp_memlog_group_by_name(report->groups.by));
     const size_t count = report->rows.count;
     for (size_t i = 0; i < count && (report->limit == 0 || i < report->limit); i++)
         put_row(report, &report->rows.at[i], out);

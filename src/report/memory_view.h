@@ -22,22 +22,22 @@
 struct gsp_memreport {
     struct gsp_memlog *log;
     const char *path;
-    struct gsp_memquestion question;
-    struct gsp_memgroups groups;
-    struct gsp_memvalues values;
-    struct gsp_memrows rows;
+    struct gsp_memlog_view_spec question;
+    struct gsp_memlog_groups groups;
+    struct gsp_memlog_values values;
+    struct gsp_memlog_rows rows;
     size_t limit; /* rows that are told; 0: all */
     unsigned width;
 };
 
 /* Fails with what log.h and view.h fail with, and EMPTY. */
 GSP_MUST_CHECK int gsp_memreport_open(struct gsp_memreport *report, const char *path,
-                                      enum gsp_memby by, struct gsp_err *err);
+                                      enum gsp_memlog_group_by by, struct gsp_err *err);
 GSP_MUST_CHECK int gsp_memreport_ask(struct gsp_memreport *report, struct gsp_err *err);
 void gsp_memreport_close(struct gsp_memreport *report);
 
 /* "peak", "at", "diff", "leaks", "temporary". */
-const char *gsp_memreport_view_name(enum gsp_memview view);
+const char *gsp_memreport_view_name(enum gsp_memlog_view view);
 /* The largest error of any process: whether amounts are estimates. */
 bool gsp_memreport_is_exact(const struct gsp_memreport *report);
 /* The highest peak of a process, when it was (-1: not known) and its resident bytes at the next

@@ -11,7 +11,7 @@
 #include "base/json_scan.h"
 #include "base/time.h"
 #include "export/format.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/document_internal.h"
 #include "report/run.h"
 #include "report/verdict.h"
@@ -58,7 +58,7 @@ static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, st
 }
 
 /* What a recorder lost, one row a cause. */
-static void add_losses(struct gsp_digest *digest, const struct gsp_profile_meta *meta)
+static void add_losses(struct gsp_digest *digest, const struct gsp_model_profile_meta *meta)
 {
     const struct gsp_losses *losses = &meta->losses;
     const struct {
@@ -76,14 +76,14 @@ static void add_losses(struct gsp_digest *digest, const struct gsp_profile_meta 
 static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profile *profile)
 {
     gsp_auto_buf text = {0};
-    const struct gsp_process *process = gsp_profile_process_at(profile, 0);
-    gsp_words_extent(profile, &text);
+    const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
+    gsp_model_extent_put(profile, &text);
     gsp_digest__fact(digest, gsp_sv_of("Recorded"), gsp_digest__keep_buf(digest, &text));
     if (process && process->version != GSP_NONE)
         gsp_digest__fact(digest, gsp_sv_of("Python"),
-                         gsp_profile_string_at(profile, process->version));
-    const size_t threads = gsp_profile_thread_count(profile);
-    const size_t processes = gsp_profile_process_count(profile);
+                         gsp_model_profile_string_at(profile, process->version));
+    const size_t threads = gsp_model_profile_thread_count(profile);
+    const size_t processes = gsp_model_profile_process_count(profile);
     gsp_buf_printf(&text, "%zu thread%s in %zu process%s", threads, threads == 1 ? "" : "s",
                    processes, processes == 1 ? "" : "es");
     gsp_digest__fact(digest, gsp_sv_of("Threads"), gsp_digest__keep_buf(digest, &text));
@@ -93,20 +93,22 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
 static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
                         const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     gsp_auto_buf text = {0};
     digest->profile = profile;
     if (digest->start_ns == 0 || (meta->start_ns > 0 && meta->start_ns < digest->start_ns))
         digest->start_ns = meta->start_ns;
     if (meta->period_ns > 0)
         digest->period_s = (double)meta->period_ns / (double)GSP_NS_PER_S;
-    if (digest->command.len == 0 && gsp_profile_process_count(profile) > 0) {
-        gsp_words_command(profile, &text);
+    if (digest->command.len == 0 && gsp_model_profile_process_count(profile) > 0) {
+        gsp_model_command_put(profile, &text);
         digest->command = gsp_digest__keep_buf(digest, &text);
     }
     int rc = gsp_digest__stacks(digest, opts, err);
     if (rc < 0)
         return rc;
+    /* Only a recorder counts ticks; a profile from another source has none. */
+    digest->has_losses |= meta->ticks > 0;
     if (losses)
         add_losses(digest, meta);
     const size_t count = digest->stacks.has_times ? digest->stacks.sample_count : 0;
@@ -142,7 +144,7 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
     *out = NULL;
     int rc = new_digest(GSP_DIGEST_PROFILE, name, &digest, err);
     if (rc < 0) {
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
         return rc;
     }
     rc = take_profile(digest, profile, true, opts, err);
@@ -154,13 +156,13 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
 /* The samples that tables have; *out is NULL when there are none. */
 static int tables_profile(struct gsp_store *store, struct gsp_profile **out, struct gsp_err *err)
 {
-    static const struct gsp_profile_from FROM = {0};
-    int rc = gsp_profile_new(true, out, err);
+    static const struct gsp_profile_source FROM = {0};
+    int rc = gsp_model_profile_new(true, out, err);
     if (rc == GSP_OK)
-        rc = gsp_store_read_profile(store, &FROM, *out, err);
-    if (rc == GSP_OK && gsp_profile_sample_count(*out) > 0)
+        rc = gsp_store_profile_read(store, &FROM, *out, err);
+    if (rc == GSP_OK && gsp_model_profile_sample_count(*out) > 0)
         return GSP_OK;
-    gsp_profile_free(*out);
+    gsp_model_profile_free(*out);
     *out = NULL;
     return rc;
 }
@@ -174,16 +176,16 @@ static int run_profile(const char *folder, struct gsp_store *store, struct gsp_p
     *out = NULL;
     for (size_t i = 0; i < GSP_COUNT(NAMES) && !*out; i++) {
         char path[GSP_RUN_PATH_MAX];
-        const int rc =
-            NAMES[i] ? gsp_run_file(path, folder, NAMES[i], err) : tables_profile(store, out, err);
+        const int rc = NAMES[i] ? gsp_store_run_path(path, folder, NAMES[i], err)
+                                : tables_profile(store, out, err);
         if (rc < 0)
             return rc;
         if (NAMES[i] && access(path, F_OK) == 0 &&
-            gsp_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
+            gsp_export_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
             return NO_MEMORY(err);
         /* Cut before its first samples were whole. */
-        if (*out && gsp_profile_sample_count(*out) == 0) {
-            gsp_profile_free(*out);
+        if (*out && gsp_model_profile_sample_count(*out) == 0) {
+            gsp_model_profile_free(*out);
             *out = NULL;
         }
     }
@@ -240,7 +242,7 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
     if (digest->command.len == 0 && opts && opts->command)
         digest->command = gsp_digest__keep(digest, gsp_sv_of(opts->command));
     /* Time 0 is the first of all before anything is placed in time. */
-    const int64_t start_ns = profile ? gsp_profile_meta_get(profile)->start_ns : 0;
+    const int64_t start_ns = profile ? gsp_model_profile_meta_get(profile)->start_ns : 0;
     if (start_ns > 0 && (digest->start_ns == 0 || start_ns < digest->start_ns)) {
         digest->duration_s += (double)(digest->start_ns - start_ns) / (double)GSP_NS_PER_S;
         digest->start_ns = start_ns;
@@ -271,7 +273,7 @@ int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, 
     if (rc == GSP_OK)
         rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
     if (rc != GSP_OK) {
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
         return rc;
     }
     return finish(digest, fill_run(digest, store, profile, opts, err), out, err);
@@ -291,7 +293,7 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
     struct gsp_store *store = NULL;
     struct gsp_profile *profile = NULL;
     struct gsp_err bad = {0};
-    if (!gsp_run_is(path))
+    if (!gsp_store_run_exists(path))
         return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
     int rc = gsp_store_open(&options, &store, err);
     if (rc == GSP_OK)
@@ -336,17 +338,17 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
 /* A session's file begins with its metadata, or with its frames. */
 static bool is_session(const char *path)
 {
-    struct gsp_scan scan = {0};
+    struct gsp_json_scan scan = {0};
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
         return false;
-    bool is = gsp_scan_open(&scan, gsp_scan_read_fd, &fd, NULL) == GSP_OK &&
-              gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_SCAN_OBJ_BEGIN &&
-              gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_SCAN_KEY;
+    bool is = gsp_json_scan_open(&scan, gsp_json_scan_read_fd, &fd, NULL) == GSP_OK &&
+              gsp_json_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_JSON_SCAN_OBJ_BEGIN &&
+              gsp_json_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_JSON_SCAN_KEY;
     is = is &&
          (gsp_sv_eq(scan.text, gsp_sv_of("metadata")) || gsp_sv_eq(scan.text, gsp_sv_of("frames")));
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
     return is;
 }
 
@@ -367,13 +369,14 @@ int gsp_digest_open_path(const char *path, const struct gsp_digest_opts *opts,
                          struct gsp_digest **out, struct gsp_err *err)
 {
     struct gsp_profile *profile = NULL;
-    const struct gsp_format *format = opts && opts->from ? gsp_format_find(opts->from) : NULL;
+    const struct gsp_format *format =
+        opts && opts->from ? gsp_export_format_find(opts->from) : NULL;
     const enum gsp_digest_kind kind = gsp_digest_kind_of(path);
     *out = NULL;
     if (kind == GSP_DIGEST_RUN)
         return open_run(path, opts, out, err);
     if (kind == GSP_DIGEST_SESSION && !format)
         return open_session(real_path(path), opts, out, err);
-    const int rc = gsp_format_load(real_path(path), format, true, &profile, err);
+    const int rc = gsp_export_format_load(real_path(path), format, true, &profile, err);
     return rc == GSP_OK ? gsp_digest_open_profile(profile, path, opts, out, err) : rc;
 }

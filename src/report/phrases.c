@@ -5,14 +5,14 @@
 #include <stdint.h>
 
 #include "base/time.h"
-#include "model/words.h"
+#include "model/format.h"
 
 #define WHOLE_MAX 9e18
 
 void gsp_words_share(double part, double all, struct gsp_buf *out)
 {
     if (part > 0 && all > 0)
-        gsp_words_pct(100 * part / all, out);
+        gsp_model_percent_put(100 * part / all, out);
     else
         gsp_buf_putc(out, '0');
     gsp_buf_puts(out, " %");
@@ -20,7 +20,7 @@ void gsp_words_share(double part, double all, struct gsp_buf *out)
 
 void gsp_words_bytes(double bytes, struct gsp_buf *out)
 {
-    gsp_words_amount(GSP_UNIT_BYTES, bytes < WHOLE_MAX ? (int64_t)bytes : INT64_MAX, out);
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes < WHOLE_MAX ? (int64_t)bytes : INT64_MAX, out);
 }
 
 void gsp_words_seconds(double s, struct gsp_buf *out)

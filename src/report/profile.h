@@ -43,30 +43,34 @@ struct gsp_report_opts {
 };
 
 /* What was recorded: command, duration, samples, rate, threads, and losses in words
- * (for losses alone see gsp_words_losses() in model/words.h). */
+ * (for losses alone see gsp_model_losses_put() in model/format.h). */
 GSP_MUST_CHECK int gsp_report_summary(const struct gsp_profile *profile,
                                       const struct gsp_report_opts *opts, struct gsp_buf *out,
                                       struct gsp_err *err);
 
 /* The table of the hottest functions.  All of these append to out and fail with NOMEM alone. */
-GSP_MUST_CHECK int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view *view,
+GSP_MUST_CHECK int gsp_report_top(const struct gsp_profile *profile,
+                                  const struct gsp_view_options *view,
                                   const struct gsp_report_opts *opts, struct gsp_buf *out,
                                   struct gsp_err *err);
-GSP_MUST_CHECK int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view *view,
+GSP_MUST_CHECK int gsp_report_csv(const struct gsp_profile *profile,
+                                  const struct gsp_view_options *view,
                                   const struct gsp_report_opts *opts, struct gsp_buf *out,
                                   struct gsp_err *err);
 GSP_MUST_CHECK int gsp_report_markdown(const struct gsp_profile *profile,
-                                       const struct gsp_view *view,
+                                       const struct gsp_view_options *view,
                                        const struct gsp_report_opts *opts, struct gsp_buf *out,
                                        struct gsp_err *err);
 
 /* The call tree as indented text, heaviest branch first. */
-GSP_MUST_CHECK int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view *view,
+GSP_MUST_CHECK int gsp_report_tree(const struct gsp_profile *profile,
+                                   const struct gsp_view_options *view,
                                    const struct gsp_report_opts *opts, struct gsp_buf *out,
                                    struct gsp_err *err);
 
 /* {"summary": {}, "top": [], "tree": []}: the tree is a flat list, parents before children. */
-GSP_MUST_CHECK int gsp_report_json(const struct gsp_profile *profile, const struct gsp_view *view,
+GSP_MUST_CHECK int gsp_report_json(const struct gsp_profile *profile,
+                                   const struct gsp_view_options *view,
                                    const struct gsp_report_opts *opts, struct gsp_buf *out,
                                    struct gsp_err *err);
 

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "base/json.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/profile.h"
 #include "report/table.h"
 
@@ -36,15 +36,15 @@ static void json_count(struct gsp_json *json, const char *key, uint64_t n)
 static void json_frame(struct gsp_json *json, const struct gsp_profile *profile, uint32_t id,
                        uint32_t line)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(profile, id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, id);
     gsp_json_key(json, "function");
     if (frame)
-        gsp_json_sv(json, gsp_profile_string_at(profile, frame->name));
+        gsp_json_sv(json, gsp_model_profile_string_at(profile, frame->name));
     else
         gsp_json_null(json);
     gsp_json_key(json, "file");
     if (frame && frame->file != GSP_NONE)
-        gsp_json_sv(json, gsp_profile_string_at(profile, frame->file));
+        gsp_json_sv(json, gsp_model_profile_string_at(profile, frame->file));
     else
         gsp_json_null(json);
     gsp_json_key(json, "line");
@@ -69,10 +69,10 @@ static void json_losses(struct gsp_json *json, const struct gsp_losses *losses)
 
 static void json_summary(struct gsp_json *json, const struct gsp_profile *profile)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
-    const struct gsp_process *process = gsp_profile_process_at(profile, 0);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
+    const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
     gsp_auto_buf command = {0};
-    gsp_words_command(profile, &command);
+    gsp_model_command_put(profile, &command);
     gsp_json_key(json, "summary");
     gsp_json_obj_begin(json);
     gsp_json_put_sv(json, "command", gsp_buf_sv(&command));
@@ -81,7 +81,7 @@ static void json_summary(struct gsp_json *json, const struct gsp_profile *profil
         gsp_json_i64(json, process->pid);
     else
         gsp_json_null(json);
-    json_count(json, "samples", gsp_words_samples(profile));
+    json_count(json, "samples", gsp_model_profile_samples(profile));
     json_count(json, "ticks", meta->ticks);
     gsp_json_put_i64(json, "duration_ns", meta->duration_ns);
     gsp_json_key(json, "rate_hz");
@@ -89,14 +89,14 @@ static void json_summary(struct gsp_json *json, const struct gsp_profile *profil
         gsp_json_f64(json, 1e9 / (double)meta->period_ns);
     else
         gsp_json_null(json);
-    json_count(json, "processes", gsp_profile_process_count(profile));
-    json_count(json, "threads", gsp_profile_thread_count(profile));
+    json_count(json, "processes", gsp_model_profile_process_count(profile));
+    json_count(json, "threads", gsp_model_profile_thread_count(profile));
     json_losses(json, &meta->losses);
     gsp_json_obj_end(json);
 }
 
 static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
-                    const struct gsp_view *view, const struct gsp_report_opts *opts,
+                    const struct gsp_view_options *view, const struct gsp_report_opts *opts,
                     struct gsp_err *err)
 {
     struct gsp_report_table table;
@@ -127,15 +127,15 @@ static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
 /* The next node in preorder that is not below the threshold; 0 at the end. */
 static uint32_t next_shown(const struct gsp_tree *tree, uint32_t i, double min_pct)
 {
-    uint32_t next = gsp_tree_at(tree, i)->first_child;
+    uint32_t next = gsp_model_tree_at(tree, i)->first_child;
     for (;;) {
         while (next == 0 && i != 0) {
-            next = gsp_tree_at(tree, i)->next_sibling;
-            i = gsp_tree_at(tree, i)->parent;
+            next = gsp_model_tree_at(tree, i)->next_sibling;
+            i = gsp_model_tree_at(tree, i)->parent;
         }
         if (next == 0)
             return 0;
-        const struct gsp_node *node = gsp_tree_at(tree, next);
+        const struct gsp_node *node = gsp_model_tree_at(tree, next);
         if (gsp_report__pct(tree, node->total_weight, node->total_count) >= min_pct)
             return next;
         i = next;
@@ -146,7 +146,7 @@ static uint32_t next_shown(const struct gsp_tree *tree, uint32_t i, double min_p
 static void json_node(struct gsp_json *json, const struct gsp_tree *tree, uint32_t i,
                       enum gsp_unit unit)
 {
-    const struct gsp_node *node = gsp_tree_at(tree, i);
+    const struct gsp_node *node = gsp_model_tree_at(tree, i);
     gsp_json_put_u64(json, "id", i);
     gsp_json_key(json, "parent");
     if (i == 0)
@@ -154,7 +154,7 @@ static void json_node(struct gsp_json *json, const struct gsp_tree *tree, uint32
     else
         gsp_json_u64(json, node->parent);
     gsp_json_put_u64(json, "depth", node->depth);
-    gsp_json_put_sv(json, "label", gsp_tree_label(tree, node->label));
+    gsp_json_put_sv(json, "label", gsp_model_tree_label(tree, node->label));
     json_count(json, "own_samples", node->self_count);
     json_count(json, "total_samples", node->total_count);
     json_weight(json, "own", unit, node->self_weight);
@@ -164,22 +164,22 @@ static void json_node(struct gsp_json *json, const struct gsp_tree *tree, uint32
 }
 
 static int json_tree(struct gsp_json *json, const struct gsp_profile *profile,
-                     const struct gsp_view *view, const struct gsp_report_opts *opts,
+                     const struct gsp_view_options *view, const struct gsp_report_opts *opts,
                      struct gsp_err *err)
 {
     struct gsp_tree *tree = NULL;
-    int rc = gsp_tree_new(profile, view, &tree, err);
+    int rc = gsp_model_tree_new(profile, view, &tree, err);
     if (rc < 0)
         return rc;
-    enum gsp_unit unit = gsp_profile_meta_get(profile)->unit;
+    enum gsp_unit unit = gsp_model_profile_meta_get(profile)->unit;
     gsp_json_key(json, "tree");
     gsp_json_arr_begin(json);
     uint32_t i = 0;
     do {
         gsp_json_obj_begin(json);
         json_node(json, tree, i, unit);
-        const uint32_t id = gsp_tree_at(tree, i)->frame;
-        const struct gsp_frame *frame = gsp_profile_frame_at(profile, id);
+        const uint32_t id = gsp_model_tree_at(tree, i)->frame;
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, id);
         const uint32_t line = frame && view->by_function ? frame->first_line
                               : frame                    ? frame->line
                                                          : 0;
@@ -188,11 +188,11 @@ static int json_tree(struct gsp_json *json, const struct gsp_profile *profile,
         i = next_shown(tree, i, opts->min_pct);
     } while (i != 0);
     gsp_json_arr_end(json);
-    gsp_tree_free(tree);
+    gsp_model_tree_free(tree);
     return GSP_OK;
 }
 
-int gsp_report_json(const struct gsp_profile *profile, const struct gsp_view *view,
+int gsp_report_json(const struct gsp_profile *profile, const struct gsp_view_options *view,
                     const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
 {
     unsigned parts = opts->parts ? opts->parts : GSP_REPORT_TOP | GSP_REPORT_TREE;
@@ -235,7 +235,7 @@ void gsp_report_csv_text(struct gsp_buf *out, struct gsp_sv text)
     out->failed = out->failed || safe.failed;
 }
 
-int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view *view,
+int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view_options *view,
                    const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_report_table table;
@@ -248,10 +248,12 @@ int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view *vie
                    unit, unit);
     for (size_t i = 0; i < table.count && (opts->limit == 0 || i < opts->limit); i++) {
         const struct gsp_report_row *row = &table.rows[i];
-        const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
-        gsp_report_csv_text(out, gsp_profile_string_at(profile, frame ? frame->name : GSP_NONE));
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->frame);
+        gsp_report_csv_text(out,
+                            gsp_model_profile_string_at(profile, frame ? frame->name : GSP_NONE));
         gsp_buf_putc(out, ',');
-        gsp_report_csv_text(out, gsp_profile_string_at(profile, frame ? frame->file : GSP_NONE));
+        gsp_report_csv_text(out,
+                            gsp_model_profile_string_at(profile, frame ? frame->file : GSP_NONE));
         gsp_buf_putc(out, ',');
         if (row->line > 0)
             gsp_buf_putu64(out, row->line);
@@ -282,7 +284,7 @@ void gsp_report_markdown_text(struct gsp_buf *out, struct gsp_sv text)
     out->failed = out->failed || safe.failed;
 }
 
-int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view *view,
+int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view_options *view,
                         const struct gsp_report_opts *opts, struct gsp_buf *out,
                         struct gsp_err *err)
 {
@@ -296,13 +298,14 @@ int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view
     for (size_t i = 0; i < table.count && (opts->limit == 0 || i < opts->limit); i++) {
         const struct gsp_report_row *row = &table.rows[i];
         gsp_buf_puts(out, "| ");
-        gsp_words_pct(gsp_report__pct(table.tree, row->own_weight, row->own_count), out);
+        gsp_model_percent_put(gsp_report__pct(table.tree, row->own_weight, row->own_count), out);
         gsp_buf_puts(out, " | ");
-        gsp_words_pct(gsp_report__pct(table.tree, row->total_weight, row->total_count), out);
+        gsp_model_percent_put(gsp_report__pct(table.tree, row->total_weight, row->total_count),
+                              out);
         gsp_buf_puts(out, " | ");
-        gsp_words_amount(table.unit, row->own_weight, out);
+        gsp_model_amount_put(table.unit, row->own_weight, out);
         gsp_buf_puts(out, " | ");
-        gsp_words_amount(table.unit, row->total_weight, out);
+        gsp_model_amount_put(table.unit, row->total_weight, out);
         gsp_buf_puts(out, " | ");
         gsp_report__function(profile, row, &cell);
         gsp_report_markdown_text(out, gsp_buf_sv(&cell));

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/profile.h"
 #include "report/table.h"
 
@@ -31,7 +31,7 @@ static void put_right(struct gsp_buf *out, struct gsp_buf *cell, unsigned width)
 
 static void put_pct(struct gsp_buf *out, struct gsp_buf *cell, double pct)
 {
-    gsp_words_pct(pct, cell);
+    gsp_model_percent_put(pct, cell);
     gsp_buf_putc(cell, '%');
     put_right(out, cell, PCT_COLUMNS);
 }
@@ -41,9 +41,9 @@ static void put_amount(struct gsp_buf *out, struct gsp_buf *cell, enum gsp_unit 
                        int64_t weight)
 {
     if (unit == GSP_UNIT_COUNT)
-        gsp_words_count(weight > 0 ? (uint64_t)weight : 0, cell);
+        gsp_model_count_put(weight > 0 ? (uint64_t)weight : 0, cell);
     else
-        gsp_words_amount(unit, weight, cell);
+        gsp_model_amount_put(unit, weight, cell);
     put_right(out, cell, AMOUNT_COLUMNS);
 }
 
@@ -77,7 +77,7 @@ static void share_columns(unsigned room, unsigned *function_width, unsigned *loc
 
 struct top {
     const struct gsp_profile *profile;
-    const struct gsp_view *view;
+    const struct gsp_view_options *view;
     const struct gsp_report_table *table;
     size_t count; /* rows to show */
     unsigned function_width;
@@ -127,7 +127,7 @@ static void put_heading(const struct top *top, struct gsp_buf *out)
               top->location_width);
 }
 
-int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view *view,
+int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view_options *view,
                    const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_report_table table;
@@ -209,10 +209,10 @@ static int compare_items(const void *a, const void *b)
 
 static bool push_children(struct walk *walk, uint32_t node)
 {
-    struct item small = {.depth = gsp_tree_at(walk->tree, node)->depth + 1};
-    for (uint32_t i = gsp_tree_at(walk->tree, node)->first_child; i != 0;
-         i = gsp_tree_at(walk->tree, i)->next_sibling) {
-        const struct gsp_node *child = gsp_tree_at(walk->tree, i);
+    struct item small = {.depth = gsp_model_tree_at(walk->tree, node)->depth + 1};
+    for (uint32_t i = gsp_model_tree_at(walk->tree, node)->first_child; i != 0;
+         i = gsp_model_tree_at(walk->tree, i)->next_sibling) {
+        const struct gsp_node *child = gsp_model_tree_at(walk->tree, i);
         if (gsp_report__pct(walk->tree, child->total_weight, child->total_count) < walk->min_pct) {
             small.more++;
             small.count = gsp_sum_u64(small.count, child->total_count);
@@ -224,9 +224,9 @@ static bool push_children(struct walk *walk, uint32_t node)
     if (small.more > 0 && worth && !push(walk, small))
         return false;
     size_t start = walk->count;
-    for (uint32_t i = gsp_tree_at(walk->tree, node)->first_child; i != 0;
-         i = gsp_tree_at(walk->tree, i)->next_sibling) {
-        const struct gsp_node *child = gsp_tree_at(walk->tree, i);
+    for (uint32_t i = gsp_model_tree_at(walk->tree, node)->first_child; i != 0;
+         i = gsp_model_tree_at(walk->tree, i)->next_sibling) {
+        const struct gsp_node *child = gsp_model_tree_at(walk->tree, i);
         struct item item = {i, 0, child->depth, child->total_count, child->total_weight};
         if (gsp_report__pct(walk->tree, item.weight, item.count) >= walk->min_pct &&
             !push(walk, item))
@@ -239,7 +239,7 @@ static bool push_children(struct walk *walk, uint32_t node)
 static void put_item(const struct walk *walk, const struct item *item, struct gsp_buf *cell,
                      struct gsp_buf *out)
 {
-    const struct gsp_node *node = gsp_tree_at(walk->tree, item->node);
+    const struct gsp_node *node = gsp_model_tree_at(walk->tree, item->node);
     put_pct(out, cell, gsp_report__pct(walk->tree, item->weight, item->count));
     if (item->more > 0)
         pad(out, PCT_COLUMNS);
@@ -260,22 +260,22 @@ static void put_item(const struct walk *walk, const struct item *item, struct gs
     if (item->more > 0)
         gsp_buf_printf(cell, "(%" PRIu32 " smaller)", item->more);
     else
-        gsp_buf_term(cell, gsp_tree_label(walk->tree, node->label));
+        gsp_buf_term(cell, gsp_model_tree_label(walk->tree, node->label));
     gsp_report__cut(gsp_buf_sv(cell), room, false, out);
     gsp_buf_clear(cell);
     gsp_buf_putc(out, '\n');
 }
 
-int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view *view,
+int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view_options *view,
                     const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_tree *tree = NULL;
-    int rc = gsp_tree_new(profile, view, &tree, err);
+    int rc = gsp_model_tree_new(profile, view, &tree, err);
     if (rc < 0)
         return rc;
     struct walk walk = {.tree = tree, .min_pct = opts->min_pct, .width = gsp_report__width(opts)};
     gsp_auto_buf cell = {0};
-    const struct gsp_node *root = gsp_tree_at(tree, 0);
+    const struct gsp_node *root = gsp_model_tree_at(tree, 0);
     gsp_buf_puts(out, "  total    own  call tree\n");
     bool ok = push(&walk, (struct item){.count = root->total_count, .weight = root->total_weight});
     while (ok && walk.count > 0) {
@@ -285,7 +285,7 @@ int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view *vi
             ok = push_children(&walk, item.node);
     }
     free(walk.items);
-    gsp_tree_free(tree);
+    gsp_model_tree_free(tree);
     if (!ok || out->failed || cell.failed)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the text of a call tree");
     return GSP_OK;
@@ -307,7 +307,7 @@ static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell
 static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, unsigned width)
 {
     gsp_auto_buf words = {0};
-    gsp_words_losses(losses, &words);
+    gsp_model_losses_put(losses, &words);
     gsp_buf_printf(out, "%-*s", (int)FACT_COLUMNS, "losses");
     unsigned used = FACT_COLUMNS;
     struct gsp_sv rest = gsp_buf_sv(&words);
@@ -330,11 +330,11 @@ static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, uns
 /* Threads that have samples: others waited, or were not asked for.  0 without memory. */
 static size_t sampled_threads(const struct gsp_profile *profile)
 {
-    bool *seen = calloc(gsp_profile_thread_count(profile) + 1, sizeof(*seen));
+    bool *seen = calloc(gsp_model_profile_thread_count(profile) + 1, sizeof(*seen));
     size_t count = 0;
-    for (size_t i = 0; seen && i < gsp_profile_total_count(profile); i++) {
-        const struct gsp_total *total = gsp_profile_total_at(profile, i);
-        if (total->thread < gsp_profile_thread_count(profile) && !seen[total->thread]) {
+    for (size_t i = 0; seen && i < gsp_model_profile_total_count(profile); i++) {
+        const struct gsp_total *total = gsp_model_profile_total_at(profile, i);
+        if (total->thread < gsp_model_profile_thread_count(profile) && !seen[total->thread]) {
             seen[total->thread] = true;
             count++;
         }
@@ -346,18 +346,18 @@ static size_t sampled_threads(const struct gsp_profile *profile)
 static void put_threads(const struct gsp_profile *profile, struct gsp_buf *cell)
 {
     const size_t sampled = sampled_threads(profile);
-    size_t threads = gsp_profile_thread_count(profile);
-    size_t processes = gsp_profile_process_count(profile);
-    gsp_words_count(threads, cell);
+    size_t threads = gsp_model_profile_thread_count(profile);
+    size_t processes = gsp_model_profile_process_count(profile);
+    gsp_model_count_put(threads, cell);
     gsp_buf_puts(cell, threads == 1 ? " thread" : " threads");
     if (processes > 0) {
         gsp_buf_puts(cell, " in ");
-        gsp_words_count(processes, cell);
+        gsp_model_count_put(processes, cell);
         gsp_buf_puts(cell, processes == 1 ? " process" : " processes");
     }
     if (sampled > 0 && sampled < threads) {
         gsp_buf_puts(cell, ", samples of ");
-        gsp_words_count(sampled, cell);
+        gsp_model_count_put(sampled, cell);
     }
 }
 
@@ -365,19 +365,19 @@ int gsp_report_summary(const struct gsp_profile *profile, const struct gsp_repor
                        struct gsp_buf *out, struct gsp_err *err)
 {
     unsigned width = gsp_report__width(opts);
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
-    const struct gsp_process *process = gsp_profile_process_at(profile, 0);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
+    const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
     gsp_auto_buf cell = {0};
-    gsp_words_command(profile, &cell);
+    gsp_model_command_put(profile, &cell);
     put_fact(out, "command", &cell, width);
     if (process) {
-        struct gsp_sv version = gsp_profile_string_at(profile, process->version);
+        struct gsp_sv version = gsp_model_profile_string_at(profile, process->version);
         gsp_buf_printf(&cell, "%" PRId32, process->pid);
         gsp_buf_puts(&cell, version.len > 0 ? ", Python " : "");
         gsp_buf_putsv(&cell, version);
         put_fact(out, "pid", &cell, width);
     }
-    gsp_words_extent(profile, &cell);
+    gsp_model_extent_put(profile, &cell);
     put_fact(out, "recorded", &cell, width);
     put_threads(profile, &cell);
     put_fact(out, "threads", &cell, width);

@@ -108,10 +108,10 @@ static void put_value(const struct gsp_rows_column *column, const struct gsp_val
         return;
     }
     if (is_number(column) || column->kind == GSP_CELL_BOOL) {
-        gsp_cell_put(column, values, row, out);
+        gsp_model_cell_put(column, values, row, out);
         return;
     }
-    struct gsp_sv text = gsp_cell_text(column, values, row);
+    struct gsp_sv text = gsp_model_cell_text(column, values, row);
     if (!multi) {
         put_line(text, out);
         return;
@@ -146,7 +146,8 @@ static int add_batch(struct gsp_rows_table *table, const struct gsp_batch_view *
     const struct gsp_rows *rows = table->rows;
     for (size_t row = 0; row < batch->row_count; row++, table->row_count++) {
         for (size_t i = 0; i < rows->column_count; i++) {
-            struct cell cell = {table->bytes.len, 0, gsp_values_null(&batch->values[i], row)};
+            struct cell cell = {table->bytes.len, 0,
+                                gsp_model_values_is_null(&batch->values[i], row)};
             if (!cell.is_null)
                 put_value(&rows->columns[i], &batch->values[i], row, true, &table->bytes);
             cell.len = table->bytes.len - cell.at;
@@ -518,7 +519,7 @@ static int put_rest(struct gsp_rows_table *table, uint64_t *count, struct gsp_ou
         for (size_t row = 0; row < batch.row_count; row++) {
             begin_row(table, ++*count, &out->buf);
             for (size_t i = 0; i < rows->column_count; i++) {
-                bool is_null = gsp_values_null(&batch.values[i], row);
+                bool is_null = gsp_model_values_is_null(&batch.values[i], row);
                 gsp_buf_clear(&text);
                 if (is_null)
                     gsp_buf_puts(&text, "NULL");

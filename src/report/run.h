@@ -10,7 +10,7 @@
 
 #include "base/attr.h"
 #include "report/document_internal.h"
-#include "store/each.h"
+#include "store/query_each.h"
 #include "store/store.h"
 
 /* A moment as seconds since the digest's begin. */

@@ -3,7 +3,7 @@
 
 #include "base/str.h"
 #include "model/rows.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "store/store.h"
 
 #define LINES_MAX "8"
@@ -33,7 +33,7 @@ static struct gsp_sv text_at(const struct gsp_rows *rows, const struct gsp_batch
                              size_t column, size_t row)
 {
     const struct gsp_values *values = &batch->values[column];
-    if (gsp_values_null(values, row))
+    if (gsp_model_values_is_null(values, row))
         return gsp_sv_of("?");
     if (rows->columns[column].kind == GSP_CELL_DICT)
         return rows->columns[column].dict[((const uint32_t *)values->data)[row]];
@@ -45,7 +45,8 @@ static double number_at(const struct gsp_rows *rows, const struct gsp_batch_view
 {
     const struct gsp_values *values = &batch->values[column];
     const bool is_number = rows->columns[column].kind == GSP_CELL_F64;
-    return is_number && !gsp_values_null(values, row) ? ((const double *)values->data)[row] : 0;
+    return is_number && !gsp_model_values_is_null(values, row) ? ((const double *)values->data)[row]
+                                                               : 0;
 }
 
 static void print_function(const struct line *line, struct gsp_buf *out)
@@ -105,9 +106,9 @@ static int add_places(struct gsp_store *store, const pid_t *pids, size_t count, 
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
-        struct gsp_place place;
-        if (gsp_place_find(pids[i], &place, NULL) == GSP_OK)
-            rc = gsp_store_add_place(store, &place, err);
+        struct gsp_ring_dir place;
+        if (gsp_ring_dir_find(pids[i], &place, NULL) == GSP_OK)
+            rc = gsp_store_add_ring_dir(store, &place, err);
     }
     return rc == GSP_OK ? gsp_store_lock(store, err) : rc;
 }

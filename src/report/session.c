@@ -57,7 +57,7 @@ static struct gsp_digest_chart *chart_of(struct gsp_digest *digest, const char *
 
 /* A bin of one value is that value; of several, the lowest and the highest. */
 static void add_bins(struct gsp_digest *digest, struct gsp_digest_series *line,
-                     const struct gsp_session_data *data, const struct gsp_series *series)
+                     const struct gsp_session_data *data, const struct gsp_session_series *series)
 {
     const double width_s = (double)data->bin_ns / (double)GSP_NS_PER_S;
     for (size_t i = 0; i < GSP_SESSION_BINS; i++) {
@@ -77,7 +77,7 @@ static void add_bins(struct gsp_digest *digest, struct gsp_digest_series *line,
 
 /* known: the row of KNOWN that it is; none when it is beyond. */
 static void add_line(struct gsp_digest *digest, struct gsp_digest_chart *chart,
-                     const struct gsp_session_data *data, const struct gsp_series *series,
+                     const struct gsp_session_data *data, const struct gsp_session_series *series,
                      size_t known)
 {
     gsp_auto_buf name = {0};
@@ -104,7 +104,7 @@ static void add_known(struct gsp_digest *digest, const struct gsp_session_data *
 {
     for (size_t k = 0; k < GSP_COUNT(KNOWN); k++) {
         for (size_t i = 0; i < data->series_count; i++) {
-            const struct gsp_series *series = &data->series[i];
+            const struct gsp_session_series *series = &data->series[i];
             if (!series->bins || series->count == 0 || strcmp(series->metric, KNOWN[k].metric) != 0)
                 continue;
             struct gsp_digest_chart *chart = chart_of(digest, KNOWN[k].chart);
@@ -126,14 +126,14 @@ static bool is_known(const char *metric)
 static void add_others(struct gsp_digest *digest, const struct gsp_session_data *data)
 {
     for (size_t i = 0; i < data->series_count; i++) {
-        const struct gsp_series *series = &data->series[i];
+        const struct gsp_session_series *series = &data->series[i];
         if (!series->bins || series->count == 0 || is_known(series->metric))
             continue;
         struct gsp_digest_chart *chart = chart_of(digest, series->metric);
         if (!chart)
             return;
         if (chart->series_count == 0 && data->has_format)
-            chart->unit = gsp_sv_of(gsp_plot_unit(series->metric));
+            chart->unit = gsp_sv_of(gsp_export_plot_unit(series->metric));
         add_line(digest, chart, data, series, GSP_COUNT(KNOWN));
     }
 }
@@ -141,42 +141,43 @@ static void add_others(struct gsp_digest *digest, const struct gsp_session_data 
 /* The members of an object that are numbers above 0: {"frames_lost": 3}. */
 static void add_losses(struct gsp_digest *digest, struct gsp_sv json)
 {
-    struct gsp_scan scan = {0};
+    struct gsp_json_scan scan = {0};
     gsp_auto_buf name = {0};
-    int rc = gsp_scan_open(&scan, gsp_scan_read_text, &json, NULL);
-    while (rc == GSP_OK && gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind != GSP_SCAN_END) {
-        if (scan.kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_open(&scan, gsp_json_scan_read_text, &json, NULL);
+    while (rc == GSP_OK && gsp_json_scan_next(&scan, NULL) == GSP_OK &&
+           scan.kind != GSP_JSON_SCAN_END) {
+        if (scan.kind == GSP_JSON_SCAN_KEY) {
             gsp_buf_clear(&name);
             gsp_buf_putsv(&name, scan.text);
-        } else if (scan.kind == GSP_SCAN_NUMBER && scan.number >= 1 && scan.number < 1e18) {
+        } else if (scan.kind == GSP_JSON_SCAN_NUMBER && scan.number >= 1 && scan.number < 1e18) {
             for (size_t i = 0; i < name.len; i++)
                 name.p[i] = name.p[i] == '_' ? ' ' : name.p[i];
             gsp_digest__loss(digest, gsp_digest__keep_buf(digest, &name), gsp_sv_of(""),
                              (uint64_t)scan.number);
         }
     }
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
 }
 
 /* The first file of stacks that the session's metadata names: {"stacks": [{"file": "a.gsp"}]}. */
 static bool find_stacks(struct gsp_sv json, struct gsp_buf *file)
 {
-    struct gsp_scan scan = {0};
+    struct gsp_json_scan scan = {0};
     bool in_stacks = false;
     bool is_file = false;
     bool found = false;
-    int rc = gsp_scan_open(&scan, gsp_scan_read_text, &json, NULL);
-    while (rc == GSP_OK && !found && gsp_scan_next(&scan, NULL) == GSP_OK &&
-           scan.kind != GSP_SCAN_END) {
-        if (scan.kind == GSP_SCAN_KEY && scan.depth == 1)
+    int rc = gsp_json_scan_open(&scan, gsp_json_scan_read_text, &json, NULL);
+    while (rc == GSP_OK && !found && gsp_json_scan_next(&scan, NULL) == GSP_OK &&
+           scan.kind != GSP_JSON_SCAN_END) {
+        if (scan.kind == GSP_JSON_SCAN_KEY && scan.depth == 1)
             in_stacks = gsp_sv_eq(scan.text, gsp_sv_of("stacks"));
-        found = in_stacks && is_file && scan.kind == GSP_SCAN_TEXT && scan.text.len > 0 &&
+        found = in_stacks && is_file && scan.kind == GSP_JSON_SCAN_STRING && scan.text.len > 0 &&
                 !memchr(scan.text.p, '/', scan.text.len) && !memchr(scan.text.p, 0, scan.text.len);
         if (found)
             gsp_buf_putsv(file, scan.text);
-        is_file = scan.kind == GSP_SCAN_KEY && gsp_sv_eq(scan.text, gsp_sv_of("file"));
+        is_file = scan.kind == GSP_JSON_SCAN_KEY && gsp_sv_eq(scan.text, gsp_sv_of("file"));
     }
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
     return found;
 }
 
@@ -197,7 +198,7 @@ static void load_stacks(struct gsp_digest *digest, const char *path, struct gsp_
         digest->no_memory = true;
         return;
     }
-    if (gsp_format_load(name, NULL, true, &digest->profile, &err) < 0)
+    if (gsp_export_format_load(name, NULL, true, &digest->profile, &err) < 0)
         gsp_digest__loss(digest, gsp_sv_of("stacks"), gsp_digest__keep(digest, gsp_sv_of(err.msg)),
                          1);
 }
@@ -227,13 +228,13 @@ static int open_file(const char *path, struct gsp_err *err)
 
 int gsp_digest__session(struct gsp_digest *digest, const char *path, struct gsp_err *err)
 {
-    const struct gsp_session_want want = {.values = true, .bins = want_all};
+    const struct gsp_session_read_options want = {.values = true, .bins = want_all};
     struct gsp_session_data *data = NULL;
     const int opened = open_file(path, err);
     if (opened < 0)
         return opened;
     gsp_auto_fd fd = opened;
-    int rc = gsp_session_read(gsp_scan_read_fd, &fd, &want, &data, err);
+    int rc = gsp_session_read(gsp_json_scan_read_fd, &fd, &want, &data, err);
     if (rc < 0)
         return rc;
     if (data->name[0])
@@ -246,6 +247,7 @@ int gsp_digest__session(struct gsp_digest *digest, const char *path, struct gsp_
     add_known(digest, data);
     add_others(digest, data);
     add_facts(digest, data);
+    digest->has_losses = data->losses.len > 0;
     add_losses(digest, gsp_buf_sv(&data->losses));
     load_stacks(digest, path, gsp_buf_sv(&data->metadata));
     gsp_session_data_free(data);

@@ -10,24 +10,24 @@
 #include "base/json_scan.h"
 #include "base/time.h"
 #include "export/plot.h"
+#include "model/format.h"
 #include "model/row_list.h"
-#include "model/words.h"
 
 #define NUMBERS   8U
 #define CELL_SIZE 16U
 
 /* Appends the counts that are not 0: "frames lost 3, gaps 1". */
-static int add_counts(struct gsp_scan *scan, struct gsp_buf *out)
+static int add_counts(struct gsp_json_scan *scan, struct gsp_buf *out)
 {
     gsp_auto_buf name = {0};
-    int rc = gsp_scan_next(scan, NULL); /* { */
-    while (rc == GSP_OK && (rc = gsp_scan_next(scan, NULL)) == GSP_OK &&
-           scan->kind != GSP_SCAN_END) {
-        if (scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, NULL); /* { */
+    while (rc == GSP_OK && (rc = gsp_json_scan_next(scan, NULL)) == GSP_OK &&
+           scan->kind != GSP_JSON_SCAN_END) {
+        if (scan->kind == GSP_JSON_SCAN_KEY) {
             gsp_buf_clear(&name);
             for (size_t i = 0; i < scan->text.len; i++)
                 gsp_buf_putc(&name, scan->text.p[i] == '_' ? ' ' : scan->text.p[i]);
-        } else if (scan->kind == GSP_SCAN_NUMBER && scan->number != 0) {
+        } else if (scan->kind == GSP_JSON_SCAN_NUMBER && scan->number != 0) {
             gsp_buf_puts(out, out->len ? ", " : "");
             gsp_buf_putsv(out, gsp_buf_sv(&name));
             gsp_buf_putc(out, ' ');
@@ -40,14 +40,14 @@ static int add_counts(struct gsp_scan *scan, struct gsp_buf *out)
 static void put_losses(const struct gsp_buf *losses, struct gsp_buf *out)
 {
     struct gsp_sv text = gsp_buf_sv(losses);
-    struct gsp_scan scan = {0};
+    struct gsp_json_scan scan = {0};
     gsp_auto_buf counts = {0};
     if (!losses->len)
         return;
-    int rc = gsp_scan_open(&scan, gsp_scan_read_text, &text, NULL);
+    int rc = gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, NULL);
     if (rc == GSP_OK)
         rc = add_counts(&scan, &counts);
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
     if (rc < 0) {
         gsp_buf_puts(out, "; losses cannot be read");
         return;
@@ -74,7 +74,7 @@ void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
     if (!isfinite(seconds) && data->last_ns > data->first_ns)
         seconds = (double)(data->last_ns - data->first_ns) / (double)GSP_NS_PER_S;
     gsp_buf_printf(out, "\n%llu frame%s", (unsigned long long)data->frames,
-                   gsp_words_s(data->frames));
+                   gsp_model_plural_s(data->frames));
     if (isfinite(seconds) && seconds >= 0 && seconds < 1e9)
         gsp_buf_printf(
             out, " in %s",
@@ -84,10 +84,11 @@ void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
     put_losses(&data->losses, out);
     if (data->timeless)
         gsp_buf_printf(out, "; %llu frame%s without a time", (unsigned long long)data->timeless,
-                       gsp_words_s(data->timeless));
+                       gsp_model_plural_s(data->timeless));
     if (data->series_lost)
         gsp_buf_printf(out, "; %llu value%s of further devices left out",
-                       (unsigned long long)data->series_lost, gsp_words_s(data->series_lost));
+                       (unsigned long long)data->series_lost,
+                       gsp_model_plural_s(data->series_lost));
     gsp_buf_puts(out, "\n\n");
 }
 
@@ -127,7 +128,7 @@ static struct gsp_session_row row_at(const struct gsp_session_data *data, size_t
 {
     if (data->row_count)
         return data->rows[i];
-    const struct gsp_series *series = &data->series[i];
+    const struct gsp_session_series *series = &data->series[i];
     const double no = (double)NAN;
     return (struct gsp_session_row){.metric = series->metric,
                                     .device = series->device,
@@ -145,7 +146,7 @@ static struct gsp_session_row row_at(const struct gsp_session_data *data, size_t
 static bool is_wanted(const struct gsp_session_row *row, const char *metrics)
 {
     /* A device that never had a value has nothing to show. */
-    return !(row->count == 0) && gsp_plot_matches(metrics, or_empty(row->metric));
+    return !(row->count == 0) && gsp_export_plot_matches(metrics, or_empty(row->metric));
 }
 
 static void put_numbers(const struct gsp_session_row *row, char cells[NUMBERS][CELL_SIZE])

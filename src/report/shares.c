@@ -50,7 +50,8 @@ static bool loads_data(const struct gsp_digest_frame *frame)
 
 static bool imports(const struct gsp_digest_frame *frame)
 {
-    return gsp_sv_eq(frame->func, gsp_sv_of(GSP_MARK_IMPORT)) || gsp_frame_is_import(frame->file);
+    return gsp_sv_eq(frame->func, gsp_sv_of(GSP_MARK_IMPORT)) ||
+           gsp_model_file_is_import(frame->file);
 }
 
 /* All GPUs are looked at together: the use of the busiest at a look. */

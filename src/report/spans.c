@@ -79,10 +79,10 @@ static int take_span(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 {
     struct collector *c = ctx;
     struct gsp_digest *digest = c->digest;
-    const int64_t start_ns = gsp_store_i64(row, 1);
-    const int64_t length_ns = gsp_store_i64(row, 2);
-    struct gsp_digest_span span = {.pid = gsp_store_i64(row, 3),
-                                   .tid = gsp_store_i64(row, 4),
+    const int64_t start_ns = gsp_store_row_i64(row, 1);
+    const int64_t length_ns = gsp_store_row_i64(row, 2);
+    struct gsp_digest_span span = {.pid = gsp_store_row_i64(row, 3),
+                                   .tid = gsp_store_row_i64(row, 4),
                                    .t = gsp_digest__seconds(digest, start_ns),
                                    .duration_s = (double)length_ns / (double)GSP_NS_PER_S};
     struct nest *nest = nest_of(c, span.pid, span.tid);
@@ -93,10 +93,10 @@ static int take_span(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     digest->spans = more;
     span.depth = depth_of(nest, start_ns, start_ns + length_ns);
     span.is_data =
-        gsp_sv_eq(gsp_store_text(row, 5), gsp_sv_of("data")) && start_ns >= nest->data_end_ns;
+        gsp_sv_eq(gsp_store_row_text(row, 5), gsp_sv_of("data")) && start_ns >= nest->data_end_ns;
     if (span.is_data)
         nest->data_end_ns = start_ns + length_ns;
-    const int rc = name_index(c, gsp_store_text(row, 0), &span.name, err);
+    const int rc = name_index(c, gsp_store_row_text(row, 0), &span.name, err);
     if (rc < 0)
         return rc;
     more[digest->span_count++] = span;
@@ -107,7 +107,7 @@ int gsp_digest__spans(struct gsp_digest *digest, struct gsp_store *store, struct
 {
     struct collector c = {.digest = digest};
     /* The longer of two that begin together is the one around the other. */
-    const int rc = gsp_store_each(
+    const int rc = gsp_store_query_each(
         store,
         "SELECT name::VARCHAR, start_ns, greatest(duration_ns, 0), pid, thread_id, "
         "phase::VARCHAR FROM python.span "

@@ -4,9 +4,9 @@
 
 #include "base/map.h"
 #include "base/time.h"
+#include "model/ids.h"
 #include "model/lines.h"
 #include "report/document_internal.h"
-#include "store/profile_tables.h"
 
 /* Stretches of time that samples are merged within, to begin with. */
 #define BUCKETS_FIRST 100000
@@ -31,24 +31,25 @@ static int no_memory(struct gsp_err *err)
 static void add_processes(struct builder *b)
 {
     struct gsp_digest_stacks *stacks = b->stacks;
-    for (uint32_t i = 0; i < gsp_profile_process_count(b->profile); i++) {
-        const struct gsp_process *process = gsp_profile_process_at(b->profile, i);
+    for (uint32_t i = 0; i < gsp_model_profile_process_count(b->profile); i++) {
+        const struct gsp_process *process = gsp_model_profile_process_at(b->profile, i);
         struct gsp_digest_process *more = gsp_digest__more(
             b->digest, stacks->processes, stacks->process_count, sizeof(*stacks->processes));
         if (!more)
             return;
         stacks->processes = more;
         more[stacks->process_count++] = (struct gsp_digest_process){
-            .pid = process->pid, .name = gsp_profile_string_at(b->profile, process->name)};
+            .pid = process->pid, .name = gsp_model_profile_string_at(b->profile, process->name)};
     }
 }
 
 static void add_threads(struct builder *b)
 {
     struct gsp_digest_stacks *stacks = b->stacks;
-    for (uint32_t i = 0; i < gsp_profile_thread_count(b->profile); i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(b->profile, i);
-        const struct gsp_process *process = gsp_profile_process_at(b->profile, thread->process);
+    for (uint32_t i = 0; i < gsp_model_profile_thread_count(b->profile); i++) {
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(b->profile, i);
+        const struct gsp_process *process =
+            gsp_model_profile_process_at(b->profile, thread->process);
         struct gsp_digest_thread *more = gsp_digest__more(
             b->digest, stacks->threads, stacks->thread_count, sizeof(*stacks->threads));
         if (!more)
@@ -57,8 +58,9 @@ static void add_threads(struct builder *b)
         more[stacks->thread_count++] = (struct gsp_digest_thread){
             .pid = process ? process->pid : GSP_NULL_I64,
             .tid = thread->os_id ? (int64_t)thread->os_id : GSP_NULL_I64,
-            .name = gsp_profile_string_at(b->profile, thread->name),
-            .rank = process ? gsp_profile_rank(gsp_profile_string_at(b->profile, process->name))
+            .name = gsp_model_profile_string_at(b->profile, thread->name),
+            .rank = process ? gsp_model_rank_of_name(
+                                  gsp_model_profile_string_at(b->profile, process->name))
                             : GSP_NULL_I64};
     }
 }
@@ -68,8 +70,8 @@ static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct
 {
     struct gsp_digest_stacks *stacks = b->stacks;
     gsp_hmap_clear(&b->map);
-    for (uint32_t id = 1; id <= gsp_profile_frame_count(b->profile); id++) {
-        const struct gsp_frame *frame = gsp_profile_frame_at(b->profile, id);
+    for (uint32_t id = 1; id <= gsp_model_profile_frame_count(b->profile); id++) {
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(b->profile, id);
         const uint64_t names = (uint64_t)frame->name << 32 | frame->file;
         const uint64_t rest = (uint64_t)frame->kind << 32 | (lines ? frame->line : 0);
         const uint32_t *known = gsp_hmap_get(&b->map, names, rest);
@@ -83,8 +85,8 @@ static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct
             return no_memory(err);
         stacks->frames = more;
         more[stacks->frame_count] =
-            (struct gsp_digest_frame){.func = gsp_profile_string_at(b->profile, frame->name),
-                                      .file = gsp_profile_string_at(b->profile, frame->file),
+            (struct gsp_digest_frame){.func = gsp_model_profile_string_at(b->profile, frame->name),
+                                      .file = gsp_model_profile_string_at(b->profile, frame->file),
                                       .line = lines ? frame->line : frame->first_line,
                                       .hot_line = lines ? frame->line : hot[id],
                                       .kind = frame->kind};
@@ -100,10 +102,10 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
     struct gsp_digest_stacks *stacks = b->stacks;
     gsp_hmap_clear(&b->map);
     b->node_of[0] = -1;
-    for (uint32_t id = 1; id <= gsp_profile_stack_count(b->profile); id++) {
+    for (uint32_t id = 1; id <= gsp_model_profile_stack_count(b->profile); id++) {
         /* A caller's id is lower: it was interned first. */
-        const int32_t parent = b->node_of[gsp_profile_stack_caller(b->profile, id)];
-        const uint32_t frame = b->frame_of[gsp_profile_stack_frame(b->profile, id)];
+        const int32_t parent = b->node_of[gsp_model_profile_stack_caller(b->profile, id)];
+        const uint32_t frame = b->frame_of[gsp_model_profile_stack_frame(b->profile, id)];
         const uint32_t *known = gsp_hmap_get(&b->map, (uint32_t)(parent + 1), frame);
         if (known) {
             b->node_of[id] = (int32_t)*known;
@@ -127,7 +129,7 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
  * differ in this line alone are added up. */
 static int add_node_lines(struct builder *b, const double *weights, struct gsp_err *err)
 {
-    const size_t count = gsp_profile_stack_count(b->profile);
+    const size_t count = gsp_model_profile_stack_count(b->profile);
     double *sums = calloc(count + 1, sizeof(*sums)); /* of a node and line, at its first stack */
     double *most = calloc(b->stacks->node_count + 1, sizeof(*most));
     int rc = sums && most ? GSP_OK : no_memory(err);
@@ -135,7 +137,8 @@ static int add_node_lines(struct builder *b, const double *weights, struct gsp_e
     for (uint32_t id = 1; rc == GSP_OK && id <= count; id++) {
         const int32_t node = b->node_of[id];
         const uint32_t line =
-            gsp_profile_frame_at(b->profile, gsp_profile_stack_frame(b->profile, id))->line;
+            gsp_model_profile_frame_at(b->profile, gsp_model_profile_stack_frame(b->profile, id))
+                ->line;
         if (line == 0)
             continue;
         const uint32_t *known = gsp_hmap_get(&b->map, (uint32_t)node, line);
@@ -183,8 +186,8 @@ static int merge(struct builder *b, int64_t width_ns, bool must_fit, struct gsp_
     struct gsp_sample sample;
     gsp_hmap_clear(&b->map);
     b->stacks->sample_count = 0;
-    gsp_sample_iter_init(&iter, b->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+    gsp_model_sample_iter_init(&iter, b->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
         const struct gsp_digest_sample made = made_of(b, &sample);
         const uint64_t when = (uint64_t)(sample.time_ns / width_ns) << 1 | made.on_cpu;
         const uint64_t where = (uint64_t)sample.thread << 32 | (uint32_t)made.node;
@@ -209,8 +212,8 @@ static int64_t last_time(const struct gsp_profile *profile)
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     int64_t last = 0;
-    gsp_sample_iter_init(&iter, profile);
-    while (gsp_sample_iter_next(&iter, &sample))
+    gsp_model_sample_iter_init(&iter, profile);
+    while (gsp_model_sample_iter_next(&iter, &sample))
         last = sample.time_ns > last ? sample.time_ns : last;
     return last;
 }
@@ -231,8 +234,8 @@ static int add_each(struct builder *b, struct gsp_err *err)
 {
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, b->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+    gsp_model_sample_iter_init(&iter, b->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
         const struct gsp_digest_sample made = made_of(b, &sample);
         if (!append(b, &made))
             return no_memory(err);
@@ -242,8 +245,8 @@ static int add_each(struct builder *b, struct gsp_err *err)
 
 static int add_sums(struct builder *b, struct gsp_err *err)
 {
-    for (size_t i = 0; i < gsp_profile_total_count(b->profile); i++) {
-        const struct gsp_total *total = gsp_profile_total_at(b->profile, i);
+    for (size_t i = 0; i < gsp_model_profile_total_count(b->profile); i++) {
+        const struct gsp_total *total = gsp_model_profile_total_at(b->profile, i);
         const struct gsp_digest_sample made = {.weight = (double)total->weight * b->scale,
                                                .thread = total->thread,
                                                .node = b->node_of[total->stack]};
@@ -341,14 +344,14 @@ static int add_functions(struct builder *b, struct gsp_err *err)
     return GSP_OK;
 }
 
-static bool knows_cpu(const struct gsp_profile *profile, const struct gsp_profile_meta *meta)
+static bool knows_cpu(const struct gsp_profile *profile, const struct gsp_model_profile_meta *meta)
 {
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     if (meta->ticks > 0)
-        return gsp_profile_has_samples(profile); /* of our own recorder, which looks */
-    gsp_sample_iter_init(&iter, profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+        return gsp_model_profile_has_samples(profile); /* of our own recorder, which looks */
+    gsp_model_sample_iter_init(&iter, profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
         if (sample.flags & GSP_SAMPLE_ON_CPU)
             return true;
     }
@@ -360,9 +363,9 @@ static int add_tree(struct builder *b, bool lines, struct gsp_err *err)
 {
     struct gsp_stack_weights weights = {0};
     uint32_t *hot = NULL;
-    int rc = gsp_stack_weights_new(b->profile, &weights, err);
+    int rc = gsp_model_stack_weights_new(b->profile, &weights, err);
     if (rc == GSP_OK)
-        rc = gsp_hot_lines(b->profile, &weights, &hot, err);
+        rc = gsp_model_hot_lines(b->profile, &weights, &hot, err);
     if (rc == GSP_OK)
         rc = add_frames(b, lines, hot, err);
     if (rc == GSP_OK)
@@ -370,21 +373,21 @@ static int add_tree(struct builder *b, bool lines, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = add_node_lines(b, weights.total, err);
     free(hot);
-    gsp_stack_weights_free(&weights);
+    gsp_model_stack_weights_free(&weights);
     return rc;
 }
 
 static int build(struct builder *b, const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
     struct gsp_digest_stacks *stacks = b->stacks;
-    b->frame_of = calloc(gsp_profile_frame_count(b->profile) + 1, sizeof(*b->frame_of));
-    b->node_of = calloc(gsp_profile_stack_count(b->profile) + 1, sizeof(*b->node_of));
+    b->frame_of = calloc(gsp_model_profile_frame_count(b->profile) + 1, sizeof(*b->frame_of));
+    b->node_of = calloc(gsp_model_profile_stack_count(b->profile) + 1, sizeof(*b->node_of));
     if (!b->frame_of || !b->node_of)
         return no_memory(err);
     add_processes(b);
     add_threads(b);
-    stacks->seen = gsp_profile_sample_count(b->profile);
-    stacks->has_times = gsp_profile_has_samples(b->profile);
+    stacks->seen = gsp_model_profile_sample_count(b->profile);
+    stacks->has_times = gsp_model_profile_has_samples(b->profile);
     int rc = add_tree(b, opts && opts->lines, err);
     if (rc == GSP_OK && !stacks->has_times)
         rc = add_sums(b, err);
@@ -403,7 +406,7 @@ int gsp_digest__stacks(struct gsp_digest *digest, const struct gsp_digest_opts *
 {
     static const char *const UNITS[] = {
         [GSP_UNIT_NS] = "s", [GSP_UNIT_COUNT] = "samples", [GSP_UNIT_BYTES] = "bytes"};
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(digest->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(digest->profile);
     struct builder b = {.digest = digest,
                         .stacks = &digest->stacks,
                         .profile = digest->profile,

@@ -12,9 +12,9 @@
  * stands on the path to the node: the total is added at the outermost one only. */
 static void sum_labels(const struct gsp_tree *tree, struct gsp_report_row *rows, uint32_t *depth_of)
 {
-    uint32_t i = gsp_tree_at(tree, 0)->first_child;
+    uint32_t i = gsp_model_tree_at(tree, 0)->first_child;
     while (i != 0) {
-        const struct gsp_node *node = gsp_tree_at(tree, i);
+        const struct gsp_node *node = gsp_model_tree_at(tree, i);
         struct gsp_report_row *row = &rows[node->label];
         row->label = node->label;
         row->frame = node->frame;
@@ -29,13 +29,13 @@ static void sum_labels(const struct gsp_tree *tree, struct gsp_report_row *rows,
             continue;
         }
         /* Up to the next node that has a sibling, leaving each on the way. */
-        while (i != 0 && gsp_tree_at(tree, i)->next_sibling == 0) {
-            depth_of[gsp_tree_at(tree, i)->label]--;
-            i = gsp_tree_at(tree, i)->parent;
+        while (i != 0 && gsp_model_tree_at(tree, i)->next_sibling == 0) {
+            depth_of[gsp_model_tree_at(tree, i)->label]--;
+            i = gsp_model_tree_at(tree, i)->parent;
         }
         if (i != 0) {
-            depth_of[gsp_tree_at(tree, i)->label]--;
-            i = gsp_tree_at(tree, i)->next_sibling;
+            depth_of[gsp_model_tree_at(tree, i)->label]--;
+            i = gsp_model_tree_at(tree, i)->next_sibling;
         }
     }
 }
@@ -69,15 +69,15 @@ static int compare_rows(const void *a, const void *b, void *arg)
     int second = order->sort == GSP_REPORT_SORT_OWN ? total : own;
     if (first != 0 || second != 0)
         return first ? first : second;
-    struct gsp_sv s = gsp_tree_label(order->tree, x->label);
-    struct gsp_sv t = gsp_tree_label(order->tree, y->label);
+    struct gsp_sv s = gsp_model_tree_label(order->tree, x->label);
+    struct gsp_sv t = gsp_model_tree_label(order->tree, y->label);
     int text = memcmp(s.p, t.p, s.len < t.len ? s.len : t.len);
     return text ? text : (s.len > t.len) - (s.len < t.len);
 }
 
 /* A function's line is its first; of a recording that has only the lines that ran, the heaviest of
  * them. */
-static int find_lines(const struct gsp_profile *profile, const struct gsp_view *view,
+static int find_lines(const struct gsp_profile *profile, const struct gsp_view_options *view,
                       struct gsp_report_table *table, struct gsp_err *err)
 {
     struct gsp_stack_weights weights = {0};
@@ -85,35 +85,35 @@ static int find_lines(const struct gsp_profile *profile, const struct gsp_view *
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < table->count && !view->no_lines; i++) {
         struct gsp_report_row *row = &table->rows[i];
-        const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->frame);
         row->line = view->by_function ? frame->first_line : frame->line;
         if (row->line > 0 || !view->by_function)
             continue;
         if (!weights.own)
-            rc = gsp_stack_weights_new(profile, &weights, err);
+            rc = gsp_model_stack_weights_new(profile, &weights, err);
         if (rc == GSP_OK && !hot)
-            rc = gsp_hot_lines(profile, &weights, &hot, err);
+            rc = gsp_model_hot_lines(profile, &weights, &hot, err);
         row->line = hot ? hot[row->frame] : 0;
     }
     free(hot);
-    gsp_stack_weights_free(&weights);
+    gsp_model_stack_weights_free(&weights);
     return rc;
 }
 
 /* The view without what stands on top of stacks: a function is one row for all threads.
  * (The tree of several processes has them on top all the same; rows go by label, so they
  * merge.) */
-static int fill(const struct gsp_profile *profile, const struct gsp_view *view,
+static int fill(const struct gsp_profile *profile, const struct gsp_view_options *view,
                 enum gsp_report_sort sort, struct gsp_report_table *out, struct gsp_err *err)
 {
-    struct gsp_view flat = *view;
+    struct gsp_view_options flat = *view;
     flat.threads = false;
     flat.processes = false;
-    out->unit = gsp_profile_meta_get(profile)->unit;
-    int rc = gsp_tree_new(profile, &flat, &out->tree, err);
+    out->unit = gsp_model_profile_meta_get(profile)->unit;
+    int rc = gsp_model_tree_new(profile, &flat, &out->tree, err);
     if (rc < 0)
         return rc;
-    size_t labels = gsp_tree_label_count(out->tree);
+    size_t labels = gsp_model_tree_label_count(out->tree);
     out->rows = calloc(labels, sizeof(*out->rows));
     uint32_t *depth_of = calloc(labels, sizeof(*depth_of));
     if (!out->rows || !depth_of) {
@@ -131,7 +131,7 @@ static int fill(const struct gsp_profile *profile, const struct gsp_view *view,
     return find_lines(profile, view, out, err);
 }
 
-int gsp_report__table(const struct gsp_profile *profile, const struct gsp_view *view,
+int gsp_report__table(const struct gsp_profile *profile, const struct gsp_view_options *view,
                       enum gsp_report_sort sort, struct gsp_report_table *out, struct gsp_err *err)
 {
     *out = (struct gsp_report_table){0};
@@ -143,14 +143,14 @@ int gsp_report__table(const struct gsp_profile *profile, const struct gsp_view *
 
 void gsp_report__table_free(struct gsp_report_table *table)
 {
-    gsp_tree_free(table->tree);
+    gsp_model_tree_free(table->tree);
     free(table->rows);
     *table = (struct gsp_report_table){0};
 }
 
 double gsp_report__pct(const struct gsp_tree *tree, int64_t weight, uint64_t count)
 {
-    const struct gsp_node *root = gsp_tree_at(tree, 0);
+    const struct gsp_node *root = gsp_model_tree_at(tree, 0);
     if (root->total_weight > 0)
         return 100 * (double)weight / (double)root->total_weight;
     return root->total_count > 0 ? 100 * (double)count / (double)root->total_count : 0;
@@ -159,18 +159,19 @@ double gsp_report__pct(const struct gsp_tree *tree, int64_t weight, uint64_t cou
 void gsp_report__function(const struct gsp_profile *profile, const struct gsp_report_row *row,
                           struct gsp_buf *out)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
-    struct gsp_sv name = gsp_profile_string_at(profile, frame ? frame->name : GSP_NONE);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->frame);
+    struct gsp_sv name = gsp_model_profile_string_at(profile, frame ? frame->name : GSP_NONE);
     gsp_buf_putsv(out, name.len > 0 ? name : gsp_sv_of("(unknown)"));
 }
 
-void gsp_report__location(const struct gsp_profile *profile, const struct gsp_view *view,
+void gsp_report__location(const struct gsp_profile *profile, const struct gsp_view_options *view,
                           const struct gsp_report_row *row, struct gsp_buf *out)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->frame);
     if (!frame)
         return;
-    gsp_buf_putsv(out, gsp_view_file(view, gsp_profile_string_at(profile, frame->file)));
+    gsp_buf_putsv(out,
+                  gsp_model_frame_file(view, gsp_model_profile_string_at(profile, frame->file)));
     if (row->line > 0 && frame->file != GSP_NONE)
         gsp_buf_printf(out, ":%u", row->line);
 }

@@ -34,9 +34,9 @@ struct gsp_report_table {
     enum gsp_unit unit;
 };
 
-GSP_MUST_CHECK int gsp_report__table(const struct gsp_profile *profile, const struct gsp_view *view,
-                                     enum gsp_report_sort sort, struct gsp_report_table *out,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_report__table(const struct gsp_profile *profile,
+                                     const struct gsp_view_options *view, enum gsp_report_sort sort,
+                                     struct gsp_report_table *out, struct gsp_err *err);
 void gsp_report__table_free(struct gsp_report_table *table);
 
 /* Share of all in percent: of weights, or of counts in a profile whose weights sum to nothing. */
@@ -45,7 +45,7 @@ double gsp_report__pct(const struct gsp_tree *tree, int64_t weight, uint64_t cou
 /* The function's name and "file:line" of a row as the view shows them; unescaped. */
 void gsp_report__function(const struct gsp_profile *profile, const struct gsp_report_row *row,
                           struct gsp_buf *out);
-void gsp_report__location(const struct gsp_profile *profile, const struct gsp_view *view,
+void gsp_report__location(const struct gsp_profile *profile, const struct gsp_view_options *view,
                           const struct gsp_report_row *row, struct gsp_buf *out);
 
 /* Appends text cut to at most width columns, an ellipsis where something is missing: at the

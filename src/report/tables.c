@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/run.h"
 
 double gsp_digest__seconds(const struct gsp_digest *digest, int64_t ts_ns)
@@ -37,16 +37,16 @@ static const char ABOUT_SQL[] =
 static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
-    int64_t from_ns = gsp_store_i64(row, 3);
-    int64_t to_ns = gsp_store_i64(row, 4);
-    const int64_t first_ns = gsp_store_i64(row, 5);
-    const int64_t last_ns = gsp_store_i64(row, 6);
+    int64_t from_ns = gsp_store_row_i64(row, 3);
+    int64_t to_ns = gsp_store_row_i64(row, 4);
+    const int64_t first_ns = gsp_store_row_i64(row, 5);
+    const int64_t last_ns = gsp_store_row_i64(row, 6);
     (void)err;
-    if (gsp_store_text(row, 0).len)
-        digest->name = gsp_digest__keep(digest, gsp_store_text(row, 0));
-    digest->host = gsp_digest__keep(digest, gsp_store_text(row, 1));
-    digest->command = gsp_digest__keep(digest, gsp_store_text(row, 2));
-    digest->exit_status = gsp_store_i64(row, 7);
+    if (gsp_store_row_text(row, 0).len)
+        digest->name = gsp_digest__keep(digest, gsp_store_row_text(row, 0));
+    digest->host = gsp_digest__keep(digest, gsp_store_row_text(row, 1));
+    digest->command = gsp_digest__keep(digest, gsp_store_row_text(row, 2));
+    digest->exit_status = gsp_store_row_i64(row, 7);
     /* Steps may have begun before somebody looked. */
     if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
         from_ns = first_ns;
@@ -62,7 +62,7 @@ static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err
 
 int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_each(store, ABOUT_SQL, take_about, digest, err);
+    return gsp_store_query_each(store, ABOUT_SQL, take_about, digest, err);
 }
 
 /* The causes of a sampler: what is missing, and why. */
@@ -105,20 +105,37 @@ void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gs
 
 static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    const int64_t count = gsp_store_i64(row, 2);
+    const int64_t count = gsp_store_row_i64(row, 2);
     (void)err;
     if (count > 0)
-        gsp_digest__lost(ctx, gsp_store_text(row, 0), gsp_store_text(row, 1), (uint64_t)count);
+        gsp_digest__lost(ctx, gsp_store_row_text(row, 0), gsp_store_row_text(row, 1),
+                         (uint64_t)count);
+    return GSP_OK;
+}
+
+/* Sets has_losses if the tables come from a recorder or an agent, which count losses. */
+static int take_recorder(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    (void)err;
+    digest->has_losses |= gsp_store_row_i64(row, 0) > 0;
     return GSP_OK;
 }
 
 int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
                              struct gsp_err *err)
 {
-    return gsp_store_each(store,
-                          "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
-                          "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
-                          take_loss, digest, err);
+    const int rc =
+        gsp_store_query_each(store,
+                             "SELECT (SELECT count(*) FROM gsprof.loss) + (SELECT count(*) "
+                             "FROM gsprof.sampler) + (SELECT count(*) FROM gsprof.setting)",
+                             take_recorder, digest, err);
+    if (rc < 0)
+        return rc;
+    return gsp_store_query_each(store,
+                                "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
+                                "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
+                                take_loss, digest, err);
 }
 
 /* Name and value of each fact, as text. */
@@ -146,12 +163,12 @@ static int take_fact(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 {
     struct gsp_digest *digest = ctx;
     (void)err;
-    gsp_digest__fact(digest, gsp_digest__keep(digest, gsp_store_text(row, 0)),
-                     gsp_digest__keep(digest, gsp_store_text(row, 1)));
+    gsp_digest__fact(digest, gsp_digest__keep(digest, gsp_store_row_text(row, 0)),
+                     gsp_digest__keep(digest, gsp_store_row_text(row, 1)));
     return GSP_OK;
 }
 
 int gsp_digest__table_facts(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_each(store, FACTS_SQL, take_fact, digest, err);
+    return gsp_store_query_each(store, FACTS_SQL, take_fact, digest, err);
 }

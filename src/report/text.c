@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "model/words.h"
+#include "model/format.h"
 #include "report/phrases.h"
 #include "report/profile.h"
 #include "report/verdict.h"
@@ -15,7 +15,7 @@ static size_t rows_of(const struct gsp_digest_write *opts)
     return opts->limit ? opts->limit : ROWS_DEFAULT;
 }
 
-static const struct gsp_view BY_FUNCTION = {.by_function = true};
+static const struct gsp_view_options BY_FUNCTION = {.by_function = true};
 
 /* The cells of a module's row, numbers first, names last. */
 static void module_cell(const struct gsp_digest_module *module, size_t column, struct gsp_buf *out)
@@ -29,7 +29,7 @@ static void module_cell(const struct gsp_digest_module *module, size_t column, s
         gsp_words_seconds(module->total_s, out);
         break;
     case 2:
-        gsp_words_count(module->calls, out);
+        gsp_model_count_put(module->calls, out);
         break;
     case 3:
         gsp_words_seconds(module->mean_s, out);

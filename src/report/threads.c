@@ -16,20 +16,21 @@ static int take_threads(void *ctx, const struct gsp_store_row *row, struct gsp_e
 {
     struct gsp_digest *digest = ctx;
     struct gsp_digest_native *native = &digest->native;
-    const double cpu_s = gsp_store_f64(row, 2);
+    const double cpu_s = gsp_store_row_f64(row, 2);
     (void)err;
     if (!(cpu_s > 0))
         return GSP_OK;
     native->cpu_s += cpu_s;
-    native->threads += (size_t)gsp_store_i64(row, 1);
+    native->threads += (size_t)gsp_store_row_i64(row, 1);
     if (native->top_count < GSP_COUNT(native->top))
-        native->top[native->top_count++] = (struct gsp_digest_named_cpu){
-            gsp_digest__keep(digest, gsp_store_text(row, 0)), (size_t)gsp_store_i64(row, 1), cpu_s};
+        native->top[native->top_count++] =
+            (struct gsp_digest_named_cpu){gsp_digest__keep(digest, gsp_store_row_text(row, 0)),
+                                          (size_t)gsp_store_row_i64(row, 1), cpu_s};
     return GSP_OK;
 }
 
 int gsp_digest__native_threads(struct gsp_digest *digest, struct gsp_store *store,
                                struct gsp_err *err)
 {
-    return gsp_store_each(store, THREADS_SQL, take_threads, digest, err);
+    return gsp_store_query_each(store, THREADS_SQL, take_threads, digest, err);
 }

@@ -18,12 +18,12 @@ static int take_step(void *ctx, const struct gsp_store_row *row, struct gsp_err 
         return no_memory(err);
     digest->steps = more;
     more[digest->step_count++] = (struct gsp_digest_step){
-        .step = gsp_store_i64(row, 0),
-        .rank = gsp_store_i64(row, 1),
-        .pid = gsp_store_i64(row, 2),
+        .step = gsp_store_row_i64(row, 0),
+        .rank = gsp_store_row_i64(row, 1),
+        .pid = gsp_store_row_i64(row, 2),
         /* A row is written when the step ends. */
-        .t = gsp_digest__seconds(digest, gsp_store_i64(row, 3)) - gsp_store_f64(row, 4),
-        .duration_s = gsp_store_f64(row, 4)};
+        .t = gsp_digest__seconds(digest, gsp_store_row_i64(row, 3)) - gsp_store_row_f64(row, 4),
+        .duration_s = gsp_store_row_f64(row, 4)};
     return GSP_OK;
 }
 
@@ -36,19 +36,19 @@ static const char TRACED_SQL[] =
 static int take_traced(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     (void)err;
-    ((struct gsp_digest *)ctx)->steps_traced = (uint64_t)gsp_store_i64(row, 0);
+    ((struct gsp_digest *)ctx)->steps_traced = (uint64_t)gsp_store_row_i64(row, 0);
     return GSP_OK;
 }
 
 int gsp_digest__steps(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    const int rc =
-        gsp_store_each(store,
-                       "SELECT step, rank, pid, ts_ns, duration FROM python.torch_step "
-                       "WHERE duration IS NOT NULL AND isfinite(duration) AND ts_ns IS NOT NULL "
-                       "ORDER BY ts_ns - duration * 1e9, rank, pid",
-                       take_step, digest, err);
-    return rc < 0 ? rc : gsp_store_each(store, TRACED_SQL, take_traced, digest, err);
+    const int rc = gsp_store_query_each(
+        store,
+        "SELECT step, rank, pid, ts_ns, duration FROM python.torch_step "
+        "WHERE duration IS NOT NULL AND isfinite(duration) AND ts_ns IS NOT NULL "
+        "ORDER BY ts_ns - duration * 1e9, rank, pid",
+        take_step, digest, err);
+    return rc < 0 ? rc : gsp_store_query_each(store, TRACED_SQL, take_traced, digest, err);
 }
 
 /* A module's calls are within those of the modules around it, so that shares are not of their sum
@@ -71,18 +71,18 @@ static int take_module(void *ctx, const struct gsp_store_row *row, struct gsp_er
     if (!more)
         return no_memory(err);
     digest->modules = more;
-    more[digest->module_count++] =
-        (struct gsp_digest_module){.module = gsp_digest__keep(digest, gsp_store_text(row, 0)),
-                                   .class_name = gsp_digest__keep(digest, gsp_store_text(row, 1)),
-                                   .stage = gsp_digest__keep(digest, gsp_store_text(row, 2)),
-                                   .calls = (uint64_t)gsp_store_i64(row, 3),
-                                   .total_s = gsp_store_f64(row, 4),
-                                   .share = gsp_store_f64(row, 5),
-                                   .mean_s = gsp_store_f64(row, 6),
-                                   .p50_s = gsp_store_f64(row, 7),
-                                   .p90_s = gsp_store_f64(row, 8),
-                                   .p99_s = gsp_store_f64(row, 9),
-                                   .max_s = gsp_store_f64(row, 10)};
+    more[digest->module_count++] = (struct gsp_digest_module){
+        .module = gsp_digest__keep(digest, gsp_store_row_text(row, 0)),
+        .class_name = gsp_digest__keep(digest, gsp_store_row_text(row, 1)),
+        .stage = gsp_digest__keep(digest, gsp_store_row_text(row, 2)),
+        .calls = (uint64_t)gsp_store_row_i64(row, 3),
+        .total_s = gsp_store_row_f64(row, 4),
+        .share = gsp_store_row_f64(row, 5),
+        .mean_s = gsp_store_row_f64(row, 6),
+        .p50_s = gsp_store_row_f64(row, 7),
+        .p90_s = gsp_store_row_f64(row, 8),
+        .p99_s = gsp_store_row_f64(row, 9),
+        .max_s = gsp_store_row_f64(row, 10)};
     return GSP_OK;
 }
 
@@ -105,8 +105,8 @@ static int take_value(void *ctx, const struct gsp_store_row *row, struct gsp_err
 {
     struct values *values = ctx;
     struct gsp_digest *digest = values->digest;
-    const struct gsp_sv module = gsp_store_text(row, 0);
-    const struct gsp_sv stage = gsp_store_text(row, 1);
+    const struct gsp_sv module = gsp_store_row_text(row, 0);
+    const struct gsp_sv stage = gsp_store_row_text(row, 1);
     /* Sums may differ in their last bit from one statement to the next: whoever comes is found. */
     for (size_t tried = 0; tried < digest->module_count; tried++) {
         struct gsp_digest_module *at = &digest->modules[values->at];
@@ -116,7 +116,7 @@ static int take_value(void *ctx, const struct gsp_store_row *row, struct gsp_err
             if (!more)
                 return no_memory(err);
             at->values = more;
-            more[at->value_count++] = gsp_store_f64(row, 2);
+            more[at->value_count++] = gsp_store_row_f64(row, 2);
             return GSP_OK;
         }
         values->at = (values->at + 1) % digest->module_count;
@@ -127,10 +127,10 @@ static int take_value(void *ctx, const struct gsp_store_row *row, struct gsp_err
 int gsp_digest__modules(struct gsp_digest *digest, struct gsp_store *store, bool values,
                         struct gsp_err *err)
 {
-    int rc = gsp_store_each(store, MODULES_SQL, take_module, digest, err);
+    int rc = gsp_store_query_each(store, MODULES_SQL, take_module, digest, err);
     if (rc == GSP_OK && values && digest->module_count) {
         struct values into = {.digest = digest};
-        rc = gsp_store_each(store, VALUES_SQL, take_value, &into, err);
+        rc = gsp_store_query_each(store, VALUES_SQL, take_value, &into, err);
     }
     return rc;
 }
@@ -143,14 +143,14 @@ static int take_rank(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     if (!more)
         return no_memory(err);
     digest->ranks = more;
-    more[digest->rank_count++] = (struct gsp_digest_rank){.rank = gsp_store_i64(row, 0),
-                                                          .collective_s = gsp_store_f64(row, 1)};
+    more[digest->rank_count++] = (struct gsp_digest_rank){
+        .rank = gsp_store_row_i64(row, 0), .collective_s = gsp_store_row_f64(row, 1)};
     return GSP_OK;
 }
 
 int gsp_digest__ranks(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_each(
+    return gsp_store_query_each(
         store,
         "SELECT rank, sum(duration) FROM python.collective WHERE rank IS NOT NULL "
         "AND duration IS NOT NULL AND isfinite(duration) GROUP BY rank "

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "model/format.h"
 #include "model/tree.h"
-#include "model/words.h"
 #include "report/cards.h"
 #include "report/document_internal.h"
 #include "report/phrases.h"
@@ -188,7 +188,7 @@ static void tell_steps(const struct gsp_judge *judge)
     gsp_auto_buf text = {0};
     if (steps->count == 0)
         return;
-    gsp_words_count(steps->count, &text);
+    gsp_model_count_put(steps->count, &text);
     gsp_buf_puts(&text, steps->count == 1 ? " step of " : " steps, half of them within ");
     gsp_words_seconds(steps->p50_s, &text);
     if (steps->count > 1) {
@@ -212,9 +212,9 @@ static void tell_traced(const struct gsp_judge *judge)
     if (digest->steps_traced == 0 || digest->steps_traced >= digest->step_count)
         return;
     gsp_buf_puts(&text, "Traced ");
-    gsp_words_count(digest->steps_traced, &text);
+    gsp_model_count_put(digest->steps_traced, &text);
     gsp_buf_puts(&text, " of ");
-    gsp_words_count(digest->step_count, &text);
+    gsp_model_count_put(digest->step_count, &text);
     gsp_buf_puts(&text, " steps, to keep the cost within torch.adaptive");
     add_line(judge, &text);
 }
@@ -451,7 +451,7 @@ static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uin
         const uint64_t times = count_reason(digest, loss);
         gsp_buf_puts(out, n ? "; " : " (");
         if (times < count) {
-            gsp_words_count(times, out);
+            gsp_model_count_put(times, out);
             gsp_buf_puts(out, ": ");
         }
         gsp_buf_putsv(out, loss->why);
@@ -460,7 +460,7 @@ static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uin
     }
     if (n && rest) {
         gsp_buf_puts(out, "; ");
-        gsp_words_count(rest, out);
+        gsp_model_count_put(rest, out);
         gsp_buf_puts(out, ": other reasons");
     }
     gsp_buf_puts(out, n ? ")" : "");
@@ -494,7 +494,7 @@ static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_b
         if (gsp_sv_eq(digest->losses[i].what, what))
             count = gsp_sum_u64(count, digest->losses[i].count);
     }
-    gsp_words_count(count, out);
+    gsp_model_count_put(count, out);
     gsp_buf_putc(out, ' ');
     put_nouns(what, count, out);
     put_reasons(digest, what, count, out);
@@ -517,7 +517,7 @@ static void tell_losses(const struct gsp_judge *judge)
     if (kinds > NAMES_MAX)
         gsp_buf_printf(&text, " and %zu more", kinds - NAMES_MAX);
     /* Without stacks it is not known what else there would have been. */
-    if (kinds == 0 && digest->stacks.seen > 0)
+    if (kinds == 0 && digest->has_losses && digest->stacks.seen > 0)
         gsp_buf_puts(&text, "Nothing was lost");
     add_line(judge, &text);
 }

@@ -10,7 +10,7 @@ static int write_page(const struct gsp_digest *digest, struct gsp_buf *out, stru
     gsp_digest__json(digest, &json);
     if (json.failed)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report");
-    return gsp_page_write(gsp_buf_sv(&json), out, err);
+    return gsp_export_page_write(gsp_buf_sv(&json), out, err);
 }
 
 int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format format,

@@ -3,10 +3,9 @@
  * append.h -- appends a row of a table that is known at compile time: a few stores.
  *
  * Gives:   gsp_append_<schema>_<table>(lane, row) for every table of tables.def.
- * Used by: the agent and the collectors.
- * Threads: the lane's own thread alone.
- * Always inline, so that values go from registers to the ring: built in memory and read back, a
- * row takes half as long again.
+ * Threads: only the thread that owns the lane.
+ * Always inline, so that values go from registers to the ring. Building the row in memory first
+ * takes 50 % longer.
  * Signal-safe: yes, with a lane from gsp_ring_lane().
  * Allocates: never.
  */
@@ -16,13 +15,14 @@
 
 #include "ring/writer.h"
 
-/* The index to write to.  busy is set first: a handler that comes from here on takes another
- * lane, and one that came before has left rows and slot as they are read now. */
+/* Returns the index to write to. Sets busy first, so that a signal handler that interrupts the
+ * append uses another lane. A handler that ran before has already updated rows and slot. */
 static inline uint32_t gsp_lane_begin(struct gsp_lane *lane)
 {
     lane->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    /* Values of row n are stored after rows was n: partner is the fence of gsp_ring_oldest(). */
+    /* Stores the values of row n after `rows` became n. Partner: the fence of
+     * gsp_ring_oldest_row(). */
     atomic_thread_fence(memory_order_release);
     return lane->slot;
 }
@@ -31,14 +31,14 @@ static inline void gsp_lane_end(struct gsp_lane *lane)
 {
     const uint32_t next = lane->slot + 1;
     lane->slot = next == lane->capacity ? 0 : next;
-    /* Publishes the row: partner is the load of rows in lane_rows() of reader.c. */
+    /* Publishes the row. Partner: the load of rows in lane_rows() of reader.c. */
     atomic_store_explicit(&lane->head->rows, ++lane->rows, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     lane->busy = 0;
 }
 
-/* Relaxed atomic stores are plain ones to the machine; to the compiler they say that others look.
- * What orders them are the two functions above. */
+/* Relaxed atomic stores compile to plain stores, but tell the compiler that other threads read the
+ * values. The two functions above order them. */
 static inline void gsp_lane_put_i64(const struct gsp_lane *lane, uint32_t column, uint32_t slot,
                                     int64_t v)
 {
@@ -71,7 +71,7 @@ static inline void gsp_lane_put_text(struct gsp_lane *lane, uint32_t column, uin
                                      struct gsp_sv v)
 {
     uint64_t *values = lane->column[column];
-    __atomic_store_n(&values[slot], gsp_lane_text(lane, v), __ATOMIC_RELAXED);
+    __atomic_store_n(&values[slot], gsp_ring__lane_text(lane, v), __ATOMIC_RELAXED);
 }
 
 #define GSP_PUT_I64(name)  gsp_lane_put_i64(lane, column++, slot, row->name);

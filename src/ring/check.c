@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No offset or size in a ring is larger; so sums of two do not wrap. */
+/* Largest valid offset or size, so that a sum of two does not overflow. */
 #define OFFSET_MAX (UINT64_C(1) << 48)
 
 static int read_at(int fd, uint64_t off, void *out, size_t n, struct gsp_err *err)
@@ -16,10 +16,10 @@ static int read_at(int fd, uint64_t off, void *out, size_t n, struct gsp_err *er
             continue;
         }
         if (got < 0) {
-            return gsp_err_set(err, GSP_E_IO, errno, "a ring cannot be read: %s", strerror(errno));
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot read a ring: %s", strerror(errno));
         }
         if (got == 0) {
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends at byte %llu, in its head",
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends at byte %llu, inside its head",
                                (unsigned long long)(off + done));
         }
         done += (size_t)got;
@@ -30,20 +30,20 @@ static int read_at(int fd, uint64_t off, void *out, size_t n, struct gsp_err *er
 static bool is_name(const char name[GSP_NAME_MAX])
 {
     const size_t len = strnlen(name, GSP_NAME_MAX);
-    return len < GSP_NAME_MAX && gsp_table_name_ok((struct gsp_sv){name, len});
+    return len < GSP_NAME_MAX && gsp_wire_table_name_is_valid((struct gsp_sv){name, len});
 }
 
 static int check_kind(const struct gsp_ring_head *head, struct gsp_err *err)
 {
     if (memcmp(head->magic, GSP_RING_MAGIC, sizeof(head->magic)) != 0) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "it does not begin as a ring does");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a ring");
     }
     if (head->byte_order != GSP_RING_BYTE_ORDER) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "a ring of another byte order (%08x)",
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "a ring with another byte order (%08x)",
                            head->byte_order);
     }
     if (head->version != GSP_RING_VERSION) {
-        return gsp_err_set(err, GSP_E_VERSION, 0, "a ring of version %u; this reads version %u",
+        return gsp_err_set(err, GSP_E_VERSION, 0, "a ring of version %u; supported is version %u",
                            head->version, GSP_RING_VERSION);
     }
     return 0;
@@ -53,49 +53,49 @@ static int check_numbers(const struct gsp_ring_head *head, uint64_t file_bytes, 
 {
     const char *wrong = NULL;
     if (!is_name(head->schema) || !is_name(head->table)) {
-        wrong = "its name";
+        wrong = "name";
     } else if (head->scope > GSP_SCOPE_PLAIN) {
-        wrong = "its scope";
+        wrong = "scope";
     } else if (head->column_count == 0 || head->column_count > GSP_COLUMNS_MAX) {
-        wrong = "the number of its columns";
+        wrong = "number of columns";
     } else if (head->row_capacity < 2 || head->row_capacity > GSP_RING_ROWS_MAX) {
-        wrong = "its capacity";
+        wrong = "capacity";
     } else if (head->lane_max == 0 || head->lane_max > GSP_RING_LANES_MAX) {
-        wrong = "the number of its lanes";
+        wrong = "number of lanes";
     } else if (head->lane_bytes % GSP_RING_ALIGN != 0 || head->lane_bytes < GSP_RING_LANE_HEAD ||
                head->lane_bytes > OFFSET_MAX / GSP_RING_LANES_MAX) {
-        wrong = "the size of a lane";
+        wrong = "lane size";
     } else if (head->columns_off < sizeof(*head) || head->strings_off % GSP_RING_ALIGN != 0 ||
                head->strings_off > OFFSET_MAX || head->strings_bytes > OFFSET_MAX ||
                head->columns_off + head->column_count * sizeof(struct gsp_ring_column) >
                    head->strings_off) {
-        wrong = "where its columns are";
+        wrong = "position of the columns";
     } else if (head->lanes_off % GSP_RING_ALIGN != 0 || head->lanes_off > OFFSET_MAX ||
                head->strings_off + head->strings_bytes > head->lanes_off) {
-        wrong = "where its lanes are";
+        wrong = "position of the lanes";
     }
     if (wrong) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "a ring's head is wrong about %s", wrong);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "invalid head of a ring: %s", wrong);
     }
     if (head->lanes_off > file_bytes) {
         return gsp_err_set(err, GSP_E_FORMAT, 0,
-                           "the file ends at byte %llu; its lanes begin at %llu",
+                           "the file ends at byte %llu; its lanes start at %llu",
                            (unsigned long long)file_bytes, (unsigned long long)head->lanes_off);
     }
     return 0;
 }
 
-/* A stretch of a lane. */
-struct stretch {
+/* A range of bytes in a lane. */
+struct range {
     uint64_t from;
     uint64_t to;
 };
 
-static bool overlaps(const struct stretch *stretches, uint32_t count)
+static bool has_overlap(const struct range *ranges, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t j = 0; j < i; j++) {
-            if (stretches[i].from < stretches[j].to && stretches[j].from < stretches[i].to) {
+            if (ranges[i].from < ranges[j].to && ranges[j].from < ranges[i].to) {
                 return true;
             }
         }
@@ -103,7 +103,7 @@ static bool overlaps(const struct stretch *stretches, uint32_t count)
     return false;
 }
 
-static bool is_same_name_before(const struct gsp_ring_column *columns, uint32_t i)
+static bool is_duplicate(const struct gsp_ring_column *columns, uint32_t i)
 {
     for (uint32_t j = 0; j < i; j++) {
         if (strcmp(columns[j].name, columns[i].name) == 0) {
@@ -116,15 +116,15 @@ static bool is_same_name_before(const struct gsp_ring_column *columns, uint32_t 
 static int check_columns(const struct gsp_ring_head *head, const struct gsp_ring_column *columns,
                          struct gsp_err *err)
 {
-    struct stretch stretches[GSP_COLUMNS_MAX + 1];
+    struct range ranges[GSP_COLUMNS_MAX + 1];
     bool has_text = false;
     for (uint32_t i = 0; i < head->column_count; i++) {
         const struct gsp_ring_column *column = &columns[i];
-        if (!is_name(column->name) || is_same_name_before(columns, i)) {
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "column %u of a ring has no name of its own",
-                               i);
+        if (!is_name(column->name) || is_duplicate(columns, i)) {
+            return gsp_err_set(err, GSP_E_FORMAT, 0,
+                               "column %u of a ring has an invalid or duplicate name", i);
         }
-        const uint64_t width = gsp_type_width(column->type);
+        const uint64_t width = gsp_wire_type_width(column->type);
         const uint64_t bytes = width * head->row_capacity;
         if (width == 0 || width != column->width || column->off < GSP_RING_LANE_HEAD ||
             column->off % GSP_RING_COLUMN_ALIGN != 0 || column->off > head->lane_bytes ||
@@ -132,7 +132,7 @@ static int check_columns(const struct gsp_ring_head *head, const struct gsp_ring
             return gsp_err_set(err, GSP_E_FORMAT, 0, "column %s of a ring does not fit its lane",
                                column->name);
         }
-        stretches[i] = (struct stretch){column->off, column->off + bytes};
+        ranges[i] = (struct range){column->off, column->off + bytes};
         has_text = has_text || column->type == GSP_TEXT;
     }
     uint32_t count = head->column_count;
@@ -141,11 +141,11 @@ static int check_columns(const struct gsp_ring_head *head, const struct gsp_ring
             head->text_bytes > GSP_RING_TEXT_MAX || head->text_off < GSP_RING_LANE_HEAD ||
             head->text_off > head->lane_bytes ||
             head->text_bytes > head->lane_bytes - head->text_off) {
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "a ring's head is wrong about its text");
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "invalid head of a ring: text");
         }
-        stretches[count++] = (struct stretch){head->text_off, head->text_off + head->text_bytes};
+        ranges[count++] = (struct range){head->text_off, head->text_off + head->text_bytes};
     }
-    if (overlaps(stretches, count)) {
+    if (has_overlap(ranges, count)) {
         return gsp_err_set(err, GSP_E_FORMAT, 0, "columns of a ring overlap");
     }
     return 0;
@@ -159,7 +159,7 @@ static int check_strings(const struct gsp_ring_head *head, const struct gsp_ring
     if (strings->string_max > GSP_RING_STRINGS_MAX || slots > 4ULL * GSP_RING_STRINGS_MAX ||
         strings->bytes_max > GSP_RING_BYTES_MAX + GSP_RING_BYTES_FIRST ||
         tables + strings->bytes_max > head->strings_bytes) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "a ring's dictionary does not fit its place");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the dictionary of a ring does not fit its area");
     }
     shape->string_max = strings->string_max;
     shape->bytes_max = strings->bytes_max;
@@ -168,8 +168,8 @@ static int check_strings(const struct gsp_ring_head *head, const struct gsp_ring
     return 0;
 }
 
-static void fill(const struct gsp_ring_head *head, struct gsp_ring_info *info,
-                 struct gsp_ring__shape *shape)
+static void fill_info(const struct gsp_ring_head *head, struct gsp_ring_info *info,
+                      struct gsp_ring__shape *shape)
 {
     memcpy(info->schema, head->schema, sizeof(info->schema));
     memcpy(info->table, head->table, sizeof(info->table));
@@ -219,7 +219,7 @@ int gsp_ring__check(int fd, uint64_t file_bytes, struct gsp_ring_info *info,
         rc = check_strings(&head, &strings, shape, err);
     }
     if (rc == 0) {
-        fill(&head, info, shape);
+        fill_info(&head, info, shape);
         info->file_bytes = file_bytes;
     }
     return rc;

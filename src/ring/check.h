@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.h -- what a ring file says of itself, copied and believed only as far as it is true.
+ * check.h -- copies and validates the layout of a ring file.
  *
  * Reads:   the head, the columns and the dictionary's head of a ring file.
- * Used by: reader.c.
  * Threads: no state.
  */
 #pragma once
@@ -13,8 +12,8 @@
 #include "base/err.h"
 #include "ring/reader.h"
 
-/* Where everything is; all of it lies within the file, in order and without overlap, but for
- * lanes, which may still come. */
+/* The layout of the file. All areas lie within the file, in order and without overlap. Lanes may
+ * still be added. */
 struct gsp_ring__shape {
     uint64_t lanes_off;
     uint64_t lane_bytes;
@@ -30,6 +29,6 @@ struct gsp_ring__shape {
     uint32_t pad;
 };
 
-/* Fails with FORMAT, VERSION, IO. */
+/* Fails with FORMAT, VERSION or IO. */
 GSP_MUST_CHECK int gsp_ring__check(int fd, uint64_t file_bytes, struct gsp_ring_info *info,
                                    struct gsp_ring__shape *shape, struct gsp_err *err);

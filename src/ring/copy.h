@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.h -- copies of bytes that another thread may be writing or reading.
+ * copy.h -- copies bytes that another thread may be writing or reading.
  *
- * The copy may be a mixture; who makes it finds out afterwards by the ring's counters.  The
- * thread sanitizer cannot know that, so in its builds the bytes go one by one as atomics.
- * Used by: ring/ alone.
- * Threads: that is what it is for.
+ * The copy may be torn; the caller detects this afterwards with the counters of the ring. The
+ * thread sanitizer cannot know that, so its builds copy single bytes with atomics.
+ * Threads: any.
  * Signal-safe: yes.
  * Allocates: never.
  */

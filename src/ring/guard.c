@@ -2,7 +2,6 @@
 #include "ring/guard.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,9 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+
 #define RANGES_MAX 65536U
 
-/* start is stored last and cleared first: 0 is a free entry. */
+/* start is stored last and cleared first; 0 marks a free entry. */
 struct range {
     _Atomic uintptr_t start;
     _Atomic uintptr_t end;
@@ -20,25 +21,25 @@ struct range {
 };
 
 static struct range ranges[RANGES_MAX];
-static _Atomic uint32_t range_count; /* entries that were ever used */
-static uint32_t freed_count;         /* of them, free again; under the mutex */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct sigaction previous; /* set before our handler is; guarded by mutex for writers */
+static struct gsp_lock lock;
+static _Atomic uint32_t range_count;                   /* entries that were ever used */
+static uint32_t freed_count GSP_GUARDED_BY(lock);      /* entries that are free again */
+static struct sigaction previous GSP_GUARDED_BY(lock); /* the handler reads it without the lock */
 static long page_bytes;
-/* A handler that was set after ours may hand a fault back to us. */
+/* A handler that was installed after this one may pass a fault back. */
 static _Thread_local volatile sig_atomic_t depth __attribute__((tls_model("initial-exec")));
 
-/* Maps zeros from the fault to the end of its range: a file that is cut is cut there. */
-static bool mend(uintptr_t addr)
+/* Maps zeros from the fault to the end of its range. Returns false if no range contains it. */
+static bool map_zeros(uintptr_t addr)
 {
     const uint32_t count = atomic_load_explicit(&range_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
-        /* Partner: the store of start in gsp_guard_add(). */
+        /* Partner: the store of start in gsp_ring_guard_add(). */
         const uintptr_t start = atomic_load_explicit(&ranges[i].start, memory_order_acquire);
         const uintptr_t end = atomic_load_explicit(&ranges[i].end, memory_order_acquire);
         _Atomic uintptr_t *cut = atomic_load_explicit(&ranges[i].cut, memory_order_acquire);
-        /* The range that has the fault does not change meanwhile; another one may, and would be
-         * a mixture of two. */
+        /* The range with the fault does not change meanwhile. Another entry may be reused, which
+         * would mix the members of two ranges. */
         if (start == 0 || addr < start || addr >= end ||
             atomic_load_explicit(&ranges[i].start, memory_order_relaxed) != start) {
             continue;
@@ -66,7 +67,7 @@ static void call_previous(int number, siginfo_t *info, void *context)
         if (previous.sa_handler == SIG_IGN && info->si_code <= 0) {
             return;
         }
-        /* A fault comes again and ends the process; a signal that was sent does not. */
+        /* A fault recurs and ends the process; a signal that was sent does not. */
         signal(number, SIG_DFL);
         if (info->si_code <= 0) {
             raise(number);
@@ -85,14 +86,15 @@ static void call_previous(int number, siginfo_t *info, void *context)
 static void on_sigbus(int number, siginfo_t *info, void *context)
 {
     const int saved_errno = errno;
-    /* Positive codes are the kernel's own. */
-    if (info->si_code <= 0 || !mend((uintptr_t)info->si_addr)) {
+    /* Positive codes come from the kernel. */
+    if (info->si_code <= 0 || !map_zeros((uintptr_t)info->si_addr)) {
         call_previous(number, info, context);
     }
     errno = saved_errno;
 }
 
-/* Under the mutex.  Others may have set a handler since the last time. */
+/* Checks every time, because the program may have replaced the handler. */
+static bool install(void) GSP_REQUIRES(&lock);
 static bool install(void)
 {
     struct sigaction now;
@@ -112,7 +114,8 @@ static bool install(void)
     return sigaction(SIGBUS, &action, NULL) == 0;
 }
 
-/* Under the mutex. */
+/* Returns a free entry, or NULL if the table is full. */
+static struct range *free_range(void) GSP_REQUIRES(&lock);
 static struct range *free_range(void)
 {
     const uint32_t count = atomic_load_explicit(&range_count, memory_order_relaxed);
@@ -125,22 +128,22 @@ static struct range *free_range(void)
     if (count == RANGES_MAX) {
         return NULL;
     }
-    /* Partner: the load in mend(); the new entry is free until its start is stored. */
+    /* Partner: the load in map_zeros(). The new entry is free until its start is stored. */
     atomic_store_explicit(&range_count, count + 1, memory_order_release);
     return &ranges[count];
 }
 
-int gsp_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_err *err)
+int gsp_ring_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_err *err)
 {
-    pthread_mutex_lock(&mutex);
+    gsp_lock_take(&lock);
     int rc = 0;
     struct range *range = NULL;
     if (!install()) {
-        rc = gsp_err_set(err, GSP_E_IO, errno, "no handler for SIGBUS can be set");
+        rc = gsp_err_set(err, GSP_E_IO, errno, "cannot install a SIGBUS handler");
     } else {
         range = free_range();
         if (!range) {
-            rc = gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u parts of rings are open",
+            rc = gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u parts of rings are mapped",
                              RANGES_MAX);
         }
     }
@@ -149,13 +152,13 @@ int gsp_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_er
         atomic_store_explicit(&range->cut, cut, memory_order_relaxed);
         atomic_store_explicit(&range->start, (uintptr_t)start, memory_order_release);
     }
-    pthread_mutex_unlock(&mutex);
+    gsp_lock_release(&lock);
     return rc;
 }
 
-void gsp_guard_remove(const void *start)
+void gsp_ring_guard_remove(const void *start)
 {
-    pthread_mutex_lock(&mutex);
+    gsp_lock_take(&lock);
     const uint32_t count = atomic_load_explicit(&range_count, memory_order_relaxed);
     for (uint32_t i = 0; i < count; i++) {
         if (atomic_load_explicit(&ranges[i].start, memory_order_relaxed) == (uintptr_t)start) {
@@ -164,5 +167,5 @@ void gsp_guard_remove(const void *start)
             break;
         }
     }
-    pthread_mutex_unlock(&mutex);
+    gsp_lock_release(&lock);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guard.h -- mapped files that are cut while they are read: zeros instead of SIGBUS.
+ * guard.h -- protects readers of mapped files that are truncated: zeros instead of SIGBUS.
  *
- * A range that is registered reads as zeros from the first byte that has no file behind it any
- * more; the reader can ask from where.  Faults elsewhere go to whoever handled SIGBUS before.
+ * A registered range reads as zeros from the page where the file now ends. Faults elsewhere go to
+ * the previous SIGBUS handler.
  *
- * Used by: reader.c.
- * Threads: all.
+ * Threads: any.
  * Signal-safe: no; the handler is.
  * Allocates: never.
  */
@@ -18,9 +17,9 @@
 
 #include "base/err.h"
 
-/* A mapping, read-only and of whole pages.  *cut, UINTPTR_MAX before, gets the address from
- * which on there are zeros; both must live until gsp_guard_remove().
- * Fails with LIMIT, or IO when the handler cannot be set. */
-GSP_MUST_CHECK int gsp_guard_add(void *start, size_t len, _Atomic uintptr_t *cut,
-                                 struct gsp_err *err);
-void gsp_guard_remove(const void *start); /* before munmap; an address that is not there: nothing */
+/* Registers a read-only mapping of whole pages. The caller sets *cut to UINTPTR_MAX; on a fault it
+ * becomes the address where the zeros start. Both must live until gsp_ring_guard_remove().
+ * Fails with LIMIT, or with IO if the handler cannot be installed. */
+GSP_MUST_CHECK int gsp_ring_guard_add(void *start, size_t len, _Atomic uintptr_t *cut,
+                                      struct gsp_err *err);
+void gsp_ring_guard_remove(const void *start); /* before munmap; ignores an unknown address */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * intern.c -- the dictionary of a ring: strings get ids, without a lock, for all threads and
- * signal handlers at once.  Whoever is interrupted or killed between two steps leaves at worst an
- * id that means nothing and some bytes that nobody uses.
+ * intern.c -- the dictionary of a ring: assigns ids to strings. It is lock-free and safe for
+ * threads and signal handlers. A thread that is interrupted or killed between two steps leaves at
+ * worst an unused id and some unused bytes.
  */
 #include <string.h>
 
 #include "base/map.h"
 #include "ring/ring_internal.h"
 
-/* The string behind an id, if it is there; the file is not believed. */
+/* Whether the id stands for this string. Does not trust the file. */
 static bool is_string(const struct gsp_ring *ring, uint32_t id, struct gsp_sv text)
 {
     if (id == 0 || id > ring->string_max) {
@@ -23,8 +23,8 @@ static bool is_string(const struct gsp_ring *ring, uint32_t id, struct gsp_sv te
            (text.len == 0 || memcmp(ring->string_bytes + pos, text.p, text.len) == 0);
 }
 
-/* Adds n to a counter that must not pass max; false when it would. */
-static bool take64(_Atomic uint64_t *counter, uint64_t n, uint64_t max, uint64_t *at)
+/* Adds n to a counter and stores its old value in *at. Returns false if it would exceed max. */
+static bool reserve64(_Atomic uint64_t *counter, uint64_t n, uint64_t max, uint64_t *at)
 {
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
     do {
@@ -37,7 +37,7 @@ static bool take64(_Atomic uint64_t *counter, uint64_t n, uint64_t max, uint64_t
     return true;
 }
 
-static bool take32(_Atomic uint32_t *counter, uint32_t max, uint32_t *at)
+static bool reserve32(_Atomic uint32_t *counter, uint32_t max, uint32_t *at)
 {
     uint32_t now = atomic_load_explicit(counter, memory_order_relaxed);
     do {
@@ -50,21 +50,21 @@ static bool take32(_Atomic uint32_t *counter, uint32_t max, uint32_t *at)
     return true;
 }
 
-/* Writes the string and its entry; 0 when there is no room. */
+/* Writes the string and its entry. Returns its id, or GSP_NULL_STR if the dictionary is full. */
 static uint32_t add(struct gsp_ring *ring, struct gsp_sv text)
 {
     struct gsp_ring_strings *strings = ring->strings;
     uint64_t pos = 0;
     uint32_t index = 0;
-    if (!take64(&strings->bytes_used, text.len, ring->string_bytes_max, &pos) ||
-        !take32(&strings->count, ring->string_max, &index)) {
+    if (!reserve64(&strings->bytes_used, text.len, ring->string_bytes_max, &pos) ||
+        !reserve32(&strings->count, ring->string_max, &index)) {
         atomic_fetch_or_explicit(&ring->head->status, GSP_RING_NO_STRINGS, memory_order_relaxed);
         return GSP_NULL_STR;
     }
     if (text.len) {
         memcpy(ring->string_bytes + pos, text.p, text.len);
     }
-    /* After the bytes: partners are is_string() and gsp_ring_dict_read(). */
+    /* After the bytes. Partners: is_string() and gsp_ring_dict_read(). */
     atomic_store_explicit(&ring->refs[index], gsp_ring_ref(pos, (uint32_t)text.len),
                           memory_order_release);
     return index + 1;
@@ -83,7 +83,7 @@ uint32_t gsp_ring_intern(struct gsp_ring *ring, struct gsp_sv text)
     uint32_t added = GSP_NULL_STR;
     for (uint32_t i = 0; i < ring->slot_count; i++) {
         _Atomic uint64_t *slot = &ring->slots[((uint32_t)hash + i) & mask];
-        /* Partner: the exchange below, after which the entry is there. */
+        /* Partner: the exchange below, which follows the store of the entry. */
         uint64_t word = atomic_load_explicit(slot, memory_order_acquire);
         if (word == 0) {
             if (added == GSP_NULL_STR) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.c -- which lane a thread writes to.
+ * lanes.c -- assigns lanes to threads.
  *
- * Each thread has a small page of its own with its lane of every ring; the page is reached by one
- * thread-local pointer and dies with the thread, which gives the lanes back.  The page is wiped
- * in a child after fork, so that a child cannot write to its parent's lanes.
- * Threads claim lanes by one exchange each and reserve their bytes side by side: none waits for
- * another, so a thread that starts loses no row however slow the others are.
- * Everything here but the thread's end may run in a signal handler: no malloc, no mutex.
+ * Each thread has a small page that lists its lane of every ring. A thread-local pointer refers to
+ * the page. When the thread ends, it returns its lanes and unmaps the page. The kernel wipes the
+ * page in a child after fork, so that a child cannot write to its parent's lanes.
+ * Threads claim lanes with one atomic exchange and reserve their bytes concurrently. No thread
+ * waits for another, so a new thread loses no rows however slow the others are. All functions on
+ * the path of gsp_ring_lane() may run in a signal handler: no malloc, no mutex.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +25,12 @@
 #include "base/time.h"
 #include "ring/ring_internal.h"
 
-/* A thread appends from signal handlers to its second lane. */
+/* Lanes of a thread per ring. Signal handlers append to the second one. */
 #define LEVELS         2U
-/* A thread without a lane asks again so much later; asking for a descriptor costs less. */
+/* A thread without a lane retries after this time. Retrying to open the file costs less. */
 #define RETRY_FILE_NS  (5 * GSP_NS_PER_MS)
 #define RETRY_SPACE_NS (50 * GSP_NS_PER_MS)
-/* Lanes that are mapped from the start. */
+/* Limits for lanes that are mapped in advance. */
 #define SPARES_MAX     16U
 #define SPARES_BYTES   (UINT64_C(64) << 20)
 #define POPULATE_TRIES 1000
@@ -38,7 +38,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* What came of the search for a lane. */
+/* Result of claiming a lane. */
 enum outcome {
     HAS_LANE,
     NO_SPACE, /* or no lane */
@@ -46,19 +46,19 @@ enum outcome {
 };
 
 struct my_lanes {
-    uint64_t serial; /* of the ring; anything else: the entry is another ring's */
+    uint64_t serial; /* of the ring; if it differs, the entry belongs to an earlier ring */
     struct gsp_lane *lane[LEVELS];
-    int64_t retry_ns;     /* when a lane is asked for again; 0: at once */
-    enum outcome outcome; /* of the last try */
+    int64_t retry_ns;     /* time of the next attempt; 0: at once */
+    enum outcome outcome; /* of the last attempt */
 };
 
 struct thread_page {
     struct my_lanes of[GSP_RINGS_MAX];
 };
 
-/* In the static block, so that access calls no allocator. */
+/* In the static TLS block, so that access never allocates. */
 static _Thread_local struct thread_page *my_page __attribute__((tls_model("initial-exec")));
-/* 1 while this thread claims a lane: a signal handler meanwhile gets none. */
+/* 1 while this thread claims a lane. A signal handler gets none during that time. */
 static _Thread_local volatile sig_atomic_t my_claiming __attribute__((tls_model("initial-exec")));
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -71,11 +71,11 @@ static uint64_t last_serial;
 
 static void disown(struct gsp_lane *lane)
 {
-    /* The next owner goes on from rows and slot: partner is the exchange in own(). */
+    /* The next owner continues from rows and slot. Partner: the exchange in own(). */
     atomic_store_explicit(&lane->owner, 0, memory_order_release);
 }
 
-static void give_back(struct gsp_lane *lane)
+static void return_lane(struct gsp_lane *lane)
 {
     if (lane) {
         atomic_store_explicit(&lane->head->owner, 0, memory_order_relaxed);
@@ -83,7 +83,8 @@ static void give_back(struct gsp_lane *lane)
     }
 }
 
-/* Signals wait meanwhile: a handler whose row is a table's first makes a ring, which locks too. */
+/* Blocks signals, because a handler that writes the first row of a table creates a ring, which
+ * takes this lock as well. */
 static void lock_list(sigset_t *mask)
 {
     sigset_t all;
@@ -106,10 +107,10 @@ static void end_thread(void *arg)
     lock_list(&mask);
     for (size_t i = 0; i < GSP_RINGS_MAX; i++) {
         const struct gsp_ring *ring = list[i];
-        /* In a child the lanes are still the parent's. */
+        /* In a child the lanes still belong to the parent. */
         if (ring && ring->serial == page->of[i].serial && ring->pid == getpid()) {
             for (unsigned level = 0; level < LEVELS; level++) {
-                give_back(page->of[i].lane[level]);
+                return_lane(page->of[i].lane[level]);
             }
         }
     }
@@ -117,7 +118,7 @@ static void end_thread(void *arg)
     munmap(page, sizeof(*page));
 }
 
-/* Another thread of the parent may have held it; here there is none. */
+/* In a child: another thread of the parent may have held the mutex. */
 static void renew_mutex(void)
 {
     pthread_mutex_init(&list_mutex, NULL);
@@ -141,8 +142,8 @@ static struct thread_page *page_of_thread(void)
     if (page == MAP_FAILED) {
         return NULL;
     }
-    /* Without the wipe a child could write to its parent's lanes; without the key the lanes would
-     * never come back. */
+    /* Without the wipe, a child could write to its parent's lanes. Without the key, the thread
+     * would never return its lanes. */
     if (madvise(page, sizeof(*page), MADV_WIPEONFORK) != 0 ||
         pthread_setspecific(end_key, page) != 0) {
         munmap(page, sizeof(*page));
@@ -175,20 +176,20 @@ int gsp_ring__open_file(const struct gsp_ring *ring)
     return fd;
 }
 
-/* Raises a counter to at least v.  What was stored before is there for who loads v or more. */
-static void lift(_Atomic uint32_t *counter, uint32_t v)
+/* Raises a counter to at least v. A thread that loads v or more sees all earlier stores. */
+static void raise_to(_Atomic uint32_t *counter, uint32_t v)
 {
     uint32_t now = atomic_load_explicit(counter, memory_order_relaxed);
-    /* Partners: the loads in publish() and gsp_ring_abandon(); for readers the one in map_lanes()
-     * of reader.c. */
+    /* Partners: the loads in publish() and gsp_ring__unmap_lanes(); in readers, the load in
+     * map_lanes() of reader.c. */
     while (now < v && !atomic_compare_exchange_weak_explicit(counter, &now, v, memory_order_release,
                                                              memory_order_relaxed)) {
     }
 }
 
-/* Bytes of a lane that is mapped already, without a descriptor: pages are written to by the kernel,
- * which says when there is no room.  They are not to count as this process's memory before a row
- * comes, so they leave its page table again. */
+/* Reserves the bytes of a lane that is already mapped, without a descriptor: the kernel populates
+ * the pages, and fails if no space is left. Then drops them from the page table, so that they do
+ * not count as resident memory of this process before a row is written. */
 static enum outcome reserve_spare(const struct gsp_ring *ring, uint32_t index, uint64_t bytes)
 {
     char *at = ring->spares + index * ring->lane_bytes;
@@ -198,11 +199,11 @@ static enum outcome reserve_spare(const struct gsp_ring *ring, uint32_t index, u
         sys = madvise(at, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
     } while ((sys == EINTR || sys == EAGAIN) && ++tries < POPULATE_TRIES);
     if (sys == EINVAL) {
-        return NO_FILE; /* kernels before 5.14 do not know how */
+        return NO_FILE; /* not supported before Linux 5.14 */
     }
     const uint64_t head_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     if (sys != 0 && bytes > head_bytes) {
-        /* Gives back what it got.  The head stays: others may have published it. */
+        /* Free the pages again. The head stays, because others may have published it. */
         gsp_ignore(madvise(at + head_bytes, bytes - head_bytes, MADV_REMOVE) != 0);
     }
     gsp_ignore(madvise(at, bytes, MADV_DONTNEED) != 0);
@@ -218,8 +219,8 @@ static enum outcome reserve(const struct gsp_ring *ring, int fd, uint32_t index,
     return gsp_ring__reserve(fd, off, bytes, NULL) == 0 ? HAS_LANE : NO_SPACE;
 }
 
-/* Shows lanes up to this one to readers.  One before it may still be without its bytes; its head
- * gets them here, because a reader that finds none takes the rest of the file for cut. */
+/* Makes lanes up to this one visible to readers. An earlier lane may not have its bytes yet. Its
+ * head is reserved here, because a reader treats a file without it as truncated. */
 static enum outcome publish(struct gsp_ring *ring, int fd, uint32_t index)
 {
     const uint64_t head_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -230,16 +231,16 @@ static enum outcome publish(struct gsp_ring *ring, int fd, uint32_t index)
             return outcome;
         }
     }
-    lift(&ring->lane_count, index + 1);
-    lift(&ring->head->lane_count, index + 1);
+    raise_to(&ring->lane_count, index + 1);
+    raise_to(&ring->head->lane_count, index + 1);
     return HAS_LANE;
 }
 
-/* Gives a lane of this thread its bytes. */
+/* Reserves and maps a lane that this thread owns. */
 static enum outcome map_lane(struct gsp_ring *ring, uint32_t index)
 {
     const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
-    lift(&ring->lane_top, index + 1);
+    raise_to(&ring->lane_top, index + 1);
     gsp_auto_fd fd = gsp_ring__open_file(ring);
     enum outcome outcome = reserve(ring, fd, index, ring->lane_bytes);
     if (outcome == HAS_LANE) {
@@ -275,7 +276,8 @@ void gsp_ring__map_spares(struct gsp_ring *ring, int fd)
     const uint64_t fit = SPARES_BYTES / ring->lane_bytes;
     uint64_t count = ring->lane_max < SPARES_MAX ? ring->lane_max : SPARES_MAX;
     count = fit < count ? fit : count;
-    /* Beyond the first limit a longer file is a signal; the second is for the program to use. */
+    /* Do not map lanes in advance if the file size is limited (exceeding it raises SIGXFSZ), or if
+     * the address space is (the program needs it). */
     if (count == 0 || getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur != RLIM_INFINITY ||
         getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) {
         return;
@@ -284,8 +286,7 @@ void gsp_ring__map_spares(struct gsp_ring *ring, int fd)
     if (ftruncate(fd, (off_t)(ring->lanes_off + bytes)) != 0) {
         return;
     }
-    /* Not to be touched while it is mapped: a process that has all its memory locked would get the
-     * bytes at once. */
+    /* PROT_NONE at first: with mlockall(), the kernel would populate writable pages at once. */
     char *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, (off_t)ring->lanes_off);
     if (base == MAP_FAILED) {
         return;
@@ -308,9 +309,9 @@ void gsp_ring__unmap_lanes(struct gsp_ring *ring)
     }
 }
 
-/* A lane without an owner, with its bytes, in *out.  One that has none yet gets them; when that
- * fails it is not tried with another, only lanes that have theirs will do. */
-static enum outcome take_lane(struct gsp_ring *ring, uint32_t tid, struct gsp_lane **out)
+/* Finds a lane without an owner. Maps it if necessary. If mapping fails, tries only lanes that are
+ * already mapped. */
+static enum outcome acquire_lane(struct gsp_ring *ring, uint32_t tid, struct gsp_lane **out)
 {
     enum outcome failed = HAS_LANE;
     for (uint32_t i = 0; i < ring->lane_max; i++) {
@@ -334,7 +335,7 @@ static enum outcome take_lane(struct gsp_ring *ring, uint32_t tid, struct gsp_la
     return failed == HAS_LANE ? NO_SPACE : failed;
 }
 
-/* Without a system call. */
+/* Reads the clock without a system call. */
 static int64_t coarse_ns(void)
 {
     struct timespec now = {0};
@@ -362,10 +363,10 @@ static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
     }
     const uint32_t tid = (uint32_t)gettid();
     int cancel = 0;
-    /* Opening a file is a cancellation point, and a thread that ends here would keep its lane. */
+    /* open() is a cancellation point, and a thread that ends here would never return its lane. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     struct gsp_lane *lane = NULL;
-    mine->outcome = take_lane(ring, tid, &lane);
+    mine->outcome = acquire_lane(ring, tid, &lane);
     pthread_setcancelstate(cancel, NULL);
     if (!lane) {
         const bool no_file = mine->outcome == NO_FILE;
@@ -381,7 +382,7 @@ static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
     return lane;
 }
 
-/* Not on the way of an append that has its lane. */
+/* Not inlined into the fast path of gsp_ring_lane(). */
 static __attribute__((noinline)) struct gsp_lane *claim_slowly(struct gsp_ring *ring)
 {
     const int saved_errno = errno;
@@ -425,7 +426,7 @@ int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err)
     pthread_once(&once, init_once);
     if (end_key_error) {
         return gsp_err_set(err, GSP_E_LIMIT, end_key_error,
-                           "this process has no thread-specific key left");
+                           "no thread-specific key is left in this process");
     }
     sigset_t mask;
     lock_list(&mask);
@@ -440,7 +441,7 @@ int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err)
     }
     unlock_list(&mask);
     if (i == GSP_RINGS_MAX) {
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "this process writes %u rings already",
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "this process already writes %u rings",
                            GSP_RINGS_MAX);
     }
     return 0;

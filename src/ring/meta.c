@@ -20,7 +20,8 @@ static void skip_space(struct parser *in)
     }
 }
 
-static bool take(struct parser *in, char c)
+/* Consumes c, after optional space. Returns false if the next character is another. */
+static bool parse_char(struct parser *in, char c)
 {
     skip_space(in);
     if (in->p == in->end || *in->p != c) {
@@ -41,9 +42,9 @@ static int hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* \uXXXX behind the u.  Our own writer escapes control characters only, so what is no ASCII
- * becomes a question mark. */
-static bool take_unicode(struct parser *in, char *out)
+/* Parses the digits of \uXXXX. gsprof escapes only control characters, so a character that is not
+ * ASCII becomes a question mark. */
+static bool parse_unicode(struct parser *in, char *out)
 {
     unsigned v = 0;
     if (in->end - in->p < 4) {
@@ -60,7 +61,7 @@ static bool take_unicode(struct parser *in, char *out)
     return true;
 }
 
-static bool take_escape(struct parser *in, char *out)
+static bool parse_escape(struct parser *in, char *out)
 {
     static const char from[] = "\"\\/bfnrt";
     static const char to[] = "\"\\/\b\f\n\r\t";
@@ -69,7 +70,7 @@ static bool take_escape(struct parser *in, char *out)
     }
     const char c = *in->p++;
     if (c == 'u') {
-        return take_unicode(in, out);
+        return parse_unicode(in, out);
     }
     const char *at = c ? strchr(from, c) : NULL;
     if (!at) {
@@ -79,16 +80,16 @@ static bool take_escape(struct parser *in, char *out)
     return true;
 }
 
-/* What does not fit is left out. */
-static bool take_string(struct parser *in, char *out, size_t cap)
+/* Truncates a string that does not fit. */
+static bool parse_string(struct parser *in, char *out, size_t cap)
 {
     size_t n = 0;
-    if (!take(in, '"')) {
+    if (!parse_char(in, '"')) {
         return false;
     }
     while (in->p < in->end && *in->p != '"') {
         char c = *in->p++;
-        if (c == '\\' && !take_escape(in, &c)) {
+        if (c == '\\' && !parse_escape(in, &c)) {
             return false;
         }
         if (n + 1 < cap) {
@@ -96,11 +97,11 @@ static bool take_string(struct parser *in, char *out, size_t cap)
         }
     }
     out[n] = '\0';
-    return take(in, '"');
+    return parse_char(in, '"');
 }
 
-/* A number or a word, as it stands. */
-static bool take_word(struct parser *in, char *out, size_t cap)
+/* Copies a number, true, false or null as text. */
+static bool parse_word(struct parser *in, char *out, size_t cap)
 {
     size_t n = 0;
     while (in->p < in->end && n + 1 < cap &&
@@ -112,7 +113,7 @@ static bool take_word(struct parser *in, char *out, size_t cap)
     return n > 0;
 }
 
-static void set(struct gsp_ring__meta *meta, const char *key, const char *value)
+static void set_member(struct gsp_ring__meta *meta, const char *key, const char *value)
 {
     if (strcmp(key, "pid") == 0) {
         meta->pid = (int32_t)strtol(value, NULL, 10);
@@ -142,19 +143,20 @@ int gsp_ring__meta_parse(struct gsp_sv text, struct gsp_ring__meta *out, struct 
     struct parser in = {text.p, text.p + text.len};
     char key[GSP_NAME_MAX];
     char value[sizeof(out->cmdline)];
-    bool ok = text.len > 0 && take(&in, '{');
-    for (bool first = true; ok && !take(&in, '}'); first = false) {
-        ok = (first || take(&in, ',')) && take_string(&in, key, sizeof(key)) && take(&in, ':');
+    bool ok = text.len > 0 && parse_char(&in, '{');
+    for (bool first = true; ok && !parse_char(&in, '}'); first = false) {
+        ok = (first || parse_char(&in, ',')) && parse_string(&in, key, sizeof(key)) &&
+             parse_char(&in, ':');
         skip_space(&in);
-        ok = ok && (in.p < in.end && *in.p == '"' ? take_string(&in, value, sizeof(value))
-                                                  : take_word(&in, value, sizeof(value)));
+        ok = ok && (in.p < in.end && *in.p == '"' ? parse_string(&in, value, sizeof(value))
+                                                  : parse_word(&in, value, sizeof(value)));
         if (ok) {
-            set(out, key, value);
+            set_member(out, key, value);
         }
     }
     skip_space(&in);
     if (!ok || in.p != in.end) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "meta.json is no flat JSON object at byte %zu",
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "meta.json is not a flat JSON object: byte %zu",
                            text.len ? (size_t)(in.p - text.p) : 0);
     }
     return 0;
@@ -182,7 +184,7 @@ void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out
     if (meta->note[0]) {
         gsp_json_put_str(&json, "note", meta->note);
     }
-    gsp_json_key(&json, "created_ns"); /* as text: many readers have doubles only */
+    gsp_json_key(&json, "created_ns"); /* as text, because many JSON readers use doubles */
     gsp_json_str(&json, created);
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');

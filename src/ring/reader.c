@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +11,16 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "ring/check.h"
 #include "ring/copy.h"
 #include "ring/guard.h"
 
-/* A stretch of the file that is mapped: the front, or lanes that were there at one time. */
+/* A mapped part of the file: the front, or the lanes that existed when it was mapped. */
 struct part {
     char *start;
     size_t len;
-    _Atomic uintptr_t cut; /* from this address on the file is gone; UINTPTR_MAX: it is whole */
+    _Atomic uintptr_t cut; /* the file is truncated at this address; UINTPTR_MAX: it is not */
     struct part *next;
 };
 
@@ -32,13 +32,13 @@ struct lane {
 struct gsp_ring_view {
     struct gsp_ring_info info;
     struct gsp_ring__shape shape;
-    pthread_mutex_t mutex; /* of mapping more lanes */
+    struct gsp_lock lock;
     const struct gsp_ring_head *head;
     const struct part *front;
-    struct part *parts;
+    struct part *parts GSP_GUARDED_BY(lock);
     struct lane *lanes;          /* shape.lane_max of them */
-    _Atomic uint32_t lane_count; /* mapped; those before it never change */
-    atomic_bool is_short;        /* the file has fewer lanes than it says */
+    _Atomic uint32_t lane_count; /* mapped lanes; they never change */
+    atomic_bool is_short;        /* the file has fewer lanes than its head states */
     int time_column;             /* -1: none */
     int fd;
 };
@@ -48,18 +48,18 @@ static struct part *map_part(struct gsp_ring_view *view, uint64_t off, uint64_t 
 {
     struct part *part = calloc(1, sizeof(*part));
     if (!part) {
-        gsp_err_fill(err, GSP_E_NOMEM, 0, "no memory to open a ring");
+        (void)gsp_err_nomem(err);
         return NULL;
     }
     part->len = len;
     atomic_init(&part->cut, UINTPTR_MAX);
     part->start = mmap(NULL, len, PROT_READ, MAP_SHARED, view->fd, (off_t)off);
     if (part->start == MAP_FAILED) {
-        gsp_err_fill(err, GSP_E_NOMEM, errno, "a ring cannot be mapped: %s", strerror(errno));
+        gsp_err_fill(err, GSP_E_NOMEM, errno, "cannot map a ring: %s", strerror(errno));
         free(part);
         return NULL;
     }
-    if (gsp_guard_add(part->start, len, &part->cut, err) != 0) {
+    if (gsp_ring_guard_add(part->start, len, &part->cut, err) != 0) {
         munmap(part->start, len);
         free(part);
         return NULL;
@@ -69,22 +69,14 @@ static struct part *map_part(struct gsp_ring_view *view, uint64_t off, uint64_t 
     return part;
 }
 
-/* Takes a descriptor from the variable that would close it. */
-static int keep_fd(int *fd)
-{
-    const int kept = *fd;
-    *fd = -1;
-    return kept;
-}
-
 static int open_file(int folder_fd, const char *name, struct gsp_err *err)
 {
     struct stat folder;
     struct stat file;
     if (strchr(name, '/')) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is no name of a file", name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not a file name", name);
     }
-    /* Not through links, and without waiting for the other end of a pipe. */
+    /* Do not follow links, or wait for the other end of a FIFO. */
     gsp_auto_fd fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         const int code = errno == ENOENT ? GSP_E_NOFILE : GSP_E_PERM;
@@ -101,20 +93,20 @@ static int open_file(int folder_fd, const char *name, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_PERM, 0, "%s belongs to user %u", name,
                            (unsigned)file.st_uid);
     }
-    return keep_fd(&fd);
+    return gsp_fd_release(&fd);
 }
 
-/* The file's name has to say what the head says. */
+/* The file name must match the head. */
 static int check_file_name(struct gsp_ring_info *info, const char *file_name, struct gsp_err *err)
 {
     char name[sizeof(info->schema) + sizeof(info->table) + sizeof(".1.ring")];
-    for (info->life = 0; info->life < GSP_RING_LIVES; info->life++) {
+    for (info->life = 0; info->life < GSP_RING_GENERATIONS; info->life++) {
         gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
         if (strcmp(name, file_name) == 0) {
             return 0;
         }
     }
-    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.80s says it is %s.%s", file_name, info->schema,
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.80s contains table %s.%s", file_name, info->schema,
                        info->table);
 }
 
@@ -128,8 +120,8 @@ static int find_time_column(const struct gsp_ring_info *info)
     return -1;
 }
 
-static int fill(struct gsp_ring_view *view, int folder_fd, const char *file_name,
-                struct gsp_err *err)
+static int fill_view(struct gsp_ring_view *view, int folder_fd, const char *file_name,
+                     struct gsp_err *err)
 {
     view->fd = open_file(folder_fd, file_name, err);
     if (view->fd < 0) {
@@ -152,7 +144,7 @@ static int fill(struct gsp_ring_view *view, int folder_fd, const char *file_name
     view->time_column = find_time_column(&view->info);
     view->lanes = calloc(view->shape.lane_max, sizeof(*view->lanes));
     if (!view->lanes) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to open a ring");
+        return gsp_err_nomem(err);
     }
     view->front = map_part(view, 0, view->shape.lanes_off, err);
     if (!view->front) {
@@ -170,7 +162,7 @@ static const struct gsp_ring_lane *lane_head(const struct gsp_ring_view *view, u
 /* Published rows of a mapped lane. */
 static uint64_t lane_rows(const struct gsp_ring_view *view, uint32_t lane)
 {
-    /* The rows' values are there: partner is the store in gsp_lane_end(). */
+    /* The values of these rows are complete. Partner: the store in gsp_lane_end(). */
     return atomic_load_explicit(&lane_head(view, lane)->rows, memory_order_acquire);
 }
 
@@ -179,8 +171,8 @@ static bool is_lane(const struct gsp_ring_view *view, uint32_t lane)
     return lane < atomic_load_explicit(&view->lane_count, memory_order_acquire);
 }
 
-/* Whether part of the lane has turned to zeros.  The guard knows of whole pages; the page in
- * which the file ends now reads as zeros behind its end without a fault. */
+/* Whether part of the lane reads as zeros. The guard detects missing pages; the page in which the
+ * file ends reads as zeros after the end, without a fault. */
 static bool is_cut(const struct gsp_ring_view *view, uint32_t lane)
 {
     struct stat st;
@@ -195,52 +187,54 @@ static bool is_cut(const struct gsp_ring_view *view, uint32_t lane)
 
 static uint64_t oldest_of(const struct gsp_ring_view *view, uint64_t rows)
 {
-    /* The slot of row number rows may be half written. */
+    /* The writer may be overwriting the slot of row number `rows`. */
     return rows >= view->shape.row_slots ? rows - view->shape.row_slots + 1 : 0;
 }
 
-/* Under the mutex: maps the lanes that came since, as many as the file really has. */
+/* Maps the lanes that were added since, as far as the file contains them. */
+static void map_lanes(struct gsp_ring_view *view) GSP_REQUIRES(&view->lock);
 static void map_lanes(struct gsp_ring_view *view)
 {
     const uint32_t have = atomic_load_explicit(&view->lane_count, memory_order_relaxed);
-    /* The lanes' bytes are there: partner is lift() in publish() of lanes.c. */
-    uint32_t want = atomic_load_explicit(&view->head->lane_count, memory_order_acquire);
-    if (want > view->shape.lane_max) {
+    /* The bytes of these lanes exist. Partner: raise_to() in publish() of lanes.c. */
+    uint32_t count = atomic_load_explicit(&view->head->lane_count, memory_order_acquire);
+    if (count > view->shape.lane_max) {
         atomic_store_explicit(&view->is_short, true, memory_order_relaxed);
-        want = view->shape.lane_max;
+        count = view->shape.lane_max;
     }
     struct stat st;
-    if (want <= have || fstat(view->fd, &st) != 0) {
+    if (count <= have || fstat(view->fd, &st) != 0) {
         return;
     }
     const uint64_t size = (uint64_t)st.st_size;
-    const uint64_t there =
+    const uint64_t in_file =
         size < view->shape.lanes_off ? 0 : (size - view->shape.lanes_off) / view->shape.lane_bytes;
-    if (there < want) {
+    if (in_file < count) {
         atomic_store_explicit(&view->is_short, true, memory_order_relaxed);
-        want = (uint32_t)there;
+        count = (uint32_t)in_file;
     }
-    if (want <= have) {
+    if (count <= have) {
         return;
     }
     const uint64_t lane_bytes = view->shape.lane_bytes;
-    const struct part *part =
-        map_part(view, view->shape.lanes_off + have * lane_bytes, (want - have) * lane_bytes, NULL);
+    const struct part *part = map_part(view, view->shape.lanes_off + have * lane_bytes,
+                                       (count - have) * lane_bytes, NULL);
     if (!part) {
-        return; /* tried again at the next look */
+        return; /* the next call tries again */
     }
-    for (uint32_t i = have; i < want; i++) {
+    for (uint32_t i = have; i < count; i++) {
         view->lanes[i] = (struct lane){part->start + (i - have) * lane_bytes, part};
     }
     /* Partner: the load in is_lane(). */
-    atomic_store_explicit(&view->lane_count, want, memory_order_release);
+    atomic_store_explicit(&view->lane_count, count, memory_order_release);
 }
 
-static uint32_t look_for_lanes(struct gsp_ring_view *view)
+/* Maps new lanes and returns the number of all mapped lanes. */
+static uint32_t update_lanes(struct gsp_ring_view *view)
 {
-    pthread_mutex_lock(&view->mutex);
+    gsp_lock_take(&view->lock);
     map_lanes(view);
-    pthread_mutex_unlock(&view->mutex);
+    gsp_lock_release(&view->lock);
     return atomic_load_explicit(&view->lane_count, memory_order_acquire);
 }
 
@@ -250,16 +244,15 @@ int gsp_ring_open(int folder_fd, const char *file_name, struct gsp_ring_view **o
     *out = NULL;
     struct gsp_ring_view *view = calloc(1, sizeof(*view));
     if (!view) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to open a ring");
+        return gsp_err_nomem(err);
     }
     view->fd = -1;
-    pthread_mutex_init(&view->mutex, NULL);
-    const int rc = fill(view, folder_fd, file_name, err);
+    const int rc = fill_view(view, folder_fd, file_name, err);
     if (rc != 0) {
         gsp_ring_view_close(view);
         return rc;
     }
-    look_for_lanes(view);
+    update_lanes(view);
     *out = view;
     return 0;
 }
@@ -269,7 +262,7 @@ int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
 {
     char name[2UL * GSP_NAME_MAX + sizeof(".1.ring")];
     *out = NULL;
-    for (unsigned life = 0; life < GSP_RING_LIVES; life++) {
+    for (unsigned life = 0; life < GSP_RING_GENERATIONS; life++) {
         struct gsp_ring_view *view = NULL;
         gsp_ring_file_name(schema, table, life, name, sizeof(name));
         const int rc = gsp_ring_open(folder_fd, name, &view, life == 0 ? err : NULL);
@@ -294,12 +287,11 @@ void gsp_ring_view_close(struct gsp_ring_view *view)
     while (view->parts) {
         struct part *part = view->parts;
         view->parts = part->next;
-        gsp_guard_remove(part->start);
+        gsp_ring_guard_remove(part->start);
         munmap(part->start, part->len);
         free(part);
     }
     gsp_fd_close(&view->fd);
-    pthread_mutex_destroy(&view->mutex);
     free(view->lanes);
     free(view);
 }
@@ -309,16 +301,16 @@ const struct gsp_ring_info *gsp_ring_info(const struct gsp_ring_view *view)
     return &view->info;
 }
 
-/* A hostile ring can say any number of rows. */
-static uint64_t add_up(uint64_t a, uint64_t b)
+/* Adds without overflow: a hostile ring can state any number of rows. */
+static uint64_t add_saturated(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-size_t gsp_ring_spans(struct gsp_ring_view *view, struct gsp_ring_span *spans, size_t cap,
-                      uint64_t *overwritten)
+size_t gsp_ring_ranges(struct gsp_ring_view *view, struct gsp_ring_range *spans, size_t cap,
+                       uint64_t *overwritten)
 {
-    const uint32_t count = look_for_lanes(view);
+    const uint32_t count = update_lanes(view);
     uint64_t lost = 0;
     size_t n = 0;
     for (uint32_t i = 0; i < count && n < cap; i++) {
@@ -326,8 +318,8 @@ size_t gsp_ring_spans(struct gsp_ring_view *view, struct gsp_ring_span *spans, s
         if (rows == 0 || is_cut(view, i)) {
             continue;
         }
-        spans[n++] = (struct gsp_ring_span){.from = oldest_of(view, rows), .to = rows, .lane = i};
-        lost = add_up(lost, oldest_of(view, rows));
+        spans[n++] = (struct gsp_ring_range){.from = oldest_of(view, rows), .to = rows, .lane = i};
+        lost = add_saturated(lost, oldest_of(view, rows));
     }
     if (overwritten) {
         *overwritten = lost;
@@ -367,29 +359,28 @@ void gsp_ring_copy(const struct gsp_ring_view *view, uint32_t lane, uint32_t col
     }
 }
 
-uint64_t gsp_ring_oldest(const struct gsp_ring_view *view, uint32_t lane)
+uint64_t gsp_ring_oldest_row(const struct gsp_ring_view *view, uint32_t lane)
 {
     if (!is_lane(view, lane)) {
         return UINT64_MAX;
     }
-    /* What was copied before is older than rows is now: partner is the fence of
-     * gsp_lane_begin(). */
+    /* Loads `rows` after all earlier copies. Partner: the fence of gsp_lane_begin(). */
     atomic_thread_fence(memory_order_acquire);
     const uint64_t rows = lane_rows(view, lane);
     return is_cut(view, lane) ? UINT64_MAX : oldest_of(view, rows);
 }
 
-/* The time of a row; *gone tells that it was overwritten, so older than all that are there. */
+/* Returns the time of a row. *gone: it was overwritten, so it is older than all remaining rows. */
 static int64_t time_of(const struct gsp_ring_view *view, uint32_t lane, uint64_t row, bool *gone)
 {
     int64_t ts_ns = 0;
     gsp_ring_copy(view, lane, (uint32_t)view->time_column, row, 1, &ts_ns);
-    *gone = gsp_ring_oldest(view, lane) > row;
+    *gone = gsp_ring_oldest_row(view, lane) > row;
     return ts_ns;
 }
 
-/* The first row of the span that is later than ts_ns, or at it too when or_at. */
-static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_ring_span *span,
+/* Returns the first row of the span after ts_ns, or at ts_ns if or_at. */
+static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_ring_range *span,
                             int64_t ts_ns, bool or_at)
 {
     uint64_t low = span->from;
@@ -407,8 +398,8 @@ static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_r
     return low;
 }
 
-void gsp_ring_span_times(const struct gsp_ring_view *view, struct gsp_ring_span *span,
-                         int64_t from_ns, int64_t to_ns)
+void gsp_ring_range_narrow(const struct gsp_ring_view *view, struct gsp_ring_range *span,
+                           int64_t from_ns, int64_t to_ns)
 {
     if (view->time_column < 0 || !is_lane(view, span->lane) || span->from >= span->to) {
         return;
@@ -417,8 +408,8 @@ void gsp_ring_span_times(const struct gsp_ring_view *view, struct gsp_ring_span 
     span->to = first_after(view, span, to_ns, false);
 }
 
-bool gsp_ring_text(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
-                   struct gsp_buf *out, bool *null)
+bool gsp_ring_text_read(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
+                        struct gsp_buf *out, bool *null)
 {
     *null = ref == GSP_NULL_TEXT;
     const uint64_t size = view->shape.text_bytes;
@@ -439,7 +430,7 @@ bool gsp_ring_text(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref
     const size_t first = len < size - at ? len : size - at;
     gsp_ring__get_bytes(to, text + at, first);
     gsp_ring__get_bytes(to + first, text, len - first);
-    /* Partner: the fence in gsp_lane_text(). */
+    /* Partner: the fence in gsp_ring__lane_text(). */
     atomic_thread_fence(memory_order_acquire);
     const uint64_t after = atomic_load_explicit(&head->text_head, memory_order_relaxed);
     if (after - before > size - back || is_cut(view, lane)) {
@@ -458,7 +449,7 @@ int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *o
     const _Atomic uint64_t *refs = (const void *)(view->front->start + view->shape.refs_off);
     uint32_t count = atomic_load_explicit(&strings->count, memory_order_acquire);
     count = count < view->shape.string_max ? count : view->shape.string_max;
-    /* Entries first, so that the bytes they speak of are among those that are copied. */
+    /* Copy the entries first, so that the copied bytes include all strings they refer to. */
     uint64_t *copied = calloc((size_t)count + 1, sizeof(*copied));
     out->strings = calloc((size_t)count + 1, sizeof(*out->strings));
     for (uint32_t i = 0; copied && i < count; i++) {
@@ -471,8 +462,7 @@ int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *o
     if (!copied || !out->strings || !out->bytes) {
         free(copied);
         gsp_ring_dict_free(out);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the strings of %s",
-                           view->info.table);
+        return gsp_err_nomem(err);
     }
     gsp_ring__get_bytes(out->bytes, view->front->start + view->shape.bytes_off, used);
     for (uint32_t i = 0; i < count; i++) {
@@ -499,7 +489,7 @@ void gsp_ring_dict_free(struct gsp_ring_dict *dict)
 
 void gsp_ring_state(struct gsp_ring_view *view, struct gsp_ring_state *out)
 {
-    const uint32_t count = look_for_lanes(view);
+    const uint32_t count = update_lanes(view);
     *out = (struct gsp_ring_state){
         .status = atomic_load_explicit(&view->head->status, memory_order_relaxed),
         .lane_count = count,
@@ -514,13 +504,13 @@ void gsp_ring_state(struct gsp_ring_view *view, struct gsp_ring_state *out)
         const int64_t ts_ns =
             rows && view->time_column >= 0 ? time_of(view, i, rows - 1, &gone) : GSP_NULL_I64;
         out->newest_ns = ts_ns > out->newest_ns && !gone ? ts_ns : out->newest_ns;
-        out->rows = add_up(out->rows, rows);
+        out->rows = add_saturated(out->rows, rows);
         out->damaged = out->damaged || is_cut(view, i);
     }
-    pthread_mutex_lock(&view->mutex);
+    gsp_lock_take(&view->lock);
     for (const struct part *part = view->parts; part; part = part->next) {
         out->damaged =
             out->damaged || atomic_load_explicit(&part->cut, memory_order_relaxed) != UINTPTR_MAX;
     }
-    pthread_mutex_unlock(&view->mutex);
+    gsp_lock_release(&view->lock);
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader.h -- reads a ring that another process writes, or has written.
+ * reader.h -- reads a ring that another process writes or has written.
  *
- * Nothing in the file is believed: the header is copied and checked once, positions are
- * bounded by what was mapped, strings are copied.  A file that is cut while it is mapped
- * reads as zeros from there on (ring/guard.h) and is reported damaged.
+ * The reader does not trust the file: it copies and validates the head once, limits positions to
+ * the mapping, and copies strings. If the file is truncated while it is mapped, the missing part
+ * reads as zeros (ring/guard.h), and the ring is reported as damaged.
  * A reader never writes and never makes a writer wait.
  *
- * Used by: store/, cli/, later the daemon and the Python package.
- * Threads: a view may be read by many threads at once; open and close belong to one.
+ * Threads: any number may read a view; one thread opens and closes it.
  */
 #pragma once
 
@@ -36,14 +35,14 @@ struct gsp_ring_info {
     int64_t rank;
     int64_t created_ns;
     uint64_t file_bytes;
-    uint32_t life; /* 0: the first file of this table that the process made */
+    uint32_t life; /* 0: the first file of this table that the process created */
 };
 
-/* Opens <schema>.<table>.ring, or that of a later life, by its file name in the folder.
- * Fails with NOFILE, PERM (another user's), FORMAT (what is wrong, and where), VERSION, NOMEM. */
+/* Opens a ring by its file name in the ring directory (gsp_ring_file_name()).
+ * Fails with NOFILE, PERM (it belongs to another user), FORMAT, VERSION or NOMEM. */
 GSP_MUST_CHECK int gsp_ring_open(int folder_fd, const char *file_name, struct gsp_ring_view **out,
                                  struct gsp_err *err);
-/* The one of a table that was made last. */
+/* Opens the ring of a table that was created last. */
 GSP_MUST_CHECK int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
                                         struct gsp_ring_view **out, struct gsp_err *err);
 void gsp_ring_view_close(struct gsp_ring_view *view); /* NULL does nothing */
@@ -51,44 +50,43 @@ void gsp_ring_view_close(struct gsp_ring_view *view); /* NULL does nothing */
 const struct gsp_ring_info *gsp_ring_info(const struct gsp_ring_view *view); /* borrowed */
 
 /* Rows [from, to) of one lane, by row number. */
-struct gsp_ring_span {
+struct gsp_ring_range {
     uint64_t from;
     uint64_t to;
     uint32_t lane;
 };
 
-/* How far the ring is now: a span for each lane that has rows, those that are surely whole.
- * *overwritten (may be NULL) gets the number of rows ever published that are not there any
- * more.  Lanes added since the view was opened are seen too.  Returns the number of spans, at
- * most cap; GSP_RING_LANES_MAX suffices. */
-size_t gsp_ring_spans(struct gsp_ring_view *view, struct gsp_ring_span *spans, size_t cap,
-                      uint64_t *overwritten);
+/* Returns the rows that are readable now: one span for each lane that has rows. Includes lanes that
+ * were added since the view was opened. *overwritten (may be NULL) is the number of published rows
+ * that no longer exist. Returns the number of spans, at most cap; GSP_RING_LANES_MAX suffices. */
+size_t gsp_ring_ranges(struct gsp_ring_view *view, struct gsp_ring_range *spans, size_t cap,
+                       uint64_t *overwritten);
 
-/* Narrows a span to the rows whose ts_ns lies in [from_ns, to_ns], by binary search: rows of a
- * lane are in the order of their time (but for steps of the clock). */
-void gsp_ring_span_times(const struct gsp_ring_view *view, struct gsp_ring_span *span,
-                         int64_t from_ns, int64_t to_ns);
+/* Narrows a span to the rows with ts_ns in [from_ns, to_ns], by binary search. The rows of a lane
+ * are in the order of time, unless the clock was set. */
+void gsp_ring_range_narrow(const struct gsp_ring_view *view, struct gsp_ring_range *span,
+                           int64_t from_ns, int64_t to_ns);
 
-/* Copies n values of a column, from row number from on; n * width bytes.  What is copied is
- * only good for rows that gsp_ring_oldest(), asked afterwards, still has. */
+/* Copies n values of a column, starting at row number `from`: n * width bytes. A copied value is
+ * valid only if its row number is at least that which gsp_ring_oldest_row() returns afterwards. */
 void gsp_ring_copy(const struct gsp_ring_view *view, uint32_t lane, uint32_t column, uint64_t from,
                    size_t n, void *out);
-/* Where the values of rows [from, from + *n) are in the map; *n is cut at the ring's end.
- * For scans that transform while they copy.  The same condition holds. */
+/* Returns the values of rows [from, from + *n) in the mapping, for scans that convert while they
+ * copy. Reduces *n at the end of the ring. The same condition applies. */
 const void *gsp_ring_values(const struct gsp_ring_view *view, uint32_t lane, uint32_t column,
                             uint64_t from, size_t *n);
-/* The first row number of the lane whose values cannot have been overwritten by now. */
-uint64_t gsp_ring_oldest(const struct gsp_ring_view *view, uint32_t lane);
+/* Returns the first row number of the lane whose values have not been overwritten. */
+uint64_t gsp_ring_oldest_row(const struct gsp_ring_view *view, uint32_t lane);
 
-/* A value of a TEXT column: appends its bytes to out.  False when it is NULL (*null) or has been
+/* Appends a value of a TEXT column to out. Returns false if it is NULL (*null) or has been
  * overwritten. */
-bool gsp_ring_text(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
-                   struct gsp_buf *out, bool *null);
+bool gsp_ring_text_read(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
+                        struct gsp_buf *out, bool *null);
 
-/* The dictionary as it is now, copied: ids 1 to count; 0 and holes are {NULL, 0}. */
+/* A copy of the dictionary. Id 0 and unused ids are {NULL, 0}. */
 struct gsp_ring_dict {
-    struct gsp_sv *strings; /* strings[0] is id 0 */
-    uint32_t count;         /* of strings[], id 0 included */
+    struct gsp_sv *strings; /* by id */
+    uint32_t count;         /* of strings[], including id 0 */
     char *bytes;
 };
 GSP_MUST_CHECK int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *out,
@@ -98,11 +96,11 @@ void gsp_ring_dict_free(struct gsp_ring_dict *dict);
 struct gsp_ring_state {
     uint32_t status; /* GSP_RING_* */
     uint32_t lane_count;
-    uint64_t rows;         /* published ever */
-    uint64_t rows_lost;    /* for want of a lane */
+    uint64_t rows;         /* published so far */
+    uint64_t rows_lost;    /* no space for a lane */
     uint64_t rows_no_file; /* lost because the writer could not open its file for a lane */
     uint64_t strings_lost;
     int64_t newest_ns; /* ts_ns of the newest row; GSP_NULL_I64: none */
-    bool damaged;      /* the file was cut under our hands */
+    bool damaged;      /* the file was truncated while it was mapped */
 };
 void gsp_ring_state(struct gsp_ring_view *view, struct gsp_ring_state *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sweep.c -- how the folders of ended processes go away.
+ * sweep.c -- removes the ring directories of ended processes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,12 +14,12 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "ring/live.h"
-#include "ring/place_internal.h"
+#include "ring/dir_internal.h"
+#include "ring/process.h"
 
-/* A folder without rings may be one that is just being made. */
+/* A younger directory without rings may belong to a process that is starting. */
 #define BARE_NS   (10 * GSP_NS_PER_S)
-/* File systems on which one user has rings. */
+/* File systems that are counted separately. */
 #define ROOTS_MAX 8U
 
 static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
@@ -32,8 +32,8 @@ static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
     }
     int rc = 0;
     for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
-        /* Another cleaner may be at it. */
-        if (gsp_place__is_ours(e->d_name) && unlinkat(folder_fd, e->d_name, 0) != 0 &&
+        /* Another process may be removing the same files. */
+        if (gsp_ring__dir_owns_file(e->d_name) && unlinkat(folder_fd, e->d_name, 0) != 0 &&
             errno != ENOENT) {
             rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", path, e->d_name,
                              strerror(errno));
@@ -43,13 +43,13 @@ static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
     return rc;
 }
 
-bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns)
+bool gsp_ring_dir_is_expired(const struct gsp_ring_dir *place, int64_t age_ns)
 {
     return !place->live && place->uid == geteuid() &&
            gsp_realtime_ns() - place->last_write_ns >= age_ns;
 }
 
-/* Bytes of ended processes that stay. */
+/* Bytes of the ended processes whose rings stay. */
 struct kept {
     uint64_t bytes;
     struct {
@@ -68,31 +68,32 @@ static uint64_t *kept_on(struct kept *kept, uint64_t dev)
     return &kept->on[i].bytes;
 }
 
-static bool is_too_much(const struct gsp_place *place, const struct gsp_place_limits *limits,
-                        const struct kept *kept, uint64_t on_it)
+static bool exceeds_bytes(const struct gsp_ring_dir *place,
+                          const struct gsp_ring_dir_limits *limits, const struct kept *kept,
+                          uint64_t on_it)
 {
     struct statvfs fs;
     const uint64_t part = statvfs(place->path, &fs) == 0
-                              ? (uint64_t)fs.f_blocks * fs.f_frsize / GSP_PLACE_KEEP_PART
+                              ? (uint64_t)fs.f_blocks * fs.f_frsize / GSP_RING_DIR_KEEP_PART
                               : UINT64_MAX;
     return kept->bytes > 0 &&
            (kept->bytes + place->bytes > limits->keep_bytes || on_it + place->bytes > part);
 }
 
-/* Whether the folder may go beside what is kept already, to which one that stays is added. */
-static bool is_surplus(const struct gsp_place *place, const struct gsp_place_limits *limits,
+/* Whether the directory exceeds the limits. Adds one that stays to *kept. */
+static bool is_surplus(const struct gsp_ring_dir *place, const struct gsp_ring_dir_limits *limits,
                        struct kept *kept)
 {
     if (place->live || place->uid != geteuid()) {
         return false;
     }
     if (place->rings == 0) {
-        return gsp_place_is_over(place, BARE_NS);
+        return gsp_ring_dir_is_expired(place, BARE_NS);
     }
     uint64_t *on_it = kept_on(kept, place->dev);
-    if (gsp_place_is_over(place, limits->keep_ns) ||
-        (gsp_place_is_over(place, GSP_PLACE_GRACE_NS) &&
-         is_too_much(place, limits, kept, *on_it))) {
+    if (gsp_ring_dir_is_expired(place, limits->keep_ns) ||
+        (gsp_ring_dir_is_expired(place, GSP_RING_DIR_GRACE_NS) &&
+         exceeds_bytes(place, limits, kept, *on_it))) {
         return true;
     }
     kept->bytes += place->bytes;
@@ -102,75 +103,76 @@ static bool is_surplus(const struct gsp_place *place, const struct gsp_place_lim
 
 static int by_last_write(const void *a, const void *b)
 {
-    const int64_t left = ((const struct gsp_place *)a)->last_write_ns;
-    const int64_t right = ((const struct gsp_place *)b)->last_write_ns;
+    const int64_t left = ((const struct gsp_ring_dir *)a)->last_write_ns;
+    const int64_t right = ((const struct gsp_ring_dir *)b)->last_write_ns;
     return left > right ? -1 : left < right;
 }
 
-struct gsp_places_swept gsp_places_sweep(const struct gsp_place_limits *limits)
+struct gsp_ring_dirs_swept gsp_ring_dirs_sweep(const struct gsp_ring_dir_limits *limits)
 {
-    static const struct gsp_place_limits usual = {GSP_PLACE_KEEP_NS, GSP_PLACE_KEEP_BYTES};
-    struct gsp_places_swept swept = {0};
-    struct gsp_places places = {0};
+    static const struct gsp_ring_dir_limits defaults = {GSP_RING_DIR_KEEP_NS,
+                                                        GSP_RING_DIR_KEEP_BYTES};
+    struct gsp_ring_dirs_swept swept = {0};
+    struct gsp_ring_dirs places = {0};
     struct kept kept = {0};
-    if (gsp_place__read_bare(&places, NULL) != 0) {
+    if (gsp_ring__dirs_read_all(&places, NULL) != 0) {
         return swept;
     }
     if (places.count > 1) {
         qsort(places.at, places.count, sizeof(*places.at), by_last_write);
     }
     for (size_t i = 0; i < places.count; i++) {
-        const struct gsp_place *place = &places.at[i];
-        if (is_surplus(place, limits ? limits : &usual, &kept) &&
-            gsp_place_remove(place, NULL) == 0 && place->rings > 0) {
+        const struct gsp_ring_dir *place = &places.at[i];
+        if (is_surplus(place, limits ? limits : &defaults, &kept) &&
+            gsp_ring_dir_remove(place, NULL) == 0 && place->rings > 0) {
             swept.count++;
             swept.bytes += place->bytes;
         }
     }
-    gsp_places_free(&places);
+    gsp_ring_dirs_free(&places);
     return swept;
 }
 
-/* The folder around a place's, and the place's name in it. */
-static int open_root(const struct gsp_place *place, const char **name, struct gsp_err *err)
+/* Opens the parent of a ring directory. *name is the directory's name in it. */
+static int open_root(const struct gsp_ring_dir *place, const char **name, struct gsp_err *err)
 {
     char root[sizeof(place->path)];
     const char *slash = strrchr(place->path, '/');
     if (!slash || slash == place->path) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is no folder of rings", place->path);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not a ring directory", place->path);
     }
     *name = slash + 1;
     snprintf(root, sizeof(root), "%.*s", (int)(slash - place->path), place->path);
-    return gsp_place__open_own(AT_FDCWD, root, false, err);
+    return gsp_ring__dir_open_own(AT_FDCWD, root, false, err);
 }
 
-/* Whether another process writes to the folder, reads it or removes it.  The lock that is taken
- * here ends with the descriptor. */
+/* Whether another process writes, reads or removes the directory. Takes a lock that lasts until the
+ * descriptor is closed. */
 static bool is_held(int folder_fd)
 {
     struct flock reader = {.l_type = F_WRLCK};
-    /* Partners: the lock of flight/follow.c; gsp_place_open(). */
+    /* Partners: the lock of flight/follow.c; gsp_ring_dir_open(). */
     return (flock(folder_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
            (fcntl(folder_fd, F_OFD_GETLK, &reader) == 0 && reader.l_type != F_UNLCK);
 }
 
-static int remove_folder(const struct gsp_place *place, int folder_fd, struct gsp_err *err)
+static int remove_folder(const struct gsp_ring_dir *place, int folder_fd, struct gsp_err *err)
 {
-    if (gsp_live_is(place->pid, place->start_time, gsp_place__pid_ns(folder_fd))) {
+    if (gsp_ring_process_is_live(place->pid, place->start_time, gsp_ring__dir_pid_ns(folder_fd))) {
         return gsp_err_set(err, GSP_E_EXISTS, 0, "process %d still runs", (int)place->pid);
     }
     if (is_held(folder_fd)) {
-        return gsp_err_set(err, GSP_E_EXISTS, EBUSY, "another process is using it");
+        return gsp_err_set(err, GSP_E_EXISTS, EBUSY, "another process uses the ring directory");
     }
     return remove_files(folder_fd, place->path, err);
 }
 
-int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err)
+int gsp_ring_dir_remove(const struct gsp_ring_dir *place, struct gsp_err *err)
 {
     const char *name = NULL;
     gsp_auto_fd root_fd = open_root(place, &name, err);
-    gsp_auto_fd fd = root_fd < 0 ? root_fd : gsp_place__open_own(root_fd, name, false, err);
-    /* Another cleaner was first. */
+    gsp_auto_fd fd = root_fd < 0 ? root_fd : gsp_ring__dir_open_own(root_fd, name, false, err);
+    /* Another process has already removed it. */
     if (fd == GSP_E_NOFILE) {
         return 0;
     }

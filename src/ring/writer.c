@@ -14,20 +14,20 @@
 #include "base/time.h"
 #include "ring/append.h"
 #include "ring/copy.h"
-#include "ring/live.h"
-#include "ring/place.h"
+#include "ring/dir.h"
+#include "ring/process.h"
 #include "ring/ring_internal.h"
 
 #define LANES_DEFAULT      1024U
 #define STRINGS_DEFAULT    16384U
 #define BYTES_DEFAULT      (1U << 20)
 #define TEXT_MIN           4096U
-/* The least that a ring is made of where there is little room, and how often it is halved. */
+/* Smallest ring if space is short, and how often the size is halved. */
 #define ROWS_LEAST         256U
 #define STRINGS_LEAST      256U
 #define STRING_BYTES_LEAST 16384U
 #define HALVES             16
-/* A file system may give up when a signal comes: by pieces it gets on. */
+/* A signal may interrupt fallocate(); smaller pieces still make progress. */
 #define RESERVE_BYTES      (1U << 20)
 #define RESERVE_TRIES      1000
 #define TMP_TRIES          100
@@ -35,10 +35,10 @@
 
 int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err)
 {
-    if (!gsp_place_has_room(fd, len)) {
+    if (!gsp_ring_dir_has_space(fd, len)) {
         return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC,
-                           "no room for %llu bytes of a ring: the program may need what is left of "
-                           "the file system",
+                           "no space for %llu bytes of a ring: the rest of the file system is "
+                           "reserved for the program",
                            (unsigned long long)len);
     }
     for (uint64_t done = 0; done < len;) {
@@ -49,7 +49,7 @@ int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err)
             sys = posix_fallocate(fd, (off_t)(off + done), (off_t)n);
         } while (sys == EINTR && ++tries < RESERVE_TRIES);
         if (sys != 0) {
-            return gsp_err_set(err, GSP_E_NOWRITE, sys, "no room for %llu bytes of a ring: %s",
+            return gsp_err_set(err, GSP_E_NOWRITE, sys, "no space for %llu bytes of a ring: %s",
                                (unsigned long long)len, strerror(sys));
         }
         done += n;
@@ -66,22 +66,22 @@ static uint32_t power_of_two(uint32_t v)
     return p;
 }
 
-/* What is mapped by itself begins on a page, and pages may be larger than GSP_RING_ALIGN. */
+/* The alignment of mappings: pages may be larger than GSP_RING_ALIGN. */
 static uint64_t page_bytes(void)
 {
     const long bytes = sysconf(_SC_PAGESIZE);
     return bytes > (long)GSP_RING_ALIGN ? (uint64_t)bytes : GSP_RING_ALIGN;
 }
 
-/* Where columns and text lie in a lane. */
-static void lay_lane(struct gsp_ring *ring, uint32_t text_bytes)
+/* Computes the layout of a lane. */
+static void lay_out_lane(struct gsp_ring *ring, uint32_t text_bytes)
 {
     uint64_t at = GSP_RING_LANE_HEAD;
     bool has_text = false;
     for (uint32_t i = 0; i < ring->table->column_count; i++) {
         const enum gsp_type type = ring->table->columns[i].type;
         ring->column_off[i] = at;
-        at += gsp_ring__round_up(gsp_type_width(type) * (uint64_t)ring->row_slots,
+        at += gsp_ring__round_up(gsp_wire_type_width(type) * (uint64_t)ring->row_slots,
                                  GSP_RING_COLUMN_ALIGN);
         has_text = has_text || type == GSP_TEXT;
     }
@@ -98,12 +98,12 @@ static uint64_t or_default(uint32_t v, uint32_t otherwise)
     return v ? v : otherwise;
 }
 
-static int lay(struct gsp_ring *ring, const struct gsp_ring_spec *spec, struct gsp_err *err)
+static int lay_out(struct gsp_ring *ring, const struct gsp_ring_spec *spec, struct gsp_err *err)
 {
     const struct gsp_table *table = spec->table;
     if (!table || table->column_count == 0 || table->column_count > GSP_COLUMNS_MAX ||
-        !gsp_table_name_ok(gsp_sv_of(table->schema)) ||
-        !gsp_table_name_ok(gsp_sv_of(table->name))) {
+        !gsp_wire_table_name_is_valid(gsp_sv_of(table->schema)) ||
+        !gsp_wire_table_name_is_valid(gsp_sv_of(table->name))) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "a ring needs a table with a name and columns");
     }
     const uint64_t rows = or_default(spec->row_capacity, GSP_RING_ROWS_DEFAULT);
@@ -120,7 +120,7 @@ static int lay(struct gsp_ring *ring, const struct gsp_ring_spec *spec, struct g
                            GSP_RING_STRINGS_MAX, GSP_RING_BYTES_MAX, GSP_RING_TEXT_MAX);
     }
     ring->table = table;
-    ring->row_slots = (uint32_t)rows + 1; /* one may be half overwritten */
+    ring->row_slots = (uint32_t)rows + 1; /* one may be partly overwritten */
     ring->lane_max = (uint32_t)lanes;
     ring->string_max = (uint32_t)strings;
     ring->slot_count = power_of_two(2 * ring->string_max);
@@ -132,36 +132,36 @@ static int lay(struct gsp_ring *ring, const struct gsp_ring_spec *spec, struct g
         GSP_RING_ALIGN + table->column_count * sizeof(struct gsp_ring_column);
     ring->strings_off = gsp_ring__round_up(columns_end, GSP_RING_ALIGN);
     ring->lanes_off = gsp_ring__round_up(ring->strings_off + ring->strings_bytes, page_bytes());
-    lay_lane(ring, (uint32_t)text);
+    lay_out_lane(ring, (uint32_t)text);
     return 0;
 }
 
-/* Half of a size, but not less than the least that is of use. */
-static uint32_t halve(uint32_t now, uint32_t usual, uint32_t least)
+/* Halves a size, but not below `least`. 0 stands for the default. */
+static uint32_t halve(uint32_t now, uint32_t otherwise, uint32_t least)
 {
-    const uint32_t v = now ? now : usual;
+    const uint32_t v = now ? now : otherwise;
     return v / 2 > least ? v / 2 : v < least ? v : least;
 }
 
-/* Makes the ring as large as the spec says, or as there is room: with its first lane it takes a
- * part of that alone. */
-static int lay_to_fit(struct gsp_ring *ring, const struct gsp_ring_spec *spec, int folder_fd,
-                      struct gsp_err *err)
+/* Lays out the ring as requested, or smaller, so that the ring and its first lane use at most a
+ * fraction of the available space. */
+static int lay_out_to_fit(struct gsp_ring *ring, const struct gsp_ring_spec *spec, int folder_fd,
+                          struct gsp_err *err)
 {
-    const uint64_t share = gsp_place_room(folder_fd) / GSP_PLACE_RING_PART;
+    const uint64_t share = gsp_ring__dir_space(folder_fd) / GSP_RING_DIR_RING_PART;
     struct gsp_ring_spec less = *spec;
     ring->is_small = spec->is_small;
-    int rc = lay(ring, &less, err);
+    int rc = lay_out(ring, &less, err);
     for (int i = 0; i < HALVES && rc == 0 && ring->lanes_off + ring->lane_bytes > share; i++) {
         if (spec->keeps_size) {
-            return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, "no room for %llu bytes of a ring",
+            return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, "no space for %llu bytes of a ring",
                                (unsigned long long)(ring->lanes_off + ring->lane_bytes));
         }
         less.row_capacity = halve(less.row_capacity, GSP_RING_ROWS_DEFAULT, ROWS_LEAST);
         less.string_max = halve(less.string_max, STRINGS_DEFAULT, STRINGS_LEAST);
         less.string_bytes = halve(less.string_bytes, BYTES_DEFAULT, STRING_BYTES_LEAST);
         less.text_bytes = halve(less.text_bytes, BYTES_DEFAULT, TEXT_MIN);
-        rc = lay(ring, &less, err);
+        rc = lay_out(ring, &less, err);
         ring->is_small = true;
     }
     return rc;
@@ -173,7 +173,7 @@ static void fill_columns(const struct gsp_ring *ring, struct gsp_ring_column *co
         const struct gsp_column *column = &ring->table->columns[i];
         snprintf(columns[i].name, sizeof(columns[i].name), "%s", column->name);
         columns[i].type = column->type;
-        columns[i].width = (uint32_t)gsp_type_width(column->type);
+        columns[i].width = (uint32_t)gsp_wire_type_width(column->type);
         columns[i].off = ring->column_off[i];
     }
 }
@@ -198,7 +198,8 @@ static void fill_head(const struct gsp_ring *ring, const struct gsp_ring_spec *s
     head->pid = spec->pid ? spec->pid : (int32_t)ring->pid;
     head->start_time = spec->start_time;
     char state = 0;
-    if (head->start_time == 0 && !gsp_live_start_time(head->pid, &head->start_time, &state)) {
+    if (head->start_time == 0 &&
+        !gsp_ring_process_start_time(head->pid, &head->start_time, &state)) {
         head->start_time = 0;
     }
     head->rank = spec->rank;
@@ -222,7 +223,7 @@ static int map_front(struct gsp_ring *ring, int fd, struct gsp_err *err)
 {
     struct stat st;
     if (fstat(fd, &st) != 0) {
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "a new ring: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create a ring: %s", strerror(errno));
     }
     ring->dev = st.st_dev;
     ring->ino = st.st_ino;
@@ -232,8 +233,7 @@ static int map_front(struct gsp_ring *ring, int fd, struct gsp_err *err)
     }
     char *base = mmap(NULL, ring->lanes_off, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "a new ring cannot be mapped: %s",
-                           strerror(errno));
+        return gsp_err_set(err, GSP_E_NOMEM, errno, "cannot map a new ring: %s", strerror(errno));
     }
     ring->head = (void *)base;
     char *strings = base + ring->strings_off;
@@ -242,17 +242,17 @@ static int map_front(struct gsp_ring *ring, int fd, struct gsp_err *err)
     ring->refs = ring->slots + ring->slot_count;
     ring->string_bytes =
         strings + GSP_RING_STRINGS_HEAD + 8ULL * ring->slot_count + 8ULL * ring->string_max;
-    /* Anonymous memory that is only there where it is touched: most lanes never come. */
+    /* Not reserved, because most lanes are never used. */
     ring->lanes = mmap(NULL, ring->lane_max * sizeof(*ring->lanes), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (ring->lanes == MAP_FAILED) {
         ring->lanes = NULL;
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for the lanes of a ring");
+        return gsp_err_nomem(err);
     }
     return 0;
 }
 
-/* A file without its name yet: "." and a number before it. */
+/* Opens a temporary file: "." before the name, and a number after it. */
 static int open_temporary(int folder_fd, const char *name, char *tmp, size_t cap)
 {
     for (unsigned i = 0; i < TMP_TRIES; i++) {
@@ -266,28 +266,29 @@ static int open_temporary(int folder_fd, const char *name, char *tmp, size_t cap
     return -1;
 }
 
-/* When the ring of that name was made, if this very process has made it and does not write any
- * more: it closed it, or made it before it called exec().  Negative otherwise. */
-static int64_t left_over_since(const struct gsp_ring *ring, int folder_fd, const char *name)
+/* Returns the creation time of the ring with that name, if this process created it and no longer
+ * writes it: it closed the ring, or has called exec() since. Returns a negative value otherwise. */
+static int64_t replaceable_since(const struct gsp_ring *ring, int folder_fd, const char *name)
 {
     struct gsp_ring_head head;
     struct stat st;
     gsp_auto_fd fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    const bool is_it = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-                       pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
-                       memcmp(head.magic, GSP_RING_MAGIC, sizeof(head.magic)) == 0 &&
-                       head.pid == ring->head->pid && head.start_time == ring->head->start_time &&
-                       !gsp_live_is_mapped(name, st.st_ino);
-    return is_it && head.created_ns > 0 ? head.created_ns : is_it ? 0 : -1;
+    const bool is_replaceable = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                                pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+                                memcmp(head.magic, GSP_RING_MAGIC, sizeof(head.magic)) == 0 &&
+                                head.pid == ring->head->pid &&
+                                head.start_time == ring->head->start_time &&
+                                !gsp_ring_file_is_mapped(name, st.st_ino);
+    return is_replaceable && head.created_ns > 0 ? head.created_ns : is_replaceable ? 0 : -1;
 }
 
-/* 0, or an errno. */
-static int take_name(int folder_fd, const char *tmp, const char *name)
+/* Renames the file without replacing another. Returns 0 or an errno. */
+static int rename_exclusive(int folder_fd, const char *tmp, const char *name)
 {
     if (renameat2(folder_fd, tmp, folder_fd, name, RENAME_NOREPLACE) == 0) {
         return 0;
     }
-    /* Not every file system can do that; a second name cannot replace one either. */
+    /* Some file systems do not support the flag. linkat() does not replace a file either. */
     if ((errno == EINVAL || errno == ENOSYS) && linkat(folder_fd, tmp, folder_fd, name, 0) == 0) {
         unlinkat(folder_fd, tmp, 0);
         return 0;
@@ -303,16 +304,16 @@ static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tm
     int64_t oldest_ns = INT64_MAX;
     for (unsigned i = 0; i < lives; i++) {
         gsp_ring_file_name(ring->table->schema, ring->table->name, i, name, sizeof(name));
-        const int sys = take_name(folder_fd, tmp, name);
+        const int sys = rename_exclusive(folder_fd, tmp, name);
         if (sys == 0) {
             return 0;
         }
         if (sys != EEXIST) {
             return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", name, strerror(sys));
         }
-        const int64_t since_ns = left_over_since(ring, folder_fd, name);
+        const int64_t since_ns = replaceable_since(ring, folder_fd, name);
         if (since_ns < 0) {
-            return gsp_err_set(err, GSP_E_EXISTS, sys, "%s is there already", name);
+            return gsp_err_set(err, GSP_E_EXISTS, sys, "%s already exists", name);
         }
         if (since_ns < oldest_ns) {
             oldest_ns = since_ns;
@@ -325,15 +326,15 @@ static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tm
     return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", oldest, strerror(errno));
 }
 
-/* Where the file is now. */
-static int keep_path(struct gsp_ring *ring, int fd, struct gsp_err *err)
+/* Stores the present path of the file. */
+static int store_path(struct gsp_ring *ring, int fd, struct gsp_err *err)
 {
     char link[64];
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, ring->path, sizeof(ring->path) - 1);
     if (n <= 0 || (size_t)n == sizeof(ring->path) - 1) {
         return gsp_err_set(err, GSP_E_NOWRITE, n < 0 ? errno : ENAMETOOLONG,
-                           "a new ring: its path cannot be read or is too long");
+                           "cannot create a ring: its path is unknown or too long");
     }
     ring->path[n] = '\0';
     return 0;
@@ -342,7 +343,7 @@ static int keep_path(struct gsp_ring *ring, int fd, struct gsp_err *err)
 static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring_spec *spec,
                      struct gsp_err *err)
 {
-    int rc = lay_to_fit(ring, spec, folder_fd, err);
+    int rc = lay_out_to_fit(ring, spec, folder_fd, err);
     if (rc != 0) {
         return rc;
     }
@@ -357,10 +358,10 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
     if (rc == 0) {
         gsp_ring__map_spares(ring, fd);
         fill_head(ring, spec);
-        rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_LIVES : 1, err);
+        rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_GENERATIONS : 1, err);
     }
     if (rc == 0) {
-        rc = keep_path(ring, fd, err);
+        rc = store_path(ring, fd, err);
     }
     if (rc != 0) {
         unlinkat(folder_fd, tmp, 0);
@@ -390,7 +391,7 @@ int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec, struct gsp_
     *out = NULL;
     struct gsp_ring *ring = calloc(1, sizeof(*ring));
     if (!ring) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a ring");
+        return gsp_err_nomem(err);
     }
     ring->pid = getpid();
     int rc = gsp_ring__enter(ring, err);
@@ -418,15 +419,15 @@ void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank)
     __atomic_store_n(&ring->head->rank, rank, __ATOMIC_RELAXED);
 }
 
-void gsp_ring_lose(struct gsp_ring *ring, uint64_t rows)
+void gsp_ring_rows_count_lost(struct gsp_ring *ring, uint64_t rows)
 {
     if (rows > 0 && ring->pid == getpid()) {
         atomic_fetch_add_explicit(&ring->head->rows_lost, rows, memory_order_relaxed);
     }
 }
 
-/* Not in the middle of a character. */
-static size_t cut_text(struct gsp_sv text, size_t max)
+/* Returns the length of the text after truncation to max, without splitting a character. */
+static size_t truncate_text(struct gsp_sv text, size_t max)
 {
     size_t n = max;
     while (n > 0 && max - n < 3 && ((unsigned char)text.p[n] & 0xc0) == 0x80) {
@@ -435,17 +436,17 @@ static size_t cut_text(struct gsp_sv text, size_t max)
     return n;
 }
 
-uint64_t gsp_lane_text(struct gsp_lane *lane, struct gsp_sv text)
+uint64_t gsp_ring__lane_text(struct gsp_lane *lane, struct gsp_sv text)
 {
     if (!text.p || !lane->text) {
         return GSP_NULL_TEXT;
     }
     const size_t size = lane->text_mask + 1;
     const size_t max = size / 4 < GSP_RING_REF_LEN_MAX ? size / 4 : GSP_RING_REF_LEN_MAX;
-    const size_t len = text.len <= max ? text.len : cut_text(text, max);
+    const size_t len = text.len <= max ? text.len : truncate_text(text, max);
     const uint64_t pos = lane->text_head;
     lane->text_head = pos + len;
-    /* Told before old text is overwritten: partner is the fence in gsp_ring_text(). */
+    /* Stored before old text is overwritten. Partner: the fence in gsp_ring_text_read(). */
     atomic_store_explicit(&lane->head->text_head, pos + len, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     const size_t at = pos & lane->text_mask;

@@ -33,7 +33,7 @@ struct event {
 };
 
 struct gsp_capture {
-    enum gsp_capture_choice choice;
+    enum gsp_capture_policy choice;
     struct gsp_mem *mem; /* borrowed */
     struct gsp_stop *stop;
     unsigned pages; /* of the stack to copy */
@@ -45,7 +45,8 @@ struct gsp_capture {
     unsigned char stack[STACK_PAGES * PAGE_BYTES];
 };
 
-int gsp_capture_open(pid_t pid, struct gsp_mem *mem, struct gsp_capture **out, struct gsp_err *err)
+int gsp_sample__capture_open(pid_t pid, struct gsp_mem *mem, struct gsp_capture **out,
+                             struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_capture *capture = calloc(1, sizeof(*capture));
@@ -53,23 +54,23 @@ int gsp_capture_open(pid_t pid, struct gsp_mem *mem, struct gsp_capture **out, s
         return gsp_err_nomem(err);
     capture->mem = mem;
     capture->pages = STACK_PAGES_LO;
-    gsp_stop_be_prompt();
-    int rc = gsp_stop_new(pid, &capture->stop, err);
+    gsp_proc_stop_request_short_slices();
+    int rc = gsp_proc_stop_new(pid, &capture->stop, err);
     if (rc != GSP_OK) {
-        gsp_capture_close(capture);
+        gsp_sample__capture_close(capture);
         return rc;
     }
     *out = capture;
     return GSP_OK;
 }
 
-void gsp_capture_close(struct gsp_capture *capture)
+void gsp_sample__capture_close(struct gsp_capture *capture)
 {
     if (!capture)
         return;
     for (size_t i = 0; i < capture->event_count; i++)
-        gsp_perf_close(capture->events[i].perf);
-    gsp_stop_free(capture->stop);
+        gsp_proc_perf_close(capture->events[i].perf);
+    gsp_proc_stop_free(capture->stop);
     free(capture);
 }
 
@@ -90,22 +91,22 @@ static size_t copy_stack(struct gsp_capture *capture, uint64_t addr, size_t have
         len += part;
     }
     size_t done = 0;
-    gsp_ignore(gsp_mem_gather(capture->mem, spans, count, &done)); /* partial reads are fine */
+    gsp_ignore(gsp_proc_mem_gather(capture->mem, spans, count, &done)); /* partial reads are fine */
     len = 0;
     for (size_t i = 0; i < done; i++)
         len += spans[i].len;
     return len;
 }
 
-static int walk_python(const struct gsp_mixed_who *subject, unsigned flags)
+static int walk_python(const struct gsp_capture_thread *subject, unsigned flags)
 {
     return subject->target
                ? gsp_py_target_walk(subject->target, subject->thread, flags, gsp_now_ns())
                : GSP_OK;
 }
 
-static void fill(struct gsp_moment *out, const struct gsp_stop_regs *regs, const void *stack,
-                 size_t len)
+static void fill(struct gsp_capture_moment *out, const struct gsp_stop_regs *regs,
+                 const void *stack, size_t len)
 {
     out->copy = (struct gsp_native_copy){
         .regs = {.pc = regs->pc, .sp = regs->sp, .fp = regs->fp, .lr = regs->lr},
@@ -116,20 +117,20 @@ static void fill(struct gsp_moment *out, const struct gsp_stop_regs *regs, const
 
 /* /proc does not give the frame pointer. A sleeping thread is inside a C library function that
  * does not need it, and a caller that does has saved it. */
-static int capture_asleep(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
-                          struct gsp_moment *out)
+static int capture_asleep(struct gsp_capture *capture, const struct gsp_capture_thread *subject,
+                          struct gsp_capture_moment *out)
 {
     struct gsp_stop_regs regs = {0};
     const struct gsp_taskfd *task = subject->thread ? &subject->thread->task : NULL;
-    uint64_t slices = task ? gsp_taskfd_slices(task) : 0;
-    if (slices == 0 || !gsp_taskfd_asleep_at(task, &regs.sp, &regs.pc))
+    uint64_t slices = task ? gsp_proc_taskfd_slices(task) : 0;
+    if (slices == 0 || !gsp_proc_taskfd_sleep_position(task, &regs.sp, &regs.pc))
         return GSP_E_NOTSUP;
     size_t len = copy_stack(capture, regs.sp, 0);
-    int rc = walk_python(subject, GSP_PY_LOOK_STILL);
+    int rc = walk_python(subject, GSP_PY_SAMPLE_STOPPED);
     uint64_t sp;
     uint64_t pc;
-    if (rc != GSP_OK || !gsp_taskfd_asleep_at(task, &sp, &pc) || sp != regs.sp || pc != regs.pc ||
-        gsp_taskfd_slices(task) != slices)
+    if (rc != GSP_OK || !gsp_proc_taskfd_sleep_position(task, &sp, &pc) || sp != regs.sp ||
+        pc != regs.pc || gsp_proc_taskfd_slices(task) != slices)
         return GSP_E_NOTSUP;
     fill(out, &regs, capture->stack, len);
     return GSP_OK;
@@ -148,7 +149,7 @@ static struct event *find_event(struct gsp_capture *capture, pid_t tid)
 static struct event *drop_event(struct gsp_capture *capture)
 {
     struct event *event = &capture->events[capture->event_next++ % capture->event_count];
-    gsp_perf_close(event->perf);
+    gsp_proc_perf_close(event->perf);
     *event = (struct event){0};
     return event;
 }
@@ -163,15 +164,15 @@ static struct event *get_event(struct gsp_capture *capture, pid_t tid)
         else
             event = &capture->events[capture->event_count++];
         *event = (struct event){.tid = tid};
-        int rc = gsp_perf_open(tid, EVENT_BYTES, &event->perf, NULL);
+        int rc = gsp_proc_perf_open(tid, EVENT_BYTES, &event->perf, NULL);
         if (rc == GSP_E_LIMIT && drop_event(capture) != event)
-            rc = gsp_perf_open(tid, EVENT_BYTES, &event->perf, NULL);
+            rc = gsp_proc_perf_open(tid, EVENT_BYTES, &event->perf, NULL);
         capture->no_events = rc == GSP_E_PERM || rc == GSP_E_NOTSUP;
     }
     return event->perf && (event->has_arrived || event->misses < MISSES_MAX) ? event : NULL;
 }
 
-static void save_python(const struct gsp_mixed_who *subject, struct gsp_python_stack *out)
+static void save_python(const struct gsp_capture_thread *subject, struct gsp_python_stack *out)
 {
     out->depth = 0;
     if (!subject->target || walk_python(subject, 0) != GSP_OK ||
@@ -186,15 +187,15 @@ static void save_python(const struct gsp_mixed_who *subject, struct gsp_python_s
     }
 }
 
-static int capture_event(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
-                         struct gsp_moment *out)
+static int capture_event(struct gsp_capture *capture, const struct gsp_capture_thread *subject,
+                         struct gsp_capture_moment *out)
 {
     struct event *event = capture->no_events ? NULL : get_event(capture, subject->tid);
     if (!event)
         return GSP_E_NOTSUP;
     save_python(subject, &capture->before);
-    struct gsp_perf_moment moment;
-    if (!gsp_perf_take(event->perf, EVENT_LIMIT_NS, &moment)) {
+    struct gsp_perf_sample moment;
+    if (!gsp_proc_perf_capture(event->perf, EVENT_LIMIT_NS, &moment)) {
         event->misses++;
         return GSP_E_TIMEOUT;
     }
@@ -209,19 +210,19 @@ static int capture_event(struct gsp_capture *capture, const struct gsp_mixed_who
     return GSP_OK;
 }
 
-static int capture_stopped(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
-                           struct gsp_moment *out, struct gsp_err *err)
+static int capture_stopped(struct gsp_capture *capture, const struct gsp_capture_thread *subject,
+                           struct gsp_capture_moment *out, struct gsp_err *err)
 {
     struct gsp_stop_regs regs;
     bool is_ready = subject->thread && subject->thread->on_cpu;
-    int rc = gsp_stop_hold_task(capture->stop, subject->tid,
-                                is_ready ? HOLD_READY_NS : HOLD_LIMIT_NS, &regs, err);
+    int rc = gsp_proc_stop_hold_task(capture->stop, subject->tid,
+                                     is_ready ? HOLD_READY_NS : HOLD_LIMIT_NS, &regs, err);
     if (rc != GSP_OK)
         return rc;
     size_t len = copy_stack(capture, regs.sp, 0);
-    rc = walk_python(subject, GSP_PY_LOOK_STILL);
-    gsp_stop_release(capture->stop);
-    out->stopped_ns = gsp_now_ns() - gsp_stop_running_ns(capture->stop);
+    rc = walk_python(subject, GSP_PY_SAMPLE_STOPPED);
+    gsp_proc_stop_release(capture->stop);
+    out->stopped_ns = gsp_now_ns() - gsp_proc_stop_running_ns(capture->stop);
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)subject->tid,
                            gsp_err_text(rc));
@@ -229,28 +230,28 @@ static int capture_stopped(struct gsp_capture *capture, const struct gsp_mixed_w
     return GSP_OK;
 }
 
-int gsp_capture_take(struct gsp_capture *capture, enum gsp_capture_way way,
-                     const struct gsp_mixed_who *subject, struct gsp_moment *out,
-                     struct gsp_err *err)
+int gsp_sample__capture_moment(struct gsp_capture *capture, enum gsp_capture_method way,
+                               const struct gsp_capture_thread *subject,
+                               struct gsp_capture_moment *out, struct gsp_err *err)
 {
-    *out = (struct gsp_moment){0};
+    *out = (struct gsp_capture_moment){0};
     if (way == GSP_CAPTURE_STOP ? capture->choice == GSP_CAPTURE_NO_STOP
                                 : capture->choice == GSP_CAPTURE_ONLY_STOP)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "thread %d: this capture method is disabled",
                            (int)subject->tid);
-    if (way == GSP_CAPTURE_ASLEEP)
+    if (way == GSP_CAPTURE_IDLE)
         return capture_asleep(capture, subject, out);
     return way == GSP_CAPTURE_EVENT ? capture_event(capture, subject, out)
                                     : capture_stopped(capture, subject, out, err);
 }
 
-void gsp_capture_sweep(struct gsp_capture *capture)
+void gsp_sample__capture_sweep(struct gsp_capture *capture)
 {
-    gsp_stop_sweep(capture->stop);
+    gsp_proc_stop_sweep(capture->stop);
 }
 
-bool gsp_capture_extend(struct gsp_capture *capture, enum gsp_capture_way way,
-                        struct gsp_moment *moment, bool *again)
+bool gsp_sample__capture_extend(struct gsp_capture *capture, enum gsp_capture_method way,
+                                struct gsp_capture_moment *moment, bool *again)
 {
     size_t have = moment->copy.stack_len;
     *again = way == GSP_CAPTURE_STOP;
@@ -264,12 +265,12 @@ bool gsp_capture_extend(struct gsp_capture *capture, enum gsp_capture_way way,
     return more > 0;
 }
 
-const struct gsp_python_stack *gsp_capture_before(const struct gsp_capture *capture)
+const struct gsp_python_stack *gsp_sample__capture_python_before(const struct gsp_capture *capture)
 {
     return &capture->before;
 }
 
-void gsp_capture_choose(struct gsp_capture *capture, enum gsp_capture_choice choice)
+void gsp_sample__capture_set_policy(struct gsp_capture *capture, enum gsp_capture_policy choice)
 {
     capture->choice = choice;
 }

@@ -34,23 +34,23 @@ struct gsp_capture; /* of one process; opaque */
 
 /* The thread to capture. target is NULL for a process without an interpreter; thread may then be
  * NULL too, and otherwise gives only its scheduling state. */
-struct gsp_mixed_who {
+struct gsp_capture_thread {
     pid_t tid;
     struct gsp_py_target *target;
     struct gsp_py_thread *thread;
     bool locs_only; /* only the locs of the thread are used afterwards, not its frames */
 };
 
-struct gsp_moment {
+struct gsp_capture_moment {
     struct gsp_native_copy copy; /* the stack is borrowed until the next capture */
     int64_t stopped_ns;          /* upper bound; 0 if the thread was not stopped */
 };
 
-/* mem is borrowed until gsp_capture_close(). */
-GSP_MUST_CHECK int gsp_capture_open(pid_t pid, struct gsp_mem *mem, struct gsp_capture **out,
-                                    struct gsp_err *err);
-void gsp_capture_close(struct gsp_capture *capture); /* NULL does nothing */
-void gsp_capture_choose(struct gsp_capture *capture, enum gsp_capture_choice choice);
+/* mem is borrowed until gsp_sample__capture_close(). */
+GSP_MUST_CHECK int gsp_sample__capture_open(pid_t pid, struct gsp_mem *mem,
+                                            struct gsp_capture **out, struct gsp_err *err);
+void gsp_sample__capture_close(struct gsp_capture *capture); /* NULL does nothing */
+void gsp_sample__capture_set_policy(struct gsp_capture *capture, enum gsp_capture_policy choice);
 
 /* The Python frames of a thread, innermost first. */
 struct gsp_python_stack {
@@ -65,17 +65,18 @@ struct gsp_python_stack {
  * belong to the time just after it. Returns NOTSUP if this method does not work now and another
  * should be tried; TIMEOUT if the thread waits for a CPU. A stop also returns TIMEOUT, PERM,
  * NOPROC, and the errors of a walk. */
-GSP_MUST_CHECK int gsp_capture_take(struct gsp_capture *capture, enum gsp_capture_way way,
-                                    const struct gsp_mixed_who *subject, struct gsp_moment *out,
-                                    struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample__capture_moment(struct gsp_capture *capture,
+                                              enum gsp_capture_method way,
+                                              const struct gsp_capture_thread *subject,
+                                              struct gsp_capture_moment *out, struct gsp_err *err);
 
-/* Calls gsp_stop_sweep(). */
-void gsp_capture_sweep(struct gsp_capture *capture);
+/* Calls gsp_proc_stop_sweep(). */
+void gsp_sample__capture_sweep(struct gsp_capture *capture);
 
 /* Extends a copy that is too short. If the rest can be read from memory, which does not change
  * while the thread is below it, *again is false. Otherwise the next copies will be longer, and
  * *again tells the caller to capture again. Returns false if the copy cannot grow. */
-bool gsp_capture_extend(struct gsp_capture *capture, enum gsp_capture_way way,
-                        struct gsp_moment *moment, bool *again);
+bool gsp_sample__capture_extend(struct gsp_capture *capture, enum gsp_capture_method way,
+                                struct gsp_capture_moment *moment, bool *again);
 /* The Python frames before the last event. */
-const struct gsp_python_stack *gsp_capture_before(const struct gsp_capture *capture);
+const struct gsp_python_stack *gsp_sample__capture_python_before(const struct gsp_capture *capture);

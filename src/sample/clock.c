@@ -21,9 +21,10 @@ static bool has_spare_cpu(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1;
 }
 
-void gsp_clock_start(struct gsp_clock *clock, int64_t period_ns, bool jitter, int64_t now_ns)
+void gsp_sample__clock_start(struct gsp_tick_clock *clock, int64_t period_ns, bool jitter,
+                             int64_t now_ns)
 {
-    *clock = (struct gsp_clock){
+    *clock = (struct gsp_tick_clock){
         .start_ns = now_ns, .period_ns = period_ns, .jitter = jitter, .seed = (uint64_t)now_ns};
     if (period_ns < EARLY_PERIOD_NS && has_spare_cpu())
         clock->early_ns = EARLY_MIN_NS;
@@ -32,7 +33,7 @@ void gsp_clock_start(struct gsp_clock *clock, int64_t period_ns, bool jitter, in
 }
 
 /* The tick comes at the start of its slot or, with jitter, at a random time in it. */
-static int64_t offset_in_slot(struct gsp_clock *clock)
+static int64_t offset_in_slot(struct gsp_tick_clock *clock)
 {
     if (!clock->jitter)
         return 0;
@@ -41,7 +42,7 @@ static int64_t offset_in_slot(struct gsp_clock *clock)
 }
 
 /* Sleeps until early_ns before due, and adapts early_ns to the wake-up latency. */
-static int64_t sleep_until(struct gsp_clock *clock, int64_t due)
+static int64_t sleep_until(struct gsp_tick_clock *clock, int64_t due)
 {
     int64_t until = due - clock->early_ns;
     struct timespec ts = {.tv_sec = until / GSP_NS_PER_S, .tv_nsec = until % GSP_NS_PER_S};
@@ -56,7 +57,7 @@ static int64_t sleep_until(struct gsp_clock *clock, int64_t due)
 }
 
 /* Spends the part of a long wait that consists of whole naps. */
-static int64_t nap_until(const struct gsp_clock *clock, int64_t due, int64_t now,
+static int64_t nap_until(const struct gsp_tick_clock *clock, int64_t due, int64_t now,
                          const volatile sig_atomic_t *stop)
 {
     while (clock->nap && due - now > clock->nap_ns && !*stop) {
@@ -69,7 +70,8 @@ static int64_t nap_until(const struct gsp_clock *clock, int64_t due, int64_t now
     return now;
 }
 
-int64_t gsp_clock_wait(struct gsp_clock *clock, const volatile sig_atomic_t *stop, uint64_t *missed)
+int64_t gsp_sample__clock_wait(struct gsp_tick_clock *clock, const volatile sig_atomic_t *stop,
+                               uint64_t *missed)
 {
     int64_t now = gsp_now_ns();
     int64_t slot = clock->slot + 1;

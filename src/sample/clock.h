@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gsp_clock {
+struct gsp_tick_clock {
     int64_t start_ns;
     int64_t period_ns;
     int64_t slot;     /* of the last tick */
@@ -27,9 +27,10 @@ struct gsp_clock {
     int64_t nap_ns;
 };
 
-void gsp_clock_start(struct gsp_clock *clock, int64_t period_ns, bool jitter, int64_t now_ns);
+void gsp_sample__clock_start(struct gsp_tick_clock *clock, int64_t period_ns, bool jitter,
+                             int64_t now_ns);
 
 /* Sleeps until the next tick. *missed is the number of slots skipped before it. Returns the time
  * of the wake-up, or -1 if *stop is set. */
-int64_t gsp_clock_wait(struct gsp_clock *clock, const volatile sig_atomic_t *stop,
-                       uint64_t *missed);
+int64_t gsp_sample__clock_wait(struct gsp_tick_clock *clock, const volatile sig_atomic_t *stop,
+                               uint64_t *missed);

@@ -10,7 +10,7 @@
 static int find_thread(const struct gsp_core *core, pid_t tid, size_t *out)
 {
     size_t count;
-    const struct gsp_task *tasks = gsp_core_threads(core, &count);
+    const struct gsp_task *tasks = gsp_proc_core_threads(core, &count);
     for (size_t i = 0; i < count; i++) {
         if (tasks[i].tid == tid) {
             *out = i;
@@ -24,7 +24,7 @@ static int find_thread(const struct gsp_core *core, pid_t tid, size_t *out)
 static void copy_stack(const struct gsp_core *core, struct gsp_mem *mem, uint64_t sp,
                        struct gsp_buf *bytes)
 {
-    const struct gsp_map *map = gsp_maps_find(gsp_core_maps(core), sp);
+    const struct gsp_map *map = gsp_proc_maps_find(gsp_proc_core_maps(core), sp);
     uint64_t end = map ? map->end : sp;
     if (end - sp > STACK_BYTES_MAX)
         end = sp + STACK_BYTES_MAX;
@@ -34,22 +34,22 @@ static void copy_stack(const struct gsp_core *core, struct gsp_mem *mem, uint64_
         size_t n = PAGE_BYTES - (size_t)(at % PAGE_BYTES);
         if (n > left)
             n = (size_t)left;
-        if (gsp_mem_read(mem, at, page, n) != GSP_OK)
+        if (gsp_proc_mem_read(mem, at, page, n) != GSP_OK)
             return;
         gsp_buf_put(bytes, page, n);
         at += n;
     }
 }
 
-int gsp_core_copy(const struct gsp_core *core, struct gsp_mem *mem, pid_t tid,
-                  struct gsp_buf *bytes, struct gsp_native_copy *out)
+int gsp_sample__core_copy_thread(const struct gsp_core *core, struct gsp_mem *mem, pid_t tid,
+                                 struct gsp_buf *bytes, struct gsp_native_copy *out)
 {
     size_t index;
     struct gsp_core_unwind regs;
     int rc = find_thread(core, tid, &index);
     if (rc != GSP_OK)
         return rc;
-    if (!gsp_core_unwind_regs(core, index, &regs))
+    if (!gsp_proc_core_unwind_regs(core, index, &regs))
         return GSP_E_FORMAT;
     gsp_buf_clear(bytes);
     copy_stack(core, mem, regs.sp, bytes);

@@ -18,5 +18,6 @@
  * must not change while out is in use. mem is the memory of the core. If the stack is not in the
  * core, out has only the registers. Fails with NOPROC if no such thread exists, FORMAT if the
  * core has no registers for it, NOMEM. */
-GSP_MUST_CHECK int gsp_core_copy(const struct gsp_core *core, struct gsp_mem *mem, pid_t tid,
-                                 struct gsp_buf *bytes, struct gsp_native_copy *out);
+GSP_MUST_CHECK int gsp_sample__core_copy_thread(const struct gsp_core *core, struct gsp_mem *mem,
+                                                pid_t tid, struct gsp_buf *bytes,
+                                                struct gsp_native_copy *out);

@@ -93,7 +93,7 @@ static struct gsp_sv arena_text(struct builder *build, struct gsp_sv text)
     return (struct gsp_sv){copy, text.len};
 }
 
-void gsp_dump_free(struct gsp_dump *dump)
+void gsp_sample_dump_free(struct gsp_dump *dump)
 {
     if (!dump)
         return;
@@ -214,11 +214,11 @@ static size_t fill_native(struct builder *build, const struct gsp_mixed_frame *f
     uint64_t pc = from->pc;
     size_t count = 0;
     char address[32];
-    if (!gsp_mixed_symbol(build->mixed, pc, &symbol))
+    if (!gsp_sample__mixed_symbol(build->mixed, pc, &symbol))
         symbol = (struct gsp_native_symbol){.module = ""};
     snprintf(address, sizeof(address), "0x%llx", (unsigned long long)pc);
     if (build->core && !symbol.name)
-        add_lacking(build, gsp_core_file_lacks(build->core, pc));
+        add_lacking(build, gsp_proc_core_missing_file_at(build->core, pc));
     for (size_t i = 0; i < symbol.inlined_count; i++) {
         const struct gsp_native_inline *in = &symbol.inlined[i];
         frames[count++] =
@@ -231,27 +231,29 @@ static size_t fill_native(struct builder *build, const struct gsp_mixed_frame *f
 }
 
 /* Retries while the thread waits for a CPU, or while its frames change too fast. */
-static int capture_live(struct builder *build, const struct gsp_mixed_who *subject,
+static int capture_live(struct builder *build, const struct gsp_capture_thread *subject,
                         struct gsp_mixed_stack *out)
 {
     const struct timespec pause = {.tv_nsec = WALK_PAUSE_NS};
     const int64_t end_ns = gsp_now_ns() + WALK_WAIT_NS;
-    int rc = gsp_mixed_take(build->mixed, subject, out, NULL);
+    int rc = gsp_sample__mixed_capture(build->mixed, subject, out, NULL);
     while ((rc == GSP_E_TIMEOUT || rc == GSP_E_TORN) && gsp_now_ns() < end_ns) {
         nanosleep(&pause, NULL);
-        rc = gsp_mixed_take(build->mixed, subject, out, NULL);
+        rc = gsp_sample__mixed_capture(build->mixed, subject, out, NULL);
     }
     return rc;
 }
 
-static int capture_stack(struct builder *build, const struct gsp_mixed_who *subject,
+static int capture_stack(struct builder *build, const struct gsp_capture_thread *subject,
                          struct gsp_mixed_stack *out)
 {
     if (!build->core)
         return capture_live(build, subject, out);
     struct gsp_native_copy copy;
-    int rc = gsp_core_copy(build->core, build->core_mem, subject->tid, &build->stack, &copy);
-    return rc == GSP_OK ? gsp_mixed_take_copy(build->mixed, subject, &copy, out, NULL) : rc;
+    int rc = gsp_sample__core_copy_thread(build->core, build->core_mem, subject->tid, &build->stack,
+                                          &copy);
+    return rc == GSP_OK ? gsp_sample__mixed_unwind_copy(build->mixed, subject, &copy, out, NULL)
+                        : rc;
 }
 
 /* Fills the native and Python frames of one moment; only native frames without a Python thread.
@@ -259,7 +261,7 @@ static int capture_stack(struct builder *build, const struct gsp_mixed_who *subj
 static bool fill_mixed(struct builder *build, pid_t tid, struct gsp_py_thread *thread,
                        struct gsp_dump_thread *out)
 {
-    struct gsp_mixed_who subject = {
+    struct gsp_capture_thread subject = {
         .tid = tid, .target = thread && thread->tstate ? build->target : NULL, .thread = thread};
     struct gsp_mixed_stack stack;
     if (!build->mixed || !tid || capture_stack(build, &subject, &stack) != GSP_OK)
@@ -297,7 +299,7 @@ static bool wait_for_progress(struct builder *build)
 {
     const struct timespec pause = {.tv_nsec = WALK_PAUSE_NS};
     const int64_t now_ns = gsp_now_ns();
-    if (build->core || (build->flags & GSP_PY_LOOK_STILL))
+    if (build->core || (build->flags & GSP_PY_SAMPLE_STOPPED))
         return false;
     if (build->walks_end_ns == 0)
         build->walks_end_ns = now_ns + WALK_WAIT_NS;
@@ -336,9 +338,9 @@ static void fill_thread(struct builder *build, struct gsp_py_thread *thread,
         has_mixed = fill_mixed(build, thread->tid, NULL, &mixed);
     gsp_auto_buf comm = {0};
     if (thread->tid && !is_core)
-        gsp_task_comm(build->dump->pub.pid, thread->tid, &comm);
+        gsp_proc_task_comm(build->dump->pub.pid, thread->tid, &comm);
     if (is_core && thread->is_main)
-        gsp_buf_puts(&comm, gsp_core_info(build->core)->name);
+        gsp_buf_puts(&comm, gsp_proc_core_info(build->core)->name);
     *out = (struct gsp_dump_thread){.os_id = (uint64_t)thread->tid,
                                     .python_id = thread->python_id,
                                     .name = arena_text(build, gsp_buf_sv(&comm)),
@@ -458,7 +460,7 @@ static int read_tasks(struct builder *build, struct gsp_err *err)
 static int read_threads(struct builder *build, struct gsp_err *err)
 {
     struct gsp_dump *dump = &build->dump->pub;
-    int rc = gsp_py_target_look(build->target, build->flags, gsp_now_ns());
+    int rc = gsp_py_target_sample(build->target, build->flags, gsp_now_ns());
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "process %d: %s", (int)dump->pid, gsp_err_text(rc));
     size_t count = gsp_py_target_thread_count(build->target);
@@ -503,14 +505,15 @@ static void fill_native_thread(struct builder *build, pid_t tid, struct gsp_dump
         out->torn = !fill_mixed(build, tid, NULL, out);
         return;
     }
-    gsp_ignore(gsp_taskfd_open(&thread.task, pid, tid)); /* a thread that has exited has no stack */
-    gsp_task_comm(pid, tid, &comm);
+    gsp_ignore(
+        gsp_proc_taskfd_open(&thread.task, pid, tid)); /* a thread that has exited has no stack */
+    gsp_proc_task_comm(pid, tid, &comm);
     out->name = arena_text(build, gsp_buf_sv(&comm));
-    out->state = gsp_taskfd_state(&thread.task);
-    out->on_cpu = gsp_taskfd_is_running(&thread.task);
+    out->state = gsp_proc_taskfd_state(&thread.task);
+    out->on_cpu = gsp_proc_taskfd_is_running(&thread.task);
     thread.on_cpu = out->on_cpu;
     out->torn = !fill_mixed(build, tid, &thread, out);
-    gsp_taskfd_close(&thread.task);
+    gsp_proc_taskfd_close(&thread.task);
 }
 
 /* Adds the threads that are not Python's: those of libraries, or all of them. */
@@ -567,27 +570,27 @@ static int dump_process(struct builder *build, struct gsp_err *err)
     gsp_proc_exe(dump->pid, &text);
     dump->exe = arena_text(build, gsp_buf_sv(&text)).p;
     memcpy(dump->version, gsp_py_target_runtime(build->target)->version, sizeof(dump->version));
-    build->flags = GSP_PY_LOOK_IDLE;
+    build->flags = GSP_PY_SAMPLE_IDLE;
     struct gsp_stop *stop = NULL;
     struct gsp_native_store *store = NULL;
     if (build->opts->native) {
         rc = gsp_native_store_new(&store, err);
         if (rc == GSP_OK)
-            rc = gsp_mixed_open(dump->pid, gsp_py_target_mem(build->target), store, &build->mixed,
-                                err);
+            rc = gsp_sample__mixed_open(dump->pid, gsp_py_target_mem(build->target), store,
+                                        &build->mixed, err);
     } else if (build->opts->blocking) {
-        gsp_py_target_states(build->target, gsp_now_ns());
-        rc = gsp_stop_new(dump->pid, &stop, err);
+        gsp_py_target_update_states(build->target, gsp_now_ns());
+        rc = gsp_proc_stop_new(dump->pid, &stop, err);
         if (rc == GSP_OK)
-            rc = gsp_stop_hold(stop, HOLD_LIMIT_NS, err);
-        build->flags |= GSP_PY_LOOK_STILL | GSP_PY_LOOK_NO_STATE;
+            rc = gsp_proc_stop_hold(stop, HOLD_LIMIT_NS, err);
+        build->flags |= GSP_PY_SAMPLE_STOPPED | GSP_PY_SAMPLE_KEEP_STATES;
     }
     if (rc == GSP_OK)
         rc = read_threads(build, err);
     if (rc == GSP_OK && build->mixed)
         rc = add_live_native_threads(build, err);
-    gsp_stop_free(stop);
-    gsp_mixed_close(build->mixed);
+    gsp_proc_stop_free(stop);
+    gsp_sample__mixed_close(build->mixed);
     gsp_native_store_free(store);
     build->mixed = NULL;
     if (rc == GSP_OK)
@@ -597,10 +600,10 @@ static int dump_process(struct builder *build, struct gsp_err *err)
 
 static void describe_core(struct builder *build)
 {
-    const struct gsp_core_info *info = gsp_core_info(build->core);
+    const struct gsp_proc_core_info *info = gsp_proc_core_info(build->core);
     struct gsp_dump *dump = &build->dump->pub;
     size_t count;
-    const struct gsp_task *tasks = gsp_core_threads(build->core, &count);
+    const struct gsp_task *tasks = gsp_proc_core_threads(build->core, &count);
     dump->is_core = true;
     dump->pid = info->pid;
     dump->ppid = info->ppid;
@@ -637,8 +640,8 @@ static int explain_missing(const struct gsp_core *core, const char *path, int rc
     char what[sizeof(err->msg)] = "";
     if (err)
         memcpy(what, err->msg, sizeof(what));
-    const struct gsp_core_info *info = gsp_core_info(core);
-    const char *lacks = gsp_core_lacks(core);
+    const struct gsp_proc_core_info *info = gsp_proc_core_info(core);
+    const char *lacks = gsp_proc_core_missing_file(core);
     if (info->missing_bytes)
         return gsp_err_set(err, rc, 0,
                            "%.80s: %.80s: the file is truncated, %llu bytes of memory are missing",
@@ -662,7 +665,7 @@ static int explain_missing(const struct gsp_core *core, const char *path, int rc
 static int try_python(struct builder *build, const char *path, struct gsp_err *err)
 {
     struct gsp_err why = {0};
-    const struct gsp_core_info *info = gsp_core_info(build->core);
+    const struct gsp_proc_core_info *info = gsp_proc_core_info(build->core);
     int rc = gsp_py_target_open_core(build->core, &build->target, &why);
     if (rc == GSP_OK)
         rc = read_core_python(build, &why);
@@ -683,30 +686,30 @@ static int dump_core(struct builder *build, const char *path, struct gsp_err *er
     struct gsp_native_store *store = NULL;
     int rc = GSP_OK;
     describe_core(build);
-    build->flags = GSP_PY_LOOK_IDLE | GSP_PY_LOOK_STILL | GSP_PY_LOOK_NO_STATE;
+    build->flags = GSP_PY_SAMPLE_IDLE | GSP_PY_SAMPLE_STOPPED | GSP_PY_SAMPLE_KEEP_STATES;
     if (build->opts->native) {
-        rc = gsp_core_mem(build->core, &build->core_mem, err);
+        rc = gsp_proc_core_mem(build->core, &build->core_mem, err);
         if (rc == GSP_OK)
             rc = gsp_native_store_new(&store, err);
         if (rc == GSP_OK)
-            rc = gsp_mixed_open_maps(gsp_core_maps(build->core), build->core_mem, store,
-                                     &build->mixed, err);
+            rc = gsp_sample__mixed_open_maps(gsp_proc_core_maps(build->core), build->core_mem,
+                                             store, &build->mixed, err);
     }
     if (rc == GSP_OK)
         rc = try_python(build, path, err);
     size_t count;
-    const struct gsp_task *tasks = gsp_core_threads(build->core, &count);
+    const struct gsp_task *tasks = gsp_proc_core_threads(build->core, &count);
     if (rc == GSP_OK && build->mixed)
         rc = add_native_threads(build, tasks, count, err);
     const char **lacking = arena_alloc(build, sizeof(build->lacking));
     if (lacking)
         memcpy(lacking, build->lacking, sizeof(build->lacking));
     dump->lacking = lacking;
-    dump->missing_bytes = gsp_core_info(build->core)->missing_bytes;
+    dump->missing_bytes = gsp_proc_core_info(build->core)->missing_bytes;
     gsp_py_target_close(build->target);
-    gsp_mixed_close(build->mixed);
+    gsp_sample__mixed_close(build->mixed);
     gsp_native_store_free(store);
-    gsp_mem_free(build->core_mem);
+    gsp_proc_mem_free(build->core_mem);
     gsp_buf_free(&build->stack);
     if (rc == GSP_OK && build->failed)
         rc = gsp_err_nomem(err);
@@ -718,12 +721,12 @@ static int finish(struct builder *build, int rc, struct gsp_dump **out)
     if (rc == GSP_OK)
         *out = &build->dump->pub;
     else if (build->dump)
-        gsp_dump_free(&build->dump->pub);
+        gsp_sample_dump_free(&build->dump->pub);
     return rc;
 }
 
-int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
-                  struct gsp_err *err)
+int gsp_sample_dump_new(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
+                        struct gsp_err *err)
 {
     *out = NULL;
     struct builder build = {.opts = opts};
@@ -741,17 +744,17 @@ int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump *
     return finish(&build, rc, out);
 }
 
-int gsp_dump_take_core(const char *path, const struct gsp_dump_opts *opts, struct gsp_dump **out,
-                       struct gsp_err *err)
+int gsp_sample_dump_new_core(const char *path, const struct gsp_dump_opts *opts,
+                             struct gsp_dump **out, struct gsp_err *err)
 {
     *out = NULL;
     struct builder build = {.opts = opts};
-    int rc = gsp_core_open(path, &build.core, err);
+    int rc = gsp_proc_core_open(path, &build.core, err);
     if (rc != GSP_OK)
         return rc;
     build.dump = calloc(1, sizeof(*build.dump));
     rc = build.dump ? dump_core(&build, path, err) : gsp_err_nomem(err);
-    gsp_core_close(build.core);
+    gsp_proc_core_close(build.core);
     return finish(&build, rc, out);
 }
 
@@ -775,7 +778,7 @@ static void add_pid(void *user, pid_t pid)
         list->failed = true;
 }
 
-int gsp_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err)
+int gsp_sample_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err)
 {
     *out = NULL;
     *count = 0;

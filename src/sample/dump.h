@@ -99,13 +99,13 @@ struct gsp_dump_opts {
 
 /* On success the caller frees *out. Fails with NOPROC, PERM, NOTPY, VERSION, STARTING, FORMAT,
  * NOMEM. */
-GSP_MUST_CHECK int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
-                                 struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample_dump_new(pid_t pid, const struct gsp_dump_opts *opts,
+                                       struct gsp_dump **out, struct gsp_err *err);
 /* The same for a core file. Also fails with NOFILE, IO and LIMIT. */
-GSP_MUST_CHECK int gsp_dump_take_core(const char *path, const struct gsp_dump_opts *opts,
-                                      struct gsp_dump **out, struct gsp_err *err);
-void gsp_dump_free(struct gsp_dump *dump); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_sample_dump_new_core(const char *path, const struct gsp_dump_opts *opts,
+                                            struct gsp_dump **out, struct gsp_err *err);
+void gsp_sample_dump_free(struct gsp_dump *dump); /* NULL does nothing */
 
 /* The pids of the process tree below pid, pid first, each once. The caller frees *out with
  * free(). */
-GSP_MUST_CHECK int gsp_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err);

@@ -3,14 +3,14 @@
 
 #include <stdlib.h>
 
-void gsp_path_free(struct gsp_path *path)
+void gsp_sample__stack_path_free(struct gsp_stack_path *path)
 {
     free(path->locs);
     free(path->stacks);
-    *path = (struct gsp_path){0};
+    *path = (struct gsp_stack_path){0};
 }
 
-static int reserve(struct gsp_path *path, size_t need, struct gsp_err *err)
+static int reserve(struct gsp_stack_path *path, size_t need, struct gsp_err *err)
 {
     if (need <= path->cap)
         return GSP_OK;
@@ -26,8 +26,8 @@ static int reserve(struct gsp_path *path, size_t need, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_frame_of_loc(struct gsp_py_codes *codes, uint32_t index, struct gsp_profile *profile,
-                     uint32_t *out, struct gsp_err *err)
+int gsp_sample__frame_intern(struct gsp_py_codes *codes, uint32_t index,
+                             struct gsp_profile *profile, uint32_t *out, struct gsp_err *err)
 {
     struct gsp_py_loc *loc = gsp_py_codes_loc_at(codes, index);
     if (loc->tag == 0) {
@@ -36,11 +36,11 @@ int gsp_frame_of_loc(struct gsp_py_codes *codes, uint32_t index, struct gsp_prof
             .line = loc->line, .first_line = code->first_line, .kind = GSP_FRAME_PYTHON};
         struct gsp_sv name = {code->name, code->name_len};
         struct gsp_sv file = {code->file, code->file_len};
-        int rc = gsp_profile_string(profile, name, &frame.name, err);
+        int rc = gsp_model_profile_string(profile, name, &frame.name, err);
         if (rc == GSP_OK)
-            rc = gsp_profile_string(profile, file, &frame.file, err);
+            rc = gsp_model_profile_string(profile, file, &frame.file, err);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(profile, &frame, &loc->tag, err);
+            rc = gsp_model_profile_frame(profile, &frame, &loc->tag, err);
         if (rc != GSP_OK)
             return rc;
     }
@@ -57,15 +57,15 @@ static int root_of(const struct gsp_py_thread *thread, struct gsp_profile *profi
         return GSP_OK;
     struct gsp_frame frame = {.kind = GSP_FRAME_MARK};
     uint32_t id;
-    int rc = gsp_profile_string(profile, gsp_sv_of("(more frames)"), &frame.name, err);
+    int rc = gsp_model_profile_string(profile, gsp_sv_of("(more frames)"), &frame.name, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_frame(profile, &frame, &id, err);
-    return rc == GSP_OK ? gsp_profile_stack(profile, GSP_NONE, id, out, err) : rc;
+        rc = gsp_model_profile_frame(profile, &frame, &id, err);
+    return rc == GSP_OK ? gsp_model_profile_stack(profile, GSP_NONE, id, out, err) : rc;
 }
 
-int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
-                    const struct gsp_py_thread *thread, struct gsp_profile *profile, uint32_t *out,
-                    struct gsp_err *err)
+int gsp_sample__stack_intern(struct gsp_stack_path *path, struct gsp_py_target *target,
+                             const struct gsp_py_thread *thread, struct gsp_profile *profile,
+                             uint32_t *out, struct gsp_err *err)
 {
     struct gsp_py_codes *codes = gsp_py_target_codes(target);
     uint64_t epoch = gsp_py_target_epoch(target);
@@ -90,9 +90,9 @@ int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
     for (; rc == GSP_OK && i < use; i++) {
         uint32_t loc = thread->locs[depth - 1 - i];
         uint32_t frame;
-        rc = gsp_frame_of_loc(codes, loc, profile, &frame, err);
+        rc = gsp_sample__frame_intern(codes, loc, profile, &frame, err);
         if (rc == GSP_OK)
-            rc = gsp_profile_stack(profile, stack, frame, &stack, err);
+            rc = gsp_model_profile_stack(profile, stack, frame, &stack, err);
         if (rc != GSP_OK)
             break;
         path->locs[i] = loc;

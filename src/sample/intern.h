@@ -18,7 +18,7 @@
 #include "py/target.h"
 
 /* The last stack of one thread, root first. */
-struct gsp_path {
+struct gsp_stack_path {
     uint32_t *locs;
     uint32_t *stacks; /* the profile's id of the stack that ends here */
     size_t count;
@@ -26,14 +26,16 @@ struct gsp_path {
     uint64_t epoch; /* the target's epoch for which locs are valid */
 };
 
-void gsp_path_free(struct gsp_path *path);
+void gsp_sample__stack_path_free(struct gsp_stack_path *path);
 
 /* The profile's frame of a location. The location's tag caches it. */
-GSP_MUST_CHECK int gsp_frame_of_loc(struct gsp_py_codes *codes, uint32_t loc,
-                                    struct gsp_profile *profile, uint32_t *out,
-                                    struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample__frame_intern(struct gsp_py_codes *codes, uint32_t loc,
+                                            struct gsp_profile *profile, uint32_t *out,
+                                            struct gsp_err *err);
 
 /* The profile's id of the thread's current stack; GSP_NONE if the stack is empty. */
-GSP_MUST_CHECK int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
-                                   const struct gsp_py_thread *thread, struct gsp_profile *profile,
-                                   uint32_t *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample__stack_intern(struct gsp_stack_path *path,
+                                            struct gsp_py_target *target,
+                                            const struct gsp_py_thread *thread,
+                                            struct gsp_profile *profile, uint32_t *out,
+                                            struct gsp_err *err);

@@ -7,8 +7,8 @@
 
 #include "base/map.h"
 #include "base/time.h"
+#include "sample/eval_slots.h"
 #include "sample/intern.h"
-#include "sample/places.h"
 
 #define FRAMES_MAX     512U
 #define MIXED_MAX      (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
@@ -42,16 +42,16 @@ struct gsp_mixed {
     struct gsp_native_ranges eval; /* of the interpreter's eval loop */
     const char *interp_path;       /* of the file that contains it; NULL if none does */
     bool can_show; /* eval loops of this interpreter keep their position in a slot: see shows() */
-    unsigned unshown;               /* events without it, before that */
-    struct gsp_places_known places; /* the slots */
-    struct python_at steady_at;     /* the position of Python in the last events */
-    unsigned steady;                /* the number of consecutive events there */
+    unsigned unshown;                   /* events without it, before that */
+    struct gsp_eval_slots_known places; /* the slots */
+    struct python_at steady_at;         /* the position of Python in the last events */
+    unsigned steady;                    /* the number of consecutive events there */
     int64_t refreshed_ns;
     struct gsp_hmap by_pc; /* address → ticket */
     struct gsp_native_frame frames[FRAMES_MAX];
     size_t frame_count;
     struct gsp_mixed_frame out[MIXED_MAX];
-    struct gsp_later_frame later[MIXED_MAX];
+    struct gsp_pending_frame later[MIXED_MAX];
 };
 
 static void find_eval(struct gsp_mixed *mixed)
@@ -63,8 +63,8 @@ static void find_eval(struct gsp_mixed *mixed)
         mixed->interp_path = gsp_native_path_of(mixed->native, mixed->eval.items[0].start);
 }
 
-int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
-                   struct gsp_mixed **out, struct gsp_err *err)
+int gsp_sample__mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
+                           struct gsp_mixed **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
@@ -72,9 +72,9 @@ int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *stor
         return gsp_err_nomem(err);
     int rc = gsp_native_open_in(store, pid, mem, &mixed->native, err);
     if (rc == GSP_OK)
-        rc = gsp_capture_open(pid, mem, &mixed->capture, err);
+        rc = gsp_sample__capture_open(pid, mem, &mixed->capture, err);
     if (rc != GSP_OK) {
-        gsp_mixed_close(mixed);
+        gsp_sample__mixed_close(mixed);
         return rc;
     }
     find_eval(mixed);
@@ -82,8 +82,9 @@ int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *stor
     return GSP_OK;
 }
 
-int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
-                        struct gsp_native_store *store, struct gsp_mixed **out, struct gsp_err *err)
+int gsp_sample__mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
+                                struct gsp_native_store *store, struct gsp_mixed **out,
+                                struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
@@ -91,7 +92,7 @@ int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
         return gsp_err_nomem(err);
     int rc = gsp_native_open_maps(store, maps, mem, &mixed->native, err);
     if (rc != GSP_OK) {
-        gsp_mixed_close(mixed);
+        gsp_sample__mixed_close(mixed);
         return rc;
     }
     find_eval(mixed);
@@ -99,11 +100,11 @@ int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
     return GSP_OK;
 }
 
-void gsp_mixed_close(struct gsp_mixed *mixed)
+void gsp_sample__mixed_close(struct gsp_mixed *mixed)
 {
     if (!mixed)
         return;
-    gsp_capture_close(mixed->capture);
+    gsp_sample__capture_close(mixed->capture);
     gsp_native_close(mixed->native);
     gsp_hmap_free(&mixed->by_pc);
     free(mixed);
@@ -223,7 +224,7 @@ static void refresh(struct gsp_mixed *mixed, int64_t now_ns)
 /* Adds the slots of the stack words between two addresses whose value lies in a range. is_loop:
  * the frame is that of the loop. */
 static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64_t to,
-                       struct gsp_native_range values, bool is_loop, struct gsp_places *out)
+                       struct gsp_native_range values, bool is_loop, struct gsp_eval_slots *out)
 {
     uint64_t low = copy->regs.sp;
     for (uint64_t at = from > low ? from - low : 0; low + at + 8 <= to && at + 8 <= copy->stack_len;
@@ -231,7 +232,8 @@ static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64
         uint64_t word;
         memcpy(&word, (const unsigned char *)copy->stack + at, sizeof(word));
         if (word >= values.start && word < values.end)
-            gsp_places_add(out, is_loop ? (uint32_t)(to - low - at) : GSP_PLACE_REGISTER);
+            gsp_sample__eval_slots_add(out, is_loop ? (uint32_t)(to - low - at)
+                                                    : GSP_EVAL_SLOT_REGISTER);
     }
 }
 
@@ -239,14 +241,14 @@ static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64
  * where the functions it called have saved their registers. Returns the index of the loop's
  * frame. */
 static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
-                          struct gsp_native_range values, struct gsp_places *out)
+                          struct gsp_native_range values, struct gsp_eval_slots *out)
 {
     for (size_t i = 0; i < GSP_COUNT(copy->regs.kept); i++) {
         if (copy->regs.kept[i] >= values.start && copy->regs.kept[i] < values.end)
-            gsp_places_add(out, GSP_PLACE_REGISTER);
+            gsp_sample__eval_slots_add(out, GSP_EVAL_SLOT_REGISTER);
     }
     if (copy->regs.fp >= values.start && copy->regs.fp < values.end)
-        gsp_places_add(out, GSP_PLACE_REGISTER);
+        gsp_sample__eval_slots_add(out, GSP_EVAL_SLOT_REGISTER);
     for (size_t i = 0; i + 1 < mixed->frame_count; i++) {
         uint64_t end = mixed->frames[i + 1].sp;
         bool is_loop = in_eval(mixed, mixed->frames[i].pc);
@@ -263,7 +265,7 @@ static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native
  * calls other functions, an eval loop keeps the address of its next instruction in its frame or
  * in a register: just behind the current instruction and, since 3.13, its inline data. Before
  * 3.11 it keeps its frame. same: Python was there before and after the moment. */
-static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
+static bool shows(struct gsp_mixed *mixed, const struct gsp_capture_thread *subject,
                   const struct gsp_native_copy *copy, const struct python_at *at, bool same)
 {
     const struct gsp_py_layout *layout = &gsp_py_target_runtime(subject->target)->layout;
@@ -271,7 +273,7 @@ static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
     struct gsp_native_range next = {at->instr + INSTR_BYTES, at->instr + INSTR_BYTES + data + 1};
     if (layout->frames == GSP_PY_FRAMES_OBJECTS)
         next = (struct gsp_native_range){at->frame, at->frame + 1};
-    struct gsp_places places = {0};
+    struct gsp_eval_slots places = {0};
     size_t loop = at->frame ? find_places(mixed, copy, next, &places) : mixed->frame_count;
     if (at->frame && GSP_PY_MINOR(layout->version) == 11) {
         next = (struct gsp_native_range){next.start + PRECALL_SKIP, next.end + PRECALL_SKIP};
@@ -281,7 +283,8 @@ static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
         return false;
     mixed->can_show = true;
     /* If the loop has called nothing, no native frame can belong to another loop. */
-    return loop == 0 || gsp_places_prove(&mixed->places, mixed->frames[loop].pc, &places, same);
+    return loop == 0 ||
+           gsp_sample__eval_slots_prove(&mixed->places, mixed->frames[loop].pc, &places, same);
 }
 
 static bool same_python(const struct gsp_py_thread *thread, const struct gsp_python_stack *before)
@@ -291,7 +294,7 @@ static bool same_python(const struct gsp_py_thread *thread, const struct gsp_pyt
 }
 
 /* Returns whether only the frames run by the innermost eval loop differ. */
-static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
+static bool same_callers(struct gsp_mixed *mixed, const struct gsp_capture_thread *subject,
                          const struct gsp_python_stack *before)
 {
     struct merging now = {
@@ -333,10 +336,10 @@ static bool is_steady(struct gsp_mixed *mixed, const struct python_at *at, bool 
 
 /* Decides which Python frames belong to the moment of an event: those before it, or those after
  * it. Returns false if neither can be proven. */
-static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
+static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_capture_thread *subject,
                           const struct gsp_native_copy *copy, struct merging *m)
 {
-    const struct gsp_python_stack *before = gsp_capture_before(mixed->capture);
+    const struct gsp_python_stack *before = gsp_sample__capture_python_before(mixed->capture);
     struct gsp_py_thread *thread = subject->thread;
     const struct python_at now = {gsp_py_target_frame_addr(subject->target, 0),
                                   gsp_py_target_frame_instr(subject->target, 0)};
@@ -376,8 +379,8 @@ static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_mixed_who *s
 
 /* Merges the unwound frames with the Python frames of that moment, which are already walked.
  * Returns false if the Python frames belong to another moment. */
-static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way,
-                 const struct gsp_mixed_who *subject, const struct gsp_native_copy *copy,
+static bool join(struct gsp_mixed *mixed, enum gsp_capture_method way,
+                 const struct gsp_capture_thread *subject, const struct gsp_native_copy *copy,
                  struct gsp_mixed_stack *out)
 {
     struct merging merging = {.mixed = mixed,
@@ -394,8 +397,8 @@ static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way,
 
 /* Unwinds a copy, and extends it while that leads further. *again: the copy was too short, and
  * the caller must capture again. */
-static void unwind(struct gsp_mixed *mixed, enum gsp_capture_way way, struct gsp_moment *moment,
-                   struct gsp_mixed_stack *out, bool *again)
+static void unwind(struct gsp_mixed *mixed, enum gsp_capture_method way,
+                   struct gsp_capture_moment *moment, struct gsp_mixed_stack *out, bool *again)
 {
     enum gsp_native_end end;
     *again = false;
@@ -403,13 +406,13 @@ static void unwind(struct gsp_mixed *mixed, enum gsp_capture_way way, struct gsp
         mixed->frame_count =
             gsp_native_unwind(mixed->native, &moment->copy, mixed->frames, FRAMES_MAX, &end);
     } while (end == GSP_NATIVE_OUT_OF_STACK &&
-             gsp_capture_extend(mixed->capture, way, moment, again) && !*again);
+             gsp_sample__capture_extend(mixed->capture, way, moment, again) && !*again);
     out->whole = end == GSP_NATIVE_REACHED_ENTRY;
 }
 
 /* Captures with one method. Returns NOTSUP if another should be tried. */
-static int capture_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
-                      const struct gsp_mixed_who *subject, struct gsp_mixed_stack *out,
+static int capture_by(struct gsp_mixed *mixed, enum gsp_capture_method way,
+                      const struct gsp_capture_thread *subject, struct gsp_mixed_stack *out,
                       struct gsp_err *err)
 {
     int64_t stopped_ns = 0;
@@ -418,8 +421,8 @@ static int capture_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
     bool good = false;
     mixed->steady = 0;
     while (again || (!good && tries > 0)) {
-        struct gsp_moment moment;
-        int rc = gsp_capture_take(mixed->capture, way, subject, &moment, err);
+        struct gsp_capture_moment moment;
+        int rc = gsp_sample__capture_moment(mixed->capture, way, subject, &moment, err);
         if (rc != GSP_OK)
             return rc;
         stopped_ns = moment.stopped_ns > stopped_ns ? moment.stopped_ns : stopped_ns;
@@ -433,41 +436,42 @@ static int capture_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
     if (!good)
         return gsp_err_set(err, GSP_E_TORN, 0, "the Python frames of thread %d kept changing",
                            (int)subject->tid);
-    if (way == GSP_CAPTURE_ASLEEP && (!out->whole || out->unmerged))
+    if (way == GSP_CAPTURE_IDLE && (!out->whole || out->unmerged))
         return GSP_E_NOTSUP;
     return GSP_OK;
 }
 
-int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
-                   struct gsp_mixed_stack *out, struct gsp_err *err)
+int gsp_sample__mixed_capture(struct gsp_mixed *mixed, const struct gsp_capture_thread *subject,
+                              struct gsp_mixed_stack *out, struct gsp_err *err)
 {
     *out = (struct gsp_mixed_stack){.frames = mixed->out};
     int rc = GSP_E_NOTSUP;
-    for (enum gsp_capture_way way = 0; rc == GSP_E_NOTSUP && way < GSP_CAPTURE_WAYS; way++)
+    for (enum gsp_capture_method way = 0; rc == GSP_E_NOTSUP && way < GSP_CAPTURE_METHODS; way++)
         rc = capture_by(mixed, way, subject, out, err);
     if (rc == GSP_OK)
         refresh(mixed, gsp_now_ns());
     return rc;
 }
 
-void gsp_mixed_prepare(struct gsp_mixed *mixed)
+void gsp_sample__mixed_prepare(struct gsp_mixed *mixed)
 {
     gsp_native_prepare(mixed->native);
 }
 
-void gsp_mixed_sweep(struct gsp_mixed *mixed)
+void gsp_sample__mixed_sweep(struct gsp_mixed *mixed)
 {
-    gsp_capture_sweep(mixed->capture);
+    gsp_sample__capture_sweep(mixed->capture);
 }
 
-int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
-                        const struct gsp_native_copy *copy, struct gsp_mixed_stack *out,
-                        struct gsp_err *err)
+int gsp_sample__mixed_unwind_copy(struct gsp_mixed *mixed, const struct gsp_capture_thread *subject,
+                                  const struct gsp_native_copy *copy, struct gsp_mixed_stack *out,
+                                  struct gsp_err *err)
 {
     *out = (struct gsp_mixed_stack){.frames = mixed->out};
     int rc = GSP_OK;
     if (subject->target)
-        rc = gsp_py_target_walk(subject->target, subject->thread, GSP_PY_LOOK_STILL, gsp_now_ns());
+        rc = gsp_py_target_walk(subject->target, subject->thread, GSP_PY_SAMPLE_STOPPED,
+                                gsp_now_ns());
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)subject->tid,
                            gsp_err_text(rc));
@@ -478,43 +482,45 @@ int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *sub
     return GSP_OK;
 }
 
-void gsp_mixed_choose(struct gsp_mixed *mixed, enum gsp_capture_choice choice)
+void gsp_sample__mixed_set_policy(struct gsp_mixed *mixed, enum gsp_capture_policy choice)
 {
-    gsp_capture_choose(mixed->capture, choice);
+    gsp_sample__capture_set_policy(mixed->capture, choice);
 }
 
-bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out)
+bool gsp_sample__mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out)
 {
     return gsp_native_symbol(mixed->native, pc, out);
 }
 
 /* The ticket of an address, requested once. */
-static int ticket_of(struct gsp_mixed *mixed, struct gsp_later *later, uint64_t pc, uint32_t *out)
+static int ticket_of(struct gsp_mixed *mixed, struct gsp_pending *later, uint64_t pc, uint32_t *out)
 {
     const uint32_t *known = gsp_hmap_get(&mixed->by_pc, pc, 0);
-    *out = known ? *known : gsp_later_ask(later, mixed->native, pc);
+    *out = known ? *known : gsp_sample__pending_request(later, mixed->native, pc);
     if (known)
         return GSP_OK;
-    return *out != GSP_NO_TICKET && gsp_hmap_put(&mixed->by_pc, pc, 0, *out) ? GSP_OK : GSP_E_NOMEM;
+    return *out != GSP_NATIVE_NO_TICKET && gsp_hmap_put(&mixed->by_pc, pc, 0, *out) ? GSP_OK
+                                                                                    : GSP_E_NOMEM;
 }
 
-int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
-                  const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
-                  struct gsp_err *err)
+int gsp_sample__mixed_add_sample(struct gsp_mixed *mixed, const struct gsp_capture_thread *subject,
+                                 const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
+                                 struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; i < stack->count && rc == GSP_OK; i++) {
         const struct gsp_mixed_frame *frame = &stack->frames[i];
-        struct gsp_later_frame *to = &mixed->later[i];
-        *to = (struct gsp_later_frame){.is_ticket = !frame->is_python, .bridged = frame->bridged};
+        struct gsp_pending_frame *to = &mixed->later[i];
+        *to = (struct gsp_pending_frame){.is_ticket = !frame->is_python, .bridged = frame->bridged};
         if (frame->is_python)
-            rc =
-                gsp_frame_of_loc(gsp_py_target_codes(subject->target),
-                                 subject->thread->locs[frame->python], sink->profile, &to->id, err);
+            rc = gsp_sample__frame_intern(gsp_py_target_codes(subject->target),
+                                          subject->thread->locs[frame->python], sink->profile,
+                                          &to->id, err);
         else
             rc = ticket_of(mixed, sink->later, frame->pc, &to->id);
     }
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "native frame: %s", gsp_err_text(rc));
-    return gsp_later_add(sink->later, sink->sample, sink->in_gc, mixed->later, stack->count, err);
+    return gsp_sample__pending_add(sink->later, sink->sample, sink->in_gc, mixed->later,
+                                   stack->count, err);
 }

@@ -22,7 +22,7 @@
 #include "native/unwind.h"
 #include "py/target.h"
 #include "sample/capture.h"
-#include "sample/later.h"
+#include "sample/pending.h"
 
 struct gsp_mixed_frame {
     bool is_python;
@@ -38,55 +38,59 @@ struct gsp_mixed_stack {
     bool unmerged; /* eval loops and Python frames did not match: both are shown unmerged */
     bool whole;    /* the native stack reached the thread's entry point */
     bool bridged;  /* some of its frames are bridged */
-    enum gsp_capture_way way;
+    enum gsp_capture_method way;
     int64_t stopped_ns; /* upper bound; 0 if the thread was not stopped */
 };
 
 struct gsp_mixed; /* opaque */
 
 /* The native side of one process. mem and store (tables and symbols, shared by processes) are
- * borrowed until gsp_mixed_close(). Fails with PERM, NOPROC, FORMAT, NOMEM, IO. */
-GSP_MUST_CHECK int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
-                                  struct gsp_mixed **out, struct gsp_err *err);
+ * borrowed until gsp_sample__mixed_close(). Fails with PERM, NOPROC, FORMAT, NOMEM, IO. */
+GSP_MUST_CHECK int gsp_sample__mixed_open(pid_t pid, struct gsp_mem *mem,
+                                          struct gsp_native_store *store, struct gsp_mixed **out,
+                                          struct gsp_err *err);
 /* The same for a process that has ended: maps, also borrowed, is its memory map, and stacks come
- * from gsp_mixed_take_copy() only. */
-GSP_MUST_CHECK int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
-                                       struct gsp_native_store *store, struct gsp_mixed **out,
-                                       struct gsp_err *err);
-void gsp_mixed_close(struct gsp_mixed *mixed); /* NULL does nothing */
+ * from gsp_sample__mixed_unwind_copy() only. */
+GSP_MUST_CHECK int gsp_sample__mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
+                                               struct gsp_native_store *store,
+                                               struct gsp_mixed **out, struct gsp_err *err);
+void gsp_sample__mixed_close(struct gsp_mixed *mixed); /* NULL does nothing */
 /* Which capture methods may be tried (default: all). */
-void gsp_mixed_choose(struct gsp_mixed *mixed, enum gsp_capture_choice choice);
+void gsp_sample__mixed_set_policy(struct gsp_mixed *mixed, enum gsp_capture_policy choice);
 
 /* Captures the stack of one thread. Afterwards the thread's locs belong to this moment. Fails
  * with TIMEOUT while the thread waits for a CPU, TORN if its Python frames changed each time,
  * PERM, NOPROC, and with the errors of a walk if the Python frames are invalid. */
-GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
-                                  struct gsp_mixed_stack *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample__mixed_capture(struct gsp_mixed *mixed,
+                                             const struct gsp_capture_thread *subject,
+                                             struct gsp_mixed_stack *out, struct gsp_err *err);
 
 /* Does the work that would delay the first stacks. */
-void gsp_mixed_prepare(struct gsp_mixed *mixed);
+void gsp_sample__mixed_prepare(struct gsp_mixed *mixed);
 
 /* Call it at every tick. Releases a thread that could not be released at once. */
-void gsp_mixed_sweep(struct gsp_mixed *mixed);
+void gsp_sample__mixed_sweep(struct gsp_mixed *mixed);
 
 /* Unwinds registers and a stack that were copied elsewhere from a thread that does not run.
  * Fails with the errors of a walk. */
-GSP_MUST_CHECK int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
-                                       const struct gsp_native_copy *copy,
-                                       struct gsp_mixed_stack *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample__mixed_unwind_copy(struct gsp_mixed *mixed,
+                                                 const struct gsp_capture_thread *subject,
+                                                 const struct gsp_native_copy *copy,
+                                                 struct gsp_mixed_stack *out, struct gsp_err *err);
 
 /* Looks up the symbol of a native address. */
-bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out);
+bool gsp_sample__mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out);
 
 /* The destination of a stack. */
 struct gsp_mixed_sink {
     struct gsp_profile *profile;
-    struct gsp_later *later;
+    struct gsp_pending *later;
     const struct gsp_sample *sample; /* without its stack */
     bool in_gc;
 };
 
-/* Adds a sample with a stack of gsp_mixed_take(). */
-GSP_MUST_CHECK int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
-                                 const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
-                                 struct gsp_err *err);
+/* Adds a sample with a stack of gsp_sample__mixed_capture(). */
+GSP_MUST_CHECK int gsp_sample__mixed_add_sample(struct gsp_mixed *mixed,
+                                                const struct gsp_capture_thread *subject,
+                                                const struct gsp_mixed_stack *stack,
+                                                struct gsp_mixed_sink *sink, struct gsp_err *err);

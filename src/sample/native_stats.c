@@ -15,7 +15,8 @@ static int64_t edge_ns(size_t bucket)
     return (int64_t)edge;
 }
 
-void gsp_native_stats_add(struct gsp_native_stats *stats, const struct gsp_mixed_stack *stack)
+void gsp_sample__native_stats_add(struct gsp_native_stats *stats,
+                                  const struct gsp_mixed_stack *stack)
 {
     stats->stacks++;
     stats->whole += stack->whole;
@@ -32,7 +33,7 @@ void gsp_native_stats_add(struct gsp_native_stats *stats, const struct gsp_mixed
         stats->stop_max_ns = stack->stopped_ns;
 }
 
-int64_t gsp_native_stats_stop_ns(const struct gsp_native_stats *stats, double share)
+int64_t gsp_sample_native_stats_stop_ns(const struct gsp_native_stats *stats, double share)
 {
     double threshold = share * (double)stats->by_way[GSP_CAPTURE_STOP];
     uint64_t seen = 0;

@@ -29,14 +29,15 @@
 /* Maximum number of attempts to read a process title: workers set theirs soon after the start. */
 #define TITLE_TRIES    8U
 
-int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err *err)
+int gsp_sample__proc_slot_new(pid_t pid, bool is_root, struct gsp_proc_slot **out,
+                              struct gsp_err *err)
 {
     *out = NULL;
     /* The descriptor comes first, so that the facts belong to the same process. */
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
     struct gsp_procinfo info;
     int rc = gsp_proc_info(pid, &info, err);
-    struct gsp_slot *slot = rc == GSP_OK ? calloc(1, sizeof(*slot)) : NULL;
+    struct gsp_proc_slot *slot = rc == GSP_OK ? calloc(1, sizeof(*slot)) : NULL;
     if (!slot) {
         gsp_fd_close(&pidfd);
         return rc != GSP_OK ? rc : gsp_err_nomem(err);
@@ -53,36 +54,36 @@ int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err 
     return GSP_OK;
 }
 
-static void free_threads(struct gsp_slot *slot)
+static void free_threads(struct gsp_proc_slot *slot)
 {
     for (size_t i = 0; i < slot->thread_count; i++)
-        gsp_path_free(&slot->threads[i].path);
+        gsp_sample__stack_path_free(&slot->threads[i].path);
     slot->thread_count = 0;
 }
 
-void gsp_slot_free(struct gsp_slot *slot)
+void gsp_sample__proc_slot_free(struct gsp_proc_slot *slot)
 {
     if (!slot)
         return;
     free_threads(slot);
     free(slot->threads);
-    gsp_stop_free(slot->stop);
-    gsp_slot_native_close(slot);
-    gsp_mixed_close(slot->mixed);
+    gsp_proc_stop_free(slot->stop);
+    gsp_sample__native_slot_close(slot);
+    gsp_sample__mixed_close(slot->mixed);
     gsp_py_target_close(slot->target);
     gsp_fd_close(&slot->pidfd);
     free(slot);
 }
 
 /* The current start address of the program's stack; 0 if unknown. */
-static uint64_t stack_start(const struct gsp_slot *slot)
+static uint64_t stack_start(const struct gsp_proc_slot *slot)
 {
     struct gsp_procinfo info;
     return gsp_proc_info(slot->pid, &info, NULL) == GSP_OK ? info.stack_start : 0;
 }
 
 /* A process that has ended keeps its last known state. */
-static void check_exec(struct gsp_slot *slot)
+static void check_exec(struct gsp_proc_slot *slot)
 {
     struct gsp_procinfo info;
     if (slot->is_forked && gsp_proc_info(slot->pid, &info, NULL) == GSP_OK &&
@@ -90,7 +91,7 @@ static void check_exec(struct gsp_slot *slot)
         slot->is_forked = info.is_forked;
 }
 
-static void note_other(struct gsp_slot *slot, int rc, int64_t now_ns)
+static void note_other(struct gsp_proc_slot *slot, int rc, int64_t now_ns)
 {
     if (rc == GSP_E_NOPROC)
         return;
@@ -103,7 +104,8 @@ static void note_other(struct gsp_slot *slot, int rc, int64_t now_ns)
     slot->other_seen_ns = now_ns;
 }
 
-int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t now_ns)
+int gsp_sample__proc_slot_attach(struct gsp_proc_slot *slot, struct gsp_py_target *parent,
+                                 int64_t now_ns)
 {
     struct gsp_err here = {0};
     int rc = gsp_py_target_open_child(slot->pid, parent, &slot->target, &here);
@@ -111,14 +113,14 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
     if (rc != GSP_E_NOPROC || !slot->last_err.code)
         slot->last_err = here;
     if (rc == GSP_OK) {
-        if (slot->state == GSP_SLOT_NATIVE) {
+        if (slot->state == GSP_PROC_SLOT_NATIVE) {
             /* It called exec: another program, with another name. */
-            gsp_slot_native_close(slot);
+            gsp_sample__native_slot_close(slot);
             free_threads(slot);
             slot->process = GSP_NO_INDEX;
             slot->is_back = false;
         }
-        slot->state = GSP_SLOT_PYTHON;
+        slot->state = GSP_PROC_SLOT_PYTHON;
         slot->was_python = true;
         slot->tries = 0;
         slot->bad_passes = 0;
@@ -133,26 +135,26 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
     return rc;
 }
 
-bool gsp_slot_is_python(const struct gsp_slot *slot)
+bool gsp_sample__proc_slot_is_python(const struct gsp_proc_slot *slot)
 {
     return slot->was_python || (slot->is_forked && slot->is_from_python);
 }
 
-bool gsp_slot_is_other(const struct gsp_slot *slot)
+bool gsp_sample__proc_slot_is_other(const struct gsp_proc_slot *slot)
 {
-    return !gsp_slot_is_python(slot) && slot->other_since_ns > 0 &&
+    return !gsp_sample__proc_slot_is_python(slot) && slot->other_since_ns > 0 &&
            slot->other_seen_ns - slot->other_since_ns >= STARTUP_NS;
 }
 
-bool gsp_slot_is_early(const struct gsp_slot *slot)
+bool gsp_sample__proc_slot_is_early(const struct gsp_proc_slot *slot)
 {
-    return gsp_slot_is_python(slot) || slot->last_err.code == GSP_E_STARTING;
+    return gsp_sample__proc_slot_is_python(slot) || slot->last_err.code == GSP_E_STARTING;
 }
 
-void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
+void gsp_sample__proc_slot_detach(struct gsp_proc_slot *slot, int64_t now_ns)
 {
-    gsp_slot_native_close(slot);
-    gsp_mixed_close(slot->mixed); /* it reads through the memory of the target */
+    gsp_sample__native_slot_close(slot);
+    gsp_sample__mixed_close(slot->mixed); /* it reads through the memory of the target */
     slot->mixed = NULL;
     gsp_py_target_close(slot->target);
     slot->target = NULL;
@@ -161,7 +163,7 @@ void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
     slot->is_back = slot->stack_start != 0 && slot->stack_start == stack_start(slot);
     if (!slot->is_back)
         slot->process = GSP_NO_INDEX;
-    slot->state = GSP_SLOT_TRYING;
+    slot->state = GSP_PROC_SLOT_TRYING;
     /* Between fork and exec it only looked like its parent. */
     slot->was_python = slot->was_sampled;
     check_exec(slot);
@@ -170,7 +172,7 @@ void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
     slot->next_try_ns = now_ns + TRY_FIRST_NS;
 }
 
-bool gsp_slot_is_alive(const struct gsp_slot *slot)
+bool gsp_sample__proc_slot_is_alive(const struct gsp_proc_slot *slot)
 {
     /* A pidfd is readable once the last thread has ended. */
     struct pollfd ended = {.fd = slot->pidfd, .events = POLLIN};
@@ -192,7 +194,7 @@ bool gsp_slot_is_alive(const struct gsp_slot *slot)
 }
 
 /* Fills in the current name, command line and Python version. */
-static int describe(const struct gsp_slot *slot, struct gsp_profile *profile,
+static int describe(const struct gsp_proc_slot *slot, struct gsp_profile *profile,
                     struct gsp_process *process, struct gsp_err *err)
 {
     gsp_auto_buf cmdline = {0};
@@ -200,26 +202,28 @@ static int describe(const struct gsp_slot *slot, struct gsp_profile *profile,
     gsp_proc_cmdline(slot->pid, &cmdline);
     gsp_proc_put_title(slot->pid, gsp_buf_sv(&cmdline), &title);
     const char *version = slot->target ? gsp_py_target_runtime(slot->target)->version : "";
-    int rc = gsp_profile_string(profile, gsp_buf_sv(&title), &process->name, err);
+    int rc = gsp_model_profile_string(profile, gsp_buf_sv(&title), &process->name, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_string(profile, gsp_buf_sv(&cmdline), &process->cmdline, err);
-    return rc == GSP_OK ? gsp_profile_string(profile, gsp_sv_of(version), &process->version, err)
-                        : rc;
+        rc = gsp_model_profile_string(profile, gsp_buf_sv(&cmdline), &process->cmdline, err);
+    return rc == GSP_OK
+               ? gsp_model_profile_string(profile, gsp_sv_of(version), &process->version, err)
+               : rc;
 }
 
-static int add_process(struct gsp_slot *slot, struct gsp_profile *profile, struct gsp_err *err)
+static int add_process(struct gsp_proc_slot *slot, struct gsp_profile *profile, struct gsp_err *err)
 {
     struct gsp_process process = {.pid = slot->pid, .ppid = slot->ppid, .ns_pid = slot->ns_pid};
     const int rc = describe(slot, profile, &process, err);
-    return rc == GSP_OK ? gsp_profile_process(profile, &process, &slot->process, err) : rc;
+    return rc == GSP_OK ? gsp_model_profile_process(profile, &process, &slot->process, err) : rc;
 }
 
-void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
-                           void (*changed)(void *user, uint32_t process), void *user)
+void gsp_sample__proc_slot_name_process(struct gsp_proc_slot *slot, struct gsp_profile *profile,
+                                        void (*changed)(void *user, uint32_t process), void *user)
 {
-    const struct gsp_process *known = gsp_profile_process_at(profile, slot->process);
-    const bool is_python = slot->state != GSP_SLOT_NATIVE;
-    if (!known || (is_python && slot->title_tries++ >= TITLE_TRIES) || !gsp_slot_is_alive(slot))
+    const struct gsp_process *known = gsp_model_profile_process_at(profile, slot->process);
+    const bool is_python = slot->state != GSP_PROC_SLOT_NATIVE;
+    if (!known || (is_python && slot->title_tries++ >= TITLE_TRIES) ||
+        !gsp_sample__proc_slot_is_alive(slot))
         return;
     struct gsp_process now = *known;
     if (describe(slot, profile, &now, NULL) != GSP_OK)
@@ -228,7 +232,7 @@ void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
     const bool is_other = now.cmdline != known->cmdline;
     if (is_python ? is_other || now.name == known->name : !is_other)
         return;
-    gsp_profile_set_process(profile, slot->process, &now);
+    gsp_model_profile_set_process(profile, slot->process, &now);
     changed(user, slot->process);
 }
 
@@ -236,8 +240,8 @@ void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
 static bool find_thread(const struct gsp_profile *profile, const struct gsp_thread *like,
                         uint32_t *out)
 {
-    for (size_t i = gsp_profile_thread_count(profile); i-- > 0;) {
-        const struct gsp_thread *known = gsp_profile_thread_at(profile, (uint32_t)i);
+    for (size_t i = gsp_model_profile_thread_count(profile); i-- > 0;) {
+        const struct gsp_thread *known = gsp_model_profile_thread_at(profile, (uint32_t)i);
         if (known->process == like->process && known->os_id == like->os_id &&
             known->python_id == like->python_id) {
             *out = (uint32_t)i;
@@ -247,7 +251,7 @@ static bool find_thread(const struct gsp_profile *profile, const struct gsp_thre
     return false;
 }
 
-static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,
+static int add_thread(struct gsp_proc_slot *slot, struct gsp_py_thread *thread,
                       struct gsp_profile *profile, struct gsp_err *err)
 {
     if (!gsp_array_fit(&slot->threads, &slot->thread_cap, slot->thread_count + 1))
@@ -258,12 +262,12 @@ static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,
                                .is_main = thread->is_main};
     gsp_auto_buf name = {0};
     if (thread->tid)
-        gsp_task_comm(slot->pid, thread->tid, &name);
-    int rc = gsp_profile_string(profile, gsp_buf_sv(&name), &entry.name, err);
-    struct gsp_slot_thread note = {0};
+        gsp_proc_task_comm(slot->pid, thread->tid, &name);
+    int rc = gsp_model_profile_string(profile, gsp_buf_sv(&name), &entry.name, err);
+    struct gsp_proc_slot_thread note = {0};
     const bool is_known = slot->is_back && find_thread(profile, &entry, &note.index);
     if (rc == GSP_OK && !is_known)
-        rc = gsp_profile_thread(profile, &entry, &note.index, err);
+        rc = gsp_model_profile_thread(profile, &entry, &note.index, err);
     if (rc != GSP_OK)
         return rc;
     slot->threads[slot->thread_count++] = note;
@@ -271,8 +275,10 @@ static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,
     return GSP_OK;
 }
 
-struct gsp_slot_thread *gsp_slot_thread_of(struct gsp_slot *slot, struct gsp_py_thread *thread,
-                                           struct gsp_profile *profile, struct gsp_err *err)
+struct gsp_proc_slot_thread *gsp_sample__proc_slot_get_thread(struct gsp_proc_slot *slot,
+                                                              struct gsp_py_thread *thread,
+                                                              struct gsp_profile *profile,
+                                                              struct gsp_err *err)
 {
     if (gsp_unlikely(thread->tag == 0)) {
         if (slot->process == GSP_NO_INDEX && add_process(slot, profile, err) != GSP_OK)
@@ -285,7 +291,7 @@ struct gsp_slot_thread *gsp_slot_thread_of(struct gsp_slot *slot, struct gsp_py_
 }
 
 struct naming {
-    struct gsp_slot *slot;
+    struct gsp_proc_slot *slot;
     struct gsp_profile *profile;
     void (*changed)(void *user, uint32_t thread);
     void *user;
@@ -295,25 +301,25 @@ static void set_name(void *user, uint64_t python_id, struct gsp_sv name)
 {
     struct naming *naming = user;
     for (size_t i = 0; i < naming->slot->thread_count; i++) {
-        struct gsp_slot_thread *note = &naming->slot->threads[i];
-        const struct gsp_thread *known = gsp_profile_thread_at(naming->profile, note->index);
+        struct gsp_proc_slot_thread *note = &naming->slot->threads[i];
+        const struct gsp_thread *known = gsp_model_profile_thread_at(naming->profile, note->index);
         if (note->named || !known || known->python_id != python_id || name.len == 0)
             continue;
         struct gsp_thread entry = *known;
-        if (gsp_profile_string(naming->profile, name, &entry.name, NULL) != GSP_OK)
+        if (gsp_model_profile_string(naming->profile, name, &entry.name, NULL) != GSP_OK)
             return;
-        gsp_profile_set_thread(naming->profile, note->index, &entry);
+        gsp_model_profile_set_thread(naming->profile, note->index, &entry);
         note->named = true;
         naming->changed(naming->user, note->index);
     }
 }
 
-void gsp_slot_name_threads(struct gsp_slot *slot, struct gsp_profile *profile,
-                           void (*changed)(void *user, uint32_t thread), void *user)
+void gsp_sample__proc_slot_name_threads(struct gsp_proc_slot *slot, struct gsp_profile *profile,
+                                        void (*changed)(void *user, uint32_t thread), void *user)
 {
     bool any = false;
     for (size_t i = 0; i < slot->thread_count; i++) {
-        struct gsp_slot_thread *note = &slot->threads[i];
+        struct gsp_proc_slot_thread *note = &slot->threads[i];
         if (!note->named && note->name_tries < NAME_TRIES_MAX) {
             note->name_tries++;
             any = true;

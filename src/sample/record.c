@@ -46,13 +46,13 @@ struct gsp_record {
     struct gsp_record_opts opts;
     struct gsp_profile *profile;
     const struct gsp_record_sink *sink;
-    struct gsp_record_stats stats;
-    struct gsp_clock clock;
+    struct gsp_sample_record_stats stats;
+    struct gsp_tick_clock clock;
     int64_t start_ns;
     struct gsp_select *select;
     struct gsp_thread_cpu cpu;
     int64_t next_cpu_ns;
-    struct gsp_later *later;        /* samples that wait for names; NULL without native frames */
+    struct gsp_pending *later;      /* samples that wait for names; NULL without native frames */
     struct gsp_native_store *store; /* tables and symbols of native code; NULL without */
     int64_t *gil_ns;                /* by thread of the profile */
     size_t gil_cap;
@@ -67,7 +67,7 @@ struct gsp_record {
     int beat_rc; /* result of a beat between two ticks */
     struct gsp_err beat_err;
     int64_t period_ns;
-    struct gsp_slot **slots; /* the root first */
+    struct gsp_proc_slot **slots; /* the root first */
     size_t slot_count;
     size_t slot_cap;
     bool root_ended;
@@ -80,7 +80,7 @@ static int emit(void *user, struct gsp_sample *sample, bool in_gc, struct gsp_er
     struct gsp_record *rec = user;
     if (sample->stack == GSP_NONE)
         return GSP_OK;
-    int rc = gsp_select_stack(rec->select, sample->stack, in_gc, &sample->stack, err);
+    int rc = gsp_sample__select_stack(rec->select, sample->stack, in_gc, &sample->stack, err);
     if (rc != GSP_OK)
         return rc;
     if (sample->stack == GSP_NONE) {
@@ -97,49 +97,49 @@ static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes", SLOTS_MAX);
     if (!gsp_array_fit(&rec->slots, &rec->slot_cap, rec->slot_count + 1))
         return gsp_err_nomem(err);
-    struct gsp_slot *slot;
-    int rc = gsp_slot_new(pid, is_root, &slot, err);
+    struct gsp_proc_slot *slot;
+    int rc = gsp_sample__proc_slot_new(pid, is_root, &slot, err);
     if (rc != GSP_OK)
         return rc;
     /* A child may have ended, and been counted, long before its parent reaps it. */
-    if (!is_root && !gsp_slot_is_alive(slot)) {
-        gsp_slot_free(slot);
+    if (!is_root && !gsp_sample__proc_slot_is_alive(slot)) {
+        gsp_sample__proc_slot_free(slot);
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
     }
     for (size_t i = 0; i < rec->slot_count && !slot->is_from_python; i++)
         slot->is_from_python =
-            rec->slots[i]->pid == slot->ppid && gsp_slot_is_python(rec->slots[i]);
+            rec->slots[i]->pid == slot->ppid && gsp_sample__proc_slot_is_python(rec->slots[i]);
     rec->slots[rec->slot_count++] = slot;
     return GSP_OK;
 }
 
-static int open_native(const struct gsp_record *rec, struct gsp_slot *slot)
+static int open_native(const struct gsp_record *rec, struct gsp_proc_slot *slot)
 {
-    int rc = gsp_slot_native_open(slot, rec->store);
+    int rc = gsp_sample__native_slot_open(slot, rec->store);
     if (rc == GSP_OK)
-        gsp_mixed_choose(slot->mixed, rec->opts.capture);
+        gsp_sample__mixed_set_policy(slot->mixed, rec->opts.capture);
     return rc;
 }
 
 /* A process that denies native frames is sampled without them. */
-static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
+static void open_mixed(struct gsp_record *rec, struct gsp_proc_slot *slot)
 {
     if (!rec->opts.native || slot->mixed || slot->mixed_failed)
         return;
     struct gsp_mem *mem = gsp_py_target_mem(slot->target);
     slot->mixed_failed =
-        gsp_mixed_open(slot->pid, mem, rec->store, &slot->mixed, &slot->last_err) != GSP_OK;
+        gsp_sample__mixed_open(slot->pid, mem, rec->store, &slot->mixed, &slot->last_err) != GSP_OK;
     if (slot->mixed)
-        gsp_mixed_choose(slot->mixed, rec->opts.capture);
+        gsp_sample__mixed_set_policy(slot->mixed, rec->opts.capture);
 }
 
 /* Attaches to a process that must be Python, or is about to be. */
 static int attach_root(struct gsp_record *rec, struct gsp_err *err)
 {
-    struct gsp_slot *slot = rec->slots[0];
+    struct gsp_proc_slot *slot = rec->slots[0];
     int64_t deadline_ns = gsp_now_ns() + START_LIMIT_NS;
     int rc;
-    while ((rc = gsp_slot_attach(slot, NULL, gsp_now_ns())) == GSP_E_STARTING) {
+    while ((rc = gsp_sample__proc_slot_attach(slot, NULL, gsp_now_ns())) == GSP_E_STARTING) {
         if (gsp_now_ns() > deadline_ns)
             break;
         usleep(START_STEP_US);
@@ -149,15 +149,16 @@ static int attach_root(struct gsp_record *rec, struct gsp_err *err)
         rc = open_native(rec, slot);
     if (rc != GSP_OK && !(rec->opts.subprocesses && rc == GSP_E_NOTPY))
         return gsp_err_set(err, rc, slot->last_err.sys, "%s", slot->last_err.msg);
-    if (slot->state == GSP_SLOT_PYTHON)
+    if (slot->state == GSP_PROC_SLOT_PYTHON)
         open_mixed(rec, slot);
     if (slot->mixed)
-        gsp_mixed_prepare(slot->mixed);
+        gsp_sample__mixed_prepare(slot->mixed);
     return GSP_OK;
 }
 
-int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profile,
-                   const struct gsp_record_sink *sink, struct gsp_record **out, struct gsp_err *err)
+int gsp_sample_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profile,
+                          const struct gsp_record_sink *sink, struct gsp_record **out,
+                          struct gsp_err *err)
 {
     *out = NULL;
     if (!(opts->rate_hz >= GSP_RATE_MIN_HZ && opts->rate_hz <= GSP_RATE_MAX_HZ))
@@ -171,20 +172,20 @@ int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profi
     rec->profile = profile;
     rec->sink = sink;
     rec->period_ns = (int64_t)(1e9 / opts->rate_hz + 0.5);
-    int rc = gsp_select_new(&opts->select, profile, &rec->select, err);
+    int rc = gsp_sample__select_new(&opts->select, profile, &rec->select, err);
     if (rc == GSP_OK && opts->native)
         rc = gsp_native_store_new(&rec->store, err);
     if (rc == GSP_OK && opts->native)
-        rc = gsp_later_new(profile, emit, rec, &rec->later, err);
+        rc = gsp_sample__pending_new(profile, emit, rec, &rec->later, err);
     if (rc == GSP_OK)
         rc = add_slot(rec, opts->pid, true, err);
     if (rc == GSP_OK && !opts->is_child)
         rc = attach_root(rec, err);
     if (rc != GSP_OK) {
-        gsp_record_free(rec);
+        gsp_sample_record_free(rec);
         return rc;
     }
-    struct gsp_profile_meta *meta = gsp_profile_meta(profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(profile);
     meta->start_ns = gsp_realtime_ns();
     meta->period_ns = rec->period_ns;
     meta->unit = GSP_UNIT_NS;
@@ -192,44 +193,44 @@ int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profi
     return GSP_OK;
 }
 
-void gsp_record_free(struct gsp_record *rec)
+void gsp_sample_record_free(struct gsp_record *rec)
 {
     if (!rec)
         return;
     for (size_t i = 0; i < rec->slot_count; i++)
-        gsp_slot_free(rec->slots[i]);
-    gsp_births_close(&rec->births);
-    gsp_select_free(rec->select);
-    gsp_later_free(rec->later);
+        gsp_sample__proc_slot_free(rec->slots[i]);
+    gsp_proc_births_close(&rec->births);
+    gsp_sample__select_free(rec->select);
+    gsp_sample__pending_free(rec->later);
     gsp_native_store_free(rec->store);
-    gsp_thread_cpu_free(&rec->cpu);
+    gsp_sample__thread_cpu_free(&rec->cpu);
     free(rec->gil_ns);
     free(rec->slots);
     free(rec);
 }
 
-static void end_slot(struct gsp_record *rec, struct gsp_slot *slot)
+static void end_slot(struct gsp_record *rec, struct gsp_proc_slot *slot)
 {
-    if (slot->state == GSP_SLOT_ENDED)
+    if (slot->state == GSP_PROC_SLOT_ENDED)
         return;
-    if (gsp_slot_is_other(slot))
+    if (gsp_sample__proc_slot_is_other(slot))
         rec->stats.losses.skipped++;
-    else if (!slot->was_sampled && gsp_slot_is_early(slot))
+    else if (!slot->was_sampled && gsp_sample__proc_slot_is_early(slot))
         rec->stats.losses.gone++;
     if (slot->is_root) {
         rec->root_ended = true;
         rec->root_err = slot->was_python ? (struct gsp_err){0} : slot->last_err;
     }
-    slot->state = GSP_SLOT_ENDED;
+    slot->state = GSP_PROC_SLOT_ENDED;
 }
 
 static void drop_ended(struct gsp_record *rec)
 {
     size_t kept = 0;
     for (size_t i = 0; i < rec->slot_count; i++) {
-        struct gsp_slot *slot = rec->slots[i];
-        if (slot->state == GSP_SLOT_ENDED && !slot->is_root)
-            gsp_slot_free(slot);
+        struct gsp_proc_slot *slot = rec->slots[i];
+        if (slot->state == GSP_PROC_SLOT_ENDED && !slot->is_root)
+            gsp_sample__proc_slot_free(slot);
         else
             rec->slots[kept++] = slot;
     }
@@ -239,7 +240,7 @@ static void drop_ended(struct gsp_record *rec)
 static bool is_known(const struct gsp_record *rec, pid_t pid)
 {
     for (size_t i = 0; i < rec->slot_count; i++) {
-        if (rec->slots[i]->pid == pid && rec->slots[i]->state != GSP_SLOT_ENDED)
+        if (rec->slots[i]->pid == pid && rec->slots[i]->state != GSP_PROC_SLOT_ENDED)
             return true;
     }
     return false;
@@ -275,7 +276,7 @@ static void scan_all(struct gsp_record *rec)
 {
     int64_t start_ns = gsp_now_ns();
     for (size_t i = 0; i < rec->slot_count; i++) {
-        if (rec->slots[i]->state != GSP_SLOT_ENDED)
+        if (rec->slots[i]->state != GSP_PROC_SLOT_ENDED)
             gsp_proc_children(rec->slots[i]->pid, add_child, rec);
     }
     rec->full_done_ns = gsp_now_ns();
@@ -296,7 +297,7 @@ static void find_ended(struct gsp_record *rec)
 {
     struct pollfd polled_fds[ENDS_BATCH];
     for (size_t from = 0; from < rec->slot_count; from += ENDS_BATCH) {
-        struct gsp_slot *const *slots = rec->slots + from;
+        struct gsp_proc_slot *const *slots = rec->slots + from;
         size_t left = rec->slot_count - from;
         nfds_t count = left < ENDS_BATCH ? left : ENDS_BATCH;
         /* poll() ignores descriptor -1: such a process is checked alone. */
@@ -304,8 +305,9 @@ static void find_ended(struct gsp_record *rec)
             polled_fds[i] = (struct pollfd){.fd = slots[i]->pidfd, .events = POLLIN};
         bool polled = poll(polled_fds, count, 0) >= 0;
         for (size_t i = 0; i < count; i++) {
-            bool is_alive = polled && polled_fds[i].fd >= 0 ? polled_fds[i].revents == 0
-                                                            : gsp_slot_is_alive(slots[i]);
+            bool is_alive = polled && polled_fds[i].fd >= 0
+                                ? polled_fds[i].revents == 0
+                                : gsp_sample__proc_slot_is_alive(slots[i]);
             if (!is_alive)
                 end_slot(rec, slots[i]);
         }
@@ -317,7 +319,7 @@ static void scan_tree(struct gsp_record *rec, int64_t now_ns)
 {
     find_ended(rec);
     if (rec->opts.subprocesses) {
-        if (!gsp_births_each(&rec->births, add_newborn, rec))
+        if (!gsp_proc_births_each(&rec->births, add_newborn, rec))
             rec->births_missed = true;
         if (is_full_due(rec, now_ns))
             scan_all(rec);
@@ -344,18 +346,19 @@ static int count_gil(struct gsp_record *rec, uint32_t thread, int64_t weight_ns,
 }
 
 /* Returns whether the thread is selected. That depends on its name, which must be read first. */
-static bool is_thread_selected(struct gsp_record *rec, struct gsp_slot *slot,
-                               struct gsp_slot_thread *note)
+static bool is_thread_selected(struct gsp_record *rec, struct gsp_proc_slot *slot,
+                               struct gsp_proc_slot_thread *note)
 {
     if (!rec->opts.select.thread)
         return true;
     if (!note->named && note->name_tries == 0)
-        gsp_slot_name_threads(slot, rec->profile, rec->sink->thread_changed, rec->sink->user);
+        gsp_sample__proc_slot_name_threads(slot, rec->profile, rec->sink->thread_changed,
+                                           rec->sink->user);
     if (note->selected_name_tries != note->name_tries + 1) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(rec->profile, note->index);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(rec->profile, note->index);
         note->selected_name_tries = note->name_tries + 1;
-        note->is_selected =
-            gsp_select_thread(rec->select, gsp_profile_string_at(rec->profile, thread->name));
+        note->is_selected = gsp_sample__select_thread(
+            rec->select, gsp_model_profile_string_at(rec->profile, thread->name));
     }
     return note->is_selected;
 }
@@ -363,14 +366,15 @@ static bool is_thread_selected(struct gsp_record *rec, struct gsp_slot *slot,
 /* Adds a sample with native frames. If they cannot be captured, adds the Python frames alone and
  * counts the loss. While the thread waits for a CPU, adds nothing: the time counts for the stack
  * it has when it runs again. */
-static int add_mixed_sample(struct gsp_record *rec, struct gsp_slot *slot,
-                            struct gsp_py_thread *thread, struct gsp_slot_thread *note,
+static int add_mixed_sample(struct gsp_record *rec, struct gsp_proc_slot *slot,
+                            struct gsp_py_thread *thread, struct gsp_proc_slot_thread *note,
                             struct gsp_sample *sample, struct gsp_err *err)
 {
     struct gsp_py_target *target = thread->tstate ? slot->target : NULL;
-    struct gsp_mixed_who subject = {thread->tid, target, thread, .locs_only = true};
+    struct gsp_capture_thread subject = {thread->tid, target, thread, .locs_only = true};
     struct gsp_mixed_stack stack;
-    int rc = thread->tid ? gsp_mixed_take(slot->mixed, &subject, &stack, err) : GSP_E_NOPROC;
+    int rc =
+        thread->tid ? gsp_sample__mixed_capture(slot->mixed, &subject, &stack, err) : GSP_E_NOPROC;
     if (rc == GSP_E_PERM && slot->is_root) /* a child that refuses does not end the recording */
         return rc;
     note->owed_ns += sample->weight;
@@ -380,23 +384,26 @@ static int add_mixed_sample(struct gsp_record *rec, struct gsp_slot *slot,
     note->owed_ns = 0;
     if (rc == GSP_OK) {
         rec->stats.losses.unmerged += stack.unmerged;
-        gsp_native_stats_add(&rec->stats.native, &stack);
+        gsp_sample__native_stats_add(&rec->stats.native, &stack);
         struct gsp_mixed_sink sink = {rec->profile, rec->later, sample, thread->in_gc};
-        return gsp_mixed_add(slot->mixed, &subject, &stack, &sink, err);
+        return gsp_sample__mixed_add_sample(slot->mixed, &subject, &stack, &sink, err);
     }
     if (!target) {
         rec->stats.losses.failed++;
         return GSP_OK;
     }
     rec->stats.losses.unmerged++;
-    rc = gsp_path_intern(&note->path, target, thread, rec->profile, &sample->stack, err);
-    return rc == GSP_OK ? gsp_later_add(rec->later, sample, thread->in_gc, NULL, 0, err) : rc;
+    rc = gsp_sample__stack_intern(&note->path, target, thread, rec->profile, &sample->stack, err);
+    return rc == GSP_OK ? gsp_sample__pending_add(rec->later, sample, thread->in_gc, NULL, 0, err)
+                        : rc;
 }
 
-static int add_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
-                      const struct gsp_sample *like, struct gsp_err *err)
+static int add_sample(struct gsp_record *rec, struct gsp_proc_slot *slot,
+                      struct gsp_py_thread *thread, const struct gsp_sample *like,
+                      struct gsp_err *err)
 {
-    struct gsp_slot_thread *note = gsp_slot_thread_of(slot, thread, rec->profile, err);
+    struct gsp_proc_slot_thread *note =
+        gsp_sample__proc_slot_get_thread(slot, thread, rec->profile, err);
     if (!note)
         return GSP_E_NOMEM;
     slot->was_sampled = true;
@@ -412,21 +419,23 @@ static int add_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_
         return add_mixed_sample(rec, slot, thread, note, &sample, err);
     int rc = GSP_OK;
     if (thread->changed || note->stack == GSP_NONE)
-        rc = gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
+        rc = gsp_sample__stack_intern(&note->path, slot->target, thread, rec->profile, &note->stack,
+                                      err);
     if (rc != GSP_OK)
         return rc;
     sample.stack = note->stack;
-    return rec->later ? gsp_later_add(rec->later, &sample, thread->in_gc, NULL, 0, err)
+    return rec->later ? gsp_sample__pending_add(rec->later, &sample, thread->in_gc, NULL, 0, err)
                       : emit(rec, &sample, thread->in_gc, err);
 }
 
 /* Counts the time of the GIL holder, even if its stack is not recorded. */
-static int count_gil_holder(struct gsp_record *rec, struct gsp_slot *slot,
+static int count_gil_holder(struct gsp_record *rec, struct gsp_proc_slot *slot,
                             struct gsp_py_thread *thread, int64_t weight_ns, struct gsp_err *err)
 {
     if (!thread->has_gil || !rec->opts.gil_only)
         return GSP_OK;
-    struct gsp_slot_thread *note = gsp_slot_thread_of(slot, thread, rec->profile, err);
+    struct gsp_proc_slot_thread *note =
+        gsp_sample__proc_slot_get_thread(slot, thread, rec->profile, err);
     return note ? count_gil(rec, note->index, weight_ns, err) : GSP_E_NOMEM;
 }
 
@@ -439,8 +448,8 @@ static void count_failure(struct gsp_record *rec, int status)
 }
 
 /* Adds the samples of one pass over a process. */
-static int add_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
-                       struct gsp_err *err)
+static int add_samples(struct gsp_record *rec, struct gsp_proc_slot *slot,
+                       struct gsp_sample *sample, struct gsp_err *err)
 {
     size_t count = gsp_py_target_thread_count(slot->target);
     bool any_good = count == 0;
@@ -478,30 +487,31 @@ static int add_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     return GSP_OK;
 }
 
-static int sample_threads(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
+static int sample_threads(struct gsp_record *rec, struct gsp_proc_slot *slot, int64_t now_ns)
 {
-    unsigned flags =
-        (rec->opts.idle ? GSP_PY_LOOK_IDLE : 0) | (rec->opts.gil_only ? GSP_PY_LOOK_GIL_ONLY : 0);
+    unsigned flags = (rec->opts.idle ? GSP_PY_SAMPLE_IDLE : 0) |
+                     (rec->opts.gil_only ? GSP_PY_SAMPLE_GIL_ONLY : 0);
     if (!rec->opts.blocking)
-        return gsp_py_target_look(slot->target, flags, now_ns);
-    if (!slot->stop && gsp_stop_new(slot->pid, &slot->stop, NULL) != GSP_OK)
+        return gsp_py_target_sample(slot->target, flags, now_ns);
+    if (!slot->stop && gsp_proc_stop_new(slot->pid, &slot->stop, NULL) != GSP_OK)
         return GSP_E_NOMEM;
-    gsp_py_target_states(slot->target, now_ns);
-    int rc = gsp_stop_hold(slot->stop, HOLD_LIMIT_NS, &slot->last_err);
+    gsp_py_target_update_states(slot->target, now_ns);
+    int rc = gsp_proc_stop_hold(slot->stop, HOLD_LIMIT_NS, &slot->last_err);
     if (rc != GSP_OK)
         return rc;
-    rc = gsp_py_target_look(slot->target, flags | GSP_PY_LOOK_STILL | GSP_PY_LOOK_NO_STATE, now_ns);
-    gsp_stop_release(slot->stop);
+    rc = gsp_py_target_sample(slot->target,
+                              flags | GSP_PY_SAMPLE_STOPPED | GSP_PY_SAMPLE_KEEP_STATES, now_ns);
+    gsp_proc_stop_release(slot->stop);
     return rc;
 }
 
 /* Adds samples of the threads that are not Python's. */
-static int add_native_samples(struct gsp_record *rec, struct gsp_slot *slot,
+static int add_native_samples(struct gsp_record *rec, struct gsp_proc_slot *slot,
                               struct gsp_sample *sample, struct gsp_err *err)
 {
     for (size_t i = 0; i < slot->native_count; i++) {
         struct gsp_py_thread *thread = slot->native_threads[i];
-        if (gsp_slot_is_python_thread(slot, thread->tid))
+        if (gsp_sample__native_slot_is_python_thread(slot, thread->tid))
             continue;
         rec->stats.threads++;
         if (!thread->on_cpu && !rec->opts.idle) {
@@ -516,10 +526,10 @@ static int add_native_samples(struct gsp_record *rec, struct gsp_slot *slot,
 }
 
 /* Samples a process without an interpreter. */
-static int sample_native(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
-                         int64_t now_ns, struct gsp_err *err)
+static int sample_native(struct gsp_record *rec, struct gsp_proc_slot *slot,
+                         struct gsp_sample *sample, int64_t now_ns, struct gsp_err *err)
 {
-    if (gsp_slot_native_look(slot, now_ns) != GSP_OK) {
+    if (gsp_sample__native_slot_update(slot, now_ns) != GSP_OK) {
         end_slot(rec, slot);
         return GSP_OK;
     }
@@ -528,40 +538,41 @@ static int sample_native(struct gsp_record *rec, struct gsp_slot *slot, struct g
 }
 
 /* The target of the parent process; NULL if the parent is not sampled. */
-static struct gsp_py_target *parent_of(const struct gsp_record *rec, const struct gsp_slot *slot)
+static struct gsp_py_target *parent_of(const struct gsp_record *rec,
+                                       const struct gsp_proc_slot *slot)
 {
     for (size_t i = 0; i < rec->slot_count; i++) {
-        const struct gsp_slot *other = rec->slots[i];
-        if (other->pid == slot->ppid && other->state == GSP_SLOT_PYTHON)
+        const struct gsp_proc_slot *other = rec->slots[i];
+        if (other->pid == slot->ppid && other->state == GSP_PROC_SLOT_PYTHON)
             return other->target;
     }
     return NULL;
 }
 
 /* Tries to attach. A process that has not been Python for a while is sampled by native frames. */
-static void try_slot(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
+static void try_slot(struct gsp_record *rec, struct gsp_proc_slot *slot, int64_t now_ns)
 {
-    int rc = gsp_slot_attach(slot, parent_of(rec, slot), now_ns);
-    if (rc == GSP_E_NOPROC && !gsp_slot_is_alive(slot))
+    int rc = gsp_sample__proc_slot_attach(slot, parent_of(rec, slot), now_ns);
+    if (rc == GSP_E_NOPROC && !gsp_sample__proc_slot_is_alive(slot))
         end_slot(rec, slot);
-    if (rc == GSP_E_NOTPY && rec->opts.native && slot->state == GSP_SLOT_TRYING &&
+    if (rc == GSP_E_NOTPY && rec->opts.native && slot->state == GSP_PROC_SLOT_TRYING &&
         slot->tries > NATIVE_TRIES)
         gsp_ignore(open_native(rec, slot)); /* on failure it is tried again */
 }
 
-static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
-                       int64_t now_ns, struct gsp_err *err)
+static int sample_slot(struct gsp_record *rec, struct gsp_proc_slot *slot,
+                       struct gsp_sample *sample, int64_t now_ns, struct gsp_err *err)
 {
     if (slot->mixed)
-        gsp_mixed_sweep(slot->mixed);
+        gsp_sample__mixed_sweep(slot->mixed);
     if (slot->stop)
-        gsp_stop_sweep(slot->stop);
-    bool is_open = slot->state == GSP_SLOT_TRYING || slot->state == GSP_SLOT_NATIVE;
+        gsp_proc_stop_sweep(slot->stop);
+    bool is_open = slot->state == GSP_PROC_SLOT_TRYING || slot->state == GSP_PROC_SLOT_NATIVE;
     if (is_open && now_ns >= slot->next_try_ns)
         try_slot(rec, slot, now_ns);
-    if (slot->state == GSP_SLOT_NATIVE)
+    if (slot->state == GSP_PROC_SLOT_NATIVE)
         return sample_native(rec, slot, sample, now_ns, err);
-    if (slot->state != GSP_SLOT_PYTHON)
+    if (slot->state != GSP_PROC_SLOT_PYTHON)
         return GSP_OK;
     open_mixed(rec, slot);
     int rc = sample_threads(rec, slot, now_ns);
@@ -569,7 +580,7 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     if (rc == GSP_OK) {
         rc = add_samples(rec, slot, sample, err);
         if (rc == GSP_OK && slot->mixed && !rec->opts.gil_only &&
-            gsp_slot_native_look(slot, now_ns) == GSP_OK)
+            gsp_sample__native_slot_update(slot, now_ns) == GSP_OK)
             rc = add_native_samples(rec, slot, sample, err);
     } else if (rc == GSP_E_NOMEM)
         return gsp_err_set(err, rc, 0, "out of memory");
@@ -583,8 +594,8 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
         slot->bad_since_ns = now_ns;
     is_lost |= slot->bad_passes >= BAD_PASSES_MAX && now_ns - slot->bad_since_ns >= BAD_TIME_NS;
     if (is_lost) {
-        if (gsp_slot_is_alive(slot))
-            gsp_slot_detach(slot, now_ns);
+        if (gsp_sample__proc_slot_is_alive(slot))
+            gsp_sample__proc_slot_detach(slot, now_ns);
         else
             end_slot(rec, slot);
         return rc == GSP_E_NOPROC || rc == GSP_E_PERM ? GSP_OK : rc;
@@ -595,7 +606,7 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
 
 static void update_meta(struct gsp_record *rec)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(rec->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(rec->profile);
     meta->duration_ns = rec->stats.elapsed_ns;
     meta->ticks = rec->stats.ticks;
     meta->losses = rec->stats.losses;
@@ -603,7 +614,7 @@ static void update_meta(struct gsp_record *rec)
 
 static bool is_python_thread(const void *user, pid_t tid)
 {
-    return gsp_slot_is_python_thread(user, tid);
+    return gsp_sample__native_slot_is_python_thread(user, tid);
 }
 
 /* Reads the CPU time of threads that no sample shows. */
@@ -611,20 +622,21 @@ static void count_cpu(struct gsp_record *rec, int64_t now_ns)
 {
     rec->next_cpu_ns = now_ns + CPU_INTERVAL_NS;
     for (size_t i = 0; i < rec->slot_count; i++) {
-        if (rec->slots[i]->state == GSP_SLOT_PYTHON)
-            gsp_thread_cpu_look(&rec->cpu, rec->slots[i]->pid, is_python_thread, rec->slots[i]);
+        if (rec->slots[i]->state == GSP_PROC_SLOT_PYTHON)
+            gsp_sample__thread_cpu_update(&rec->cpu, rec->slots[i]->pid, is_python_thread,
+                                          rec->slots[i]);
     }
-    gsp_thread_cpu_sum(&rec->cpu, &rec->stats.native_cpu);
+    gsp_sample__thread_cpu_sum(&rec->cpu, &rec->stats.native_cpu);
 }
 
 static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
 {
     rec->next_beat_ns = now_ns + rec->beat_ns;
     for (size_t i = 0; i < rec->slot_count; i++) {
-        gsp_slot_name_threads(rec->slots[i], rec->profile, rec->sink->thread_changed,
-                              rec->sink->user);
-        gsp_slot_name_process(rec->slots[i], rec->profile, rec->sink->process_changed,
-                              rec->sink->user);
+        gsp_sample__proc_slot_name_threads(rec->slots[i], rec->profile, rec->sink->thread_changed,
+                                           rec->sink->user);
+        gsp_sample__proc_slot_name_process(rec->slots[i], rec->profile, rec->sink->process_changed,
+                                           rec->sink->user);
     }
     if (now_ns >= rec->next_cpu_ns)
         count_cpu(rec, now_ns);
@@ -658,7 +670,7 @@ static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct 
         if (rc != GSP_OK)
             return rc;
     }
-    rc = rec->later ? gsp_later_flush(rec->later, false, err) : GSP_OK;
+    rc = rec->later ? gsp_sample__pending_flush(rec->later, false, err) : GSP_OK;
     if (rc != GSP_OK)
         return rc;
     if (now_ns >= rec->next_scan_ns || rec->root_ended) {
@@ -688,7 +700,7 @@ static int loop(struct gsp_record *rec, const volatile sig_atomic_t *stop, enum 
 {
     for (;;) {
         uint64_t missed;
-        int64_t now_ns = gsp_clock_wait(&rec->clock, stop, &missed);
+        int64_t now_ns = gsp_sample__clock_wait(&rec->clock, stop, &missed);
         if (rec->beat_rc != GSP_OK)
             return gsp_err_set(err, rec->beat_rc, rec->beat_err.sys, "%s", rec->beat_err.msg);
         if (now_ns < 0) {
@@ -709,34 +721,35 @@ static int loop(struct gsp_record *rec, const volatile sig_atomic_t *stop, enum 
     }
 }
 
-int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
-                   enum gsp_record_end *end, struct gsp_err *err)
+int gsp_sample_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
+                          enum gsp_record_end *end, struct gsp_err *err)
 {
     bool reap = rec->opts.is_child && rec->opts.subprocesses;
     if (reap)
         prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
     rec->start_ns = gsp_now_ns();
     if (rec->opts.subprocesses)
-        gsp_births_open(&rec->births);
+        gsp_proc_births_open(&rec->births);
     rec->next_scan_ns = rec->start_ns;
     rec->births_missed = true; /* processes that exist already */
     rec->beat_ns = rec->opts.beat_ns > 0 ? rec->opts.beat_ns : BEAT_INTERVAL_NS;
     rec->next_beat_ns = rec->start_ns + rec->beat_ns / 10;
-    gsp_profile_meta(rec->profile)->start_ns = gsp_realtime_ns();
-    gsp_clock_start(&rec->clock, rec->period_ns, rec->opts.jitter, rec->start_ns);
+    gsp_model_profile_meta(rec->profile)->start_ns = gsp_realtime_ns();
+    gsp_sample__clock_start(&rec->clock, rec->period_ns, rec->opts.jitter, rec->start_ns);
     rec->clock.nap = nap;
     rec->clock.user = rec;
     rec->clock.nap_ns = rec->beat_ns;
     int rc = loop(rec, stop, end, err);
     if (rc == GSP_OK && rec->later)
-        rc = gsp_later_flush(rec->later, true, err);
+        rc = gsp_sample__pending_flush(rec->later, true, err);
     if (reap)
         prctl(PR_SET_CHILD_SUBREAPER, 0UL, 0UL, 0UL, 0UL);
     rec->stats.elapsed_ns = gsp_now_ns() - rec->start_ns;
     count_cpu(rec, gsp_now_ns());
     for (size_t i = 0; i < rec->slot_count; i++) {
-        const struct gsp_slot *slot = rec->slots[i];
-        if (!slot->is_root && slot->state != GSP_SLOT_ENDED && gsp_slot_is_other(slot))
+        const struct gsp_proc_slot *slot = rec->slots[i];
+        if (!slot->is_root && slot->state != GSP_PROC_SLOT_ENDED &&
+            gsp_sample__proc_slot_is_other(slot))
             rec->stats.losses.skipped++;
     }
     update_meta(rec);
@@ -746,17 +759,17 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
     return rc;
 }
 
-const struct gsp_record_stats *gsp_record_stats(const struct gsp_record *rec)
+const struct gsp_sample_record_stats *gsp_sample_record_stats(const struct gsp_record *rec)
 {
     return &rec->stats;
 }
 
-int64_t gsp_record_gil_ns(const struct gsp_record *rec, uint32_t thread)
+int64_t gsp_sample_record_gil_ns(const struct gsp_record *rec, uint32_t thread)
 {
     return thread < rec->gil_cap ? rec->gil_ns[thread] : 0;
 }
 
-void gsp_record_set_helper(struct gsp_record *rec, pid_t pid)
+void gsp_sample_record_set_helper(struct gsp_record *rec, pid_t pid)
 {
     rec->helper = pid;
 }

@@ -34,7 +34,7 @@ struct gsp_record_opts {
     bool jitter;         /* spread the ticks at random within their period */
     bool is_child;       /* pid is our own child, which may not be a Python process yet */
     bool native;         /* also native frames */
-    enum gsp_capture_choice capture; /* how native stacks may be captured */
+    enum gsp_capture_policy capture; /* how native stacks may be captured */
     struct gsp_select_opts select;   /* which threads and frames */
     int64_t beat_ns;                 /* interval between calls of sink->beat; 0: 250 ms */
 };
@@ -46,7 +46,7 @@ enum gsp_record_end {
 };
 
 /* Running totals, for progress and to explain why there are no samples. */
-struct gsp_record_stats {
+struct gsp_sample_record_stats {
     int64_t elapsed_ns;
     uint64_t ticks;
     uint64_t samples;      /* passed to the sink */
@@ -70,28 +70,30 @@ struct gsp_record_sink {
     void (*process_changed)(void *user, uint32_t process);
     /* Called every beat_ns, even if ticks are further apart, to flush and to show progress. A
      * failure ends the recording. */
-    int (*beat)(void *user, const struct gsp_record_stats *stats, struct gsp_err *err);
+    int (*beat)(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err);
 };
 
 struct gsp_record; /* opaque */
 
-/* Attaches. profile and sink are borrowed until gsp_record_free(). Fills the profile's meta
+/* Attaches. profile and sink are borrowed until gsp_sample_record_free(). Fills the profile's meta
  * (start, period, unit). Unless is_child is set, fails if the target cannot be sampled: NOPROC,
  * PERM, NOTPY, VERSION, FORMAT, NOMEM. */
-GSP_MUST_CHECK int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profile,
-                                  const struct gsp_record_sink *sink, struct gsp_record **out,
-                                  struct gsp_err *err);
-void gsp_record_free(struct gsp_record *rec); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_sample_record_new(const struct gsp_record_opts *opts,
+                                         struct gsp_profile *profile,
+                                         const struct gsp_record_sink *sink,
+                                         struct gsp_record **out, struct gsp_err *err);
+void gsp_sample_record_free(struct gsp_record *rec); /* NULL does nothing */
 
 /* Samples until the recording ends; *end is the reason. Checks *stop at every tick. Fills the
  * rest of the profile's meta (duration, ticks, losses). Fails with the error of the sink. With
  * is_child, also fails if the child never was a Python process (NOTPY, VERSION, PERM: the error
  * of the last attempt). */
-GSP_MUST_CHECK int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
-                                  enum gsp_record_end *end, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
+                                         enum gsp_record_end *end, struct gsp_err *err);
 
-const struct gsp_record_stats *gsp_record_stats(const struct gsp_record *rec); /* borrowed */
+const struct gsp_sample_record_stats *
+gsp_sample_record_stats(const struct gsp_record *rec); /* borrowed */
 /* The time for which a thread (index in the profile) held the GIL, even when it did not run. */
-int64_t gsp_record_gil_ns(const struct gsp_record *rec, uint32_t thread);
+int64_t gsp_sample_record_gil_ns(const struct gsp_record *rec, uint32_t thread);
 /* Excludes one of our own children from the tree, and does not reap it; 0: none. */
-void gsp_record_set_helper(struct gsp_record *rec, pid_t pid);
+void gsp_sample_record_set_helper(struct gsp_record *rec, pid_t pid);

@@ -70,7 +70,7 @@ static void release(struct pattern *pattern)
     pattern->is_set = false;
 }
 
-int gsp_select_check(const char *text, struct gsp_err *err)
+int gsp_sample_select_check(const char *text, struct gsp_err *err)
 {
     struct pattern pattern = {0};
     int rc = compile(&pattern, text, err);
@@ -91,12 +91,12 @@ static int make_mark(struct gsp_profile *profile, const char *name, uint32_t *ou
                      struct gsp_err *err)
 {
     struct gsp_frame frame = {.kind = GSP_FRAME_MARK};
-    int rc = gsp_profile_string(profile, gsp_sv_of(name), &frame.name, err);
-    return rc == GSP_OK ? gsp_profile_frame(profile, &frame, out, err) : rc;
+    int rc = gsp_model_profile_string(profile, gsp_sv_of(name), &frame.name, err);
+    return rc == GSP_OK ? gsp_model_profile_frame(profile, &frame, out, err) : rc;
 }
 
-int gsp_select_new(const struct gsp_select_opts *opts, struct gsp_profile *profile,
-                   struct gsp_select **out, struct gsp_err *err)
+int gsp_sample__select_new(const struct gsp_select_opts *opts, struct gsp_profile *profile,
+                           struct gsp_select **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_select *select = calloc(1, sizeof(*select));
@@ -114,14 +114,14 @@ int gsp_select_new(const struct gsp_select_opts *opts, struct gsp_profile *profi
     if (rc == GSP_OK && opts->names)
         rc = gsp_file_read(opts->names, NAMES_MAX, &select->names, err);
     if (rc != GSP_OK) {
-        gsp_select_free(select);
+        gsp_sample__select_free(select);
         return rc;
     }
     *out = select;
     return GSP_OK;
 }
 
-void gsp_select_free(struct gsp_select *select)
+void gsp_sample__select_free(struct gsp_select *select)
 {
     if (!select)
         return;
@@ -136,18 +136,18 @@ void gsp_select_free(struct gsp_select *select)
     free(select);
 }
 
-bool gsp_select_thread(const struct gsp_select *select, struct gsp_sv name)
+bool gsp_sample__select_thread(const struct gsp_select *select, struct gsp_sv name)
 {
     return !select->thread.is_set || matches(&select->thread, name);
 }
 
 static enum action decide(const struct gsp_select *select, const struct gsp_frame *frame)
 {
-    struct gsp_sv name = gsp_profile_string_at(select->profile, frame->name);
-    struct gsp_sv file = gsp_profile_string_at(select->profile, frame->file);
+    struct gsp_sv name = gsp_model_profile_string_at(select->profile, frame->name);
+    struct gsp_sv file = gsp_model_profile_string_at(select->profile, frame->file);
     if (select->below.is_set && (matches(&select->below, name) || matches(&select->below, file)))
         return BEGIN;
-    if (frame->kind == GSP_FRAME_PYTHON && gsp_frame_is_own(file))
+    if (frame->kind == GSP_FRAME_PYTHON && gsp_model_file_is_own(file))
         return OMIT;
     if (select->exclude.is_set &&
         (matches(&select->exclude, name) || matches(&select->exclude, file)))
@@ -155,7 +155,7 @@ static enum action decide(const struct gsp_select *select, const struct gsp_fram
     if (select->include.is_set && !matches(&select->include, name) &&
         !matches(&select->include, file))
         return OMIT;
-    bool is_import = frame->kind == GSP_FRAME_PYTHON && gsp_frame_is_import(file);
+    bool is_import = frame->kind == GSP_FRAME_PYTHON && gsp_model_file_is_import(file);
     return is_import && !select->import_frames ? IMPORT : KEEP;
 }
 
@@ -163,7 +163,7 @@ static enum action decide(const struct gsp_select *select, const struct gsp_fram
 static int rename_file(const struct gsp_select *select, const struct gsp_frame *frame,
                        uint32_t *out, struct gsp_err *err)
 {
-    const struct gsp_sv file = gsp_profile_string_at(select->profile, frame->file);
+    const struct gsp_sv file = gsp_model_profile_string_at(select->profile, frame->file);
     struct gsp_sv rest = gsp_buf_sv(&select->names);
     struct gsp_sv line;
     struct gsp_sv path;
@@ -171,8 +171,8 @@ static int rename_file(const struct gsp_select *select, const struct gsp_frame *
     while (gsp_sv_split(&rest, '\n', &line)) {
         if (!gsp_sv_split(&line, '\t', &path) || !gsp_sv_eq(path, file))
             continue;
-        int rc = gsp_profile_string(select->profile, line, &renamed.file, err);
-        return rc == GSP_OK ? gsp_profile_frame(select->profile, &renamed, out, err) : rc;
+        int rc = gsp_model_profile_string(select->profile, line, &renamed.file, err);
+        return rc == GSP_OK ? gsp_model_profile_frame(select->profile, &renamed, out, err) : rc;
     }
     return GSP_OK;
 }
@@ -193,12 +193,13 @@ static void *grow(void *array, size_t *cap, size_t need, size_t size)
 
 static bool reserve(struct gsp_select *select)
 {
-    struct decision *decision = grow(select->decisions, &select->decision_cap,
-                                     gsp_profile_frame_count(select->profile), sizeof(*decision));
+    struct decision *decision =
+        grow(select->decisions, &select->decision_cap,
+             gsp_model_profile_frame_count(select->profile), sizeof(*decision));
     if (!decision)
         return false;
     select->decisions = decision;
-    const size_t stacks = gsp_profile_stack_count(select->profile);
+    const size_t stacks = gsp_model_profile_stack_count(select->profile);
     unsigned char *begun = grow(select->begun, &select->begun_cap, stacks, sizeof(*begun));
     if (!begun)
         return false;
@@ -214,7 +215,7 @@ static bool reserve(struct gsp_select *select)
 static int decide_frame(struct gsp_select *select, uint32_t frame, struct gsp_err *err)
 {
     /* A copy, because adding a frame moves them. */
-    const struct gsp_frame copy = *gsp_profile_frame_at(select->profile, frame);
+    const struct gsp_frame copy = *gsp_model_profile_frame_at(select->profile, frame);
     uint32_t shown = frame;
     int rc = select->names.len ? rename_file(select, &copy, &shown, err) : GSP_OK;
     if (rc == GSP_OK)
@@ -231,15 +232,15 @@ static int put_frame(struct gsp_select *select, uint32_t base, uint32_t frame, u
     if (decision->action == OMIT)
         return GSP_OK;
     if (decision->action == KEEP)
-        return gsp_profile_stack(select->profile, base, decision->frame, out, err);
+        return gsp_model_profile_stack(select->profile, base, decision->frame, out, err);
     int rc = GSP_OK;
     if (select->import_mark == GSP_NONE)
         rc = make_mark(select->profile, GSP_MARK_IMPORT, &select->import_mark, err);
     /* One mark for all frames of an import. */
     if (rc != GSP_OK ||
-        (base && gsp_profile_stack_frame(select->profile, base) == select->import_mark))
+        (base && gsp_model_profile_stack_frame(select->profile, base) == select->import_mark))
         return rc;
-    return gsp_profile_stack(select->profile, base, select->import_mark, out, err);
+    return gsp_model_profile_stack(select->profile, base, select->import_mark, out, err);
 }
 
 static int put_gc(struct gsp_select *select, uint32_t *stack, struct gsp_err *err)
@@ -248,13 +249,14 @@ static int put_gc(struct gsp_select *select, uint32_t *stack, struct gsp_err *er
     if (select->gc_mark == GSP_NONE)
         rc = make_mark(select->profile, GSP_MARK_GC, &select->gc_mark, err);
     /* A stack of maximum depth has no room for the mark. */
-    if (rc == GSP_OK && gsp_profile_stack_depth(select->profile, *stack) < GSP_STACK_DEPTH_MAX)
-        rc = gsp_profile_stack(select->profile, *stack, select->gc_mark, stack, err);
+    if (rc == GSP_OK &&
+        gsp_model_profile_stack_depth(select->profile, *stack) < GSP_STACK_DEPTH_MAX)
+        rc = gsp_model_profile_stack(select->profile, *stack, select->gc_mark, stack, err);
     return rc;
 }
 
-int gsp_select_stack(struct gsp_select *select, uint32_t stack, bool in_gc, uint32_t *out,
-                     struct gsp_err *err)
+int gsp_sample__select_stack(struct gsp_select *select, uint32_t stack, bool in_gc, uint32_t *out,
+                             struct gsp_err *err)
 {
     if (!reserve(select))
         return gsp_err_nomem(err);
@@ -262,13 +264,13 @@ int gsp_select_stack(struct gsp_select *select, uint32_t stack, bool in_gc, uint
     uint32_t at = stack;
     while (at != GSP_NONE && select->rewritten[at] == 0 && n < GSP_STACK_DEPTH_MAX) {
         select->path[n++] = at;
-        at = gsp_profile_stack_caller(select->profile, at);
+        at = gsp_model_profile_stack_caller(select->profile, at);
     }
     uint32_t now = at ? select->rewritten[at] - 1 : GSP_NONE;
     bool has_begun = !select->below.is_set || (at && select->begun[at]);
     while (n > 0) {
         at = select->path[--n];
-        const uint32_t frame = gsp_profile_stack_frame(select->profile, at);
+        const uint32_t frame = gsp_model_profile_stack_frame(select->profile, at);
         int rc = select->decisions[frame].action == UNDECIDED ? decide_frame(select, frame, err)
                                                               : GSP_OK;
         if (rc == GSP_OK && select->decisions[frame].action == BEGIN) {

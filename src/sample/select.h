@@ -33,17 +33,18 @@ struct gsp_select_opts {
 struct gsp_select; /* opaque */
 
 /* Fails with USAGE if text is not a regular expression. */
-GSP_MUST_CHECK int gsp_select_check(const char *text, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample_select_check(const char *text, struct gsp_err *err);
 
 /* Copies the texts of opts; profile is borrowed. Fails with USAGE or NOMEM, and with the error
  * of reading the file of names. */
-GSP_MUST_CHECK int gsp_select_new(const struct gsp_select_opts *opts, struct gsp_profile *profile,
-                                  struct gsp_select **out, struct gsp_err *err);
-void gsp_select_free(struct gsp_select *select); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_sample__select_new(const struct gsp_select_opts *opts,
+                                          struct gsp_profile *profile, struct gsp_select **out,
+                                          struct gsp_err *err);
+void gsp_sample__select_free(struct gsp_select *select); /* NULL does nothing */
 
-bool gsp_select_thread(const struct gsp_select *select, struct gsp_sv name);
+bool gsp_sample__select_thread(const struct gsp_select *select, struct gsp_sv name);
 
 /* The stack to record for this one; GSP_NONE if none of its frames is recorded. in_gc: the
  * thread was collecting garbage. */
-GSP_MUST_CHECK int gsp_select_stack(struct gsp_select *select, uint32_t stack, bool in_gc,
-                                    uint32_t *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sample__select_stack(struct gsp_select *select, uint32_t stack, bool in_gc,
+                                            uint32_t *out, struct gsp_err *err);

@@ -40,7 +40,7 @@ static struct gsp_thread_cpu_row *add(struct gsp_thread_cpu *cpu, pid_t pid, pid
 
 static void update_row(struct gsp_thread_cpu_row *row, bool is_first, bool is_python)
 {
-    int64_t now_ns = gsp_task_cpu_ns(row->pid, row->tid);
+    int64_t now_ns = gsp_proc_task_cpu_ns(row->pid, row->tid);
     if (now_ns < row->last_ns)
         return; /* the thread has ended */
     row->last_ns = now_ns;
@@ -48,13 +48,13 @@ static void update_row(struct gsp_thread_cpu_row *row, bool is_first, bool is_py
         row->first_ns = now_ns;
     row->is_python = row->is_python || is_python;
     gsp_auto_buf name = {0};
-    gsp_task_comm(row->pid, row->tid, &name);
+    gsp_proc_task_comm(row->pid, row->tid, &name);
     if (name.len > 0)
         snprintf(row->name, sizeof(row->name), "%.*s", (int)name.len, name.p);
 }
 
-void gsp_thread_cpu_look(struct gsp_thread_cpu *cpu, pid_t pid,
-                         bool (*is_python)(const void *user, pid_t tid), const void *user)
+void gsp_sample__thread_cpu_update(struct gsp_thread_cpu *cpu, pid_t pid,
+                                   bool (*is_python)(const void *user, pid_t tid), const void *user)
 {
     struct gsp_task *tasks;
     size_t count;
@@ -78,7 +78,7 @@ static int by_cpu(const void *a, const void *b)
     return x->cpu_ns == y->cpu_ns ? strcmp(x->name, y->name) : x->cpu_ns < y->cpu_ns ? 1 : -1;
 }
 
-void gsp_thread_cpu_sum(const struct gsp_thread_cpu *cpu, struct gsp_native_cpu *out)
+void gsp_sample__thread_cpu_sum(const struct gsp_thread_cpu *cpu, struct gsp_native_cpu *out)
 {
     *out = (struct gsp_native_cpu){0};
     struct gsp_named_cpu *names = calloc(cpu->count + 1, sizeof(*names));
@@ -107,7 +107,7 @@ void gsp_thread_cpu_sum(const struct gsp_thread_cpu *cpu, struct gsp_native_cpu 
     free(names);
 }
 
-void gsp_thread_cpu_free(struct gsp_thread_cpu *cpu)
+void gsp_sample__thread_cpu_free(struct gsp_thread_cpu *cpu)
 {
     free(cpu->rows);
     *cpu = (struct gsp_thread_cpu){0};
@@ -119,7 +119,7 @@ static void put_seconds(int64_t ns, struct gsp_buf *out)
     gsp_buf_printf(out, s < 0.1 ? "%.3f s" : s < 10 ? "%.2f s" : "%.1f s", s);
 }
 
-void gsp_native_cpu_words(const struct gsp_native_cpu *sum, struct gsp_buf *out)
+void gsp_sample_native_cpu_put(const struct gsp_native_cpu *sum, struct gsp_buf *out)
 {
     size_t shown = 0;
     put_seconds(sum->cpu_ns, out);

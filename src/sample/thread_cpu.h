@@ -42,9 +42,10 @@ struct gsp_thread_cpu {
 
 /* Reads the CPU times of the threads of a process. Time that they used before the first reading
  * does not count. */
-void gsp_thread_cpu_look(struct gsp_thread_cpu *cpu, pid_t pid,
-                         bool (*is_python)(const void *user, pid_t tid), const void *user);
-void gsp_thread_cpu_sum(const struct gsp_thread_cpu *cpu, struct gsp_native_cpu *out);
-void gsp_thread_cpu_free(struct gsp_thread_cpu *cpu);
+void gsp_sample__thread_cpu_update(struct gsp_thread_cpu *cpu, pid_t pid,
+                                   bool (*is_python)(const void *user, pid_t tid),
+                                   const void *user);
+void gsp_sample__thread_cpu_sum(const struct gsp_thread_cpu *cpu, struct gsp_native_cpu *out);
+void gsp_sample__thread_cpu_free(struct gsp_thread_cpu *cpu);
 /* "8.1 s of CPU: polars-0 4.1 s, polars-1 4.0 s". Names are not escaped. */
-void gsp_native_cpu_words(const struct gsp_native_cpu *sum, struct gsp_buf *out);
+void gsp_sample_native_cpu_put(const struct gsp_native_cpu *sum, struct gsp_buf *out);

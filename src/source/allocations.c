@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "memlog/table.h"
+#include "model/ids.h"
 #include "store/profile_tables.h"
 #include "wire/table.h"
 
@@ -26,53 +27,53 @@ static int no_memory(struct gsp_err *err)
 static int append(struct gsp_batch *batch, struct gsp_row_python_allocation *row, enum kind kind,
                   uint64_t bytes, uint64_t count, struct gsp_err *err)
 {
-    row->kind = gsp_batch_intern(batch, gsp_sv_of(KIND_NAMES[kind]));
+    row->kind = gsp_store_batch_intern(batch, gsp_sv_of(KIND_NAMES[kind]));
     row->bytes = (int64_t)(bytes & INT64_MAX);
     row->count = (int64_t)(count & INT64_MAX);
-    return gsp_batch_append(batch, row, err);
+    return gsp_store_batch_append(batch, row, err);
 }
 
 /* -------------------------------------------------------------------------------- of a process */
 
 struct copy {
-    struct gsp_memtable *table;
+    struct gsp_memlog_table *table;
     struct gsp_profile *profile;
-    struct gsp_memstacks stacks;
+    struct gsp_memlog_stacks stacks;
     int64_t *ids;
 };
 
 static void copy_free(struct copy *copy)
 {
-    gsp_memtable_close(copy->table);
-    gsp_memstacks_free(&copy->stacks);
-    gsp_profile_free(copy->profile);
+    gsp_memlog_table_close(copy->table);
+    gsp_memlog_stacks_free(&copy->stacks);
+    gsp_model_profile_free(copy->profile);
     free(copy->ids);
 }
 
-static int copy_take(struct copy *copy, const struct gsp_place *place, struct gsp_err *err)
+static int copy_take(struct copy *copy, const struct gsp_ring_dir *place, struct gsp_err *err)
 {
     int folder = -1;
     const struct gsp_process process = {.pid = place->pid, .ppid = -1};
     copy->stacks = GSP_MEMSTACKS_NONE;
-    int rc = gsp_place_open(place, &folder, err);
+    int rc = gsp_ring_dir_open(place, &folder, err);
     if (rc < 0)
         return rc;
-    rc = gsp_memtable_open(folder, &copy->table, err);
+    rc = gsp_memlog_table_open(folder, &copy->table, err);
     gsp_fd_close(&folder);
     if (rc == GSP_OK)
-        rc = gsp_memtable_take(copy->table, err);
+        rc = gsp_memlog_table_copy(copy->table, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_new(false, &copy->profile, err);
+        rc = gsp_model_profile_new(false, &copy->profile, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_process(copy->profile, &process, &copy->stacks.process, err);
+        rc = gsp_model_profile_process(copy->profile, &process, &copy->stacks.process, err);
     if (rc == GSP_OK)
-        rc = gsp_memstacks_grow(&copy->stacks, copy->table, copy->profile, err);
+        rc = gsp_memlog_stacks_grow(&copy->stacks, copy->table, copy->profile, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_stack_ids(copy->profile, &copy->ids, err);
+        rc = gsp_model_stack_ids(copy->profile, &copy->ids, err);
     return rc;
 }
 
-static int put_sites(const struct copy *copy, const struct gsp_place *place,
+static int put_sites(const struct copy *copy, const struct gsp_ring_dir *place,
                      struct gsp_batch *batch, struct gsp_err *err)
 {
     struct gsp_row_python_allocation row = {.ts_ns = gsp_realtime_ns(),
@@ -80,20 +81,20 @@ static int put_sites(const struct copy *copy, const struct gsp_place *place,
                                             .pid = place->pid,
                                             .rank = place->rank};
     int rc = GSP_OK;
-    for (size_t i = 0; rc == GSP_OK && i < gsp_memtable_site_count(copy->table); i++) {
-        const struct gsp_memsite *site = gsp_memtable_site(copy->table, i);
-        const struct gsp_memcount *count = &site->count;
+    for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_table_site_count(copy->table); i++) {
+        const struct gsp_memlog_site_counts *site = gsp_memlog_table_site(copy->table, i);
+        const struct gsp_memlog_count *count = &site->count;
         uint32_t thread = 0;
         uint32_t stack = 0;
-        gsp_memstacks_at(&copy->stacks, site->node, &thread, &stack);
+        gsp_memlog_stacks_at(&copy->stacks, site->node, &thread, &stack);
         row.stack_id = copy->ids[stack];
-        row.allocator =
-            gsp_batch_intern(batch, gsp_sv_of(gsp_memory_allocator_name(site->allocator)));
+        row.allocator = gsp_store_batch_intern(
+            batch, gsp_sv_of(gsp_wire_memory_allocator_name(site->allocator)));
         rc = append(batch, &row, KIND_ALLOC, count->alloc_bytes, count->alloc_count, err);
         if (rc == GSP_OK)
             rc = append(batch, &row, KIND_FREE, count->free_bytes, count->free_count, err);
         if (rc == GSP_OK)
-            rc = append(batch, &row, KIND_LIVE, gsp_memcount_live(count),
+            rc = append(batch, &row, KIND_LIVE, gsp_memlog_count_live(count),
                         count->alloc_count - count->free_count, err);
         if (rc == GSP_OK && count->peak_bytes > 0)
             rc = append(batch, &row, KIND_PEAK, count->peak_bytes, count->peak_count, err);
@@ -104,16 +105,17 @@ static int put_sites(const struct copy *copy, const struct gsp_place *place,
 /* Only the stacks of sites: not each of their callers'. */
 static int put_stacks(const struct copy *copy, struct gsp_batch *batch, struct gsp_err *err)
 {
-    unsigned char *used = calloc(gsp_profile_stack_count(copy->profile) + 1, 1);
+    unsigned char *used = calloc(gsp_model_profile_stack_count(copy->profile) + 1, 1);
     if (!used)
         return no_memory(err);
-    for (size_t i = 0; i < gsp_memtable_site_count(copy->table); i++) {
+    for (size_t i = 0; i < gsp_memlog_table_site_count(copy->table); i++) {
         uint32_t thread = 0;
         uint32_t stack = 0;
-        gsp_memstacks_at(&copy->stacks, gsp_memtable_site(copy->table, i)->node, &thread, &stack);
+        gsp_memlog_stacks_at(&copy->stacks, gsp_memlog_table_site(copy->table, i)->node, &thread,
+                             &stack);
         used[stack] = 1;
     }
-    int rc = gsp_profile_stack_rows(copy->profile, copy->ids, used, batch, err);
+    int rc = gsp_store_stack_rows_add(copy->profile, copy->ids, used, batch, err);
     free(used);
     return rc;
 }
@@ -122,7 +124,7 @@ int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *er
 {
     struct copy copy = {0};
     int rc = copy_take(&copy, place, err);
-    if (rc == GSP_OK && gsp_batch_table(batch) == gsp_table_at(GSP_TABLE_python_stack))
+    if (rc == GSP_OK && gsp_store_batch_table(batch) == gsp_wire_table_at(GSP_TABLE_python_stack))
         rc = put_stacks(&copy, batch, err);
     else if (rc == GSP_OK)
         rc = put_sites(&copy, place, batch, err);
@@ -130,27 +132,27 @@ int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *er
     return rc == GSP_E_NOFILE ? GSP_OK : rc;
 }
 
-static bool has_counters(const struct gsp_place *place)
+static bool has_counters(const struct gsp_ring_dir *place)
 {
-    struct gsp_memtable *table = NULL;
+    struct gsp_memlog_table *table = NULL;
     int folder = -1;
-    if (gsp_place_open(place, &folder, NULL) < 0)
+    if (gsp_ring_dir_open(place, &folder, NULL) < 0)
         return false;
-    const bool has = gsp_memtable_open(folder, &table, NULL) == GSP_OK;
-    gsp_memtable_close(table);
+    const bool has = gsp_memlog_table_open(folder, &table, NULL) == GSP_OK;
+    gsp_memlog_table_close(table);
     gsp_fd_close(&folder);
     return has;
 }
 
-int gsp_allocation_add(struct gsp_store *store, struct gsp_place *place, struct gsp_err *err)
+int gsp_allocation_add(struct gsp_store *store, struct gsp_ring_dir *place, struct gsp_err *err)
 {
     if (!has_counters(place))
         return GSP_OK;
-    int rc = gsp_store_add_live(store, gsp_table_at(GSP_TABLE_python_allocation),
+    int rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_allocation),
                                 gsp_allocation_fill, place, err);
     if (rc == GSP_OK)
-        rc = gsp_store_add_live(store, gsp_table_at(GSP_TABLE_python_stack), gsp_allocation_fill,
-                                place, err);
+        rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_stack),
+                                gsp_allocation_fill, place, err);
     return rc;
 }
 
@@ -159,37 +161,37 @@ int gsp_allocation_add(struct gsp_store *store, struct gsp_place *place, struct 
 struct making {
     const struct gsp_memlog *log;
     int64_t *ids;
-    struct gsp_memcount *told; /* by site: what the rows so far come to */
+    struct gsp_memlog_count *told; /* by site: what the rows so far come to */
     struct gsp_batch *batch;
 };
 
-static int tell_site(struct making *make, size_t i, const struct gsp_memcount *now,
+static int tell_site(struct making *make, size_t i, const struct gsp_memlog_count *now,
                      struct gsp_row_python_allocation *row, struct gsp_err *err)
 {
-    struct gsp_memcount *told = &make->told[i];
+    struct gsp_memlog_count *told = &make->told[i];
     const struct gsp_memlog_site *site = gsp_memlog_site(make->log, i);
     const uint64_t made = now->alloc_bytes - told->alloc_bytes;
     const uint64_t freed = now->free_bytes - told->free_bytes;
     int rc = GSP_OK;
     row->stack_id = make->ids[site->stack];
-    row->allocator =
-        gsp_batch_intern(make->batch, gsp_sv_of(gsp_memory_allocator_name(site->allocator)));
+    row->allocator = gsp_store_batch_intern(
+        make->batch, gsp_sv_of(gsp_wire_memory_allocator_name(site->allocator)));
     if (made)
         rc = append(make->batch, row, KIND_ALLOC, made, now->alloc_count - told->alloc_count, err);
     if (rc == GSP_OK && freed)
         rc = append(make->batch, row, KIND_FREE, freed, now->free_count - told->free_count, err);
     if (rc == GSP_OK && (made || freed))
-        rc = append(make->batch, row, KIND_LIVE, gsp_memcount_live(now),
+        rc = append(make->batch, row, KIND_LIVE, gsp_memlog_count_live(now),
                     now->alloc_count - now->free_count, err);
     *told = *now;
     return rc;
 }
 
 static int tell_tick(struct making *make, const struct gsp_memlog_tick *tick,
-                     const struct gsp_memcount *counts, struct gsp_err *err)
+                     const struct gsp_memlog_count *counts, struct gsp_err *err)
 {
     const struct gsp_process *process =
-        gsp_profile_process_at(gsp_memlog_profile(make->log), tick->process);
+        gsp_model_profile_process_at(gsp_memlog_profile(make->log), tick->process);
     struct gsp_row_python_allocation row = {.ts_ns = gsp_memlog_meta(make->log)->start_ns +
                                                      tick->time_ns,
                                             .mono_ns = GSP_NULL_I64,
@@ -206,14 +208,14 @@ static int tell_tick(struct making *make, const struct gsp_memlog_tick *tick,
 /* Every so many looks of a process, and its last one. */
 static int tell_ticks(struct making *make, struct gsp_err *err)
 {
-    struct gsp_memreplay replay;
+    struct gsp_memlog_replay replay;
     uint64_t changes = 0;
     for (size_t i = 0; i < gsp_memlog_tick_count(make->log); i++)
         changes += gsp_memlog_tick(make->log, i)->change_count;
     const size_t every = (size_t)(changes / CHANGES_MAX) + 1;
-    int rc = gsp_memreplay_begin(&replay, make->log, err);
+    int rc = gsp_memlog_replay_begin(&replay, make->log, err);
     const struct gsp_memlog_tick *tick;
-    while (rc == GSP_OK && (tick = gsp_memreplay_next(&replay))) {
+    while (rc == GSP_OK && (tick = gsp_memlog_replay_next(&replay))) {
         const bool is_last = tick->is_final ||
                              tick->time_ns == gsp_memlog_process(make->log, tick->process)->last_ns;
         if (!tick->is_gone && (is_last || replay.next % every == 0))
@@ -221,22 +223,22 @@ static int tell_ticks(struct making *make, struct gsp_err *err)
     }
     if (rc == GSP_OK && replay.next < gsp_memlog_tick_count(make->log))
         rc = no_memory(err);
-    gsp_memreplay_end(&replay);
+    gsp_memlog_replay_end(&replay);
     return rc;
 }
 
 static int add_allocations(struct making *make, struct gsp_store *store, struct gsp_err *err)
 {
     make->told = calloc(gsp_memlog_site_count(make->log) + 1, sizeof(*make->told));
-    int rc = make->told ? gsp_profile_stack_ids(gsp_memlog_profile(make->log), &make->ids, err)
+    int rc = make->told ? gsp_model_stack_ids(gsp_memlog_profile(make->log), &make->ids, err)
                         : no_memory(err);
     if (rc == GSP_OK)
-        rc = gsp_batch_new(gsp_table_at(GSP_TABLE_python_allocation), NULL, GSP_NULL_I64,
-                           GSP_NULL_I64, &make->batch, err);
+        rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_python_allocation), NULL, GSP_NULL_I64,
+                                 GSP_NULL_I64, &make->batch, err);
     if (rc == GSP_OK)
         rc = tell_ticks(make, err);
     if (rc < 0) {
-        gsp_batch_free(make->batch);
+        gsp_store_batch_free(make->batch);
         return rc;
     }
     return gsp_store_add_batch(store, make->batch, err);
@@ -246,17 +248,17 @@ static int add_stacks(const struct making *make, struct gsp_store *store, struct
 {
     const struct gsp_profile *profile = gsp_memlog_profile(make->log);
     struct gsp_batch *batch = NULL;
-    unsigned char *used = calloc(gsp_profile_stack_count(profile) + 1, 1);
+    unsigned char *used = calloc(gsp_model_profile_stack_count(profile) + 1, 1);
     for (size_t i = 0; used && i < gsp_memlog_site_count(make->log); i++)
         used[gsp_memlog_site(make->log, i)->stack] = 1;
-    int rc = used ? gsp_batch_new(gsp_table_at(GSP_TABLE_python_stack), NULL, GSP_NULL_I64,
-                                  GSP_NULL_I64, &batch, err)
+    int rc = used ? gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_python_stack), NULL,
+                                        GSP_NULL_I64, GSP_NULL_I64, &batch, err)
                   : no_memory(err);
     if (rc == GSP_OK)
-        rc = gsp_profile_stack_rows(profile, make->ids, used, batch, err);
+        rc = gsp_store_stack_rows_add(profile, make->ids, used, batch, err);
     free(used);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     return gsp_store_add_batch(store, batch, err);
@@ -268,7 +270,7 @@ static int put_metrics(const struct gsp_memlog *log, struct gsp_batch *batch, st
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_tick_count(log); i++) {
         const struct gsp_memlog_tick *tick = gsp_memlog_tick(log, i);
-        const struct gsp_process *process = gsp_profile_process_at(profile, tick->process);
+        const struct gsp_process *process = gsp_model_profile_process_at(profile, tick->process);
         if (tick->total[GSP_MEMTOTAL_RSS] == GSP_MEMLOG_UNKNOWN)
             continue;
         const struct gsp_row_process_metrics row = {
@@ -276,7 +278,8 @@ static int put_metrics(const struct gsp_memlog *log, struct gsp_batch *batch, st
             .mono_ns = GSP_NULL_I64,
             .pid = process->pid,
             .rank = GSP_NULL_I64,
-            .name = gsp_batch_intern(batch, gsp_profile_string_at(profile, process->cmdline)),
+            .name = gsp_store_batch_intern(batch,
+                                           gsp_model_profile_string_at(profile, process->cmdline)),
             .cpu_percent = (double)NAN,
             .user_s = (double)NAN,
             .system_s = (double)NAN,
@@ -291,7 +294,7 @@ static int put_metrics(const struct gsp_memlog *log, struct gsp_batch *batch, st
             .major_faults = GSP_NULL_I64,
             .ctx_switches = GSP_NULL_I64,
             .state = GSP_NULL_STR};
-        rc = gsp_batch_append(batch, &row, err);
+        rc = gsp_store_batch_append(batch, &row, err);
     }
     return rc;
 }
@@ -299,12 +302,12 @@ static int put_metrics(const struct gsp_memlog *log, struct gsp_batch *batch, st
 static int add_metrics(const struct gsp_memlog *log, struct gsp_store *store, struct gsp_err *err)
 {
     struct gsp_batch *batch = NULL;
-    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_process_metrics), NULL, GSP_NULL_I64,
-                           GSP_NULL_I64, &batch, err);
+    int rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_process_metrics), NULL, GSP_NULL_I64,
+                                 GSP_NULL_I64, &batch, err);
     if (rc == GSP_OK)
         rc = put_metrics(log, batch, err);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     return gsp_store_add_batch(store, batch, err);

@@ -18,17 +18,18 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "memlog/log.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "store/batch.h"
 #include "store/store.h"
 
 /* Appends rows of python.allocation, or of python.stack, by the table of the batch; place is a
- * struct gsp_place.  A process that does not count has no rows.  Fails with FORMAT, PERM, NOMEM. */
+ * struct gsp_ring_dir.  A process that does not count has no rows.  Fails with FORMAT, PERM, NOMEM.
+ */
 GSP_MUST_CHECK int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *err);
 
 /* Shows them to queries, if the process counts; its owner keeps the place until the store is
  * closed. */
-GSP_MUST_CHECK int gsp_allocation_add(struct gsp_store *store, struct gsp_place *place,
+GSP_MUST_CHECK int gsp_allocation_add(struct gsp_store *store, struct gsp_ring_dir *place,
                                       struct gsp_err *err);
 
 /* Shows a recording: python.allocation, python.stack, and the resident bytes as process.metrics. */

@@ -27,7 +27,7 @@ void gsp_backtrace_locals(const struct gsp_dump_frame *frame, struct gsp_buf *ou
 
 static uint32_t intern(struct gsp_batch *batch, struct gsp_sv text)
 {
-    return text.len ? gsp_batch_intern(batch, text) : GSP_NULL_STR;
+    return text.len ? gsp_store_batch_intern(batch, text) : GSP_NULL_STR;
 }
 
 static int put_thread(const struct gsp_backtrace_source *source,
@@ -45,13 +45,13 @@ static int put_thread(const struct gsp_backtrace_source *source,
         row->file = intern(batch, frame->file);
         row->lineno = frame->line ? (int64_t)frame->line : GSP_NULL_I64;
         row->frame_type =
-            gsp_batch_intern(batch, gsp_sv_of(frame->is_native ? "Native" : "Python"));
+            gsp_store_batch_intern(batch, gsp_sv_of(frame->is_native ? "Native" : "Python"));
         row->locals = (struct gsp_sv){NULL, 0};
         if (source->locals && !frame->is_native) {
             gsp_backtrace_locals(frame, &locals);
             row->locals = gsp_buf_sv(&locals);
         }
-        int rc = gsp_batch_append(batch, row, err);
+        int rc = gsp_store_batch_append(batch, row, err);
         if (rc < 0)
             return rc;
     }
@@ -70,19 +70,19 @@ int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch, struct gsp_
     int64_t rank = 0;
     if (gsp_proc_rank(from->pid, &rank))
         row.rank = rank;
-    int rc = gsp_dump_take(from->pid, &opts, &dump, err);
+    int rc = gsp_sample_dump_new(from->pid, &opts, &dump, err);
     if (rc < 0)
         return from->is_one_of_many ? GSP_OK : rc;
-    row.trigger = gsp_batch_intern(batch, gsp_sv_of("query"));
+    row.trigger = gsp_store_batch_intern(batch, gsp_sv_of("query"));
     for (size_t i = 0; rc == GSP_OK && i < dump->thread_count; i++)
         rc = put_thread(from, &dump->threads[i], &row, batch, err);
-    gsp_dump_free(dump);
+    gsp_sample_dump_free(dump);
     return rc;
 }
 
 int gsp_backtrace_source_add(struct gsp_store *store, struct gsp_backtrace_source *source,
                              struct gsp_err *err)
 {
-    return gsp_store_add_live(store, gsp_table_at(GSP_TABLE_python_backtrace),
+    return gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_backtrace),
                               gsp_backtrace_source_fill, source, err);
 }

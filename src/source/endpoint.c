@@ -54,7 +54,7 @@ static enum gsp_endpoint_kind kind_of(const char *path)
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof(head), 0);
     const struct gsp_sv bytes = {head, n > 0 ? (size_t)n : 0};
-    if (gsp_memlog_looks(bytes))
+    if (gsp_memlog_is_recording(bytes))
         return GSP_ENDPOINT_MEMORY;
     return gsp_sv_starts(bytes, PARQUET_MAGIC) || gsp_sv_ends(gsp_sv_of(path), ".parquet")
                ? GSP_ENDPOINT_PARQUET
@@ -72,7 +72,7 @@ static int find_pid(struct gsp_endpoint *out, struct gsp_err *err)
     struct gsp_procinfo info;
     out->is_live = gsp_proc_info(out->pid, &info, NULL) == GSP_OK && info.state != 'Z';
     struct gsp_err why = {0};
-    rc = gsp_place_find(out->pid, &out->place, &why);
+    rc = gsp_ring_dir_find(out->pid, &out->place, &why);
     out->has_rings = rc == GSP_OK;
     /* The rings of an earlier process with the same number: the present one is meant. */
     if (out->has_rings && !out->place.live && out->is_live)
@@ -113,7 +113,7 @@ static int add_pid(struct gsp_endpoint *endpoint, struct gsp_store *store, struc
 {
     int rc = GSP_OK;
     if (endpoint->has_rings)
-        rc = gsp_store_add_place(store, &endpoint->place, err);
+        rc = gsp_store_add_ring_dir(store, &endpoint->place, err);
     if (rc == GSP_OK && endpoint->has_rings)
         rc = gsp_allocation_add(store, &endpoint->place, err);
     if (rc < 0 || !endpoint->is_live)
@@ -154,7 +154,7 @@ static int add_parquet(const char *path, struct gsp_store *store, struct gsp_err
         put_name(first, schema, sizeof(schema));
         put_name(second, table, sizeof(table));
     }
-    if (table[0] == '\0' || !gsp_table_find(schema, table)) {
+    if (table[0] == '\0' || !gsp_wire_table_find(schema, table)) {
         snprintf(schema, sizeof(schema), "main");
         put_name(whole, table, sizeof(table));
     }
@@ -174,7 +174,7 @@ static int add_profile(const char *path, struct gsp_store *store, struct gsp_err
     int rc = gsp_source_load_profile(path, NULL, true, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_profile(store, profile, err);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return rc;
 }
 

@@ -17,7 +17,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "source/backtraces.h"
 #include "store/store.h"
 
@@ -35,7 +35,7 @@ struct gsp_endpoint {
     pid_t pid;                             /* 0 unless kind is PID */
     bool is_live;                          /* the process runs */
     bool has_rings;                        /* place is filled */
-    struct gsp_place place;                /* of a process */
+    struct gsp_ring_dir place;             /* of a process */
     struct gsp_backtrace_source backtrace; /* the store keeps a pointer to it */
 };
 

@@ -9,15 +9,15 @@ int gsp_source_processes_add(struct gsp_source_processes *all, struct gsp_store 
                              bool with_stacks, struct gsp_err *err)
 {
     *all = (struct gsp_source_processes){0};
-    const int rc = gsp_places_read(&all->places, err);
+    const int rc = gsp_ring_dirs_read(&all->places, err);
     if (rc < 0)
         return rc;
     all->backtraces = calloc(all->places.count + 1, sizeof(*all->backtraces));
     if (!all->backtraces)
         return gsp_err_nomem(err);
     for (size_t i = 0; i < all->places.count; i++) {
-        struct gsp_place *place = &all->places.at[i];
-        if (gsp_store_add_place(store, place, NULL) < 0)
+        struct gsp_ring_dir *place = &all->places.at[i];
+        if (gsp_store_add_ring_dir(store, place, NULL) < 0)
             continue;
         gsp_ignore(gsp_allocation_add(store, place, NULL));
         all->backtraces[i] =
@@ -31,6 +31,6 @@ int gsp_source_processes_add(struct gsp_source_processes *all, struct gsp_store 
 void gsp_source_processes_free(struct gsp_source_processes *all)
 {
     free(all->backtraces);
-    gsp_places_free(&all->places);
+    gsp_ring_dirs_free(&all->places);
     *all = (struct gsp_source_processes){0};
 }

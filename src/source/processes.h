@@ -10,12 +10,12 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "source/backtraces.h"
 #include "store/store.h"
 
 struct gsp_source_processes {
-    struct gsp_places places;
+    struct gsp_ring_dirs places;
     struct gsp_backtrace_source *backtraces; /* one per place */
 };
 

@@ -24,5 +24,5 @@ GSP_MUST_CHECK int gsp_source_load_profile(const char *path, const char *from, b
 /* Writes a profile as a file, or as the folder of a run. */
 GSP_MUST_CHECK int gsp_source_save_profile(const char *path, const struct gsp_format *format,
                                            const struct gsp_profile *profile,
-                                           const struct gsp_view *view, bool force,
+                                           const struct gsp_view_options *view, bool force,
                                            struct gsp_err *err);

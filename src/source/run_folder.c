@@ -13,7 +13,7 @@
 #include "store/profile_tables.h"
 #include "store/run.h"
 
-static int refuse_stream(const struct gsp_profile *profile, const struct gsp_view *view,
+static int refuse_stream(const struct gsp_profile *profile, const struct gsp_view_options *view,
                          struct gsp_out *out, struct gsp_err *err)
 {
     (void)profile;
@@ -44,11 +44,11 @@ static int load_file(const char *path, bool keep_samples, struct gsp_profile **o
     *out = NULL;
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
         char file[GSP_RUN_PATH_MAX];
-        int rc = gsp_run_file(file, path, NAMES[i], err);
+        int rc = gsp_store_run_path(file, path, NAMES[i], err);
         if (rc < 0)
             return rc;
         if (access(file, F_OK) == 0)
-            return gsp_format_load(file, NULL, keep_samples, out, err);
+            return gsp_export_format_load(file, NULL, keep_samples, out, err);
     }
     return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recorded profile in %.180s", path);
 }
@@ -57,7 +57,7 @@ static int load_file(const char *path, bool keep_samples, struct gsp_profile **o
 static int load_tables(const char *path, bool keep_samples, struct gsp_profile **out,
                        struct gsp_err *err)
 {
-    const struct gsp_profile_from from = {0};
+    const struct gsp_profile_source from = {0};
     struct gsp_profile *profile = NULL;
     struct gsp_store *store = NULL;
     int rc = gsp_store_open(&(struct gsp_store_options){.timeout_ns = -1}, &store, err);
@@ -66,14 +66,14 @@ static int load_tables(const char *path, bool keep_samples, struct gsp_profile *
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_new(keep_samples, &profile, err);
+        rc = gsp_model_profile_new(keep_samples, &profile, err);
     if (rc == GSP_OK)
-        rc = gsp_store_read_profile(store, &from, profile, err);
-    if (rc == GSP_OK && gsp_profile_sample_count(profile) == 0)
+        rc = gsp_store_profile_read(store, &from, profile, err);
+    if (rc == GSP_OK && gsp_model_profile_sample_count(profile) == 0)
         rc = gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recorded profile in %.180s", path);
     gsp_store_close(store);
     if (rc < 0)
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
     else
         *out = profile;
     return rc;
@@ -83,59 +83,61 @@ int gsp_run_folder_load(const char *path, bool keep_samples, struct gsp_profile 
                         struct gsp_err *err)
 {
     const int rc = load_file(path, keep_samples, out, err);
-    return rc == GSP_E_NOFILE && gsp_run_is(path) ? load_tables(path, keep_samples, out, err) : rc;
+    return rc == GSP_E_NOFILE && gsp_store_run_exists(path)
+               ? load_tables(path, keep_samples, out, err)
+               : rc;
 }
 
 static const char *command_of(const struct gsp_profile *profile, struct gsp_buf *text)
 {
-    const struct gsp_process *process = gsp_profile_process_at(profile, 0);
+    const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
     if (!process)
         return NULL;
     const uint32_t id = process->cmdline != GSP_NONE ? process->cmdline : process->name;
-    gsp_buf_putsv(text, gsp_profile_string_at(profile, id));
+    gsp_buf_putsv(text, gsp_model_profile_string_at(profile, id));
     return gsp_buf_cstr(text);
 }
 
 int gsp_run_folder_fill(const char *path, const struct gsp_profile *profile,
-                        const struct gsp_view *view, bool here, struct gsp_err *err)
+                        const struct gsp_view_options *view, bool here, struct gsp_err *err)
 {
     char file[GSP_RUN_PATH_MAX];
     char host[256] = "";
     gsp_auto_buf command = {0};
-    struct gsp_run_about about = {.command = command_of(profile, &command)};
+    struct gsp_run_meta about = {.command = command_of(profile, &command)};
     if (here && gethostname(host, sizeof(host) - 1) == 0)
         about.host = host;
-    int rc = gsp_run_file(file, path, GSP_RUN_JSON, err);
-    if (rc == GSP_OK && gsp_profile_sample_count(profile) <= GSP_RUN_JSON_SAMPLES_MAX)
-        rc = gsp_format_save(file, gsp_format_find("json"), profile, view, true, err);
+    int rc = gsp_store_run_path(file, path, GSP_RUN_JSON, err);
+    if (rc == GSP_OK && gsp_model_profile_sample_count(profile) <= GSP_RUN_JSON_SAMPLES_MAX)
+        rc = gsp_export_format_save(file, gsp_export_format_find("json"), profile, view, true, err);
     if (rc == GSP_OK)
-        rc = gsp_run_write(path, profile, &about, err);
+        rc = gsp_store_run_write(path, profile, &about, err);
     return rc;
 }
 
 int gsp_run_folder_save(const char *path, const struct gsp_profile *profile,
-                        const struct gsp_view *view, bool replace, struct gsp_err *err)
+                        const struct gsp_view_options *view, bool replace, struct gsp_err *err)
 {
     char file[GSP_RUN_PATH_MAX];
-    int rc = gsp_run_prepare(path, replace, err);
+    int rc = gsp_store_run_create(path, replace, err);
     if (rc == GSP_OK)
-        rc = gsp_run_file(file, path, GSP_RUN_PROFILE, err);
+        rc = gsp_store_run_path(file, path, GSP_RUN_PROFILE, err);
     if (rc < 0)
         return rc;
-    gsp_run_clear(path);
-    rc = gsp_format_save(file, gsp_format_find("gsp"), profile, view, true, err);
+    gsp_store_run_remove_files(path);
+    rc = gsp_export_format_save(file, gsp_export_format_find("gsp"), profile, view, true, err);
     return rc == GSP_OK ? gsp_run_folder_fill(path, profile, view, false, err) : rc;
 }
 
 static int add_file(struct gsp_store *store, const char *path, struct gsp_err *err)
 {
     struct gsp_profile *profile = NULL;
-    int rc = gsp_format_load(path, NULL, true, &profile, err);
+    int rc = gsp_export_format_load(path, NULL, true, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_profile(store, profile, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_run_row(store, path, profile, err);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return rc;
 }
 
@@ -163,7 +165,7 @@ int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err
         return add_list(store, path, err);
     struct gsp_profile *profile = NULL;
     int rc = gsp_store_add_run(store, path, err);
-    if (rc < 0 || gsp_run_has_table(path, "python", "stack_sample"))
+    if (rc < 0 || gsp_store_run_has_table(path, "python", "stack_sample"))
         return rc;
     /* The recorder was killed, or is still at work: its stream has the samples so far. */
     struct gsp_err cause = {0};
@@ -174,7 +176,7 @@ int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err
         rc = gsp_store_add_profile(store, profile, err);
     else if (err)
         *err = cause;
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return rc;
 }
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values after which a series' memory is looked for in means of neighbours. */
+/* Longer series are reduced to this number of block means before autocorrelation is computed. */
 #define THIN_MAX     4096U
-/* A sum of correlations is cut off where it is this many times as long as what it found. */
+/* The sum of autocorrelations ends at this many times the autocorrelation time found so far. */
 #define WINDOW       5.0
-/* A correlation of neighbours this many times its own error is taken for one. */
+/* A correlation of neighbours below this many standard errors counts as none. */
 #define CHANCE       1.3
 #define FRACTION_MAX 300
 
@@ -21,7 +21,7 @@ double gsp_stats_mean(const double *values, size_t count)
     return count > 0 ? sum / (double)count : (double)NAN;
 }
 
-double gsp_stats_variance(const double *values, size_t count)
+double gsp_stats__variance(const double *values, size_t count)
 {
     if (count < 2)
         return 0;
@@ -45,7 +45,7 @@ void gsp_stats_sort(double *values, size_t count)
         qsort(values, count, sizeof(*values), compare);
 }
 
-double gsp_stats_quantile(const double *sorted, size_t count, double share)
+double gsp_stats__quantile(const double *sorted, size_t count, double share)
 {
     if (count == 0)
         return (double)NAN;
@@ -63,7 +63,7 @@ static void swap(double *a, double *b)
     *b = kept;
 }
 
-double gsp_stats_select(double *values, size_t count, size_t place)
+double gsp_stats__select(double *values, size_t count, size_t rank)
 {
     size_t low = 0;
     size_t high = count - 1;
@@ -71,7 +71,7 @@ double gsp_stats_select(double *values, size_t count, size_t place)
         const double pivot = values[low + (high - low) / 2];
         size_t i = low;
         size_t k = high;
-        /* Afterwards all up to k are at most the pivot, and all from i on at least. */
+        /* Afterwards values[0..k] <= pivot and values[i..] >= pivot. */
         while (i <= k) {
             while (values[i] < pivot)
                 i++;
@@ -85,24 +85,24 @@ double gsp_stats_select(double *values, size_t count, size_t place)
                 k--;
             }
         }
-        if (place <= k)
+        if (rank <= k)
             high = k;
-        else if (place >= i)
+        else if (rank >= i)
             low = i;
         else
             break;
     }
-    return values[place];
+    return values[rank];
 }
 
-double gsp_stats_normal(double z)
+double gsp_stats__normal_cdf(double z)
 {
     return 0.5 * erfc(-z / sqrt(2));
 }
 
 /* ------------------------------------------------------------------------ Student's t */
 
-/* The continued fraction of the incomplete beta function, from the front (Lentz). */
+/* The continued fraction of the incomplete beta function, by Lentz's method. */
 static double beta_fraction(double a, double b, double x)
 {
     const double least = 1e-300;
@@ -128,8 +128,8 @@ static double beta_fraction(double a, double b, double x)
     return value;
 }
 
-/* The incomplete beta function's share below x. */
-static double beta_share(double a, double b, double x)
+/* The regularized incomplete beta function. */
+static double incomplete_beta(double a, double b, double x)
 {
     if (x <= 0 || x >= 1)
         return x <= 0 ? 0 : 1;
@@ -139,24 +139,24 @@ static double beta_share(double a, double b, double x)
     return 1 - scale * beta_fraction(b, a, 1 - x) / b;
 }
 
-double gsp_stats_t_tail(double t, double freedom)
+double gsp_stats__t_tail(double t, double freedom)
 {
     if (isnan(t) || !(freedom > 0))
         return (double)NAN;
     if (isinf(t))
         return 0;
-    return beta_share(freedom / 2, 0.5, freedom / (freedom + t * t));
+    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t));
 }
 
-double gsp_stats_t_of(double tail, double freedom)
+double gsp_stats__t_quantile(double tail, double freedom)
 {
     double low = 0;
     double high = 1;
-    while (high < 1e12 && gsp_stats_t_tail(high, freedom) > tail)
+    while (high < 1e12 && gsp_stats__t_tail(high, freedom) > tail)
         high *= 2;
     for (int i = 0; i < 60; i++) {
         const double middle = (low + high) / 2;
-        if (gsp_stats_t_tail(middle, freedom) > tail)
+        if (gsp_stats__t_tail(middle, freedom) > tail)
             low = middle;
         else
             high = middle;
@@ -164,9 +164,9 @@ double gsp_stats_t_of(double tail, double freedom)
     return high;
 }
 
-/* ------------------------------------------------------------------------ series in time */
+/* ------------------------------------------------------------------------ time series */
 
-void gsp_stats_blocks(const double *values, size_t count, double *means, size_t blocks)
+void gsp_stats__block_means(const double *values, size_t count, double *means, size_t blocks)
 {
     for (size_t i = 0; i < blocks; i++) {
         const size_t from = (size_t)((double)count * (double)i / (double)blocks);
@@ -176,11 +176,11 @@ void gsp_stats_blocks(const double *values, size_t count, double *means, size_t 
     }
 }
 
-/* The sum of correlations at all distances, in both directions: how many values hang together. */
-static double memory_of(const double *values, size_t count)
+/* The integrated autocorrelation time: the sum of the correlations at all lags, both ways. */
+static double autocorrelation_time(const double *values, size_t count)
 {
     const double mean = gsp_stats_mean(values, count);
-    const double spread = gsp_stats_variance(values, count) * (double)(count - 1);
+    const double spread = gsp_stats__variance(values, count) * (double)(count - 1);
     if (!(spread > 0))
         return 1;
     double sum = 1;
@@ -189,7 +189,7 @@ static double memory_of(const double *values, size_t count)
         for (size_t i = lag; i < count; i++)
             product += (values[i] - mean) * (values[i - lag] - mean);
         const double correlation = product / spread;
-        /* What chance makes of independent values is nothing to go on with. */
+        /* Independent values also show this much correlation by chance. */
         if (lag == 1 && correlation < CHANCE / sqrt((double)count))
             return 1;
         sum += 2 * correlation;
@@ -199,22 +199,23 @@ static double memory_of(const double *values, size_t count)
     return fmax(sum, 1);
 }
 
-bool gsp_stats_memory(const double *values, size_t count, double *out)
+bool gsp_stats__autocorrelation_time(const double *values, size_t count, double *out)
 {
     *out = 1;
     if (count < 8)
         return true;
     if (count <= THIN_MAX) {
-        *out = memory_of(values, count);
+        *out = autocorrelation_time(values, count);
         return true;
     }
     double *means = malloc(THIN_MAX * sizeof(*means));
     if (!means)
         return false;
-    gsp_stats_blocks(values, count, means, THIN_MAX);
-    const double of_means = memory_of(means, THIN_MAX);
-    /* Means that do not hang together may hide values that do: the first ones tell. */
-    *out = of_means > 1 ? of_means * (double)count / THIN_MAX : memory_of(values, THIN_MAX);
+    gsp_stats__block_means(values, count, means, THIN_MAX);
+    const double of_means = autocorrelation_time(means, THIN_MAX);
+    /* Uncorrelated means can hide correlated values: use the first values instead. */
+    *out =
+        of_means > 1 ? of_means * (double)count / THIN_MAX : autocorrelation_time(values, THIN_MAX);
     free(means);
     return true;
 }
@@ -230,9 +231,9 @@ bool gsp_stats_warmup(const double *values, size_t count, size_t *out)
         return false;
     memcpy(later, values + half, (count - half) * sizeof(*later));
     gsp_stats_sort(later, count - half);
-    const double lower = gsp_stats_quantile(later, count - half, 0.25);
-    const double upper = gsp_stats_quantile(later, count - half, 0.75);
-    /* Of times that are all but constant, the next microsecond is no warm-up. */
+    const double lower = gsp_stats__quantile(later, count - half, 0.25);
+    const double upper = gsp_stats__quantile(later, count - half, 0.75);
+    /* If the values are almost constant, a tiny difference does not count as warm-up. */
     const double width = fmax(upper - lower, 0.01 * fabs(upper));
     while (*out < half && values[*out] > upper + 3 * width)
         (*out)++;
@@ -244,7 +245,7 @@ size_t gsp_stats_startup(const double *values, size_t count)
 {
     if (count < 8)
         return 0;
-    /* From the end on: count, mean and spread of all that follow (Welford). */
+    /* Walk backwards, and keep mean and sum of squares of the values from i on (Welford). */
     double mean = 0;
     double spread = 0;
     double least = (double)INFINITY;
@@ -254,7 +255,7 @@ size_t gsp_stats_startup(const double *values, size_t count)
         const double from_old = values[i] - mean;
         mean += from_old / n;
         spread += from_old * (values[i] - mean);
-        /* In doubt the longer rest: it has to be surer by more than what chance makes. */
+        /* Prefer the longer rest if the errors differ only by rounding. */
         const double error2 = spread / (n * n);
         if (i <= count / 2 && error2 <= least * (1 + 1e-9)) {
             least = error2;
@@ -264,9 +265,9 @@ size_t gsp_stats_startup(const double *values, size_t count)
     return best;
 }
 
-/* ------------------------------------------------------------------------ effect, many p */
+/* ------------------------------------------------------------------------ effect size, p-values */
 
-double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count)
+double gsp_stats_cliffs_delta(double *a, size_t a_count, double *b, size_t b_count)
 {
     if (a_count == 0 || b_count == 0)
         return 0;
@@ -285,7 +286,7 @@ double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count)
     return sum / (double)a_count / (double)b_count;
 }
 
-bool gsp_stats_adjust(double *p, size_t count)
+bool gsp_stats_adjust_p(double *p, size_t count)
 {
     double *sorted = malloc((count + 1) * sizeof(*sorted));
     if (!sorted)
@@ -296,22 +297,21 @@ bool gsp_stats_adjust(double *p, size_t count)
             sorted[known++] = p[i];
     }
     gsp_stats_sort(sorted, known);
-    double *worth = malloc((known + 1) * sizeof(*worth));
+    double *adjusted = malloc((known + 1) * sizeof(*adjusted));
     double least = 1;
-    for (size_t i = known; worth && i > 0; i--) {
+    for (size_t i = known; adjusted && i > 0; i--) {
         least = fmin(least, sorted[i - 1] * (double)known / (double)i);
-        worth[i - 1] = least;
+        adjusted[i - 1] = least;
     }
-    for (size_t i = 0; worth && i < count; i++) {
+    for (size_t i = 0; adjusted && i < count; i++) {
         const double *found =
             isnan(p[i]) ? NULL : bsearch(&p[i], sorted, known, sizeof(*sorted), compare);
-        /* Of equal ones any will do: the smallest worth of theirs is that of the last, and it was
-         * carried down to all of them. */
+        /* Equal p-values have the same adjusted value, so any match will do. */
         if (found)
-            p[i] = worth[found - sorted];
+            p[i] = adjusted[found - sorted];
     }
-    const bool ok = worth != NULL;
+    const bool ok = adjusted != NULL;
     free(sorted);
-    free(worth);
+    free(adjusted);
     return ok;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * basic.h -- figures of one list of numbers, and what many p together are worth.
+ * basic.h -- statistics of one list of numbers, effect size, and adjustment of p-values.
  *
- * Used by: contrast/, pyext/.
  * Threads: no state.
  */
 #pragma once
@@ -12,44 +11,45 @@
 
 #include "base/attr.h"
 
-double gsp_stats_mean(const double *values, size_t count); /* NaN of none */
-/* Of a sample (n - 1); 0 for fewer than two. */
-double gsp_stats_variance(const double *values, size_t count);
+double gsp_stats_mean(const double *values, size_t count); /* NaN if count is 0 */
+/* Sample variance (n - 1); 0 for fewer than two values. */
+double gsp_stats__variance(const double *values, size_t count);
 
 void gsp_stats_sort(double *values, size_t count);
-/* The value below which the share lies, between neighbours by a straight line; NaN of none. */
-double gsp_stats_quantile(const double *sorted, size_t count, double share);
+/* The quantile for a share of 0 to 1, interpolated linearly; NaN if count is 0. */
+double gsp_stats__quantile(const double *sorted, size_t count, double share);
 
-/* The value that is at this place (from 0) when they are sorted; moves them about. */
-double gsp_stats_select(double *values, size_t count, size_t place);
+/* Returns the value with this rank (from 0) in sorted order. Reorders the values. */
+double gsp_stats__select(double *values, size_t count, size_t rank);
 
-/* How often |t| is as large by chance, and the t that chance exceeds with that probability, for so
- * many degrees of freedom (any number above 0). */
-double gsp_stats_t_tail(double t, double freedom);
-double gsp_stats_t_of(double tail, double freedom);
-/* The share of a normal distribution below z. */
-double gsp_stats_normal(double z);
+/* Student's t distribution, two-sided, for any number of degrees of freedom above 0: the
+ * probability of a |t| at least this large, and the inverse. */
+double gsp_stats__t_tail(double t, double freedom);
+double gsp_stats__t_quantile(double tail, double freedom);
+/* The cumulative distribution function of the standard normal distribution. */
+double gsp_stats__normal_cdf(double z);
 
-/* How many values of a series, one after the other, are worth one that is independent of its
- * neighbours (1: all are).  Long series are thinned to means first, so it takes little time. */
-GSP_MUST_CHECK bool gsp_stats_memory(const double *values, size_t count, double *out);
+/* Computes the autocorrelation time of a series: this number of successive values carries as much
+ * information as one independent value (1: the values are independent). Reduces a long series to
+ * block means first, to bound the time. Returns false if memory runs out. */
+GSP_MUST_CHECK bool gsp_stats__autocorrelation_time(const double *values, size_t count,
+                                                    double *out);
 
-/* Means of `blocks` stretches of equal length (within one value), in order. */
-void gsp_stats_blocks(const double *values, size_t count, double *means, size_t blocks);
+/* Computes the means of `blocks` successive blocks of equal length (within one value). */
+void gsp_stats__block_means(const double *values, size_t count, double *means, size_t blocks);
 
-/* How many values at the start are warm-up: those that, from the first on, lie far above the usual
- * of the second half (more than three times the middle half's width above its upper end), half of
- * all at most. */
+/* Counts the warm-up values at the start, at most half of all: those more than three interquartile
+ * ranges above the upper quartile of the second half. Returns false if memory runs out. */
 GSP_MUST_CHECK bool gsp_stats_warmup(const double *values, size_t count, size_t *out);
 
-/* How many values at the start belong to a rise or fall to where the others stay: so many that the
- * mean of the rest is the surest (least squared standard error), half of all at most. */
+/* Counts the values at the start that precede the steady state, at most half of all. Without them,
+ * the squared standard error of the mean is smallest. */
 size_t gsp_stats_startup(const double *values, size_t count);
 
-/* How much larger b is: the chance that a value of b is above one of a, less the chance that it is
- * below (Cliff's delta, -1 to 1).  Sorts both.  0 when a side is empty. */
-double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count);
+/* Cliff's delta, -1 to 1: the probability that a value of b exceeds one of a, minus the probability
+ * of the opposite. Sorts both lists. Returns 0 if a list is empty. */
+double gsp_stats_cliffs_delta(double *a, size_t a_count, double *b, size_t b_count);
 
-/* Makes of each p what it is worth among so many (Benjamini and Hochberg): of those then below
- * 5 %, some 5 % at most are chance.  NaN stays, and is not among them. */
-GSP_MUST_CHECK bool gsp_stats_adjust(double *p, size_t count);
+/* Adjusts p-values for multiple tests (Benjamini and Hochberg): at most about 5 % of the results
+ * below 0.05 are then false positives. Ignores NaN. Returns false if memory runs out. */
+GSP_MUST_CHECK bool gsp_stats_adjust_p(double *p, size_t count);

@@ -6,18 +6,18 @@
 #include "stats/basic.h"
 #include "stats/trend.h"
 
-#define STRETCHES    16U
-#define LOOKS_MIN    16U  /* fewer tell nothing */
-#define WARM_UP      0.2  /* of the time */
-#define TAIL         0.35 /* the part at the end that must rise too */
-#define TAIL_SHARE   0.3  /* ... at this share of the whole slope */
+#define WINDOWS      16U
+#define VALUES_MIN   16U  /* required after the warm-up */
+#define WARM_UP      0.2  /* share of the time that is ignored */
+#define TAIL         0.35 /* share of the time at the end that must rise too */
+#define TAIL_SHARE   0.3  /* ... by at least this share of the overall slope */
 #define P_MAX        0.01
 #define BYTES_MIN    1048576.0
 #define NOISE_FACTOR 3.0
 
 struct floors {
-    double t[STRETCHES];
-    double v[STRETCHES];
+    double t[WINDOWS];
+    double v[WINDOWS];
     size_t count;
 };
 
@@ -25,24 +25,24 @@ struct floors {
 static double median(double *values, size_t count)
 {
     gsp_stats_sort(values, count);
-    return gsp_stats_quantile(values, count, 0.5);
+    return gsp_stats__quantile(values, count, 0.5);
 }
 
-/* The lowest of each stretch of equal time. */
+/* Returns the lowest value of each window of equal time. */
 static struct floors find_floors(const double *t, const double *v, size_t count)
 {
     struct floors floors = {0};
-    bool is_set[STRETCHES] = {false};
-    double lowest[STRETCHES] = {0};
-    const double width = (t[count - 1] - t[0]) / STRETCHES;
+    bool is_set[WINDOWS] = {false};
+    double lowest[WINDOWS] = {0};
+    const double width = (t[count - 1] - t[0]) / WINDOWS;
     for (size_t i = 0; i < count; i++) {
-        const double place = (t[i] - t[0]) / width;
-        const size_t at = place < STRETCHES - 1 ? (size_t)place : STRETCHES - 1;
+        const double position = (t[i] - t[0]) / width;
+        const size_t at = position < WINDOWS - 1 ? (size_t)position : WINDOWS - 1;
         if (!is_set[at] || v[i] < lowest[at])
             lowest[at] = v[i];
         is_set[at] = true;
     }
-    for (size_t i = 0; i < STRETCHES; i++) {
+    for (size_t i = 0; i < WINDOWS; i++) {
         if (!is_set[i])
             continue;
         floors.t[floors.count] = t[0] + ((double)i + 0.5) * width;
@@ -51,8 +51,8 @@ static struct floors find_floors(const double *t, const double *v, size_t count)
     return floors;
 }
 
-/* The depth of the deepest fall, and how many are at least half as deep. */
-static double teeth(const double *v, size_t count, size_t *falls)
+/* Returns the depth of the deepest fall, and counts the falls that are at least half as deep. */
+static double measure_falls(const double *v, size_t count, size_t *falls)
 {
     double depth = 0;
     double top = v[0];
@@ -72,10 +72,10 @@ static double teeth(const double *v, size_t count, size_t *falls)
     return depth;
 }
 
-/* Of what the slope leaves unexplained: the median distance from its median. */
+/* The median absolute deviation of the residuals. */
 static double noise_of(const struct floors *floors, double slope)
 {
-    double rest[STRETCHES];
+    double rest[WINDOWS];
     for (size_t i = 0; i < floors->count; i++)
         rest[i] = floors->v[i] - slope * floors->t[i];
     const double middle = median(rest, floors->count);
@@ -84,13 +84,13 @@ static double noise_of(const struct floors *floors, double slope)
     return median(rest, floors->count);
 }
 
-/* The chance that values without a trend rise as much: one-sided. */
-static double chance_of(double z)
+/* The one-sided p-value of z. */
+static double one_sided_p(double z)
 {
-    return z > 0 ? gsp_stats_normal(-z) : 1;
+    return z > 0 ? gsp_stats__normal_cdf(-z) : 1;
 }
 
-/* By what the values fall in between, and by their floors. */
+/* Decides from the floors and from the falls between them. */
 static bool is_growing(const struct gsp_growth *found, const struct floors *floors, double depth,
                        size_t falls)
 {
@@ -103,8 +103,8 @@ static bool is_growing(const struct gsp_growth *found, const struct floors *floo
         first++;
     if (!gsp_stats_trend(floors->t + first, floors->v + first, floors->count - first, &tail))
         return false;
-    /* Of a few deep teeth only parts were seen: a rise may be half a tooth. */
-    const bool is_tooth = growth < depth && falls < STRETCHES / 2;
+    /* With only a few deep falls, the rise may be part of a sawtooth. */
+    const bool is_tooth = growth < depth && falls < WINDOWS / 2;
     return found->p < P_MAX && growth >= BYTES_MIN &&
            growth >= NOISE_FACTOR * noise_of(floors, found->slope) &&
            tail.slope >= TAIL_SHARE * found->slope && !is_tooth;
@@ -120,16 +120,16 @@ struct gsp_growth gsp_stats_growth(const double *t, const double *v, size_t coun
     while (first < count && t[first] < t[0] + WARM_UP * (t[count - 1] - t[0]))
         first++;
     count -= first;
-    if (count < LOOKS_MIN || !(t[first + count - 1] > t[first]))
+    if (count < VALUES_MIN || !(t[first + count - 1] > t[first]))
         return out;
     const struct floors floors = find_floors(t + first, v + first, count);
-    if (floors.count < STRETCHES / 2 || !gsp_stats_trend(floors.t, floors.v, floors.count, &whole))
+    if (floors.count < WINDOWS / 2 || !gsp_stats_trend(floors.t, floors.v, floors.count, &whole))
         return out;
     out.is_known = true;
     out.slope = whole.slope;
-    out.p = chance_of(whole.z);
+    out.p = one_sided_p(whole.z);
     size_t falls = 0;
-    const double depth = teeth(v + first, count, &falls);
+    const double depth = measure_falls(v + first, count, &falls);
     out.is_growing = is_growing(&out, &floors, depth, falls);
     return out;
 }

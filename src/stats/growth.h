@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * growth.h -- does memory grow for good?
+ * growth.h -- detects memory that keeps growing.
  *
- * One large allocation, a warm-up, a cache that fills, or the saw teeth of a garbage collector do
- * not deceive it.  The looks after the warm-up are cut into stretches of equal time; the lowest
- * value of a stretch is what was still held after whatever was released in it.  These floors must
- * rise: by the test of Mann and Kendall, by more than noise (the slope of Theil and Sen against the
- * scatter around it), and still so at the end.
+ * It ignores a single large allocation, a warm-up, a cache that fills, and the sawtooth pattern of
+ * a garbage collector. The measurements after the warm-up are split into windows of equal time. The
+ * lowest value of a window, its floor, is the memory that was never released in it. Memory grows if
+ * the floors rise according to the Mann-Kendall test, if they rise by more than noise (Theil-Sen
+ * slope against the scatter around it), and if they still rise at the end.
  *
- * Used by: digest/, pyext/.
  * Threads: no state.
  */
 #pragma once
@@ -17,11 +16,11 @@
 #include <stddef.h>
 
 struct gsp_growth {
-    bool is_known; /* false: there was too little to see, and the rest is 0 */
+    bool is_known; /* false: not enough data, and the other members are 0 */
     bool is_growing;
     double slope; /* bytes per second */
-    double p;     /* the chance that values without a trend rise as much */
+    double p;     /* probability of such a rise without a trend */
 };
 
-/* Looks in the order of time: seconds, and bytes. */
+/* t: seconds, ascending. v: bytes. */
 struct gsp_growth gsp_stats_growth(const double *t, const double *v, size_t count);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.h -- numbers that look random and are the same each time.
+ * random.h -- deterministic pseudo-random numbers.
  *
- * Threads: the state belongs to its caller.
+ * Threads: the state belongs to the caller.
  */
 #pragma once
 

@@ -7,8 +7,8 @@
 
 #include "stats/basic.h"
 
-/* What values that are equal take from the variance of the test's sum. */
-static double ties_of(const double *sorted, size_t count)
+/* Returns the correction for ties in the variance of the test's sum. */
+static double tie_correction(const double *sorted, size_t count)
 {
     double sum = 0;
     for (size_t i = 0; i < count;) {
@@ -52,8 +52,8 @@ bool gsp_stats_trend(const double *t, const double *values, size_t count, struct
     memcpy(sorted, values, count * sizeof(*sorted));
     gsp_stats_sort(sorted, count);
     gsp_stats_sort(slopes, pairs);
-    out->z = kendall_z(sum, ties_of(sorted, count), (double)count);
-    out->slope = gsp_stats_quantile(slopes, pairs, 0.5);
+    out->z = kendall_z(sum, tie_correction(sorted, count), (double)count);
+    out->slope = gsp_stats__quantile(slopes, pairs, 0.5);
     free(slopes);
     return true;
 }

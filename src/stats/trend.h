@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trend.h -- whether a series keeps rising, and how fast: by ranks, so that no single value and no
- * shape of the noise decides it.
+ * trend.h -- detects whether a series rises, and how fast. The methods are robust against outliers
+ * and assume no distribution of the noise.
  *
- * Used by: memlog/, growth.c.
  * Threads: no state.
  */
 #pragma once
@@ -14,11 +13,11 @@
 #include "base/attr.h"
 
 struct gsp_trend {
-    double z;     /* of Mann and Kendall's test, ties accounted for: above 3 is no chance */
-    double slope; /* of Theil and Sen: the median of all slopes, per unit of t */
+    double z;     /* of the Mann-Kendall test, corrected for ties; above 3 is significant */
+    double slope; /* Theil-Sen: the median of the slopes of all pairs, per unit of t */
 };
 
-/* Of values at rising t; NULL: 0, 1, 2, ...  Fewer than three have no trend: both are 0.
- * False when there is no memory. */
+/* t is ascending; NULL stands for 0, 1, 2, ... With fewer than three values both results are 0.
+ * Returns false if memory runs out. */
 GSP_MUST_CHECK bool gsp_stats_trend(const double *t, const double *values, size_t count,
                                     struct gsp_trend *out);

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/map.h"
 #include "store/batch_internal.h"
 
 #define BLOCK_BYTES 65536U
 #define ROWS_MAX    UINT32_MAX
 
-/* Bytes of strings and texts: they never move, so views of them stay good. */
+/* Bytes of strings and texts. Blocks never move, so pointers into them stay valid. */
 struct block {
     struct block *next;
     size_t used;
@@ -24,23 +25,23 @@ struct gsp_batch {
     char *host;
     int64_t pid;
     int64_t rank;
-    char **columns; /* one array a column */
+    char **columns; /* one array for each column */
     size_t row_count;
     size_t row_cap;
     struct block *blocks;
     struct gsp_sv *strings; /* [0] is NULL */
     uint32_t string_count;
-    uint32_t string_cap;
-    struct gsp_hmap ids; /* hash of the bytes, number of the try -> id */
-    bool failed;         /* a string or text found no memory */
+    size_t string_cap;
+    struct gsp_hmap ids; /* (hash of the bytes, probe number) -> id */
+    bool failed;         /* memory ran out for a string or text */
 };
 
 static size_t width_of(enum gsp_type type)
 {
-    return type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_type_width(type);
+    return type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_wire_type_width(type);
 }
 
-static const char *keep_bytes(struct gsp_batch *batch, struct gsp_sv text)
+static const char *copy_bytes(struct gsp_batch *batch, struct gsp_sv text)
 {
     struct block *block = batch->blocks;
     if (!block || block->cap - block->used < text.len) {
@@ -62,20 +63,8 @@ static const char *keep_bytes(struct gsp_batch *batch, struct gsp_sv text)
 
 static bool grow_strings(struct gsp_batch *batch)
 {
-    if (batch->string_count < batch->string_cap) {
-        return true;
-    }
-    if (batch->string_cap > UINT32_MAX / 2) {
-        return false;
-    }
-    const uint32_t cap = batch->string_cap ? batch->string_cap * 2 : 64;
-    struct gsp_sv *strings = realloc(batch->strings, cap * sizeof(*strings));
-    if (!strings) {
-        return false;
-    }
-    batch->strings = strings;
-    batch->string_cap = cap;
-    return true;
+    return batch->string_count < UINT32_MAX &&
+           gsp_array_fit(&batch->strings, &batch->string_cap, (size_t)batch->string_count + 1);
 }
 
 static bool grow_rows(struct gsp_batch *batch)
@@ -87,7 +76,7 @@ static bool grow_rows(struct gsp_batch *batch)
     for (uint32_t c = 0; c < batch->table->column_count; c++) {
         char *values = realloc(batch->columns[c], cap * width_of(batch->table->columns[c].type));
         if (!values) {
-            return false; /* columns that did grow are as good as before */
+            return false; /* columns that did grow stay valid */
         }
         batch->columns[c] = values;
     }
@@ -95,13 +84,13 @@ static bool grow_rows(struct gsp_batch *batch)
     return true;
 }
 
-int gsp_batch_new(const struct gsp_table *table, const char *host, int64_t pid, int64_t rank,
-                  struct gsp_batch **out, struct gsp_err *err)
+int gsp_store_batch_new(const struct gsp_table *table, const char *host, int64_t pid, int64_t rank,
+                        struct gsp_batch **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_batch *batch = calloc(1, sizeof(*batch));
     if (!batch) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for rows");
+        return gsp_err_nomem(err);
     }
     batch->table = table;
     batch->pid = pid;
@@ -109,8 +98,8 @@ int gsp_batch_new(const struct gsp_table *table, const char *host, int64_t pid, 
     batch->host = host ? strdup(host) : NULL;
     batch->columns = calloc(table->column_count, sizeof(*batch->columns));
     if ((host && !batch->host) || !batch->columns || !grow_strings(batch)) {
-        gsp_batch_free(batch);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for rows");
+        gsp_store_batch_free(batch);
+        return gsp_err_nomem(err);
     }
     batch->strings[0] = (struct gsp_sv){NULL, 0};
     batch->string_count = 1;
@@ -118,7 +107,7 @@ int gsp_batch_new(const struct gsp_table *table, const char *host, int64_t pid, 
     return GSP_OK;
 }
 
-void gsp_batch_free(struct gsp_batch *batch)
+void gsp_store_batch_free(struct gsp_batch *batch)
 {
     if (!batch) {
         return;
@@ -138,10 +127,10 @@ void gsp_batch_free(struct gsp_batch *batch)
     free(batch);
 }
 
-uint32_t gsp_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
+uint32_t gsp_store_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
 {
     const uint64_t hash = gsp_hash_bytes(text.p, text.len, 0);
-    /* Strings of equal hash stand at following tries. */
+    /* Strings with equal hashes have consecutive probe numbers. */
     uint64_t nth = 0;
     for (const uint32_t *id; (id = gsp_hmap_get(&batch->ids, hash, nth)); nth++) {
         if (gsp_sv_eq(batch->strings[*id], text)) {
@@ -149,7 +138,7 @@ uint32_t gsp_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
         }
     }
     const uint32_t id = batch->string_count;
-    const char *bytes = grow_strings(batch) ? keep_bytes(batch, text) : NULL;
+    const char *bytes = grow_strings(batch) ? copy_bytes(batch, text) : NULL;
     if (!bytes || !gsp_hmap_put(&batch->ids, hash, nth, id)) {
         batch->failed = true;
         return GSP_NULL_STR;
@@ -159,15 +148,14 @@ uint32_t gsp_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
     return id;
 }
 
-int gsp_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *err)
+int gsp_store_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *err)
 {
     if (batch->row_count >= ROWS_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "too many rows of %s.%s", batch->table->schema,
                            batch->table->name);
     }
     if (batch->failed || !grow_rows(batch)) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for rows of %s.%s", batch->table->schema,
-                           batch->table->name);
+        return gsp_err_nomem(err);
     }
     for (uint32_t c = 0; c < batch->table->column_count; c++) {
         const struct gsp_column *column = &batch->table->columns[c];
@@ -180,10 +168,9 @@ int gsp_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *e
         struct gsp_sv text = {NULL, 0};
         memcpy(&text, to, sizeof(text));
         if (text.p) {
-            text.p = keep_bytes(batch, text);
+            text.p = copy_bytes(batch, text);
             if (!text.p) {
-                return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for rows of %s.%s",
-                                   batch->table->schema, batch->table->name);
+                return gsp_err_nomem(err);
             }
         }
         memcpy(to, &text, sizeof(text));
@@ -192,22 +179,22 @@ int gsp_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *e
     return GSP_OK;
 }
 
-const struct gsp_table *gsp_batch_table(const struct gsp_batch *batch)
+const struct gsp_table *gsp_store_batch_table(const struct gsp_batch *batch)
 {
     return batch->table;
 }
 
-size_t gsp_batch_rows(const struct gsp_batch *batch)
+size_t gsp_store__batch_rows(const struct gsp_batch *batch)
 {
     return batch->row_count;
 }
 
-const void *gsp_batch_column(const struct gsp_batch *batch, uint32_t column)
+const void *gsp_store__batch_column(const struct gsp_batch *batch, uint32_t column)
 {
     return column < batch->table->column_count ? batch->columns[column] : NULL;
 }
 
-const struct gsp_sv *gsp_batch_strings(const struct gsp_batch *batch, uint32_t *count)
+const struct gsp_sv *gsp_store__batch_strings(const struct gsp_batch *batch, uint32_t *count)
 {
     *count = batch->string_count;
     return batch->strings;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * batch.h -- rows of one table in this process's memory, laid out as a ring's are.
+ * batch.h -- rows of one table in memory, one array for each column.
  *
- * For tables that do not come from a ring: a recorded profile, the present stacks of a target,
- * settings.  Grows; strings are interned.
- * Used by: store/ and whoever makes rows for it (cli/).
- * Threads: one owner; many readers once nothing writes.
+ * For rows that do not come from a ring: a recorded profile, the current stacks of a target,
+ * settings. Strings are interned.
+ * Threads: one owner while rows are appended; any number of readers afterwards.
  */
 #pragma once
 
@@ -18,23 +17,24 @@
 
 struct gsp_batch; /* opaque */
 
-/* table is kept.  host (copied; may be NULL), pid and rank are the constants of tables whose
- * rows do not carry them (wire/table.h, enum gsp_scope). */
-GSP_MUST_CHECK int gsp_batch_new(const struct gsp_table *table, const char *host, int64_t pid,
-                                 int64_t rank, struct gsp_batch **out, struct gsp_err *err);
-void gsp_batch_free(struct gsp_batch *batch); /* NULL does nothing */
+/* table must outlive the batch. host (copied; may be NULL), pid and rank hold for all rows of a
+ * table whose rows do not have these columns (wire/table.h, enum gsp_scope). Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_store_batch_new(const struct gsp_table *table, const char *host, int64_t pid,
+                                       int64_t rank, struct gsp_batch **out, struct gsp_err *err);
+void gsp_store_batch_free(struct gsp_batch *batch); /* NULL does nothing */
 
-/* The id of a string for a STR column; an empty text has an id too.  GSP_NULL_STR when there is
- * no memory: gsp_batch_append() fails then. */
-uint32_t gsp_batch_intern(struct gsp_batch *batch, struct gsp_sv text);
+/* Returns the id of a string for a STR column; an empty text has an id too. Returns GSP_NULL_STR
+ * if memory runs out: the next gsp_store_batch_append() then fails. */
+uint32_t gsp_store_batch_intern(struct gsp_batch *batch, struct gsp_sv text);
 
 /* Copies one row from its struct (struct gsp_row_...). Fails with NOMEM or LIMIT. */
-GSP_MUST_CHECK int gsp_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_batch_append(struct gsp_batch *batch, const void *row,
+                                          struct gsp_err *err);
 
 /* Borrowed until the next append. */
-const struct gsp_table *gsp_batch_table(const struct gsp_batch *batch);
-size_t gsp_batch_rows(const struct gsp_batch *batch);
-/* The values of a column: int64_t, double, uint8_t, uint32_t (ids) or struct gsp_sv. */
-const void *gsp_batch_column(const struct gsp_batch *batch, uint32_t column);
-/* The dictionary: string of id i at i; [0] is NULL. */
-const struct gsp_sv *gsp_batch_strings(const struct gsp_batch *batch, uint32_t *count);
+const struct gsp_table *gsp_store_batch_table(const struct gsp_batch *batch);
+size_t gsp_store__batch_rows(const struct gsp_batch *batch);
+/* Returns the values of a column: int64_t, double, uint8_t, uint32_t (ids) or struct gsp_sv. */
+const void *gsp_store__batch_column(const struct gsp_batch *batch, uint32_t column);
+/* Returns the dictionary: [i] is the string with id i; [0] is NULL. */
+const struct gsp_sv *gsp_store__batch_strings(const struct gsp_batch *batch, uint32_t *count);

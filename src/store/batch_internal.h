@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * batch_internal.h -- the constants of a batch, for the store that shows it.
+ * batch_internal.h -- the values that all rows of a batch share.
  *
  * Threads: as batch.h.
  */

@@ -13,36 +13,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
+#include "store/ring_copy.h"
 #include "store/segment.h"
-#include "store/take.h"
 
 #define SEGMENT_ROWS_DEFAULT 200000U
 #define SEGMENT_AGE_DEFAULT  (10 * GSP_NS_PER_S)
 #define MERGE_COUNT_DEFAULT  8U
-/* Rows of a segment that is not merged any more. */
+/* Merging never makes a larger segment. */
 #define MERGED_ROWS_MAX      2000000U
-/* Rings of all places. */
+/* Rings of all processes. */
 #define TAKERS_MAX           4096U
-/* Readers that have opened a segment before it was merged are done by then. */
+/* How long a merged segment file stays for the readers that have opened it. */
 #define GRACE_NS             (30 * GSP_NS_PER_S)
 #define LOCK_NAME            ".drain.lock"
-/* Whoever follows a process writes its last rows a moment after its end. */
+/* A follower writes the last rows of a process shortly after the process ends. */
 #define QUIET_TICKS          5U
 
-/* A segment that no manifest names any more, and since when. */
+/* A segment file that the manifest no longer lists. */
 struct old_file {
     int64_t since_ns;
     char file[GSP_SEGMENT_NAME_MAX];
 };
 
 struct source {
-    struct gsp_place place;
-    int fd;         /* of its folder; -1: the process has ended and everything was taken */
-    uint64_t rows;  /* of its rings, at the last tick */
-    unsigned quiet; /* ticks since the process ended or, after that, wrote its last row */
+    struct gsp_ring_dir place;
+    int fd;         /* of the ring directory; -1: the process ended and its rings are drained */
+    uint64_t rows;  /* published by its rings, at the last tick */
+    unsigned quiet; /* ticks since the process ended, or since the last row after that */
 };
 
 struct gsp_drain {
@@ -53,22 +54,20 @@ struct gsp_drain {
     struct gsp_manifest manifest;
     struct source *sources;
     size_t source_count;
-    struct gsp_taker **takers;
+    size_t source_cap;
+    struct gsp_ring_copier **takers;
     size_t taker_count;
+    size_t taker_cap;
     struct old_file *old;
     size_t old_count;
-    struct gsp_drain_stats stats;
-    uint64_t past[GSP_TABLE_COUNT]; /* rows of rings that were let go, by table */
-    bool has_unnamed;               /* rings that the manifest on disk does not name yet */
+    size_t old_cap;
+    struct gsp_store_drain_stats stats;
+    uint64_t closed_rows[GSP_TABLE_COUNT]; /* published by rings that are closed, by table */
+    bool has_unlisted;                     /* rings that the manifest on disk does not list */
     char trouble[240];
 };
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-}
-
-/* Locked as long as the descriptor is open, whatever becomes of us. */
+/* The lock lasts as long as the descriptor is open: the kernel releases it if gsprof is killed. */
 static int lock_folder(struct gsp_drain *drain, struct gsp_err *err)
 {
     gsp_auto_fd dir = open(drain->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -80,12 +79,12 @@ static int lock_folder(struct gsp_drain *drain, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to %.180s: %s", drain->folder,
                            strerror(errno));
     if (flock(drain->lock_fd, LOCK_EX | LOCK_NB) < 0)
-        return gsp_err_set(err, GSP_E_EXISTS, errno, "another recording is at work in %.160s",
+        return gsp_err_set(err, GSP_E_EXISTS, errno, "another recording is writing to %.160s",
                            drain->folder);
     return GSP_OK;
 }
 
-static bool is_named(const struct gsp_manifest *manifest, const char *file)
+static bool is_listed(const struct gsp_manifest *manifest, const char *file)
 {
     for (size_t i = 0; i < manifest->segment_count; i++) {
         if (strcmp(manifest->segments[i].file, file) == 0)
@@ -94,8 +93,8 @@ static bool is_named(const struct gsp_manifest *manifest, const char *file)
     return false;
 }
 
-/* Whether the tables that the drainer writes are among them. */
-static bool knows_table(const struct gsp_manifest *manifest, const char *schema, const char *table)
+static bool is_drained_table(const struct gsp_manifest *manifest, const char *schema,
+                             const char *table)
 {
     for (size_t i = 0; i < manifest->cursor_count; i++) {
         if (strcmp(manifest->cursors[i].schema, schema) == 0 &&
@@ -105,22 +104,22 @@ static bool knows_table(const struct gsp_manifest *manifest, const char *schema,
     return false;
 }
 
-/* Files of segments that a killed drainer wrote but did not come to name: their rows are behind
- * the cursor, and so would show twice.  Numbered names are the drainer's alone. */
+/* Whether a killed drainer wrote this file but did not list it. Its rows are still after the
+ * cursor of their ring, so they would appear twice. Only the drainer writes numbered files. */
 static bool is_leftover(const struct gsp_manifest *manifest, const char *file)
 {
     char plain[GSP_SEGMENT_NAME_MAX];
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
     if (file[0] == '.')
-        return strstr(file, ".parquet" GSP_SEGMENT_TMP) != NULL; /* the engine adds to the name */
-    if (!gsp_segment_name_ok(file, schema, table) || is_named(manifest, file))
+        return strstr(file, ".parquet" GSP_SEGMENT_TMP) != NULL; /* the engine adds a suffix */
+    if (!gsp_store__segment_name_is_valid(file, schema, table) || is_listed(manifest, file))
         return false;
     snprintf(plain, sizeof(plain), "%s.%s.parquet", schema, table);
-    return strcmp(plain, file) != 0 || knows_table(manifest, schema, table);
+    return strcmp(plain, file) != 0 || is_drained_table(manifest, schema, table);
 }
 
-static void clean_folder(const struct gsp_drain *drain)
+static void remove_leftovers(const struct gsp_drain *drain)
 {
     DIR *dir = opendir(drain->folder);
     if (!dir)
@@ -142,32 +141,32 @@ static void fill_defaults(struct gsp_drain_options *options)
         options->merge_count = MERGE_COUNT_DEFAULT;
 }
 
-int gsp_drain_open(const char *folder, const struct gsp_drain_options *options,
-                   struct gsp_drain **out, struct gsp_err *err)
+int gsp_store_drain_open(const char *folder, const struct gsp_drain_options *options,
+                         struct gsp_drain **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_drain *drain = calloc(1, sizeof(*drain));
     if (!drain)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     drain->lock_fd = -1;
     drain->begun_ns = gsp_realtime_ns();
     drain->folder = strdup(folder);
     if (options)
         drain->options = *options;
     fill_defaults(&drain->options);
-    int rc = drain->folder ? lock_folder(drain, err) : no_memory(err);
+    int rc = drain->folder ? lock_folder(drain, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
-        rc = gsp_manifest_read(folder, &drain->manifest, err);
+        rc = gsp_store__manifest_read(folder, &drain->manifest, err);
     if (rc < 0) {
-        gsp_drain_close(drain);
+        gsp_store_drain_close(drain);
         return rc;
     }
-    clean_folder(drain);
+    remove_leftovers(drain);
     *out = drain;
     return GSP_OK;
 }
 
-/* Removes the files that nobody can be reading any more; all: at once. */
+/* Removes the old files whose grace period is over, or all of them. */
 static void remove_old(struct gsp_drain *drain, bool all)
 {
     const int64_t now_ns = gsp_now_ns();
@@ -184,17 +183,17 @@ static void remove_old(struct gsp_drain *drain, bool all)
     drain->old_count = left;
 }
 
-void gsp_drain_close(struct gsp_drain *drain)
+void gsp_store_drain_close(struct gsp_drain *drain)
 {
     if (!drain)
         return;
     if (drain->folder)
         remove_old(drain, true);
     for (size_t i = 0; i < drain->taker_count; i++)
-        gsp_taker_free(drain->takers[i]);
+        gsp_store__copier_free(drain->takers[i]);
     for (size_t i = 0; i < drain->source_count; i++)
         gsp_fd_close(&drain->sources[i].fd);
-    gsp_manifest_free(&drain->manifest);
+    gsp_store__manifest_free(&drain->manifest);
     gsp_fd_close(&drain->lock_fd);
     free(drain->folder);
     free(drain->sources);
@@ -203,39 +202,32 @@ void gsp_drain_close(struct gsp_drain *drain)
     free(drain);
 }
 
-int gsp_drain_add_place(struct gsp_drain *drain, const struct gsp_place *place, struct gsp_err *err)
+int gsp_store_drain_add_ring_dir(struct gsp_drain *drain, const struct gsp_ring_dir *place,
+                                 struct gsp_err *err)
 {
     for (size_t i = 0; i < drain->source_count; i++) {
-        struct gsp_place *known = &drain->sources[i].place;
+        struct gsp_ring_dir *known = &drain->sources[i].place;
         if (known->pid != place->pid || known->start_time != place->start_time)
             continue;
-        /* It may run another program by now. */
+        /* The process may have called exec() since. */
         memcpy(known->cmdline, place->cmdline, sizeof(known->cmdline));
         return GSP_OK;
     }
-    struct source *more =
-        realloc(drain->sources, (drain->source_count + 1) * sizeof(*drain->sources));
-    if (!more)
-        return no_memory(err);
-    drain->sources = more;
-    struct source *added = &more[drain->source_count];
+    if (!gsp_array_fit(&drain->sources, &drain->source_cap, drain->source_count + 1))
+        return gsp_err_nomem(err);
+    struct source *added = &drain->sources[drain->source_count];
     *added = (struct source){.place = *place, .fd = -1};
-    int rc = gsp_place_open(place, &added->fd, err);
+    int rc = gsp_ring_dir_open(place, &added->fd, err);
     if (rc == GSP_OK)
         drain->source_count++;
     return rc;
-}
-
-static void note_trouble(struct gsp_drain *drain, const struct gsp_err *err)
-{
-    snprintf(drain->trouble, sizeof(drain->trouble), "%s", err->msg);
 }
 
 static bool has_taker(const struct gsp_drain *drain, const struct source *source, const char *file)
 {
     char name[GSP_SEGMENT_NAME_MAX];
     for (size_t i = 0; i < drain->taker_count; i++) {
-        const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);
+        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i]);
         gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
         if (info->pid == source->place.pid && info->start_time == source->place.start_time &&
             strcmp(name, file) == 0)
@@ -244,9 +236,9 @@ static bool has_taker(const struct gsp_drain *drain, const struct source *source
     return false;
 }
 
-static struct gsp_ring_cursor key_of(const struct gsp_ring_info *info)
+static struct gsp_drain_cursor key_of(const struct gsp_ring_info *info)
 {
-    struct gsp_ring_cursor key = {
+    struct gsp_drain_cursor key = {
         .pid = info->pid, .start_time = info->start_time, .created_ns = info->created_ns};
     snprintf(key.schema, sizeof(key.schema), "%s", info->schema);
     snprintf(key.table, sizeof(key.table), "%s", info->table);
@@ -260,33 +252,34 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
     struct gsp_err cause = {0};
     int rc = gsp_ring_open(source->fd, file, &view, &cause);
     if (rc < 0) {
-        note_trouble(drain, &cause); /* the other rings are drained all the same */
-        return rc == GSP_E_NOMEM ? no_memory(err) : GSP_OK;
+        /* The other rings are still drained. */
+        snprintf(drain->trouble, sizeof(drain->trouble), "%s", cause.msg);
+        return rc == GSP_E_NOMEM ? gsp_err_nomem(err) : GSP_OK;
     }
     const struct gsp_ring_info *info = gsp_ring_info(view);
-    const struct gsp_ring_cursor key = key_of(info);
-    /* What a file says of itself must fit where it lies, or the cursors would not. */
-    struct gsp_taker **more =
-        realloc(drain->takers, (drain->taker_count + 1) * sizeof(*drain->takers));
-    if (!more || info->pid != source->place.pid || info->start_time != source->place.start_time) {
+    const struct gsp_drain_cursor key = key_of(info);
+    /* A cursor names a process, so a ring must name the process of its directory. */
+    const bool fits =
+        info->pid == source->place.pid && info->start_time == source->place.start_time;
+    const bool has_memory =
+        gsp_array_fit(&drain->takers, &drain->taker_cap, drain->taker_count + 1);
+    if (!fits || !has_memory) {
         gsp_ring_view_close(view);
-        drain->takers = more ? more : drain->takers;
-        return more ? GSP_OK : no_memory(err);
+        return has_memory ? GSP_OK : gsp_err_nomem(err);
     }
-    drain->takers = more;
-    const struct gsp_ring_cursor *cursor = gsp_manifest_cursor(&drain->manifest, &key);
-    drain->has_unnamed = drain->has_unnamed || !cursor;
-    rc = gsp_taker_new(view, cursor, info->created_ns >= drain->begun_ns, &more[drain->taker_count],
-                       err);
+    const struct gsp_drain_cursor *cursor = gsp_store__manifest_cursor(&drain->manifest, &key);
+    struct gsp_ring_copier **added = &drain->takers[drain->taker_count];
+    drain->has_unlisted = drain->has_unlisted || !cursor;
+    rc = gsp_store__copier_new(view, cursor, info->created_ns >= drain->begun_ns, added, err);
     if (rc == GSP_OK && cursor)
-        gsp_taker_resume(more[drain->taker_count], &drain->manifest);
+        gsp_store__copier_resume(*added, &drain->manifest);
     if (rc == GSP_OK)
         drain->taker_count++;
     return rc;
 }
 
-/* Rings that are there since the last look. */
-static int look_for_rings(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
+/* Opens the rings that were created since the last tick. */
+static int find_rings(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
 {
     int rc = GSP_OK;
     const int fd =
@@ -294,7 +287,7 @@ static int look_for_rings(struct gsp_drain *drain, const struct source *source, 
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!dir) {
         gsp_fd_close(&fd);
-        return GSP_OK; /* the folder was removed: its process has ended */
+        return GSP_OK; /* the directory was removed: its process has ended */
     }
     for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));) {
         if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") && entry->d_name[0] != '.' &&
@@ -305,19 +298,17 @@ static int look_for_rings(struct gsp_drain *drain, const struct source *source, 
     return rc;
 }
 
-static int forget_file(struct gsp_drain *drain, const char *file, struct gsp_err *err)
+static int add_old_file(struct gsp_drain *drain, const char *file, struct gsp_err *err)
 {
-    struct old_file *more = realloc(drain->old, (drain->old_count + 1) * sizeof(*drain->old));
-    if (!more)
-        return no_memory(err);
-    drain->old = more;
-    more[drain->old_count] = (struct old_file){.since_ns = gsp_now_ns()};
-    snprintf(more[drain->old_count].file, sizeof(more->file), "%s", file);
-    drain->old_count++;
+    if (!gsp_array_fit(&drain->old, &drain->old_cap, drain->old_count + 1))
+        return gsp_err_nomem(err);
+    struct old_file *old = &drain->old[drain->old_count++];
+    *old = (struct old_file){.since_ns = gsp_now_ns()};
+    snprintf(old->file, sizeof(old->file), "%s", file);
     return GSP_OK;
 }
 
-/* Takes the oldest segments out of a manifest until the rest is within the limit. */
+/* Removes the oldest segments from a manifest until the rest is within the size limit. */
 static int apply_limit(struct gsp_drain *drain, struct gsp_manifest *next, struct gsp_err *err)
 {
     uint64_t bytes = 0;
@@ -333,23 +324,23 @@ static int apply_limit(struct gsp_drain *drain, struct gsp_manifest *next, struc
         memcpy(loss.table, oldest->table, sizeof(loss.table));
         bytes -= oldest->bytes;
         drain->stats.removed += oldest->rows;
-        rc = forget_file(drain, oldest->file, err);
+        rc = add_old_file(drain, oldest->file, err);
         if (rc == GSP_OK)
-            rc = gsp_manifest_lose(next, &loss, err);
-        gsp_manifest_remove_segment(next, 0);
+            rc = gsp_store__manifest_add_loss(next, &loss, err);
+        gsp_store__manifest_remove_segment(next, 0);
     }
     return rc;
 }
 
-/* The manifest on disk becomes this one, and ours too; it is taken, also on failure. */
+/* Replaces the manifest on disk and in memory. Takes ownership of `next`, also on failure. */
 static int replace_manifest(struct gsp_drain *drain, struct gsp_manifest *next, struct gsp_err *err)
 {
-    int rc = gsp_manifest_write(drain->folder, next, err);
+    int rc = gsp_store__manifest_write(drain->folder, next, err);
     if (rc < 0) {
-        gsp_manifest_free(next);
+        gsp_store__manifest_free(next);
         return rc;
     }
-    gsp_manifest_free(&drain->manifest);
+    gsp_store__manifest_free(&drain->manifest);
     drain->manifest = *next;
     return GSP_OK;
 }
@@ -371,24 +362,24 @@ static void remove_file(const struct gsp_drain *drain, const char *file)
     (void)unlink(path);
 }
 
-/* A ring is named as soon as it is seen: whoever reads the folder after the drainer was killed
- * finds rows that never came to be a segment. */
-static int name_rings(struct gsp_drain *drain, struct gsp_err *err)
+/* Lists a ring before any of its rows is in a segment: if the drainer is killed, a reader of the
+ * folder still finds the rows in the ring. */
+static int list_rings(struct gsp_drain *drain, struct gsp_err *err)
 {
     struct gsp_manifest next = {0};
-    if (!drain->has_unnamed)
+    if (!drain->has_unlisted)
         return GSP_OK;
-    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
-        const struct gsp_ring_cursor key = key_of(gsp_taker_info(drain->takers[i]));
-        if (!gsp_manifest_cursor(&next, &key))
-            rc = gsp_manifest_advance(&next, &key, 0, 0, err);
+        const struct gsp_drain_cursor key = key_of(gsp_store__copier_info(drain->takers[i]));
+        if (!gsp_store__manifest_cursor(&next, &key))
+            rc = gsp_store__manifest_set_cursor(&next, &key, 0, 0, err);
     }
     if (rc == GSP_OK)
         rc = replace_manifest(drain, &next, err);
     else
-        gsp_manifest_free(&next);
-    drain->has_unnamed = rc < 0;
+        gsp_store__manifest_free(&next);
+    drain->has_unlisted = rc < 0;
     return rc;
 }
 
@@ -396,42 +387,42 @@ static int write_segment(const struct gsp_drain *drain, struct gsp_batch *batch,
                          struct gsp_segment *segment, struct gsp_err *err)
 {
     struct gsp_segment_size size = {0};
-    const int rc = gsp_segment_write(batch, drain->folder, segment->file, &size, err);
+    const int rc = gsp_store__segment_write(batch, drain->folder, segment->file, &size, err);
     segment->rows = size.rows;
     segment->bytes = size.bytes;
     return rc;
 }
 
-/* The rows that wait become a segment, and the manifest says so. */
-static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct gsp_err *err)
+/* Writes the copied rows as a segment and lists it in the manifest. */
+static int write_rows(struct gsp_drain *drain, struct gsp_ring_copier *taker, struct gsp_err *err)
 {
     struct gsp_manifest next = {0};
     struct gsp_segment segment;
     const size_t old_count = drain->old_count;
-    const struct gsp_ring_info *info = gsp_taker_info(taker);
-    const uint64_t lost = gsp_taker_lost(taker);
-    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    const struct gsp_ring_info *info = gsp_store__copier_info(taker);
+    const uint64_t lost = gsp_store__copier_lost(taker);
+    int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     if (rc == GSP_OK)
-        rc = gsp_taker_note(taker, &next, err);
+        rc = gsp_store__copier_put_manifest(taker, &next, err);
     fill_segment(&segment, info->schema, info->table, next.next);
-    struct gsp_batch *batch = rc == GSP_OK ? gsp_taker_batch(taker) : NULL;
+    struct gsp_batch *batch = rc == GSP_OK ? gsp_store__copier_batch(taker) : NULL;
     if (batch) {
         next.next++;
         rc = write_segment(drain, batch, &segment, err);
         if (rc == GSP_OK)
-            rc = gsp_manifest_add_segment(&next, &segment, err);
+            rc = gsp_store__manifest_add_segment(&next, &segment, err);
         if (rc == GSP_OK)
             rc = apply_limit(drain, &next, err);
     }
     if (rc == GSP_OK)
         rc = replace_manifest(drain, &next, err);
     else
-        gsp_manifest_free(&next);
+        gsp_store__manifest_free(&next);
     if (rc < 0)
-        drain->old_count = old_count; /* they are still named */
+        drain->old_count = old_count; /* the manifest on disk still lists them */
     if (rc < 0 && batch)
         remove_file(drain, segment.file);
-    gsp_taker_settle(taker, rc == GSP_OK);
+    gsp_store__copier_finish(taker, rc == GSP_OK);
     if (rc == GSP_OK) {
         drain->stats.rows += segment.rows;
         drain->stats.segments += batch ? 1 : 0;
@@ -440,26 +431,26 @@ static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct g
     return rc;
 }
 
-int gsp_drain_put(struct gsp_drain *drain, struct gsp_batch *batch, struct gsp_err *err)
+int gsp_store_drain_write(struct gsp_drain *drain, struct gsp_batch *batch, struct gsp_err *err)
 {
     struct gsp_manifest next = {0};
     struct gsp_segment segment;
-    const struct gsp_table *table = gsp_batch_table(batch);
-    if (gsp_batch_rows(batch) == 0) {
-        gsp_batch_free(batch);
+    const struct gsp_table *table = gsp_store_batch_table(batch);
+    if (gsp_store__batch_rows(batch) == 0) {
+        gsp_store_batch_free(batch);
         return GSP_OK;
     }
-    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     fill_segment(&segment, table->schema, table->name, next.next++);
     rc = write_segment(drain, batch, &segment, err);
     if (rc == GSP_OK)
-        rc = gsp_manifest_add_segment(&next, &segment, err);
+        rc = gsp_store__manifest_add_segment(&next, &segment, err);
     if (rc < 0) {
-        gsp_manifest_free(&next);
+        gsp_store__manifest_free(&next);
         return rc;
     }
     rc = replace_manifest(drain, &next, err);
@@ -468,17 +459,17 @@ int gsp_drain_put(struct gsp_drain *drain, struct gsp_batch *batch, struct gsp_e
     return rc;
 }
 
-/* A segment that is alone gets its new name beside the old one; nothing is read or written. */
+/* Gives a single segment a second name, without copying it. */
 static bool link_segment(const struct gsp_drain *drain, const char *from, const char *to)
 {
     gsp_auto_fd dir = open(drain->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || linkat(dir, from, dir, to, 0) < 0)
-        return false; /* a file system without links, or a name that is taken */
+        return false; /* a file system without hard links, or the name exists */
     (void)fsync(dir);
     return true;
 }
 
-/* Several segments of a table become one; the manifest is replaced when that is on disk. */
+/* Merges segments of one table. Replaces the manifest when the merged segment is on disk. */
 static int merge(struct gsp_drain *drain, const size_t *which, size_t count, const char *name,
                  struct gsp_err *err)
 {
@@ -487,7 +478,7 @@ static int merge(struct gsp_drain *drain, const size_t *which, size_t count, con
     const struct gsp_segment *first = &drain->manifest.segments[which[0]];
     const size_t old_count = drain->old_count;
     const char **files = calloc(count, sizeof(*files));
-    int rc = files ? gsp_manifest_copy(&drain->manifest, &next, err) : no_memory(err);
+    int rc = files ? gsp_store__manifest_copy(&drain->manifest, &next, err) : gsp_err_nomem(err);
     if (rc < 0) {
         free(files);
         return rc;
@@ -499,31 +490,31 @@ static int merge(struct gsp_drain *drain, const size_t *which, size_t count, con
         files[i] = drain->manifest.segments[which[i]].file;
     struct gsp_segment_size size = {.rows = first->rows, .bytes = first->bytes};
     if (count > 1 || !link_segment(drain, files[0], merged.file))
-        rc = gsp_segment_merge(drain->folder, files, count, merged.file, &size, err);
+        rc = gsp_store__segment_merge(drain->folder, files, count, merged.file, &size, err);
     merged.rows = size.rows;
     merged.bytes = size.bytes;
-    /* From the back, so that the places of those before stay; the merged one is as old as its
-     * oldest part. */
+    /* From the back, so that the remaining indexes stay valid. The merged segment takes the
+     * position of its oldest part. */
     for (size_t i = count; rc == GSP_OK && i-- > 0;) {
-        rc = forget_file(drain, files[i], err);
+        rc = add_old_file(drain, files[i], err);
         if (i > 0)
-            gsp_manifest_remove_segment(&next, which[i]);
+            gsp_store__manifest_remove_segment(&next, which[i]);
     }
     if (rc == GSP_OK) {
         next.segments[which[0]] = merged;
         rc = replace_manifest(drain, &next, err);
     } else {
-        gsp_manifest_free(&next);
+        gsp_store__manifest_free(&next);
     }
     if (rc < 0) {
-        drain->old_count = old_count; /* they are still named */
+        drain->old_count = old_count; /* the manifest on disk still lists them */
         remove_file(drain, merged.file);
     }
     free(files);
     return rc;
 }
 
-/* Segments of the table of segment i that are small enough to be merged; itself the first. */
+/* Finds segment i and the later segments of its table that together have at most rows_max rows. */
 static size_t find_small(const struct gsp_drain *drain, size_t i, uint64_t rows_max, size_t *which,
                          size_t cap)
 {
@@ -554,12 +545,14 @@ static bool is_first_of_table(const struct gsp_manifest *manifest, size_t i)
     return true;
 }
 
-static bool is_worth(const struct gsp_manifest *manifest, const size_t *which, size_t count)
+/* A large segment is merged only when the later ones together are as large. This bounds how often
+ * a row is rewritten. */
+static bool is_worth_merging(const struct gsp_manifest *manifest, const size_t *which, size_t count)
 {
-    uint64_t behind = 0;
+    uint64_t later = 0;
     for (size_t i = 1; i < count; i++)
-        behind += manifest->segments[which[i]].rows;
-    return manifest->segments[which[0]].rows <= behind;
+        later += manifest->segments[which[i]].rows;
+    return manifest->segments[which[0]].rows <= later;
 }
 
 static int merge_small(struct gsp_drain *drain, struct gsp_err *err)
@@ -571,14 +564,13 @@ static int merge_small(struct gsp_drain *drain, struct gsp_err *err)
         if (drain->manifest.segments[i].rows > MERGED_ROWS_MAX / 2)
             continue;
         const size_t count = find_small(drain, i, MERGED_ROWS_MAX, which, GSP_COUNT(which));
-        /* A big one waits until what comes behind it is as big: so a row is seldom rewritten. */
-        if (count >= least && count > 1 && is_worth(&drain->manifest, which, count))
-            return merge(drain, which, count, NULL, err); /* one a tick suffices */
+        if (count >= least && count > 1 && is_worth_merging(&drain->manifest, which, count))
+            return merge(drain, which, count, NULL, err); /* one merge in each tick */
     }
     return GSP_OK;
 }
 
-int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
+int gsp_store_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < drain->manifest.segment_count; i++) {
@@ -589,56 +581,57 @@ int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
             continue;
         snprintf(name, sizeof(name), "%.63s.%.63s.parquet", segment->schema, segment->table);
         const size_t count = find_small(drain, i, UINT64_MAX, which, GSP_COUNT(which));
-        /* A file that the manifest names is not replaced: it would show rows twice for a moment. */
-        const bool is_free = !is_named(&drain->manifest, name);
+        /* Replacing a listed file would show its rows twice until the manifest is replaced. */
+        const bool is_free = !is_listed(&drain->manifest, name);
         if (count > 1 || is_free)
             rc = merge(drain, which, count, is_free ? name : NULL, err);
     }
     return rc;
 }
 
-static bool is_due(const struct gsp_drain *drain, const struct gsp_taker *taker, bool flush)
+static bool is_due(const struct gsp_drain *drain, const struct gsp_ring_copier *taker, bool flush)
 {
-    const size_t rows = gsp_taker_rows(taker);
+    const size_t rows = gsp_store__copier_rows(taker);
     if (flush || rows == 0)
-        return flush && (rows > 0 || gsp_taker_lost(taker) > 0);
-    /* What is in memory alone shall be in the ring still, should we be killed. */
-    return rows >= drain->options.segment_rows || rows >= gsp_taker_info(taker)->row_capacity / 2 ||
-           gsp_now_ns() - gsp_taker_since_ns(taker) >= drain->options.segment_age_ns;
+        return flush && (rows > 0 || gsp_store__copier_lost(taker) > 0);
+    /* Write before the ring overwrites rows that are only in memory: gsprof may be killed. */
+    return rows >= drain->options.segment_rows ||
+           rows >= gsp_store__copier_info(taker)->row_capacity / 2 ||
+           gsp_now_ns() - gsp_store__copier_since_ns(taker) >= drain->options.segment_age_ns;
 }
 
-static bool is_of(const struct gsp_taker *taker, const struct source *source)
+static bool belongs_to(const struct gsp_ring_copier *taker, const struct source *source)
 {
-    const struct gsp_ring_info *info = gsp_taker_info(taker);
+    const struct gsp_ring_info *info = gsp_store__copier_info(taker);
     return info->pid == source->place.pid && info->start_time == source->place.start_time;
 }
 
-static void note_past(struct gsp_drain *drain, const struct gsp_taker *taker)
+static void count_closed_rows(struct gsp_drain *drain, const struct gsp_ring_copier *taker)
 {
-    const struct gsp_ring_info *info = gsp_taker_info(taker);
+    const struct gsp_ring_info *info = gsp_store__copier_info(taker);
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
-        const struct gsp_table *table = gsp_table_at((enum gsp_table_id)i);
+        const struct gsp_table *table = gsp_wire_table_at((enum gsp_table_id)i);
         if (strcmp(info->schema, table->schema) == 0 && strcmp(info->table, table->name) == 0)
-            drain->past[i] += gsp_taker_published(taker);
+            drain->closed_rows[i] += gsp_store__copier_published(taker);
     }
 }
 
-/* Writes what waits of a process and lets its rings go. */
-static int let_go(struct gsp_drain *drain, struct source *source, struct gsp_err *err)
+/* Writes the remaining rows of a process and closes its rings. */
+static int close_source(struct gsp_drain *drain, struct source *source, struct gsp_err *err)
 {
     size_t left = 0;
     for (size_t i = 0; i < drain->taker_count; i++) {
-        struct gsp_taker *taker = drain->takers[i];
-        if (!is_of(taker, source) || !is_due(drain, taker, true))
+        struct gsp_ring_copier *taker = drain->takers[i];
+        if (!belongs_to(taker, source) || !is_due(drain, taker, true))
             continue;
         const int rc = write_rows(drain, taker, err);
         if (rc < 0)
             return rc;
     }
     for (size_t i = 0; i < drain->taker_count; i++) {
-        if (is_of(drain->takers[i], source)) {
-            note_past(drain, drain->takers[i]);
-            gsp_taker_free(drain->takers[i]);
+        if (belongs_to(drain->takers[i], source)) {
+            count_closed_rows(drain, drain->takers[i]);
+            gsp_store__copier_free(drain->takers[i]);
         } else {
             drain->takers[left++] = drain->takers[i];
         }
@@ -649,8 +642,8 @@ static int let_go(struct gsp_drain *drain, struct source *source, struct gsp_err
     return GSP_OK;
 }
 
-/* Jobs start workers by the thousand: rings of those that have ended are not held. */
-static int let_ended_go(struct gsp_drain *drain, struct gsp_err *err)
+/* A job may start thousands of workers, so the rings of ended ones must not stay open. */
+static int close_ended(struct gsp_drain *drain, struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < drain->source_count; i++) {
@@ -659,68 +652,71 @@ static int let_ended_go(struct gsp_drain *drain, struct gsp_err *err)
         if (source->fd < 0)
             continue;
         for (size_t k = 0; k < drain->taker_count; k++)
-            rows += is_of(drain->takers[k], source) ? gsp_taker_published(drain->takers[k]) : 0;
+            rows += belongs_to(drain->takers[k], source)
+                        ? gsp_store__copier_published(drain->takers[k])
+                        : 0;
         const bool has_ended = kill(source->place.pid, 0) < 0 && errno == ESRCH;
         source->quiet = has_ended && rows == source->rows ? source->quiet + 1 : 0;
         source->rows = rows;
         if (source->quiet >= QUIET_TICKS)
-            rc = let_go(drain, source, err);
+            rc = close_source(drain, source, err);
     }
     return rc;
 }
 
-int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
+int gsp_store_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
 {
     int failed = GSP_OK;
     int rc = GSP_OK;
     drain->trouble[0] = '\0';
     remove_old(drain, false);
     for (size_t i = 0; rc == GSP_OK && i < drain->source_count; i++)
-        rc = look_for_rings(drain, &drain->sources[i], err);
+        rc = find_rings(drain, &drain->sources[i], err);
     if (rc == GSP_OK)
-        failed = name_rings(drain, err);
+        failed = list_rings(drain, err);
     for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
-        struct gsp_taker *taker = drain->takers[i];
-        rc = gsp_taker_take(taker, drain->options.segment_rows, err);
-        /* One table that cannot be written does not keep the others from being drained. */
+        struct gsp_ring_copier *taker = drain->takers[i];
+        rc = gsp_store__copier_copy(taker, drain->options.segment_rows, err);
+        /* If one table cannot be written, the others are still drained. */
         if (rc == GSP_OK && is_due(drain, taker, flush)) {
             const int written = write_rows(drain, taker, failed == GSP_OK ? err : NULL);
             failed = failed == GSP_OK ? written : failed;
         }
     }
     if (rc == GSP_OK && failed == GSP_OK)
-        rc = let_ended_go(drain, err);
+        rc = close_ended(drain, err);
     if (rc == GSP_OK && failed == GSP_OK)
         rc = merge_small(drain, err);
     return rc < 0 ? rc : failed;
 }
 
-struct gsp_drain_stats gsp_drain_stats(const struct gsp_drain *drain)
+struct gsp_store_drain_stats gsp_store_drain_stats(const struct gsp_drain *drain)
 {
     return drain->stats;
 }
 
-uint64_t gsp_drain_published(const struct gsp_drain *drain, enum gsp_table_id table, size_t *rings)
+uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table_id table,
+                                   size_t *rings)
 {
-    const struct gsp_table *wanted = gsp_table_at(table);
-    uint64_t rows = drain->past[table];
+    const struct gsp_table *about = gsp_wire_table_at(table);
+    uint64_t rows = drain->closed_rows[table];
     *rings = 0;
     for (size_t i = 0; i < drain->taker_count; i++) {
-        const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);
-        if (strcmp(info->schema, wanted->schema) != 0 || strcmp(info->table, wanted->name) != 0)
+        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i]);
+        if (strcmp(info->schema, about->schema) != 0 || strcmp(info->table, about->name) != 0)
             continue;
-        rows += gsp_taker_published(drain->takers[i]);
+        rows += gsp_store__copier_published(drain->takers[i]);
         (*rings)++;
     }
     return rows;
 }
 
-const struct gsp_place *gsp_drain_place_at(const struct gsp_drain *drain, size_t i)
+const struct gsp_ring_dir *gsp_store_drain_ring_dir_at(const struct gsp_drain *drain, size_t i)
 {
     return i < drain->source_count ? &drain->sources[i].place : NULL;
 }
 
-const char *gsp_drain_trouble(const struct gsp_drain *drain)
+const char *gsp_store__drain_error(const struct gsp_drain *drain)
 {
     return drain->trouble;
 }

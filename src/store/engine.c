@@ -2,7 +2,6 @@
 #include "store/engine.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,29 +10,29 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/lock.h"
 
-#define LIBRARY      "libduckdb.so"
-/* Older ones lack functions that are called here, or the setting allowed_paths. */
-#define OLDEST_MAJOR 1
-#define OLDEST_MINOR 4
-/* Below this it is likely to crash rather than to fail: its threads do not expect that there is no
- * memory for them. */
-#define ROOM_BYTES   (512ULL << 20)
+#define LIBRARY           "libduckdb.so"
+/* Older versions lack functions of engine.h or the setting allowed_paths. */
+#define OLDEST_MAJOR      1
+#define OLDEST_MINOR      4
+/* With less address space DuckDB's threads crash on a failed allocation instead of reporting it. */
+#define ADDRESS_SPACE_MIN (512ULL << 20)
 
 static struct {
-    pthread_mutex_t lock;
-    bool ready;
-    struct gsp_duck duck;
-} engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct gsp_lock lock;
+    bool ready GSP_GUARDED_BY(lock);
+    struct gsp_duckdb duck;
+} engine;
 
-/* Where the library is, relative to the folder of the program. */
-static const char *const places[] = {
-    "",                          /* beside it */
+/* Folders that may have the library, relative to the folder of the program. */
+static const char *const folders[] = {
+    "",                          /* beside the program */
     "../lib/gsprof/",            /* installed */
     "../../subprojects/duckdb/", /* in a build folder */
 };
 
-static void *try_places(void)
+static void *open_near_program(void)
 {
     char folder[3072];
     const ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
@@ -46,9 +45,9 @@ static void *try_places(void)
         return NULL;
     }
     slash[1] = '\0';
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
+    for (size_t i = 0; i < GSP_COUNT(folders); i++) {
         char path[4096];
-        const int len = snprintf(path, sizeof(path), "%s%s%s", folder, places[i], LIBRARY);
+        const int len = snprintf(path, sizeof(path), "%s%s%s", folder, folders[i], LIBRARY);
         if (len > 0 && (size_t)len < sizeof(path) && access(path, R_OK) == 0) {
             void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
             if (lib) {
@@ -59,13 +58,13 @@ static void *try_places(void)
     return NULL;
 }
 
-static int find_functions(void *lib, struct gsp_duck *duck, struct gsp_err *err)
+static int find_functions(void *lib, struct gsp_duckdb *duck, struct gsp_err *err)
 {
     static const struct {
         const char *name;
         size_t offset;
     } functions[] = {
-#define GSP_DUCK_ROW(name) {"duckdb_" #name, offsetof(struct gsp_duck, name)},
+#define GSP_DUCK_ROW(name) {"duckdb_" #name, offsetof(struct gsp_duckdb, name)},
         GSP_DUCK_FUNCTIONS(GSP_DUCK_ROW)
 #undef GSP_DUCK_ROW
     };
@@ -80,13 +79,13 @@ static int find_functions(void *lib, struct gsp_duck *duck, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int check_version(const struct gsp_duck *duck, struct gsp_err *err)
+static int check_version(const struct gsp_duckdb *duck, struct gsp_err *err)
 {
     const char *text = duck->library_version();
     const char *number = text && text[0] == 'v' ? text + 1 : "";
     int major = 0;
     int minor = 0;
-    /* A build between two releases has no number: it is taken for a new one. */
+    /* A development build has no number: assume that it is new enough. */
     if (sscanf(number, "%d.%d", &major, &minor) == 2 && /* NOLINT(cert-err34-c): checked below */
         (major < OLDEST_MAJOR || (major == OLDEST_MAJOR && minor < OLDEST_MINOR))) {
         return gsp_err_set(err, GSP_E_VERSION, 0,
@@ -96,26 +95,26 @@ static int check_version(const struct gsp_duck *duck, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int check_room(struct gsp_err *err)
+static int check_address_space(struct gsp_err *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= ROOM_BYTES) {
+        limit.rlim_cur >= ADDRESS_SPACE_MIN) {
         return GSP_OK;
     }
     return gsp_err_set(err, GSP_E_LIMIT, 0,
                        "the SQL engine needs %llu MiB of address space; the limit (ulimit -v) is "
                        "%llu",
-                       ROOM_BYTES >> 20, (unsigned long long)limit.rlim_cur >> 20);
+                       ADDRESS_SPACE_MIN >> 20, (unsigned long long)limit.rlim_cur >> 20);
 }
 
-static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
+static int load(const char *path, struct gsp_duckdb *duck, struct gsp_err *err)
 {
-    const int room = check_room(err);
-    if (room != GSP_OK) {
-        return room;
+    const int space = check_address_space(err);
+    if (space != GSP_OK) {
+        return space;
     }
-    void *lib = path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : try_places();
+    void *lib = path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : open_near_program();
     if (!lib && !path) {
         lib = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL);
     }
@@ -124,8 +123,8 @@ static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
     }
     if (!lib) {
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                           "the SQL engine is not here: no %s (DuckDB) beside the program, in "
-                           "../lib/gsprof or among the system's libraries",
+                           "the SQL engine (DuckDB) is not installed: no %s beside the program, in "
+                           "../lib/gsprof or in the system's libraries",
                            LIBRARY);
     }
     int rc = find_functions(lib, duck, err);
@@ -135,20 +134,20 @@ static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
     if (rc != GSP_OK) {
         dlclose(lib);
     }
-    /* Otherwise it stays for ever: its threads may outlive what we know of. */
+    /* A usable library is never unloaded: its threads may still run. */
     return rc;
 }
 
-int gsp_store__engine(const char *path, const struct gsp_duck **out, struct gsp_err *err)
+int gsp_store__engine_load(const char *path, const struct gsp_duckdb **out, struct gsp_err *err)
 {
     *out = NULL;
     int rc = GSP_OK;
-    pthread_mutex_lock(&engine.lock);
+    gsp_lock_take(&engine.lock);
     if (!engine.ready) {
         rc = load(path, &engine.duck, err);
         engine.ready = rc == GSP_OK;
     }
-    pthread_mutex_unlock(&engine.lock);
+    gsp_lock_release(&engine.lock);
     if (rc == GSP_OK) {
         *out = &engine.duck;
     }

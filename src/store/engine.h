@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine.h -- DuckDB's C API, loaded when it is first needed.
+ * engine.h -- DuckDB's C API, loaded on first use.
  *
- * The library is never linked: commands that ask no SQL start without it.
- * Used by: store/ alone.
- * Threads: gsp_store__engine() may be called by any; the table never changes once made.
+ * gsprof is not linked against it, so commands without SQL start faster.
+ * Threads: any. The table of functions never changes once it is loaded.
  */
 #pragma once
 
@@ -12,7 +11,7 @@
 
 #include "base/err.h"
 
-/* Every function that is called, by its name without "duckdb_". */
+/* The functions that store/ calls, without the prefix "duckdb_". */
 #define GSP_DUCK_FUNCTIONS(X)                                                                      \
     X(array_type_array_size)                                                                       \
     X(array_type_child_type)                                                                       \
@@ -122,14 +121,14 @@
     X(vector_get_validity)                                                                         \
     X(vector_size)
 
-struct gsp_duck {
+struct gsp_duckdb {
 #define GSP_DUCK_MEMBER(name) __typeof__ (&duckdb_##name)(name);
     GSP_DUCK_FUNCTIONS(GSP_DUCK_MEMBER)
 #undef GSP_DUCK_MEMBER
 };
 
-/* Loads the library: the file that path names, else (path NULL) the one next to the program,
- * in ../lib/gsprof, of the build, or of the system.  *out is borrowed for ever.
- * Fails with NOTSUP (none found; the message says where it was looked for) or VERSION. */
-GSP_MUST_CHECK int gsp_store__engine(const char *path, const struct gsp_duck **out,
-                                     struct gsp_err *err);
+/* Loads the library `path`. If path is NULL, searches beside the program, in ../lib/gsprof, in the
+ * build folder and in the system's libraries. *out stays valid until the process ends.
+ * Fails with NOTSUP (not found; the message lists the searched folders), VERSION or LIMIT. */
+GSP_MUST_CHECK int gsp_store__engine_load(const char *path, const struct gsp_duckdb **out,
+                                          struct gsp_err *err);

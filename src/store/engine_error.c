@@ -7,7 +7,7 @@
 #include "store/sql_text.h"
 #include "store/store_internal.h"
 
-/* With errors_as_json the engine's errors are one JSON object of strings:
+/* With errors_as_json, an error of the engine is a JSON object of strings:
  *   {"exception_type":"Binder","exception_message":"...","candidates":"module","position":"7"} */
 
 static unsigned hex4(const char *p)
@@ -29,7 +29,7 @@ static unsigned hex4(const char *p)
     return v;
 }
 
-/* Puts the character that \X stands for; worth the bytes behind the backslash. */
+/* Appends the character of an escape sequence. Returns its length without the backslash. */
 static size_t put_escape(struct gsp_buf *out, const char *p)
 {
     switch (*p) {
@@ -54,7 +54,7 @@ static size_t put_escape(struct gsp_buf *out, const char *p)
     }
 }
 
-/* The string behind "key":; false when there is none. */
+/* Appends the value of "key". Returns false if it does not exist. */
 static bool json_get(const char *json, const char *key, struct gsp_buf *out)
 {
     char start[64];
@@ -65,7 +65,7 @@ static bool json_get(const char *json, const char *key, struct gsp_buf *out)
     }
     p += strlen(start);
     while (*p && *p != '"') {
-        /* What may have been meant is told apart from what is wrong. */
+        /* The suggestions have a key of their own. */
         if (strncmp(p, "\\nDid you mean", 14) == 0 || strncmp(p, "\\nCandidate ", 12) == 0) {
             break;
         }
@@ -79,7 +79,7 @@ static bool json_get(const char *json, const char *key, struct gsp_buf *out)
     return !out->failed;
 }
 
-static void find_place(struct gsp_sv sql, size_t pos, struct gsp_sql_error *where)
+static void find_position(struct gsp_sv sql, size_t pos, struct gsp_sql_error *where)
 {
     where->line = 1;
     where->column = 1;
@@ -100,12 +100,12 @@ static void fill_where(const struct gsp_engine_error *error, const char *json,
     if (json_get(json, "position", &text)) {
         const char *digits = gsp_buf_cstr(&text);
         const size_t pos = digits ? (size_t)strtoull(digits, NULL, 10) : 0;
-        find_place(error->sql, gsp_store__sql_origin(error->sql, error->run, GSP_CATALOG, pos),
-                   where);
+        find_position(error->sql, gsp_store__sql_origin(error->sql, error->run, GSP_CATALOG, pos),
+                      where);
     }
     gsp_buf_clear(&text);
     if (json_get(json, "candidates", &text)) {
-        /* Several are joined by commas, the nearest first. */
+        /* A comma-separated list, best match first. */
         struct gsp_sv rest = gsp_buf_sv(&text);
         struct gsp_sv first = {NULL, 0};
         if (gsp_sv_split(&rest, ',', &first) && first.len < sizeof(where->candidate)) {
@@ -131,7 +131,7 @@ static int code_of(duckdb_error_type type)
             return codes[i].code;
         }
     }
-    return GSP_E_USAGE; /* all else is the SQL's fault */
+    return GSP_E_USAGE; /* the SQL is wrong */
 }
 
 static bool has(const char *text, const char *part)
@@ -139,7 +139,7 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
-/* The type is not told by every way an error comes; its text is. */
+/* Not every function of the engine returns the error type, but the text always contains it. */
 static int code_of_text(const struct gsp_engine_error *error, const char *text)
 {
     if (has(text, "\"Out of Memory\"") || has(text, "Out of Memory Error") ||
@@ -158,10 +158,10 @@ static int code_of_text(const struct gsp_engine_error *error, const char *text)
     return code_of(error->type);
 }
 
-int gsp_store__engine_error(const struct gsp_engine_error *error, struct gsp_sql_error *where,
-                            struct gsp_err *err)
+int gsp_store__engine_error_convert(const struct gsp_engine_error *error,
+                                    struct gsp_sql_error *where, struct gsp_err *err)
 {
-    const char *text = error->text ? error->text : "the SQL engine failed without a word";
+    const char *text = error->text ? error->text : "the SQL engine failed without a message";
     gsp_auto_buf line = {0};
     if (!json_get(text, "exception_message", &line)) {
         gsp_buf_clear(&line);
@@ -175,6 +175,6 @@ int gsp_store__engine_error(const struct gsp_engine_error *error, struct gsp_sql
     }
     const char *shown = gsp_buf_cstr(&line);
     const int code = code_of_text(error, text);
-    gsp_err_fill(err, code, 0, "%s", shown ? shown : "no memory for an error");
+    gsp_err_fill(err, code, 0, "%s", shown ? shown : "out of memory");
     return code;
 }

@@ -7,11 +7,11 @@
 #include "base/buf.h"
 #include "store/store_internal.h"
 
-extern const char gsp_store__macros_sql[]; /* made from macros.sql */
+extern const char gsp_store__macros_sql[]; /* generated from macros.sql */
 
 static const char BEGIN[] = "CREATE OR REPLACE MACRO gsprof.";
 
-bool gsp_macro_at(size_t i, struct gsp_macro *out)
+bool gsp_store__macro_at(size_t i, struct gsp_macro *out)
 {
     const char *at = strstr(gsp_store__macros_sql, BEGIN);
     while (at && i-- > 0)
@@ -30,7 +30,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-bool gsp_macro_named(struct gsp_sv text, struct gsp_sv name)
+bool gsp_store__macro_is_used(struct gsp_sv text, struct gsp_sv name)
 {
     for (size_t i = 0; i + name.len <= text.len; i++) {
         if ((i == 0 || !is_word(text.p[i - 1])) &&
@@ -41,28 +41,28 @@ bool gsp_macro_named(struct gsp_sv text, struct gsp_sv name)
     return false;
 }
 
-/* The bits of the macros that text names, and of those that they name in turn. */
+/* Returns the bits of the macros that text uses, directly or through other macros. */
 static uint64_t find_named(struct gsp_sv text, uint64_t known)
 {
     struct gsp_macro macro;
     uint64_t found = known;
-    for (size_t i = 0; i < GSP_MACROS_MAX && gsp_macro_at(i, &macro); i++) {
+    for (size_t i = 0; i < GSP_MACROS_MAX && gsp_store__macro_at(i, &macro); i++) {
         const uint64_t bit = UINT64_C(1) << i;
-        if (!(found & bit) && gsp_macro_named(text, macro.name))
+        if (!(found & bit) && gsp_store__macro_is_used(text, macro.name))
             found |= find_named(macro.sql, found | bit);
     }
     return found;
 }
 
-int gsp_store__macros(struct gsp_store *store, struct gsp_sv sql, uint64_t *made,
-                      struct gsp_err *err)
+int gsp_store__macros_create(struct gsp_store *store, struct gsp_sv sql, uint64_t *made,
+                             struct gsp_err *err)
 {
-    const bool all = gsp_macro_named(sql, gsp_sv_of("duckdb_functions")) ||
-                     gsp_macro_named(sql, gsp_sv_of("pragma_functions"));
+    const bool all = gsp_store__macro_is_used(sql, gsp_sv_of("duckdb_functions")) ||
+                     gsp_store__macro_is_used(sql, gsp_sv_of("pragma_functions"));
     const uint64_t missing = (all ? UINT64_MAX : find_named(sql, 0)) & ~*made;
     gsp_auto_buf text = {0};
     struct gsp_macro macro;
-    for (size_t i = 0; missing && i < GSP_MACROS_MAX && gsp_macro_at(i, &macro); i++) {
+    for (size_t i = 0; missing && i < GSP_MACROS_MAX && gsp_store__macro_at(i, &macro); i++) {
         if (!((missing >> i) & 1))
             continue;
         gsp_buf_putsv(&text, macro.sql);
@@ -71,8 +71,7 @@ int gsp_store__macros(struct gsp_store *store, struct gsp_sv sql, uint64_t *made
     if (text.len == 0 && !text.failed)
         return GSP_OK;
     const char *statements = gsp_buf_cstr(&text);
-    int rc = statements ? gsp_store__run(store, statements, err)
-                        : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = statements ? gsp_store__sql_run(store, statements, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
         *made |= missing;
     return rc;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * macros.h -- the table macros of macros.sql: made when a query first names them.
+ * macros.h -- the table macros of macros.sql, created when a query first uses them.
  *
- * Making all of them takes as long as many a query does.
+ * Creating all of them would take longer than many queries do.
  *
- * Used by: store/ alone; gsp_macro_at() by whoever lists or documents them.
  * Threads: as store.h.
  */
 #pragma once
@@ -26,13 +25,13 @@ struct gsp_macro {
     struct gsp_sv sql;  /* the whole statement */
 };
 
-/* Borrowed for ever; false past the last. */
-bool gsp_macro_at(size_t i, struct gsp_macro *out);
+/* Returns false past the last. *out points to constants. */
+bool gsp_store__macro_at(size_t i, struct gsp_macro *out);
 
-/* Whether text has the name as a word of its own. */
-bool gsp_macro_named(struct gsp_sv text, struct gsp_sv name);
+/* Whether text contains the name as a whole word. */
+bool gsp_store__macro_is_used(struct gsp_sv text, struct gsp_sv name);
 
-/* Makes the macros that a statement names, and those that they name; *made holds a bit for each
- * that is there.  A statement that lists functions gets all. */
-GSP_MUST_CHECK int gsp_store__macros(struct gsp_store *store, struct gsp_sv sql, uint64_t *made,
-                                     struct gsp_err *err);
+/* Creates the macros that a statement uses, directly or through other macros, or all of them if it
+ * lists functions. *made has a bit for each macro that exists. */
+GSP_MUST_CHECK int gsp_store__macros_create(struct gsp_store *store, struct gsp_sv sql,
+                                            uint64_t *made, struct gsp_err *err);

@@ -1,17 +1,17 @@
--- The questions that people have, as table macros of the schema gsprof.
--- Every one takes ts_from and ts_to (CLOCK_REALTIME, ns): NULL leaves that side open.
+-- Common queries as table macros in the schema gsprof.
+-- Most macros have the parameters ts_from and ts_to (CLOCK_REALTIME, ns). NULL means no limit.
 -- A statement ends with a semicolon at the end of a line.
 
 -- Each function of a stack once.
--- No view: those are bound when they are made, and strings of live tables change their type.
+-- Not a view: a view is bound when it is created, but the string types of live tables change.
 CREATE OR REPLACE MACRO gsprof.stack_functions() AS TABLE
     SELECT stack_id, func, file, min(depth) AS depth
     FROM python.stack
     GROUP BY stack_id, func, file;
 
--- Threads that run, and what the main thread waits for: of the processes that make steps, or of a
--- process that is alone.  Pools, monitors and servers wait all the time, and would hide the rest.
--- A profile that does not say which threads run has all of them.
+-- Samples of running threads, and all samples of the main threads of processes with training steps
+-- (of the only process, if there are no steps). Waiting samples of other threads (pools, monitors,
+-- servers) would hide the rest. If on_cpu is unknown, a sample counts as running.
 CREATE OR REPLACE MACRO gsprof.working_samples(ts_from := NULL, ts_to := NULL, idle := false)
 AS TABLE
     WITH stepping AS (SELECT DISTINCT pid FROM python.torch_step),
@@ -69,7 +69,7 @@ CREATE OR REPLACE MACRO gsprof.module_percentiles(ts_from := NULL, ts_to := NULL
     GROUP BY module, stage
     ORDER BY total_s DESC, module, stage;
 
--- A row of torch_step is written when the step ends.
+-- ts_ns of a torch_step row is the end of the step.
 CREATE OR REPLACE MACRO gsprof.steps(ts_from := NULL, ts_to := NULL) AS TABLE
     SELECT host, pid, rank, step, duration, ts_ns - (duration * 1e9)::BIGINT AS start_ns,
         ts_ns AS end_ns
@@ -143,7 +143,7 @@ CREATE OR REPLACE MACRO gsprof.memory_growth(ts_from := NULL, ts_to := NULL) AS 
     WINDOW each AS (PARTITION BY host, pid ORDER BY step)
     ORDER BY rank, pid, step;
 
--- A leak has a slope that does not go away.
+-- A leak shows as a lasting positive slope.
 CREATE OR REPLACE MACRO gsprof.memory_trend(ts_from := NULL, ts_to := NULL) AS TABLE
     SELECT rank, pid, count(*) AS steps, regr_slope(allocated_mb, step) AS mb_per_step,
         regr_r2(allocated_mb, step) AS r2, max(allocated_mb) AS highest_mb
@@ -185,7 +185,7 @@ CREATE OR REPLACE MACRO gsprof.compare_runs(a_name, b_name) AS TABLE
         (SELECT min(ts_from) FROM gsprof.run WHERE name = b_name),
         (SELECT max(ts_to) FROM gsprof.run WHERE name = b_name));
 
--- Of several sessions with that name the newest; while it is active up to the newest frame.
+-- Of several sessions with this name, the newest. An active session ends at the newest frame.
 CREATE OR REPLACE MACRO gsprof.session_frames(the_session) AS TABLE
     WITH the AS (
         SELECT first_frame, coalesce(last_frame, 9223372036854775807) AS last_frame
@@ -196,7 +196,7 @@ CREATE OR REPLACE MACRO gsprof.session_frames(the_session) AS TABLE
     SELECT f.ts_ns, f.host, f.frame_id, f.metric, f.device, f.value
     FROM session.frame AS f JOIN the ON f.frame_id BETWEEN the.first_frame AND the.last_frame;
 
--- Threads that were seen within the last seconds before the newest sample of their process.
+-- The newest stacks of the threads that were sampled in the last 2.5 s of their process.
 CREATE OR REPLACE MACRO gsprof.last_stacks() AS TABLE
     WITH seen AS (
         SELECT host, pid, rank, thread_id, max(ts_ns) AS ts_ns,

@@ -10,21 +10,17 @@
 #include <unistd.h>
 #include <yyjson.h>
 
+#include "base/array.h"
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "wire/ring.h"
 
-/* Entries of each kind; a manifest with more is not one of ours.  Cursors are looked up one by
- * one. */
+/* Limit for each list. Cursors are found by linear search. */
 #define ENTRIES_MAX 10000U
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-}
-
-void gsp_manifest_free(struct gsp_manifest *manifest)
+void gsp_store__manifest_free(struct gsp_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->cursor_count; i++)
         free(manifest->cursors[i].lanes);
@@ -34,46 +30,27 @@ void gsp_manifest_free(struct gsp_manifest *manifest)
     *manifest = (struct gsp_manifest){0};
 }
 
-/* One more element of size bytes at the end of *array, zeroed; NULL without memory. */
-static void *grow(void *array, size_t count, size_t size)
+int gsp_store__manifest_add_segment(struct gsp_manifest *manifest,
+                                    const struct gsp_segment *segment, struct gsp_err *err)
 {
-    /* Capacity is the next power of two. */
-    void **at = array;
-    if ((count & (count - 1)) == 0) {
-        void *more = realloc(*at, (count ? 2 * count : 1) * size);
-        if (!more)
-            return NULL;
-        *at = more;
-    }
-    char *element = (char *)*at + count * size;
-    memset(element, 0, size);
-    return element;
-}
-
-int gsp_manifest_add_segment(struct gsp_manifest *manifest, const struct gsp_segment *segment,
-                             struct gsp_err *err)
-{
-    struct gsp_segment *added =
-        grow(&manifest->segments, manifest->segment_count, sizeof(*manifest->segments));
-    if (!added)
-        return no_memory(err);
-    *added = *segment;
-    manifest->segment_count++;
+    if (!gsp_array_fit(&manifest->segments, &manifest->segment_cap, manifest->segment_count + 1))
+        return gsp_err_nomem(err);
+    manifest->segments[manifest->segment_count++] = *segment;
     return GSP_OK;
 }
 
-void gsp_manifest_remove_segment(struct gsp_manifest *manifest, size_t i)
+void gsp_store__manifest_remove_segment(struct gsp_manifest *manifest, size_t i)
 {
     manifest->segment_count--;
     memmove(&manifest->segments[i], &manifest->segments[i + 1],
             (manifest->segment_count - i) * sizeof(*manifest->segments));
 }
 
-struct gsp_ring_cursor *gsp_manifest_cursor(const struct gsp_manifest *manifest,
-                                            const struct gsp_ring_cursor *key)
+struct gsp_drain_cursor *gsp_store__manifest_cursor(const struct gsp_manifest *manifest,
+                                                    const struct gsp_drain_cursor *key)
 {
     for (size_t i = 0; i < manifest->cursor_count; i++) {
-        struct gsp_ring_cursor *cursor = &manifest->cursors[i];
+        struct gsp_drain_cursor *cursor = &manifest->cursors[i];
         if (cursor->pid == key->pid && cursor->start_time == key->start_time &&
             cursor->created_ns == key->created_ns && strcmp(cursor->schema, key->schema) == 0 &&
             strcmp(cursor->table, key->table) == 0)
@@ -82,8 +59,8 @@ struct gsp_ring_cursor *gsp_manifest_cursor(const struct gsp_manifest *manifest,
     return NULL;
 }
 
-/* Lanes are sorted: the index of the first that is not before lane. */
-static uint32_t find_lane(const struct gsp_ring_cursor *cursor, uint32_t lane)
+/* Returns the index of the first lane >= lane; lanes are sorted. */
+static uint32_t find_lane(const struct gsp_drain_cursor *cursor, uint32_t lane)
 {
     uint32_t from = 0;
     uint32_t to = cursor->lane_count;
@@ -97,33 +74,35 @@ static uint32_t find_lane(const struct gsp_ring_cursor *cursor, uint32_t lane)
     return from;
 }
 
-uint64_t gsp_ring_cursor_row(const struct gsp_ring_cursor *cursor, uint32_t lane)
+uint64_t gsp_store__cursor_row(const struct gsp_drain_cursor *cursor, uint32_t lane)
 {
     const uint32_t i = cursor ? find_lane(cursor, lane) : 0;
     return cursor && i < cursor->lane_count && cursor->lanes[i].lane == lane ? cursor->lanes[i].row
                                                                              : 0;
 }
 
-int gsp_manifest_advance(struct gsp_manifest *manifest, const struct gsp_ring_cursor *key,
-                         uint32_t lane, uint64_t row, struct gsp_err *err)
+int gsp_store__manifest_set_cursor(struct gsp_manifest *manifest,
+                                   const struct gsp_drain_cursor *key, uint32_t lane, uint64_t row,
+                                   struct gsp_err *err)
 {
-    struct gsp_ring_cursor *cursor = gsp_manifest_cursor(manifest, key);
+    struct gsp_drain_cursor *cursor = gsp_store__manifest_cursor(manifest, key);
     if (!cursor) {
-        cursor = grow(&manifest->cursors, manifest->cursor_count, sizeof(*manifest->cursors));
-        if (!cursor)
-            return no_memory(err);
+        if (!gsp_array_fit(&manifest->cursors, &manifest->cursor_cap, manifest->cursor_count + 1))
+            return gsp_err_nomem(err);
+        cursor = &manifest->cursors[manifest->cursor_count++];
         *cursor = *key;
         cursor->lanes = NULL;
         cursor->lane_count = 0;
-        manifest->cursor_count++;
+        cursor->lane_cap = 0;
     }
     const uint32_t i = find_lane(cursor, lane);
     if (!cursor->lanes || i == cursor->lane_count || cursor->lanes[i].lane != lane) {
-        if (!grow(&cursor->lanes, cursor->lane_count, sizeof(*cursor->lanes)) || !cursor->lanes)
-            return no_memory(err);
+        if (!gsp_array_fit(&cursor->lanes, &cursor->lane_cap, (size_t)cursor->lane_count + 1))
+            return gsp_err_nomem(err);
         memmove(&cursor->lanes[i + 1], &cursor->lanes[i],
                 (cursor->lane_count - i) * sizeof(*cursor->lanes));
         cursor->lane_count++;
+        gsp_assert(i == 0 || cursor->lanes[i - 1].lane < lane);
     }
     cursor->lanes[i] = (struct gsp_cursor_lane){lane, row};
     return GSP_OK;
@@ -141,60 +120,59 @@ static struct gsp_segment_loss *find_loss(const struct gsp_manifest *manifest,
     return NULL;
 }
 
-uint64_t gsp_manifest_lost(const struct gsp_manifest *manifest, const struct gsp_segment_loss *loss)
+uint64_t gsp_store__manifest_loss(const struct gsp_manifest *manifest,
+                                  const struct gsp_segment_loss *loss)
 {
     const struct gsp_segment_loss *found = find_loss(manifest, loss);
     return found ? found->count : 0;
 }
 
-int gsp_manifest_lose(struct gsp_manifest *manifest, const struct gsp_segment_loss *loss,
-                      struct gsp_err *err)
+int gsp_store__manifest_add_loss(struct gsp_manifest *manifest, const struct gsp_segment_loss *loss,
+                                 struct gsp_err *err)
 {
     struct gsp_segment_loss *old = find_loss(manifest, loss);
     if (old) {
         old->count += loss->count;
         return GSP_OK;
     }
-    struct gsp_segment_loss *added =
-        grow(&manifest->losses, manifest->loss_count, sizeof(*manifest->losses));
-    if (!added)
-        return no_memory(err);
-    *added = *loss;
-    manifest->loss_count++;
+    if (!gsp_array_fit(&manifest->losses, &manifest->loss_cap, manifest->loss_count + 1))
+        return gsp_err_nomem(err);
+    manifest->losses[manifest->loss_count++] = *loss;
     return GSP_OK;
 }
 
-int gsp_manifest_copy(const struct gsp_manifest *from, struct gsp_manifest *out,
-                      struct gsp_err *err)
+int gsp_store__manifest_copy(const struct gsp_manifest *from, struct gsp_manifest *out,
+                             struct gsp_err *err)
 {
     int rc = GSP_OK;
     *out = (struct gsp_manifest){.next = from->next};
     for (size_t i = 0; rc == GSP_OK && i < from->segment_count; i++)
-        rc = gsp_manifest_add_segment(out, &from->segments[i], err);
+        rc = gsp_store__manifest_add_segment(out, &from->segments[i], err);
     for (size_t i = 0; rc == GSP_OK && i < from->cursor_count; i++) {
-        const struct gsp_ring_cursor *cursor = &from->cursors[i];
+        const struct gsp_drain_cursor *cursor = &from->cursors[i];
         for (uint32_t k = 0; rc == GSP_OK && k < cursor->lane_count; k++)
-            rc =
-                gsp_manifest_advance(out, cursor, cursor->lanes[k].lane, cursor->lanes[k].row, err);
+            rc = gsp_store__manifest_set_cursor(out, cursor, cursor->lanes[k].lane,
+                                                cursor->lanes[k].row, err);
     }
     for (size_t i = 0; rc == GSP_OK && i < from->loss_count; i++)
-        rc = gsp_manifest_lose(out, &from->losses[i], err);
+        rc = gsp_store__manifest_add_loss(out, &from->losses[i], err);
     if (rc < 0)
-        gsp_manifest_free(out);
+        gsp_store__manifest_free(out);
     return rc;
 }
 
-/* Copies a name of a schema or table; false when it is none. */
+/* Copies the name of a schema or table. Returns false if it is invalid. */
 static bool copy_name(char out[GSP_NAME_MAX], struct gsp_sv name)
 {
-    if (!gsp_table_name_ok(name))
+    if (!gsp_wire_table_name_is_valid(name))
         return false;
     memcpy(out, name.p, name.len);
     out[name.len] = '\0';
     return true;
 }
 
-bool gsp_segment_name_ok(const char *file, char schema[GSP_NAME_MAX], char table[GSP_NAME_MAX])
+bool gsp_store__segment_name_is_valid(const char *file, char schema[GSP_NAME_MAX],
+                                      char table[GSP_NAME_MAX])
 {
     static const char END[] = ".parquet";
     char unused[GSP_NAME_MAX];
@@ -215,8 +193,6 @@ bool gsp_segment_name_ok(const char *file, char schema[GSP_NAME_MAX], char table
     return part.len > 0 && part.len < 20 && !gsp_sv_split(&rest, '.', &part);
 }
 
-/* Members of a JSON object, checked. */
-
 static bool get_text(yyjson_val *object, const char *key, char *out, size_t cap)
 {
     yyjson_val *value = yyjson_obj_get(object, key);
@@ -230,7 +206,7 @@ static bool get_text(yyjson_val *object, const char *key, char *out, size_t cap)
 
 static bool get_name(yyjson_val *object, const char *key, char out[GSP_NAME_MAX])
 {
-    return get_text(object, key, out, GSP_NAME_MAX) && gsp_table_name_ok(gsp_sv_of(out));
+    return get_text(object, key, out, GSP_NAME_MAX) && gsp_wire_table_name_is_valid(gsp_sv_of(out));
 }
 
 static bool get_u64(yyjson_val *object, const char *key, uint64_t *out)
@@ -245,17 +221,17 @@ static int read_segment(yyjson_val *object, struct gsp_manifest *out, struct gsp
     struct gsp_segment segment = {0};
     uint64_t written = 0;
     if (!get_text(object, "file", segment.file, sizeof(segment.file)) ||
-        !gsp_segment_name_ok(segment.file, segment.schema, segment.table) ||
+        !gsp_store__segment_name_is_valid(segment.file, segment.schema, segment.table) ||
         !get_u64(object, "rows", &segment.rows) || !get_u64(object, "bytes", &segment.bytes) ||
         !get_u64(object, "written_ns", &written))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "segment %zu is not in order", out->segment_count);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "segment %zu is malformed", out->segment_count);
     segment.written_ns = (int64_t)written;
-    return gsp_manifest_add_segment(out, &segment, err);
+    return gsp_store__manifest_add_segment(out, &segment, err);
 }
 
 static int read_cursor(yyjson_val *object, struct gsp_manifest *out, struct gsp_err *err)
 {
-    struct gsp_ring_cursor key = {0};
+    struct gsp_drain_cursor key = {0};
     uint64_t pid = 0;
     uint64_t created = 0;
     yyjson_val *lanes = yyjson_obj_get(object, "lanes");
@@ -264,7 +240,7 @@ static int read_cursor(yyjson_val *object, struct gsp_manifest *out, struct gsp_
         !get_u64(object, "start_time", &key.start_time) ||
         !get_u64(object, "created_ns", &created) || !yyjson_is_arr(lanes) ||
         yyjson_arr_size(lanes) > GSP_RING_LANES_MAX)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "cursor %zu is not in order", out->cursor_count);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "cursor %zu is malformed", out->cursor_count);
     key.pid = (int32_t)pid;
     key.created_ns = (int64_t)created;
     yyjson_arr_iter iter = yyjson_arr_iter_with(lanes);
@@ -273,10 +249,10 @@ static int read_cursor(yyjson_val *object, struct gsp_manifest *out, struct gsp_
         yyjson_val *row = yyjson_arr_get(pair, 1);
         if (!yyjson_is_uint(lane) || !yyjson_is_uint(row) ||
             yyjson_get_uint(lane) >= GSP_RING_LANES_MAX)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "a lane of %s.%s is not in order", key.schema,
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "a lane of %s.%s is malformed", key.schema,
                                key.table);
-        int rc = gsp_manifest_advance(out, &key, (uint32_t)yyjson_get_uint(lane),
-                                      yyjson_get_uint(row), err);
+        int rc = gsp_store__manifest_set_cursor(out, &key, (uint32_t)yyjson_get_uint(lane),
+                                                yyjson_get_uint(row), err);
         if (rc < 0)
             return rc;
     }
@@ -290,10 +266,10 @@ static int read_loss(yyjson_val *object, struct gsp_manifest *out, struct gsp_er
     if (!get_name(object, "schema", loss.schema) || !get_name(object, "table", loss.table) ||
         !get_text(object, "cause", loss.cause, sizeof(loss.cause)) ||
         !get_u64(object, "count", &loss.count))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "loss %zu is not in order", out->loss_count);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "loss %zu is malformed", out->loss_count);
     if (yyjson_is_uint(pid))
         loss.pid = (int64_t)(yyjson_get_uint(pid) & INT32_MAX);
-    return gsp_manifest_lose(out, &loss, err);
+    return gsp_store__manifest_add_loss(out, &loss, err);
 }
 
 static int read_list(yyjson_val *root, const char *key,
@@ -303,7 +279,7 @@ static int read_list(yyjson_val *root, const char *key,
     yyjson_val *list = yyjson_obj_get(root, key);
     int rc = GSP_OK;
     if (!yyjson_is_arr(list) || yyjson_arr_size(list) > ENTRIES_MAX)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "there is no list of %s", key);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the list of %s is missing or too long", key);
     yyjson_arr_iter iter = yyjson_arr_iter_with(list);
     for (yyjson_val *object; rc == GSP_OK && (object = yyjson_arr_iter_next(&iter));)
         rc = read(object, out, err);
@@ -314,10 +290,11 @@ static int read_root(yyjson_val *root, struct gsp_manifest *out, struct gsp_err 
 {
     uint64_t version = 0;
     if (!get_u64(root, "version", &version) || !get_u64(root, "next", &out->next))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "it is no manifest");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a manifest");
     if (version != GSP_MANIFEST_VERSION)
-        return gsp_err_set(err, GSP_E_VERSION, 0, "it is of version %" PRIu64 ", this reads %d",
-                           version, GSP_MANIFEST_VERSION);
+        return gsp_err_set(err, GSP_E_VERSION, 0,
+                           "manifest version %" PRIu64 "; only version %d is supported", version,
+                           GSP_MANIFEST_VERSION);
     int rc = read_list(root, "segments", read_segment, out, err);
     if (rc == GSP_OK)
         rc = read_list(root, "cursors", read_cursor, out, err);
@@ -335,21 +312,21 @@ static int file_path(const char *folder, const char *name, char *out, size_t cap
     return GSP_OK;
 }
 
-int gsp_manifest_parse(struct gsp_sv text, struct gsp_manifest *out, struct gsp_err *err)
+int gsp_store__manifest_parse(struct gsp_sv text, struct gsp_manifest *out, struct gsp_err *err)
 {
     *out = (struct gsp_manifest){.next = 1};
     yyjson_doc *doc = text.len ? yyjson_read(text.p, text.len, 0) : NULL;
     int rc = doc ? read_root(yyjson_doc_get_root(doc), out, err)
-                 : gsp_err_set(err, GSP_E_FORMAT, 0, "it is not JSON");
+                 : gsp_err_set(err, GSP_E_FORMAT, 0, "not JSON");
     yyjson_doc_free(doc);
     if (rc < 0) {
-        gsp_manifest_free(out);
+        gsp_store__manifest_free(out);
         out->next = 1;
     }
     return rc;
 }
 
-int gsp_manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_err *err)
+int gsp_store__manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_err *err)
 {
     char path[4096];
     gsp_auto_buf text = {0};
@@ -366,7 +343,7 @@ int gsp_manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_e
             *err = cause;
         return rc;
     }
-    rc = gsp_manifest_parse(gsp_buf_sv(&text), out, &cause);
+    rc = gsp_store__manifest_parse(gsp_buf_sv(&text), out, &cause);
     if (rc < 0)
         gsp_err_fill(err, rc, 0, "%.140s: %.80s", path, cause.msg);
     return rc;
@@ -393,7 +370,7 @@ static void put_cursors(struct gsp_json *json, const struct gsp_manifest *manife
     gsp_json_key(json, "cursors");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < manifest->cursor_count; i++) {
-        const struct gsp_ring_cursor *cursor = &manifest->cursors[i];
+        const struct gsp_drain_cursor *cursor = &manifest->cursors[i];
         gsp_json_obj_begin(json);
         gsp_json_put_str(json, "schema", cursor->schema);
         gsp_json_put_str(json, "table", cursor->table);
@@ -435,7 +412,8 @@ static void put_losses(struct gsp_json *json, const struct gsp_manifest *manifes
     gsp_json_arr_end(json);
 }
 
-int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest, struct gsp_err *err)
+int gsp_store__manifest_write(const char *folder, const struct gsp_manifest *manifest,
+                              struct gsp_err *err)
 {
     char path[4096];
     gsp_auto_buf text = {0};
@@ -454,7 +432,7 @@ int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest, 
     gsp_json_obj_end(&json);
     gsp_buf_putc(&text, '\n');
     if (text.failed)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     rc = gsp_newfile_open(&file, path, true, err);
     if (rc < 0)
         return rc;
@@ -467,7 +445,8 @@ int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest, 
         return rc;
     }
     rc = gsp_newfile_commit(&file, err);
-    /* The name too: files that only the old manifest has are removed behind this. */
+    /* Sync the folder as well: afterwards the caller removes files that only the old manifest
+     * lists. */
     gsp_auto_fd dir = rc == GSP_OK ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (dir >= 0)
         (void)fsync(dir);

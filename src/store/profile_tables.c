@@ -5,93 +5,17 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "model/ids.h"
 #include "wire/table.h"
 
-/* By kind; every other kind is one of native code. */
-const char *gsp_frame_type_name(enum gsp_frame_kind kind)
-{
-    static const char *const NAMES[] = {[GSP_FRAME_PYTHON] = "Python",
-                                        [GSP_FRAME_NATIVE] = "Native",
-                                        [GSP_FRAME_KERNEL] = "Kernel",
-                                        [GSP_FRAME_MARK] = "Mark"};
-    return (size_t)kind < GSP_COUNT(NAMES) ? NAMES[kind] : NAMES[GSP_FRAME_NATIVE];
-}
+_Static_assert(GSP_ID_NONE == GSP_NULL_I64, "rows store stack ids and ranks");
 
-enum gsp_frame_kind gsp_frame_type_find(struct gsp_sv name)
-{
-    static const enum gsp_frame_kind KINDS[] = {GSP_FRAME_PYTHON, GSP_FRAME_NATIVE,
-                                                GSP_FRAME_KERNEL, GSP_FRAME_MARK};
-    for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
-        if (gsp_sv_eq(name, gsp_sv_of(gsp_frame_type_name(KINDS[i]))))
-            return KINDS[i];
-    }
-    return GSP_FRAME_NATIVE;
-}
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-}
-
-static uint64_t hash_frame(const struct gsp_profile *profile, const struct gsp_frame *frame)
-{
-    const struct gsp_sv name = gsp_profile_string_at(profile, frame->name);
-    const struct gsp_sv file = gsp_profile_string_at(profile, frame->file);
-    /* What the table shows, and no more. */
-    uint64_t h = gsp_hash_bytes(name.p, name.len, (uint64_t)gsp_frame_type_name(frame->kind)[0]);
-    h = gsp_hash_bytes(file.p, file.len, h);
-    return gsp_mix64(h ^ frame->line);
-}
-
-int64_t gsp_profile_stack_id(const struct gsp_profile *profile, uint32_t stack, int64_t caller_id)
-{
-    const struct gsp_frame *frame =
-        gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, stack));
-    uint64_t h = gsp_profile_stack_caller(profile, stack) != GSP_NONE ? (uint64_t)caller_id : 0;
-    h = gsp_mix64(h + (frame ? hash_frame(profile, frame) : 0)) >> 1;
-    return h ? (int64_t)h : 1;
-}
-
-int gsp_profile_stack_ids(const struct gsp_profile *profile, int64_t **out, struct gsp_err *err)
-{
-    *out = NULL;
-    const size_t count = gsp_profile_stack_count(profile);
-    int64_t *ids = calloc(count + 1, sizeof(*ids));
-    if (!ids)
-        return no_memory(err);
-    ids[0] = GSP_NULL_I64;
-    /* A caller's node is always older than the node of whom it calls. */
-    for (uint32_t i = 1; i <= count; i++) {
-        const uint32_t caller = gsp_profile_stack_caller(profile, i);
-        ids[i] = gsp_profile_stack_id(profile, i, caller < i ? ids[caller] : 0);
-    }
-    *out = ids;
-    return GSP_OK;
-}
-
-int64_t gsp_profile_rank(struct gsp_sv process_name)
-{
-    static const char PREFIX[] = "rank ";
-    if (!gsp_sv_starts(process_name, PREFIX))
-        return GSP_NULL_I64;
-    int64_t rank = 0;
-    size_t i = sizeof(PREFIX) - 1;
-    const size_t first = i;
-    while (i < process_name.len && process_name.p[i] >= '0' && process_name.p[i] <= '9' &&
-           i - first < 9) {
-        rank = rank * 10 + (process_name.p[i] - '0');
-        i++;
-    }
-    const bool ends = i > first && i < process_name.len && process_name.p[i] == ':';
-    return ends ? rank : GSP_NULL_I64;
-}
-
-/* What is the same for all rows of one thread. */
+/* Values that all rows of a thread share. */
 struct thread_row {
     int64_t pid;
     int64_t rank;
     int64_t thread_id;
-    uint32_t name; /* id in the batch; found anew in each batch */
+    uint32_t name; /* string id in the current batch */
 };
 
 struct maker {
@@ -100,7 +24,7 @@ struct maker {
     const struct gsp_batch_sink *sink;
     int64_t *stack_ids;
     struct thread_row *threads;
-    unsigned char *used; /* by the profile's stack: a sample refers to it */
+    unsigned char *used; /* by stack number: a sample refers to it */
     struct gsp_batch *batch;
 };
 
@@ -109,16 +33,16 @@ static void maker_clear(struct maker *maker)
     free(maker->stack_ids);
     free(maker->threads);
     free(maker->used);
-    gsp_batch_free(maker->batch);
+    gsp_store_batch_free(maker->batch);
 }
 
 static int new_batch(struct maker *maker, enum gsp_table_id table, struct gsp_err *err)
 {
-    return gsp_batch_new(gsp_table_at(table), maker->host, GSP_NULL_I64, GSP_NULL_I64,
-                         &maker->batch, err);
+    return gsp_store_batch_new(gsp_wire_table_at(table), maker->host, GSP_NULL_I64, GSP_NULL_I64,
+                               &maker->batch, err);
 }
 
-static int hand_on(struct maker *maker, struct gsp_err *err)
+static int emit_batch(struct maker *maker, struct gsp_err *err)
 {
     struct gsp_batch *batch = maker->batch;
     maker->batch = NULL;
@@ -127,39 +51,42 @@ static int hand_on(struct maker *maker, struct gsp_err *err)
 
 static uint32_t intern(struct gsp_batch *batch, struct gsp_sv text)
 {
-    return text.len ? gsp_batch_intern(batch, text) : GSP_NULL_STR;
+    return text.len ? gsp_store_batch_intern(batch, text) : GSP_NULL_STR;
 }
 
-static int look_threads(struct maker *maker, struct gsp_err *err)
+static int read_threads(struct maker *maker, struct gsp_err *err)
 {
-    const size_t count = gsp_profile_thread_count(maker->profile);
+    const size_t count = gsp_model_profile_thread_count(maker->profile);
     maker->threads = calloc(count + 1, sizeof(*maker->threads));
     if (!maker->threads)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(maker->profile, i);
-        const struct gsp_process *process = gsp_profile_process_at(maker->profile, thread->process);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(maker->profile, i);
+        const struct gsp_process *process =
+            gsp_model_profile_process_at(maker->profile, thread->process);
         struct thread_row *row = &maker->threads[i];
         const uint64_t id = thread->os_id ? thread->os_id : thread->python_id;
         row->thread_id = id ? (int64_t)(id & INT64_MAX) : GSP_NULL_I64;
         row->pid = process && process->pid > 0 ? process->pid : GSP_NULL_I64;
-        row->rank = process ? gsp_profile_rank(gsp_profile_string_at(maker->profile, process->name))
-                            : GSP_NULL_I64;
+        row->rank =
+            process
+                ? gsp_model_rank_of_name(gsp_model_profile_string_at(maker->profile, process->name))
+                : GSP_NULL_I64;
     }
     return GSP_OK;
 }
 
-/* A batch of samples with the names of all threads in its dictionary. */
+/* Starts a batch of samples; adds the names of all threads to its dictionary. */
 static int new_sample_batch(struct maker *maker, struct gsp_err *err)
 {
     int rc = new_batch(maker, GSP_TABLE_python_stack_sample, err);
     if (rc < 0)
         return rc;
-    const size_t count = gsp_profile_thread_count(maker->profile);
+    const size_t count = gsp_model_profile_thread_count(maker->profile);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(maker->profile, i);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(maker->profile, i);
         maker->threads[i].name =
-            intern(maker->batch, gsp_profile_string_at(maker->profile, thread->name));
+            intern(maker->batch, gsp_model_profile_string_at(maker->profile, thread->name));
     }
     return GSP_OK;
 }
@@ -167,48 +94,48 @@ static int new_sample_batch(struct maker *maker, struct gsp_err *err)
 static int put_sample(struct maker *maker, uint32_t thread, uint32_t stack,
                       struct gsp_row_python_stack_sample *row, struct gsp_err *err)
 {
-    const struct thread_row *known = &maker->threads[thread];
+    const struct thread_row *shared = &maker->threads[thread];
     row->mono_ns = GSP_NULL_I64;
-    row->pid = known->pid;
-    row->rank = known->rank;
-    row->thread_id = known->thread_id;
-    row->thread_name = known->name;
+    row->pid = shared->pid;
+    row->rank = shared->rank;
+    row->thread_id = shared->thread_id;
+    row->thread_name = shared->name;
     row->stack_id = maker->stack_ids[stack];
     maker->used[stack] = 1;
-    return gsp_batch_append(maker->batch, row, err);
+    return gsp_store_batch_append(maker->batch, row, err);
 }
 
 static int put_samples(struct maker *maker, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(maker->profile);
     const size_t rows_max = maker->sink->rows_max ? maker->sink->rows_max : SIZE_MAX;
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, maker->profile);
+    gsp_model_sample_iter_init(&iter, maker->profile);
     int rc = new_sample_batch(maker, err);
-    while (rc == GSP_OK && gsp_sample_iter_next(&iter, &sample)) {
+    while (rc == GSP_OK && gsp_model_sample_iter_next(&iter, &sample)) {
         struct gsp_row_python_stack_sample row = {.ts_ns = meta->start_ns + sample.time_ns,
                                                   .on_cpu = (sample.flags & GSP_SAMPLE_ON_CPU) != 0,
                                                   .has_gil =
                                                       (sample.flags & GSP_SAMPLE_HAS_GIL) != 0,
                                                   .weight_ns = sample.weight};
         rc = put_sample(maker, sample.thread, sample.stack, &row, err);
-        if (rc == GSP_OK && gsp_batch_rows(maker->batch) >= rows_max) {
-            rc = hand_on(maker, err);
+        if (rc == GSP_OK && gsp_store__batch_rows(maker->batch) >= rows_max) {
+            rc = emit_batch(maker, err);
             if (rc == GSP_OK)
                 rc = new_sample_batch(maker, err);
         }
     }
-    return rc == GSP_OK ? hand_on(maker, err) : rc;
+    return rc == GSP_OK ? emit_batch(maker, err) : rc;
 }
 
 static int put_totals(struct maker *maker, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
-    const size_t count = gsp_profile_total_count(maker->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(maker->profile);
+    const size_t count = gsp_model_profile_total_count(maker->profile);
     int rc = new_sample_batch(maker, err);
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(maker->profile, i);
+        const struct gsp_total *total = gsp_model_profile_total_at(maker->profile, i);
         struct gsp_row_python_stack_sample row = {.ts_ns = meta->start_ns ? meta->start_ns
                                                                           : GSP_NULL_I64,
                                                   .on_cpu = GSP_NULL_BOOL,
@@ -216,23 +143,23 @@ static int put_totals(struct maker *maker, struct gsp_err *err)
                                                   .weight_ns = total->weight};
         rc = put_sample(maker, total->thread, total->stack, &row, err);
     }
-    return rc == GSP_OK ? hand_on(maker, err) : rc;
+    return rc == GSP_OK ? emit_batch(maker, err) : rc;
 }
 
 static int put_frames(const struct gsp_profile *profile, uint32_t stack, int64_t id,
                       struct gsp_batch *batch, struct gsp_err *err)
 {
     struct gsp_row_python_stack row = {.stack_id = id};
-    for (uint32_t at = stack; at != GSP_NONE; at = gsp_profile_stack_caller(profile, at)) {
+    for (uint32_t at = stack; at != GSP_NONE; at = gsp_model_profile_stack_caller(profile, at)) {
         const struct gsp_frame *frame =
-            gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, at));
+            gsp_model_profile_frame_at(profile, gsp_model_profile_stack_frame(profile, at));
         if (!frame)
             break;
-        row.func = intern(batch, gsp_profile_string_at(profile, frame->name));
-        row.file = intern(batch, gsp_profile_string_at(profile, frame->file));
+        row.func = intern(batch, gsp_model_profile_string_at(profile, frame->name));
+        row.file = intern(batch, gsp_model_profile_string_at(profile, frame->file));
         row.lineno = frame->line ? (int64_t)frame->line : GSP_NULL_I64;
-        row.frame_type = intern(batch, gsp_sv_of(gsp_frame_type_name(frame->kind)));
-        int rc = gsp_batch_append(batch, &row, err);
+        row.frame_type = intern(batch, gsp_sv_of(gsp_model_frame_type_name(frame->kind)));
+        int rc = gsp_store_batch_append(batch, &row, err);
         if (rc < 0)
             return rc;
         row.depth++;
@@ -240,11 +167,12 @@ static int put_frames(const struct gsp_profile *profile, uint32_t stack, int64_t
     return GSP_OK;
 }
 
-/* Stacks that differ in what the table does not show have one id, and are shown once. */
-int gsp_profile_stack_rows(const struct gsp_profile *profile, const int64_t *ids,
-                           const unsigned char *used, struct gsp_batch *batch, struct gsp_err *err)
+/* Stacks that differ only in what python.stack does not show have the same id: add them once. */
+int gsp_store_stack_rows_add(const struct gsp_profile *profile, const int64_t *ids,
+                             const unsigned char *used, struct gsp_batch *batch,
+                             struct gsp_err *err)
 {
-    const size_t count = gsp_profile_stack_count(profile);
+    const size_t count = gsp_model_profile_stack_count(profile);
     struct gsp_hmap seen = {0};
     int rc = GSP_OK;
     for (uint32_t i = 1; rc == GSP_OK && i <= count; i++) {
@@ -252,7 +180,7 @@ int gsp_profile_stack_rows(const struct gsp_profile *profile, const int64_t *ids
         if (!used[i] || gsp_hmap_get(&seen, id, 0))
             continue;
         rc = gsp_hmap_put(&seen, id, 0, i) ? put_frames(profile, i, ids[i], batch, err)
-                                           : no_memory(err);
+                                           : gsp_err_nomem(err);
     }
     gsp_hmap_free(&seen);
     return rc;
@@ -262,14 +190,14 @@ static int put_stacks(struct maker *maker, struct gsp_err *err)
 {
     int rc = new_batch(maker, GSP_TABLE_python_stack, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_stack_rows(maker->profile, maker->stack_ids, maker->used, maker->batch,
-                                    err);
-    return rc == GSP_OK ? hand_on(maker, err) : rc;
+        rc = gsp_store_stack_rows_add(maker->profile, maker->stack_ids, maker->used, maker->batch,
+                                      err);
+    return rc == GSP_OK ? emit_batch(maker, err) : rc;
 }
 
 static int put_losses(struct maker *maker, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(maker->profile);
     const struct gsp_losses *losses = &meta->losses;
     const struct {
         const char *cause;
@@ -286,24 +214,25 @@ static int put_losses(struct maker *maker, struct gsp_err *err)
             .mono_ns = GSP_NULL_I64,
             .pid = GSP_NULL_I64,
             .rank = GSP_NULL_I64,
-            .source = gsp_batch_intern(maker->batch, gsp_sv_of("sampler")),
-            .cause = gsp_batch_intern(maker->batch, gsp_sv_of(rows[i].cause)),
+            .source = gsp_store_batch_intern(maker->batch, gsp_sv_of("sampler")),
+            .cause = gsp_store_batch_intern(maker->batch, gsp_sv_of(rows[i].cause)),
             .count = (int64_t)(rows[i].count & INT64_MAX)};
-        rc = gsp_batch_append(maker->batch, &row, err);
+        rc = gsp_store_batch_append(maker->batch, &row, err);
     }
-    return rc == GSP_OK ? hand_on(maker, err) : rc;
+    return rc == GSP_OK ? emit_batch(maker, err) : rc;
 }
 
-int gsp_profile_tables(const struct gsp_profile *profile, const char *host,
-                       const struct gsp_batch_sink *sink, struct gsp_err *err)
+int gsp_store__profile_write(const struct gsp_profile *profile, const char *host,
+                             const struct gsp_batch_sink *sink, struct gsp_err *err)
 {
     struct maker maker = {.profile = profile, .host = host, .sink = sink};
-    maker.used = calloc(gsp_profile_stack_count(profile) + 1, 1);
-    int rc = maker.used ? gsp_profile_stack_ids(profile, &maker.stack_ids, err) : no_memory(err);
+    maker.used = calloc(gsp_model_profile_stack_count(profile) + 1, 1);
+    int rc = maker.used ? gsp_model_stack_ids(profile, &maker.stack_ids, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
-        rc = look_threads(&maker, err);
+        rc = read_threads(&maker, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_has_samples(profile) ? put_samples(&maker, err) : put_totals(&maker, err);
+        rc = gsp_model_profile_has_samples(profile) ? put_samples(&maker, err)
+                                                    : put_totals(&maker, err);
     if (rc == GSP_OK)
         rc = put_stacks(&maker, err);
     if (rc == GSP_OK)
@@ -321,5 +250,5 @@ int gsp_store_add_profile(struct gsp_store *store, const struct gsp_profile *pro
                           struct gsp_err *err)
 {
     const struct gsp_batch_sink sink = {.take = add_to_store, .ctx = store};
-    return gsp_profile_tables(profile, NULL, &sink, err);
+    return gsp_store__profile_write(profile, NULL, &sink, err);
 }

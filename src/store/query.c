@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "store/macros.h"
-#include "store/places.h"
 #include "store/result.h"
+#include "store/ring_dirs.h"
 #include "store/source_ring.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -19,11 +19,10 @@
 static const char TABLES_SQL[] = "SELECT table_schema || '.' || table_name AS name "
                                  "FROM information_schema.tables ORDER BY name";
 
-/* One statement on its way. */
 struct statement {
     struct gsp_store *store;
-    struct gsp_sv sql;  /* as it was written */
-    struct gsp_buf run; /* as the engine gets it */
+    struct gsp_sv sql;  /* the user's text */
+    struct gsp_buf run; /* the text for the engine */
     struct gsp_sql_error *where;
     duckdb_prepared_statement prepared;
     duckdb_statement_type type;
@@ -33,11 +32,11 @@ static int engine_error(struct statement *st, const char *text, duckdb_error_typ
                         struct gsp_err *err)
 {
     const struct gsp_engine_error error = {text, type, st->sql, gsp_buf_sv(&st->run)};
-    return gsp_store__query_error(st->store, &error, st->where, err);
+    return gsp_store__query_error_convert(st->store, &error, st->where, err);
 }
 
-int gsp_store__query_error(struct gsp_store *store, const struct gsp_engine_error *error,
-                           struct gsp_sql_error *where, struct gsp_err *err)
+int gsp_store__query_error_convert(struct gsp_store *store, const struct gsp_engine_error *error,
+                                   struct gsp_sql_error *where, struct gsp_err *err)
 {
     if (store->fill_err.code != GSP_OK) {
         if (err) {
@@ -52,12 +51,12 @@ int gsp_store__query_error(struct gsp_store *store, const struct gsp_engine_erro
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the query took longer than %.3g s",
                            (double)store->timeout_ns / 1e9);
     }
-    return gsp_store__engine_error(error, where, err);
+    return gsp_store__engine_error_convert(error, where, err);
 }
 
 static bool is_system_table(const void *ctx, struct gsp_sv name)
 {
-    const struct gsp_catalog *catalog = ctx;
+    const struct gsp_store_catalog *catalog = ctx;
     char lower[GSP_NAME_MAX];
     if (name.len >= sizeof(lower)) {
         return false;
@@ -66,14 +65,14 @@ static bool is_system_table(const void *ctx, struct gsp_sv name)
         const char c = name.p[i];
         lower[i] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
     }
-    return gsp_store__view_find(catalog, gsp_sv_of("system"), (struct gsp_sv){lower, name.len}) !=
+    return gsp_store__table_find(catalog, gsp_sv_of("system"), (struct gsp_sv){lower, name.len}) !=
            NULL;
 }
 
 static int count_statements(struct statement *st, duckdb_extracted_statements *out, const char *sql,
                             struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     const idx_t count = duck->extract_statements(st->store->con, sql, out);
     if (count == 1) {
         return GSP_OK;
@@ -81,22 +80,22 @@ static int count_statements(struct statement *st, duckdb_extracted_statements *o
     const char *text = count == 0 ? duck->extract_statements_error(*out) : NULL;
     int rc = GSP_OK;
     if (count > 1) {
-        rc = gsp_err_set(err, GSP_E_PERM, 0, "one statement at a time: there are %llu",
+        rc = gsp_err_set(err, GSP_E_PERM, 0, "only one statement is allowed, not %llu",
                          (unsigned long long)count);
     } else if (text && *text) {
         rc = engine_error(st, text, DUCKDB_ERROR_PARSER, err);
     } else {
-        rc = gsp_err_set(err, GSP_E_USAGE, 0, "there is no statement");
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "the statement is empty");
     }
     duck->destroy_extracted(out);
     return rc;
 }
 
-/* Parses and binds; nothing runs yet. */
+/* Parses and binds a statement without running it. */
 static int prepare(struct statement *st, const char *sql, duckdb_prepared_statement *out,
                    struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     duckdb_extracted_statements extracted = NULL;
     int rc = count_statements(st, &extracted, sql, err);
     if (rc != GSP_OK) {
@@ -125,23 +124,23 @@ static bool is_select(struct statement *st, struct gsp_sv sql)
     return select;
 }
 
-/* EXPLAIN ANALYZE runs what it explains: that has to be a SELECT too. */
+/* EXPLAIN ANALYZE runs the statement, so it must be a SELECT. */
 static bool is_explained_select(struct statement *st)
 {
     struct gsp_sv inner;
-    struct gsp_sv behind;
+    struct gsp_sv after_options;
     struct gsp_sql_error *where = st->where;
     st->where = NULL;
-    const bool ok = gsp_store__sql_explained(gsp_buf_sv(&st->run), &inner, &behind) &&
-                    (is_select(st, inner) || (behind.p && is_select(st, behind)));
+    const bool ok = gsp_store__sql_explained(gsp_buf_sv(&st->run), &inner, &after_options) &&
+                    (is_select(st, inner) || (after_options.p && is_select(st, after_options)));
     st->where = where;
     return ok;
 }
 
 static int not_allowed(bool explain, struct gsp_err *err)
 {
-    return gsp_err_set(err, GSP_E_PERM, 0, "only SELECT%s can be asked here",
-                       explain ? ", EXPLAIN, SHOW TABLES and DESCRIBE" : "");
+    return gsp_err_set(err, GSP_E_PERM, 0, "only SELECT%s allowed here",
+                       explain ? ", EXPLAIN, SHOW TABLES and DESCRIBE are" : " is");
 }
 
 static int check_type(struct statement *st, bool explain, struct gsp_err *err)
@@ -156,8 +155,8 @@ static int check_type(struct statement *st, bool explain, struct gsp_err *err)
     return not_allowed(explain, err);
 }
 
-/* Whether the text may ask for comments: only then they are made. */
-static bool wants_comments(struct gsp_sv sql)
+/* Whether the statement may read comments, which are created only then. */
+static bool needs_comments(struct gsp_sv sql)
 {
     for (struct gsp_sql_token token = gsp_store__sql_token(sql, 0); token.kind != GSP_SQL_END;
          token = gsp_store__sql_token(sql, token.to)) {
@@ -174,23 +173,23 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
 {
     store->query_number++;
     store->fill_err = (struct gsp_err){0};
-    int rc = gsp_store__places_refresh(store, err);
+    int rc = gsp_store__ring_dirs_refresh(store, err);
     if (rc == GSP_OK) {
         rc = gsp_store__catalog_refresh(&store->catalog, err);
     }
     if (rc == GSP_OK) {
-        rc = gsp_store__views(store, sql, err);
+        rc = gsp_store__views_create(store, sql, err);
     }
-    if (rc == GSP_OK && wants_comments(sql)) {
-        rc = gsp_store__comments(store, err);
+    if (rc == GSP_OK && needs_comments(sql)) {
+        rc = gsp_store__comments_create(store, err);
     }
     if (rc == GSP_OK) {
-        rc = gsp_store__macros(store, sql, &store->macros_made, err);
+        rc = gsp_store__macros_create(store, sql, &store->macros_made, err);
     }
     return rc;
 }
 
-/* The engine's SHOW TABLES is about one schema, in which there is no table. */
+/* The engine's SHOW TABLES lists only the default schema, which is empty. */
 static bool is_show_tables(struct gsp_sv sql)
 {
     const struct gsp_sql_token show = gsp_store__sql_token(sql, 0);
@@ -207,38 +206,38 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
 {
     if (!store->locked || store->open) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s",
-                           store->locked ? "the rows of the last query are not freed yet"
-                                         : "the store is not locked yet");
+                           store->locked ? "the rows of the last query were not freed"
+                                         : "the store is not locked");
     }
     if (sql.len > SQL_BYTES_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the statement is longer than %u bytes",
                            SQL_BYTES_MAX);
     }
-    /* The engine turns some of these into a SELECT before it tells what they are. */
+    /* The engine rewrites some PRAGMAs to SELECT before it returns their type. */
     if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma")) {
         return not_allowed(true, err);
     }
     if (sql.len > 0 && memchr(sql.p, '\0', sql.len)) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the statement has a NUL in it");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the statement contains a NUL");
     }
     return GSP_OK;
 }
 
-/* A transaction that can only read stands behind the check of the statement's type. */
+/* The read-only transaction is a second defence behind the check of the statement's type. */
 static int begin_reading(struct statement *st, const char *run, bool explain, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
-    int rc = gsp_store__run(store, "BEGIN TRANSACTION READ ONLY", err);
+    int rc = gsp_store__sql_run(store, "BEGIN TRANSACTION READ ONLY", err);
     if (rc != GSP_OK) {
         return rc;
     }
-    gsp_store__watch_query(&store->watch, store->timeout_ns);
-    gsp_store__watch_arm(&store->watch);
+    gsp_store__watchdog_begin(&store->watch, store->timeout_ns);
+    gsp_store__watchdog_arm(&store->watch);
     rc = prepare(st, run, &st->prepared, err);
     if (rc == GSP_OK) {
         rc = check_type(st, explain, err);
     }
-    gsp_store__watch_disarm(&store->watch);
+    gsp_store__watchdog_disarm(&store->watch);
     if (rc != GSP_OK) {
         gsp_store__query_end(store);
     }
@@ -264,65 +263,66 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
     gsp_store__sql_qualify(st->sql, GSP_CATALOG, is_system_table, &store->catalog, &st->run);
     const char *run = gsp_buf_cstr(&st->run);
     if (!run) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the statement");
+        return gsp_err_nomem(err);
     }
     rc = begin_reading(st, run, explain, err);
     bool made = false;
-    if (rc == GSP_E_USAGE && gsp_store__all_views(store, &made, NULL) == GSP_OK && made) {
-        /* It may have meant a table that was not made yet; or what is near to one. */
+    if (rc == GSP_E_USAGE && gsp_store__views_create_all(store, &made, NULL) == GSP_OK && made) {
+        /* The statement may use a view that does not exist yet. With all views, the engine can
+         * also suggest a similar name. */
         rc = begin_reading(st, run, explain, err);
     }
     return rc;
 }
 
-/* A result that lacks rows between others says so. */
-static void tell_missed(struct gsp_store *store)
+/* Warns if the result lacks rows between others. */
+static void warn_missed(struct gsp_store *store)
 {
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
+        const struct gsp_store_table *view = store->catalog.views[i];
         uint64_t missed = 0;
         for (size_t k = 0; k < view->source_count; k++) {
             struct gsp_source *source = view->sources[k];
             const uint64_t rows = atomic_load(&source->rows_missed);
-            missed += rows - source->rows_told;
-            source->rows_told = rows;
+            missed += rows - source->rows_warned;
+            source->rows_warned = rows;
         }
         if (missed > 0) {
             gsp_store__warn(store,
-                            "%llu rows of %s.%s were overwritten while they were read; the result "
-                            "lacks them",
+                            "%llu rows of %s.%s were overwritten during the query and are missing "
+                            "from the result",
                             (unsigned long long)missed, view->schema, view->name);
         }
     }
 }
 
-/* So does one that lacks names. */
-static void tell_nameless(struct gsp_store *store)
+/* Warns if the result lacks strings because a ring's dictionary is full. */
+static void warn_nameless(struct gsp_store *store)
 {
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
+        const struct gsp_store_table *view = store->catalog.views[i];
         uint64_t nameless = 0;
         for (size_t k = 0; k < view->source_count; k++) {
             struct gsp_source *source = view->sources[k];
-            struct gsp_ring_loss loss;
-            if (atomic_exchange(&source->names_read, false) &&
+            struct gsp_source_loss loss;
+            if (atomic_exchange(&source->strings_read, false) &&
                 gsp_store__ring_loss(source, &loss)) {
-                nameless += loss.strings_lost > source->strings_told
-                                ? loss.strings_lost - source->strings_told
+                nameless += loss.strings_lost > source->strings_warned
+                                ? loss.strings_lost - source->strings_warned
                                 : 0;
-                source->strings_told = loss.strings_lost;
+                source->strings_warned = loss.strings_lost;
             }
         }
-        gsp_store__warn_nameless(store, view->schema, view->name, nameless);
+        gsp_store__warn_lost_strings(store, view->schema, view->name, nameless);
     }
 }
 
 void gsp_store__query_end(struct gsp_store *store)
 {
-    tell_missed(store);
-    tell_nameless(store);
-    /* A transaction that failed is over already. */
-    gsp_ignore(gsp_store__run(store, "ROLLBACK", NULL));
+    warn_missed(store);
+    warn_nameless(store);
+    /* Fails if the transaction has ended with an error. */
+    gsp_ignore(gsp_store__sql_run(store, "ROLLBACK", NULL));
 }
 
 static void end_statement(struct statement *st)
@@ -333,9 +333,9 @@ static void end_statement(struct statement *st)
     gsp_buf_free(&st->run);
 }
 
-/* Does the engine's work on this thread too; sleeps while its other threads have all of it, for
+/* Runs the engine's tasks on this thread. Sleeps while the other threads have all tasks, because
  * the engine itself would spin. */
-static void work(const struct gsp_duck *duck, duckdb_pending_result pending)
+static void run_tasks(const struct gsp_duckdb *duck, duckdb_pending_result pending)
 {
     const struct timespec pause = {0, PAUSE_NS};
     for (;;) {
@@ -350,19 +350,19 @@ static void work(const struct gsp_duck *duck, duckdb_pending_result pending)
 
 static int execute(struct statement *st, duckdb_result *result, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     duckdb_pending_result pending = NULL;
     int rc = GSP_OK;
-    gsp_store__watch_arm(&st->store->watch);
+    gsp_store__watchdog_arm(&st->store->watch);
     if (duck->pending_prepared_streaming(st->prepared, &pending) != DuckDBSuccess) {
-        gsp_store__watch_disarm(&st->store->watch);
+        gsp_store__watchdog_disarm(&st->store->watch);
         rc = engine_error(st, duck->pending_error(pending), DUCKDB_ERROR_INVALID, err);
         duck->destroy_pending(&pending);
         return rc;
     }
-    work(duck, pending);
+    run_tasks(duck, pending);
     const duckdb_state state = duck->execute_pending(pending, result);
-    gsp_store__watch_disarm(&st->store->watch);
+    gsp_store__watchdog_disarm(&st->store->watch);
     if (state != DuckDBSuccess) {
         rc = engine_error(st, duck->result_error(result), duck->result_error_type(result), err);
         duck->destroy_result(result);
@@ -380,7 +380,7 @@ int gsp_store_query_with(struct gsp_store *store, struct gsp_sv sql,
     int rc = begin(&st, true, err);
     if (rc == GSP_OK) {
         duckdb_result result;
-        rc = gsp_store__bind(store->duck, st.prepared, params, err);
+        rc = gsp_store__params_bind(store->duck, st.prepared, params, err);
         if (rc == GSP_OK) {
             rc = execute(&st, &result, err);
         }
@@ -400,8 +400,8 @@ int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows 
     return gsp_store_query_with(store, sql, NULL, out, where, err);
 }
 
-/* What COPY answers: one row with the number of rows that it wrote. */
-static uint64_t rows_written(const struct gsp_duck *duck, duckdb_result result)
+/* COPY returns one row: the number of rows written. */
+static uint64_t rows_written(const struct gsp_duckdb *duck, duckdb_result result)
 {
     uint64_t rows = 0;
     duckdb_data_chunk chunk = duck->fetch_chunk(result);
@@ -418,15 +418,15 @@ static int copy_out(struct statement *st, uint64_t *rows, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
     gsp_auto_buf sql = {0};
-    gsp_store__copy_sql(store, gsp_buf_sv(&st->run), &sql);
+    gsp_store__sql_put_copy(store, gsp_buf_sv(&st->run), &sql);
     const char *text = gsp_buf_cstr(&sql);
     if (!text) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the statement");
+        return gsp_err_nomem(err);
     }
     duckdb_result result;
-    gsp_store__watch_arm(&store->watch);
+    gsp_store__watchdog_arm(&store->watch);
     const duckdb_state state = store->duck->query(store->con, text, &result);
-    gsp_store__watch_disarm(&store->watch);
+    gsp_store__watchdog_disarm(&store->watch);
     int rc = GSP_OK;
     if (state != DuckDBSuccess) {
         rc = engine_error(st, store->duck->result_error(&result),
@@ -443,7 +443,7 @@ int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t
                             struct gsp_sql_error *where, struct gsp_err *err)
 {
     if (!store->output) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "no output was allowed");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "no output is set");
     }
     struct statement st = {.store = store, .sql = sql, .where = where};
     int rc = begin(&st, false, err);
@@ -451,7 +451,7 @@ int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t
         store->duck->destroy_prepare(&st.prepared);
         gsp_store__query_end(store);
         rc = copy_out(&st, rows, err);
-        tell_missed(store);
+        warn_missed(store);
     }
     end_statement(&st);
     return rc;
@@ -459,5 +459,5 @@ int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t
 
 void gsp_store_interrupt(struct gsp_store *store)
 {
-    gsp_store__watch_interrupt(&store->watch);
+    gsp_store__watchdog_interrupt(&store->watch);
 }

@@ -7,25 +7,25 @@
 #include "base/attr.h"
 #include "store/value.h"
 
-/* A column on its way out: the engine's vector as it is, or values made in out. */
+/* A result column: the engine's vector itself, or values converted from it. */
 struct column {
     struct gsp_vtype type;
     enum gsp_cell_kind kind;
     char *name;
-    void *values; /* one for each row of a chunk; NULL: the vector's own are given */
+    void *values; /* converted, one for each row of a chunk; NULL: the vector's own are used */
     struct gsp_buf text;
 };
 
 struct result_rows {
     struct gsp_rows base;
     struct gsp_store *store;
-    const struct gsp_duck *duck;
+    const struct gsp_duckdb *duck;
     duckdb_result result;
     duckdb_data_chunk chunk;
     struct column *columns;
     struct gsp_rows_column *about;
     struct gsp_values *views;
-    uint64_t given;
+    uint64_t returned; /* rows */
     bool ended;
 };
 
@@ -73,7 +73,7 @@ static size_t width_of(enum gsp_cell_kind kind)
     return widths[kind];
 }
 
-/* Whether the vector's own array is what the kind has. */
+/* Whether the vector's array already has the type of the kind. */
 static bool is_direct(const struct column *column)
 {
     switch ((unsigned)column->type.id) {
@@ -121,13 +121,13 @@ static bool is_null(const uint64_t *valid, size_t row)
     return valid && ((valid[row / 64] >> (row % 64)) & 1) == 0;
 }
 
-/* Text that the vector has is lent; other text is written one after the other, and found by
- * its length when all is there, for the buffer moves while it grows. */
+/* Text of a VARCHAR vector is borrowed. Other text is formatted into one buffer; the pointers are
+ * set at the end because the buffer moves while it grows. */
 static bool make_texts(struct column *column, struct gsp_cell *cell, size_t count,
                        const uint64_t *valid)
 {
     struct gsp_sv *out = column->values;
-    const bool lent = column->type.id == DUCKDB_TYPE_VARCHAR;
+    const bool borrowed = column->type.id == DUCKDB_TYPE_VARCHAR;
     gsp_buf_clear(&column->text);
     for (size_t i = 0; i < count; i++) {
         cell->row = i;
@@ -135,7 +135,7 @@ static bool make_texts(struct column *column, struct gsp_cell *cell, size_t coun
         if (is_null(valid, i) || column->type.id == DUCKDB_TYPE_SQLNULL) {
             continue;
         }
-        if (lent) {
+        if (borrowed) {
             out[i] = gsp_store__cell_bytes(cell);
             continue;
         }
@@ -150,7 +150,7 @@ static bool make_texts(struct column *column, struct gsp_cell *cell, size_t coun
         out[i].len = column->text.len - before;
     }
     size_t pos = 0;
-    for (size_t i = 0; !lent && i < count; i++) {
+    for (size_t i = 0; !borrowed && i < count; i++) {
         out[i].p = column->text.p ? column->text.p + pos : "";
         pos += out[i].len;
     }
@@ -160,7 +160,7 @@ static bool make_texts(struct column *column, struct gsp_cell *cell, size_t coun
 static bool make_values(struct column *column, duckdb_vector vector, size_t count,
                         struct gsp_values *out)
 {
-    const struct gsp_duck *duck = column->type.duck;
+    const struct gsp_duckdb *duck = column->type.duck;
     struct gsp_cell cell = {&column->type, vector, duck->vector_get_data(vector), 0};
     *out = (struct gsp_values){cell.data, duck->vector_get_validity(vector)};
     if (!column->values) {
@@ -181,7 +181,7 @@ static bool make_values(struct column *column, duckdb_vector vector, size_t coun
     return true;
 }
 
-/* A column of the type NULL: no vector says that all are. */
+/* A validity mask without a valid row, for a column of the type NULL, whose vector has none. */
 static const uint64_t *none_valid(void)
 {
     static const uint64_t words[2048 / 64];
@@ -190,7 +190,7 @@ static const uint64_t *none_valid(void)
 
 static int fetch(struct result_rows *rows, struct gsp_err *err)
 {
-    struct gsp_watch *watch = &rows->store->watch;
+    struct gsp_query_watchdog *watch = &rows->store->watch;
     if (rows->chunk) {
         rows->duck->destroy_data_chunk(&rows->chunk);
         rows->chunk = NULL;
@@ -198,9 +198,9 @@ static int fetch(struct result_rows *rows, struct gsp_err *err)
     if (atomic_load(&watch->interrupted)) {
         return gsp_err_set(err, GSP_E_INTR, 0, "the query was interrupted");
     }
-    gsp_store__watch_arm(watch);
+    gsp_store__watchdog_arm(watch);
     rows->chunk = rows->duck->fetch_chunk(rows->result);
-    gsp_store__watch_disarm(watch);
+    gsp_store__watchdog_disarm(watch);
     if (rows->chunk) {
         return rows->duck->data_chunk_get_size(rows->chunk) > 0 ? 1 : 0;
     }
@@ -210,7 +210,7 @@ static int fetch(struct result_rows *rows, struct gsp_err *err)
     }
     const struct gsp_engine_error error = {.text = text,
                                            .type = rows->duck->result_error_type(&rows->result)};
-    return gsp_store__query_error(rows->store, &error, NULL, err);
+    return gsp_store__query_error_convert(rows->store, &error, NULL, err);
 }
 
 static int next(struct gsp_rows *base, struct gsp_batch_view *out, struct gsp_err *err)
@@ -224,19 +224,19 @@ static int next(struct gsp_rows *base, struct gsp_batch_view *out, struct gsp_er
     }
     const uint64_t limit = rows->store->row_limit;
     size_t count = rows->duck->data_chunk_get_size(rows->chunk);
-    if (count > limit - rows->given) {
-        count = (size_t)(limit - rows->given);
+    if (count > limit - rows->returned) {
+        count = (size_t)(limit - rows->returned);
         base->truncated = true;
         rows->ended = true;
     }
     if (count == 0) {
         return 0;
     }
-    rows->given += count;
+    rows->returned += count;
     for (size_t c = 0; c < base->column_count; c++) {
         if (!make_values(&rows->columns[c], rows->duck->data_chunk_get_vector(rows->chunk, c),
                          count, &rows->views[c])) {
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a result");
+            return gsp_err_nomem(err);
         }
         if (rows->columns[c].type.id == DUCKDB_TYPE_SQLNULL) {
             rows->views[c].valid = none_valid();
@@ -271,7 +271,7 @@ static const struct gsp_rows_ops ops = {.next = next, .free = free_rows};
 
 static int describe(struct result_rows *rows, size_t c, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = rows->duck;
+    const struct gsp_duckdb *duck = rows->duck;
     struct column *column = &rows->columns[c];
     duckdb_logical_type type = duck->column_logical_type(&rows->result, c);
     const int rc = gsp_store__vtype_read(duck, type, 0, &column->type, err);
@@ -286,7 +286,7 @@ static int describe(struct result_rows *rows, size_t c, struct gsp_err *err)
         column->values = calloc(duck->vector_size(), width_of(column->kind));
     }
     if (!column->name || (!is_direct(column) && !column->values)) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a result");
+        return gsp_err_nomem(err);
     }
     rows->about[c] = (struct gsp_rows_column){.name = column->name,
                                               .sql_type = gsp_store__vtype_name(&column->type),
@@ -303,7 +303,7 @@ static int describe_all(struct result_rows *rows, struct gsp_err *err)
     rows->about = calloc(count + 1, sizeof(*rows->about));
     rows->views = calloc(count + 1, sizeof(*rows->views));
     if (!rows->columns || !rows->about || !rows->views) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a result");
+        return gsp_err_nomem(err);
     }
     rows->base.column_count = count;
     rows->base.columns = rows->about;
@@ -324,7 +324,7 @@ int gsp_store__result_rows(struct gsp_store *store, duckdb_result *result, struc
     if (!rows) {
         store->duck->destroy_result(result);
         gsp_store__query_end(store);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a result");
+        return gsp_err_nomem(err);
     }
     rows->base.ops = &ops;
     rows->store = store;

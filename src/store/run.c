@@ -12,24 +12,21 @@
 #include <unistd.h>
 #include <yyjson.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "model/ids.h"
 #include "store/manifest.h"
 #include "store/profile_tables.h"
 #include "store/segment.h"
 #include "store/store_internal.h"
 
-/* Rows of samples in one file: so much is in memory at a time. */
+/* Samples in one file; bounds the memory for a batch. */
 #define FILE_ROWS_MAX  1000000U
-/* Bytes of meta.json. */
+/* Maximum size of meta.json in bytes. */
 #define META_BYTES_MAX (4U << 20)
-/* Parquet files of a folder. */
+/* Maximum number of Parquet files in a folder. */
 #define FILES_MAX      100000U
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-}
 
 static bool is_run_file(const char *name)
 {
@@ -39,10 +36,10 @@ static bool is_run_file(const char *name)
         if (strcmp(NAMES[i], name) == 0)
             return true;
     }
-    return gsp_segment_name_ok(name, NULL, NULL);
+    return gsp_store__segment_name_is_valid(name, NULL, NULL);
 }
 
-bool gsp_run_is(const char *path)
+bool gsp_store_run_exists(const char *path)
 {
     DIR *dir = opendir(path);
     bool found = false;
@@ -54,25 +51,25 @@ bool gsp_run_is(const char *path)
     return found;
 }
 
-int gsp_run_prepare(const char *path, bool replace, struct gsp_err *err)
+int gsp_store_run_create(const char *path, bool replace, struct gsp_err *err)
 {
     struct stat info;
     if (mkdir(path, 0777) == 0)
         return GSP_OK;
     if (errno != EEXIST)
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %.160s: %s", path,
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create the folder %.160s: %s", path,
                            strerror(errno));
     if (stat(path, &info) < 0 || !S_ISDIR(info.st_mode))
-        return gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write %.180s: it is not a folder", path);
+        return gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write to %.180s: not a folder", path);
     if (access(path, W_OK | X_OK) < 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to %.160s: %s", path,
                            strerror(errno));
-    if (!replace && gsp_run_is(path))
-        return gsp_err_set(err, GSP_E_EXISTS, 0, "there is a recording in %.180s already", path);
+    if (!replace && gsp_store_run_exists(path))
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "%.180s already contains a recording", path);
     return GSP_OK;
 }
 
-void gsp_run_clear(const char *path)
+void gsp_store_run_remove_files(const char *path)
 {
     DIR *dir = opendir(path);
     if (!dir)
@@ -84,8 +81,6 @@ void gsp_run_clear(const char *path)
     closedir(dir);
 }
 
-/* Writing. */
-
 struct writer {
     const char *path;
     unsigned number; /* of the next file of samples */
@@ -94,8 +89,8 @@ struct writer {
 static int write_batch(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
 {
     struct writer *writer = ctx;
-    const struct gsp_table *table = gsp_batch_table(batch);
-    const bool is_samples = table == gsp_table_at(GSP_TABLE_python_stack_sample);
+    const struct gsp_table *table = gsp_store_batch_table(batch);
+    const bool is_samples = table == gsp_wire_table_at(GSP_TABLE_python_stack_sample);
     char file[GSP_SEGMENT_NAME_MAX];
     if (is_samples && writer->number > 0)
         snprintf(file, sizeof(file), "%s.%s.%u.parquet", table->schema, table->name,
@@ -103,44 +98,44 @@ static int write_batch(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
     else
         snprintf(file, sizeof(file), "%s.%s.parquet", table->schema, table->name);
     writer->number += is_samples ? 1 : 0;
-    return gsp_segment_write(batch, writer->path, file, NULL, err);
+    return gsp_store__segment_write(batch, writer->path, file, NULL, err);
 }
 
-/* The profile's own word on what meta.json says.  Processes are the caller's to free. */
-static int describe(const struct gsp_profile *profile, struct gsp_run_about *about,
+/* Fills the members of meta.json that come from the profile. The caller frees *out. */
+static int describe(const struct gsp_profile *profile, struct gsp_run_meta *about,
                     struct gsp_buf *texts, struct gsp_run_process **out, struct gsp_err *err)
 {
     static const char *const UNITS[] = {
         [GSP_UNIT_NS] = "ns", [GSP_UNIT_COUNT] = "count", [GSP_UNIT_BYTES] = "bytes"};
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
-    const size_t count = gsp_profile_process_count(profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
+    const size_t count = gsp_model_profile_process_count(profile);
     about->start_ns = meta->start_ns;
     about->duration_ns = meta->duration_ns;
     about->end_ns =
         meta->start_ns > 0 && meta->duration_ns > 0 ? meta->start_ns + meta->duration_ns : 0;
     about->period_ns = meta->period_ns;
     about->unit = UNITS[meta->unit];
-    about->samples = gsp_profile_sample_count(profile);
+    about->samples = gsp_model_profile_sample_count(profile);
     *out = calloc(count + 1, sizeof(**out));
     if (!*out)
-        return no_memory(err);
-    /* All texts first: the buffer moves while it grows. */
+        return gsp_err_nomem(err);
+    /* All texts first, because the buffer moves while it grows. */
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_process *process = gsp_profile_process_at(profile, i);
+        const struct gsp_process *process = gsp_model_profile_process_at(profile, i);
         const uint32_t ids[] = {process->name, process->cmdline, process->version};
         for (size_t k = 0; k < GSP_COUNT(ids); k++) {
-            gsp_buf_putsv(texts, gsp_profile_string_at(profile, ids[k]));
+            gsp_buf_putsv(texts, gsp_model_profile_string_at(profile, ids[k]));
             gsp_buf_putc(texts, '\0');
         }
     }
     if (!gsp_buf_cstr(texts))
-        return no_memory(err);
+        return gsp_err_nomem(err);
     const char *at = texts->p;
     for (uint32_t i = 0; i < count; i++) {
         struct gsp_run_process *process = &(*out)[i];
-        const struct gsp_process *from = gsp_profile_process_at(profile, i);
+        const struct gsp_process *from = gsp_model_profile_process_at(profile, i);
         *process = (struct gsp_run_process){.pid = from->pid, .name = at};
-        process->rank = gsp_profile_rank(gsp_sv_of(process->name));
+        process->rank = gsp_model_rank_of_name(gsp_sv_of(process->name));
         process->cmdline = process->name + strlen(process->name) + 1;
         process->python = process->cmdline + strlen(process->cmdline) + 1;
         at = process->python + strlen(process->python) + 1;
@@ -150,26 +145,24 @@ static int describe(const struct gsp_profile *profile, struct gsp_run_about *abo
     return GSP_OK;
 }
 
-int gsp_run_write(const char *path, const struct gsp_profile *profile,
-                  const struct gsp_run_about *about, struct gsp_err *err)
+int gsp_store_run_write(const char *path, const struct gsp_profile *profile,
+                        const struct gsp_run_meta *about, struct gsp_err *err)
 {
     gsp_auto_buf texts = {0};
     struct gsp_run_process *processes = NULL;
-    struct gsp_run_about whole = *about;
+    struct gsp_run_meta whole = *about;
     struct writer writer = {.path = path};
     const struct gsp_batch_sink sink = {
         .take = write_batch, .ctx = &writer, .rows_max = FILE_ROWS_MAX};
-    int rc = gsp_profile_tables(profile, about->host, &sink, err);
+    int rc = gsp_store__profile_write(profile, about->host, &sink, err);
     if (rc == GSP_OK)
         rc = describe(profile, &whole, &texts, &processes, err);
-    /* Last: a folder whose meta.json says so has its tables. */
+    /* Last: a folder with a complete meta.json has all its tables. */
     if (rc == GSP_OK)
-        rc = gsp_run_write_meta(path, &whole, true, err);
+        rc = gsp_store_run_write_meta(path, &whole, true, err);
     free(processes);
     return rc;
 }
-
-/* Reading. */
 
 struct reader {
     struct gsp_store *store;
@@ -177,6 +170,7 @@ struct reader {
     struct gsp_manifest manifest;
     char (*files)[GSP_SEGMENT_NAME_MAX];
     size_t file_count;
+    size_t file_cap;
 };
 
 static bool is_drained(const struct gsp_manifest *manifest, const char *schema, const char *table)
@@ -189,14 +183,12 @@ static bool is_drained(const struct gsp_manifest *manifest, const char *schema, 
     return false;
 }
 
-static int keep_file(struct reader *reader, const char *file, struct gsp_err *err)
+static int add_file(struct reader *reader, const char *file, struct gsp_err *err)
 {
     if (reader->file_count >= FILES_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "%.160s has too many files", reader->path);
-    void *more = realloc(reader->files, (reader->file_count + 1) * sizeof(*reader->files));
-    if (!more)
-        return no_memory(err);
-    reader->files = more;
+    if (!gsp_array_fit(&reader->files, &reader->file_cap, reader->file_count + 1))
+        return gsp_err_nomem(err);
     snprintf(reader->files[reader->file_count], sizeof(*reader->files), "%s", file);
     reader->file_count++;
     return GSP_OK;
@@ -212,15 +204,15 @@ static int list_files(struct reader *reader, struct gsp_err *err)
     for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));) {
         char schema[GSP_NAME_MAX];
         char table[GSP_NAME_MAX];
-        if (gsp_segment_name_ok(entry->d_name, schema, table) &&
+        if (gsp_store__segment_name_is_valid(entry->d_name, schema, table) &&
             !is_drained(&reader->manifest, schema, table))
-            rc = keep_file(reader, entry->d_name, err);
+            rc = add_file(reader, entry->d_name, err);
     }
     closedir(dir);
     for (size_t i = 0; rc == GSP_OK && i < reader->manifest.segment_count; i++) {
         const struct gsp_segment *segment = &reader->manifest.segments[i];
         if (is_drained(&reader->manifest, segment->schema, segment->table))
-            rc = keep_file(reader, segment->file, err);
+            rc = add_file(reader, segment->file, err);
     }
     return rc;
 }
@@ -230,7 +222,7 @@ static int compare_files(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Files of one table stand together once they are sorted. */
+/* Sorts the files, so that those of one table follow each other. */
 static int add_files(struct reader *reader, struct gsp_err *err)
 {
     int rc = GSP_OK;
@@ -241,22 +233,22 @@ static int add_files(struct reader *reader, struct gsp_err *err)
         char schema[GSP_NAME_MAX];
         char table[GSP_NAME_MAX];
         const char *const paths[] = {path};
-        if (gsp_run_file(path, reader->path, reader->files[i], NULL) < 0 ||
-            !gsp_segment_name_ok(reader->files[i], schema, table))
+        if (gsp_store_run_path(path, reader->path, reader->files[i], NULL) < 0 ||
+            !gsp_store__segment_name_is_valid(reader->files[i], schema, table))
             continue;
         rc = gsp_store_add_parquet(reader->store, schema, table, paths, 1, err);
     }
     return rc;
 }
 
-/* Where the ring goes on behind what is in files. */
+/* Returns the first row of a lane that is not in a segment. */
 static uint64_t row_of(const void *ctx, const struct gsp_ring_info *info, uint32_t lane)
 {
-    struct gsp_ring_cursor key = {
+    struct gsp_drain_cursor key = {
         .pid = info->pid, .start_time = info->start_time, .created_ns = info->created_ns};
     snprintf(key.schema, sizeof(key.schema), "%s", info->schema);
     snprintf(key.table, sizeof(key.table), "%s", info->table);
-    return gsp_ring_cursor_row(gsp_manifest_cursor(ctx, &key), lane);
+    return gsp_store__cursor_row(gsp_store__manifest_cursor(ctx, &key), lane);
 }
 
 static uint64_t lost_of(const void *ctx, const struct gsp_ring_info *info, const char *cause)
@@ -265,37 +257,37 @@ static uint64_t lost_of(const void *ctx, const struct gsp_ring_info *info, const
     snprintf(loss.schema, sizeof(loss.schema), "%s", info->schema);
     snprintf(loss.table, sizeof(loss.table), "%s", info->table);
     snprintf(loss.cause, sizeof(loss.cause), "%s", cause);
-    return gsp_manifest_lost(ctx, &loss);
+    return gsp_store__manifest_loss(ctx, &loss);
 }
 
-static int add_place(struct reader *reader, const struct gsp_place *place, struct gsp_err *err)
+static int add_ring_dir(struct reader *reader, const struct gsp_ring_dir *dir, struct gsp_err *err)
 {
-    const struct gsp_first_rows first = {row_of, lost_of, &reader->manifest};
+    const struct gsp_ring_start first = {row_of, lost_of, &reader->manifest};
     struct gsp_err cause = {0};
-    const int rc = gsp_store_add_place_after(reader->store, place, &first, &cause);
+    const int rc = gsp_store__add_ring_dir_from(reader->store, dir, &first, &cause);
     if (rc == GSP_E_NOMEM)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     if (rc < 0)
         gsp_store__warn(reader->store, "left out: %s", cause.msg);
     return GSP_OK;
 }
 
-/* Rows that wait in rings of processes that were drained: each process once. */
+/* Adds the rows that are still in the rings of the drained processes, each process once. */
 static int add_rings(struct reader *reader, struct gsp_err *err)
 {
     int rc = GSP_OK;
     const struct gsp_manifest *manifest = &reader->manifest;
     for (size_t i = 0; rc == GSP_OK && i < manifest->cursor_count; i++) {
-        const struct gsp_ring_cursor *cursor = &manifest->cursors[i];
-        struct gsp_place place;
+        const struct gsp_drain_cursor *cursor = &manifest->cursors[i];
+        struct gsp_ring_dir dir;
         bool seen = false;
         for (size_t k = 0; k < i && !seen; k++)
             seen = manifest->cursors[k].pid == cursor->pid &&
                    manifest->cursors[k].start_time == cursor->start_time;
-        /* The manifest's word on where the rings are is not asked for: it may be anybody's. */
-        if (!seen && gsp_place_find(cursor->pid, &place, NULL) == GSP_OK &&
-            place.start_time == cursor->start_time)
-            rc = add_place(reader, &place, err);
+        /* The ring directory comes from the pid, not from the manifest, which is not trusted. */
+        if (!seen && gsp_ring_dir_find(cursor->pid, &dir, NULL) == GSP_OK &&
+            dir.start_time == cursor->start_time)
+            rc = add_ring_dir(reader, &dir, err);
     }
     return rc;
 }
@@ -303,8 +295,8 @@ static int add_rings(struct reader *reader, struct gsp_err *err)
 static int add_losses(struct reader *reader, struct gsp_err *err)
 {
     struct gsp_batch *batch = NULL;
-    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_gsprof_loss), NULL, GSP_NULL_I64, GSP_NULL_I64,
-                           &batch, err);
+    int rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_gsprof_loss), NULL, GSP_NULL_I64,
+                                 GSP_NULL_I64, &batch, err);
     for (size_t i = 0; rc == GSP_OK && i < reader->manifest.loss_count; i++) {
         const struct gsp_segment_loss *loss = &reader->manifest.losses[i];
         char source[2 * GSP_NAME_MAX];
@@ -314,15 +306,15 @@ static int add_losses(struct reader *reader, struct gsp_err *err)
             .mono_ns = GSP_NULL_I64,
             .pid = loss->pid,
             .rank = GSP_NULL_I64,
-            .source = gsp_batch_intern(batch, gsp_sv_of(source)),
-            .cause = gsp_batch_intern(batch, gsp_sv_of(loss->cause)),
+            .source = gsp_store_batch_intern(batch, gsp_sv_of(source)),
+            .cause = gsp_store_batch_intern(batch, gsp_sv_of(loss->cause)),
             .count = (int64_t)(loss->count & INT64_MAX)};
-        rc = gsp_batch_append(batch, &row, err);
+        rc = gsp_store_batch_append(batch, &row, err);
         if (strcmp(loss->cause, GSP_LOSS_STRINGS) == 0)
-            gsp_store__warn_nameless(reader->store, loss->schema, loss->table, loss->count);
+            gsp_store__warn_lost_strings(reader->store, loss->schema, loss->table, loss->count);
     }
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     return gsp_store_add_batch(reader->store, batch, err);
@@ -339,21 +331,21 @@ static uint32_t text_member(struct gsp_batch *batch, yyjson_val *root, const cha
 {
     yyjson_val *value = yyjson_obj_get(root, key);
     const struct gsp_sv text = {yyjson_get_str(value), yyjson_get_len(value)};
-    return text.p && text.len ? gsp_batch_intern(batch, text) : GSP_NULL_STR;
+    return text.p && text.len ? gsp_store_batch_intern(batch, text) : GSP_NULL_STR;
 }
 
-/* One row of gsprof.run, from meta.json; a recording that was killed has none. */
+/* Adds a row of gsprof.run from meta.json, which a killed recording does not have. */
 static int add_about(struct reader *reader, struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
     gsp_auto_buf text = {0};
     struct gsp_batch *batch = NULL;
-    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_gsprof_run), NULL, GSP_NULL_I64, GSP_NULL_I64,
-                           &batch, err);
+    int rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_gsprof_run), NULL, GSP_NULL_I64,
+                                 GSP_NULL_I64, &batch, err);
     if (rc < 0)
         return rc;
     yyjson_doc *doc = NULL;
-    if (gsp_run_file(path, reader->path, GSP_RUN_META, NULL) == GSP_OK &&
+    if (gsp_store_run_path(path, reader->path, GSP_RUN_META, NULL) == GSP_OK &&
         gsp_file_read(path, META_BYTES_MAX, &text, NULL) == GSP_OK && text.len)
         doc = yyjson_read(text.p, text.len, 0);
     yyjson_val *root = yyjson_doc_get_root(doc);
@@ -362,13 +354,14 @@ static int add_about(struct reader *reader, struct gsp_err *err)
                                      .command = text_member(batch, root, "command"),
                                      .ts_from = time_member(root, "start_ns"),
                                      .ts_to = time_member(root, "end_ns"),
-                                     .path = gsp_batch_intern(batch, gsp_sv_of(reader->path))};
+                                     .path =
+                                         gsp_store_batch_intern(batch, gsp_sv_of(reader->path))};
     if (row.name == GSP_NULL_STR)
-        row.name = gsp_batch_intern(batch, gsp_run_name(reader->path));
-    rc = gsp_batch_append(batch, &row, err);
+        row.name = gsp_store_batch_intern(batch, gsp_store__run_name(reader->path));
+    rc = gsp_store_batch_append(batch, &row, err);
     yyjson_doc_free(doc);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     return gsp_store_add_batch(reader->store, batch, err);
@@ -377,25 +370,25 @@ static int add_about(struct reader *reader, struct gsp_err *err)
 int gsp_store_add_run_row(struct gsp_store *store, const char *path,
                           const struct gsp_profile *profile, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     const bool is_timed = meta->start_ns > 0;
     struct gsp_batch *batch = NULL;
-    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_gsprof_run), NULL, GSP_NULL_I64, GSP_NULL_I64,
-                           &batch, err);
+    int rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_gsprof_run), NULL, GSP_NULL_I64,
+                                 GSP_NULL_I64, &batch, err);
     if (rc < 0)
         return rc;
-    /* "before.gsp" is called before. */
-    struct gsp_sv name = gsp_run_name(path);
+    /* The run of "before.gsp" is "before". */
+    struct gsp_sv name = gsp_store__run_name(path);
     const char *dot = name.len > 1 ? memchr(name.p + 1, '.', name.len - 1) : NULL;
     name.len = dot ? (size_t)(dot - name.p) : name.len;
-    const struct gsp_row_gsprof_run row = {.name = gsp_batch_intern(batch, name),
-                                           .path = gsp_batch_intern(batch, gsp_sv_of(path)),
+    const struct gsp_row_gsprof_run row = {.name = gsp_store_batch_intern(batch, name),
+                                           .path = gsp_store_batch_intern(batch, gsp_sv_of(path)),
                                            .ts_from = is_timed ? meta->start_ns : GSP_NULL_I64,
                                            .ts_to = is_timed ? meta->start_ns + meta->duration_ns
                                                              : GSP_NULL_I64};
-    rc = gsp_batch_append(batch, &row, err);
+    rc = gsp_store_batch_append(batch, &row, err);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     return gsp_store_add_batch(store, batch, err);
@@ -404,15 +397,16 @@ int gsp_store_add_run_row(struct gsp_store *store, const char *path,
 int gsp_store_add_run(struct gsp_store *store, const char *path, struct gsp_err *err)
 {
     struct reader reader = {.store = store, .path = path};
-    if (!gsp_run_is(path))
-        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
+    if (!gsp_store_run_exists(path))
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "%.180s contains no recording", path);
     struct gsp_err cause = {0};
-    int rc = gsp_manifest_read(path, &reader.manifest, &cause);
-    /* Without the manifest's cursors the rings would show rows twice: the files alone, then. */
+    int rc = gsp_store__manifest_read(path, &reader.manifest, &cause);
     if (rc == GSP_E_NOMEM)
-        return no_memory(err);
+        return gsp_err_nomem(err);
+    /* Without the cursors, rows in segments would be read from the rings again: use the files
+     * only. */
     if (rc < 0)
-        gsp_store__warn(store, "%s; all Parquet files of the folder are read", cause.msg);
+        gsp_store__warn(store, "%s; reading all Parquet files of the folder", cause.msg);
     rc = list_files(&reader, err);
     if (rc == GSP_OK)
         rc = add_files(&reader, err);
@@ -422,12 +416,12 @@ int gsp_store_add_run(struct gsp_store *store, const char *path, struct gsp_err 
         rc = add_losses(&reader, err);
     if (rc == GSP_OK)
         rc = add_about(&reader, err);
-    gsp_manifest_free(&reader.manifest);
+    gsp_store__manifest_free(&reader.manifest);
     free(reader.files);
     return rc;
 }
 
-bool gsp_run_has_table(const char *path, const char *schema, const char *table)
+bool gsp_store_run_has_table(const char *path, const char *schema, const char *table)
 {
     DIR *dir = opendir(path);
     bool found = false;
@@ -436,7 +430,7 @@ bool gsp_run_has_table(const char *path, const char *schema, const char *table)
     for (const struct dirent *entry; !found && (entry = readdir(dir));) {
         char of_schema[GSP_NAME_MAX];
         char of_table[GSP_NAME_MAX];
-        found = gsp_segment_name_ok(entry->d_name, of_schema, of_table) &&
+        found = gsp_store__segment_name_is_valid(entry->d_name, of_schema, of_table) &&
                 strcmp(of_schema, schema) == 0 && strcmp(of_table, table) == 0;
     }
     closedir(dir);

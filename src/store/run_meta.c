@@ -9,8 +9,8 @@
 
 #define META_VERSION 1
 
-int gsp_run_file(char out[GSP_RUN_PATH_MAX], const char *folder, const char *name,
-                 struct gsp_err *err)
+int gsp_store_run_path(char out[GSP_RUN_PATH_MAX], const char *folder, const char *name,
+                       struct gsp_err *err)
 {
     const size_t len = strlen(folder);
     const char *slash = len > 0 && folder[len - 1] == '/' ? "" : "/";
@@ -20,7 +20,7 @@ int gsp_run_file(char out[GSP_RUN_PATH_MAX], const char *folder, const char *nam
     return GSP_OK;
 }
 
-struct gsp_sv gsp_run_name(const char *path)
+struct gsp_sv gsp_store__run_name(const char *path)
 {
     struct gsp_sv text = gsp_sv_of(path);
     while (text.len > 1 && text.p[text.len - 1] == '/')
@@ -42,7 +42,7 @@ static void put_number(struct gsp_json *json, const char *key, int64_t value)
     put_known(json, key, value, value != GSP_NULL_I64);
 }
 
-static void put_times(struct gsp_json *json, const struct gsp_run_about *about)
+static void put_times(struct gsp_json *json, const struct gsp_run_meta *about)
 {
     put_known(json, "start_ns", about->start_ns, about->start_ns > 0);
     put_known(json, "end_ns", about->end_ns, about->end_ns > 0);
@@ -50,7 +50,7 @@ static void put_times(struct gsp_json *json, const struct gsp_run_about *about)
     put_known(json, "period_ns", about->period_ns, about->period_ns > 0);
 }
 
-static void put_program(struct gsp_json *json, const struct gsp_run_about *about)
+static void put_program(struct gsp_json *json, const struct gsp_run_meta *about)
 {
     gsp_json_key(json, "argv");
     gsp_json_arr_begin(json);
@@ -64,7 +64,7 @@ static void put_program(struct gsp_json *json, const struct gsp_run_about *about
     gsp_json_put_str(json, "ending", about->ending);
 }
 
-static void put_processes(struct gsp_json *json, const struct gsp_run_about *about)
+static void put_processes(struct gsp_json *json, const struct gsp_run_meta *about)
 {
     gsp_json_key(json, "processes");
     gsp_json_arr_begin(json);
@@ -81,7 +81,7 @@ static void put_processes(struct gsp_json *json, const struct gsp_run_about *abo
     gsp_json_arr_end(json);
 }
 
-static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_run_about *about)
+static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_run_meta *about)
 {
     static const char *const STATES[] = {[GSP_RUN_COMPLETE] = "complete",
                                          [GSP_RUN_RUNNING] = "running",
@@ -91,7 +91,8 @@ static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_run
     gsp_json_obj_begin(&json);
     gsp_json_put_i64(&json, "version", META_VERSION);
     gsp_json_put_str(&json, "gsprof_version", GSP_VERSION);
-    gsp_json_put_sv(&json, "name", about->name ? gsp_sv_of(about->name) : gsp_run_name(path));
+    gsp_json_put_sv(&json, "name",
+                    about->name ? gsp_sv_of(about->name) : gsp_store__run_name(path));
     gsp_json_put_str(&json, "state", STATES[about->state]);
     gsp_json_put_str(&json, "host", about->host);
     gsp_json_put_str(&json, "command", about->command);
@@ -105,15 +106,14 @@ static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_run
     gsp_buf_putc(out, '\n');
 }
 
-int gsp_run_write_meta(const char *path, const struct gsp_run_about *about, bool replace,
-                       struct gsp_err *err)
+int gsp_store_run_write_meta(const char *path, const struct gsp_run_meta *about, bool replace,
+                             struct gsp_err *err)
 {
     char name[GSP_RUN_PATH_MAX];
     gsp_auto_buf text = {0};
     struct gsp_newfile file = {.fd = -1};
     put_meta(&text, path, about);
-    int rc = text.failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory")
-                         : gsp_run_file(name, path, GSP_RUN_META, err);
+    int rc = text.failed ? gsp_err_nomem(err) : gsp_store_run_path(name, path, GSP_RUN_META, err);
     if (rc == GSP_OK)
         rc = gsp_newfile_open(&file, name, replace, err);
     if (rc == GSP_OK)

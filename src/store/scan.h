@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scan.h -- the table function by which the engine reads rings and batches.
+ * scan.h -- the table function that reads rings and batches.
  *
  *     gsprof_rows('python.torch_trace', ts_from := 1, ts_to := 2)
  *
- * Only the columns that a query needs are read; several threads read at once, each another
- * piece.  ts_from and ts_to narrow the scan before a row is touched.
- * Used by: store/ alone.
- * Threads: the engine's own call it.
+ * It reads only the columns that a query needs, and only the rows between ts_from and ts_to.
+ * Several threads read at once, each other chunks.
+ * Threads: the engine's threads call it.
  */
 #pragma once
 

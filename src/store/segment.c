@@ -14,19 +14,19 @@
 #include "store/manifest.h"
 #include "store/store.h"
 
-/* Writing is seldom, and the machine is another program's. */
+/* One thread and little memory: the machine belongs to the target. */
 static const struct gsp_store_options OPTIONS = {
     .timeout_ns = -1, .memory_bytes = 512U << 20, .threads = 1};
 
-static char *path_of(const char *folder, const char *before, const char *file, const char *behind)
+static char *path_of(const char *folder, const char *prefix, const char *file, const char *suffix)
 {
     struct gsp_buf path = {0};
-    gsp_buf_printf(&path, "%s/%s%s%s", folder, before, file, behind);
+    gsp_buf_printf(&path, "%s/%s%s%s", folder, prefix, file, suffix);
     return gsp_buf_cstr(&path) ? path.p : NULL;
 }
 
-/* The file is on disk, under its name, when this returns; also the folder's entry. */
-static int settle(const char *tmp, const char *path, const char *folder, uint64_t *bytes,
+/* Renames the file to its name, and syncs the file and the folder to disk. */
+static int commit(const char *tmp, const char *path, const char *folder, uint64_t *bytes,
                   struct gsp_err *err)
 {
     struct stat info;
@@ -36,7 +36,7 @@ static int settle(const char *tmp, const char *path, const char *folder, uint64_
                            strerror(errno));
     gsp_auto_fd dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir >= 0)
-        (void)fsync(dir); /* some file systems cannot; the file itself is safe */
+        (void)fsync(dir); /* some file systems do not support it; the file itself is safe */
     if (bytes)
         *bytes = (uint64_t)info.st_size;
     return GSP_OK;
@@ -48,15 +48,15 @@ static void put_order(struct gsp_buf *sql, const struct gsp_table *table)
         gsp_buf_puts(sql, " ORDER BY ts_ns");
 }
 
-/* Locks the store and writes what it shows of the table. */
+/* Locks the store and writes the table to a file. */
 static int copy_table(struct gsp_store *store, const char *schema, const char *table,
                       const char *tmp, uint64_t *rows, struct gsp_err *err)
 {
     gsp_auto_buf sql = {0};
     gsp_buf_printf(&sql, "SELECT * FROM %s.%s", schema, table);
-    put_order(&sql, gsp_table_find(schema, table));
+    put_order(&sql, gsp_wire_table_find(schema, table));
     if (sql.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     int rc = gsp_store_allow_output(store, tmp, err);
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
@@ -65,7 +65,7 @@ static int copy_table(struct gsp_store *store, const char *schema, const char *t
     return rc;
 }
 
-/* Runs copy_table() and gives the file its name; nothing is left behind on failure. */
+/* Writes the table to its file. Removes the temporary file on failure. */
 static int write_table(struct gsp_store *store, const char *schema, const char *table,
                        const char *const folder_and_file[2], struct gsp_segment_size *size,
                        struct gsp_err *err)
@@ -75,19 +75,19 @@ static int write_table(struct gsp_store *store, const char *schema, const char *
     gsp_auto_free char *tmp = path_of(folder, ".", file, GSP_SEGMENT_TMP);
     gsp_auto_free char *path = path_of(folder, "", file, "");
     if (!tmp || !path)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     int rc = copy_table(store, schema, table, tmp, size ? &size->rows : NULL, err);
     if (rc == GSP_OK)
-        rc = settle(tmp, path, folder, size ? &size->bytes : NULL, err);
+        rc = commit(tmp, path, folder, size ? &size->bytes : NULL, err);
     if (rc < 0)
         (void)unlink(tmp);
     return rc;
 }
 
-int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *file,
-                      struct gsp_segment_size *size, struct gsp_err *err)
+int gsp_store__segment_write(struct gsp_batch *batch, const char *folder, const char *file,
+                             struct gsp_segment_size *size, struct gsp_err *err)
 {
-    const struct gsp_table *table = gsp_batch_table(batch);
+    const struct gsp_table *table = gsp_store_batch_table(batch);
     char schema[GSP_NAME_MAX];
     char name[GSP_NAME_MAX];
     struct gsp_store *store = NULL;
@@ -95,7 +95,7 @@ int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *f
     snprintf(name, sizeof(name), "%s", table->name);
     int rc = gsp_store_open(&OPTIONS, &store, err);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     rc = gsp_store_add_batch(store, batch, err);
@@ -116,22 +116,21 @@ static int add_files(struct gsp_store *store, const char *const schema_and_table
     return rc;
 }
 
-int gsp_segment_merge(const char *folder, const char *const *files, size_t count, const char *file,
-                      struct gsp_segment_size *size, struct gsp_err *err)
+int gsp_store__segment_merge(const char *folder, const char *const *files, size_t count,
+                             const char *file, struct gsp_segment_size *size, struct gsp_err *err)
 {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
     struct gsp_store *store = NULL;
-    if (count == 0 || !gsp_segment_name_ok(files[0], schema, table))
-        return gsp_err_set(err, GSP_E_USAGE, 0, "there are no segments to merge");
+    if (count == 0 || !gsp_store__segment_name_is_valid(files[0], schema, table))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "no segments to merge");
     char **paths = calloc(count, sizeof(*paths));
     bool whole = paths != NULL;
     for (size_t i = 0; whole && i < count; i++) {
         paths[i] = path_of(folder, "", files[i], "");
         whole = paths[i] != NULL;
     }
-    int rc = whole ? gsp_store_open(&OPTIONS, &store, err)
-                   : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = whole ? gsp_store_open(&OPTIONS, &store, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
         rc = add_files(store, (const char *const[]){schema, table}, paths, count, err);
     if (rc == GSP_OK)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * segment.h -- rows of one table as a Parquet file, there whole or not at all.
+ * segment.h -- writes rows of one table as a Parquet file, completely or not at all.
  *
- * The engine writes to a hidden name; the file gets its own once it is on disk.
+ * The engine writes a hidden file, which is renamed when it is on disk.
  *
- * Used by: store/ (drain, run).
- * Threads: no state; each call has an engine's instance of its own.
+ * Threads: no state; each call opens its own store.
  */
 #pragma once
 
@@ -16,22 +15,24 @@
 #include "base/err.h"
 #include "store/batch.h"
 
-/* Hidden files that a killed writer leaves behind end so. */
+/* Suffix of the hidden files, which a killed writer leaves behind. */
 #define GSP_SEGMENT_TMP ".tmp"
 
-/* What a file has: a table whose rows have a key has each once. */
+/* Of a written file. Tables with a key may have fewer rows than the batch: duplicates are removed.
+ */
 struct gsp_segment_size {
     uint64_t rows;
     uint64_t bytes;
 };
 
-/* Writes all rows of a batch, sorted by time; takes the batch, also on failure.
- * *size may be NULL.  Fails with NOTSUP (no engine), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *file,
-                                     struct gsp_segment_size *size, struct gsp_err *err);
+/* Writes all rows of a batch, sorted by time. Takes ownership of the batch, also on failure.
+ * size may be NULL. Fails with NOTSUP (no engine), NOWRITE, NOMEM. */
+GSP_MUST_CHECK int gsp_store__segment_write(struct gsp_batch *batch, const char *folder,
+                                            const char *file, struct gsp_segment_size *size,
+                                            struct gsp_err *err);
 
-/* Writes the rows of several Parquet files of one table as one; those stay.
- * A file that cannot be read fails the merge with FORMAT. */
-GSP_MUST_CHECK int gsp_segment_merge(const char *folder, const char *const *files, size_t count,
-                                     const char *file, struct gsp_segment_size *size,
-                                     struct gsp_err *err);
+/* Merges Parquet files of one table into a new file; keeps the old ones.
+ * Fails also with FORMAT if a file cannot be read. */
+GSP_MUST_CHECK int gsp_store__segment_merge(const char *folder, const char *const *files,
+                                            size_t count, const char *file,
+                                            struct gsp_segment_size *size, struct gsp_err *err);

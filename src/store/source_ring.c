@@ -10,15 +10,15 @@
 
 struct ring {
     struct gsp_ring_view *view;
-    struct gsp_ring_span *spans; /* of the last refresh; GSP_RING_LANES_MAX fit */
+    struct gsp_ring_range *spans; /* of the last refresh; GSP_RING_LANES_MAX fit */
     size_t span_count;
-    uint64_t *first_rows; /* of each lane: rows before are shown by somebody else */
+    uint64_t *first_rows; /* by lane: earlier rows come from segments */
     size_t first_count;
     struct gsp_ring_dict dict;
-    uint64_t published;             /* rows ever, when the dictionary was read */
-    uint64_t overwritten;           /* rows that no reader shows any more */
-    struct gsp_ring_loss elsewhere; /* what another reader shows of the ring's own counts */
-    uint32_t string_count;          /* of dict, those that are there */
+    uint64_t published;               /* rows ever written, when the dictionary was read */
+    uint64_t overwritten;             /* rows that are neither in the ring nor in segments */
+    struct gsp_source_loss elsewhere; /* part of the ring's counts that the manifest reports */
+    uint32_t string_count;            /* strings in dict, without the gaps */
 };
 
 static uint64_t first_row(const struct ring *ring, uint32_t lane)
@@ -43,9 +43,9 @@ static int read_dict(struct gsp_source *source, bool *changed, struct gsp_err *e
     if (rc != GSP_OK) {
         return rc;
     }
-    /* Strings are only added; a hole that was filled shows in the second number. */
+    /* Strings are only added. If a gap was filled, the second count changes. */
     const uint32_t count = count_strings(&dict);
-    if (source->places && dict.count == ring->dict.count && count == ring->string_count) {
+    if (source->codes && dict.count == ring->dict.count && count == ring->string_count) {
         gsp_ring_dict_free(&dict);
         return GSP_OK;
     }
@@ -58,17 +58,17 @@ static int read_dict(struct gsp_source *source, bool *changed, struct gsp_err *e
     return GSP_OK;
 }
 
-/* Rows first: the strings of rows that are there now are in the dictionary then. */
+/* Reads the rows before the dictionary, so that the dictionary has all their strings. */
 static int refresh(struct gsp_source *source, bool *changed, struct gsp_err *err)
 {
     struct ring *ring = source->impl;
-    const size_t count = gsp_ring_spans(ring->view, ring->spans, GSP_RING_LANES_MAX, NULL);
+    const size_t count = gsp_ring_ranges(ring->view, ring->spans, GSP_RING_LANES_MAX, NULL);
     uint64_t published = 0;
     size_t kept = 0;
     source->row_count = 0;
     ring->overwritten = 0;
     for (size_t i = 0; i < count; i++) {
-        struct gsp_ring_span span = ring->spans[i];
+        struct gsp_ring_range span = ring->spans[i];
         const uint64_t first = first_row(ring, span.lane);
         published += span.to;
         if (span.from > first) {
@@ -82,7 +82,7 @@ static int refresh(struct gsp_source *source, bool *changed, struct gsp_err *err
         }
     }
     ring->span_count = kept;
-    if (source->places && published == ring->published) {
+    if (source->codes && published == ring->published) {
         return GSP_OK;
     }
     ring->published = published;
@@ -95,9 +95,9 @@ static int select_rows(const struct gsp_source *source, const struct gsp_time_ra
     const struct ring *ring = source->impl;
     const bool all = range->from_ns == INT64_MIN && range->to_ns == INT64_MAX;
     for (size_t i = 0; i < ring->span_count; i++) {
-        struct gsp_ring_span span = ring->spans[i];
+        struct gsp_ring_range span = ring->spans[i];
         if (!all) {
-            gsp_ring_span_times(ring->view, &span, range->from_ns, range->to_ns);
+            gsp_ring_range_narrow(ring->view, &span, range->from_ns, range->to_ns);
         }
         const int rc = span.from < span.to
                            ? gsp_store__spans_add(
@@ -120,7 +120,7 @@ static const void *values(const struct gsp_source *source, uint32_t lane, uint32
 static uint64_t oldest(const struct gsp_source *source, uint32_t lane)
 {
     const struct ring *ring = source->impl;
-    return gsp_ring_oldest(ring->view, lane);
+    return gsp_ring_oldest_row(ring->view, lane);
 }
 
 static bool text(const struct gsp_source *source, uint32_t lane, const void *value,
@@ -130,9 +130,9 @@ static bool text(const struct gsp_source *source, uint32_t lane, const void *val
     uint64_t ref = 0;
     bool null = false;
     memcpy(&ref, value, sizeof(ref));
-    const bool there = gsp_ring_text(ring->view, lane, ref, out, &null);
-    *gone = !there && !null;
-    return there;
+    const bool found = gsp_ring_text_read(ring->view, lane, ref, out, &null);
+    *gone = !found && !null;
+    return found;
 }
 
 static void free_ring(struct gsp_source *source)
@@ -155,13 +155,13 @@ static const struct gsp_source_ops ops = {
     .free = free_ring,
 };
 
-static uint64_t lost_elsewhere(const struct ring *ring, const struct gsp_first_rows *first,
+static uint64_t lost_elsewhere(const struct ring *ring, const struct gsp_ring_start *first,
                                const char *cause)
 {
     return first->lost_of ? first->lost_of(first->ctx, gsp_ring_info(ring->view), cause) : 0;
 }
 
-static bool set_first_rows(struct ring *ring, const struct gsp_first_rows *first)
+static bool set_first_rows(struct ring *ring, const struct gsp_ring_start *first)
 {
     if (!first) {
         return true;
@@ -180,19 +180,19 @@ static bool set_first_rows(struct ring *ring, const struct gsp_first_rows *first
     return true;
 }
 
-int gsp_store__ring_source(struct gsp_ring_view *view, const struct gsp_first_rows *first,
-                           struct gsp_source **out, struct gsp_err *err)
+int gsp_store__ring_source_new(struct gsp_ring_view *view, const struct gsp_ring_start *first,
+                               struct gsp_source **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_source *source = calloc(1, sizeof(*source));
     struct ring *ring = calloc(1, sizeof(*ring));
-    struct gsp_ring_span *spans = malloc(GSP_RING_LANES_MAX * sizeof(*spans));
+    struct gsp_ring_range *spans = malloc(GSP_RING_LANES_MAX * sizeof(*spans));
     if (!source || !ring || !spans) {
         free(source);
         free(ring);
         free(spans);
         gsp_ring_view_close(view);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a ring");
+        return gsp_err_nomem(err);
     }
     const struct gsp_ring_info *info = gsp_ring_info(view);
     ring->view = view;
@@ -204,18 +204,18 @@ int gsp_store__ring_source(struct gsp_ring_view *view, const struct gsp_first_ro
     source->rank = info->rank;
     if (!set_first_rows(ring, first)) {
         gsp_store__source_free(source);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a ring");
+        return gsp_err_nomem(err);
     }
     *out = source;
     return GSP_OK;
 }
 
-static uint64_t less(uint64_t all, uint64_t elsewhere)
+static uint64_t subtract(uint64_t all, uint64_t elsewhere)
 {
     return all > elsewhere ? all - elsewhere : 0;
 }
 
-bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss *out)
+bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_source_loss *out)
 {
     if (source->ops != &ops) {
         return false;
@@ -223,11 +223,11 @@ bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss 
     const struct ring *ring = source->impl;
     struct gsp_ring_state state;
     gsp_ring_state(ring->view, &state);
-    *out = (struct gsp_ring_loss){
+    *out = (struct gsp_source_loss){
         .overwritten = ring->overwritten,
-        .rows_lost = less(state.rows_lost, ring->elsewhere.rows_lost),
-        .rows_no_file = less(state.rows_no_file, ring->elsewhere.rows_no_file),
-        .strings_lost = less(state.strings_lost, ring->elsewhere.strings_lost),
+        .rows_lost = subtract(state.rows_lost, ring->elsewhere.rows_lost),
+        .rows_no_file = subtract(state.rows_no_file, ring->elsewhere.rows_no_file),
+        .strings_lost = subtract(state.strings_lost, ring->elsewhere.strings_lost),
         .texts_lost = atomic_load(&source->texts_lost),
         .missed = atomic_load(&source->rows_missed),
         .damaged = state.damaged};

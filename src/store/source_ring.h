@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * source_ring.h -- a ring as a source of a table, and what was lost in it.
+ * source_ring.h -- a ring as a source of a table, and its losses.
  *
- * Used by: store/ alone.
  * Threads: as catalog.h.
  */
 #pragma once
@@ -15,20 +14,20 @@
 #include "store/catalog.h"
 #include "store/store.h"
 
-/* Takes the view, also on failure; first may be NULL. */
-GSP_MUST_CHECK int gsp_store__ring_source(struct gsp_ring_view *view,
-                                          const struct gsp_first_rows *first,
-                                          struct gsp_source **out, struct gsp_err *err);
+/* Takes ownership of the view, also on failure. first may be NULL. Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_store__ring_source_new(struct gsp_ring_view *view,
+                                              const struct gsp_ring_start *first,
+                                              struct gsp_source **out, struct gsp_err *err);
 
-struct gsp_ring_loss {
-    uint64_t overwritten; /* rows that were there and are not any more */
-    uint64_t rows_lost;   /* for want of a lane */
-    uint64_t rows_no_file;
-    uint64_t strings_lost;
-    uint64_t texts_lost; /* overwritten before their rows were */
-    uint64_t missed;     /* overwritten while queries read rows before and behind them */
-    bool damaged;        /* the file was cut */
+struct gsp_source_loss {
+    uint64_t overwritten;  /* rows */
+    uint64_t rows_lost;    /* no lane was free */
+    uint64_t rows_no_file; /* the file could not be opened */
+    uint64_t strings_lost; /* the dictionary was full */
+    uint64_t texts_lost;   /* overwritten before their rows */
+    uint64_t missed;       /* rows overwritten while queries read the rows around them */
+    bool damaged;          /* the file was truncated */
 };
 
-/* False when the source is no ring. */
-bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss *out);
+/* Returns false if the source is not a ring. */
+bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_source_loss *out);

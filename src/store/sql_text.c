@@ -26,7 +26,7 @@ static char at(struct gsp_sv sql, size_t pos)
     return pos < sql.len ? sql.p[pos] : '\0';
 }
 
-/* Past a comment that nests, as PostgreSQL's do. */
+/* Returns the end of a block comment. Comments nest, as in PostgreSQL. */
 static size_t skip_block_comment(struct gsp_sv sql, size_t pos)
 {
     size_t depth = 0;
@@ -63,7 +63,7 @@ static size_t skip_blank(struct gsp_sv sql, size_t pos)
     }
 }
 
-/* Past the closing quote; a doubled quote is one of the text. */
+/* Returns the position after the closing quote. A doubled quote does not close. */
 static size_t skip_quoted(struct gsp_sv sql, size_t pos, bool escapes)
 {
     const char quote = sql.p[pos++];
@@ -78,7 +78,7 @@ static size_t skip_quoted(struct gsp_sv sql, size_t pos, bool escapes)
     return sql.len;
 }
 
-/* Past $tag$...$tag$; pos itself when it is none. */
+/* Returns the end of $tag$...$tag$, or pos if there is none. */
 static size_t skip_dollar(struct gsp_sv sql, size_t pos)
 {
     size_t end = pos + 1;
@@ -140,7 +140,7 @@ static bool is_semicolon(struct gsp_sv sql, struct gsp_sql_token token)
     return token.kind == GSP_SQL_OTHER && sql.p[token.from] == ';';
 }
 
-bool gsp_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
+bool gsp_store_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
 {
     struct gsp_sql_token token = gsp_store__sql_token(text, *pos);
     while (is_semicolon(text, token)) {
@@ -157,8 +157,8 @@ bool gsp_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
     return to > from;
 }
 
-/* The name itself, without its quotes. */
-static struct gsp_sv bare(struct gsp_sv sql, struct gsp_sql_token token)
+/* Returns a name without its quotes. */
+static struct gsp_sv unquoted(struct gsp_sv sql, struct gsp_sql_token token)
 {
     struct gsp_sv name = {sql.p + token.from, token.to - token.from};
     if (name.len >= 2 && name.p[0] == '"' && name.p[name.len - 1] == '"') {
@@ -173,7 +173,7 @@ bool gsp_store__sql_word_is(struct gsp_sv sql, struct gsp_sql_token token, const
     if (token.kind != GSP_SQL_WORD) {
         return false;
     }
-    const struct gsp_sv name = bare(sql, token);
+    const struct gsp_sv name = unquoted(sql, token);
     return name.len == strlen(word) && strncasecmp(name.p, word, name.len) == 0;
 }
 
@@ -182,10 +182,10 @@ static struct gsp_sv from(struct gsp_sv sql, size_t pos)
     return (struct gsp_sv){sql.p + pos, sql.len - pos};
 }
 
-bool gsp_store__sql_explained(struct gsp_sv sql, struct gsp_sv *inner, struct gsp_sv *behind)
+bool gsp_store__sql_explained(struct gsp_sv sql, struct gsp_sv *inner, struct gsp_sv *after_options)
 {
     *inner = (struct gsp_sv){NULL, 0};
-    *behind = (struct gsp_sv){NULL, 0};
+    *after_options = (struct gsp_sv){NULL, 0};
     struct gsp_sql_token token = gsp_store__sql_token(sql, 0);
     if (!gsp_store__sql_word_is(sql, token, "explain")) {
         return false;
@@ -206,14 +206,14 @@ bool gsp_store__sql_explained(struct gsp_sv sql, struct gsp_sv *inner, struct gs
         if (token.kind == GSP_SQL_OTHER && c == '(') {
             depth++;
         } else if (token.kind == GSP_SQL_OTHER && c == ')' && --depth == 0) {
-            *behind = from(sql, token.to);
+            *after_options = from(sql, token.to);
             break;
         }
     }
     return true;
 }
 
-/* Whether the token begins system.<one of our tables>. */
+/* Whether the token starts system.<table> with a table of the store. */
 static bool is_ours(struct gsp_sv sql, struct gsp_sql_token token,
                     bool (*is_table)(const void *ctx, struct gsp_sv name), const void *ctx)
 {
@@ -225,7 +225,7 @@ static bool is_ours(struct gsp_sv sql, struct gsp_sql_token token,
         return false;
     }
     const struct gsp_sql_token name = gsp_store__sql_token(sql, dot.to);
-    return name.kind == GSP_SQL_WORD && is_table(ctx, bare(sql, name));
+    return name.kind == GSP_SQL_WORD && is_table(ctx, unquoted(sql, name));
 }
 
 void gsp_store__sql_qualify(struct gsp_sv sql, const char *catalog,
@@ -255,8 +255,8 @@ size_t gsp_store__sql_origin(struct gsp_sv before, struct gsp_sv qualified, cons
     size_t there = 0;
     while (there < pos && there < qualified.len && here < before.len) {
         if (before.p[here] != qualified.p[there]) {
-            /* What was put in begins where the texts first differ, or some equal letters
-             * earlier: either way it is past after its length. */
+            /* The inserted text starts here, or earlier if its first letters are equal. Skipping
+             * its length is right in both cases. */
             there += added;
             continue;
         }
@@ -266,7 +266,7 @@ size_t gsp_store__sql_origin(struct gsp_sv before, struct gsp_sv qualified, cons
     return here < before.len ? here : before.len;
 }
 
-void gsp_store__sql_name(struct gsp_buf *out, const char *name)
+void gsp_store__sql_put_name(struct gsp_buf *out, const char *name)
 {
     gsp_buf_putc(out, '"');
     for (; *name; name++) {
@@ -278,7 +278,7 @@ void gsp_store__sql_name(struct gsp_buf *out, const char *name)
     gsp_buf_putc(out, '"');
 }
 
-void gsp_store__sql_quote(struct gsp_buf *out, struct gsp_sv text)
+void gsp_store__sql_put_string(struct gsp_buf *out, struct gsp_sv text)
 {
     gsp_buf_putc(out, '\'');
     for (size_t i = 0; i < text.len; i++) {

@@ -9,9 +9,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/time.h"
-#include "store/places.h"
+#include "store/ring_dirs.h"
 #include "store/scan.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -19,7 +20,7 @@
 #define TIMEOUT_NS   (30 * GSP_NS_PER_S)
 #define MEMORY_MAX   (UINT64_C(4) << 30)
 #define WARNINGS_MAX 256U
-/* Stacks of threads, buffers of our own. */
+/* For thread stacks and for gsprof's own buffers. */
 #define SLACK_BYTES  (UINT64_C(128) << 20)
 #define THREADS_MAX  256U
 
@@ -30,34 +31,31 @@ void gsp_store__warn(struct gsp_store *store, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
-    char **more = store->warning_count < WARNINGS_MAX
-                      ? realloc(store->warnings, (store->warning_count + 1) * sizeof(*more))
-                      : NULL;
-    if (more) {
-        store->warnings = more;
-        more[store->warning_count] = strdup(line);
-        store->warning_count += more[store->warning_count] ? 1 : 0;
+    if (store->warning_count < WARNINGS_MAX &&
+        gsp_array_fit(&store->warnings, &store->warning_cap, store->warning_count + 1)) {
+        store->warnings[store->warning_count] = strdup(line);
+        store->warning_count += store->warnings[store->warning_count] ? 1 : 0;
     }
 }
 
-void gsp_store__warn_nameless(struct gsp_store *store, const char *schema, const char *table,
-                              uint64_t count)
+void gsp_store__warn_lost_strings(struct gsp_store *store, const char *schema, const char *table,
+                                  uint64_t count)
 {
     if (count > 0) {
-        gsp_store__warn(store, "%llu value%s of %s.%s %s NULL: its dictionary of names is full",
+        gsp_store__warn(store, "%llu value%s of %s.%s %s NULL because its dictionary is full",
                         (unsigned long long)count, count == 1 ? "" : "s", schema, table,
                         count == 1 ? "is" : "are");
     }
 }
 
-int gsp_store__run(struct gsp_store *store, const char *sql, struct gsp_err *err)
+int gsp_store__sql_run(struct gsp_store *store, const char *sql, struct gsp_err *err)
 {
     duckdb_result result;
     int rc = GSP_OK;
     if (store->duck->query(store->con, sql, &result) != DuckDBSuccess) {
         const struct gsp_engine_error error = {.text = store->duck->result_error(&result),
                                                .type = store->duck->result_error_type(&result)};
-        rc = gsp_store__engine_error(&error, NULL, err);
+        rc = gsp_store__engine_error_convert(&error, NULL, err);
     }
     store->duck->destroy_result(&result);
     return rc;
@@ -88,7 +86,7 @@ static void read_options(struct gsp_store *store, const struct gsp_store_options
     store->threads = store->threads < THREADS_MAX ? store->threads : THREADS_MAX;
 }
 
-/* Nothing is downloaded, written beside us, or kept. */
+/* The engine must not download, write or keep anything. */
 static int configure(const struct gsp_store *store, duckdb_config config, struct gsp_err *err)
 {
     char memory[32];
@@ -110,7 +108,7 @@ static int configure(const struct gsp_store *store, duckdb_config config, struct
     };
     for (size_t i = 0; i < GSP_COUNT(settings); i++) {
         if (store->duck->set_config(config, settings[i].name, settings[i].value) != DuckDBSuccess) {
-            return gsp_err_set(err, GSP_E_VERSION, 0, "the SQL engine does not know %s = %s",
+            return gsp_err_set(err, GSP_E_VERSION, 0, "the SQL engine does not support %s = %s",
                                settings[i].name, settings[i].value);
         }
     }
@@ -119,23 +117,23 @@ static int configure(const struct gsp_store *store, duckdb_config config, struct
 
 static int open_engine(struct gsp_store *store, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = store->duck;
+    const struct gsp_duckdb *duck = store->duck;
     duckdb_config config = NULL;
     if (duck->create_config(&config) != DuckDBSuccess) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the SQL engine");
+        return gsp_err_nomem(err);
     }
     int rc = configure(store, config, err);
     char *text = NULL;
     if (rc == GSP_OK && duck->open_ext(NULL, &store->db, config, &text) != DuckDBSuccess) {
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "the SQL engine does not start: %.180s",
-                         text ? text : "no reason given");
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start the SQL engine: %.180s",
+                         text ? text : "unknown reason");
     }
     if (text) {
         duck->free(text);
     }
     duck->destroy_config(&config);
     if (rc == GSP_OK && duck->connect(store->db, &store->con) != DuckDBSuccess) {
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "the SQL engine takes no connection");
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot connect to the SQL engine");
     }
     return rc;
 }
@@ -144,19 +142,19 @@ static int set_up(struct gsp_store *store, struct gsp_err *err)
 {
     int rc = open_engine(store, err);
     if (rc == GSP_OK) {
-        rc = gsp_store__run(store, "SET errors_as_json = true; SET enable_progress_bar = false",
-                            err);
+        rc = gsp_store__sql_run(store, "SET errors_as_json = true; SET enable_progress_bar = false",
+                                err);
     }
     if (rc == GSP_OK) {
         rc = gsp_store__scan_register(store, err);
     }
     if (rc == GSP_OK) {
-        rc = gsp_store__watch_start(&store->watch, store->duck, store->con, err);
+        rc = gsp_store__watchdog_start(&store->watch, store->duck, store->con, err);
     }
     for (size_t i = 0; rc == GSP_OK && i < GSP_TABLE_COUNT; i++) {
-        struct gsp_view *view = NULL;
-        const struct gsp_table *table = gsp_table_at(i);
-        rc = gsp_store__view_get(&store->catalog, table->schema, table->name, &view, err);
+        struct gsp_store_table *view = NULL;
+        const struct gsp_table *table = gsp_wire_table_at(i);
+        rc = gsp_store__table_get(&store->catalog, table->schema, table->name, &view, err);
     }
     return rc;
 }
@@ -165,16 +163,15 @@ int gsp_store_open(const struct gsp_store_options *options, struct gsp_store **o
                    struct gsp_err *err)
 {
     *out = NULL;
-    const struct gsp_duck *duck = NULL;
-    int rc = gsp_store__engine(options ? options->library : NULL, &duck, err);
+    const struct gsp_duckdb *duck = NULL;
+    int rc = gsp_store__engine_load(options ? options->library : NULL, &duck, err);
     if (rc != GSP_OK) {
         return rc;
     }
     struct gsp_store *store = calloc(1, sizeof(*store));
     if (!store) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a store");
+        return gsp_err_nomem(err);
     }
-    pthread_mutex_init(&store->fill_lock, NULL);
     store->duck = duck;
     store->catalog.duck = duck;
     read_options(store, options);
@@ -196,7 +193,7 @@ void gsp_store_close(struct gsp_store *store)
         return;
     }
     gsp_rows_free(store->open);
-    gsp_store__watch_stop(&store->watch);
+    gsp_store__watchdog_stop(&store->watch);
     if (store->con) {
         store->duck->disconnect(&store->con);
     }
@@ -204,9 +201,8 @@ void gsp_store_close(struct gsp_store *store)
         store->duck->close(&store->db);
     }
     gsp_store__catalog_free(&store->catalog);
-    gsp_store__places_free(store);
+    gsp_store__ring_dirs_free(store);
     gsp_buf_free(&store->allowed);
-    pthread_mutex_destroy(&store->fill_lock);
     for (size_t i = 0; i < store->warning_count; i++) {
         free(store->warnings[i]);
     }
@@ -216,7 +212,7 @@ void gsp_store_close(struct gsp_store *store)
     free(store);
 }
 
-/* What the process has now, and room for what the engine may take. */
+/* Limits the process to its current data size plus the memory that the engine may use. */
 static int limit_process(const struct gsp_store *store, struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
@@ -225,20 +221,19 @@ static int limit_process(const struct gsp_store *store, struct gsp_err *err)
     unsigned long long data_pages = 0;
     if (!line || sscanf(line, "%*u %*u %*u %*u %*u %llu", /* NOLINT(cert-err34-c): the kernel's */
                         &data_pages) != 1) {
-        return rc == GSP_OK ? gsp_err_set(err, GSP_E_IO, 0, "/proc/self/statm is not as it was")
-                            : rc;
+        return rc == GSP_OK ? gsp_err_set(err, GSP_E_IO, 0, "/proc/self/statm is malformed") : rc;
     }
     struct rlimit limit;
     if (getrlimit(RLIMIT_DATA, &limit) != 0) {
-        return gsp_err_set(err, GSP_E_IO, errno, "the limit of memory is not known");
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read the memory limit");
     }
     const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t want =
+    const uint64_t max =
         data_pages * page_bytes + store->memory_bytes + store->memory_bytes / 4 + SLACK_BYTES;
-    if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > want) {
-        limit.rlim_cur = want;
+    if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > max) {
+        limit.rlim_cur = max;
         if (setrlimit(RLIMIT_DATA, &limit) != 0) {
-            return gsp_err_set(err, GSP_E_IO, errno, "memory cannot be limited");
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot set the memory limit");
         }
     }
     return GSP_OK;
@@ -249,37 +244,52 @@ int gsp_store__check_open(const struct gsp_store *store, struct gsp_err *err)
     return store->locked ? gsp_err_set(err, GSP_E_USAGE, 0, "the store is locked") : GSP_OK;
 }
 
-int gsp_store_add_batch(struct gsp_store *store, struct gsp_batch *batch, struct gsp_err *err)
+static int add_rows(struct gsp_store *store, struct gsp_batch *batch,
+                    const struct gsp_computed *computed, struct gsp_err *err)
 {
-    const struct gsp_table *table = gsp_batch_table(batch);
-    struct gsp_view *view = NULL;
-    int rc = gsp_store__check_open(store, err);
-    if (rc == GSP_OK) {
-        rc = gsp_store__view_get(&store->catalog, table->schema, table->name, &view, err);
-    }
+    const struct gsp_table *table = gsp_store_batch_table(batch);
+    struct gsp_store_table *view = NULL;
+    struct gsp_source *source = NULL;
+    int rc = gsp_store__batch_source_new(batch, computed, &source, err);
     if (rc != GSP_OK) {
-        gsp_batch_free(batch);
         return rc;
     }
-    struct gsp_source *source = NULL;
-    rc = gsp_store__batch_source(batch, &source, err);
-    return rc == GSP_OK ? gsp_store__add_batch_source(view, source, table, err) : rc;
+    rc = gsp_store__check_open(store, err);
+    if (rc == GSP_OK) {
+        rc = gsp_store__table_get(&store->catalog, table->schema, table->name, &view, err);
+    }
+    if (rc != GSP_OK) {
+        gsp_store__source_free(source);
+        return rc;
+    }
+    return gsp_store__table_add_batch(view, source, table, err);
+}
+
+int gsp_store_add_batch(struct gsp_store *store, struct gsp_batch *batch, struct gsp_err *err)
+{
+    return add_rows(store, batch, NULL, err);
+}
+
+int gsp_store_add_computed(struct gsp_store *store, struct gsp_batch *batch,
+                           const struct gsp_computed *computed, struct gsp_err *err)
+{
+    return add_rows(store, batch, computed, err);
 }
 
 int gsp_store_add_live(struct gsp_store *store, const struct gsp_table *table,
                        int (*fill)(void *ctx, struct gsp_batch *batch, struct gsp_err *err),
                        void *ctx, struct gsp_err *err)
 {
-    struct gsp_view *view = NULL;
+    struct gsp_store_table *view = NULL;
     int rc = gsp_store__check_open(store, err);
     if (rc == GSP_OK) {
-        rc = gsp_store__view_get(&store->catalog, table->schema, table->name, &view, err);
+        rc = gsp_store__table_get(&store->catalog, table->schema, table->name, &view, err);
     }
     if (rc != GSP_OK) {
         return rc;
     }
     if (view->fill) {
-        return gsp_err_set(err, GSP_E_EXISTS, 0, "%s.%s is live already", table->schema,
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "%s.%s is already a live table", table->schema,
                            table->name);
     }
     view->table = table;
@@ -312,12 +322,12 @@ int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
     put_locks(store, &sql);
     const char *text = gsp_buf_cstr(&sql);
     if (!text) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the views");
+        return gsp_err_nomem(err);
     }
-    rc = gsp_store__run(store, text, err);
+    rc = gsp_store__sql_run(store, text, err);
     if (rc == GSP_OK && store->allowed.len > 0) {
-        /* Files that do not fit their table are told before the first query. */
-        rc = gsp_store__file_views(store, err);
+        /* Warn about files that do not fit their table before the first query. */
+        rc = gsp_store__views_create_parquet(store, err);
     }
     if (rc == GSP_OK && store->limit_process) {
         rc = limit_process(store, err);

@@ -1,90 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_internal.h -- what the files of store/ share of a store.
+ * store_internal.h -- struct gsp_store and the functions that the files of store/ share.
  *
  * Threads: as store.h.
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "store/catalog.h"
 #include "store/engine.h"
+#include "store/query_watchdog.h"
 #include "store/store.h"
-#include "store/watch.h"
 
 /* The engine's name for its only database. */
 #define GSP_CATALOG "memory"
 
-struct gsp_store_place; /* places.c */
+struct gsp_store_ring_dir; /* places.c */
 
 struct gsp_store {
-    const struct gsp_duck *duck;
+    const struct gsp_duckdb *duck;
     duckdb_database db;
     duckdb_connection con;
-    struct gsp_catalog catalog;
-    struct gsp_watch watch;
-    pthread_mutex_t fill_lock; /* over filling live tables */
-    uint64_t query_number;     /* of the query that runs */
-    uint64_t macros_made;      /* a bit for each that was */
+    struct gsp_store_catalog catalog;
+    struct gsp_query_watchdog watch;
+    struct gsp_lock fill_lock; /* held while a live table is filled */
+    uint64_t query_number;     /* of the current query */
+    uint64_t macros_made;      /* a bit for each macro that exists */
     int64_t timeout_ns;        /* INT64_MAX: none */
     uint64_t row_limit;        /* UINT64_MAX: none */
     uint64_t memory_bytes;
     unsigned threads;
     bool locked;
     bool limit_process;
-    bool commented;         /* COMMENT ON was done for the views as they are */
-    struct gsp_rows *open;  /* a result that was not freed yet */
-    char *output;           /* where query_to_file() writes; NULL: nowhere */
-    char *output_tmp;       /* before it has that name */
-    struct gsp_buf allowed; /* 'path', 'path': what the engine may open */
+    bool commented;         /* the current views have comments */
+    struct gsp_rows *open;  /* result that was not freed yet */
+    char *output;           /* path for gsp_store_query_to_file(); NULL: none */
+    char *output_tmp;       /* its temporary name */
+    struct gsp_buf allowed; /* 'path', 'path': files that the engine may open */
     char **warnings;
     size_t warning_count;
-    struct gsp_err fill_err; /* of a live table, for the query */
-    struct gsp_store_place *places;
-    size_t place_count;
-    char host[GSP_NAME_MAX]; /* this machine, where live tables come from */
+    size_t warning_cap;
+    struct gsp_err fill_err; /* why a live table could not be filled in the current query */
+    struct gsp_store_ring_dir *ring_dirs;
+    size_t ring_dir_count;
+    size_t ring_dir_cap;
+    char host[GSP_NAME_MAX]; /* name of this machine, for live tables */
 };
 
 void gsp_store__warn(struct gsp_store *store, const char *fmt, ...) GSP_PRINTF(2, 3);
-/* That so many values of a table found no room in the dictionary of a ring; 0 does nothing. */
-void gsp_store__warn_nameless(struct gsp_store *store, const char *schema, const char *table,
-                              uint64_t count);
+/* Warns that a full dictionary lost `count` values of a table; does nothing if count is 0. */
+void gsp_store__warn_lost_strings(struct gsp_store *store, const char *schema, const char *table,
+                                  uint64_t count);
 
-/* Runs statements of our own and forgets their result. */
-GSP_MUST_CHECK int gsp_store__run(struct gsp_store *store, const char *sql, struct gsp_err *err);
+/* Runs internal statements and discards their result. */
+GSP_MUST_CHECK int gsp_store__sql_run(struct gsp_store *store, const char *sql,
+                                      struct gsp_err *err);
 
-/* Fails with USAGE once the store is locked: nothing can be added then. */
+/* Fails with USAGE if the store is locked. */
 GSP_MUST_CHECK int gsp_store__check_open(const struct gsp_store *store, struct gsp_err *err);
 
-/* Makes the views that are stale anew: those that the statement names, for making all takes
- * longer than many a query does; all when it may ask what there is. */
-GSP_MUST_CHECK int gsp_store__views(struct gsp_store *store, struct gsp_sv sql,
-                                    struct gsp_err *err);
-/* All of them; *made: there were some to make. */
-GSP_MUST_CHECK int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *err);
-/* Those of tables that files feed. */
-GSP_MUST_CHECK int gsp_store__file_views(struct gsp_store *store, struct gsp_err *err);
-/* Comments on tables and columns: many statements, so only for queries that ask for them. */
-GSP_MUST_CHECK int gsp_store__comments(struct gsp_store *store, struct gsp_err *err);
+/* Creates the stale views that the statement uses, or all if it may list tables. Creating all
+ * views takes longer than many queries do. */
+GSP_MUST_CHECK int gsp_store__views_create(struct gsp_store *store, struct gsp_sv sql,
+                                           struct gsp_err *err);
+/* Creates all stale views. *made: at least one was created. */
+GSP_MUST_CHECK int gsp_store__views_create_all(struct gsp_store *store, bool *made,
+                                               struct gsp_err *err);
+/* Creates the stale views of tables with Parquet files. */
+GSP_MUST_CHECK int gsp_store__views_create_parquet(struct gsp_store *store, struct gsp_err *err);
+/* Creates the comments on tables and columns: many statements, so only for queries that read
+ * them. */
+GSP_MUST_CHECK int gsp_store__comments_create(struct gsp_store *store, struct gsp_err *err);
 
-/* Gives the parameters of a prepared statement their values.  params may be NULL: none. */
-GSP_MUST_CHECK int gsp_store__bind(const struct gsp_duck *duck, duckdb_prepared_statement prepared,
-                                   const struct gsp_params *params, struct gsp_err *err);
+/* Binds the parameters of a prepared statement. params may be NULL: none. */
+GSP_MUST_CHECK int gsp_store__params_bind(const struct gsp_duckdb *duck,
+                                          duckdb_prepared_statement prepared,
+                                          const struct gsp_params *params, struct gsp_err *err);
 
-/* The statement that writes the result of a SELECT to the output's temporary name. */
-void gsp_store__copy_sql(const struct gsp_store *store, struct gsp_sv select, struct gsp_buf *out);
-/* Gives the output its name. */
+/* Appends the statement that writes the result of a SELECT to the temporary output file. */
+void gsp_store__sql_put_copy(const struct gsp_store *store, struct gsp_sv select,
+                             struct gsp_buf *out);
+/* Renames the temporary output file. Fails with NOWRITE. */
 GSP_MUST_CHECK int gsp_store__output_commit(struct gsp_store *store, struct gsp_err *err);
 
-/* An error of the engine as ours: its code, one line of text, and where in sql it is. */
+/* An error of the engine. */
 struct gsp_engine_error {
-    const char *text; /* as the engine has it; may be NULL */
+    const char *text; /* may be NULL */
     duckdb_error_type type;
-    struct gsp_sv sql; /* what the user wrote */
-    struct gsp_sv run; /* what the engine got */
+    struct gsp_sv sql; /* the user's statement */
+    struct gsp_sv run; /* the statement that the engine got */
 };
-int gsp_store__engine_error(const struct gsp_engine_error *error, struct gsp_sql_error *where,
-                            struct gsp_err *err);
+/* Fills *err and, unless NULL, *where. Returns the code. */
+int gsp_store__engine_error_convert(const struct gsp_engine_error *error,
+                                    struct gsp_sql_error *where, struct gsp_err *err);

@@ -9,7 +9,7 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-/* Digits of a BIGNUM that are worked out; what is longer is shown as hexadecimal. */
+/* Longer BIGNUMs are printed in hexadecimal. */
 #define BIGNUM_BYTES_MAX 1024U
 
 #define US_PER_S         INT64_C(1000000)
@@ -36,8 +36,8 @@ void gsp_store__put_i128(struct gsp_buf *out, uint64_t low, int64_t high)
     put_u128(out, v);
 }
 
-/* Days since 1970 as a date of the Gregorian calendar: years begin in March here, so that the
- * leap day is a year's last. */
+/* Appends days since 1970 as a Gregorian date. Years start in March here, so that a leap day is the
+ * last day of a year. */
 static void put_date(struct gsp_buf *out, int64_t days)
 {
     const int64_t shifted = days + 719468; /* since 0000-03-01 */
@@ -53,7 +53,7 @@ static void put_date(struct gsp_buf *out, int64_t days)
                    (long long)month, (long long)mday, shown > 0 ? "" : " (BC)");
 }
 
-/* hh:mm:ss and as much of a fraction as there is. */
+/* hh:mm:ss, and the fraction without trailing zeros. */
 static void put_clock(struct gsp_buf *out, int64_t seconds, int64_t fraction, int digits)
 {
     gsp_buf_printf(out, "%02lld:%02lld:%02lld", (long long)(seconds / 3600),
@@ -133,7 +133,7 @@ static void put_time_tz(const struct gsp_cell *cell, struct gsp_buf *out)
 
 static void put_uuid(struct gsp_buf *out, const duckdb_hugeint *v)
 {
-    /* Stored with its first bit turned, so that it sorts as its text does. */
+    /* The engine inverts the first bit, so that UUIDs sort like their text. */
     const uint64_t high = (uint64_t)v->upper ^ (UINT64_C(1) << 63);
     gsp_buf_printf(out, "%08x-%04x-%04x-%04x-%012llx", (unsigned)(high >> 32),
                    (unsigned)(high >> 16 & 0xffff), (unsigned)(high & 0xffff),
@@ -153,7 +153,7 @@ static void put_blob(struct gsp_buf *out, struct gsp_sv bytes)
     }
 }
 
-/* The first byte says how many bits of the second are not there. */
+/* The first byte is the number of unused bits at the start of the second. */
 static void put_bits(struct gsp_buf *out, struct gsp_sv bytes)
 {
     const size_t skip = bytes.len > 0 ? (unsigned char)bytes.p[0] : 0;
@@ -162,8 +162,8 @@ static void put_bits(struct gsp_buf *out, struct gsp_sv bytes)
     }
 }
 
-/* A sign and length of three bytes, then the magnitude, its highest byte first; the bytes of
- * negative numbers are complemented. */
+/* Three bytes of sign and length, then the magnitude, big-endian. Negative numbers are stored as
+ * their complement. */
 static void put_bignum(struct gsp_buf *out, struct gsp_sv bytes)
 {
     if (bytes.len < 4) {
@@ -186,7 +186,7 @@ static void put_bignum(struct gsp_buf *out, struct gsp_sv bytes)
         }
         return;
     }
-    /* Divided by ten again and again; the digits come last first. */
+    /* Repeated division by ten gives the digits from the last to the first. */
     char digits[BIGNUM_BYTES_MAX * 5 / 2];
     size_t at = sizeof(digits);
     bool more = true;
@@ -294,7 +294,7 @@ static void put_json(const struct gsp_cell *cell, struct gsp_buf *out)
     gsp_store__cell_json(cell, &json);
 }
 
-/* Types of time and of 128 bits. */
+/* Times and 128-bit types. */
 static void put_wide(const struct gsp_cell *cell, struct gsp_buf *out)
 {
     const int64_t *i64 = cell->data;
@@ -394,7 +394,7 @@ static struct gsp_cell cell_in(const struct gsp_vtype *type, duckdb_vector vecto
 
 static void json_list(const struct gsp_cell *cell, struct gsp_json *out)
 {
-    const struct gsp_duck *duck = cell->type->duck;
+    const struct gsp_duckdb *duck = cell->type->duck;
     duckdb_list_entry entry = {cell->row * cell->type->array_size, cell->type->array_size};
     duckdb_vector items = NULL;
     if (cell->type->id == DUCKDB_TYPE_LIST) {
@@ -424,10 +424,10 @@ static void json_struct(const struct gsp_cell *cell, struct gsp_json *out)
     gsp_json_obj_end(out);
 }
 
-/* A map is a list of structs of a key and a value. */
+/* A map is a list of (key, value) structs. */
 static void json_map(const struct gsp_cell *cell, struct gsp_json *out)
 {
-    const struct gsp_duck *duck = cell->type->duck;
+    const struct gsp_duckdb *duck = cell->type->duck;
     const duckdb_list_entry entry = ((const duckdb_list_entry *)cell->data)[cell->row];
     duckdb_vector pairs = duck->list_vector_get_child(cell->vector);
     duckdb_vector keys = duck->struct_vector_get_child(pairs, 0);
@@ -445,10 +445,10 @@ static void json_map(const struct gsp_cell *cell, struct gsp_json *out)
     gsp_json_obj_end(out);
 }
 
-/* A union is a struct of a tag and all members; the member that is there is shown. */
+/* A union is a struct of a tag and all members; the tag selects the member. */
 static void json_union(const struct gsp_cell *cell, struct gsp_json *out)
 {
-    const struct gsp_duck *duck = cell->type->duck;
+    const struct gsp_duckdb *duck = cell->type->duck;
     const uint8_t *tags = duck->vector_get_data(duck->struct_vector_get_child(cell->vector, 0));
     const size_t member = tags[cell->row];
     if (member >= cell->type->child_count) {

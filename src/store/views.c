@@ -8,43 +8,43 @@
 #include "store/sql_text.h"
 #include "store/store_internal.h"
 
-static void put_view_name(struct gsp_buf *sql, const struct gsp_view *view)
+static void put_view_name(struct gsp_buf *sql, const struct gsp_store_table *view)
 {
     gsp_buf_puts(sql, GSP_CATALOG ".");
-    gsp_store__sql_name(sql, view->schema);
+    gsp_store__sql_put_name(sql, view->schema);
     gsp_buf_putc(sql, '.');
-    gsp_store__sql_name(sql, view->name);
+    gsp_store__sql_put_name(sql, view->name);
 }
 
-static void put_scan(struct gsp_buf *sql, const struct gsp_view *view)
+static void put_scan(struct gsp_buf *sql, const struct gsp_store_table *view)
 {
     gsp_buf_printf(sql, "FROM " GSP_SCAN_NAME "('%s.%s')", view->schema, view->name);
 }
 
-/* Rows in files have strings as text; all branches of the union say so, lest an ENUM be taken
- * for the type of the column. */
-static void put_select(struct gsp_buf *sql, const struct gsp_view *view)
+/* Casts ENUMs to VARCHAR: Parquet files have text, and the engine must not choose the ENUM as the
+ * type of the union's column. */
+static void put_select(struct gsp_buf *sql, const struct gsp_store_table *view)
 {
     gsp_buf_puts(sql, "SELECT ");
     for (uint32_t c = 0; c < view->column_count; c++) {
         gsp_buf_puts(sql, c ? ", " : "");
-        gsp_store__sql_name(sql, view->columns[c].name);
+        gsp_store__sql_put_name(sql, view->columns[c].name);
         if (view->columns[c].type == GSP_STR && view->string_type) {
             gsp_buf_puts(sql, "::VARCHAR AS ");
-            gsp_store__sql_name(sql, view->columns[c].name);
+            gsp_store__sql_put_name(sql, view->columns[c].name);
         }
     }
     gsp_buf_putc(sql, ' ');
 }
 
-static void put_parquet(struct gsp_buf *sql, const struct gsp_view *view)
+static void put_parquet(struct gsp_buf *sql, const struct gsp_store_table *view)
 {
     gsp_buf_puts(sql, "FROM read_parquet([");
     gsp_buf_putsv(sql, gsp_buf_sv(&view->parquet));
     gsp_buf_puts(sql, "], union_by_name = true)");
 }
 
-static void put_rows(struct gsp_buf *sql, const struct gsp_view *view)
+static void put_rows(struct gsp_buf *sql, const struct gsp_store_table *view)
 {
     if (view->parquet.len == 0) {
         put_scan(sql, view);
@@ -58,10 +58,10 @@ static void put_rows(struct gsp_buf *sql, const struct gsp_view *view)
     }
 }
 
-/* Equal stacks have equal ids, whoever writes them, and a writer puts a stack into its ring again
- * before it is overwritten: each frame is shown once, or joins would count it several times.
- * A GROUP BY, for columns that a query does not want are not read then. */
-static void put_stack_rows(struct gsp_buf *sql, const struct gsp_view *view)
+/* Shows each frame of python.stack once, or joins would count it several times: several sources may
+ * have the same stack, and a writer repeats a stack before its ring overwrites it. Uses GROUP BY,
+ * so that the engine reads only the columns that a query needs. */
+static void put_stack_rows(struct gsp_buf *sql, const struct gsp_store_table *view)
 {
     gsp_buf_puts(sql, "SELECT stack_id, depth");
     for (uint32_t c = 0; c < view->column_count; c++) {
@@ -70,21 +70,21 @@ static void put_stack_rows(struct gsp_buf *sql, const struct gsp_view *view)
             continue;
         }
         gsp_buf_puts(sql, ", any_value(");
-        gsp_store__sql_name(sql, name);
+        gsp_store__sql_put_name(sql, name);
         gsp_buf_puts(sql, ") AS ");
-        gsp_store__sql_name(sql, name);
+        gsp_store__sql_put_name(sql, name);
     }
     gsp_buf_puts(sql, " FROM (");
     put_rows(sql, view);
     gsp_buf_puts(sql, ") GROUP BY stack_id, depth");
 }
 
-static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
+static void put_view(struct gsp_buf *sql, const struct gsp_store_table *view)
 {
     gsp_buf_puts(sql, "CREATE OR REPLACE VIEW ");
     put_view_name(sql, view);
     gsp_buf_puts(sql, " AS ");
-    if (view->table == gsp_table_at(GSP_TABLE_python_stack)) {
+    if (view->table == gsp_wire_table_at(GSP_TABLE_python_stack)) {
         put_stack_rows(sql, view);
     } else {
         put_rows(sql, view);
@@ -92,13 +92,13 @@ static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
     gsp_buf_puts(sql, ";\n");
 }
 
-static bool is_stale(const struct gsp_view *view)
+static bool is_stale(const struct gsp_store_table *view)
 {
-    return view->wanted && view->stale && (view->column_count > 0 || view->parquet.len > 0);
+    return view->needed && view->stale && (view->column_count > 0 || view->parquet.len > 0);
 }
 
-/* The schema of a view; the first one of a schema makes it. */
-static void put_schema(struct gsp_buf *sql, const struct gsp_catalog *catalog, size_t i)
+/* Appends the statement that creates the schema, before the first view of the schema. */
+static void put_schema(struct gsp_buf *sql, const struct gsp_store_catalog *catalog, size_t i)
 {
     for (size_t k = 0; k < i; k++) {
         if (is_stale(catalog->views[k]) &&
@@ -107,23 +107,22 @@ static void put_schema(struct gsp_buf *sql, const struct gsp_catalog *catalog, s
         }
     }
     gsp_buf_puts(sql, "CREATE SCHEMA IF NOT EXISTS " GSP_CATALOG ".");
-    gsp_store__sql_name(sql, catalog->views[i]->schema);
+    gsp_store__sql_put_name(sql, catalog->views[i]->schema);
     gsp_buf_puts(sql, ";\n");
 }
 
 static int run_buf(struct gsp_store *store, struct gsp_buf *sql, struct gsp_err *err)
 {
     const char *text = gsp_buf_cstr(sql);
-    return text ? gsp_store__run(store, text, err)
-                : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the views");
+    return text ? gsp_store__sql_run(store, text, err) : gsp_err_nomem(err);
 }
 
-/* One by one: files that do not fit their table are left out, the rest is shown. */
+/* Creates the views one by one. Leaves out files that do not fit their table. */
 static int make_each(struct gsp_store *store, struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < store->catalog.view_count; i++) {
-        struct gsp_view *view = store->catalog.views[i];
+        struct gsp_store_table *view = store->catalog.views[i];
         struct gsp_err why = {0};
         gsp_auto_buf sql = {0};
         if (!is_stale(view)) {
@@ -146,9 +145,9 @@ static int make_each(struct gsp_store *store, struct gsp_err *err)
     return rc;
 }
 
-static int make_wanted(struct gsp_store *store, bool *made, struct gsp_err *err)
+static int make_needed(struct gsp_store *store, bool *made, struct gsp_err *err)
 {
-    const struct gsp_catalog *catalog = &store->catalog;
+    const struct gsp_store_catalog *catalog = &store->catalog;
     gsp_auto_buf sql = {0};
     for (size_t i = 0; i < catalog->view_count; i++) {
         if (is_stale(catalog->views[i])) {
@@ -169,20 +168,20 @@ static int make_wanted(struct gsp_store *store, bool *made, struct gsp_err *err)
         rc = make_each(store, err);
     }
     for (size_t i = 0; rc == GSP_OK && i < catalog->view_count; i++) {
-        catalog->views[i]->stale = catalog->views[i]->stale && !catalog->views[i]->wanted;
+        catalog->views[i]->stale = catalog->views[i]->stale && !catalog->views[i]->needed;
     }
     store->commented = false;
     return rc;
 }
 
-/* Whether a statement may ask what tables there are, or names some by a macro. */
-static bool wants_all(struct gsp_sv sql)
+/* Whether a statement may list tables, or uses some through a macro. */
+static bool needs_all(struct gsp_sv sql)
 {
     static const char *const starts[] = {
         "information_schema", "duckdb_", "pg_", "sqlite_", "show", "desc", "tables", "comment"};
     struct gsp_macro macro;
-    for (size_t i = 0; gsp_macro_at(i, &macro); i++) {
-        if (gsp_macro_named(sql, macro.name)) {
+    for (size_t i = 0; gsp_store__macro_at(i, &macro); i++) {
+        if (gsp_store__macro_is_used(sql, macro.name)) {
             return true;
         }
     }
@@ -199,8 +198,8 @@ static bool wants_all(struct gsp_sv sql)
     return false;
 }
 
-/* Also within strings: query_table('python.torch_trace'). */
-static bool names(struct gsp_sv sql, const char *name)
+/* Finds names in strings too: query_table('python.torch_trace'). */
+static bool contains(struct gsp_sv sql, const char *name)
 {
     const size_t len = strlen(name);
     for (size_t i = 0; i + len <= sql.len; i++) {
@@ -211,38 +210,38 @@ static bool names(struct gsp_sv sql, const char *name)
     return false;
 }
 
-int gsp_store__views(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *err)
+int gsp_store__views_create(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *err)
 {
-    const bool all = wants_all(sql);
+    const bool all = needs_all(sql);
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        struct gsp_view *view = store->catalog.views[i];
-        view->wanted = all || names(sql, view->name);
+        struct gsp_store_table *view = store->catalog.views[i];
+        view->needed = all || contains(sql, view->name);
     }
     bool made = false;
-    return make_wanted(store, &made, err);
+    return make_needed(store, &made, err);
 }
 
-int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *err)
+int gsp_store__views_create_all(struct gsp_store *store, bool *made, struct gsp_err *err)
 {
     *made = false;
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        store->catalog.views[i]->wanted = true;
+        store->catalog.views[i]->needed = true;
     }
-    return make_wanted(store, made, err);
+    return make_needed(store, made, err);
 }
 
-int gsp_store__file_views(struct gsp_store *store, struct gsp_err *err)
+int gsp_store__views_create_parquet(struct gsp_store *store, struct gsp_err *err)
 {
     bool made = false;
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        struct gsp_view *view = store->catalog.views[i];
-        view->wanted = view->wanted || view->parquet.len > 0;
+        struct gsp_store_table *view = store->catalog.views[i];
+        view->needed = view->needed || view->parquet.len > 0;
     }
-    return make_wanted(store, &made, err);
+    return make_needed(store, &made, err);
 }
 
-static void put_comment(struct gsp_buf *sql, const struct gsp_view *view,
-                        const struct gsp_view_column *column, const char *text)
+static void put_comment(struct gsp_buf *sql, const struct gsp_store_table *view,
+                        const struct gsp_store_column *column, const char *text)
 {
     if (!text) {
         return;
@@ -251,21 +250,21 @@ static void put_comment(struct gsp_buf *sql, const struct gsp_view *view,
     put_view_name(sql, view);
     if (column) {
         gsp_buf_putc(sql, '.');
-        gsp_store__sql_name(sql, column->name);
+        gsp_store__sql_put_name(sql, column->name);
     }
     gsp_buf_puts(sql, " IS ");
-    gsp_store__sql_quote(sql, gsp_sv_of(text));
+    gsp_store__sql_put_string(sql, gsp_sv_of(text));
     gsp_buf_puts(sql, ";\n");
 }
 
-int gsp_store__comments(struct gsp_store *store, struct gsp_err *err)
+int gsp_store__comments_create(struct gsp_store *store, struct gsp_err *err)
 {
     if (store->commented) {
         return GSP_OK;
     }
     gsp_auto_buf sql = {0};
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
+        const struct gsp_store_table *view = store->catalog.views[i];
         put_comment(&sql, view, NULL, view->table ? view->table->doc : NULL);
         for (uint32_t c = 0; c < view->column_count; c++) {
             put_comment(&sql, view, &view->columns[c], view->columns[c].doc);
@@ -273,9 +272,9 @@ int gsp_store__comments(struct gsp_store *store, struct gsp_err *err)
     }
     const char *text = gsp_buf_cstr(&sql);
     if (!text) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the views");
+        return gsp_err_nomem(err);
     }
-    const int rc = gsp_store__run(store, text, err);
+    const int rc = gsp_store__sql_run(store, text, err);
     store->commented = rc == GSP_OK;
     return rc;
 }

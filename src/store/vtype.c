@@ -5,7 +5,7 @@
 #include "base/attr.h"
 #include "store/value.h"
 
-/* The JSON writer nests 32 deep; a map takes one more. */
+/* The JSON writer supports 32 levels; a map uses one more. */
 #define DEPTH_MAX 15U
 
 static const char *const type_names[] = {
@@ -56,20 +56,15 @@ const char *gsp_store__vtype_name(const struct gsp_vtype *type)
     return name ? name : "?";
 }
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a result");
-}
-
 static int read_dict(duckdb_logical_type type, struct gsp_vtype *out, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = out->duck;
+    const struct gsp_duckdb *duck = out->duck;
     out->inner = duck->enum_internal_type(type);
     out->dict_count = duck->enum_dictionary_size(type);
     out->dict = calloc((size_t)out->dict_count + 1, sizeof(*out->dict));
     gsp_auto_buf bytes = {0};
     if (!out->dict) {
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     for (uint32_t i = 0; i < out->dict_count; i++) {
         char *text = duck->enum_dictionary_value(type, i);
@@ -78,7 +73,7 @@ static int read_dict(duckdb_logical_type type, struct gsp_vtype *out, struct gsp
         duck->free(text);
     }
     if (!gsp_buf_cstr(&bytes)) {
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     out->dict_bytes = bytes.p;
     bytes = (struct gsp_buf){0};
@@ -110,7 +105,7 @@ static size_t count_children(duckdb_logical_type type, const struct gsp_vtype *o
 static duckdb_logical_type child_type(duckdb_logical_type type, const struct gsp_vtype *out,
                                       size_t i)
 {
-    const struct gsp_duck *duck = out->duck;
+    const struct gsp_duckdb *duck = out->duck;
     switch ((unsigned)out->id) {
     case DUCKDB_TYPE_LIST:
         return duck->list_type_child_type(type);
@@ -134,7 +129,7 @@ static int read_name(duckdb_logical_type type, struct gsp_vtype *out, size_t i, 
                                                : out->duck->union_type_member_name(type, i);
     out->names[i] = strdup(name ? name : "");
     out->duck->free(name);
-    return out->names[i] ? GSP_OK : no_memory(err);
+    return out->names[i] ? GSP_OK : gsp_err_nomem(err);
 }
 
 static int read_children(duckdb_logical_type type, unsigned depth, struct gsp_vtype *out,
@@ -146,13 +141,12 @@ static int read_children(duckdb_logical_type type, unsigned depth, struct gsp_vt
     }
     if (depth >= DEPTH_MAX) {
         return gsp_err_set(err, GSP_E_USAGE, 0,
-                           "a column has lists or structs more than %u deep inside each other",
-                           DEPTH_MAX);
+                           "a column has lists or structs nested more than %u deep", DEPTH_MAX);
     }
     out->children = calloc(count, sizeof(*out->children));
     out->names = calloc(count, sizeof(*out->names));
     if (!out->children || !out->names) {
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     out->child_count = count;
     for (size_t i = 0; i < count; i++) {
@@ -169,13 +163,13 @@ static int read_children(duckdb_logical_type type, unsigned depth, struct gsp_vt
     return GSP_OK;
 }
 
-int gsp_store__vtype_read(const struct gsp_duck *duck, duckdb_logical_type type, unsigned depth,
+int gsp_store__vtype_read(const struct gsp_duckdb *duck, duckdb_logical_type type, unsigned depth,
                           struct gsp_vtype *out, struct gsp_err *err)
 {
     *out = (struct gsp_vtype){.duck = duck, .id = duck->get_type_id(type)};
     if ((size_t)out->id >= GSP_COUNT(type_names) || !type_names[out->id]) {
         return gsp_err_set(err, GSP_E_USAGE, 0,
-                           "a column has a type that cannot be shown: cast it to VARCHAR");
+                           "a column has an unsupported type: cast it to VARCHAR");
     }
     if (out->id == DUCKDB_TYPE_DECIMAL) {
         out->inner = duck->decimal_internal_type(type);

@@ -40,9 +40,9 @@ struct gsp_top_facts {
 };
 
 /* Fills gil_pct, active_pct and samples from the sums. */
-void gsp_top_facts_sum(const struct gsp_top *top, bool whole, struct gsp_top_facts *facts);
+void gsp_tui_top_facts_sum(const struct gsp_top *top, bool whole, struct gsp_top_facts *facts);
 /* Fills threads and processes with those that have samples, for views without another source. */
-void gsp_top_facts_count(const struct gsp_top *top, struct gsp_top_facts *facts);
+void gsp_tui_top_facts_count(const struct gsp_top *top, struct gsp_top_facts *facts);
 
 /* The position of the columns: column i has width[i] cells from start[i] on. */
 struct gsp_top_layout {
@@ -50,24 +50,24 @@ struct gsp_top_layout {
     unsigned width[GSP_TOP_COLUMNS];
 };
 
-void gsp_top_layout_make(unsigned width, struct gsp_top_layout *out);
+void gsp_tui__layout_init(unsigned width, struct gsp_top_layout *out);
 /* The column at x; GSP_TOP_COLUMNS if there is none. */
-enum gsp_top_column gsp_top_layout_at(const struct gsp_top_layout *layout, unsigned x);
+enum gsp_top_column gsp_tui__top_layout_at(const struct gsp_top_layout *layout, unsigned x);
 
 /* All append one line without its newline. */
-void gsp_line_title(const struct gsp_top_facts *facts, struct gsp_buf *out);
-void gsp_line_facts(const struct gsp_top_facts *facts, struct gsp_buf *out);
-void gsp_line_machine(const struct gsp_top_facts *facts, struct gsp_buf *out);
+void gsp_tui__line_title(const struct gsp_top_facts *facts, struct gsp_buf *out);
+void gsp_tui__line_facts(const struct gsp_top_facts *facts, struct gsp_buf *out);
+void gsp_tui__line_machine(const struct gsp_top_facts *facts, struct gsp_buf *out);
 /* The filters and the sort order. */
-void gsp_line_query(const struct gsp_top *top, const struct gsp_top_query *query,
-                    struct gsp_buf *out);
-void gsp_line_columns(const struct gsp_top_layout *layout, enum gsp_top_column sort,
-                      struct gsp_buf *out);
-void gsp_line_row(const struct gsp_top_layout *layout, const struct gsp_profile *profile,
-                  const struct gsp_top_query *query, const struct gsp_top_row *row,
-                  struct gsp_buf *out);
+void gsp_tui__line_query(const struct gsp_top *top, const struct gsp_top_query *query,
+                         struct gsp_buf *out);
+void gsp_tui__line_columns(const struct gsp_top_layout *layout, enum gsp_top_column sort,
+                           struct gsp_buf *out);
+void gsp_tui__line_row(const struct gsp_top_layout *layout, const struct gsp_profile *profile,
+                       const struct gsp_top_query *query, const struct gsp_top_row *row,
+                       struct gsp_buf *out);
 
 /* Appends text in exactly width cells: padded, or clipped with "~" at the end. */
-void gsp_text_fit(struct gsp_buf *out, struct gsp_sv text, size_t width, bool right);
+void gsp_tui__text_fit(struct gsp_buf *out, struct gsp_sv text, size_t width, bool right);
 /* The same, but clipped at the beginning. */
-void gsp_text_fit_end(struct gsp_buf *out, struct gsp_sv text, size_t width);
+void gsp_tui__text_fit_end(struct gsp_buf *out, struct gsp_sv text, size_t width);

@@ -59,7 +59,7 @@ static bool sum_cpu(struct gsp_sv rest, struct gsp_machine_times *out)
     return true;
 }
 
-bool gsp_machine_parse_stat(struct gsp_sv text, struct gsp_machine_times *out)
+bool gsp_tui__machine_parse_stat(struct gsp_sv text, struct gsp_machine_times *out)
 {
     struct gsp_machine_times times = {0};
     struct gsp_sv line;
@@ -75,7 +75,7 @@ bool gsp_machine_parse_stat(struct gsp_sv text, struct gsp_machine_times *out)
     return has_all;
 }
 
-bool gsp_machine_parse_meminfo(struct gsp_sv text, uint64_t *used_bytes, uint64_t *total_bytes)
+bool gsp_tui__machine_parse_meminfo(struct gsp_sv text, uint64_t *used_bytes, uint64_t *total_bytes)
 {
     static const char total_key[] = "MemTotal:";
     static const char free_key[] = "MemAvailable:";
@@ -103,7 +103,7 @@ bool gsp_machine_parse_meminfo(struct gsp_sv text, uint64_t *used_bytes, uint64_
     return true;
 }
 
-void gsp_machine_load(struct gsp_machine *machine, const struct gsp_machine_times *now)
+void gsp_tui__machine_load(struct gsp_machine *machine, const struct gsp_machine_times *now)
 {
     const struct gsp_machine_times *last = &machine->last;
     /* iowait may decrease (proc(5)): such an interval is ignored. */
@@ -115,7 +115,7 @@ void gsp_machine_load(struct gsp_machine *machine, const struct gsp_machine_time
     machine->last = *now;
 }
 
-bool gsp_machine_find_gpu(const char *root)
+bool gsp_tui__machine_find_gpu(const char *root)
 {
     /* Created by the drivers of NVIDIA, AMD, and NVIDIA under WSL. */
     static const char *const marks[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/kfd",
@@ -129,21 +129,22 @@ bool gsp_machine_find_gpu(const char *root)
     return found;
 }
 
-void gsp_machine_read(struct gsp_machine *machine)
+void gsp_tui_machine_read(struct gsp_machine *machine)
 {
     gsp_auto_buf text = {0};
     if (!machine->gpu_asked) {
-        machine->has_gpu = gsp_machine_find_gpu("");
+        machine->has_gpu = gsp_tui__machine_find_gpu("");
         machine->gpu_asked = true;
     }
     struct gsp_machine_times now;
     if (gsp_file_read("/proc/stat", PROC_BYTES_MAX, &text, NULL) == GSP_OK &&
-        gsp_machine_parse_stat(gsp_buf_sv(&text), &now))
-        gsp_machine_load(machine, &now);
+        gsp_tui__machine_parse_stat(gsp_buf_sv(&text), &now))
+        gsp_tui__machine_load(machine, &now);
     else
         machine->has_cpu = false;
     gsp_buf_clear(&text);
-    machine->has_memory = gsp_file_read("/proc/meminfo", PROC_BYTES_MAX, &text, NULL) == GSP_OK &&
-                          gsp_machine_parse_meminfo(gsp_buf_sv(&text), &machine->memory_used_bytes,
-                                                    &machine->memory_total_bytes);
+    machine->has_memory =
+        gsp_file_read("/proc/meminfo", PROC_BYTES_MAX, &text, NULL) == GSP_OK &&
+        gsp_tui__machine_parse_meminfo(gsp_buf_sv(&text), &machine->memory_used_bytes,
+                                       &machine->memory_total_bytes);
 }

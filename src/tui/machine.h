@@ -33,17 +33,17 @@ struct gsp_machine {
 };
 
 /* Returns false if the text is malformed; *out is then unchanged. */
-GSP_MUST_CHECK bool gsp_machine_parse_stat(struct gsp_sv text, struct gsp_machine_times *out);
+GSP_MUST_CHECK bool gsp_tui__machine_parse_stat(struct gsp_sv text, struct gsp_machine_times *out);
 /* Used memory is MemTotal - MemAvailable. */
-GSP_MUST_CHECK bool gsp_machine_parse_meminfo(struct gsp_sv text, uint64_t *used_bytes,
-                                              uint64_t *total_bytes);
+GSP_MUST_CHECK bool gsp_tui__machine_parse_meminfo(struct gsp_sv text, uint64_t *used_bytes,
+                                                   uint64_t *total_bytes);
 
 /* Computes the load since machine->last, and replaces it. */
-void gsp_machine_load(struct gsp_machine *machine, const struct gsp_machine_times *now);
+void gsp_tui__machine_load(struct gsp_machine *machine, const struct gsp_machine_times *now);
 
 /* Returns whether the driver of a compute GPU is loaded. root is a prefix of the paths: "", or a
  * folder. */
-bool gsp_machine_find_gpu(const char *root);
+bool gsp_tui__machine_find_gpu(const char *root);
 
 /* Reads both files; values that cannot be read are unknown. Initialize *machine to {0}. */
-void gsp_machine_read(struct gsp_machine *machine);
+void gsp_tui_machine_read(struct gsp_machine *machine);

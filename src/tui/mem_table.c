@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/time.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "tui/lines.h"
 
 #define COLUMN 11
@@ -36,7 +36,7 @@ static int compare(const void *a, const void *b, void *column)
     return (x->held_bytes < y->held_bytes) - (x->held_bytes > y->held_bytes);
 }
 
-void gsp_memtop_sort(struct gsp_memtop *top)
+void gsp_tui_memtop_sort(struct gsp_memtop *top)
 {
     if (top->count)
         qsort_r(top->rows, top->count, sizeof(*top->rows), compare, &top->sort);
@@ -45,7 +45,7 @@ void gsp_memtop_sort(struct gsp_memtop *top)
 static void put_bytes(int64_t bytes, const char *unit, struct gsp_buf *out)
 {
     gsp_auto_buf cell = {0};
-    gsp_words_amount(GSP_UNIT_BYTES, bytes, &cell);
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, &cell);
     gsp_buf_puts(&cell, unit);
     const char *text = gsp_buf_cstr(&cell);
     gsp_buf_printf(out, "%*s", COLUMN, text ? text : "");
@@ -57,16 +57,16 @@ static void put_facts(const struct gsp_memtop *top, struct gsp_buf *out)
     gsp_fmt_duration(top->elapsed_ns, elapsed, sizeof(elapsed));
     gsp_buf_printf(out, "%s%s, %zu process%s, %s; held ", top->is_paused ? "paused, " : "", elapsed,
                    top->processes, top->processes == 1 ? "" : "es", top->mode);
-    gsp_words_amount(GSP_UNIT_BYTES, top->held_bytes, out);
+    gsp_model_amount_put(GSP_UNIT_BYTES, top->held_bytes, out);
     gsp_buf_puts(out, ", peak ");
-    gsp_words_amount(GSP_UNIT_BYTES, top->peak_bytes, out);
+    gsp_model_amount_put(GSP_UNIT_BYTES, top->peak_bytes, out);
     if (top->rss_bytes >= 0) {
         gsp_buf_puts(out, ", resident ");
-        gsp_words_amount(GSP_UNIT_BYTES, top->rss_bytes, out);
+        gsp_model_amount_put(GSP_UNIT_BYTES, top->rss_bytes, out);
     }
 }
 
-void gsp_memtop_head_line(const struct gsp_memtop *top, size_t i, struct gsp_buf *out)
+void gsp_tui_memtop_head_line(const struct gsp_memtop *top, size_t i, struct gsp_buf *out)
 {
     static const char *const TITLES[GSP_MEMTOP_COLUMNS] = {"held", "growth", "allocated"};
     if (i == 0) {
@@ -83,7 +83,7 @@ void gsp_memtop_head_line(const struct gsp_memtop *top, size_t i, struct gsp_buf
     }
 }
 
-void gsp_memtop_row_line(const struct gsp_memtop_row *row, struct gsp_buf *out)
+void gsp_tui_memtop_row_line(const struct gsp_memtop_row *row, struct gsp_buf *out)
 {
     put_bytes(row->held_bytes, "", out);
     put_bytes((int64_t)row->growth, "/s", out);
@@ -92,22 +92,22 @@ void gsp_memtop_row_line(const struct gsp_memtop_row *row, struct gsp_buf *out)
     gsp_buf_term(out, row->name);
 }
 
-void gsp_memtop_text(const struct gsp_memtop *top, unsigned width, size_t limit,
-                     struct gsp_buf *out)
+void gsp_tui_memtop_text(const struct gsp_memtop *top, unsigned width, size_t limit,
+                         struct gsp_buf *out)
 {
     const size_t rows = limit && limit < top->count ? limit : top->count;
     for (size_t i = 0; i < GSP_MEMTOP_HEAD_LINES + rows; i++) {
         gsp_auto_buf line = {0};
         if (i < GSP_MEMTOP_HEAD_LINES)
-            gsp_memtop_head_line(top, i, &line);
+            gsp_tui_memtop_head_line(top, i, &line);
         else
-            gsp_memtop_row_line(&top->rows[i - GSP_MEMTOP_HEAD_LINES], &line);
-        gsp_text_fit(out, gsp_buf_sv(&line), width, false);
+            gsp_tui_memtop_row_line(&top->rows[i - GSP_MEMTOP_HEAD_LINES], &line);
+        gsp_tui__text_fit(out, gsp_buf_sv(&line), width, false);
         gsp_buf_putc(out, '\n');
     }
 }
 
-void gsp_memtop_json(const struct gsp_memtop *top, size_t limit, struct gsp_buf *out)
+void gsp_tui_memtop_json(const struct gsp_memtop *top, size_t limit, struct gsp_buf *out)
 {
     struct gsp_json json;
     gsp_json_init(&json, out);

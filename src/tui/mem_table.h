@@ -40,13 +40,13 @@ struct gsp_memtop {
 };
 
 /* Sorts by the column, largest first. */
-void gsp_memtop_sort(struct gsp_memtop *top);
+void gsp_tui_memtop_sort(struct gsp_memtop *top);
 /* The header: two lines of facts and one of column titles. */
 #define GSP_MEMTOP_HEAD_LINES 3U
-void gsp_memtop_head_line(const struct gsp_memtop *top, size_t i, struct gsp_buf *out);
-void gsp_memtop_row_line(const struct gsp_memtop_row *row, struct gsp_buf *out);
+void gsp_tui_memtop_head_line(const struct gsp_memtop *top, size_t i, struct gsp_buf *out);
+void gsp_tui_memtop_row_line(const struct gsp_memtop_row *row, struct gsp_buf *out);
 /* The header and at most limit rows (0: all). */
-void gsp_memtop_text(const struct gsp_memtop *top, unsigned width, size_t limit,
-                     struct gsp_buf *out);
+void gsp_tui_memtop_text(const struct gsp_memtop *top, unsigned width, size_t limit,
+                         struct gsp_buf *out);
 /* One object on one line; unknown values are null. */
-void gsp_memtop_json(const struct gsp_memtop *top, size_t limit, struct gsp_buf *out);
+void gsp_tui_memtop_json(const struct gsp_memtop *top, size_t limit, struct gsp_buf *out);

@@ -7,38 +7,38 @@
 #include "base/array.h"
 #include "tui/rows_internal.h"
 
-const char *gsp_top_column_name(size_t i)
+const char *gsp_tui_top_column_name(size_t i)
 {
     static const char *const NAMES[] = {"own",        "total",    "own-time",
                                         "total-time", "function", "file"};
     return i < GSP_COUNT(NAMES) ? NAMES[i] : NULL;
 }
 
-void gsp_top_query_init(struct gsp_top_query *query)
+void gsp_tui__top_query_init(struct gsp_top_query *query)
 {
     *query = (struct gsp_top_query){.thread = GSP_NO_INDEX, .process = GSP_NO_INDEX};
 }
 
-void gsp_top_query_free(struct gsp_top_query *query)
+void gsp_tui__top_query_free(struct gsp_top_query *query)
 {
     gsp_hmap_free(&query->toggled);
 }
 
-void gsp_top_query_toggle(struct gsp_top_query *query, uint64_t path)
+void gsp_tui__top_query_toggle(struct gsp_top_query *query, uint64_t path)
 {
     const uint32_t *known = gsp_hmap_get(&query->toggled, path, 0);
     gsp_ignore(!gsp_hmap_put(&query->toggled, path, 0, known ? !*known : 1));
 }
 
-bool gsp_top_query_is_open(const struct gsp_top_query *query, uint64_t path)
+bool gsp_tui__top_query_is_open(const struct gsp_top_query *query, uint64_t path)
 {
     const uint32_t *known = gsp_hmap_get(&query->toggled, path, 0);
     bool toggled = known && *known;
     return query->folded == toggled;
 }
 
-struct gsp_top_row *gsp_rows__add(struct gsp_rows_maker *build, enum gsp_top_row_kind kind,
-                                  uint32_t id)
+struct gsp_top_row *gsp_tui__rows_add(struct gsp_rows_builder *build, enum gsp_top_row_kind kind,
+                                      uint32_t id)
 {
     if (!gsp_array_fit(&build->rows, &build->cap, build->count + 1))
         return NULL;
@@ -47,51 +47,55 @@ struct gsp_top_row *gsp_rows__add(struct gsp_rows_maker *build, enum gsp_top_row
     return row;
 }
 
-bool gsp_rows__wanted(const struct gsp_rows_maker *build, const struct gsp_top_sum *sum)
+bool gsp_tui__rows_is_selected(const struct gsp_rows_builder *build, const struct gsp_top_sum *sum)
 {
     const struct gsp_top_query *query = build->query;
     if (query->thread != GSP_NO_INDEX && sum->thread != query->thread)
         return false;
-    const struct gsp_thread *thread = gsp_profile_thread_at(build->profile, sum->thread);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(build->profile, sum->thread);
     return thread && (query->process == GSP_NO_INDEX || thread->process == query->process);
 }
 
-static uint32_t shown_line(const struct gsp_view *view, const struct gsp_frame *frame)
+static uint32_t shown_line(const struct gsp_view_options *view, const struct gsp_frame *frame)
 {
     if (view->by_function)
         return frame->first_line;
     return view->no_lines ? 0 : frame->line;
 }
 
-void gsp_rows__key(const struct gsp_rows_maker *build, uint32_t frame, uint64_t *a, uint64_t *b)
+void gsp_tui__rows_frame_key(const struct gsp_rows_builder *build, uint32_t frame, uint64_t *a,
+                             uint64_t *b)
 {
-    const struct gsp_frame *f = gsp_profile_frame_at(build->profile, frame);
+    const struct gsp_frame *f = gsp_model_profile_frame_at(build->profile, frame);
     *a = f ? (uint64_t)f->name << 32 | f->file : 0;
     *b = f ? (uint64_t)shown_line(&build->query->view, f) << 8 | (uint64_t)f->kind : 0;
 }
 
-void gsp_rows__add_own(struct gsp_rows_maker *build, struct gsp_top_row *row,
-                       const struct gsp_top_sum *sum)
+void gsp_tui__rows_add_own(struct gsp_rows_builder *build, struct gsp_top_row *row,
+                           const struct gsp_top_sum *sum)
 {
     row->own_count = gsp_sum_u64(row->own_count, sum->count);
     row->own_weight = gsp_sum_i64(row->own_weight, sum->weight);
-    row->own_recent = gsp_sum_i64(row->own_recent, gsp_top_sum_recent(build->top, sum));
+    row->own_recent = gsp_sum_i64(row->own_recent, gsp_tui__top_sum_recent(build->top, sum));
 }
 
-void gsp_rows__add_total(struct gsp_rows_maker *build, struct gsp_top_row *row,
-                         const struct gsp_top_sum *sum)
+void gsp_tui__rows_add_total(struct gsp_rows_builder *build, struct gsp_top_row *row,
+                             const struct gsp_top_sum *sum)
 {
     row->total_count = gsp_sum_u64(row->total_count, sum->count);
     row->total_weight = gsp_sum_i64(row->total_weight, sum->weight);
-    row->total_recent = gsp_sum_i64(row->total_recent, gsp_top_sum_recent(build->top, sum));
+    row->total_recent = gsp_sum_i64(row->total_recent, gsp_tui__top_sum_recent(build->top, sum));
 }
 
-void gsp_rows__set_pct(const struct gsp_rows_maker *build, struct gsp_top_row *row)
+void gsp_tui__rows_set_percent(const struct gsp_rows_builder *build, struct gsp_top_row *row)
 {
     bool whole = build->query->whole;
-    const struct gsp_top_span *span = whole ? gsp_top_all(build->top) : gsp_top_recent(build->top);
-    row->own_pct = gsp_top_pct(build->top, span, whole ? row->own_weight : row->own_recent);
-    row->total_pct = gsp_top_pct(build->top, span, whole ? row->total_weight : row->total_recent);
+    const struct gsp_top_span *span =
+        whole ? gsp_tui__top_all(build->top) : gsp_tui_top_recent(build->top);
+    row->own_pct =
+        gsp_tui__top_percent(build->top, span, whole ? row->own_weight : row->own_recent);
+    row->total_pct =
+        gsp_tui__top_percent(build->top, span, whole ? row->total_weight : row->total_recent);
 }
 
 static char lower(char c)
@@ -113,18 +117,19 @@ static bool contains(struct gsp_sv text, const char *part)
     return false;
 }
 
-bool gsp_rows__matches(const struct gsp_rows_maker *build, const struct gsp_top_row *row)
+bool gsp_tui__rows_matches(const struct gsp_rows_builder *build, const struct gsp_top_row *row)
 {
     const char *filter = build->query->filter;
     if (filter[0] == '\0')
         return true;
     if (row->kind == GSP_TOP_ROW_FRAME) {
-        const struct gsp_frame *frame = gsp_profile_frame_at(build->profile, row->id);
-        return frame && (contains(gsp_profile_string_at(build->profile, frame->name), filter) ||
-                         contains(gsp_profile_string_at(build->profile, frame->file), filter));
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(build->profile, row->id);
+        return frame &&
+               (contains(gsp_model_profile_string_at(build->profile, frame->name), filter) ||
+                contains(gsp_model_profile_string_at(build->profile, frame->file), filter));
     }
     gsp_auto_buf name = {0};
-    gsp_top_row_name(build->profile, row, &name);
+    gsp_tui__top_row_name(build->profile, row, &name);
     return contains(gsp_buf_sv(&name), filter);
 }
 
@@ -151,24 +156,24 @@ static int compare_names(const struct gsp_profile *profile, const struct gsp_top
 {
     if (x->kind != y->kind)
         return x->kind > y->kind ? -1 : 1;
-    const struct gsp_frame *f = gsp_profile_frame_at(profile, x->id);
-    const struct gsp_frame *g = gsp_profile_frame_at(profile, y->id);
+    const struct gsp_frame *f = gsp_model_profile_frame_at(profile, x->id);
+    const struct gsp_frame *g = gsp_model_profile_frame_at(profile, y->id);
     if (x->kind != GSP_TOP_ROW_FRAME || !f || !g)
         return (x->id > y->id) - (x->id < y->id);
     int order = 0;
     if (file) {
-        order = compare_sv(gsp_profile_string_at(profile, f->file),
-                           gsp_profile_string_at(profile, g->file));
+        order = compare_sv(gsp_model_profile_string_at(profile, f->file),
+                           gsp_model_profile_string_at(profile, g->file));
         order = order ? order : (f->line > g->line) - (f->line < g->line);
     }
     if (order == 0)
-        order = compare_sv(gsp_profile_string_at(profile, f->name),
-                           gsp_profile_string_at(profile, g->name));
+        order = compare_sv(gsp_model_profile_string_at(profile, f->name),
+                           gsp_model_profile_string_at(profile, g->name));
     return order;
 }
 
-int gsp_rows__compare(const struct gsp_rows_maker *build, const struct gsp_top_row *x,
-                      const struct gsp_top_row *y)
+int gsp_tui__rows_compare(const struct gsp_rows_builder *build, const struct gsp_top_row *x,
+                          const struct gsp_top_row *y)
 {
     int order = 0;
     switch (build->query->sort) {
@@ -197,24 +202,24 @@ int gsp_rows__compare(const struct gsp_rows_maker *build, const struct gsp_top_r
 
 static int compare_list(const void *a, const void *b, void *arg)
 {
-    return gsp_rows__compare(arg, a, b);
+    return gsp_tui__rows_compare(arg, a, b);
 }
 
 /* The row of a frame: row_of[frame] if it is known, otherwise by its key. */
-static struct gsp_top_row *row_of_frame(struct gsp_rows_maker *build, struct gsp_hmap *keys,
+static struct gsp_top_row *row_of_frame(struct gsp_rows_builder *build, struct gsp_hmap *keys,
                                         uint32_t *row_of, uint32_t frame)
 {
     if (row_of[frame])
         return &build->rows[row_of[frame] - 1];
     uint64_t a;
     uint64_t b;
-    gsp_rows__key(build, frame, &a, &b);
+    gsp_tui__rows_frame_key(build, frame, &a, &b);
     const uint32_t *known = gsp_hmap_get(keys, a, b);
     if (known) {
         row_of[frame] = *known;
         return &build->rows[*known - 1];
     }
-    struct gsp_top_row *row = gsp_rows__add(build, GSP_TOP_ROW_FRAME, frame);
+    struct gsp_top_row *row = gsp_tui__rows_add(build, GSP_TOP_ROW_FRAME, frame);
     row_of[frame] = (uint32_t)build->count;
     if (!row || !gsp_hmap_put(keys, a, b, row_of[frame]))
         return NULL;
@@ -223,32 +228,32 @@ static struct gsp_top_row *row_of_frame(struct gsp_rows_maker *build, struct gsp
 
 /* Adds up the sums. A function that occurs several times in a stack counts once in its total:
  * row->path is the number of the last sum that the row has counted. */
-static bool add_list(struct gsp_rows_maker *build, struct gsp_hmap *keys, uint32_t *row_of)
+static bool add_list(struct gsp_rows_builder *build, struct gsp_hmap *keys, uint32_t *row_of)
 {
-    for (size_t i = 0; i < gsp_top_sum_count(build->top); i++) {
-        const struct gsp_top_sum *sum = gsp_top_sum_at(build->top, i);
-        if (!gsp_rows__wanted(build, sum))
+    for (size_t i = 0; i < gsp_tui__top_sum_count(build->top); i++) {
+        const struct gsp_top_sum *sum = gsp_tui__top_sum_at(build->top, i);
+        if (!gsp_tui__rows_is_selected(build, sum))
             continue;
         for (uint32_t s = sum->stack; s != GSP_NONE;
-             s = gsp_profile_stack_caller(build->profile, s)) {
-            uint32_t frame = gsp_profile_stack_frame(build->profile, s);
+             s = gsp_model_profile_stack_caller(build->profile, s)) {
+            uint32_t frame = gsp_model_profile_stack_frame(build->profile, s);
             struct gsp_top_row *row = row_of_frame(build, keys, row_of, frame);
             if (!row)
                 return false;
             if (s == sum->stack)
-                gsp_rows__add_own(build, row, sum);
+                gsp_tui__rows_add_own(build, row, sum);
             if (row->path != i + 1)
-                gsp_rows__add_total(build, row, sum);
+                gsp_tui__rows_add_total(build, row, sum);
             row->path = i + 1;
         }
     }
     return true;
 }
 
-static bool make_list(struct gsp_rows_maker *build)
+static bool make_list(struct gsp_rows_builder *build)
 {
     struct gsp_hmap keys = {0};
-    uint32_t *row_of = calloc(gsp_profile_frame_count(build->profile) + 1, sizeof(*row_of));
+    uint32_t *row_of = calloc(gsp_model_profile_frame_count(build->profile) + 1, sizeof(*row_of));
     bool ok = row_of && add_list(build, &keys, row_of);
     gsp_hmap_free(&keys);
     free(row_of);
@@ -257,8 +262,8 @@ static bool make_list(struct gsp_rows_maker *build)
     size_t kept = 0;
     for (size_t i = 0; i < build->count; i++) {
         build->rows[i].path = 0;
-        gsp_rows__set_pct(build, &build->rows[i]);
-        if (gsp_rows__matches(build, &build->rows[i]))
+        gsp_tui__rows_set_percent(build, &build->rows[i]);
+        if (gsp_tui__rows_matches(build, &build->rows[i]))
             build->rows[kept++] = build->rows[i];
     }
     build->count = kept;
@@ -267,12 +272,13 @@ static bool make_list(struct gsp_rows_maker *build)
     return true;
 }
 
-int gsp_top_rows_make(const struct gsp_top *top, const struct gsp_top_query *query,
-                      struct gsp_top_rows *out, struct gsp_err *err)
+int gsp_tui_rows_build(const struct gsp_top *top, const struct gsp_top_query *query,
+                       struct gsp_top_rows *out, struct gsp_err *err)
 {
-    gsp_top_rows_free(out);
-    struct gsp_rows_maker build = {.top = top, .profile = gsp_top_profile(top), .query = query};
-    if (!(query->tree ? gsp_rows__make_tree(&build) : make_list(&build))) {
+    gsp_tui_rows_free(out);
+    struct gsp_rows_builder build = {
+        .top = top, .profile = gsp_tui__top_profile(top), .query = query};
+    if (!(query->tree ? gsp_tui__rows_build_tree(&build) : make_list(&build))) {
         free(build.rows);
         return gsp_err_nomem(err);
     }
@@ -280,69 +286,72 @@ int gsp_top_rows_make(const struct gsp_top *top, const struct gsp_top_query *que
     return GSP_OK;
 }
 
-void gsp_top_rows_free(struct gsp_top_rows *rows)
+void gsp_tui_rows_free(struct gsp_top_rows *rows)
 {
     free(rows->rows);
     *rows = (struct gsp_top_rows){0};
 }
 
-void gsp_top_thread_name(const struct gsp_profile *profile, uint32_t thread, struct gsp_buf *out)
+void gsp_tui__top_thread_name(const struct gsp_profile *profile, uint32_t thread,
+                              struct gsp_buf *out)
 {
-    const struct gsp_thread *t = gsp_profile_thread_at(profile, thread);
+    const struct gsp_thread *t = gsp_model_profile_thread_at(profile, thread);
     if (!t)
         return;
-    struct gsp_sv name = gsp_profile_string_at(profile, t->name);
+    struct gsp_sv name = gsp_model_profile_string_at(profile, t->name);
     gsp_buf_putsv(out, name.len ? name : gsp_sv_of(t->is_main ? "MainThread" : "thread"));
     gsp_buf_printf(out, " (%" PRIu64 ")", t->os_id ? t->os_id : t->python_id);
 }
 
-void gsp_top_process_name(const struct gsp_profile *profile, uint32_t process, struct gsp_buf *out)
+void gsp_tui__top_process_name(const struct gsp_profile *profile, uint32_t process,
+                               struct gsp_buf *out)
 {
-    const struct gsp_process *p = gsp_profile_process_at(profile, process);
+    const struct gsp_process *p = gsp_model_profile_process_at(profile, process);
     if (!p)
         return;
-    struct gsp_sv text = gsp_profile_string_at(profile, p->cmdline);
+    struct gsp_sv text = gsp_model_profile_string_at(profile, p->cmdline);
     gsp_buf_printf(out, "%" PRId32 ": ", p->pid);
-    gsp_buf_putsv(out, text.len ? text : gsp_profile_string_at(profile, p->name));
+    gsp_buf_putsv(out, text.len ? text : gsp_model_profile_string_at(profile, p->name));
 }
 
-void gsp_top_row_name(const struct gsp_profile *profile, const struct gsp_top_row *row,
-                      struct gsp_buf *out)
+void gsp_tui__top_row_name(const struct gsp_profile *profile, const struct gsp_top_row *row,
+                           struct gsp_buf *out)
 {
     switch (row->kind) {
     case GSP_TOP_ROW_FRAME: {
-        const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->id);
-        gsp_buf_putsv(out, gsp_profile_string_at(profile, frame ? frame->name : GSP_NONE));
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->id);
+        gsp_buf_putsv(out, gsp_model_profile_string_at(profile, frame ? frame->name : GSP_NONE));
         break;
     }
     case GSP_TOP_ROW_THREAD:
         gsp_buf_puts(out, "thread ");
-        gsp_top_thread_name(profile, row->id, out);
+        gsp_tui__top_thread_name(profile, row->id, out);
         break;
     case GSP_TOP_ROW_PROCESS:
         gsp_buf_puts(out, "process ");
-        gsp_top_process_name(profile, row->id, out);
+        gsp_tui__top_process_name(profile, row->id, out);
         break;
     }
 }
 
-uint32_t gsp_top_row_line(const struct gsp_profile *profile, const struct gsp_view *view,
-                          const struct gsp_top_row *row)
+uint32_t gsp_tui__top_row_line(const struct gsp_profile *profile,
+                               const struct gsp_view_options *view, const struct gsp_top_row *row)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->id);
     if (row->kind != GSP_TOP_ROW_FRAME || !frame || view->no_lines)
         return 0;
     return shown_line(view, frame);
 }
 
-void gsp_top_row_place(const struct gsp_profile *profile, const struct gsp_view *view,
-                       const struct gsp_top_row *row, struct gsp_buf *out)
+void gsp_tui__row_location(const struct gsp_profile *profile, const struct gsp_view_options *view,
+                           const struct gsp_top_row *row, struct gsp_buf *out)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->id);
     if (row->kind != GSP_TOP_ROW_FRAME || !frame || frame->file == GSP_NONE)
         return;
-    gsp_buf_putsv(out, gsp_view_file(view, gsp_profile_string_at(profile, frame->file)));
-    uint32_t line = gsp_top_row_line(profile, view, row);
+    gsp_buf_putsv(out,
+                  gsp_model_frame_file(view, gsp_model_profile_string_at(profile, frame->file)));
+    uint32_t line = gsp_tui__top_row_line(profile, view, row);
     if (line)
         gsp_buf_printf(out, ":%" PRIu32, line);
 }

@@ -33,11 +33,11 @@ enum gsp_top_column {
 };
 
 /* "own", "total", "own-time", "total-time", "function", "file"; NULL past the last. */
-const char *gsp_top_column_name(size_t i);
+const char *gsp_tui_top_column_name(size_t i);
 
 /* What to show, and in which order. */
 struct gsp_top_query {
-    struct gsp_view view;
+    struct gsp_view_options view;
     enum gsp_top_column sort;
     bool tree;
     bool whole;       /* percentages of all time since the reset, not of the last interval */
@@ -48,11 +48,11 @@ struct gsp_top_query {
     struct gsp_hmap toggled;         /* paths of nodes whose state is not the default -> 1 */
 };
 
-void gsp_top_query_init(struct gsp_top_query *query);
-void gsp_top_query_free(struct gsp_top_query *query);
+void gsp_tui__top_query_init(struct gsp_top_query *query);
+void gsp_tui__top_query_free(struct gsp_top_query *query);
 /* Folds an open node or opens a folded one. Does nothing if memory runs out. */
-void gsp_top_query_toggle(struct gsp_top_query *query, uint64_t path);
-bool gsp_top_query_is_open(const struct gsp_top_query *query, uint64_t path);
+void gsp_tui__top_query_toggle(struct gsp_top_query *query, uint64_t path);
+bool gsp_tui__top_query_is_open(const struct gsp_top_query *query, uint64_t path);
 
 enum gsp_top_row_kind { GSP_TOP_ROW_FRAME, GSP_TOP_ROW_THREAD, GSP_TOP_ROW_PROCESS };
 
@@ -80,20 +80,22 @@ struct gsp_top_rows {
 };
 
 /* Replaces the rows of *out ({0} at first). Fails with NOMEM; *out is then empty. */
-GSP_MUST_CHECK int gsp_top_rows_make(const struct gsp_top *top, const struct gsp_top_query *query,
-                                     struct gsp_top_rows *out, struct gsp_err *err);
-void gsp_top_rows_free(struct gsp_top_rows *rows);
+GSP_MUST_CHECK int gsp_tui_rows_build(const struct gsp_top *top, const struct gsp_top_query *query,
+                                      struct gsp_top_rows *out, struct gsp_err *err);
+void gsp_tui_rows_free(struct gsp_top_rows *rows);
 
 /* Appends the name of a row; not escaped. */
-void gsp_top_row_name(const struct gsp_profile *profile, const struct gsp_top_row *row,
-                      struct gsp_buf *out);
+void gsp_tui__top_row_name(const struct gsp_profile *profile, const struct gsp_top_row *row,
+                           struct gsp_buf *out);
 /* Appends "file.py:12"; nothing for threads and processes. Not escaped. */
-void gsp_top_row_place(const struct gsp_profile *profile, const struct gsp_view *view,
-                       const struct gsp_top_row *row, struct gsp_buf *out);
+void gsp_tui__row_location(const struct gsp_profile *profile, const struct gsp_view_options *view,
+                           const struct gsp_top_row *row, struct gsp_buf *out);
 /* The line to show; 0 if it is unknown or hidden. */
-uint32_t gsp_top_row_line(const struct gsp_profile *profile, const struct gsp_view *view,
-                          const struct gsp_top_row *row);
+uint32_t gsp_tui__top_row_line(const struct gsp_profile *profile,
+                               const struct gsp_view_options *view, const struct gsp_top_row *row);
 
 /* "MainThread (4242)", "4243: python3 worker.py". */
-void gsp_top_thread_name(const struct gsp_profile *profile, uint32_t thread, struct gsp_buf *out);
-void gsp_top_process_name(const struct gsp_profile *profile, uint32_t process, struct gsp_buf *out);
+void gsp_tui__top_thread_name(const struct gsp_profile *profile, uint32_t thread,
+                              struct gsp_buf *out);
+void gsp_tui__top_process_name(const struct gsp_profile *profile, uint32_t process,
+                               struct gsp_buf *out);

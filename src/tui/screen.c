@@ -78,7 +78,7 @@ static void set_up(bool color)
     }
 }
 
-int gsp_screen_open(bool color, struct gsp_err *err)
+int gsp_tui_screen_open(bool color, struct gsp_err *err)
 {
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s is not a terminal",
@@ -102,7 +102,7 @@ int gsp_screen_open(bool color, struct gsp_err *err)
     return GSP_OK;
 }
 
-void gsp_screen_close(void)
+void gsp_tui_screen_close(void)
 {
     if (!state.is_open)
         return;
@@ -113,7 +113,7 @@ void gsp_screen_close(void)
     state.screen = NULL;
 }
 
-void gsp_screen_restore(void)
+void gsp_tui_screen_restore(void)
 {
     if (!state.is_open)
         return;
@@ -122,7 +122,7 @@ void gsp_screen_restore(void)
     tcsetattr(STDIN_FILENO, TCSANOW, &state.before);
 }
 
-void gsp_screen_size(unsigned *width, unsigned *height)
+void gsp_tui_screen_size(unsigned *width, unsigned *height)
 {
     int y = getmaxy(stdscr);
     int x = getmaxx(stdscr);
@@ -164,7 +164,7 @@ static int code_of(wint_t key)
     return GSP_KEY_NONE;
 }
 
-bool gsp_screen_key(int timeout_ms, struct gsp_ui_key *out)
+bool gsp_tui_screen_key(int timeout_ms, struct gsp_ui_key *out)
 {
     wint_t key = 0;
     *out = (struct gsp_ui_key){0};
@@ -191,7 +191,7 @@ bool gsp_screen_key(int timeout_ms, struct gsp_ui_key *out)
 static void put_line(unsigned y, struct gsp_buf *line, unsigned width, attr_t attr)
 {
     gsp_auto_buf fit = {0};
-    gsp_text_fit(&fit, gsp_buf_sv(line), width, false);
+    gsp_tui__text_fit(&fit, gsp_buf_sv(line), width, false);
     for (size_t i = 0; !state.is_utf8 && i < fit.len; i++) {
         if ((unsigned char)fit.p[i] >= 0x80)
             fit.p[i] = '?';
@@ -207,11 +207,11 @@ static void draw_head(const struct gsp_screen_view *view)
 {
     const struct gsp_ui *ui = view->ui;
     gsp_auto_buf line = {0};
-    gsp_line_title(view->facts, &line);
+    gsp_tui__line_title(view->facts, &line);
     put_line(GSP_UI_LINE_TITLE, &line, ui->width, A_BOLD);
-    gsp_line_facts(view->facts, &line);
+    gsp_tui__line_facts(view->facts, &line);
     put_line(GSP_UI_LINE_FACTS, &line, ui->width, A_NORMAL);
-    gsp_line_machine(view->facts, &line);
+    gsp_tui__line_machine(view->facts, &line);
     /* Dims what the machine does not have. */
     const char *text = gsp_buf_cstr(&line);
     const char *absent = text ? strstr(text, "GPU n") : NULL;
@@ -222,7 +222,7 @@ static void draw_head(const struct gsp_screen_view *view)
     if (ui->mode == GSP_UI_FILTER)
         gsp_buf_printf(&line, "filter: %s_   (Enter: apply, Esc: cancel)", ui->query.filter);
     else
-        gsp_line_query(view->top, &ui->query, &line);
+        gsp_tui__line_query(view->top, &ui->query, &line);
     put_line(GSP_UI_LINE_QUERY, &line, ui->width, ui->mode == GSP_UI_FILTER ? A_BOLD : A_NORMAL);
 }
 
@@ -242,14 +242,15 @@ static void draw_table(const struct gsp_screen_view *view)
     const struct gsp_top_rows *rows = view->rows;
     gsp_auto_buf line = {0};
     struct gsp_top_layout layout;
-    gsp_top_layout_make(ui->width, &layout);
-    gsp_line_columns(&layout, ui->query.sort, &line);
+    gsp_tui__layout_init(ui->width, &layout);
+    gsp_tui__line_columns(&layout, ui->query.sort, &line);
     put_line(GSP_UI_LINE_COLUMNS, &line, ui->width, A_REVERSE);
-    for (size_t i = 0; i < gsp_ui_page(ui); i++) {
+    for (size_t i = 0; i < gsp_tui__ui_page(ui); i++) {
         size_t k = ui->first + i;
         attr_t attr = A_NORMAL;
         if (k < rows->count) {
-            gsp_line_row(&layout, gsp_top_profile(view->top), &ui->query, &rows->rows[k], &line);
+            gsp_tui__line_row(&layout, gsp_tui__top_profile(view->top), &ui->query, &rows->rows[k],
+                              &line);
             attr = attr_of_row(&rows->rows[k]);
             if (k == ui->cursor)
                 attr |= A_REVERSE;
@@ -267,7 +268,7 @@ static void draw_footer(const struct gsp_screen_view *view)
     const struct gsp_ui *ui = view->ui;
     gsp_auto_buf line = {0};
     const struct gsp_ui_help *help;
-    for (size_t i = 0; (help = gsp_ui_help_at(ui, i)); i++) {
+    for (size_t i = 0; (help = gsp_tui__ui_help_at(ui, i)); i++) {
         if (help->footer)
             gsp_buf_printf(&line, "%.*s:%s ", (int)strcspn(help->keys, ", "), help->keys,
                            help->footer);
@@ -282,7 +283,7 @@ static void draw_help(const struct gsp_ui *ui)
     unsigned y = 0;
     gsp_buf_puts(&line, "Keys (any key closes this help)");
     put_line(y++, &line, ui->width, A_BOLD);
-    for (size_t i = 0; y < ui->height && (help = gsp_ui_help_at(ui, i)); i++) {
+    for (size_t i = 0; y < ui->height && (help = gsp_tui__ui_help_at(ui, i)); i++) {
         gsp_buf_printf(&line, "  %-18s %s", help->keys, help->text);
         put_line(y++, &line, ui->width, A_NORMAL);
     }
@@ -321,7 +322,7 @@ static void draw_too_small(const struct gsp_ui *ui)
         put_line(1, &line, ui->width, A_NORMAL);
 }
 
-void gsp_screen_draw(const struct gsp_screen_view *view)
+void gsp_tui_screen_draw(const struct gsp_screen_view *view)
 {
     const struct gsp_ui *ui = view->ui;
     if (ui->width == 0 || ui->height == 0)
@@ -341,11 +342,11 @@ void gsp_screen_draw(const struct gsp_screen_view *view)
     wrefresh(stdscr);
 }
 
-void gsp_screen_draw_lines(const struct gsp_screen_lines *view)
+void gsp_tui_screen_draw_lines(const struct gsp_screen_lines *view)
 {
     unsigned width = 0;
     unsigned height = 0;
-    gsp_screen_size(&width, &height);
+    gsp_tui_screen_size(&width, &height);
     if (width == 0 || height == 0 || view->count == 0)
         return;
     werase(stdscr);

@@ -4,7 +4,7 @@
  *
  * The only file that uses curses. A process has one terminal, so there is one screen.
  *
- * Threads: one owner; a signal handler may call gsp_screen_restore().
+ * Threads: one owner; a signal handler may call gsp_tui_screen_restore().
  */
 #pragma once
 
@@ -25,16 +25,16 @@ struct gsp_screen_view {
 
 /* Opens the terminal of stdin and stdout. Fails with NOTSUP if it is not a terminal, or cannot
  * move its cursor. */
-GSP_MUST_CHECK int gsp_screen_open(bool color, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_tui_screen_open(bool color, struct gsp_err *err);
 /* Restores the terminal; does nothing if it is not open. */
-void gsp_screen_close(void);
+void gsp_tui_screen_close(void);
 /* The same for a signal handler, with strings prepared in advance. */
-void gsp_screen_restore(void);
+void gsp_tui_screen_restore(void);
 
-void gsp_screen_size(unsigned *width, unsigned *height);
+void gsp_tui_screen_size(unsigned *width, unsigned *height);
 /* Waits for a key; false if none is pressed within timeout_ms. */
-bool gsp_screen_key(int timeout_ms, struct gsp_ui_key *out);
-void gsp_screen_draw(const struct gsp_screen_view *view);
+bool gsp_tui_screen_key(int timeout_ms, struct gsp_ui_key *out);
+void gsp_tui_screen_draw(const struct gsp_screen_view *view);
 
 /* A view of finished lines: the first is the title, the one at `titles` has the column titles,
  * the last lists the keys. */
@@ -43,4 +43,4 @@ struct gsp_screen_lines {
     size_t count;
     size_t titles;
 };
-void gsp_screen_draw_lines(const struct gsp_screen_lines *view);
+void gsp_tui_screen_draw_lines(const struct gsp_screen_lines *view);

@@ -6,43 +6,43 @@
 static void put_line(struct gsp_buf *out, struct gsp_buf *line, unsigned width)
 {
     size_t begin = out->len;
-    gsp_text_fit(out, gsp_buf_sv(line), width, false);
+    gsp_tui__text_fit(out, gsp_buf_sv(line), width, false);
     while (out->len > begin && out->p[out->len - 1] == ' ')
         out->len--;
     gsp_buf_putc(out, '\n');
     gsp_buf_clear(line);
 }
 
-int gsp_top_text(const struct gsp_top *top, const struct gsp_top_query *query,
-                 const struct gsp_top_facts *facts, unsigned width, size_t limit,
-                 struct gsp_buf *out)
+int gsp_tui_top_text(const struct gsp_top *top, const struct gsp_top_query *query,
+                     const struct gsp_top_facts *facts, unsigned width, size_t limit,
+                     struct gsp_buf *out)
 {
     struct gsp_top_rows rows = {0};
     struct gsp_top_layout layout;
     gsp_auto_buf line = {0};
-    int rc = gsp_top_rows_make(top, query, &rows, NULL);
+    int rc = gsp_tui_rows_build(top, query, &rows, NULL);
     if (rc < 0)
         return rc;
     if (width < GSP_TOP_WIDTH_MIN)
         width = GSP_TOP_WIDTH_MIN;
-    gsp_top_layout_make(width, &layout);
-    gsp_line_title(facts, &line);
+    gsp_tui__layout_init(width, &layout);
+    gsp_tui__line_title(facts, &line);
     put_line(out, &line, width);
-    gsp_line_facts(facts, &line);
+    gsp_tui__line_facts(facts, &line);
     put_line(out, &line, width);
     if (!facts->is_replay) {
-        gsp_line_machine(facts, &line);
+        gsp_tui__line_machine(facts, &line);
         put_line(out, &line, width);
     }
-    gsp_line_query(top, query, &line);
+    gsp_tui__line_query(top, query, &line);
     put_line(out, &line, width);
-    gsp_line_columns(&layout, query->sort, &line);
+    gsp_tui__line_columns(&layout, query->sort, &line);
     put_line(out, &line, width);
     for (size_t i = 0; i < rows.count && (limit == 0 || i < limit); i++) {
-        gsp_line_row(&layout, gsp_top_profile(top), query, &rows.rows[i], &line);
+        gsp_tui__line_row(&layout, gsp_tui__top_profile(top), query, &rows.rows[i], &line);
         put_line(out, &line, width);
     }
-    gsp_top_rows_free(&rows);
+    gsp_tui_rows_free(&rows);
     return out->failed || line.failed ? GSP_E_NOMEM : GSP_OK;
 }
 
@@ -93,7 +93,8 @@ static void put_losses(struct gsp_json *json, const struct gsp_losses *losses)
 static void put_facts(struct gsp_json *json, const struct gsp_top *top,
                       const struct gsp_top_query *query, const struct gsp_top_facts *facts)
 {
-    const struct gsp_top_span *span = query->whole ? gsp_top_all(top) : gsp_top_recent(top);
+    const struct gsp_top_span *span =
+        query->whole ? gsp_tui__top_all(top) : gsp_tui_top_recent(top);
     gsp_json_put_sv(json, "command", gsp_sv_of(facts->title));
     put_known(json, "pid", facts->pid > 0, (uint64_t)facts->pid);
     gsp_json_put_i64(json, "time_ns", facts->time_ns);
@@ -107,7 +108,7 @@ static void put_facts(struct gsp_json *json, const struct gsp_top *top,
     put_f64(json, "rate_hz", facts->rate_hz > 0, facts->rate_hz);
     put_losses(json, &facts->losses);
     put_machine(json, facts);
-    gsp_json_put_str(json, "sort", gsp_top_column_name(query->sort));
+    gsp_json_put_str(json, "sort", gsp_tui_top_column_name(query->sort));
 }
 
 static void put_weight(struct gsp_json *json, const char *what, enum gsp_unit unit, int64_t weight)
@@ -127,11 +128,11 @@ static void put_row(struct gsp_json *json, const struct gsp_profile *profile,
     static const char *const KINDS[] = {[GSP_TOP_ROW_FRAME] = "function",
                                         [GSP_TOP_ROW_THREAD] = "thread",
                                         [GSP_TOP_ROW_PROCESS] = "process"};
-    enum gsp_unit unit = gsp_profile_meta_get(profile)->unit;
+    enum gsp_unit unit = gsp_model_profile_meta_get(profile)->unit;
     const struct gsp_frame *frame =
-        row->kind == GSP_TOP_ROW_FRAME ? gsp_profile_frame_at(profile, row->id) : NULL;
+        row->kind == GSP_TOP_ROW_FRAME ? gsp_model_profile_frame_at(profile, row->id) : NULL;
     gsp_auto_buf name = {0};
-    gsp_top_row_name(profile, row, &name);
+    gsp_tui__top_row_name(profile, row, &name);
     gsp_json_obj_begin(json);
     if (query->tree) {
         gsp_json_put_str(json, "kind", KINDS[row->kind]);
@@ -141,10 +142,10 @@ static void put_row(struct gsp_json *json, const struct gsp_profile *profile,
     gsp_json_put_sv(json, "function", gsp_buf_sv(&name));
     gsp_json_key(json, "file");
     if (frame && frame->file != GSP_NONE)
-        gsp_json_sv(json, gsp_profile_string_at(profile, frame->file));
+        gsp_json_sv(json, gsp_model_profile_string_at(profile, frame->file));
     else
         gsp_json_null(json);
-    uint32_t line = gsp_top_row_line(profile, &query->view, row);
+    uint32_t line = gsp_tui__top_row_line(profile, &query->view, row);
     put_known(json, "line", line > 0, line);
     put_f64(json, "own_pct", true, row->own_pct);
     put_f64(json, "total_pct", true, row->total_pct);
@@ -155,12 +156,12 @@ static void put_row(struct gsp_json *json, const struct gsp_profile *profile,
     gsp_json_obj_end(json);
 }
 
-int gsp_top_json(const struct gsp_top *top, const struct gsp_top_query *query,
-                 const struct gsp_top_facts *facts, size_t limit, struct gsp_buf *out)
+int gsp_tui_top_json(const struct gsp_top *top, const struct gsp_top_query *query,
+                     const struct gsp_top_facts *facts, size_t limit, struct gsp_buf *out)
 {
     struct gsp_top_rows rows = {0};
     struct gsp_json json;
-    int rc = gsp_top_rows_make(top, query, &rows, NULL);
+    int rc = gsp_tui_rows_build(top, query, &rows, NULL);
     if (rc < 0)
         return rc;
     gsp_json_init(&json, out);
@@ -169,10 +170,10 @@ int gsp_top_json(const struct gsp_top *top, const struct gsp_top_query *query,
     gsp_json_key(&json, "rows");
     gsp_json_arr_begin(&json);
     for (size_t i = 0; i < rows.count && (limit == 0 || i < limit); i++)
-        put_row(&json, gsp_top_profile(top), query, &rows.rows[i]);
+        put_row(&json, gsp_tui__top_profile(top), query, &rows.rows[i]);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');
-    gsp_top_rows_free(&rows);
+    gsp_tui_rows_free(&rows);
     return out->failed ? GSP_E_NOMEM : GSP_OK;
 }

@@ -24,7 +24,7 @@ struct gsp_top {
     bool paused;
 };
 
-int gsp_top_new(const struct gsp_profile *profile, struct gsp_top **out, struct gsp_err *err)
+int gsp_tui_top_new(const struct gsp_profile *profile, struct gsp_top **out, struct gsp_err *err)
 {
     *out = calloc(1, sizeof(**out));
     if (!*out)
@@ -33,7 +33,7 @@ int gsp_top_new(const struct gsp_profile *profile, struct gsp_top **out, struct 
     return GSP_OK;
 }
 
-void gsp_top_free(struct gsp_top *top)
+void gsp_tui_top_free(struct gsp_top *top)
 {
     if (!top)
         return;
@@ -43,7 +43,7 @@ void gsp_top_free(struct gsp_top *top)
     free(top);
 }
 
-const struct gsp_profile *gsp_top_profile(const struct gsp_top *top)
+const struct gsp_profile *gsp_tui__top_profile(const struct gsp_top *top)
 {
     return top->profile;
 }
@@ -103,7 +103,7 @@ static int add(struct gsp_top *top, const struct gsp_total *total, uint32_t flag
     return GSP_OK;
 }
 
-int gsp_top_add(struct gsp_top *top, const struct gsp_sample *sample, struct gsp_err *err)
+int gsp_tui_top_add(struct gsp_top *top, const struct gsp_sample *sample, struct gsp_err *err)
 {
     if (top->paused)
         return GSP_OK;
@@ -112,17 +112,17 @@ int gsp_top_add(struct gsp_top *top, const struct gsp_sample *sample, struct gsp
     return add(top, &total, sample->flags, err);
 }
 
-int gsp_top_add_totals(struct gsp_top *top, struct gsp_err *err)
+int gsp_tui_top_add_totals(struct gsp_top *top, struct gsp_err *err)
 {
-    for (size_t i = 0; i < gsp_profile_total_count(top->profile); i++) {
-        int rc = add(top, gsp_profile_total_at(top->profile, i), 0, err);
+    for (size_t i = 0; i < gsp_model_profile_total_count(top->profile); i++) {
+        int rc = add(top, gsp_model_profile_total_at(top->profile, i), 0, err);
         if (rc < 0)
             return rc;
     }
     return GSP_OK;
 }
 
-void gsp_top_advance(struct gsp_top *top, int64_t now_ns)
+void gsp_tui_top_advance(struct gsp_top *top, int64_t now_ns)
 {
     int64_t passed = now_ns - top->now_ns;
     if (passed <= 0)
@@ -134,7 +134,7 @@ void gsp_top_advance(struct gsp_top *top, int64_t now_ns)
     top->now.length_ns += passed;
 }
 
-void gsp_top_turn(struct gsp_top *top)
+void gsp_tui_top_end_interval(struct gsp_top *top)
 {
     if (top->paused)
         return;
@@ -147,7 +147,7 @@ void gsp_top_turn(struct gsp_top *top)
     top->has_interval = true;
 }
 
-void gsp_top_reset(struct gsp_top *top)
+void gsp_tui_top_reset(struct gsp_top *top)
 {
     gsp_hmap_clear(&top->cells);
     top->count = 0;
@@ -159,50 +159,51 @@ void gsp_top_reset(struct gsp_top *top)
     top->has_interval = false;
 }
 
-void gsp_top_seek(struct gsp_top *top, int64_t now_ns)
+void gsp_tui_top_seek(struct gsp_top *top, int64_t now_ns)
 {
-    gsp_top_reset(top);
+    gsp_tui_top_reset(top);
     top->now_ns = now_ns;
 }
 
-void gsp_top_pause(struct gsp_top *top, bool paused)
+void gsp_tui_top_pause(struct gsp_top *top, bool paused)
 {
     top->paused = paused;
 }
 
-const struct gsp_top_span *gsp_top_all(const struct gsp_top *top)
+const struct gsp_top_span *gsp_tui__top_all(const struct gsp_top *top)
 {
     return &top->all;
 }
 
-const struct gsp_top_span *gsp_top_recent(const struct gsp_top *top)
+const struct gsp_top_span *gsp_tui_top_recent(const struct gsp_top *top)
 {
     return top->has_interval ? &top->last : &top->now;
 }
 
-int64_t gsp_top_sum_recent(const struct gsp_top *top, const struct gsp_top_sum *sum)
+int64_t gsp_tui__top_sum_recent(const struct gsp_top *top, const struct gsp_top_sum *sum)
 {
     return top->has_interval ? sum->last : sum->now;
 }
 
-size_t gsp_top_sum_count(const struct gsp_top *top)
+size_t gsp_tui__top_sum_count(const struct gsp_top *top)
 {
     return top->count;
 }
 
-const struct gsp_top_sum *gsp_top_sum_at(const struct gsp_top *top, size_t i)
+const struct gsp_top_sum *gsp_tui__top_sum_at(const struct gsp_top *top, size_t i)
 {
     return i < top->count ? &top->sums[i] : NULL;
 }
 
-int64_t gsp_top_thread_weight(const struct gsp_top *top, uint32_t thread)
+int64_t gsp_tui__top_thread_weight(const struct gsp_top *top, uint32_t thread)
 {
     return thread < top->thread_cap ? top->threads[thread] : -1;
 }
 
-double gsp_top_pct(const struct gsp_top *top, const struct gsp_top_span *span, int64_t weight)
+double gsp_tui__top_percent(const struct gsp_top *top, const struct gsp_top_span *span,
+                            int64_t weight)
 {
-    bool is_time = gsp_profile_meta_get(top->profile)->unit == GSP_UNIT_NS;
+    bool is_time = gsp_model_profile_meta_get(top->profile)->unit == GSP_UNIT_NS;
     int64_t whole = is_time && span->length_ns > 0 ? span->length_ns : span->weight;
     return whole > 0 ? 100 * (double)weight / (double)whole : 0;
 }

@@ -9,7 +9,7 @@
 
 /* The nodes and their links. Node i is row i until the rows are sorted. */
 struct tree {
-    struct gsp_rows_maker *build;
+    struct gsp_rows_builder *build;
     struct gsp_hmap children; /* parent and kind, path -> node */
     uint32_t *tops;           /* by thread: 1 + the parent node of its stacks; 0: not known yet */
     uint32_t *order;          /* nodes by parent, then in display order */
@@ -22,14 +22,14 @@ struct tree {
 static uint32_t child_of(struct tree *tree, uint32_t parent, enum gsp_top_row_kind kind,
                          uint32_t id, uint64_t key)
 {
-    struct gsp_rows_maker *build = tree->build;
+    struct gsp_rows_builder *build = tree->build;
     uint64_t above = parent == GSP_NO_INDEX ? 0 : build->rows[parent].path;
     uint64_t path = gsp_mix64(above ^ gsp_mix64(key + (uint64_t)kind + 1));
     uint64_t where = (uint64_t)parent << 8 | (uint64_t)kind;
     const uint32_t *known = gsp_hmap_get(&tree->children, where, path);
     if (known)
         return *known;
-    struct gsp_top_row *row = gsp_rows__add(build, kind, id);
+    struct gsp_top_row *row = gsp_tui__rows_add(build, kind, id);
     uint32_t node = (uint32_t)build->count - 1;
     if (!row || !gsp_hmap_put(&tree->children, where, path, node))
         return GSP_NO_INDEX;
@@ -42,9 +42,9 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, enum gsp_top_row_ki
 
 static uint32_t parent_process(const struct gsp_profile *profile, uint32_t process)
 {
-    const struct gsp_process *p = gsp_profile_process_at(profile, process);
-    for (uint32_t i = 0; p && p->ppid > 0 && i < gsp_profile_process_count(profile); i++) {
-        if (i != process && gsp_profile_process_at(profile, i)->pid == p->ppid)
+    const struct gsp_process *p = gsp_model_profile_process_at(profile, process);
+    for (uint32_t i = 0; p && p->ppid > 0 && i < gsp_model_profile_process_count(profile); i++) {
+        if (i != process && gsp_model_profile_process_at(profile, i)->pid == p->ppid)
             return i;
     }
     return GSP_NO_INDEX;
@@ -84,7 +84,8 @@ static bool top_of_thread(struct tree *tree, uint32_t thread, uint32_t *out)
     if (!tree->many && !by_thread)
         return true;
     if (tree->many) {
-        *out = process_node(tree, gsp_profile_thread_at(tree->build->profile, thread)->process);
+        *out =
+            process_node(tree, gsp_model_profile_thread_at(tree->build->profile, thread)->process);
         if (*out == GSP_NO_INDEX)
             return false;
     }
@@ -96,24 +97,24 @@ static bool top_of_thread(struct tree *tree, uint32_t thread, uint32_t *out)
 
 static bool add_sum(struct tree *tree, const struct gsp_top_sum *sum, uint32_t *frames)
 {
-    struct gsp_rows_maker *build = tree->build;
+    struct gsp_rows_builder *build = tree->build;
     uint32_t node;
     if (!top_of_thread(tree, sum->thread, &node))
         return false;
     size_t depth =
-        gsp_profile_stack_frames(build->profile, sum->stack, frames, GSP_STACK_DEPTH_MAX);
+        gsp_model_profile_stack_frames(build->profile, sum->stack, frames, GSP_STACK_DEPTH_MAX);
     for (size_t i = 0; i < depth; i++) {
         uint64_t a;
         uint64_t b;
-        gsp_rows__key(build, frames[i], &a, &b);
+        gsp_tui__rows_frame_key(build, frames[i], &a, &b);
         node = child_of(tree, node, GSP_TOP_ROW_FRAME, frames[i], gsp_mix64(a) ^ b);
         if (node == GSP_NO_INDEX)
             return false;
     }
     if (node != GSP_NO_INDEX)
-        gsp_rows__add_own(build, &build->rows[node], sum);
+        gsp_tui__rows_add_own(build, &build->rows[node], sum);
     for (; node != GSP_NO_INDEX; node = build->rows[node].parent)
-        gsp_rows__add_total(build, &build->rows[node], sum);
+        gsp_tui__rows_add_total(build, &build->rows[node], sum);
     return true;
 }
 
@@ -121,10 +122,10 @@ static bool add_sum(struct tree *tree, const struct gsp_top_sum *sum, uint32_t *
  * one pass down and one up suffice. */
 static void keep_matches(struct tree *tree)
 {
-    const struct gsp_rows_maker *build = tree->build;
+    const struct gsp_rows_builder *build = tree->build;
     for (size_t i = 0; i < build->count; i++) {
         uint32_t parent = build->rows[i].parent;
-        tree->kept[i] = gsp_rows__matches(build, &build->rows[i]) ||
+        tree->kept[i] = gsp_tui__rows_matches(build, &build->rows[i]) ||
                         (parent != GSP_NO_INDEX && tree->kept[parent]);
     }
     for (size_t i = build->count; i-- > 0;) {
@@ -142,16 +143,16 @@ static int compare_nodes(const void *a, const void *b, void *arg)
     /* GSP_NO_INDEX + 1 is 0: top nodes come first. */
     uint32_t p = x->parent + 1;
     uint32_t q = y->parent + 1;
-    return p != q ? (p > q) - (p < q) : gsp_rows__compare(tree->build, x, y);
+    return p != q ? (p > q) - (p < q) : gsp_tui__rows_compare(tree->build, x, y);
 }
 
 /* Sorts the kept nodes below their parents. Returns their number. */
 static size_t sort_nodes(struct tree *tree)
 {
-    struct gsp_rows_maker *build = tree->build;
+    struct gsp_rows_builder *build = tree->build;
     size_t count = 0;
     for (size_t i = 0; i < build->count; i++) {
-        gsp_rows__set_pct(build, &build->rows[i]);
+        gsp_tui__rows_set_percent(build, &build->rows[i]);
         if (tree->kept[i])
             tree->order[count++] = (uint32_t)i;
     }
@@ -185,7 +186,7 @@ static size_t after_subtree(const struct tree *tree, const size_t *index_of, uin
 /* Replaces the nodes by the visible rows, each after its parent. */
 static bool flatten(struct tree *tree, size_t count)
 {
-    struct gsp_rows_maker *build = tree->build;
+    struct gsp_rows_builder *build = tree->build;
     struct gsp_top_row *shown = malloc((count + 1) * sizeof(*shown));
     size_t *index_of = malloc((build->count + 1) * sizeof(*index_of));
     uint32_t *row_of = malloc((build->count + 1) * sizeof(*row_of));
@@ -196,7 +197,7 @@ static bool flatten(struct tree *tree, size_t count)
     for (size_t i = 0; ok && i < count;) {
         uint32_t node = tree->order[i];
         struct gsp_top_row *row = &build->rows[node];
-        row->is_open = row->has_children && gsp_top_query_is_open(build->query, row->path);
+        row->is_open = row->has_children && gsp_tui__top_query_is_open(build->query, row->path);
         row_of[node] = (uint32_t)n;
         shown[n] = *row;
         if (row->parent != GSP_NO_INDEX)
@@ -220,19 +221,20 @@ static bool add_all(struct tree *tree)
 {
     uint32_t *frames = malloc(GSP_STACK_DEPTH_MAX * sizeof(*frames));
     bool ok = frames != NULL;
-    for (size_t i = 0; ok && i < gsp_top_sum_count(tree->build->top); i++) {
-        const struct gsp_top_sum *sum = gsp_top_sum_at(tree->build->top, i);
-        if (gsp_rows__wanted(tree->build, sum))
+    for (size_t i = 0; ok && i < gsp_tui__top_sum_count(tree->build->top); i++) {
+        const struct gsp_top_sum *sum = gsp_tui__top_sum_at(tree->build->top, i);
+        if (gsp_tui__rows_is_selected(tree->build, sum))
             ok = add_sum(tree, sum, frames);
     }
     free(frames);
     return ok;
 }
 
-bool gsp_rows__make_tree(struct gsp_rows_maker *build)
+bool gsp_tui__rows_build_tree(struct gsp_rows_builder *build)
 {
-    struct tree tree = {.build = build, .many = gsp_profile_process_count(build->profile) > 1};
-    tree.tops = calloc(gsp_profile_thread_count(build->profile) + 1, sizeof(*tree.tops));
+    struct tree tree = {.build = build,
+                        .many = gsp_model_profile_process_count(build->profile) > 1};
+    tree.tops = calloc(gsp_model_profile_thread_count(build->profile) + 1, sizeof(*tree.tops));
     bool ok = tree.tops && add_all(&tree);
     if (ok) {
         tree.order = calloc(build->count + 1, sizeof(*tree.order));

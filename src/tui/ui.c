@@ -43,7 +43,7 @@ static void move(struct gsp_ui *ui, size_t count, int64_t by)
 
 static void do_move(const struct act *act)
 {
-    int64_t page = (int64_t)gsp_ui_page(act->ui);
+    int64_t page = (int64_t)gsp_tui__ui_page(act->ui);
     int64_t by = 0;
     switch (act->key->code) {
     case GSP_KEY_UP:
@@ -106,7 +106,7 @@ static void do_fold(const struct act *act)
         return;
     const struct gsp_top_row *row = &act->rows->rows[ui->cursor];
     if (row->has_children)
-        gsp_top_query_toggle(&act->ui->query, row->path);
+        gsp_tui__top_query_toggle(&act->ui->query, row->path);
 }
 
 static void do_fold_all(const struct act *act)
@@ -128,7 +128,7 @@ static void do_side(const struct act *act)
         return;
     const struct gsp_top_row *row = &act->rows->rows[ui->cursor];
     if (row->has_children && row->is_open != right)
-        gsp_top_query_toggle(&ui->query, row->path);
+        gsp_tui__top_query_toggle(&ui->query, row->path);
     else if (!right && row->parent != GSP_NO_INDEX)
         ui->cursor = row->parent;
 }
@@ -143,12 +143,12 @@ static void do_filter(const struct act *act)
 static void do_choose(const struct act *act)
 {
     act->ui->mode = act->key->code == 't' ? GSP_UI_THREADS : GSP_UI_PROCESSES;
-    gsp_ui__list_choices(act->ui, act->top);
+    gsp_tui__ui_list_choices(act->ui, act->top);
 }
 
 static void do_lines(const struct act *act)
 {
-    struct gsp_view *view = &act->ui->query.view;
+    struct gsp_view_options *view = &act->ui->query.view;
     view->by_function = !view->by_function;
 }
 
@@ -200,13 +200,13 @@ static void do_click(const struct act *act)
     const struct gsp_ui_key *key = act->key;
     if (key->y == GSP_UI_LINE_COLUMNS) {
         struct gsp_top_layout layout;
-        gsp_top_layout_make(ui->width, &layout);
-        enum gsp_top_column column = gsp_top_layout_at(&layout, key->x);
+        gsp_tui__layout_init(ui->width, &layout);
+        enum gsp_top_column column = gsp_tui__top_layout_at(&layout, key->x);
         if (column < GSP_TOP_COLUMNS)
             ui->query.sort = column;
         return;
     }
-    if (key->y < GSP_UI_LINE_ROWS || key->y >= GSP_UI_LINE_ROWS + gsp_ui_page(ui))
+    if (key->y < GSP_UI_LINE_ROWS || key->y >= GSP_UI_LINE_ROWS + gsp_tui__ui_page(ui))
         return;
     size_t row = ui->first + key->y - GSP_UI_LINE_ROWS;
     if (row >= act->rows->count)
@@ -289,16 +289,16 @@ static const struct gsp_ui_help HELP[] = {
      .replay_only = true},
 };
 
-void gsp_ui_init(struct gsp_ui *ui, bool is_replay)
+void gsp_tui_ui_init(struct gsp_ui *ui, bool is_replay)
 {
     *ui = (struct gsp_ui){
         .is_replay = is_replay, .width = GSP_TOP_WIDTH_MIN, .height = GSP_TOP_HEIGHT_MIN};
-    gsp_top_query_init(&ui->query);
+    gsp_tui__top_query_init(&ui->query);
 }
 
-void gsp_ui_free(struct gsp_ui *ui)
+void gsp_tui_ui_free(struct gsp_ui *ui)
 {
-    gsp_top_query_free(&ui->query);
+    gsp_tui__top_query_free(&ui->query);
     free(ui->choices);
     ui->choices = NULL;
     ui->choice_count = 0;
@@ -393,11 +393,11 @@ static void press_in_table(struct gsp_ui *ui, const struct act *act)
             break;
         }
     }
-    gsp_ui_settle(ui, act->rows->count);
+    gsp_tui_ui_clamp_cursor(ui, act->rows->count);
 }
 
-void gsp_ui_press(struct gsp_ui *ui, const struct gsp_ui_key *key, const struct gsp_top *top,
-                  const struct gsp_top_rows *rows)
+void gsp_tui_ui_press(struct gsp_ui *ui, const struct gsp_ui_key *key, const struct gsp_top *top,
+                      const struct gsp_top_rows *rows)
 {
     const struct act act = {ui, top, rows, key};
     switch (ui->mode) {
@@ -418,15 +418,15 @@ void gsp_ui_press(struct gsp_ui *ui, const struct gsp_ui_key *key, const struct 
     }
 }
 
-size_t gsp_ui_page(const struct gsp_ui *ui)
+size_t gsp_tui__ui_page(const struct gsp_ui *ui)
 {
     unsigned used = GSP_UI_LINE_ROWS + GSP_UI_FOOTER_LINES;
     return ui->height > used ? ui->height - used : 1;
 }
 
-void gsp_ui_settle(struct gsp_ui *ui, size_t row_count)
+void gsp_tui_ui_clamp_cursor(struct gsp_ui *ui, size_t row_count)
 {
-    size_t page = gsp_ui_page(ui);
+    size_t page = gsp_tui__ui_page(ui);
     if (ui->cursor >= row_count)
         ui->cursor = row_count ? row_count - 1 : 0;
     if (ui->first > ui->cursor)
@@ -438,7 +438,7 @@ void gsp_ui_settle(struct gsp_ui *ui, size_t row_count)
         ui->first = row_count > page ? row_count - page : 0;
 }
 
-const struct gsp_ui_help *gsp_ui_help_at(const struct gsp_ui *ui, size_t i)
+const struct gsp_ui_help *gsp_tui__ui_help_at(const struct gsp_ui *ui, size_t i)
 {
     for (size_t k = 0; k < GSP_COUNT(HELP); k++) {
         if (ui->is_replay ? HELP[k].live_only : HELP[k].replay_only)

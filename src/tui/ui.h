@@ -93,20 +93,20 @@ struct gsp_ui_help {
     bool replay_only;
 };
 
-void gsp_ui_init(struct gsp_ui *ui, bool is_replay);
-void gsp_ui_free(struct gsp_ui *ui);
+void gsp_tui_ui_init(struct gsp_ui *ui, bool is_replay);
+void gsp_tui_ui_free(struct gsp_ui *ui);
 
 /* Handles a key. rows are those on the screen. */
-void gsp_ui_press(struct gsp_ui *ui, const struct gsp_ui_key *key, const struct gsp_top *top,
-                  const struct gsp_top_rows *rows);
+void gsp_tui_ui_press(struct gsp_ui *ui, const struct gsp_ui_key *key, const struct gsp_top *top,
+                      const struct gsp_top_rows *rows);
 /* Keeps the cursor within the rows, after they or the size of the screen have changed. */
-void gsp_ui_settle(struct gsp_ui *ui, size_t row_count);
+void gsp_tui_ui_clamp_cursor(struct gsp_ui *ui, size_t row_count);
 
 /* The number of rows that fit on the screen. */
-size_t gsp_ui_page(const struct gsp_ui *ui);
+size_t gsp_tui__ui_page(const struct gsp_ui *ui);
 /* The help entries of this view; NULL past the last. */
-const struct gsp_ui_help *gsp_ui_help_at(const struct gsp_ui *ui, size_t i);
+const struct gsp_ui_help *gsp_tui__ui_help_at(const struct gsp_ui *ui, size_t i);
 
 /* Fills ui->choices with the threads or processes to choose from, according to ui->mode: all,
  * then the main thread, then by weight. */
-void gsp_ui__list_choices(struct gsp_ui *ui, const struct gsp_top *top);
+void gsp_tui__ui_list_choices(struct gsp_ui *ui, const struct gsp_top *top);

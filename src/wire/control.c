@@ -8,27 +8,27 @@
 #include "wire/ring.h"
 
 #define PREFIX     "gsprof."
-/* A writer is at it for less than a microsecond. */
+/* A write takes less than a microsecond. */
 #define GET_TRIES  64
-/* Digits of a number before and after its point: more is no number that anybody means. */
+/* Maximum number of digits before and after the decimal point. */
 #define DIGITS_MAX 15
 #define WORDS      (GSP_CONTROL_VALUE / sizeof(uint64_t))
 
-_Static_assert((unsigned)GSP_SET_COUNT <= GSP_CONTROL_MAX, "a page has room for all settings");
+_Static_assert((unsigned)GSP_SET_COUNT <= GSP_CONTROL_MAX, "all settings fit in a page");
 _Static_assert(offsetof(struct gsp_control, value) % sizeof(uint64_t) == 0, "values are words");
 
-static const struct gsp_setting_row ROWS[] = {
+static const struct gsp_wire_setting_row ROWS[] = {
 #define GSP_SETTING(id, name, type, fallback, doc) {name, fallback, doc, GSP_SETTING_##type},
 #include "wire/settings.def"
 #undef GSP_SETTING
 };
 
-const struct gsp_setting_row *gsp_setting_row(size_t i)
+const struct gsp_wire_setting_row *gsp_wire_setting_row(size_t i)
 {
     return i < GSP_COUNT(ROWS) ? &ROWS[i] : NULL;
 }
 
-int gsp_setting_row_find(struct gsp_sv name)
+int gsp_wire_setting_row_find(struct gsp_sv name)
 {
     if (gsp_sv_starts(name, PREFIX)) {
         name.p += sizeof(PREFIX) - 1;
@@ -63,8 +63,8 @@ static struct gsp_sv skip(struct gsp_sv text, size_t n)
     return (struct gsp_sv){text.p + n, text.len - n};
 }
 
-/* The number of a text of digits, at most DIGITS_MAX of them. */
-static int64_t whole(struct gsp_sv digits)
+/* Converts at most DIGITS_MAX digits to a number. */
+static int64_t parse_digits(struct gsp_sv digits)
 {
     int64_t v = 0;
     for (size_t i = 0; i < digits.len; i++) {
@@ -73,7 +73,7 @@ static int64_t whole(struct gsp_sv digits)
     return v;
 }
 
-/* "0.50" as its parts.  Not by strtod(), which follows the locale of a process that is not ours. */
+/* Splits "0.50" into its parts. strtod() would follow the locale of the target. */
 static bool split_number(struct gsp_sv text, struct gsp_sv *before, struct gsp_sv *after)
 {
     *before = (struct gsp_sv){text.p, count_digits(text)};
@@ -87,11 +87,11 @@ static bool split_number(struct gsp_sv text, struct gsp_sv *before, struct gsp_s
     while (before->len > 1 && before->p[0] == '0') {
         *before = skip(*before, 1);
     }
-    const bool some = before->len + after->len > 0;
+    const bool has_digits = before->len + after->len > 0;
     while (after->len > 0 && after->p[after->len - 1] == '0') {
         after->len--;
     }
-    return some && rest.len == 0 && before->len <= DIGITS_MAX && after->len <= DIGITS_MAX;
+    return has_digits && rest.len == 0 && before->len <= DIGITS_MAX && after->len <= DIGITS_MAX;
 }
 
 static double max_of(size_t i)
@@ -116,14 +116,14 @@ static int check_number(size_t i, struct gsp_sv value, char *out, struct gsp_err
     struct gsp_sv after;
     const bool is_whole = i == GSP_SET_ring_rows;
     if (!split_number(value, &before, &after) || (is_whole && after.len > 0)) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is a %s, not '%.*s'", ROWS[i].name,
+        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s must be a %s, not '%.*s'", ROWS[i].name,
                            is_whole ? "whole number" : "number such as 0.5",
                            (int)(value.len < 60 ? value.len : 60), value.p);
     }
-    const int64_t units = whole(before);
+    const int64_t units = parse_digits(before);
     if ((double)units > max_of(i) || ((double)units == max_of(i) && after.len > 0)) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is between 0 and %.0f", ROWS[i].name,
-                           max_of(i));
+        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s must be between 0 and %.0f",
+                           ROWS[i].name, max_of(i));
     }
     snprintf(out, GSP_CONTROL_VALUE, "%lld%s%.*s", (long long)units, after.len ? "." : "",
              (int)after.len, after.p);
@@ -140,7 +140,7 @@ static int check_bool(size_t i, struct gsp_sv value, char *out, struct gsp_err *
             return 0;
         }
     }
-    return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is on or off, not '%.*s'", ROWS[i].name,
+    return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s must be on or off, not '%.*s'", ROWS[i].name,
                        (int)(value.len < 60 ? value.len : 60), value.p);
 }
 
@@ -156,7 +156,7 @@ static bool is_pair(struct gsp_sv text)
     return gsp_sv_split(&text, ':', &first) && text.p && is_whole(first) && is_whole(text);
 }
 
-/* What a text must be, where that is known here; NULL when it is well. */
+/* Returns the accepted values if the text is invalid, else NULL. */
 static const char *text_fault(size_t i, struct gsp_sv value)
 {
     if (i == GSP_SET_torch_modules && !gsp_sv_eq(value, gsp_sv_of("all")) &&
@@ -173,25 +173,26 @@ static const char *text_fault(size_t i, struct gsp_sv value)
 static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *err)
 {
     if (value.len >= GSP_CONTROL_VALUE) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s has room for %u bytes, not %zu",
+        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is limited to %u bytes, not %zu",
                            ROWS[i].name, GSP_CONTROL_VALUE - 1, value.len);
     }
     for (struct gsp_sv rest = value; rest.len > 0;) {
         const size_t n = gsp_utf8_len(rest);
         if (n == 0 || (unsigned char)rest.p[0] < ' ' || rest.p[0] == '\x7f') {
-            return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is one line of text", ROWS[i].name);
+            return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s must be one line of UTF-8 text",
+                               ROWS[i].name);
         }
         rest = skip(rest, n);
     }
     const char *fault = text_fault(i, value);
     if (fault) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is %s", ROWS[i].name, fault);
+        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s must be %s", ROWS[i].name, fault);
     }
     const bool is_pattern = i == GSP_SET_torch_layers || i == GSP_SET_stack_span;
-    fault = is_pattern ? gsp_pattern_fault(value) : NULL;
+    fault = is_pattern ? gsp_wire__pattern_check(value) : NULL;
     if (fault) {
         return gsp_err_set(err, GSP_E_USAGE, 0,
-                           PREFIX "%s is a regular expression, but in '%.*s' %s", ROWS[i].name,
+                           PREFIX "%s must be a regular expression: in '%.*s', %s", ROWS[i].name,
                            (int)(value.len < 60 ? value.len : 60), value.p, fault);
     }
     if (value.len > 0) {
@@ -201,15 +202,16 @@ static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *
     return 0;
 }
 
-/* As an on and off that has two kinds of on. */
+/* Also accepts the words of a boolean: "on" means sampled. */
 static int check_memory(size_t i, struct gsp_sv value, char *out, struct gsp_err *err)
 {
     if (gsp_sv_eq(value, gsp_sv_of("sampled")) || gsp_sv_eq(value, gsp_sv_of("exact"))) {
         return check_text(i, value, out, err);
     }
     if (check_bool(i, value, out, NULL) != 0) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is off, sampled or exact, not '%.*s'",
-                           ROWS[i].name, (int)(value.len < 60 ? value.len : 60), value.p);
+        return gsp_err_set(err, GSP_E_USAGE, 0,
+                           PREFIX "%s must be off, sampled or exact, not '%.*s'", ROWS[i].name,
+                           (int)(value.len < 60 ? value.len : 60), value.p);
     }
     if (strcmp(out, "on") == 0) {
         snprintf(out, GSP_CONTROL_VALUE, "sampled");
@@ -217,11 +219,11 @@ static int check_memory(size_t i, struct gsp_sv value, char *out, struct gsp_err
     return 0;
 }
 
-int gsp_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
-                          struct gsp_err *err)
+int gsp_wire_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
+                               struct gsp_err *err)
 {
     if (i >= GSP_COUNT(ROWS)) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "there is no setting %zu", i);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "no setting has number %zu", i);
     }
     switch (ROWS[i].type) {
     case GSP_SETTING_BOOL:
@@ -236,7 +238,7 @@ int gsp_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VA
 
 /* --------------------------------------------------------------------------------------- page */
 
-/* Word by word and atomically: another process may be reading, or writing against the rules. */
+/* Stores atomic words, because another process may read or, against the rules, write. */
 static void store_value(struct gsp_control *page, size_t id, const char *value)
 {
     uint64_t words[WORDS] = {0};
@@ -259,7 +261,7 @@ static void load_value(const struct gsp_control *page, size_t id, char out[GSP_C
     out[GSP_CONTROL_VALUE - 1] = '\0';
 }
 
-void gsp_control_init(struct gsp_control *page, const char *agent_version)
+void gsp_wire_control_init(struct gsp_control *page, const char *agent_version)
 {
     memcpy(page->magic, GSP_CONTROL_MAGIC, sizeof(page->magic));
     page->version = GSP_CONTROL_VERSION;
@@ -270,7 +272,7 @@ void gsp_control_init(struct gsp_control *page, const char *agent_version)
     }
 }
 
-bool gsp_control_ok(const struct gsp_control *page, size_t bytes)
+bool gsp_wire__control_is_valid(const struct gsp_control *page, size_t bytes)
 {
     return bytes >= sizeof(*page) &&
            memcmp(page->magic, GSP_CONTROL_MAGIC, sizeof(page->magic)) == 0 &&
@@ -278,18 +280,18 @@ bool gsp_control_ok(const struct gsp_control *page, size_t bytes)
            memchr(page->agent, '\0', sizeof(page->agent));
 }
 
-bool gsp_control_get(const struct gsp_control *page, enum gsp_setting_id id,
-                     char out[GSP_CONTROL_VALUE])
+bool gsp_wire_control_get(const struct gsp_control *page, enum gsp_setting_id id,
+                          char out[GSP_CONTROL_VALUE])
 {
     if ((unsigned)id >= GSP_COUNT(ROWS)) {
         return false;
     }
     for (int tries = 0; tries < GET_TRIES; tries++) {
         char copy[GSP_CONTROL_VALUE];
-        /* Partner: the store at the end of gsp_control_set(). */
+        /* Partner: the store at the end of gsp_wire_control_set(). */
         const uint64_t before = atomic_load_explicit(&page->serial, memory_order_acquire);
         load_value(page, id, copy);
-        /* Partner: the fence of gsp_control_set(). */
+        /* Partner: the first fence of gsp_wire_control_set(). */
         atomic_thread_fence(memory_order_acquire);
         if ((before & 1) == 0 &&
             before == atomic_load_explicit(&page->serial, memory_order_relaxed)) {
@@ -300,9 +302,9 @@ bool gsp_control_get(const struct gsp_control *page, enum gsp_setting_id id,
     return false;
 }
 
-/* What a writer that died has left: the value that it was at, or, if it does not say, every value
- * that cannot be. */
-static void make_good(struct gsp_control *page)
+/* Repairs the page after a writer died: resets the value that it was writing or, if that is not
+ * known, every invalid value. */
+static void repair(struct gsp_control *page)
 {
     const uint32_t at = atomic_load_explicit(&page->writing, memory_order_relaxed);
     if (at > 0 && at <= GSP_COUNT(ROWS)) {
@@ -313,32 +315,32 @@ static void make_good(struct gsp_control *page)
         char value[GSP_CONTROL_VALUE];
         char checked[GSP_CONTROL_VALUE];
         load_value(page, i, value);
-        if (gsp_setting_row_check(i, gsp_sv_of(value), checked, NULL) != 0) {
+        if (gsp_wire_setting_row_check(i, gsp_sv_of(value), checked, NULL) != 0) {
             store_value(page, i, ROWS[i].fallback);
         }
     }
 }
 
-uint64_t gsp_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value)
+uint64_t gsp_wire_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value)
 {
     const uint64_t now = atomic_load_explicit(&page->serial, memory_order_relaxed);
     if ((unsigned)id >= GSP_COUNT(ROWS)) {
         return now;
     }
     atomic_store_explicit(&page->serial, now | 1, memory_order_relaxed);
-    /* Readers that see a byte of the new value see the odd serial: partner is the fence of
-     * gsp_control_get(). */
+    /* A reader that sees a byte of the new value also sees the odd serial. Partner: the fence of
+     * gsp_wire_control_get(). */
     atomic_thread_fence(memory_order_release);
     if (now & 1) {
-        make_good(page);
+        repair(page);
     }
     atomic_store_explicit(&page->writing, (uint32_t)id + 1, memory_order_relaxed);
-    /* Dying between the two must not leave a value half written and unnamed. */
+    /* If this process dies during the store, `writing` must already name the value. */
     atomic_thread_fence(memory_order_release);
     store_value(page, id, value);
     atomic_store_explicit(&page->writing, 0, memory_order_relaxed);
     const uint64_t next = (now | 1) + 1;
-    /* Partner: the first load of gsp_control_get(). */
+    /* Partner: the first load of gsp_wire_control_get(). */
     atomic_store_explicit(&page->serial, next, memory_order_release);
     return next;
 }

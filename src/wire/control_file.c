@@ -25,13 +25,13 @@ static int open_page(int folder_fd, int flags, struct gsp_err *err)
         const int code = errno == ENOENT                     ? GSP_E_NOFILE
                          : errno == EACCES || errno == EPERM ? GSP_E_PERM
                                                              : GSP_E_IO;
-        gsp_err_fill(err, code, errno, "the control page: %s", strerror(errno));
+        gsp_err_fill(err, code, errno, "control page: %s", strerror(errno));
         return code;
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
         st.st_size < (off_t)sizeof(struct gsp_control)) {
         gsp_fd_close(&fd);
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the control page is none");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page");
     }
     return fd;
 }
@@ -41,8 +41,8 @@ static uint64_t serial_of(const struct gsp_control *page)
     return atomic_load_explicit(&page->serial, memory_order_relaxed);
 }
 
-/* By read(): a file that is cut meanwhile is an error here, and no SIGBUS. */
-static int copy(int fd, struct gsp_control *out, struct gsp_err *err)
+/* Uses pread(), because access to a mapping of a truncated file raises SIGBUS. */
+static int copy_page(int fd, struct gsp_control *out, struct gsp_err *err)
 {
     const struct timespec pause = {0, PAUSE_NS};
     for (int tries = 0; tries < READ_TRIES; tries++) {
@@ -50,21 +50,21 @@ static int copy(int fd, struct gsp_control *out, struct gsp_err *err)
         if (pread(fd, out, sizeof(*out), 0) != (ssize_t)sizeof(*out) ||
             pread(fd, &again, sizeof(again), offsetof(struct gsp_control, serial)) !=
                 (ssize_t)sizeof(again) ||
-            !gsp_control_ok(out, sizeof(*out))) {
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "the control page is none of this version");
+            !gsp_wire__control_is_valid(out, sizeof(*out))) {
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page of this version");
         }
         if ((again & 1) == 0 && serial_of(out) == again) {
             return 0;
         }
         nanosleep(&pause, NULL);
     }
-    return gsp_err_set(err, GSP_E_TORN, 0, "the control page is half written");
+    return gsp_err_set(err, GSP_E_TORN, 0, "the control page is being written");
 }
 
-int gsp_control_read(int folder_fd, struct gsp_control *out, struct gsp_err *err)
+int gsp_wire_control_read(int folder_fd, struct gsp_control *out, struct gsp_err *err)
 {
     gsp_auto_fd fd = open_page(folder_fd, O_RDONLY, err);
-    return fd < 0 ? fd : copy(fd, out, err);
+    return fd < 0 ? fd : copy_page(fd, out, err);
 }
 
 static int lock(int fd, struct gsp_err *err)
@@ -73,49 +73,49 @@ static int lock(int fd, struct gsp_err *err)
     const int64_t end_ns = gsp_now_ns() + LOCK_MAX_NS;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) {
-            return gsp_err_set(err, GSP_E_IO, errno, "the control page cannot be locked: %s",
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot lock the control page: %s",
                                strerror(errno));
         }
         if (gsp_now_ns() > end_ns) {
             return gsp_err_set(err, GSP_E_TIMEOUT, 0,
-                               "another program has been changing the settings for a second");
+                               "another process has locked the control page");
         }
         nanosleep(&pause, NULL);
     }
     return 0;
 }
 
-static int change(int fd, const struct gsp_control_change *changes, size_t count, uint64_t *serial,
-                  struct gsp_err *err)
+static int change_page(int fd, const struct gsp_control_change *changes, size_t count,
+                       uint64_t *serial, struct gsp_err *err)
 {
     struct gsp_control *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) {
-        return gsp_err_set(err, GSP_E_IO, errno, "the control page cannot be mapped: %s",
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot map the control page: %s",
                            strerror(errno));
     }
     int rc = 0;
-    if (!gsp_control_ok(page, sizeof(*page))) {
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "the control page is none of this version");
+    if (!gsp_wire__control_is_valid(page, sizeof(*page))) {
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page of this version");
     } else if (page->count != GSP_SET_COUNT || strcmp(page->agent, GSP_VERSION) != 0) {
         rc = gsp_err_set(err, GSP_E_VERSION, 0, "the agent is version %.31s, this is %s",
                          page->agent, GSP_VERSION);
     } else {
         for (size_t i = 0; i < count; i++) {
-            *serial = gsp_control_set(page, changes[i].id, changes[i].value);
+            *serial = gsp_wire_control_set(page, changes[i].id, changes[i].value);
         }
     }
     munmap(page, sizeof(*page));
     return rc;
 }
 
-int gsp_control_write(int folder_fd, const struct gsp_control_change *changes, size_t count,
-                      uint64_t *serial, struct gsp_err *err)
+int gsp_wire_control_write(int folder_fd, const struct gsp_control_change *changes, size_t count,
+                           uint64_t *serial, struct gsp_err *err)
 {
     *serial = 0;
     gsp_auto_fd fd = open_page(folder_fd, O_RDWR, err);
     int rc = fd < 0 ? fd : lock(fd, err);
     if (rc == 0) {
-        rc = change(fd, changes, count, serial, err);
+        rc = change_page(fd, changes, count, serial, err);
         flock(fd, LOCK_UN);
     }
     return rc;

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-/* What stands before the present place. */
+/* The element before the current position. */
 enum before {
-    NOTHING,  /* the beginning of an alternative, or a place (^, $): not to be repeated */
+    NOTHING,  /* start of an alternative, or an anchor (^, $): cannot be repeated */
     ITEM,     /* a character, a set, a group */
-    REPEATED, /* an item with its repetition, which may be made lazy or possessive */
-    DONE,     /* that too */
+    REPEATED, /* an item with a repetition, which may be made lazy or possessive */
+    DONE,     /* a lazy or possessive repetition */
 };
 
 struct scan {
@@ -35,7 +35,7 @@ static const char *scan_escape(struct scan *scan)
 {
     const char what = peek(scan, 1);
     if (scan->rest.len < 2) {
-        return "it ends with a backslash";
+        return "the text ends with a backslash";
     }
     scan->before = strchr("AbBZ", what) ? NOTHING : ITEM;
     skip(scan, 2);
@@ -45,7 +45,7 @@ static const char *scan_escape(struct scan *scan)
 static const char *scan_set(struct scan *scan)
 {
     skip(scan, peek(scan, 1) == '^' ? 2 : 1);
-    /* A bracket that comes first is one of the set. */
+    /* A closing bracket in the first position is a member of the set. */
     bool is_first = true;
     while (scan->rest.len > 0 && (is_first || peek(scan, 0) != ']')) {
         is_first = false;
@@ -68,7 +68,7 @@ static const char *scan_group(struct scan *scan)
         return NULL;
     }
     if (peek(scan, 2) == '#') {
-        /* A comment, which may have escaped brackets.  What is before it may still be repeated. */
+        /* A comment, which may contain escaped brackets. The item before it may be repeated. */
         while (scan->rest.len > 0 && peek(scan, 0) != ')') {
             skip(scan, peek(scan, 0) == '\\' ? 2 : 1);
         }
@@ -84,8 +84,8 @@ static const char *scan_group(struct scan *scan)
     return NULL;
 }
 
-/* Length of "{2}", "{2,}", "{,3}" or "{2,3}"; 0 when the brace is a character as others are. */
-static size_t braces(const struct scan *scan)
+/* Returns the length of "{2}", "{2,}", "{,3}" or "{2,3}", or 0 if the brace is literal. */
+static size_t brace_length(const struct scan *scan)
 {
     size_t n = 1;
     size_t digits = 0;
@@ -127,7 +127,7 @@ static const char *scan_one(struct scan *scan)
         return scan_group(scan);
     case ')':
         if (scan->depth-- == 0) {
-            return "a ) closes nothing";
+            return "a ) has no (";
         }
         scan->before = ITEM;
         break;
@@ -141,7 +141,7 @@ static const char *scan_one(struct scan *scan)
     case '?':
         return scan_repeat(scan, 1);
     case '{':
-        len = braces(scan);
+        len = brace_length(scan);
         if (len > 0) {
             return scan_repeat(scan, len);
         }
@@ -156,7 +156,7 @@ static const char *scan_one(struct scan *scan)
     return NULL;
 }
 
-const char *gsp_pattern_fault(struct gsp_sv text)
+const char *gsp_wire__pattern_check(struct gsp_sv text)
 {
     struct scan scan = {.rest = text};
     const char *fault = NULL;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pattern.h -- whether a text can be a regular expression of Python, as far as its brackets,
- * escapes and repetitions tell.
+ * pattern.h -- checks brackets, escapes and repetitions of a Python regular expression, without an
+ * interpreter.
  *
- * For whoever sets one from outside of an interpreter.  It refuses nothing that Python takes; some
- * of what Python refuses (names of groups, ranges) it lets through.
+ * It accepts everything that Python accepts, and some patterns that Python rejects (names of
+ * groups, ranges).
  *
- * Used by: control.c.
- * Threads: any.  Signal-safe: yes.
+ * Threads: no state.
+ * Signal-safe: yes.
  */
 #pragma once
 
 #include "base/str.h"
 
-/* NULL when nothing is wrong with it; else what, as the end of "is a regular expression, but". */
-const char *gsp_pattern_fault(struct gsp_sv text);
+/* Returns a clause that describes the error, or NULL if it finds none. */
+const char *gsp_wire__pattern_check(struct gsp_sv text);

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring.h -- the bytes of a ring file: a table's newest rows in shared memory.
+ * ring.h -- the format of a ring file: the newest rows of a table in shared memory.
  *
  *   struct gsp_ring_head   one page
- *   struct gsp_ring_column one for each column the rows carry
+ *   struct gsp_ring_column one for each column in the rows
  *   strings                the table's dictionary: append-only
- *   lanes                  one for each thread that writes: added at the end, never moved
+ *   lanes                  one for each writing thread: added at the end, never moved
  *
- * A lane is a ring of its own with one writer: column arrays of row_capacity values each, in
- * Arrow's layout (fixed width, little endian, NULLs as wire/table.h has them).  Row number n
- * stands at index n % row_capacity of every column.  lane->rows is the number of rows
- * published; it is stored after the row's values, and the values of row n are stored after
- * lane->rows was n.  So a reader that copies rows and then reads lane->rows knows which of
- * them may have been overwritten meanwhile: those numbered rows - row_capacity and less.
- * A ring that shall keep N rows of each thread therefore has N + 1 of row_capacity.
+ * A lane is a ring buffer with one writer. It has one array of row_capacity values per column, in
+ * Arrow's layout (fixed width, little endian, NULLs as in wire/table.h). Row number n is at index
+ * n % row_capacity of every column. lane->rows is the number of published rows. The writer stores
+ * the values of row n while lane->rows is n, and then increments it. So a reader that copies rows
+ * and then reads lane->rows knows which of them may have been overwritten: those with a number of
+ * at most rows - row_capacity. To keep N rows per thread, a ring needs a row_capacity of N + 1.
  *
- * Used by: ring/ alone; docs/formats/ring.md says the same in prose.
- * Threads: members marked atomic are written while others read.
+ * See also docs/formats/ring.md.
+ * Threads: atomic members are written while others read.
  */
 #pragma once
 
@@ -35,19 +34,19 @@
 #define GSP_RING_ROWS_LIMIT   10000000 /* of the setting ring.rows */
 #define GSP_RING_ROWS_MAX     (1U << 28)
 #define GSP_RING_LANES_MAX    4096U
-#define GSP_RING_LIVES        4U /* files of one table in a folder: see gsp_ring_file_name() */
+#define GSP_RING_GENERATIONS  4U /* files per table in a ring directory: gsp_ring_file_name() */
 #define GSP_RING_STRINGS_MAX  (1U << 20)
-#define GSP_RING_BYTES_MAX    (1U << 28) /* of a dictionary's strings together */
+#define GSP_RING_BYTES_MAX    (1U << 28) /* of all strings of a dictionary */
 #define GSP_RING_LANE_HEAD    128U       /* sizeof struct gsp_ring_lane */
 #define GSP_RING_STRINGS_HEAD 64U        /* the hash table begins here in the dictionary */
 #define GSP_RING_TEXT_MAX     (1U << 30)
 
-/* ring->status bits: the writer went quiet, and why. */
-#define GSP_RING_CLOSED       1U  /* the writer ended in order */
-#define GSP_RING_NO_SPACE     2U  /* no room for another lane: its thread's rows are lost */
+/* Status bits: the writer has stopped, or loses data. */
+#define GSP_RING_CLOSED       1U  /* the writer closed the ring */
+#define GSP_RING_NO_SPACE     2U  /* no space for another lane: rows of its thread are lost */
 #define GSP_RING_NO_STRINGS   4U  /* the dictionary is full: new strings are NULL */
-#define GSP_RING_NO_FILE      8U  /* the file cannot be opened for another lane: as above */
-#define GSP_RING_SMALL        16U /* it keeps fewer rows than it was to, for want of room */
+#define GSP_RING_NO_FILE      8U  /* cannot open the file for another lane: rows are lost */
+#define GSP_RING_SMALL        16U /* keeps fewer rows than requested, because space is short */
 
 struct gsp_ring_head {
     char magic[8];
@@ -71,10 +70,10 @@ struct gsp_ring_head {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
     char host[GSP_NAME_MAX];
-    _Atomic uint32_t lane_count;   /* up to the last lane that has its bytes; all have a head */
+    _Atomic uint32_t lane_count;   /* up to the last allocated lane; all of them have a head */
     _Atomic uint32_t status;       /* GSP_RING_* */
-    _Atomic uint64_t rows_lost;    /* for want of a lane */
-    _Atomic uint64_t strings_lost; /* for want of room in the dictionary */
+    _Atomic uint64_t rows_lost;    /* no space for a lane */
+    _Atomic uint64_t strings_lost; /* dictionary full */
     _Atomic uint64_t rows_no_file; /* lost because the file could not be opened for a lane */
 };
 
@@ -85,24 +84,24 @@ struct gsp_ring_column {
     uint64_t off;   /* of the array within a lane */
 };
 
-/* At the start of each lane; rows has a cache line of its own. */
+/* At the start of each lane. `owner` is in another cache line than `rows`. */
 struct gsp_ring_lane {
-    _Atomic uint64_t rows;      /* published so far */
-    _Atomic uint64_t text_head; /* bytes of text so far; stored before the text's bytes are */
+    _Atomic uint64_t rows;      /* number of published rows */
+    _Atomic uint64_t text_head; /* bytes of text so far; stored before the bytes themselves */
     char pad1[48];
-    _Atomic uint32_t owner; /* kernel thread id that writes here; 0: free for another thread */
+    _Atomic uint32_t owner; /* kernel thread id of the writer; 0: free for another thread */
     char pad2[60];
 };
 
-/* The dictionary: this head (GSP_RING_STRINGS_HEAD bytes), then slot_count 64-bit words of the
- * hash table (hash in the upper half, id in the lower), then string_max 64-bit words that say
- * where each string is, then the bytes, of which the first GSP_RING_BYTES_FIRST are not used:
- * so no string's word is 0.  Id n is entry n - 1; id 0 is NULL.
- * A string's bytes are written first, then its entry, then its slot. */
+/* The dictionary: this head (GSP_RING_STRINGS_HEAD bytes), then a hash table of slot_count 64-bit
+ * words (hash in the upper half, id in the lower), then string_max 64-bit entries that locate each
+ * string, then the bytes of the strings. The first GSP_RING_BYTES_FIRST bytes are unused, so that
+ * the entry of a string is never 0. Id n is entry n - 1; id 0 is NULL.
+ * The writer writes the bytes of a string first, then its entry, then its slot. */
 #define GSP_RING_BYTES_FIRST 8U
 
 struct gsp_ring_strings {
-    _Atomic uint32_t count; /* ids given out; an entry that is 0 is not there (yet) */
+    _Atomic uint32_t count; /* ids assigned; an entry of 0 is not yet (or never) written */
     uint32_t string_max;
     uint32_t slot_count; /* power of two */
     uint32_t pad;
@@ -110,8 +109,8 @@ struct gsp_ring_strings {
     uint64_t bytes_max;
 };
 
-/* Where a string or a text is: 40 bits of position, 24 bits of length.  The position of a text
- * is text_head before it, modulo 2^40. */
+/* Locates a string or a text: 40 bits of position, 24 bits of length. The position of a text is the
+ * value of text_head before it was added, modulo 2^40. */
 #define GSP_RING_POS_MASK    ((UINT64_C(1) << 40) - 1)
 #define GSP_RING_REF_LEN_MAX ((1U << 24) - 2)
 
@@ -130,8 +129,8 @@ static inline uint32_t gsp_ring_ref_len(uint64_t ref)
     return (uint32_t)(ref & ((1U << 24) - 1));
 }
 
-/* "python.span.ring"; what a process makes of the same table later, when it has closed that, is
- * "python.span.1.ring" and so on. */
+/* "python.span.ring". If a process closes a ring and creates the same table again, the new file is
+ * "python.span.1.ring", and so on. */
 static inline void gsp_ring_file_name(const char *schema, const char *table, unsigned life,
                                       char *out, size_t cap)
 {

@@ -2,16 +2,17 @@
 #include "wire/table.h"
 
 #define TIMES                                                                                      \
-    {"ts_ns", "ns", "when, CLOCK_REALTIME", GSP_I64, offsetof(row, ts_ns)},                        \
-        {"mono_ns", "ns", "when, CLOCK_MONOTONIC", GSP_I64, offsetof(row, mono_ns)},
+    {"ts_ns", "ns", "time, CLOCK_REALTIME", GSP_I64, offsetof(row, ts_ns)},                        \
+        {"mono_ns", "ns", "time, CLOCK_MONOTONIC", GSP_I64, offsetof(row, mono_ns)},
 #define COMMON_TARGET TIMES
 #define COMMON_ROWS                                                                                \
-    TIMES{"pid", "", "the process", GSP_I64, offsetof(row, pid)},                                  \
-        {"rank", "", "its rank in a distributed job, when known", GSP_I64, offsetof(row, rank)},
+    TIMES{"pid", "", "process id", GSP_I64, offsetof(row, pid)},                                   \
+        {"rank", "", "rank of the process in a distributed job, if known", GSP_I64,                \
+         offsetof(row, rank)},
 #define COMMON_HOST TIMES
 #define COMMON_PLAIN
 
-/* One function a table, so that GSP_COL can call the struct it stands in by one name: row. */
+/* One function per table, so that GSP_COL can refer to the struct of its table as `row`. */
 #define GSP_TABLE(schema_, name_, scope_, doc_)                                                    \
     static const struct gsp_table *table_##schema_##_##name_(void)                                 \
     {                                                                                              \
@@ -39,12 +40,12 @@ static const struct gsp_table *(*const tables[])(void) = {
 #include "wire/tables.def"
 };
 
-const struct gsp_table *gsp_table_at(size_t i)
+const struct gsp_table *gsp_wire_table_at(size_t i)
 {
     return i < GSP_COUNT(tables) ? tables[i]() : NULL;
 }
 
-const struct gsp_table *gsp_table_find(const char *schema, const char *name)
+const struct gsp_table *gsp_wire_table_find(const char *schema, const char *name)
 {
     for (size_t i = 0; i < GSP_COUNT(tables); i++) {
         const struct gsp_table *table = tables[i]();
@@ -55,14 +56,14 @@ const struct gsp_table *gsp_table_find(const char *schema, const char *name)
     return NULL;
 }
 
-size_t gsp_type_width(uint32_t type)
+size_t gsp_wire_type_width(uint32_t type)
 {
     static const uint8_t widths[] = {
         [GSP_I64] = 8, [GSP_F64] = 8, [GSP_BOOL] = 1, [GSP_STR] = 4, [GSP_TEXT] = 8};
     return type < GSP_COUNT(widths) ? widths[type] : 0;
 }
 
-const char *gsp_type_name(uint32_t type)
+const char *gsp_wire_type_name(uint32_t type)
 {
     static const char *const names[] = {[GSP_I64] = "i64",
                                         [GSP_F64] = "f64",
@@ -72,7 +73,7 @@ const char *gsp_type_name(uint32_t type)
     return type >= GSP_I64 && type < GSP_COUNT(names) ? names[type] : "?";
 }
 
-bool gsp_table_name_ok(struct gsp_sv name)
+bool gsp_wire_table_name_is_valid(struct gsp_sv name)
 {
     if (name.len == 0 || name.len >= GSP_NAME_MAX || (name.p[0] >= '0' && name.p[0] <= '9')) {
         return false;

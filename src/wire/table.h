@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h -- the tables that cross a process or file border: their columns, types and NULLs.
+ * table.h -- the tables that processes and files exchange: their columns, types and NULLs.
  *
- * Gives:   a description of each table of tables.def, and a C struct for each row:
+ * Gives:   a description of each table of tables.def, and a C struct for its rows:
  *          struct gsp_row_python_torch_trace, ...
- * Used by: ring/ (layout), store/ (SQL), the agent and the collectors (rows), documents.
  * Threads: constants.
  *
- * A value that could not be read is NULL, never 0.  NULLs are values of their own in the
- * column's array, so that writing one costs what writing a number costs:
- * the smallest integer, a NaN with a payload no computation makes, string 0.
+ * A value that could not be read is NULL, never 0. A reserved value in the column's array stands
+ * for NULL, so writing NULL costs as much as writing a number: the smallest integer, a NaN with a
+ * payload that no computation produces, string 0.
  */
 #pragma once
 
@@ -24,7 +23,7 @@
 
 /* Bytes of the names of a schema, a table and a column, with the NUL. */
 #define GSP_NAME_MAX    64U
-/* Columns of a table, the common ones included. */
+/* Columns of a table, including the common ones. */
 #define GSP_COLUMNS_MAX 64U
 
 enum gsp_type {
@@ -49,7 +48,7 @@ static inline double gsp_null_f64(void)
     return v;
 }
 
-/* By its bits: an ordinary NaN is a value. */
+/* Compares bits, because an ordinary NaN is a value. */
 static inline bool gsp_is_null_f64(double v)
 {
     uint64_t bits = 0;
@@ -57,7 +56,7 @@ static inline bool gsp_is_null_f64(double v)
     return bits == GSP_NULL_F64_BITS;
 }
 
-/* The common columns in front of a table's own. */
+/* The common columns before a table's own. */
 enum gsp_scope {
     GSP_SCOPE_TARGET, /* ts_ns host pid rank: one process, known from the ring's header */
     GSP_SCOPE_ROWS,   /* ts_ns host pid rank: pid and rank are values of each row */
@@ -67,14 +66,14 @@ enum gsp_scope {
 
 struct gsp_column {
     const char *name;
-    const char *unit; /* "" when it has none */
+    const char *unit; /* "" if none */
     const char *doc;  /* one clause, no full stop */
     enum gsp_type type;
     uint32_t row_offset; /* in the row's struct, bytes */
 };
 
-/* Columns are those that rows carry: ts_ns and mono_ns first (not for PLAIN), then pid and rank
- * (for ROWS), then the table's own.  host, and pid and rank for TARGET, are constants of a ring. */
+/* The columns are those in the rows: ts_ns and mono_ns (except for PLAIN), then pid and rank (for
+ * ROWS), then the table's own. host, and pid and rank for TARGET, are constants of a ring. */
 struct gsp_table {
     const char *schema;
     const char *name;
@@ -91,7 +90,7 @@ struct gsp_table {
 #define GSP_CTYPE_STR  uint32_t
 #define GSP_CTYPE_TEXT struct gsp_sv
 
-/* The common members; mono_ns is CLOCK_MONOTONIC, by which a reader merges lanes. */
+/* The common members. mono_ns is CLOCK_MONOTONIC; readers merge lanes by it. */
 #define GSP_ROW_TIMES                                                                              \
     int64_t ts_ns;                                                                                 \
     int64_t mono_ns;
@@ -115,7 +114,7 @@ struct gsp_table {
 #undef GSP_COL
 #undef GSP_TABLE_END
 
-/* GSP_TABLE_python_torch_trace, ...: the index of gsp_table_at(). */
+/* GSP_TABLE_python_torch_trace, ...: the index of gsp_wire_table_at(). */
 enum gsp_table_id {
 #define GSP_TABLE(schema, name, scope, doc) GSP_TABLE_##schema##_##name,
 #define GSP_COL(name, type, unit, doc)
@@ -127,20 +126,20 @@ enum gsp_table_id {
     GSP_TABLE_COUNT
 };
 
-/* Borrowed for ever; NULL when there is none. */
-const struct gsp_table *gsp_table_at(size_t i);
-const struct gsp_table *gsp_table_find(const char *schema, const char *name);
+/* Return a static table, or NULL if it does not exist. */
+const struct gsp_table *gsp_wire_table_at(size_t i);
+const struct gsp_table *gsp_wire_table_find(const char *schema, const char *name);
 
-/* Bytes of one value in a ring's column: 8, 8, 1, 4, 8; 0 for a number that is no type. */
-size_t gsp_type_width(uint32_t type);
-const char *gsp_type_name(uint32_t type); /* "i64", ...; "?" */
+/* Returns the size of a value in a ring: 8, 8, 1, 4, 8; 0 if the type is invalid. */
+size_t gsp_wire_type_width(uint32_t type);
+const char *gsp_wire_type_name(uint32_t type); /* "i64", ...; "?" */
 
-/* Whether a name can be a schema's, table's or column's: [a-z_][a-z0-9_]*, at most 63 bytes. */
-bool gsp_table_name_ok(struct gsp_sv name);
-#define GSP_TABLE_NAME_RULE "small letters, digits and _, at most 63, no digit first"
+/* Whether a schema, table or column may have this name: [a-z_][a-z0-9_]*, at most 63 bytes. */
+bool gsp_wire_table_name_is_valid(struct gsp_sv name);
+#define GSP_TABLE_NAME_RULE "lower-case letters, digits and _, at most 63, no digit first"
 
-/* A table that is not in tables.def: a user's. */
-#define GSP_DOC_MAX         128U /* bytes of its description, with the NUL; the rest is cut */
+/* Tables that are not in tables.def: those of the user. */
+#define GSP_DOC_MAX         128U /* bytes of a description, with the NUL; longer ones are cut */
 
 struct gsp_column_spec {
     const char *name;
@@ -158,10 +157,10 @@ struct gsp_table_spec {
     enum gsp_scope scope;
 };
 
-/* Makes a table; everything is copied.  Its rows are structs laid out as a C compiler does:
- * the members of columns[] in their order, at row_offset.
- * Fails with USAGE (a name or a type that cannot be), LIMIT, NOMEM. */
-GSP_MUST_CHECK int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
-                                 struct gsp_err *err);
-/* Only of what gsp_table_new() made; NULL does nothing. */
-void gsp_table_free(struct gsp_table *table);
+/* Creates a table; copies everything. Its rows have the layout of a C struct: the members of
+ * columns[] in order, at row_offset.
+ * Fails with USAGE (an invalid name or type), LIMIT or NOMEM. */
+GSP_MUST_CHECK int gsp_wire_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
+                                      struct gsp_err *err);
+/* Frees a table of gsp_wire_table_new(); NULL does nothing. */
+void gsp_wire_table_free(struct gsp_table *table);

@@ -12,7 +12,7 @@ struct made_column {
 };
 
 struct made_table {
-    struct gsp_table table; /* first: gsp_table_free() is given its address */
+    struct gsp_table table; /* first, because gsp_wire_table_free() receives its address */
     char schema[GSP_NAME_MAX];
     char name[GSP_NAME_MAX];
     char doc[GSP_DOC_MAX];
@@ -21,12 +21,12 @@ struct made_table {
 };
 
 static const struct gsp_column_spec times[] = {
-    {"ts_ns", "ns", "when, CLOCK_REALTIME", GSP_I64},
-    {"mono_ns", "ns", "when, CLOCK_MONOTONIC", GSP_I64},
+    {"ts_ns", "ns", "time, CLOCK_REALTIME", GSP_I64},
+    {"mono_ns", "ns", "time, CLOCK_MONOTONIC", GSP_I64},
 };
 static const struct gsp_column_spec process[] = {
-    {"pid", "", "the process", GSP_I64},
-    {"rank", "", "its rank in a distributed job, when known", GSP_I64},
+    {"pid", "", "process id", GSP_I64},
+    {"rank", "", "rank of the process in a distributed job, if known", GSP_I64},
 };
 
 static void set_text(char *out, size_t cap, const char *text)
@@ -34,10 +34,10 @@ static void set_text(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%s", text ? text : "");
 }
 
-/* Members lie as a C compiler would lay them. */
-static size_t place_member(size_t *row_bytes, enum gsp_type type)
+/* Adds a member to the row as a C compiler would. Returns its offset. */
+static size_t add_member(size_t *row_bytes, enum gsp_type type)
 {
-    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_type_width(type);
+    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_wire_type_width(type);
     const size_t align = type == GSP_TEXT ? _Alignof(struct gsp_sv) : width;
     const size_t at = (*row_bytes + align - 1) / align * align;
     *row_bytes = at + width;
@@ -58,19 +58,19 @@ static int add_column(struct made_table *made, const struct gsp_column_spec *spe
                       size_t *row_bytes, struct gsp_err *err)
 {
     const uint32_t i = made->table.column_count;
-    if (!gsp_table_name_ok(gsp_sv_of(spec->name))) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s' cannot be a column's name: %s",
+    if (!gsp_wire_table_name_is_valid(gsp_sv_of(spec->name))) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s' is not a valid column name: %s",
                            spec->name ? spec->name : "", GSP_TABLE_NAME_RULE);
     }
-    if (gsp_type_width(spec->type) == 0) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s: no type has number %d", spec->name,
+    if (gsp_wire_type_width(spec->type) == 0) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s: invalid type %d", spec->name,
                            (int)spec->type);
     }
     if (i == GSP_COLUMNS_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "a table has at most %u columns", GSP_COLUMNS_MAX);
     }
     if (has_column(made, spec->name)) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s is there twice", spec->name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s is defined twice", spec->name);
     }
     struct made_column *text = &made->text[i];
     set_text(text->name, sizeof(text->name), spec->name);
@@ -81,7 +81,7 @@ static int add_column(struct made_table *made, const struct gsp_column_spec *spe
                             .unit = text->unit,
                             .doc = text->doc,
                             .type = spec->type,
-                            .row_offset = (uint32_t)place_member(row_bytes, spec->type)};
+                            .row_offset = (uint32_t)add_member(row_bytes, spec->type)};
     made->table.column_count++;
     return 0;
 }
@@ -100,13 +100,14 @@ static int add_columns(struct made_table *made, const struct gsp_column_spec *sp
 
 static int fill(struct made_table *made, const struct gsp_table_spec *spec, struct gsp_err *err)
 {
-    if (!gsp_table_name_ok(gsp_sv_of(spec->schema)) || !gsp_table_name_ok(gsp_sv_of(spec->name))) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s.%s' cannot be a table's name: %s",
+    if (!gsp_wire_table_name_is_valid(gsp_sv_of(spec->schema)) ||
+        !gsp_wire_table_name_is_valid(gsp_sv_of(spec->name))) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s.%s' is not a valid table name: %s",
                            spec->schema ? spec->schema : "", spec->name ? spec->name : "",
                            GSP_TABLE_NAME_RULE);
     }
     if (spec->scope > GSP_SCOPE_PLAIN) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "no scope has number %d", (int)spec->scope);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "invalid scope %d", (int)spec->scope);
     }
     set_text(made->schema, sizeof(made->schema), spec->schema);
     set_text(made->name, sizeof(made->name), spec->name);
@@ -134,12 +135,13 @@ static int fill(struct made_table *made, const struct gsp_table_spec *spec, stru
     return rc;
 }
 
-int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out, struct gsp_err *err)
+int gsp_wire_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
+                       struct gsp_err *err)
 {
     *out = NULL;
     struct made_table *made = calloc(1, sizeof(*made));
     if (!made) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+        return gsp_err_nomem(err);
     }
     const int rc = fill(made, spec, err);
     if (rc != 0) {
@@ -150,7 +152,7 @@ int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out, str
     return 0;
 }
 
-void gsp_table_free(struct gsp_table *table)
+void gsp_wire_table_free(struct gsp_table *table)
 {
     free(table);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_base_text.c -- every escaper and number parser over hostile text, and what must hold of
- * what they write.
+ * fuzz_base_text.c -- escapes and parses arbitrary text, and checks the output.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ static void require(bool holds)
         abort();
 }
 
-/* Whatever went in, what comes out is UTF-8 without control characters. */
+/* Escaped output is always UTF-8 without control characters. */
 static void require_clean(struct gsp_sv text)
 {
     while (text.len) {

@@ -23,8 +23,8 @@ static void require_inside(struct gsp_sv part, struct gsp_sv text)
 
 static void parse_lines(struct gsp_sv text)
 {
-    struct gsp_scan rest = gsp_collect__scan_of(text);
-    struct gsp_scan line;
+    struct gsp_text_scan rest = gsp_collect__scan_of(text);
+    struct gsp_text_scan line;
     while (gsp_collect__scan_line(&rest, &line)) {
         struct gsp_device_line device;
         if (gsp_collect__parse_disk(line, &device))
@@ -56,7 +56,7 @@ static void parse_process(struct gsp_sv text)
     struct gsp_pid_stat stat;
     uint64_t value = 0;
     bool nested = false;
-    require_inside(gsp_collect__parse_chosen(text), text);
+    require_inside(gsp_collect__parse_selected(text), text);
     if (gsp_collect__parse_pid_stat(text, &stat))
         require_inside(stat.comm, text);
     struct gsp_schedstat sched;

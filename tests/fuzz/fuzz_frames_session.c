@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gsp_session_read_options want = {.values = true, .bins = all_bins};
     struct gsp_session_data *session = NULL;
     struct gsp_err err = {0};
-    if (gsp_session_read(read_piece, &pieces, &want, &session, &err) != GSP_OK)
+    if (gsp_session_read(read_piece, &pieces, &options, &session, &err) != GSP_OK)
         return 0;
     gsp_auto_buf out = {0};
     struct gsp_plot plot = {.metrics = "e,u,a", .format = GSP_PLOT_HTML};

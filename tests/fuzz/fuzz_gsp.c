@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Sets the checksums right, so that changed bytes reach what stands behind them. */
+/* Corrects the checksums, so that changed bytes reach the parsers. */
 static void mend(uint8_t *bytes, size_t size)
 {
     if (size < GSP_FILE_HEADER_BYTES)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A .eh_frame section of hostile bytes, for either machine: rows ascend, rules are known ones. */
+/* A .eh_frame section of hostile bytes, for both machines: rows ascend, rules are valid. */
 #include <elf.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)gsp_native__cfi_span(&in, table.base, &span);
         gsp_native__cfi_free(&table);
         (void)gsp_native__after_call(in.arch, data, size);
-        (void)gsp_native__prologue(in.arch, data, size);
+        (void)gsp_native__prologue_decode(in.arch, data, size);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An ELF file of hostile bytes: symbols (also packed ones), lines, inlined calls, unwind rules. */
+/* An ELF file of hostile bytes: symbols (also packed), lines, inlined calls, unwind rules. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static bool add_name(void *user, const struct gsp_native_found *found)
     return *sum < 10000;
 }
 
-static void ask(struct gsp_native_store *store, struct gsp_native_file *file, uint64_t vaddr)
+static void query(struct gsp_native_store *store, struct gsp_native_file *file, uint64_t vaddr)
 {
     struct gsp_native_found found;
     struct gsp_native_symbol symbol = {.module = ""};
@@ -48,10 +48,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)gsp_native__file_table(file);
         gsp_native__symbol_each(file, add_name, &sum);
         for (size_t i = 0; i < file->load_count; i++) {
-            ask(store, file, file->loads[i].vaddr);
-            ask(store, file, file->loads[i].vaddr + file->loads[i].file_len / 2);
+            query(store, file, file->loads[i].vaddr);
+            query(store, file, file->loads[i].vaddr + file->loads[i].file_len / 2);
         }
-        ask(store, file, UINT64_MAX);
+        query(store, file, UINT64_MAX);
         (void)gsp_native__section(file->elf, ".text");
     }
     gsp_native_store_free(store);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of an image, every byte of it hostile: sections and the full symbol table. */
+/* The file of an image, of hostile bytes: sections and the full symbol table. */
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -11,13 +11,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void look(struct gsp_image *image)
+static void query(struct gsp_image *image)
 {
     struct gsp_range range;
-    (void)gsp_image_filesym(image, "_PyRuntime");
-    (void)gsp_image_filesym(image, "");
-    (void)gsp_image_section(image, ".PyRuntime", &range);
-    (void)gsp_image_section(image, ".text", &range);
+    (void)gsp_proc_image_filesym(image, "_PyRuntime");
+    (void)gsp_proc_image_filesym(image, "");
+    (void)gsp_proc_image_section(image, ".PyRuntime", &range);
+    (void)gsp_proc_image_section(image, ".text", &range);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -31,15 +31,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     struct gsp_mem_region region = {BASE, size, data};
     struct gsp_mem *mem;
-    if (gsp_mem_open_regions(&region, 1, &mem, NULL) != GSP_OK)
+    if (gsp_proc__mem_open_regions(&region, 1, &mem, NULL) != GSP_OK)
         return 0;
     struct gsp_map map = {
         .start = BASE, .end = BASE + size, .inode = st.st_ino, .path = path, .readable = true};
     struct gsp_image *image;
-    if (gsp_image_open(0, mem, &map, &image, NULL) == GSP_OK) {
-        look(image);
-        gsp_image_close(image);
+    if (gsp_proc_image_open(0, mem, &map, &image, NULL) == GSP_OK) {
+        query(image);
+        gsp_proc_image_close(image);
     }
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_profile.h -- reads bytes as a profile, and writes what was read in formats that take
- * everything: a profile of hostile making must not harm a writer either.
+ * fuzz_profile.h -- reads bytes as a profile and writes the profile in several formats, because
+ * a hostile profile must not harm a writer either.
  */
 #pragma once
 
@@ -18,9 +18,9 @@ static inline void fuzz_write(const struct gsp_profile *profile, const char *for
     struct gsp_err err = {0};
     struct gsp_out out;
     gsp_out_init(&out, fd);
-    int rc = gsp_format_find(format)->write(profile, NULL, &out, &err);
+    int rc = gsp_export_format_find(format)->write(profile, NULL, &out, &err);
     int finish_rc = gsp_out_finish(&out, NULL);
-    /* A trace of what has no times is refused; all else must be written. */
+    /* A trace needs times; every other format must be written. */
     if ((rc && rc != GSP_E_NOTSUP) || finish_rc)
         abort();
 }
@@ -30,10 +30,10 @@ static inline void fuzz_profile(const char *format, const uint8_t *data, size_t 
     static const char *const written[] = {"gsp", "json", "speedscope", "folded", "chrome"};
     struct gsp_profile *profile = NULL;
     struct gsp_err err = {0};
-    if (gsp_profile_new(true, &profile, &err))
+    if (gsp_model_profile_new(true, &profile, &err))
         abort();
     struct gsp_sv bytes = {(const char *)data, size};
-    const struct gsp_format *reader = gsp_format_find(format);
+    const struct gsp_format *reader = gsp_export_format_find(format);
     if (reader->sniff)
         reader->sniff(bytes);
     int rc = reader->read(bytes, profile, &err);
@@ -41,5 +41,5 @@ static inline void fuzz_profile(const char *format, const uint8_t *data, size_t 
         abort(); /* a failure without a message */
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(written); i++)
         fuzz_write(profile, written[i]);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chain of awaits in a target whose memory is the input: coroutines, their types, frames and
- * code objects.  The first byte chooses the version. */
+/* An await chain in a target whose memory is the input: coroutines, their types, frames and code
+ * objects. The first byte selects the version. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -22,16 +22,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     run = (struct gsp_py_runtime){.addr = BASE, .layout = *layout};
     struct gsp_mem_region region = {BASE, size - 8, data + 8};
     struct gsp_mem *mem;
-    if (gsp_mem_open_regions(&region, 1, &mem, NULL) != GSP_OK)
+    if (gsp_proc__mem_open_regions(&region, 1, &mem, NULL) != GSP_OK)
         return 0;
     struct gsp_py_codes codes;
-    gsp_py_codes_init(&codes, mem, &run);
+    gsp_py__codes_init(&codes, mem, &run);
     for (int64_t now_ns = 1; now_ns < 3; now_ns++) {
-        if (gsp_py_awaits_read(&codes, BASE, now_ns, &chain) == GSP_OK &&
+        if (gsp_py__awaits_read(&codes, BASE, now_ns, &chain) == GSP_OK &&
             chain.depth > GSP_PY_AWAITS_MAX)
             abort();
     }
-    gsp_py_codes_free(&codes);
-    gsp_mem_free(mem);
+    gsp_py__codes_free(&codes);
+    gsp_proc_mem_free(mem);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_py_lines.c -- line tables.  The first byte chooses the format, four bytes the address,
+ * fuzz_py_lines.c -- line tables. The first byte selects the format, four bytes are the address,
  * the rest is the table.
  */
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stack of a thread in a target whose memory is the input: frames, code objects, names,
- * line tables and the pointers between them.  The first byte chooses the version. */
+ * line tables and the pointers between them. The first byte selects the version. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -21,22 +21,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     run = (struct gsp_py_runtime){.addr = BASE, .layout = *layout};
     struct gsp_mem_region region = {BASE, size - 8, data + 8};
     struct gsp_mem *mem;
-    if (gsp_mem_open_regions(&region, 1, &mem, NULL) != GSP_OK)
+    if (gsp_proc__mem_open_regions(&region, 1, &mem, NULL) != GSP_OK)
         return 0;
     struct gsp_py_walker *walker = malloc(sizeof(*walker));
     if (!walker)
         abort();
-    gsp_py_walker_init(walker, mem, &run);
-    walker->still = (data[1] & 1) != 0;
+    gsp_py__walker_init(walker, mem, &run);
+    walker->stopped = (data[1] & 1) != 0;
     struct gsp_snap snap;
-    gsp_snap_init(&snap, mem);
+    gsp_proc_snap_init(&snap, mem);
     for (int64_t now_ns = 1; now_ns < 4; now_ns++) {
-        gsp_snap_refresh(&snap);
-        gsp_ignore(gsp_py_walk(walker, &snap, BASE, now_ns));
+        gsp_proc_snap_refresh(&snap);
+        gsp_ignore(gsp_py__walk(walker, &snap, BASE, now_ns));
     }
-    gsp_snap_free(&snap);
-    gsp_py_walker_free(walker);
+    gsp_proc_snap_free(&snap);
+    gsp_py__walker_free(walker);
     free(walker);
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
     return 0;
 }

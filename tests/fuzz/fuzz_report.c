@@ -12,14 +12,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* A document is JSON whatever the profile says. */
 static void check_json(struct gsp_sv text)
 {
-    struct gsp_scan scan;
-    if (gsp_scan_open(&scan, gsp_scan_read_text, &text, NULL) == GSP_OK) {
+    struct gsp_json_scan scan;
+    if (gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, NULL) == GSP_OK) {
         do {
-            if (gsp_scan_next(&scan, NULL) < 0)
+            if (gsp_json_scan_next(&scan, NULL) < 0)
                 abort();
-        } while (scan.kind != GSP_SCAN_END);
+        } while (scan.kind != GSP_JSON_SCAN_END);
     }
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
 }
 
 static void write_all(const struct gsp_digest *digest)
@@ -38,13 +38,13 @@ static void write_all(const struct gsp_digest *digest)
 /* Numbers of a profile from anywhere: weights below 0, times at the end of their range. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct gsp_format *json = gsp_format_find("json");
+    const struct gsp_format *json = gsp_export_format_find("json");
     struct gsp_profile *profile = NULL;
     struct gsp_digest *digest = NULL;
-    if (!json || gsp_profile_new(true, &profile, NULL) < 0)
+    if (!json || gsp_model_profile_new(true, &profile, NULL) < 0)
         return 0;
     if (json->read((struct gsp_sv){(const char *)data, size}, profile, NULL) < 0) {
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
         return 0;
     }
     if (gsp_digest_open_profile(profile, "fuzz", NULL, &digest, NULL) == GSP_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of a ring file, read in every way a reader has. */
+/* Reads arbitrary bytes as a ring file, with every function of the reader. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,13 +36,13 @@ static void open_folder(void)
         abort();
 }
 
-static void read_span(struct gsp_ring_view *view, struct gsp_ring_span span)
+static void read_span(struct gsp_ring_view *view, struct gsp_ring_range span)
 {
     const struct gsp_ring_info *info = gsp_ring_info(view);
     if (span.from > span.to || span.to - span.from > info->row_capacity)
         abort();
-    struct gsp_ring_span narrow = span;
-    gsp_ring_span_times(view, &narrow, 1000, 2000);
+    struct gsp_ring_range narrow = span;
+    gsp_ring_range_narrow(view, &narrow, 1000, 2000);
     if (narrow.from < span.from || narrow.to > span.to)
         abort();
     const size_t n = span.to - span.from < ROWS ? span.to - span.from : ROWS;
@@ -52,9 +52,9 @@ static void read_span(struct gsp_ring_view *view, struct gsp_ring_span span)
         bool null = false;
         gsp_ring_copy(view, span.lane, column, span.from, n, values);
         for (size_t i = 0; i < n && info->columns[column].type == GSP_TEXT; i++)
-            gsp_ring_text(view, span.lane, values[i], &text, &null);
+            gsp_ring_text_read(view, span.lane, values[i], &text, &null);
     }
-    if (gsp_ring_oldest(view, span.lane) < span.from)
+    if (gsp_ring_oldest_row(view, span.lane) < span.from)
         abort();
 }
 
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_folder();
     if (size >= sizeof(head))
         memcpy(&head, data, sizeof(head));
-    /* The file's name has to fit its head, so it is taken from there. */
+    /* The file name must match the head. */
     snprintf(name, sizeof(name), "%.63s.%.63s.ring", head.schema, head.table);
     if (strchr(name, '/') || name[0] == '.')
         snprintf(name, sizeof(name), "x.ring");
@@ -88,10 +88,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     struct gsp_ring_view *view = NULL;
     if (gsp_ring_open(folder_fd, name, &view, NULL) == 0) {
-        struct gsp_ring_span spans[SPANS];
+        struct gsp_ring_range spans[SPANS];
         struct gsp_ring_state state;
         uint64_t overwritten = 0;
-        const size_t count = gsp_ring_spans(view, spans, SPANS, &overwritten);
+        const size_t count = gsp_ring_ranges(view, spans, SPANS, &overwritten);
         for (size_t i = 0; i < count; i++)
             read_span(view, spans[i]);
         read_dict(view);

@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What was understood is understood again when it is written anew. */
+/* A parsed object round-trips through the writer. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gsp_ring__meta meta;

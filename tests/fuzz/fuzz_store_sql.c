@@ -15,7 +15,7 @@ static bool is_table(const void *ctx, struct gsp_sv name)
     return name.len == 3 && (name.p[0] | 0x20) == 'c';
 }
 
-/* Tokens follow each other, lie in the text, and end; what is qualified leads back. */
+/* Tokens are ordered and inside the text. Positions in the qualified text map back into it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct gsp_sv sql = {(const char *)data, size};
@@ -26,9 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         pos = token.to;
     }
     struct gsp_sv inner;
-    struct gsp_sv behind;
-    if (gsp_store__sql_explained(sql, &inner, &behind)) {
-        assert(inner.len < size && behind.len < size);
+    struct gsp_sv after_options;
+    if (gsp_store__sql_explained(sql, &inner, &after_options)) {
+        assert(inner.len < size && after_options.len < size);
     }
     gsp_auto_buf out = {0};
     gsp_store__sql_qualify(sql, "memory", is_table, NULL, &out);

@@ -14,13 +14,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gsp_machine machine = {0};
     uint64_t used = 0;
     uint64_t total = 0;
-    if (gsp_machine_parse_stat(text, &times)) {
-        gsp_machine_load(&machine, &times);
-        gsp_machine_load(&machine, &times);
+    if (gsp_tui__machine_parse_stat(text, &times)) {
+        gsp_tui__machine_load(&machine, &times);
+        gsp_tui__machine_load(&machine, &times);
         if (times.busy > times.all || machine.has_cpu)
             abort();
     }
-    if (gsp_machine_parse_meminfo(text, &used, &total) && used > total)
+    if (gsp_tui__machine_parse_meminfo(text, &used, &total) && used > total)
         abort();
     return 0;
 }

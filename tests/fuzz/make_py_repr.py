@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/fuzz/corpus/py_repr/: small memories with one object graph each, 3.11's layout."""
+"""Write tests/fuzz/corpus/py_repr/: memory images with one object graph each, 3.11 layout."""
 
 import struct
 from pathlib import Path
@@ -13,7 +13,7 @@ INT, LIST, TUPLE, BYTES, STR, DICT = (1 << bit for bit in range(24, 30))
 
 
 class Memory:
-    """The first object made with at() is at BASE."""
+    """A memory image; its first object is at BASE."""
 
     def __init__(self) -> None:
         self.data = bytearray()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c -- runs a fuzz target over the empty input and every file of its corpus, and over a
- * few damaged copies of each: what any compiler can do, without libFuzzer.
+ * replay.c -- runs a fuzz target over the empty input, every file of its corpus and a few
+ * damaged copies of each, without libFuzzer.
  */
 #include <dirent.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Hands over a copy of just that size, so that a sanitizer sees every byte read past it. */
+/* Passes a copy of the exact size, so that a sanitizer detects every read past its end. */
 static void run(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -29,7 +29,7 @@ static void run(const uint8_t *data, size_t size)
     free(copy);
 }
 
-/* The same damage at every run: a failure can be repeated. */
+/* Causes the same damage in every run, so that failures are reproducible. */
 static uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
@@ -63,7 +63,7 @@ static bool replay(const char *folder, const char *name)
         fprintf(stderr, "%s\n", err.msg);
         return false;
     }
-    printf("%s\n", name); /* the last line before a crash names its input */
+    printf("%s\n", name); /* names the input if the next call crashes */
     fflush(stdout);
     run((const uint8_t *)data.p, data.len);
     run_damaged((uint8_t *)data.p, data.len);

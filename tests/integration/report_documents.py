@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report documents (docs/formats/report.md) made up for the tests of the page: an ordinary one, a
-large one, one with hostile names, a comparison, and ones with little or nothing in them."""
+"""Made-up report documents (docs/formats/report.md) for the tests of the page.
+
+All of them match the schema, except newer() and malformed()."""
 
 from __future__ import annotations
 
 import math
 import random
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 Json = Dict[str, Any]
 
-# What a program may call its functions.
+# Names that try to break out of the place where they are shown.
 HOSTILE = [
     "</script><script>document.title='owned'</script>",
     "<img src=x onerror=document.title='owned'>",
@@ -24,13 +25,49 @@ HOSTILE = [
 ]
 
 
+def new_document(kind: str, title: str, **members: Any) -> Json:
+    """A document with the members that every document has, and these."""
+    made: Json = {
+        "format": "gsprof-report",
+        "version": 1,
+        "kind": kind,
+        "title": title,
+        "gsprof": "0.1.0",
+        "facts": [],
+        "cards": [],
+        "verdict": [],
+    }
+    if kind != "compare":
+        made.update(start_ns=None, duration_s=None, charts=[])
+    made.update(members)
+    return made
+
+
+def new_chart(name: str, title: str, unit: str, series: List[Json], about: str = "") -> Json:
+    return {"id": name, "title": title, "unit": unit, "help": about or None, "series": series}
+
+
+def new_stacks(
+    unit: str, threads: List[Json], tree: "Tree", samples: Json, processes: Sequence[Json] = ()
+) -> Json:
+    return {
+        "unit": unit,
+        "processes": list(processes),
+        "threads": threads,
+        "frames": tree.frames,
+        "nodes": {**tree.nodes(), "line": tree.line},
+        "samples": {**samples, "seen": len(samples["node"])},
+    }
+
+
 class Tree:
-    """Frames and nodes, made as stacks come."""
+    """Frames and nodes of a call tree, added stack by stack."""
 
     def __init__(self) -> None:
         self.frames: List[Json] = []
         self.parent: List[int] = []
         self.frame: List[int] = []
+        self.line: List[Any] = []
         self._frames: Dict[Tuple[str, str], int] = {}
         self._nodes: Dict[Tuple[int, int], int] = {}
 
@@ -41,13 +78,14 @@ class Tree:
             if frame is None:
                 frame = self._frames[func, file] = len(self.frames)
                 line = 1 + sum(map(ord, func)) % 400
-                kind = "Python" if file.endswith(".py") else "native"
+                kind = "Python" if file.endswith(".py") else "Native"
                 self.frames.append({"func": func, "file": file, "line": line, "type": kind})
             key = (at, frame)
             if key not in self._nodes:
                 self._nodes[key] = len(self.parent)
                 self.parent.append(at)
                 self.frame.append(frame)
+                self.line.append(None)
             at = self._nodes[key]
         return at
 
@@ -57,7 +95,7 @@ class Tree:
 
 MAIN = [("<module>", "train.py"), ("main", "train.py"), ("train", "train.py")]
 FORWARD = MAIN + [("forward", "model.py"), ("__call__", "torch/nn/modules/module.py")]
-# A stack and how often it is seen in a step.
+# Stacks and the number of samples of each in a cycle.
 WORK: List[Tuple[List[Tuple[str, str]], int]] = [
     (MAIN + [("next_batch", "data.py"), ("decode", "data.py"), ("imread", "codec.so")], 14),
     (MAIN + [("next_batch", "data.py"), ("augment", "data.py")], 6),
@@ -86,13 +124,7 @@ def stacks(rng: random.Random, seconds: float, rate: float = 100.0) -> Json:
         {"pid": 4242, "tid": 4242, "name": "MainThread"},
         {"pid": 4242, "tid": 4251, "name": "loader-0"},
     ]
-    return {
-        "unit": "s",
-        "threads": threads,
-        "frames": tree.frames,
-        "nodes": tree.nodes(),
-        "samples": samples,
-    }
+    return new_stacks("s", threads, tree, samples)
 
 
 def wave(rng: random.Random, n: int, step: float, low: float, high: float) -> Json:
@@ -111,26 +143,13 @@ def charts(rng: random.Random, n: int, step: float) -> List[Json]:
         return {"name": name, **wave(rng, n, step, low, high)}
 
     gib = 2.0**30
+    cpu = [line("train.py (4242)", 40, 98), line("machine", 10, 40)]
+    memory = [line("train.py (4242)", 1.5 * gib, 2.4 * gib)]
+    gpu = [line("A100 0: utilisation", 5, 95), line("A100 0: memory", 55, 60)]
     return [
-        {
-            "id": "cpu",
-            "title": "CPU",
-            "unit": "%",
-            "help": "100 % is one core kept busy.",
-            "series": [line("train.py (4242)", 40, 98), line("machine", 10, 40)],
-        },
-        {
-            "id": "memory",
-            "title": "Memory",
-            "unit": "bytes",
-            "series": [line("train.py (4242)", 1.5 * gib, 2.4 * gib)],
-        },
-        {
-            "id": "gpu",
-            "title": "GPU",
-            "unit": "%",
-            "series": [line("A100 0: utilisation", 5, 95), line("A100 0: memory", 55, 60)],
-        },
+        new_chart("cpu", "CPU", "%", cpu, "100 % is one busy core."),
+        new_chart("memory", "Memory", "bytes", memory),
+        new_chart("gpu", "GPU", "%", gpu),
     ]
 
 
@@ -162,7 +181,7 @@ def modules(rng: random.Random) -> List[Json]:
 
 
 def steps_and_spans(rng: random.Random, seconds: float) -> Tuple[Json, Json]:
-    steps: Json = {"step": [], "t": [], "duration_s": [], "rank": None}
+    steps: Json = {"step": [], "t": [], "duration_s": [], "rank": []}
     spans: Json = {
         "names": ["load", "forward", "backward", "optimizer", "checkpoint"],
         "threads": [{"pid": 4242, "tid": 4242, "name": "MainThread"}],
@@ -178,6 +197,7 @@ def steps_and_spans(rng: random.Random, seconds: float) -> Tuple[Json, Json]:
         steps["step"].append(len(steps["t"]))
         steps["t"].append(t)
         steps["duration_s"].append(length)
+        steps["rank"].append(None)
         at = t
         for name, part in enumerate((0.2, 0.4, 0.28, 0.1)):
             spans["name"].append(name)
@@ -192,26 +212,32 @@ def steps_and_spans(rng: random.Random, seconds: float) -> Tuple[Json, Json]:
     spans["duration_s"].append(0)
     spans["thread"].append(0)
     spans["depth"].append(1)
+    for table in (steps, spans):
+        table["seen"] = len(table["t"])
     return steps, spans
 
 
-# A frame that has no name of its own goes by its library's, whose path may not be known.
-LIBRARY = {"func": "libc10.so", "file": "/opt/torch/lib/libc10.so", "line": None}
-BARE_LIBRARY = {"func": "libstdc++.so.6", "file": "libstdc++.so.6", "line": None}
+# A frame without a symbol is named after its library, whose path may be unknown.
+LIBRARY = {
+    "func": "libc10.so",
+    "file": "/opt/torch/lib/libc10.so",
+    "line": None,
+    "type": "Native",
+}
+BARE_LIBRARY = {
+    "func": "libstdc++.so.6",
+    "file": "libstdc++.so.6",
+    "line": None,
+    "type": "Native",
+}
 
 
 def ordinary(seconds: float = 30.0) -> Json:
     rng = random.Random(7)
     steps, spans = steps_and_spans(rng, seconds)
-    site = [{"func": func, "file": file, "line": 3} for func, file in WORK[0][0]]
+    site = [{"func": func, "file": file, "line": 3, "type": "Python"} for func, file in WORK[0][0]]
     return {
-        "format": "gsprof-report",
-        "version": 1,
-        "kind": "run",
-        "title": "train.py",
-        "gsprof": "0.1.0",
-        "start_ns": "1762000000123456789",
-        "duration_s": seconds,
+        **new_document("run", "train.py", start_ns="1762000000123456789", duration_s=seconds),
         "facts": [
             {"name": "Command", "value": "python3 train.py --epochs 3 --batch-size 64"},
             {"name": "Python", "value": "3.11.2, /usr/bin/python3"},
@@ -289,18 +315,18 @@ def ordinary(seconds: float = 30.0) -> Json:
     }
 
 
-def contrast(name: str, unit: str, a: float, change: float, spread: float, verdict: str) -> Json:
+def change(name: str, unit: str, a: float, share: float, spread: float, verdict: str) -> Json:
     return {
         "name": name,
         "unit": unit,
         "better": "lower",
         "a": a,
-        "b": a * (1 + change),
-        "change": change,
-        "low": change - spread,
-        "high": change + spread,
+        "b": a * (1 + share),
+        "change": share,
+        "low": share - spread,
+        "high": share + spread,
         "p": 0.0002 if verdict in ("better", "worse") else 0.4,
-        "effect": change / spread,
+        "effect": share / spread,
         "verdict": verdict,
         "n_a": 200,
         "n_b": 190,
@@ -330,34 +356,25 @@ def comparison() -> Json:
             {**base, "name": "new: " + base["name"], "v": [v and v * 0.9 for v in base["v"]]},
         ]
     return {
-        "format": "gsprof-report",
-        "version": 1,
-        "kind": "compare",
-        "title": "base against new",
-        "gsprof": "0.1.0",
-        "duration_s": None,
+        **new_document("compare", "base and new"),
         "verdict": ["new is 4.1 % slower per step than base (95 % interval 2.9 to 5.3 %)"],
         "compare": {
             "a": {"name": "base", "title": "train.py, 2026-01-01"},
             "b": {"name": "new", "title": "train.py --fused, 2026-01-02"},
             "verdict": "new is 4.1 % slower per step than base (95 % interval 2.9 to 5.3 %)",
             "metrics": [
-                contrast("step_time", "s", 0.101, 0.041, 0.012, "worse"),
-                contrast("peak_rss", "bytes", 2.2e9, -0.12, 0.03, "better"),
-                contrast("cpu_percent", "%", 71.0, 0.003, 0.02, "same"),
-                contrast("disk", "bytes/s", 0.001, 623285.35, 100.0, "same"),
+                change("step_time", "s", 0.101, 0.041, 0.012, "worse"),
+                change("peak_rss", "bytes", 2.2e9, -0.12, 0.03, "better"),
+                change("cpu_percent", "%", 71.0, 0.003, 0.02, "same"),
+                change("disk", "bytes/s", 0.001, 623285.35, 100.0, "same"),
                 {
-                    "name": "gpu_idle",
-                    "unit": "%",
-                    "a": 38.0,
-                    "b": None,
-                    "change": None,
-                    "verdict": "unknown",
+                    **change("gpu_idle", "%", 38.0, 0.0, 0.1, "unknown"),
+                    **dict.fromkeys(("b", "change", "low", "high", "p", "effect")),
                 },
             ],
             "modules": [
-                contrast("layers.0.attn forward", "s", 4e-3, -0.5, 0.02, "better"),
-                contrast("layers.0.mlp forward", "s", 2e-3, 0.07, 0.03, "worse"),
+                change("layers.0.attn forward", "s", 4e-3, -0.5, 0.02, "better"),
+                change("layers.0.mlp forward", "s", 2e-3, 0.07, 0.03, "worse"),
             ],
             "functions": [
                 {
@@ -367,18 +384,32 @@ def comparison() -> Json:
                     "a_s": 1.0 + i,
                     "b_s": 1.2 + i * 0.9,
                     "change_s": 0.2 - i * 0.1,
+                    "a_total_s": 2.0 + i,
+                    "b_total_s": 2.0 + i,
+                    "low_s": None,
+                    "high_s": None,
+                    "p": None,
+                    "verdict": "unknown",
                 }
                 for i, f in enumerate(tree.frames)
             ],
-            "stacks": {"frames": tree.frames, "nodes": {**tree.nodes(), "a": a, "b": b}},
+            "per": "step",
+            "stacks": {
+                "unit": "s",
+                "frames": tree.frames,
+                "nodes": {**tree.nodes(), "a": a, "b": b},
+            },
             "charts": both,
-            "failed": [{"rule": "step_time > 3%", "value": 0.041}],
+            "failed": [
+                {"rule": "step_time > 3%", "value": 0.041, "name": "step_time", "significant": True}
+            ],
+            "passed": [],
         },
     }
 
 
 def hostile() -> Json:
-    """Strings that try to get out of whatever they are put into, in every place for strings."""
+    """The hostile names in every place for strings."""
     made = ordinary(4.0)
     made["title"] = HOSTILE[0]
     made["facts"] = [{"name": name, "value": name} for name in HOSTILE]
@@ -394,7 +425,7 @@ def hostile() -> Json:
     for i, module in enumerate(made["modules"]):
         module["module"] = module["class"] = module["stage"] = HOSTILE[i % len(HOSTILE)]
     made["spans"]["names"] = HOSTILE[:5]
-    made["losses"] = [{"what": name, "count": None, "why": name} for name in HOSTILE]
+    made["losses"] = [{"what": name, "count": 1, "why": name} for name in HOSTILE]
     for site in made["memory"]["sites"]:
         for frame, name in zip(site["stack"], HOSTILE):
             frame["func"] = frame["file"] = name
@@ -403,7 +434,7 @@ def hostile() -> Json:
 
 def bars(seed: int) -> Json:
     """Random trees whose siblings differ by orders of magnitude: bars far narrower than a pixel
-    stand beside wide ones, in every order when they stand in the order of time."""
+    are next to wide ones, in any order if ordered by time."""
     rng = random.Random(seed)
     tree = Tree()
     stacks_seen = []
@@ -428,85 +459,57 @@ def bars(seed: int) -> Json:
         samples["thread"].append(thread)
         samples["node"].append(node)
         samples["weight"].append(weight)
-    lines = [rng.randrange(1, 400) for _ in tree.parent]
+    tree.line = [rng.randrange(1, 400) for _ in tree.parent]
     for frame in tree.frames:
         frame["hot_line"] = frame["line"] + 1
-    return {
-        "format": "gsprof-report",
-        "version": 1,
-        "kind": "profile",
-        "title": f"bars {seed}",
-        "duration_s": max(t),
-        "charts": [
-            {
-                "id": "cpu",
-                "title": "CPU",
-                "unit": "%",
-                "series": [{"name": "python3 (100)", "t": [0.0, 1.0], "v": [181.0, 190.0]}],
-            },
-            {
-                "id": "machine_cpu",
-                "title": "CPU of the machine",
-                "unit": "%",
-                "series": [{"name": "box", "t": [0.0, 1.0], "v": [99.0, 100.2]}],
-            },
+    processes = [
+        {"pid": 100, "name": "python3 train.py"},
+        {"pid": 200, "name": "python3 worker.py"},
+    ]
+    cpu = [{"name": "python3 (100)", "t": [0.0, 1.0], "v": [181.0, 190.0]}]
+    machine = [{"name": "box", "t": [0.0, 1.0], "v": [99.0, 100.2]}]
+    return new_document(
+        "profile",
+        f"bars {seed}",
+        duration_s=max(t),
+        charts=[
+            new_chart("cpu", "CPU", "%", cpu),
+            new_chart("machine_cpu", "CPU of the machine", "%", machine),
         ],
-        "stacks": {
-            "unit": "s",
-            "processes": [
-                {"pid": 100, "name": "python3 train.py"},
-                {"pid": 200, "name": "python3 worker.py"},
-            ],
-            "threads": threads,
-            "frames": tree.frames,
-            "nodes": {**tree.nodes(), "line": lines},
-            "samples": samples,
-        },
-    }
+        stacks=new_stacks("s", threads, tree, samples, processes),
+    )
 
 
 def late() -> Json:
-    """A busy machine: one sample comes three seconds late and stands for them, and the next has
-    waited too.  Then no sample for 2.5 s."""
+    """A busy machine: one sample is three seconds late and covers them, and the next one is late
+    too. Then no samples for 2.5 s."""
     tree = Tree()
     main = ("main", "late.py")
     quarters = [(k / 4, "before", 0.25) for k in range(1, 9)]
-    # Not quite in time, which is neither a gap nor an overlap.
+    # Slightly off schedule: neither a gap nor an overlap.
     after = [(8.0, "after", 0.25), (8.3, "after", 0.25), (8.5, "after", 0.25)]
     taken = [*quarters, (5.0, "busy", 3.0), (5.25, "waited", 1.0), *after]
-    return {
-        "format": "gsprof-report",
-        "version": 1,
-        "kind": "run",
-        "title": "late",
-        "duration_s": 10.0,
-        "charts": [
-            {
-                "id": "memory",
-                "title": "Memory of the processes",
-                "unit": "bytes",
-                "series": [
-                    {"name": "late.py (1)", "t": [0.0, 5.0, 10.0], "v": [1 << 20] * 3},
-                    {"name": "worker (2)", "t": [4.0, 5.0, 6.0], "v": [1 << 30] * 3},
-                ],
-            }
-        ],
-        "steps": {"step": [0], "t": [1.9], "duration_s": [0.5], "rank": None},
-        "stacks": {
-            "unit": "s",
-            "threads": [{"pid": 1, "tid": 1, "name": "MainThread"}],
-            "frames": tree.frames,
-            "samples": {
-                "t": [t for t, _, _ in taken],
-                "thread": [0] * len(taken),
-                "node": [tree.node([main, (func, "late.py")]) for _, func, _ in taken],
-                "weight": [weight for _, _, weight in taken],
-            },
-            "nodes": tree.nodes(),
-        },
+    samples = {
+        "t": [t for t, _, _ in taken],
+        "thread": [0] * len(taken),
+        "node": [tree.node([main, (func, "late.py")]) for _, func, _ in taken],
+        "weight": [weight for _, _, weight in taken],
     }
+    memory = [
+        {"name": "late.py (1)", "t": [0.0, 5.0, 10.0], "v": [1 << 20] * 3},
+        {"name": "worker (2)", "t": [4.0, 5.0, 6.0], "v": [1 << 30] * 3},
+    ]
+    return new_document(
+        "run",
+        "late",
+        duration_s=10.0,
+        charts=[new_chart("memory", "Memory of the processes", "bytes", memory)],
+        steps={"step": [0], "t": [1.9], "duration_s": [0.5], "rank": [None], "seen": 1},
+        stacks=new_stacks("s", [dict(THREAD)], tree, samples),
+    )
 
 
+THREAD = {"pid": 1, "tid": 1, "name": "MainThread"}
 LARGE_SAMPLES = 50_000
 LARGE_DEPTH = 60
 LARGE_SECONDS = 8 * 3600
@@ -525,75 +528,63 @@ def large() -> Json:
     period = LARGE_SECONDS / LARGE_SAMPLES
     n = LARGE_SECONDS * 5
     line = [50 + 30 * math.sin(i / 5000) + 10 * (i % 7) / 7 for i in range(n)]
-    # One value in 144,000 that must not get lost.
+    # One value in 144,000 that must stay visible.
     line[100_000] = 400.0
     t = [round(i * 0.2, 1) for i in range(n)]
-    rounded = [round(v, 2) for v in line]
-    return {
-        "format": "gsprof-report",
-        "version": 1,
-        "kind": "run",
-        "title": "large",
-        "duration_s": LARGE_SECONDS,
-        "charts": [
-            {
-                "id": f"metric-{k}",
-                "title": f"Metric {k}",
-                "unit": "W",
-                "series": [{"name": "power", "t": t, "v": rounded}],
-            }
-            for k in range(2)
-        ],
-        "stacks": {
-            "unit": "s",
-            "threads": [{"pid": 1, "tid": 1, "name": "MainThread"}],
-            "frames": tree.frames,
-            "nodes": tree.nodes(),
-            "samples": {
-                "t": [round((i + 1) * period, 4) for i in range(LARGE_SAMPLES)],
-                "thread": [0] * LARGE_SAMPLES,
-                "node": node,
-                "weight": [period] * LARGE_SAMPLES,
-            },
-        },
+    power = [{"name": "power", "t": t, "v": [round(v, 2) for v in line]}]
+    samples = {
+        "t": [round((i + 1) * period, 4) for i in range(LARGE_SAMPLES)],
+        "thread": [0] * LARGE_SAMPLES,
+        "node": node,
+        "weight": [period] * LARGE_SAMPLES,
     }
+    return new_document(
+        "run",
+        "large",
+        duration_s=LARGE_SECONDS,
+        charts=[new_chart(f"metric-{k}", f"Metric {k}", "W", power) for k in range(2)],
+        stacks=new_stacks("s", [dict(THREAD)], tree, samples),
+    )
 
 
 def empty() -> Json:
-    """A run with zero samples: everything is there, with nothing in it."""
-    return {
-        "format": "gsprof-report",
-        "version": 1,
-        "kind": "run",
-        "title": "nothing",
-        "duration_s": 0.0,
-        "facts": [],
-        "cards": [],
-        "verdict": [],
-        "charts": [{"id": "cpu", "title": "CPU", "unit": "%", "series": []}],
-        "stacks": {
-            "unit": "s",
-            "threads": [],
-            "frames": [],
-            "nodes": {"parent": [], "frame": []},
-            "samples": {"t": [], "thread": [], "node": [], "weight": []},
-        },
-        "modules": [],
-        "steps": {"step": [], "t": [], "duration_s": [], "rank": []},
-        "spans": {"names": [], "name": [], "t": [], "duration_s": [], "thread": [], "depth": []},
-        "memory": {"peak_rss_bytes": None, "sites": []},
-        "losses": [],
-    }
+    """A run with all members and no data in any of them."""
+    samples: Json = {"t": [], "thread": [], "node": [], "weight": []}
+    spans = ("names", "threads", "name", "t", "duration_s", "thread", "depth")
+    return new_document(
+        "run",
+        "nothing",
+        duration_s=0.0,
+        charts=[new_chart("cpu", "CPU", "%", [])],
+        stacks=new_stacks("s", [], Tree(), samples),
+        modules=[],
+        steps={"step": [], "t": [], "duration_s": [], "rank": [], "seen": 0},
+        spans={**{name: [] for name in spans}, "seen": 0},
+        memory={"peak_rss_bytes": None, "growth_bytes_per_s": None, "sites": []},
+        losses=[],
+    )
 
 
 def bare() -> Json:
-    """The least that is a document."""
-    return {"format": "gsprof-report", "version": 1, "kind": "profile", "title": "bare"}
+    """The smallest document."""
+    return new_document("profile", "bare")
 
 
 def timeless() -> Json:
-    """Folded stacks: no times, and counted in samples."""
+    """Folded stacks: no times, weights in samples."""
     made = ordinary(2.0)
     del made["stacks"]["samples"]["t"]
     made["stacks"]["unit"] = "samples"
-    return {key: made[key] for key in ("format", "version", "title", "stacks")}
+    return new_document("profile", made["title"], stacks=made["stacks"])
+
+
+def newer() -> Json:
+    """A document of a later version."""
+    return {**bare(), "version": 2}
+
+
+def malformed() -> Json:
+    """A document that violates the schema."""
+    made = late()
+    made["stacks"]["samples"]["node"][3] = "main"
+    return made

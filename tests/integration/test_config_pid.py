@@ -119,7 +119,7 @@ def test_a_size_that_cannot_be_used(start: StartTarget) -> None:
     """The agent prints nothing: whoever asks for the setting gets to know."""
     target = start("agent_settings.py", AGENT, env={"GSPROF_RING_ROWS": "many"})
     asked = gsprof("config", target.pid, "ring")
-    why = "gsprof.ring.rows is a whole number, not 'many'"
+    why = "gsprof.ring.rows must be a whole number, not 'many'"
     begin = f"gsprof: process {target.pid} does not use GSPROF_RING_ROWS of its environment: {why}"
     assert f"{begin}; it keeps the usual 10000 rows\n" in asked.err
     assert f"{begin}; it keeps 700 rows\n" in gsprof("config", target.pid, "ring.rows=700").err

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every block of code of docs/python-measure.md runs: with plain Python, with PyTorch, and with the
-stand-in for the library of NVIDIA's driver."""
+"""Every code block of docs/python-measure.md runs: with plain Python, with PyTorch, and with a fake
+NVML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = NEEDS_EXTENSION
 
 
 def run_page(python: str, kind: str, **more: str) -> Dict[str, Json]:
-    """The metrics that blocks of the page left behind, by the name of the operation."""
+    """Returns the metrics of the page's blocks by operation."""
     done = subprocess.run(
         [python, program("measure_doc.py"), str(PAGE), kind],
         env={**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", **more},
@@ -48,7 +48,7 @@ def run_page(python: str, kind: str, **more: str) -> Dict[str, Json]:
     return found
 
 
-def test_page_is_whole() -> None:
+def test_page_is_complete() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert len(re.findall(r"^```python$", text, re.M)) == BLOCKS
 
@@ -64,7 +64,7 @@ def test_blocks_run_with_torch() -> None:
     assert compute["flops_per_second"] > 0
 
 
-def test_blocks_run_with_the_stand_in_for_gpus() -> None:
+def test_blocks_run_with_fake_gpus() -> None:
     tools = BUILD / "tests" / "tools"
     answers = ROOT / "tests" / "fixtures" / "nvml" / "three_gpus.txt"
     more = {"LD_LIBRARY_PATH": str(tools), "GSP_NVML_STANDIN": str(answers)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every block of code of docs/python-profiler.md runs, with plain Python and with PyTorch."""
+"""Every code block of docs/python-profiler.md runs, with plain Python and with PyTorch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def has_torch(python: str) -> bool:
 
 
 def run_page(python: str, kind: str, folder: Path) -> List[Json]:
-    """What each block of the page left behind."""
+    """Returns the results of the page's blocks."""
     done = subprocess.run(
         [python, program("profiler_doc.py"), str(PAGE), kind],
         cwd=folder,
@@ -64,8 +64,8 @@ def check_results(results: List[Json], folder: Path) -> None:
     assert (folder / "metrics.csv").read_text().startswith("time_s,kind,name,value,unit\n")
 
 
-def test_page_is_whole() -> None:
-    """The JSON that the page shows is what save_json is tested for, and no block got lost."""
+def test_page_is_complete() -> None:
+    """The page shows the JSON that save_json() writes, and all blocks were found."""
     text = PAGE.read_text(encoding="utf-8")
     shown = json.loads(re.findall(r"^```json\n(.*?)^```$", text, re.S | re.M)[0])
     assert list(shown) == ["timing", "memory", "throughput"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package says of itself is so: examples run, the stub is the extension's."""
+"""The docstrings' examples run, and the stub matches the extension."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for found in pkgutil.walk_packages(gsprof.__path__, "gsprof."):
     try:
         module = importlib.import_module(found.name)
     except ImportError as error:
-        # Of what a module is for: pytest, IPython.
+        # Modules for pytest and IPython need them.
         assert not (error.name or "gsprof").startswith("gsprof"), error
         continue
     result = doctest.testmod(module)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that a recorded program forks, and modules that it imports, are as they are alone."""
+"""Forked processes and imported modules of a recorded program behave as without gsprof."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ended = Tuple[int, str]
 
 
 def end_of(command: Sequence[object], env: Mapping[str, str], folder: Path) -> Ended:
-    """The status of a program, and what it says on its streams."""
+    """Returns the exit status and the output of a program."""
     done = subprocess.run(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
@@ -37,7 +37,7 @@ def end_of(command: Sequence[object], env: Mapping[str, str], folder: Path) -> E
 def both(
     python: Python, script: Path, env: Mapping[str, str], *options: str
 ) -> Tuple[Ended, Ended]:
-    """How a program ends alone, and under `gsprof run`."""
+    """Returns the results of a program alone and under `gsprof run`."""
     program = [python.path, script]
     command = [GSPROF, "run", "-q", "-o", script.parent / "run", *options, "--", *program]
     return end_of(program, {}, script.parent), end_of(command, env, script.parent)
@@ -45,7 +45,7 @@ def both(
 
 # ----------------------------------------------------------------------------- signals
 
-# The hook before ours leaves a signal to be handled as soon as bytecode is run.
+# The hook before ours leaves a signal pending until bytecode runs.
 SIGNALLED = """
 import _thread, os, signal, sys
 
@@ -89,11 +89,11 @@ def test_a_signal_at_fork(
     assert (status, alone.split()[1:]) == (0, ["3"])
     status, recorded = end_of([python.path, script, PACKAGE], env, tmp_path)
     assert (status, recorded.split()[1:]) == (0, ["3"]), recorded
-    # The child has said so: `gsprof run` would follow it.
+    # The child has reported itself: `gsprof run` would follow it.
     assert (recorded.split()[0] in told.read_text().split()) == is_run
 
 
-# ------------------------------------------------------------------------ what is noticed
+# ----------------------------------------------------------------------- side effects
 
 AUDITED = """
 import os, sys
@@ -132,7 +132,7 @@ except ChildProcessError:
 
 
 @pytest.mark.parametrize("program", [AUDITED, SUBREAPER], ids=["audit", "subreaper"])
-def test_what_a_program_notices(
+def test_no_side_effects(
     program: str, python: Python, runtime: Dict[str, str], tmp_path: Path
 ) -> None:
     script = tmp_path / "notices.py"
@@ -142,7 +142,7 @@ def test_what_a_program_notices(
     assert alone[0] == 0
 
 
-# A filter that kills a process that opens a file or starts a program.
+# A seccomp filter that kills a process that opens a file or starts a program.
 SANDBOXED = """
 import ctypes, os, struct, sys, threading
 
@@ -268,14 +268,14 @@ def test_modules_at_the_start(
     env = {**runtime, **more, "TMPDIR": str(tmp_path)}
     (_, alone), (_, recorded) = both(python, script, env)
     asked = [python.path, "-c", "import sys; print(*sys.builtin_module_names)"]
-    # Those are found before any file.
+    # These are found before any file.
     safe = set(end_of(asked, {}, tmp_path)[1].split())
     new = set(recorded.split()) - set(alone.split())
     assert {name for name in new if name.partition(".")[0] != "gsprof"} <= safe
     assert set(alone.split()) <= set(recorded.split())
 
 
-# All that a bare interpreter has not loaded may be the program's own.
+# A module that a bare interpreter has not loaded may be one of the program's own.
 NAMES = ("collections", "contextlib", "enum", "keyword", "linecache", "math", "tempfile", "typing")
 
 
@@ -291,7 +291,7 @@ def test_modules_of_the_programs_own(
         (tmp_path / f"{name}.py").write_text("OWN = True\n")
     script = tmp_path / "main.py"
     script.write_text("".join(f"import {name}; print({name}.OWN)\n" for name in names) + "print(1)")
-    # What is written at the end must not need them either.
+    # Writing at exit must not need them either.
     env = {**runtime, "PROFILING": "1", "TMPDIR": str(tmp_path)}
     alone, recorded = both(python, script, env)
     assert recorded == alone

@@ -393,8 +393,8 @@ print("ran", sum(ends))
 SMALL = "mount -t tmpfs -o size=64m none /dev/shm"
 # Where /dev/shm is, and what is said of it.
 ROOMS = {
-    "64 MB": (SMALL, "/dev/shm/gsprof-{uid} has 16 MB of room for tables, 128 MB are wanted"),
-    "full": (f"{SMALL}; fallocate -l 64m /dev/shm/full", "has 0 MB of room for tables"),
+    "64 MB": (SMALL, "/dev/shm/gsprof-{uid} has 16 MB of space for tables, 128 MB are needed"),
+    "full": (f"{SMALL}; fallocate -l 64m /dev/shm/full", "has 0 MB of space for tables"),
     "missing": (
         "mount -t tmpfs none /dev; for n in null:3 zero:5 urandom:9; do "
         "mknod -m 666 /dev/${n%:*} c 1 ${n#*:}; done",
@@ -454,7 +454,7 @@ def test_little_shared_memory(room: str, tmp_path: Path) -> None:
 EVERYWHERE = "for d in /dev/shm /tmp /var/tmp; do mount -t tmpfs -o {} none $d; done"
 TINY = {
     "16 MB": (EVERYWHERE.format("size=16m"), ""),
-    "2 MB": (EVERYWHERE.format("size=2m"), "gsprof: stacks could not be kept: no room"),
+    "2 MB": (EVERYWHERE.format("size=2m"), "gsprof: stacks could not be kept: no space"),
     "read-only": (EVERYWHERE.format("ro"), "gsprof: stacks and metrics could not be kept: /"),
 }
 
@@ -482,12 +482,12 @@ def test_the_place_of_tables_is_told(tmp_path: Path) -> None:
     doctor = in_room("64 MB", tmp_path, GSPROF, "doctor", "--json")
     machine = json.loads(doctor.out)["machine"]
     assert machine["tables"].startswith("/tmp/gsprof-")
-    assert "16 MB of room" in machine["tables_note"]
+    assert "16 MB of space" in machine["tables_note"]
     code = '"$1" < /dev/null > wrote; "$0" list --json; "$0" list --clean -q'
     said = in_room("64 MB", tmp_path, "sh", "-c", code, GSPROF, RING_WRITER)
     pid = json.loads((tmp_path / "wrote").read_text().splitlines()[0])["pid"]
     (row,) = [row for row in json.loads(said.out) if row["pid"] == pid]
-    assert "16 MB of room" in row["note"] and row["path"].startswith("/tmp/gsprof-")
+    assert "16 MB of space" in row["note"] and row["path"].startswith("/tmp/gsprof-")
 
 
 SIZE = """

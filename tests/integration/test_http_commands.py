@@ -125,7 +125,7 @@ def test_nobody_listens() -> None:
         port = unused.getsockname()[1]
         for command in ("http-status", "http-sessions", "http-stop", "http-profile", "config"):
             result = gsprof(command, f"127.0.0.1:{port}", status=EXIT_NOPROC)
-            assert f"nobody listens at 127.0.0.1:{port}" in result.err
+            assert f"no server is listening at 127.0.0.1:{port}" in result.err
             assert f"gsprof serve --port {port}" in result.err
 
 

@@ -491,7 +491,7 @@ def test_a_size_of_rings_that_cannot_be_used(start: StartTarget, some_python: Py
     said = gsprof("inject", target.pid, env={"GSPROF_RING_ROWS": "-3"})
     own = "gsprof: GSPROF_RING_ROWS: ring.rows must be a whole number from 0 to 10000000, not -3"
     assert f"{own}; the defaults are used\n" in said.err
-    why = "gsprof.ring.rows is a whole number, not '1e6'"
+    why = "gsprof.ring.rows must be a whole number, not '1e6'"
     begin = f"gsprof: process {target.pid} does not use GSPROF_RING_ROWS of its environment: {why}"
     assert f"{begin}; it keeps the usual 10000 rows\n" in said.err
     gsprof("eject", target.pid)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof.measure: blocks, leaks, lines, energy on every interpreter; GPUs by the stand-in for
-NVML; operations of PyTorch beside its own count of them."""
+"""gsprof.measure: blocks, leaks, lines, energy on every interpreter; GPUs with a fake NVML;
+operations of PyTorch compared with its own counts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_leaks_and_energy() -> None:
     assert run(main_python(), "measure_checks.py", "host").endswith("done\n")
 
 
-def test_stand_in_for_gpus() -> None:
+def test_fake_gpus() -> None:
     tools: Path = BUILD / "tests" / "tools"
     answers = ROOT / "tests" / "fixtures" / "nvml" / "three_gpus.txt"
     more = {"LD_LIBRARY_PATH": str(tools), "GSP_NVML_STANDIN": str(answers)}

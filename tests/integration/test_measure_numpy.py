@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating point operations of NumPy, with each NumPy that an interpreter here has."""
+"""Floating-point operations of NumPy, with the NumPy of each interpreter on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = NEEDS_EXTENSION
 
 
 def with_numpy() -> List[str]:
-    """Interpreters that have NumPy, without starting it."""
+    """Returns the interpreters that have NumPy, without importing it."""
     ask = "import importlib.util as u, sys; sys.exit(u.find_spec('numpy') is None)"
     return [
         python.path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process allocates, counted in it: programs with known allocations, and faults."""
+"""Counting allocations inside a process: programs with known allocations, and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = NEEDS_EXTENSION
 
 
 def run(words: List[str], env: Mapping[str, str], **more: str) -> str:
-    """What a program says; it must end well."""
+    """Returns the output of a program, which must succeed."""
     done = subprocess.run(
         words,
         stdin=subprocess.DEVNULL,
@@ -79,7 +79,7 @@ def test_preloaded_allocator(package: Dict[str, str]) -> None:
 
 
 def test_sub_interpreter_changes_nothing(python: Python, runtime: Dict[str, str]) -> None:
-    """It runs the same start-up files, and counting is the main interpreter's."""
+    """A sub-interpreter runs the same start-up files, but only the main one controls counting."""
     if python.label.split("-")[0].endswith("t"):
         pytest.skip("an interpreter without the GIL has an extension of its own")
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
@@ -87,7 +87,7 @@ def test_sub_interpreter_changes_nothing(python: Python, runtime: Dict[str, str]
     said = run([python.path, program], runtime, PYTHONPATH=path, GSPROF_MEMORY="sampled")
     before, after = map(json.loads, said.splitlines())
     assert (before[0], after[0]) == (True, True)
-    # Blocks above the interval are counted to the byte; what modules take is little.
+    # Blocks above the interval are counted exactly; modules allocate little.
     assert 64 <= before[1] < 72 and 128 <= after[1] < 144, (before, after)
     assert "<module>" in before[2] and "<module>" in after[2], (before, after)
 
@@ -117,7 +117,7 @@ def test_counters_outlive_a_killed_process(package: Dict[str, str]) -> None:
     assert (magic, version, order, mode) == (b"GSPMEM01", 1, 0x01020304, 2)
     assert pid == process.pid
     assert len(head) <= 8 << 20
-    # Where live_bytes is, behind the areas and their counts.
+    # Offset of live_bytes, after the areas and their counts.
     (live,) = struct.unpack_from("<Q", head, 136)
     assert 10000000 < live < 11000000
 
@@ -137,7 +137,7 @@ def test_profiling_variable_leaves_files(runtime: Dict[str, str], tmp_path: Path
     app = tmp_path / "my app.py"
     snapshot = tmp_path / "my app_memory_snapshot.txt"
     app.write_text(APP.format(patience=PATIENCE_S, snapshot=str(snapshot)), encoding="utf-8")
-    # A link that somebody has laid is replaced, not followed.
+    # An existing symbolic link is replaced, not followed.
     target = tmp_path / "precious"
     target.write_text("mine", encoding="utf-8")
     (tmp_path / "my app_memory_final.txt").symlink_to(target)

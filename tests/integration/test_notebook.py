@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""%%gsprof: in IPython's shell, and in a notebook where nbclient is there."""
+"""%%gsprof in IPython's shell, and in a notebook if nbclient is installed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ print(json.dumps({"told": told, "answer": shell.user_ns.get("answer")}))
 
 
 def shell(*steps: str, env: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
-    """What each cell showed and said; it starts with the extension loaded."""
+    """Runs cells with the extension loaded; returns their displays and output."""
     pytest.importorskip("IPython", reason="needs python3-ipython")
     whole = {**os.environ, "PYTHONPATH": str(PACKAGE), **(env or {})}
     done = subprocess.run(
@@ -89,12 +89,12 @@ def test_cells_and_lines(tmp_path: Path) -> None:
     assert "43" in cell["out"], "the value at the end is shown"
     assert line["error"] == "''" and "burn" in kept.read_text()
     assert page_of(line["shown"][-1]) == kept.read_text()
-    # The report comes all the same, and the cell has failed.
+    # The report is shown even though the cell failed.
     assert "KeyError" in failed["error"] and "burn" in failed["shown"][-1]["text/plain"]
     assert "text/html" not in failed["shown"][-1]
 
 
-def test_wrong_use_and_trouble() -> None:
+def test_invalid_use_and_errors() -> None:
     found = shell(
         "%gsprof --fast 1 + 1",
         "%%gsprof --rate soon\n1 + 1",
@@ -111,23 +111,23 @@ def test_wrong_use_and_trouble() -> None:
     assert "no report" in trouble["err"] and not trouble["shown"]
 
 
-def test_a_short_cell_is_no_failure() -> None:
-    """What is said is true, and in plain text wherever colours are forced."""
+def test_short_cell_is_not_an_error() -> None:
+    """The warning is correct, and plain text even if colours are forced."""
     found = shell("%%gsprof\nanswer = 8", env={"CLICOLOR_FORCE": "1"})
     assert found["answer"] == 8
     said = found["told"][0]["err"]
-    assert "too short for 100 a second; raise the rate: --rate 1000" in said, said
+    assert "too short for 100 Hz; raise the rate: --rate 1000" in said, said
     assert "\x1b" not in said and "interpreter" not in said, said
 
 
 def rows_of(text: str) -> Dict[str, str]:
-    """The functions of a table, and where they are."""
+    """Returns the functions of a table and their files."""
     lines = [line.split() for line in text.splitlines() if "%" in line]
     return {words[-2]: words[-1] for words in lines}
 
 
 def test_lines_are_those_of_the_cell() -> None:
-    """As they are seen, also in the traceback of a cell that fails."""
+    """Line numbers are those shown in the cell, also in tracebacks."""
     lines = "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n"
     lines += "    answer = traceback.format_exc()"
     found = shell(CELL, f"%%gsprof --text --rate 500\nburn(0.2)\n{lines}")
@@ -136,8 +136,8 @@ def test_lines_are_those_of_the_cell() -> None:
 
 
 def test_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notebook, executed as Jupyter does.  The kernel's threads that wait are not in the report,
-    unless they are asked for; neither are the frames below the cell."""
+    """A notebook, executed as Jupyter does. The report omits the kernel's idle threads, unless
+    requested, and the frames below the cell."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
@@ -156,7 +156,7 @@ def test_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "burn" in page_of(alone) and "In[2]" in page_of(alone)
     rows = rows_of(alone["text/plain"])
     assert rows["burn"].startswith("In[2]:") and rows["<module>"].startswith("In[3]:"), rows
-    # What the cell calls, whatever the garbage collector or the shell's hooks add to it.
+    # The calls of the cell; the garbage collector or the shell's hooks may add more.
     first = next(line for line in alone["text/plain"].splitlines() if " burn " in line)
     assert float(first.split()[0].rstrip("%")) > 80, alone["text/plain"]
     assert not any("run_forever" in name for name in rows), rows

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package: marks, switching on by the environment, and what must never hurt."""
+"""The Python package: marks, activation by the environment, and failures that must not affect the
+program."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def rows(pid: int, sql: str, env: Mapping[str, str]) -> List[Json]:
 
 
 def quiet(env: Mapping[str, str], **more: str) -> Dict[str, str]:
-    """Without a follower: what it writes is tested elsewhere."""
+    """Without a follower, which is tested elsewhere."""
     return {**env, "GSPROF_FOLLOW": "off", "GSPROF_DEBUG": "1", **more}
 
 
@@ -34,7 +35,7 @@ def run(
     args: Sequence[str] = (),
     cwd: Optional[Path] = None,
 ) -> str:
-    """What a program says on its streams; it must end well."""
+    """Returns the output of a program, which must succeed."""
     whole = {**os.environ, **env}
     done = subprocess.run(
         [python or main_python(), *args, "-c", code] if code else [python or main_python(), *args],
@@ -159,7 +160,7 @@ import gc, json, os, sys, time
 import gsprof
 assert gsprof.enable(stack_span="^taken$", stack_exception=True, stack_gc=0.0001)
 def apart():
-    # Stacks of events are taken at most so often.
+    # Stacks of events are rate-limited.
     end = time.monotonic() + 0.02
     while time.monotonic() < end:
         pass
@@ -182,7 +183,7 @@ apart()
 for _ in range(20):
     gsprof.step()
     sum(range(1000))
-# The median is known.  Only now may a step be slow, and this one is: twenty took less.
+# The median is known, so a step can be slow; this one is slower than twenty others.
 gsprof.config(stack_slow_step=3)
 time.sleep(0.5)
 gsprof.step()
@@ -192,7 +193,7 @@ sys.stdin.read()
 
 
 def test_stacks_of_events_beside_live_ones(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Each event's stack once, together with the stack of now; after kill -9 without that."""
+    """Each event's stack appears once, with the current stack; after kill -9 without it."""
     script = tmp_path / "events.py"
     script.write_text(EVENTS)
     env = {**os.environ, **quiet(runtime, PYTHONPATH=str(PACKAGE))}
@@ -236,9 +237,9 @@ burst(50)
 """
 
 
-def test_stacks_that_are_left_out_are_counted(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Each trigger has its own limit, also for events that come at once; stacks taken and left
-    out are all that there were."""
+def test_skipped_stacks_are_counted(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Each trigger has its own limit, even for simultaneous events; captured and skipped stacks add
+    up to all events."""
     script = tmp_path / "limited.py"
     script.write_text(LIMITED)
     env = {**os.environ, **quiet(runtime, PYTHONPATH=str(PACKAGE))}
@@ -285,7 +286,7 @@ for _ in range(3):
     low.destroy(one)
 one = own()
 if one is not None:
-    # With a lock of its own: refused by the interpreter, which goes on.
+    # With its own GIL: the interpreter rejects the module and continues.
     try:
         low.run_string(one, "try:\\n  import gsprof\\nexcept ImportError:\\n  pass\\n")
     except Exception as error:
@@ -320,7 +321,7 @@ def test_environment_off(said: str, runtime: Dict[str, str], tmp_path: Path) -> 
 
 @pytest.mark.parametrize("said", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
 def test_environment_on(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Each form, by sitecustomize as `gsprof run` hands it over; and whether children follow."""
+    """Each form, with sitecustomize as under `gsprof run`; and whether children are recorded."""
     facts = start_script(tmp_path, "train.py", said, runtime)
     assert facts["on"] is True
     child = {"1": False, "followed": False, "2": True, "nested": True}
@@ -328,7 +329,7 @@ def test_environment_on(said: str, runtime: Dict[str, str], tmp_path: Path) -> N
 
 
 def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str]) -> Json:
-    """A program that tells whether the agent is in it, and in a child of it that runs -c."""
+    """Runs a program that prints whether the agent is on in it, and in a child started with -c."""
     script = folder / name
     script.write_text(
         "import json, subprocess, sys\n"
@@ -342,7 +343,7 @@ def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str])
 
 
 def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The installed .pth; a filter on what -m runs; torch alone waits for torch."""
+    """The installed .pth; a filter on the module of -m; torch profiling waits for torch."""
     site = f"import site; site.addsitedir({str(PACKAGE)!r}); "
     assert run(site + TELL, quiet(runtime)).strip() == "off"
     assert run(site + TELL, quiet(runtime, GSPROF="1")).strip() == "on"
@@ -350,7 +351,7 @@ def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
     torch = site + "import sys; sys.path.insert(0, '.'); " + TELL + "; import torch; " + TELL
     (tmp_path / "torch.py").write_text("import sys\nassert __spec__.loader and __loader__\n")
     said = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
-    # The stand-in for torch has no modules to trace: that is told, and nothing else happens.
+    # The substitute for torch has no modules to trace: that is reported, and nothing else happens.
     assert [line for line in said.splitlines() if not line.startswith("gsprof:")] == [
         "loaded",
         "on",
@@ -362,7 +363,7 @@ def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
 
 
 def test_a_fresh_virtual_environment(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """As the documentation says: two links, and a variable."""
+    """The setup of the documentation: two links and a variable."""
     run("", runtime, args=["-m", "venv", "--without-pip", str(tmp_path / "env")])
     python = str(tmp_path / "env" / "bin" / "python3")
     found = run("import sysconfig; print(sysconfig.get_path('purelib'))", {}, python)
@@ -377,7 +378,7 @@ def test_a_fresh_virtual_environment(runtime: Dict[str, str], tmp_path: Path) ->
 
 
 def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The user's own has its turn, as if ours were not there; also when it fails."""
+    """The user's own sitecustomize runs as without gsprof, also if it fails."""
     (tmp_path / "sitecustomize.py").write_text("print('mine', __name__)\n")
     path = f"{PACKAGE / 'start'}{os.pathsep}{tmp_path}"
     show = "import sitecustomize, sys; print(sitecustomize.__file__); "
@@ -391,7 +392,7 @@ def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> No
 
 
 def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
-    """Also those that are too old for the package: nothing is said, nothing fails."""
+    """Versions that are too old for the package too: no output, no failure."""
     versions = Path.home() / ".pyenv" / "versions"
     found = [*versions.glob("2.7*/bin/python"), *versions.glob("3.[6789].*/bin/python3")]
     if not found:
@@ -416,17 +417,22 @@ for wrong in ("fast", "0", "2", "-1", "rate=", "what=1", "on,what=1"):
     except ValueError:
         continue
     assert wrong in ("0", "rate="), (wrong, found)
+import inspect
 import gsprof
 assert gsprof.enable_torch_profiling(rate=0.5, layers="enc", backward=True)
 have = gsprof.config()
 assert (have["torch"], have["torch.rate"], have["torch.layers"]) == ("on", "0.5", "enc"), have
 assert have["torch.backward"] == "on"
-try:
-    gsprof.enable_torch_profiling(what=1)
-except (TypeError, ValueError):
-    pass
-else:
-    raise AssertionError
+for function in (gsprof.enable, gsprof.config, gsprof.enable_torch_profiling):
+    try:
+        function(what=1)
+    except TypeError as error:
+        assert "unexpected keyword argument 'what'" in str(error), error
+    else:
+        raise AssertionError
+names = [name.replace(".", "_") for name in have]
+for function in (gsprof.enable, gsprof.config):
+    assert list(inspect.signature(function).parameters) == names, function
 for odd in ("enc(ode", "(?P<1>x)"):
     try:
         gsprof.enable_torch_profiling(layers=odd)
@@ -475,8 +481,8 @@ char *where(void) { return block; }
 """
 
 
-def test_late_libraries_have_room(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The loader keeps little room for thread-local data of libraries that come late."""
+def test_static_tls_is_left_for_late_libraries(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The loader reserves little static TLS for libraries loaded late."""
     (tmp_path / "late.c").write_text(LATE)
     library = tmp_path / "late.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "late.c"], check=True)
@@ -498,13 +504,13 @@ print(ok)
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("options", ["ro", "size=4k", "size=128k"])
-def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
-    """Shared memory that is read-only, or full: the program runs on."""
+def test_no_space_for_rings(options: str, tmp_path: Path) -> None:
+    """With read-only or full shared memory, the program continues."""
     folder = tmp_path / "small"
     folder.mkdir()
     code = tmp_path / "quiet.py"
     code.write_text(QUIET)
-    # All places where rings can be.
+    # All folders in which rings can be.
     last = Path(f"/tmp/gsprof-{os.getuid()}")
     last.mkdir(mode=0o700, exist_ok=True)
     places = (folder, "/dev/shm", last, "/var/tmp")
@@ -523,8 +529,8 @@ def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
     assert is_root()
 
 
-def test_faults_of_ours_stay_ours(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """A package that cannot be loaded, a setting that cannot be: one line, and only on request."""
+def test_own_errors_do_not_reach_the_program(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """A package that cannot be loaded, or an invalid setting: one line, and only on request."""
     broken = tmp_path / "python"
     (broken / "gsprof").mkdir(parents=True)
     (broken / "start").mkdir()
@@ -534,7 +540,7 @@ def test_faults_of_ours_stay_ours(runtime: Dict[str, str], tmp_path: Path) -> No
     env: Dict[str, Any] = {**runtime, "GSPROF": "1", "PYTHONPATH": str(broken / "start")}
     assert run("print('fine')", env) == "fine\n"
     said = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
-    assert said.splitlines() == ["gsprof: the package cannot be loaded: broken", "fine"]
+    assert said.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
     env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
     said = run(TELL, env)
     assert said.startswith("gsprof: ValueError") and said.endswith("on\n")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gsprof.profiler: timers, memory, metrics, reports, streams and comparisons, on every
-interpreter; with a stand-in for the GPU's driver and for torch.cuda on one."""
+interpreter; with a fake GPU driver and a fake torch.cuda on one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_profiler(python: Python, runtime: Dict[str, str]) -> None:
     check(python.path, "host", **runtime)
 
 
-def test_stand_in_for_the_driver(runtime: Dict[str, str]) -> None:
+def test_fake_driver(runtime: Dict[str, str]) -> None:
     if not (STANDIN / "libcuda.so.1").exists():
         pytest.skip(f"no {STANDIN}: ninja builds it")
     where = {**runtime, "LD_LIBRARY_PATH": str(STANDIN)}
@@ -47,7 +47,7 @@ def test_stand_in_for_the_driver(runtime: Dict[str, str]) -> None:
     check(main_python(), "empty", GSP_CUDA_STANDIN_COUNT="0", **where)
 
 
-def test_stand_in_for_torch(runtime: Dict[str, str]) -> None:
+def test_fake_torch(runtime: Dict[str, str]) -> None:
     check(main_python(), "torch", **runtime)
 
 

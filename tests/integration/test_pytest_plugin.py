@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytest --gsprof: the table, workers of xdist, and that no test ever fails because of it."""
+"""pytest --gsprof: the table, xdist workers, and that it never makes a test fail."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_extension():
 
 
 class Ran:
-    """How pytest ended, and what it said."""
+    """The exit status and the output of pytest."""
 
     def __init__(self, folder: Path, *args: str, **env: str) -> None:
         (folder / "test_it.py").write_text(TESTS)
@@ -77,7 +77,7 @@ class Ran:
         self.folder = folder
 
     def rows(self) -> Dict[str, List[str]]:
-        """Lines of the table by test."""
+        """Returns the lines of the table by test."""
         found = re.findall(r"^ *([\d.]+) +(\d+%|-)  test_it.py::(\w+) +(.*)$", self.said, re.M)
         return {name: [wall, cpu, where] for wall, cpu, name, where in found}
 
@@ -88,36 +88,36 @@ def test_every_test_has_its_row(tmp_path: Path) -> None:
     rows = ran.rows()
     assert set(rows) >= {"test_busy", "test_waits", "test_fixture", "test_fails"}, ran.said
     assert float(rows["test_busy"][0]) >= 0.4 and "burn (test_it.py)" in rows["test_busy"][2]
-    # Setting up and tearing down are the test's own.
+    # Setup and teardown count for the test.
     assert float(rows["test_fixture"][0]) >= 0.3 and "burn" in rows["test_fixture"][2]
     assert int(rows["test_waits"][1].rstrip("%")) < 50 < int(rows["test_busy"][1].rstrip("%"))
     assert "wait (threading.py)" in rows["test_waits"][2], rows
-    # The recording is there to be asked, by the command that is told.
+    # The printed command works on the recording.
     assert "gsprof report gsprof-pytest/run" in ran.said
     sql = "SELECT phase, count(*) AS n FROM python.span GROUP BY phase ORDER BY phase"
     found = json.loads(gsprof("query", tmp_path / "gsprof-pytest/run", sql, "-f", "json").out)
     assert found == [{"phase": phase, "n": 6} for phase in ("call", "setup", "teardown")]
 
 
-def test_the_path_of_modules_is_enough(tmp_path: Path) -> None:
-    """PYTHONPATH=build/python pytest --gsprof, as the README has it."""
+def test_pythonpath_is_enough(tmp_path: Path) -> None:
+    """PYTHONPATH=build/python pytest --gsprof, as in the README."""
     ran = Ran(tmp_path, "--gsprof", "-k", "busy", PYTEST_DISABLE_PLUGIN_AUTOLOAD="")
     assert ran.status == 0 and "test_busy" in ran.rows(), ran.said
 
 
-def test_only_what_is_asked_for(tmp_path: Path) -> None:
-    """Without the option: marked tests alone.  Without those: nothing at all."""
+def test_only_requested_tests_are_profiled(tmp_path: Path) -> None:
+    """Without the option, only marked tests are profiled; without marks, nothing is done."""
     (tmp_path / "kept" / "run").mkdir(parents=True)
     ran = Ran(tmp_path, "--gsprof-dir", "kept", "-k", "not fails and not fixture")
     assert ran.status == 0 and list(ran.rows()) == ["test_marked"], ran.said
-    assert (tmp_path / "kept" / "run-2" / "meta.json").exists(), "what is there is kept"
+    assert (tmp_path / "kept" / "run-2" / "meta.json").exists(), "older recordings are kept"
     quiet = Ran(tmp_path, "-k", "marker or extension")
     assert quiet.status == 0 and "gsprof" not in quiet.said, quiet.said
     assert not (tmp_path / "gsprof-pytest").exists()
 
 
 @pytest.mark.parametrize("fault", ["no program", "no folder"])
-def test_trouble_is_told_and_nothing_fails(fault: str, tmp_path: Path) -> None:
+def test_errors_are_printed_and_no_test_fails(fault: str, tmp_path: Path) -> None:
     folder, env = "out", {}
     if fault == "no program":
         env = {"GSPROF_PROGRAM": "/bin/false"}
@@ -128,8 +128,8 @@ def test_trouble_is_told_and_nothing_fails(fault: str, tmp_path: Path) -> None:
     assert "not everything was profiled" in ran.said
 
 
-def test_where_interrupts_are_ignored(tmp_path: Path) -> None:
-    """As in what a script starts in the background."""
+def test_ignored_interrupts(tmp_path: Path) -> None:
+    """Background jobs of a script ignore SIGINT."""
     old = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         ran = Ran(tmp_path, "--gsprof", "-k", "busy")

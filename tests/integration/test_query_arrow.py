@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gsprof.query gives: the same rows as JSON, and a stream that pyarrow takes over."""
+"""Results of gsprof.query: the same rows as JSON, and a stream that pyarrow imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_rows(some_python: Python) -> None:
     run(some_python.path, program("query_arrow.py"), str(GOLDEN))
 
 
-def test_pyarrow_takes_it() -> None:
+def test_pyarrow_imports_it() -> None:
     site = install_wheels("pyarrow", ROOT / "tests" / "arrow" / "requirements.txt")
-    # -S: the system's NumPy may be too old for it, and it can do without.
+    # -S: the system's NumPy may be too old for pyarrow, which works without.
     run(sys.executable, "-S", program("query_arrow.py"), str(GOLDEN), "--pyarrow", path=str(site))

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report's page in a real browser, with made-up documents: tests/web/report.mjs has the checks.
-
-The browser starts once for all of them."""
+"""The report page: in a browser, with the checks of tests/web/report.mjs, and its unit tests."""
 
 from __future__ import annotations
 
@@ -31,6 +29,8 @@ DOCUMENTS: Dict[str, Callable[[], report_documents.Json]] = {
     "empty": report_documents.empty,
     "bare": report_documents.bare,
     "timeless": report_documents.timeless,
+    "newer": report_documents.newer,
+    "malformed": report_documents.malformed,
     **{f"bars-{seed}": functools.partial(report_documents.bars, seed) for seed in range(3)},
 }
 pytestmark = pytest.mark.skipif(
@@ -48,7 +48,7 @@ def get_web(*words: str, cache: Optional[Path] = None) -> str:
     ).stdout.strip()
 
 
-# A thread with a name of its own, and a forked child: what a real document must tell apart.
+# A named thread and a forked child, which a real document must distinguish.
 PROGRAM = """
 import os, threading, time
 def burn(seconds):
@@ -73,7 +73,7 @@ main()
 
 
 def real_run(folder: Path) -> report_documents.Json:
-    """The document of a program that was run, with weights whose sums are exact."""
+    """The document of a real run, with weights whose sums are exact."""
     program = folder / "forks.py"
     program.write_text(PROGRAM, encoding="utf-8")
     gsprof("run", "-q", "-o", folder / "run", "--", sys.executable, program, cwd=folder)
@@ -89,7 +89,7 @@ def fixture_real(tmp_path_factory: pytest.TempPathFactory) -> report_documents.J
     return real_run(tmp_path_factory.mktemp("real"))
 
 
-def test_a_run_has_lines_names_and_none_of_our_frames(real: report_documents.Json) -> None:
+def test_a_run_has_lines_and_names_and_no_frames_of_gsprof(real: report_documents.Json) -> None:
     stacks = real["stacks"]
     lines = PROGRAM.splitlines()
     hot = {frame["func"]: frame.get("hot_line") for frame in stacks["frames"]}
@@ -98,7 +98,7 @@ def test_a_run_has_lines_names_and_none_of_our_frames(real: report_documents.Jso
     assert len({thread["pid"] for thread in stacks["threads"]}) == 2
     names = {thread["name"] for thread in stacks["threads"]}
     assert names == {"MainThread", "waiter"}, names
-    # Nor any frame that no sample has.
+    # All frames are used.
     used = set(stacks["nodes"]["frame"])
     assert used == set(range(len(stacks["frames"])))
     files = [frame["file"] or "" for frame in stacks["frames"]]
@@ -115,7 +115,7 @@ def results(
     head, tail = template.split("@GSPROF_DOCUMENT@")
     documents = {**{name: make() for name, make in DOCUMENTS.items()}, "real": real}
     for name, document in documents.items():
-        # As gsp_page_write() does it.
+        # As in gsp_export_page_write().
         text = json.dumps(document, ensure_ascii=False).replace("<", "\\u003c")
         (folder / f"{name}.html").write_text(head + text + tail, encoding="utf-8")
     modules = get_web("--modules", "tests/web")
@@ -134,7 +134,7 @@ def test_the_page(results: Dict[str, Optional[str]], name: str) -> None:
     assert results[name] is None, results[name]
 
 
-def test_building_it_again_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_build_is_reproducible(tmp_path: Path) -> None:
     get_web(str(tmp_path / "one.html"))
     kept = Path(get_web("--modules")).parent
     cache = tmp_path / "cache"

@@ -171,7 +171,7 @@ def test_tables_and_values_from_the_command_line(daemon: Daemon) -> None:
         assert json.loads(asked.out) == [{"a": "b=c"}]
         assert "$2" in gsprof("query", endpoint, "SELECT ?, ?", "--param", "1", status=None).err
     gsprof("query", at, "SELECT 1", "--param", "a=1", "--param", "2", status=EXIT_USAGE)
-    assert "nobody listens" in gsprof("tables", "127.0.0.1:1", status=None).err
+    assert "no server is listening" in gsprof("tables", "127.0.0.1:1", status=None).err
 
 
 COUNTING_PROGRAM = """

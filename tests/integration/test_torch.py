@@ -14,7 +14,7 @@ import pytest
 
 from support import GSPROF, PACKAGE, Json, Python, gsprof, main_python, program
 
-# Importing PyTorch takes seconds, and more on a machine that is busy.
+# Importing PyTorch takes seconds, and longer on a busy machine.
 PATIENCE_TORCH_S = 300.0
 DEBIAN = "/usr/bin/python3"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gsprof"
@@ -46,7 +46,7 @@ def find_python(which: str) -> str:
 def run_program(
     python: str, folder: Path, name: str, *args: str, env: Optional[Mapping[str, str]] = None
 ) -> List[Json]:
-    """What a program says, a line of JSON each."""
+    """Returns the lines of JSON that a program prints."""
     whole = {
         **os.environ,
         **(env or {}),
@@ -75,7 +75,7 @@ def rows(pid: int, sql: str) -> List[Json]:
 
 
 def check_transformer(trace: List[Json]) -> None:
-    """The rows of the run that is traced forward only: steps 0 to 3."""
+    """Checks the rows of steps 0 to 3, traced forward only."""
     for step in range(4):
         mine = [row for row in trace if row["step"] == step]
         stages = Counter(row["stage"] for row in mine)
@@ -99,7 +99,7 @@ def check_transformer(trace: List[Json]) -> None:
 
 
 def check_backward(trace: List[Json]) -> None:
-    """Steps 4 to 7 have the backward pass of modules too."""
+    """Checks steps 4 to 7, which also trace the backward pass of modules."""
     mine = [row for row in trace if row["step"] in range(4, 8) and row["stage"] == "backward"]
     paths = {row["module"] for row in mine}
     assert {"head", "encoder.layers.0.linear1"} <= paths, paths
@@ -107,7 +107,7 @@ def check_backward(trace: List[Json]) -> None:
 
 
 def check_filters(trace: List[Json], events: List[Json]) -> None:
-    """Which modules were seen between the events that the program marked."""
+    """Checks which modules were traced between the program's events."""
     times = sorted(row["ts_ns"] for row in events)
     seen: Dict[int, Set[str]] = defaultdict(set)
     for row in trace:
@@ -118,7 +118,7 @@ def check_filters(trace: List[Json], events: List[Json]) -> None:
 
 
 @pytest.mark.parametrize("which", sorted(PYTHONS))
-def test_models_are_traced_and_stay_what_they_are(which: str, tmp_path: Path) -> None:
+def test_models_are_traced_and_unchanged(which: str, tmp_path: Path) -> None:
     python = find_python(which)
     said = run_program(python, tmp_path, "torch_checks.py")[-1]
     for name, why in said["failed"].items():
@@ -140,9 +140,9 @@ def test_models_are_traced_and_stay_what_they_are(which: str, tmp_path: Path) ->
     assert [row["step"] for row in steps[:8]] == list(range(8))
     assert all(row["sampled"] and row["duration"] > 0 for row in steps[:8])
     costs = rows(pid, "SELECT * FROM gsprof.overhead WHERE percent IS NOT NULL")
-    assert any(row["low_percent"] is None for row in costs), "by the time that hooks took"
+    assert any(row["low_percent"] is None for row in costs), "by the hooks' own times"
     compared = [row for row in costs if row["low_percent"] is not None]
-    assert compared, "steps without hooks were compared with those that had them"
+    assert compared, "steps with and without hooks were compared"
     for row in compared:
         assert row["low_percent"] <= row["percent"] <= row["high_percent"], row
         assert row["source"] == "torch" and row["samples"] >= 21, row
@@ -163,13 +163,13 @@ def test_the_wrapper_in_every_interpreter(python: Python, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("which", PYTHONS)
 def test_every_step_is_traced_where_that_is_cheap(which: str, tmp_path: Path) -> None:
-    """The first calls, into cold code and new pages, do not stand for all of them."""
+    """The first calls, with cold code and new pages, do not count for all."""
     said = run_program(find_python(which), tmp_path, "torch_every_step.py")
     assert said == [{"thin": 1, "steps": 60}]
 
 
 def test_the_environment_switches_it_on(tmp_path: Path) -> None:
-    """Hooks are in place when the import of torch is over, before the program's next line."""
+    """The hooks are installed when the import of torch ends, before the program's next line."""
     env = {"GSPROF_TORCH_PROFILING": "rate=0.25,modules=leaf"}
     said = run_program(find_python("debian"), tmp_path, "torch_env.py", env=env)[-1]
     assert said == {"call": "ModuleCall", "rate": "0.25", "modules": "leaf", "threads": 1}
@@ -208,7 +208,7 @@ def test_ranks_and_their_collectives(which: str, tmp_path: Path) -> None:
 
 
 def test_collectives_of_sharded_models(tmp_path: Path) -> None:
-    """FSDP2 of PyTorch 2.13 has names of its own for what it calls."""
+    """FSDP2 of PyTorch 2.13 calls collectives by other names."""
     python = find_python("current")
     said = run_program(python, tmp_path, "torch_fsdp.py", str(tmp_path / "store"))
     if "missing" in said[0]:
@@ -218,7 +218,7 @@ def test_collectives_of_sharded_models(tmp_path: Path) -> None:
         found = rows(rank["pid"], "SELECT * FROM python.collective ORDER BY ts_ns")
         gathered = [row for row in found if row["op"].startswith("all_gather")]
         scattered = [row for row in found if row["op"].startswith("reduce_scatter")]
-        # Two steps of two layers: before the forward pass, perhaps once more before the backward
+        # Two steps of two layers: gathers before the forward pass and possibly before the backward
         # pass; gradients after it.
         assert len(gathered) >= 4 and len(scattered) == 4, found
         assert {row["bytes"] for row in gathered} == {4 * 4 * 8, 4 * 1 * 8}, found

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof.table: rows of the program's own beside gsprof's, also of its children and after its
-end."""
+"""gsprof.table: rows of tables that the program defines, also of its children and after its end."""
 
 from __future__ import annotations
 
@@ -100,7 +99,7 @@ def test_rows_of_the_program(some_python: Python, tmp_path: Path) -> None:
         assert lines.next() == "again"
         process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
-        # What it wrote is there after its end, also from before it was switched off.
+        # The rows outlive the process, including those written before the agent was switched off.
         last = {**empty, "step": 4, "split": "again"}
         assert ask(pid, sql, env) == [first, {**empty, "step": 2}, last]
     finally:

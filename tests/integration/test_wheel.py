@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: what is in it, and what it does in fresh virtual environments.
+"""The wheel: its content, and its use in fresh virtual environments.
 
 It is made once, of the build under test.  The oldest interpreter, the system's and the newest try
 it; with GSPROF_TEST_FULL=1 all do."""
@@ -26,9 +26,9 @@ import pytest
 from conftest import NEEDS_EXTENSION, PYTHONS
 from support import BUILD, GSPROF, PATIENCE_S, ROOT, Python, Target, main_python, probe
 
-# Making it waits for a compiler when sources are newer than the build.
+# Building the wheel may compile, if sources are newer than the build.
 BUILD_S = 600.0
-# Newest that any part may ask for: that of Debian 12 and Ubuntu 22.10.
+# Newest version that any part may need: that of Debian 12 and Ubuntu 22.10.
 GLIBC_MAX = (2, 36)
 
 pytestmark = NEEDS_EXTENSION
@@ -47,7 +47,7 @@ def run(
     timeout_s: float = PATIENCE_S,
     cwd: Optional[Path] = None,
 ) -> str:
-    """What a program says on stdout; it must end well, and say nothing on stderr."""
+    """Returns stdout of a program, which must succeed and print nothing on stderr."""
     done = subprocess.run(
         [str(word) for word in argv],
         stdin=subprocess.DEVNULL,
@@ -64,7 +64,7 @@ def run(
 
 
 def call_hook(name: str, folder: Path, root: Path = ROOT) -> Path:
-    """As a frontend does: the hook in a process of its own, in the root of the sources."""
+    """Calls a hook as a frontend does: in a new process, in the source folder."""
     settings = json.dumps({"build-dir": str(BUILD), "compression": "0"})
     backend = root / "python" / "wheel"
     argv = [main_python(), "-c", HOOK, backend, name, folder, settings]
@@ -77,7 +77,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def chosen() -> List[Python]:
-    # Released ones: no pip runs under a beta yet.
+    # Only releases: pip does not support beta versions.
     pythons = [one for one in PYTHONS if "t-" not in one.label and one.version < (3, 15)]
     if os.environ.get("GSPROF_TEST_FULL"):
         return pythons
@@ -88,7 +88,7 @@ def chosen() -> List[Python]:
 # ------------------------------------------------------------------------- content
 
 
-def test_record_names_every_file_with_its_sum(wheel: Path) -> None:
+def test_record_lists_every_file_with_its_hash(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         record = next(name for name in names if name.endswith(".dist-info/RECORD"))
@@ -127,21 +127,21 @@ def test_metadata_and_tags(wheel: Path) -> None:
 
 
 def glibc_of(path: Path) -> Tuple[int, ...]:
-    """The newest version of the C library that a file asks for."""
+    """Returns the newest version of the C library that a file needs."""
     said = run("objdump", "-T", path)
     found = {tuple(map(int, text.split("."))) for text in re.findall(r"GLIBC_([0-9.]+)", said)}
     return max(found)
 
 
 def test_needed_versions_of_the_c_library(wheel: Path, tmp_path: Path) -> None:
-    """The documentation says which systems the wheel is for."""
+    """The wheel works on the systems that the documentation lists."""
     with zipfile.ZipFile(wheel) as archive:
         names = [n for n in archive.namelist() if n.endswith(".so") or n.endswith("bin/gsprof")]
         for name in names:
             path = Path(archive.extract(name, tmp_path))
             assert glibc_of(path) <= GLIBC_MAX, (name, glibc_of(path))
             needed = re.findall(r"NEEDED +(\S+)", run("objdump", "-p", path))
-            # What is loaded into other programs must not bring libraries of its own.
+            # A library loaded into other programs must not load more libraries.
             if "bin/gsprof" not in name and "duckdb" not in name:
                 assert {one.partition(".so")[0] for one in needed} <= {
                     "libc",
@@ -152,8 +152,8 @@ def test_needed_versions_of_the_c_library(wheel: Path, tmp_path: Path) -> None:
                 }, (name, needed)
 
 
-def test_archive_of_sources(tmp_path: Path) -> None:
-    """Complete, reproducible, and itself a tree of which an archive can be made."""
+def test_source_archive(tmp_path: Path) -> None:
+    """The archive is complete and reproducible, and can itself be archived."""
     first = call_hook("build_sdist", tmp_path)
     with tarfile.open(first) as archive:
         names = archive.getnames()
@@ -171,7 +171,7 @@ def test_archive_of_sources(tmp_path: Path) -> None:
 
 
 def pip_for(python: Python) -> str:
-    """An interpreter whose pip runs under that one too: pips of before 3.12 do not under it."""
+    """Returns an interpreter whose pip also runs under that one: older pips fail under 3.12."""
     hosts = [main_python()]
     if python.version >= (3, 12):
         hosts = [one.path for one in reversed(PYTHONS) if (3, 12) <= one.version < (3, 15)]
@@ -182,7 +182,7 @@ def pip_for(python: Python) -> str:
 
 
 class Env:
-    """A virtual environment without pip; another interpreter's installs into it."""
+    """A virtual environment without pip; the pip of another interpreter installs into it."""
 
     def __init__(self, python: Python, folder: Path) -> None:
         self.folder = folder
@@ -270,7 +270,7 @@ from gsprof import measure
 
 
 def check_handover(env: Env) -> None:
-    """The program of one environment, a program of another: it gets gsprof and nothing else."""
+    """gsprof of one environment profiles a program of another, which sees only gsprof."""
     site = Path(env.say("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     neighbour = site / "gsprof_neighbour.py"
     neighbour.write_text("")
@@ -280,7 +280,7 @@ def check_handover(env: Env) -> None:
     env.program("run", "-q", "-o", out, "--", main_python(), script)
     found = env.program("query", out, "SELECT name FROM python.span", "-f", "json")
     assert json.loads(found) == [{"name": "inside"}]
-    # The same for a program that runs already.
+    # The same for a running program.
     waits = "import json, os, sys; print(json.dumps({'pid': os.getpid()}), flush=True); input()"
     target = Target([main_python(), "-c", waits], env.env)
     try:
@@ -294,7 +294,7 @@ def check_handover(env: Env) -> None:
 
 
 def test_tags_of_interpreters_without_the_gil() -> None:
-    """Their extensions lie beside the other, and the wheel's name has a tag for each."""
+    """Their extensions are in the same folder, and the wheel's name has a tag for each."""
     call = "import sys; sys.path.insert(0, sys.argv[1]); import backend; print(*backend._expanded("
     call += "backend._tag(['gsprof/_gsprof.cpython-314t-x86_64-linux-gnu.so'])))"
     tags = run(main_python(), "-c", call, ROOT / "python" / "wheel").split()
@@ -303,14 +303,14 @@ def test_tags_of_interpreters_without_the_gil() -> None:
 
 @pytest.mark.parametrize("interpreter", [pytest.param(one, id=str(one)) for one in chosen()])
 def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path) -> None:
-    """Installed, used in every way, and gone without a trace."""
+    """Installs the wheel, uses it in every way, and uninstalls it completely."""
     env = Env(interpreter, tmp_path / "own-env")
     before = env.files()
     env.pip("install", "--no-index", "--no-compile", wheel)
     version = env.program("--version")
     assert version == run(GSPROF, "--version")
     assert run(env.python, "-m", "gsprof", "--version", env=env.env) == version
-    # Nothing is imported unless it is asked for; the program itself is no program to profile.
+    # Nothing is imported unless requested; gsprof itself is not profiled.
     assert env.say(TELL) == "off\n"
     assert env.say(TELL, GSPROF="1", GSPROF_FOLLOW="off") == "on\n"
     assert env.program("--version", GSPROF="1") == version
@@ -325,7 +325,7 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
     if interpreter.path == main_python():
         check_handover(env)
     env.pip("uninstall", "-y", "gsprof")
-    assert env.files() == before, "something is left"
+    assert env.files() == before, "files are left"
 
 
 # ------------------------------------------------------------------------ by pip
@@ -334,7 +334,7 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
 @pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="needs make test-full")
 @pytest.mark.parametrize("isolation", ["--build-isolation", "--no-build-isolation"])
 def test_pip_builds_it(isolation: str, tmp_path: Path) -> None:
-    """pip install . without an index, in the folder that `make` builds in."""
+    """pip install . without an index, in the build folder of `make`."""
     run(sys.executable, "-m", "venv", tmp_path / "env", timeout_s=BUILD_S)
     pip: Sequence[object] = [tmp_path / "env" / "bin" / "python3", "-m", "pip", "install"]
     settings = f"--config-settings=build-dir={BUILD}"

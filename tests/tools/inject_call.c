@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     struct gsp_inject_result result;
     struct gsp_err err = {0};
     int64_t start_ns = gsp_now_ns();
-    int rc = gsp_inject_call(&request, &result, &err);
+    int rc = gsp_inject__call(&request, &result, &err);
     if (rc != GSP_OK)
         fprintf(stderr, "%s: %s\n", gsp_err_name(rc), err.msg);
     printf("{\"rc\": %d, \"value\": %d, \"tid\": %d, \"tries\": %u, \"was_loaded\": %s, "

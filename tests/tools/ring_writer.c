@@ -29,7 +29,7 @@
 
 #include "base/time.h"
 #include "ring/append.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "ring/writer.h"
 
 #define STEP_NS     (10 * GSP_NS_PER_MS)
@@ -196,15 +196,15 @@ static void make_names(void)
 static int make_rings(struct gsp_err *err)
 {
     int folder_fd = -1;
-    const struct gsp_place_about about = {.pid = getpid(), .rank = set.rank};
-    int rc = gsp_place_make(&about, &folder_fd, err);
-    struct gsp_ring_spec spec = {.table = gsp_table_find("python", "torch_trace"),
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = set.rank};
+    int rc = gsp_ring_dir_create(&about, &folder_fd, err);
+    struct gsp_ring_spec spec = {.table = gsp_wire_table_find("python", "torch_trace"),
                                  .row_capacity = (uint32_t)set.capacity,
                                  .rank = set.rank};
     if (rc == 0) {
         rc = gsp_ring_create(folder_fd, &spec, &trace, err);
     }
-    spec.table = gsp_table_find("python", "torch_step");
+    spec.table = gsp_wire_table_find("python", "torch_step");
     if (rc == 0) {
         rc = gsp_ring_create(folder_fd, &spec, &steps, err);
     }

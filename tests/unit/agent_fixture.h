@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agent_fixture.h -- an agent whose rings are in a folder of the test's own, and what is in them.
+ * agent_fixture.h -- an agent whose rings are in a private folder of the test, and a reader of
+ * them.
  */
 #pragma once
 
@@ -9,8 +10,8 @@
 #include <pthread.h>
 
 #include "agent/agent.h"
-#include "ring/live.h"
-#include "ring/place.h"
+#include "ring/dir.h"
+#include "ring/process.h"
 #include "ring_fixture.h"
 #include "wire/control_file.h"
 
@@ -18,8 +19,8 @@
 
 static char agent_root[64];
 
-/* Rings go there from now on. */
-static inline void agent_room(void)
+/* Creates a folder for the rings of this test. */
+static inline void agent_setup(void)
 {
     snprintf(agent_root, sizeof(agent_root), "%s/gsprof-agent-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -29,34 +30,34 @@ static inline void agent_room(void)
 }
 
 static inline int agent_remove_one(const char *path, const struct stat *st, int kind,
-                                   struct FTW *place)
+                                   struct FTW *ftw)
 {
     (void)st;
     (void)kind;
-    (void)place;
+    (void)ftw;
     return remove(path);
 }
 
-static inline void agent_room_remove(void)
+static inline void agent_teardown(void)
 {
     tap_eq_int(nftw(agent_root, agent_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* The folder of a process's rings; -1: there is none. */
+/* Opens the ring directory of a process. Returns -1 if none exists. */
 static inline int agent_folder(pid_t pid)
 {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     int fd = -1;
-    /* An earlier process with this number may have left some elsewhere. */
-    if (gsp_place_find(pid, &place, NULL) != 0 ||
+    /* An earlier process with this pid may have left rings elsewhere. */
+    if (gsp_ring_dir_find(pid, &place, NULL) != 0 ||
         strncmp(place.path, agent_root, strlen(agent_root)) != 0 ||
-        gsp_place_open(&place, &fd, NULL) != 0)
+        gsp_ring_dir_open(&place, &fd, NULL) != 0)
         return -1;
     return fd;
 }
 
 struct agent_rows {
-    uint64_t rows; /* ever published */
+    uint64_t rows; /* published so far */
     uint64_t lost;
     uint64_t torn;
     int64_t rank;
@@ -64,7 +65,7 @@ struct agent_rows {
     uint32_t status;
 };
 
-/* What a ring of torch_trace holds; rows are those of ring_row(). */
+/* Reads a ring. The rows of torch_trace must be those of ring_row(). */
 static inline struct agent_rows agent_read(pid_t pid, const char *file)
 {
     struct agent_rows out = {.rank = GSP_NULL_I64};

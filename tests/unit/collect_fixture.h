@@ -37,7 +37,7 @@ struct machine_row {
 };
 
 struct machine {
-    struct gsp_sink sink; /* must be first: sources get its address */
+    struct gsp_collect_sink sink; /* must be first: sources get its address */
     char folder[64];
     char fixture[PATH_MAX];
     char proc[128];
@@ -49,7 +49,8 @@ struct machine {
     size_t text_count;
 };
 
-static uint32_t machine_intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t machine_intern(struct gsp_collect_sink *sink, enum gsp_table_id table,
+                               struct gsp_sv text)
 {
     struct machine *m = (struct machine *)sink;
     (void)table;
@@ -62,10 +63,10 @@ static uint32_t machine_intern(struct gsp_sink *sink, enum gsp_table_id table, s
     return (uint32_t)++m->text_count;
 }
 
-static void machine_put(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+static void machine_put(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct machine *m = (struct machine *)sink;
-    const size_t bytes = gsp_table_at(table)->row_bytes;
+    const size_t bytes = gsp_wire_table_at(table)->row_bytes;
     tap_require(m->row_count < MACHINE_ROWS_MAX);
     struct machine_row *slot = &m->rows[m->row_count++];
     slot->table = table;
@@ -149,15 +150,15 @@ static inline void machine_forget_rows(struct machine *m)
     m->row_count = 0;
 }
 
-static inline struct gsp_tick machine_time(double seconds)
+static inline struct gsp_collect_tick machine_time(double seconds)
 {
     const int64_t mono = MACHINE_START_NS + (int64_t)(seconds * 1e9);
-    return (struct gsp_tick){mono + 5, mono};
+    return (struct gsp_collect_tick){mono + 5, mono};
 }
 
 static inline void machine_tick(struct machine *m, struct gsp_collect *collect, double seconds)
 {
-    const struct gsp_tick tick = machine_time(seconds);
+    const struct gsp_collect_tick tick = machine_time(seconds);
     machine_forget_rows(m);
     gsp_collect_read(collect, &tick, &m->sink);
 }

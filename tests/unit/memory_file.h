@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_file.h -- a file `memory` as the engine in a process would have it, for tests of readers.
+ * memory_file.h -- creates a file `memory` like the agent's memory engine, for tests of readers.
  *
  * Threads: one owner.
  */
@@ -32,8 +32,8 @@ static inline struct gsp_memory_site *memory_site(struct memory_file *file, uint
 
 static inline void memory_file_open(struct memory_file *file, enum gsp_memory_mode mode)
 {
-    const struct gsp_memory_room room = {8192, 64, 64, 64};
-    *file = (struct memory_file){.bytes = gsp_memory_bytes(&room)};
+    const struct gsp_memory_capacity room = {8192, 64, 64, 64};
+    *file = (struct memory_file){.bytes = gsp_wire_memory_bytes(&room)};
     strcpy(file->folder, "/tmp/gsprof-test-XXXXXX");
     if (!mkdtemp(file->folder))
         abort();
@@ -45,7 +45,7 @@ static inline void memory_file_open(struct memory_file *file, enum gsp_memory_mo
     close(fd);
     if (file->head == MAP_FAILED)
         abort();
-    gsp_memory_init(file->head, &room);
+    gsp_wire_memory_init(file->head, &room);
     file->head->mode = mode;
     file->head->pid = 4242;
     file->head->interval_bytes = mode == GSP_MEMORY_EXACT ? 0 : 1 << 19;
@@ -105,7 +105,7 @@ static inline uint32_t memory_new_site(struct memory_file *file, uint32_t node, 
     return i;
 }
 
-/* As the engine does it in exact mode: blocks of so many bytes, more or fewer. */
+/* Adds or, if bytes is negative, frees a block, like the engine in exact mode. */
 static inline void memory_change(struct memory_file *file, uint32_t i, int64_t bytes)
 {
     struct gsp_memory_head *head = file->head;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mounts.h -- mounts of a test's own.
+ * mounts.h -- private mounts for a test.
  *
  * Threads: one owner.
  */
@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 
-/* Whether others would see what is mounted here. */
+/* Whether other namespaces would see new mounts. */
 static inline bool mounts_are_shared(void)
 {
     gsp_auto_buf text = {0};
@@ -23,8 +23,8 @@ static inline bool mounts_are_shared(void)
            !gsp_buf_cstr(&text) || strstr(gsp_buf_cstr(&text), " shared:") != NULL;
 }
 
-/* From here on others do not see what this process mounts.  False without the right to that. Within
- * chroot the root is no mount, which cannot be made private. */
+/* Makes later mounts of this process private. Returns false without permission. Inside a chroot the
+ * root is not a mount point and cannot be made private. */
 static inline bool mounts_begin(void)
 {
     return unshare(CLONE_NEWNS) == 0 &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profile_fixture.h -- profiles for tests of formats: a small one, a large one, and equality.
+ * profile_fixture.h -- a small profile for tests of formats, and checks for equality.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 static inline uint32_t fix_string(struct gsp_profile *profile, const char *text)
 {
     uint32_t id = GSP_NONE;
-    tap_require(gsp_profile_string(profile, gsp_sv_of(text), &id, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_string(profile, gsp_sv_of(text), &id, NULL) == GSP_OK);
     return id;
 }
 
@@ -27,14 +27,14 @@ static inline uint32_t fix_frame(struct gsp_profile *profile, const char *name, 
                               .line = line,
                               .first_line = line > 4 ? line - 4 : line};
     uint32_t id = GSP_NONE;
-    tap_require(gsp_profile_frame(profile, &frame, &id, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_frame(profile, &frame, &id, NULL) == GSP_OK);
     return id;
 }
 
 static inline uint32_t fix_stack(struct gsp_profile *profile, uint32_t caller, uint32_t frame)
 {
     uint32_t id = GSP_NONE;
-    tap_require(gsp_profile_stack(profile, caller, frame, &id, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_stack(profile, caller, frame, &id, NULL) == GSP_OK);
     return id;
 }
 
@@ -46,7 +46,7 @@ static inline uint32_t fix_process(struct gsp_profile *profile, int32_t pid, con
                                   .cmdline = fix_string(profile, "python3 app.py --fast"),
                                   .version = fix_string(profile, "3.11.7")};
     uint32_t i = GSP_NO_INDEX;
-    tap_require(gsp_profile_process(profile, &process, &i, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_process(profile, &process, &i, NULL) == GSP_OK);
     return i;
 }
 
@@ -59,7 +59,7 @@ static inline uint32_t fix_thread(struct gsp_profile *profile, uint32_t process,
                                 .name = fix_string(profile, name),
                                 .is_main = strcmp(name, "MainThread") == 0};
     uint32_t i = GSP_NO_INDEX;
-    tap_require(gsp_profile_thread(profile, &thread, &i, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_thread(profile, &thread, &i, NULL) == GSP_OK);
     return i;
 }
 
@@ -71,15 +71,16 @@ static inline void fix_add(struct gsp_profile *profile, uint32_t thread, uint32_
                                 .thread = thread,
                                 .stack = stack,
                                 .flags = flags};
-    tap_require(gsp_profile_add(profile, &sample, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_add(profile, &sample, NULL) == GSP_OK);
 }
 
-/* Two processes, three threads, a recursion, a gap, a late thread, names that need escaping. */
+/* Two processes, three threads, a recursion, a gap, a thread that starts late, and names that need
+ * escaping. */
 static inline struct gsp_profile *fix_small(void)
 {
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
-    *gsp_profile_meta(p) = (struct gsp_profile_meta){
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
+    *gsp_model_profile_meta(p) = (struct gsp_model_profile_meta){
         .start_ns = 1700000000123456000,
         .duration_ns = 100000000,
         .period_ns = 10000000,
@@ -103,7 +104,7 @@ static inline struct gsp_profile *fix_small(void)
                                .file = fix_string(p, "/usr/lib/libblas.so.3"),
                                .kind = GSP_FRAME_NATIVE};
     uint32_t native_id = GSP_NONE;
-    tap_require(gsp_profile_frame(p, &native, &native_id, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_frame(p, &native, &native_id, NULL) == GSP_OK);
     uint32_t blas = fix_stack(p, boot, native_id);
 
     const uint32_t busy = GSP_SAMPLE_ON_CPU | GSP_SAMPLE_HAS_GIL;
@@ -123,14 +124,14 @@ static inline struct gsp_profile *fix_small(void)
 static inline bool fix_same_string(const struct gsp_profile *a, uint32_t x,
                                    const struct gsp_profile *b, uint32_t y)
 {
-    return gsp_sv_eq(gsp_profile_string_at(a, x), gsp_profile_string_at(b, y));
+    return gsp_sv_eq(gsp_model_profile_string_at(a, x), gsp_model_profile_string_at(b, y));
 }
 
 static inline bool fix_same_frame(const struct gsp_profile *a, uint32_t x,
                                   const struct gsp_profile *b, uint32_t y)
 {
-    const struct gsp_frame *f = gsp_profile_frame_at(a, x);
-    const struct gsp_frame *g = gsp_profile_frame_at(b, y);
+    const struct gsp_frame *f = gsp_model_profile_frame_at(a, x);
+    const struct gsp_frame *g = gsp_model_profile_frame_at(b, y);
     return f && g && fix_same_string(a, f->name, b, g->name) &&
            fix_same_string(a, f->file, b, g->file) && f->line == g->line &&
            f->first_line == g->first_line && f->kind == g->kind;
@@ -140,10 +141,11 @@ static inline bool fix_same_stack(const struct gsp_profile *a, uint32_t x,
                                   const struct gsp_profile *b, uint32_t y)
 {
     while (x != GSP_NONE && y != GSP_NONE) {
-        if (!fix_same_frame(a, gsp_profile_stack_frame(a, x), b, gsp_profile_stack_frame(b, y)))
+        if (!fix_same_frame(a, gsp_model_profile_stack_frame(a, x), b,
+                            gsp_model_profile_stack_frame(b, y)))
             return false;
-        x = gsp_profile_stack_caller(a, x);
-        y = gsp_profile_stack_caller(b, y);
+        x = gsp_model_profile_stack_caller(a, x);
+        y = gsp_model_profile_stack_caller(b, y);
     }
     return x == y;
 }
@@ -151,12 +153,12 @@ static inline bool fix_same_stack(const struct gsp_profile *a, uint32_t x,
 static inline bool fix_same_thread(const struct gsp_profile *a, uint32_t x,
                                    const struct gsp_profile *b, uint32_t y)
 {
-    const struct gsp_thread *t = gsp_profile_thread_at(a, x);
-    const struct gsp_thread *u = gsp_profile_thread_at(b, y);
+    const struct gsp_thread *t = gsp_model_profile_thread_at(a, x);
+    const struct gsp_thread *u = gsp_model_profile_thread_at(b, y);
     if (!t || !u)
         return false;
-    const struct gsp_process *p = gsp_profile_process_at(a, t->process);
-    const struct gsp_process *q = gsp_profile_process_at(b, u->process);
+    const struct gsp_process *p = gsp_model_profile_process_at(a, t->process);
+    const struct gsp_process *q = gsp_model_profile_process_at(b, u->process);
     return t->os_id == u->os_id && t->python_id == u->python_id && t->is_main == u->is_main &&
            fix_same_string(a, t->name, b, u->name) && p->pid == q->pid && p->ppid == q->ppid &&
            fix_same_string(a, p->name, b, q->name) &&
@@ -164,48 +166,48 @@ static inline bool fix_same_thread(const struct gsp_profile *a, uint32_t x,
            fix_same_string(a, p->version, b, q->version);
 }
 
-/* Checks that b equals a: meta, threads, and each sample. */
+/* Checks that both have the same meta, threads and samples. */
 static inline void fix_check_same(const struct gsp_profile *a, const struct gsp_profile *b)
 {
-    const struct gsp_profile_meta *m = gsp_profile_meta_get(a);
-    const struct gsp_profile_meta *n = gsp_profile_meta_get(b);
+    const struct gsp_model_profile_meta *m = gsp_model_profile_meta_get(a);
+    const struct gsp_model_profile_meta *n = gsp_model_profile_meta_get(b);
     tap_eq_int(m->start_ns, n->start_ns);
     tap_eq_int(m->duration_ns, n->duration_ns);
     tap_eq_int(m->period_ns, n->period_ns);
     tap_eq_int(m->unit, n->unit);
     tap_eq_int(m->ticks, n->ticks);
     tap_check(memcmp(&m->losses, &n->losses, sizeof(m->losses)) == 0);
-    tap_eq_int(gsp_profile_thread_count(a), gsp_profile_thread_count(b));
-    tap_eq_int(gsp_profile_process_count(a), gsp_profile_process_count(b));
-    tap_eq_int(gsp_profile_sample_count(a), gsp_profile_sample_count(b));
-    for (uint32_t i = 0; i < gsp_profile_thread_count(a); i++)
+    tap_eq_int(gsp_model_profile_thread_count(a), gsp_model_profile_thread_count(b));
+    tap_eq_int(gsp_model_profile_process_count(a), gsp_model_profile_process_count(b));
+    tap_eq_int(gsp_model_profile_sample_count(a), gsp_model_profile_sample_count(b));
+    for (uint32_t i = 0; i < gsp_model_profile_thread_count(a); i++)
         tap_check(fix_same_thread(a, i, b, i));
     struct gsp_sample_iter x;
     struct gsp_sample_iter y;
     struct gsp_sample s;
     struct gsp_sample t;
-    gsp_sample_iter_init(&x, a);
-    gsp_sample_iter_init(&y, b);
-    while (gsp_sample_iter_next(&x, &s)) {
-        tap_require(gsp_sample_iter_next(&y, &t));
+    gsp_model_sample_iter_init(&x, a);
+    gsp_model_sample_iter_init(&y, b);
+    while (gsp_model_sample_iter_next(&x, &s)) {
+        tap_require(gsp_model_sample_iter_next(&y, &t));
         tap_require(s.time_ns == t.time_ns && s.weight == t.weight && s.flags == t.flags &&
                     s.thread == t.thread);
         tap_require(fix_same_stack(a, s.stack, b, t.stack));
     }
-    tap_check(!gsp_sample_iter_next(&y, &t));
+    tap_check(!gsp_model_sample_iter_next(&y, &t));
 }
 
-/* The file of the profile in that format; the caller frees *bytes. */
+/* Writes the profile in a format; the caller frees *bytes. */
 static inline void fix_write(const struct gsp_profile *profile, const char *format,
-                             const struct gsp_view *view, struct gsp_buf *bytes)
+                             const struct gsp_view_options *view, struct gsp_buf *bytes)
 {
     FILE *file = tmpfile();
     tap_require(file != NULL);
     struct gsp_out out;
     struct gsp_err err = {0};
     gsp_out_init(&out, fileno(file));
-    tap_require(gsp_format_find(format) != NULL);
-    int rc = gsp_format_find(format)->write(profile, view, &out, &err);
+    tap_require(gsp_export_format_find(format) != NULL);
+    int rc = gsp_export_format_find(format)->write(profile, view, &out, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
     tap_require(gsp_out_finish(&out, NULL) == GSP_OK);
@@ -217,16 +219,16 @@ static inline void fix_write(const struct gsp_profile *profile, const char *form
 static inline int fix_read(struct gsp_sv bytes, const char *format, struct gsp_profile **out,
                            struct gsp_err *err)
 {
-    tap_require(gsp_profile_new(true, out, NULL) == GSP_OK);
-    int rc = gsp_format_find(format)->read(bytes, *out, err);
+    tap_require(gsp_model_profile_new(true, out, NULL) == GSP_OK);
+    int rc = gsp_export_format_find(format)->read(bytes, *out, err);
     if (rc) {
-        gsp_profile_free(*out);
+        gsp_model_profile_free(*out);
         *out = NULL;
     }
     return rc;
 }
 
-/* Compares with tests/golden/<name>, or writes it when GSP_GOLDEN_WRITE is set. */
+/* Compares with tests/golden/<name>, or writes it if GSP_GOLDEN_WRITE is set. */
 static inline void fix_check_golden(struct gsp_buf *bytes, const char *name)
 {
     char path[512];
@@ -243,21 +245,21 @@ static inline void fix_check_golden(struct gsp_buf *bytes, const char *name)
     bool same = gsp_sv_eq(gsp_buf_sv(bytes), gsp_buf_sv(&golden));
     tap_check(same);
     if (!same)
-        printf("# differs from %s (GSP_GOLDEN_WRITE=1 rewrites it); now:\n# %.2000s\n", name,
+        printf("# differs from %s (GSP_GOLDEN_WRITE=1 updates it); now:\n# %.2000s\n", name,
                gsp_buf_cstr(bytes));
     gsp_buf_free(&golden);
 }
 
-/* Truncated or changed bytes must be rejected or read without harm: for the sanitizers. */
+/* Truncated or changed bytes must be rejected or read safely; the sanitizers check that. */
 static inline void fix_mangle(struct gsp_sv bytes, const char *format, size_t step)
 {
     struct gsp_profile *p = NULL;
     for (size_t len = 0; len < bytes.len; len += step) {
-        char *copy = malloc(len + 1); /* of exact size, so that ASan detects overruns */
+        char *copy = malloc(len + 1); /* so that ASan detects reads past the end */
         tap_require(copy != NULL);
         memcpy(copy, bytes.p, len);
         if (fix_read((struct gsp_sv){copy, len}, format, &p, NULL) == GSP_OK)
-            gsp_profile_free(p);
+            gsp_model_profile_free(p);
         free(copy);
     }
     char *copy = malloc(bytes.len ? bytes.len : 1);
@@ -266,7 +268,7 @@ static inline void fix_mangle(struct gsp_sv bytes, const char *format, size_t st
         memcpy(copy, bytes.p, bytes.len);
         copy[i] = (char)(copy[i] ^ (1 << (i % 8)));
         if (fix_read((struct gsp_sv){copy, bytes.len}, format, &p, NULL) == GSP_OK)
-            gsp_profile_free(p);
+            gsp_model_profile_free(p);
     }
     free(copy);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring_fixture.h -- a folder for rings, and rows of python.torch_trace whose every value follows
- * from the writer and the row's number: a row put together of two is seen at once.
+ * ring_fixture.h -- a folder for rings, and rows of python.torch_trace. Every value of a row is
+ * computed from the writer and the row number, so that a torn row is detected.
  */
 #pragma once
 
@@ -21,7 +21,7 @@
 
 static char ring_folder_path[64];
 
-/* In memory where there is such a place; removed when the test ends. */
+/* Creates a folder in memory if possible. */
 static inline int ring_folder(void)
 {
     snprintf(ring_folder_path, sizeof(ring_folder_path), "%s/gsprof-test-XXXXXX",
@@ -47,7 +47,7 @@ static inline struct gsp_ring *ring_make(int folder, uint32_t capacity)
 {
     struct gsp_err err = {0};
     struct gsp_ring *ring = NULL;
-    struct gsp_ring_spec spec = {.table = gsp_table_at(GSP_TABLE_python_torch_trace),
+    struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_torch_trace),
                                  .row_capacity = capacity,
                                  .rank = 3,
                                  .host = "here"};
@@ -99,34 +99,34 @@ static inline struct gsp_row_python_torch_trace ring_row(uint64_t writer, uint64
 
 #define RING_CHUNK 256
 
-/* What a reader saw. */
+/* Counts of the rows that a reader saw. */
 struct ring_seen {
     uint64_t good;
-    uint64_t torn;    /* values that do not belong together */
-    uint64_t gone;    /* overwritten while they were copied, and found to be so */
-    uint64_t highest; /* row number of a lane, plus one */
+    uint64_t torn;    /* values of different rows */
+    uint64_t gone;    /* overwritten during the copy, and detected as such */
+    uint64_t highest; /* largest row number of a lane, plus one */
 };
 
-/* Compares a column of a chunk with what writers[] and numbers[] demand. */
+/* Compares a column of a chunk with the values expected for writers[] and numbers[]. */
 static inline void ring_check_column(unsigned column, const uint64_t *words, size_t n,
                                      const int64_t *numbers, const int64_t *writers, bool *bad)
 {
-    const struct gsp_table *table = gsp_table_at(GSP_TABLE_python_torch_trace);
+    const struct gsp_table *table = gsp_wire_table_at(GSP_TABLE_python_torch_trace);
     for (size_t i = 0; i < n; i++) {
-        const uint64_t want = ring_word((uint64_t)writers[i], (uint64_t)numbers[i], column);
+        const uint64_t expected = ring_word((uint64_t)writers[i], (uint64_t)numbers[i], column);
         double f64;
         uint32_t id;
         memcpy(&f64, (const char *)words + i * 8, sizeof(f64));
         memcpy(&id, (const char *)words + i * 4, sizeof(id));
         switch (table->columns[column].type) {
         case GSP_I64:
-            bad[i] = bad[i] || words[i] != want;
+            bad[i] = bad[i] || words[i] != expected;
             break;
         case GSP_F64:
-            bad[i] = bad[i] || f64 != ring_double(want);
+            bad[i] = bad[i] || f64 != ring_double(expected);
             break;
         case GSP_STR:
-            bad[i] = bad[i] || id != (uint32_t)want;
+            bad[i] = bad[i] || id != (uint32_t)expected;
             break;
         case GSP_BOOL:
         case GSP_TEXT:
@@ -135,7 +135,7 @@ static inline void ring_check_column(unsigned column, const uint64_t *words, siz
     }
 }
 
-/* Reads rows [from, from + n) of a lane and checks those that are still there. */
+/* Reads rows [from, from + n) of a lane and checks those that were not overwritten. */
 static inline void ring_check_chunk(const struct gsp_ring_view *view, uint32_t lane, uint64_t from,
                                     size_t n, struct ring_seen *seen)
 {
@@ -146,7 +146,7 @@ static inline void ring_check_chunk(const struct gsp_ring_view *view, uint32_t l
     const uint32_t columns = gsp_ring_info(view)->column_count;
     for (uint32_t column = 0; column < columns; column++)
         gsp_ring_copy(view, lane, column, from, n, words[column]);
-    const uint64_t oldest = gsp_ring_oldest(view, lane);
+    const uint64_t oldest = gsp_ring_oldest_row(view, lane);
     memcpy(numbers, words[0], n * 8);
     memcpy(writers, words[1], n * 8);
     for (unsigned column = 2; column < columns; column++)
@@ -164,8 +164,8 @@ static inline void ring_check_chunk(const struct gsp_ring_view *view, uint32_t l
 
 static inline void ring_check(struct gsp_ring_view *view, struct ring_seen *seen)
 {
-    static struct gsp_ring_span spans[GSP_RING_LANES_MAX];
-    const size_t count = gsp_ring_spans(view, spans, GSP_RING_LANES_MAX, NULL);
+    static struct gsp_ring_range spans[GSP_RING_LANES_MAX];
+    const size_t count = gsp_ring_ranges(view, spans, GSP_RING_LANES_MAX, NULL);
     for (size_t i = 0; i < count; i++) {
         for (uint64_t row = spans[i].from; row < spans[i].to; row += RING_CHUNK) {
             const uint64_t left = spans[i].to - row;

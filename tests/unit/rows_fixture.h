@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_fixture.h -- made-up results of queries, and their output in memory.
+ * rows_fixture.h -- synthetic query results, and their output in memory.
  */
 #pragma once
 
@@ -12,9 +12,9 @@
 #include "model/rows.h"
 #include "tap.h"
 
-/* A result in memory: the same batch given batch_count times. */
+/* A result in memory that returns the same batch batch_count times. */
 struct fix_rows {
-    struct gsp_rows rows; /* first: what the formatters get */
+    struct gsp_rows rows; /* must be the first member */
     struct gsp_batch_view batch;
     size_t batch_count;
     size_t given;
@@ -55,8 +55,8 @@ static inline struct fix_rows fix_rows_of(const struct gsp_rows_column *columns,
     };
 }
 
-/* Every kind, four rows: an ordinary one, NULLs, what needs care, large ones (the largest number
- * that a decimal of 38 digits holds). */
+/* All kinds of columns in four rows: ordinary values, NULLs, values that need escaping, and large
+ * values (the largest decimal of 38 digits). */
 #define FIX_SV(text)                                                                               \
     {                                                                                              \
         (text), sizeof(text) - 1                                                                   \
@@ -90,7 +90,8 @@ static inline struct fix_rows fix_rows_all(void)
     return fix_rows_of(FIX_COLUMNS, GSP_COUNT(FIX_COLUMNS), FIX_VALUES, 4);
 }
 
-/* Runs a formatter into memory: the caller frees *text; worth what the formatter is worth. */
+/* Runs a formatter and stores its output in *text, which the caller frees. Returns the formatter's
+ * result. */
 static inline int fix_rows_write(int (*write_rows)(struct gsp_rows *rows, struct gsp_out *out,
                                                    struct gsp_err *err),
                                  struct fix_rows *fix, struct gsp_buf *text, struct gsp_err *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tap.h -- the whole unit-test framework.
+ * tap.h -- the unit test framework.
  *
  *     TAP_TEST(adds_up)
  *     {
@@ -8,8 +8,8 @@
  *     }
  *     TAP_MAIN()
  *
- * Every test runs in a process of its own: a crash, a leak (with ASan) or a hang fails that
- * test alone.  "test_x NAME" runs one test in this process, for a debugger.
+ * Every test runs in a separate process, so a crash, a leak (with ASan) or a hang fails only that
+ * test. "test_x NAME" runs one test in this process, for a debugger.
  * Output: TAP on stdout.
  */
 #pragma once
@@ -26,14 +26,14 @@
 
 #include "base/attr.h"
 
-/* Ends what hangs.  A sanitizer makes a test many times as slow.  On a busy machine it waits for a
- * CPU too: that time does not count, or tests of two seconds fail where others work. */
+/* Time limit of a test, long enough for sanitizer builds. Time spent waiting for a CPU does not
+ * count, so that tests do not fail on a busy machine. */
 #define TAP_LIMIT_S     60
 #define TAP_EXIT_FAILED 1
 #define TAP_EXIT_SKIP   77
 
-/* Whether this is a build with ASan or TSan.  They keep memory aside, and their own locks stay
- * taken in a child if another thread allocated while it was forked. */
+/* Whether this is a build with ASan or TSan. They hold back freed memory, and their locks stay
+ * locked in a child if another thread was allocating during the fork. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TAP_IS_SANITIZED true
 #elif defined(__has_feature)
@@ -57,7 +57,7 @@ static int tap_failures;
 
 /* Shared with the child. */
 static struct {
-    bool ended;       /* the test came to its end, and did not leave by an exit() somewhere */
+    bool ended;       /* the test ran to its end, without an early exit() */
     char reason[256]; /* why it was skipped */
 } * tap_note;
 
@@ -104,13 +104,13 @@ static inline bool tap_eq_str_at(const char *a, const char *b, const char *what,
     return ok;
 }
 
-/* Each notes a failure and goes on; worth whether it held. */
+/* Count a failure and continue. Return whether the check passed. */
 #define tap_check(expr) tap_check_at((expr), #expr, __FILE__, __LINE__)
 #define tap_eq_int(a, b)                                                                           \
     tap_eq_int_at((long long)(a), (long long)(b), #a " == " #b, __FILE__, __LINE__)
 #define tap_eq_str(a, b)  tap_eq_str_at((a), (b), #a " equals " #b, __FILE__, __LINE__)
 
-/* Ends the test here when expr does not hold: for what the rest of the test stands on. */
+/* Ends the test if expr is false: for conditions that the rest of the test needs. */
 #define tap_require(expr) (tap_check(expr) ? (void)0 : exit(TAP_EXIT_FAILED))
 
 /* Ends the test as skipped. */
@@ -128,7 +128,7 @@ static inline int tap_run_here(const struct tap_test *test)
     return tap_failures ? TAP_EXIT_FAILED : 0;
 }
 
-/* Seconds of a clock that nobody sets. */
+/* Monotonic time in seconds. */
 static inline double tap_now_s(void)
 {
     struct timespec now;
@@ -136,7 +136,7 @@ static inline double tap_now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Seconds that the process could have run but had no CPU; 0 where the kernel does not tell. */
+/* Seconds that the process waited for a CPU; 0 if the kernel does not report it. */
 static inline double tap_waited_s(pid_t pid)
 {
     char path[64];
@@ -150,7 +150,7 @@ static inline double tap_waited_s(pid_t pid)
     return wait ? strtod(wait, NULL) / 1e9 : 0;
 }
 
-/* Waits for the child, TAP_LIMIT_S at most; worth its wait status. */
+/* Waits for the child, at most TAP_LIMIT_S. Returns its wait status. */
 static inline int tap_wait(pid_t pid, bool *timed_out)
 {
     int status = 0;
@@ -166,7 +166,7 @@ static inline int tap_wait(pid_t pid, bool *timed_out)
         }
         nanosleep(&pause, NULL);
     }
-    kill(-pid, SIGKILL); /* what the test may have left running */
+    kill(-pid, SIGKILL); /* processes that the test left running */
     return status;
 }
 
@@ -184,14 +184,14 @@ static inline bool tap_run_forked(const struct tap_test *test, int number)
         printf("not ok %d %s # fork failed\n", number, test->name);
         return false;
     }
-    setpgid(pid, pid); /* by both, so that neither has to wait for the other */
+    setpgid(pid, pid); /* in both processes, so that neither has to wait for the other */
     bool timed_out;
     int status = tap_wait(pid, &timed_out);
     bool exited = WIFEXITED(status) && tap_note->ended;
     bool skipped = exited && WEXITSTATUS(status) == TAP_EXIT_SKIP;
     bool ok = skipped || (exited && WEXITSTATUS(status) == 0);
     if (timed_out)
-        printf("# %s: no end within %d s\n", test->name, TAP_LIMIT_S);
+        printf("# %s: timed out after %d s\n", test->name, TAP_LIMIT_S);
     else if (WIFSIGNALED(status))
         printf("# %s: killed by signal %d\n", test->name, WTERMSIG(status));
     else if (!ok)

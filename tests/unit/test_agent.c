@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent in one process: rows, settings, and what it does where there is no room. */
+/* The agent in one process: rows, settings, and behaviour without space. */
 #include <sched.h>
 #include <sys/file.h>
 #include <sys/mount.h>
@@ -12,9 +12,9 @@
 #include "base/time.h"
 #include "mounts.h"
 
-TAP_TEST(starting_makes_a_page_and_shows_the_settings)
+TAP_TEST(start_creates_a_page_and_writes_the_settings)
 {
-    agent_room();
+    agent_setup();
     tap_check(!gsp_agent_is_on());
     tap_eq_str(gsp_agent_version(), GSP_VERSION);
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
@@ -23,7 +23,7 @@ TAP_TEST(starting_makes_a_page_and_shows_the_settings)
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
     tap_require(folder >= 0);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     close(folder);
     tap_eq_int(atomic_load(&page.state), GSP_CONTROL_LOADED);
     tap_eq_int(atomic_load(&page.applied), atomic_load(&page.serial));
@@ -32,12 +32,12 @@ TAP_TEST(starting_makes_a_page_and_shows_the_settings)
     gsp_agent_mark(GSP_CONTROL_PYTHON | GSP_CONTROL_TORCH, 0);
     gsp_agent_mark(0, GSP_CONTROL_TORCH);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(nothing_happens_before_the_start)
 {
-    agent_room();
+    agent_setup();
     char value[GSP_CONTROL_VALUE];
     const uint64_t serial = atomic_load(gsp_agent_serial());
     tap_eq_int(agent_put_rows(1, 10), 0);
@@ -48,17 +48,17 @@ TAP_TEST(nothing_happens_before_the_start)
     tap_check(atomic_load(gsp_agent_serial()) != serial);
     gsp_agent_stop();
     tap_eq_int(agent_folder(getpid()), -1);
-    /* What was set before is what the page begins with. */
+    /* Values that were set before the start are kept. */
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_check(gsp_agent_setting(GSP_SET_torch, value));
     tap_eq_str(value, "on");
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(rows_and_strings_arrive)
 {
-    agent_room();
+    agent_setup();
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_eq_int(agent_put_rows(1, 1000), 1000);
     const struct agent_rows seen = agent_read(getpid(), RING_FILE);
@@ -81,10 +81,10 @@ TAP_TEST(rows_and_strings_arrive)
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 1000);
     tap_check(agent_read(getpid(), RING_FILE).status & GSP_RING_CLOSED);
     tap_eq_int(agent_put_rows(1, 10), 0);
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(tables_of_the_programs_own)
+TAP_TEST(tables_of_the_program)
 {
     static const struct gsp_column_spec columns[] = {{"n", NULL, NULL, GSP_I64}};
     struct gsp_table_spec spec = {
@@ -96,9 +96,9 @@ TAP_TEST(tables_of_the_programs_own)
     } row = {1, 1, 7};
     struct gsp_table *table = NULL;
     struct gsp_table *again = NULL;
-    agent_room();
-    tap_require(gsp_table_new(&spec, &table, NULL) == 0);
-    tap_require(gsp_table_new(&spec, &again, NULL) == 0);
+    agent_setup();
+    tap_require(gsp_wire_table_new(&spec, &table, NULL) == 0);
+    tap_require(gsp_wire_table_new(&spec, &again, NULL) == 0);
     tap_eq_int(table->row_bytes, sizeof(row));
     const enum gsp_table_id id = gsp_agent_table_add(table);
     tap_eq_int(id, GSP_TABLE_COUNT);
@@ -111,7 +111,7 @@ TAP_TEST(tables_of_the_programs_own)
     tap_check(!gsp_agent_put((enum gsp_table_id)(id + 1), &row));
     tap_eq_int(agent_read(getpid(), "python.own.ring").rows, 1);
     gsp_agent_stop();
-    /* It is the table of the next life too. */
+    /* The table stays valid after a restart. */
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_check(gsp_agent_put(id, &row));
     gsp_agent_stop();
@@ -121,28 +121,28 @@ TAP_TEST(tables_of_the_programs_own)
         snprintf(name, sizeof(name), "own%d", i);
         spec.name = name;
         struct gsp_table *more = NULL;
-        tap_require(gsp_table_new(&spec, &more, NULL) == 0);
+        tap_require(gsp_wire_table_new(&spec, &more, NULL) == 0);
         const bool fits = gsp_agent_table_at((size_t)gsp_agent_table_add(more)) == more;
         count += fits;
         if (!fits)
-            gsp_table_free(more);
+            gsp_wire_table_free(more);
     }
     tap_eq_int(count, 63);
-    gsp_table_free(again);
-    agent_room_remove();
+    gsp_wire_table_free(again);
+    agent_teardown();
 }
 
-TAP_TEST(the_environment_says_how_many_rows)
+TAP_TEST(the_environment_sets_the_number_of_rows)
 {
     char value[GSP_CONTROL_VALUE];
-    agent_room();
+    agent_setup();
     setenv("GSPROF_RING_ROWS", "123", 1);
     gsp_agent_start();
     tap_check(gsp_agent_setting(GSP_SET_ring_rows, value));
     tap_eq_str(value, "123");
     agent_put_rows(1, 1);
     tap_eq_int(agent_read(getpid(), RING_FILE).capacity, 123);
-    /* A change is for rings that are made later. */
+    /* A change applies to rings that are created later. */
     tap_check(gsp_agent_set(GSP_SET_ring_rows, "456"));
     agent_put_rows(1, 1);
     tap_eq_int(agent_read(getpid(), RING_FILE).capacity, 123);
@@ -156,41 +156,41 @@ TAP_TEST(the_environment_says_how_many_rows)
     gsp_agent_put(GSP_TABLE_python_torch_step, &step);
     tap_eq_int(agent_read(getpid(), "python.torch_step.ring").capacity, GSP_RING_ROWS_DEFAULT);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(settings_change_from_outside_and_inside)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     const _Atomic uint64_t *word = gsp_agent_serial();
     const uint64_t before = atomic_load(word);
     const struct gsp_control_change change = {GSP_SET_torch_rate, "0.25"};
     uint64_t serial = 0;
     const int folder = agent_folder(getpid());
-    tap_eq_int(gsp_control_write(folder, &change, 1, &serial, NULL), 0);
+    tap_eq_int(gsp_wire_control_write(folder, &change, 1, &serial, NULL), 0);
     tap_check(atomic_load(word) != before);
     tap_eq_int(atomic_load(word), serial);
     char value[GSP_CONTROL_VALUE];
     tap_check(gsp_agent_setting(GSP_SET_torch_rate, value));
     tap_eq_str(value, "0.25");
     static struct gsp_control page;
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.applied) < serial);
     gsp_agent_applied(serial);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_int(atomic_load(&page.applied), serial);
     tap_eq_int(agent_read(getpid(), SETTING_FILE).rows, GSP_SET_COUNT + 1);
     tap_check(gsp_agent_set(GSP_SET_torch_layers, "encoder"));
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_str(page.value[GSP_SET_torch_layers], "encoder");
     tap_eq_int(agent_read(getpid(), SETTING_FILE).rows, GSP_SET_COUNT + 2);
     close(folder);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-/* Holds the page's file for so long, in another process. */
+/* Locks the file of the page for this time, in another process. */
 static pid_t hold_page(int64_t ns)
 {
     int ready[2];
@@ -212,9 +212,9 @@ static pid_t hold_page(int64_t ns)
     return pid;
 }
 
-TAP_TEST(a_writer_that_does_not_run_is_waited_for)
+TAP_TEST(set_waits_for_a_writer_that_holds_the_lock)
 {
-    agent_room();
+    agent_setup();
     char value[GSP_CONTROL_VALUE];
     gsp_agent_start();
     pid_t pid = hold_page(300 * GSP_NS_PER_MS);
@@ -222,7 +222,7 @@ TAP_TEST(a_writer_that_does_not_run_is_waited_for)
     tap_check(gsp_agent_setting(GSP_SET_torch, value));
     tap_eq_str(value, "on");
     waitpid(pid, NULL, 0);
-    /* But not for ever. */
+    /* But not forever. */
     pid = hold_page(30 * GSP_NS_PER_S);
     const int64_t begin_ns = gsp_now_ns();
     tap_check(!gsp_agent_set(GSP_SET_torch, "off"));
@@ -231,12 +231,12 @@ TAP_TEST(a_writer_that_does_not_run_is_waited_for)
     waitpid(pid, NULL, 0);
     tap_check(gsp_agent_set(GSP_SET_torch, "off"));
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(a_stop_is_told_and_the_next_start_is_a_new_one)
+TAP_TEST(stop_is_visible_and_the_next_start_uses_new_rings)
 {
-    agent_room();
+    agent_setup();
     static struct gsp_control page;
     char value[GSP_CONTROL_VALUE];
     gsp_agent_start();
@@ -250,28 +250,28 @@ TAP_TEST(a_stop_is_told_and_the_next_start_is_a_new_one)
     tap_check(!gsp_agent_is_on());
     tap_check(atomic_load(gsp_agent_generation()) != generation);
     const int folder = agent_folder(getpid());
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_int(atomic_load(&page.state), GSP_CONTROL_EJECTED);
-    /* Hooks that still look at the word see that something changed, and find all as at first. */
+    /* Hooks that still poll the word see a change, and find the defaults. */
     tap_check(atomic_load(word) != serial);
     tap_check(gsp_agent_setting(GSP_SET_torch, value));
     tap_eq_str(value, "off");
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_check(gsp_agent_serial() == word);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_int(atomic_load(&page.state), GSP_CONTROL_LOADED);
     tap_eq_int(agent_put_rows(1, 7), 7);
-    /* What was written before the stop stays. */
+    /* Rows from before the stop stay. */
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 10);
     tap_eq_int(agent_read(getpid(), "python.torch_trace.1.ring").rows, 7);
     close(folder);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(the_rank_comes_later)
+TAP_TEST(the_rank_is_set_later)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     agent_put_rows(1, 1);
     tap_eq_int(agent_read(getpid(), RING_FILE).rank, GSP_NULL_I64);
@@ -281,26 +281,27 @@ TAP_TEST(the_rank_comes_later)
     gsp_agent_put(GSP_TABLE_python_torch_step, &step);
     tap_eq_int(agent_read(getpid(), "python.torch_step.ring").rank, 5);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-/* A page that says it has an agent; mapped, it is another copy's in this process. */
+/* Creates a page with the state LOADED. If it stays mapped, it belongs to another copy of the agent
+ * in this process. */
 static void plant_page(bool keep_mapped)
 {
     uint64_t start_time = 0;
     char state = 0;
     char path[192];
     int folder = -1;
-    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
-    tap_require(gsp_live_start_time(getpid(), &start_time, &state));
-    tap_require(gsp_place_make(&about, &folder, NULL) == 0);
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    tap_require(gsp_ring_process_start_time(getpid(), &start_time, &state));
+    tap_require(gsp_ring_dir_create(&about, &folder, NULL) == 0);
     snprintf(path, sizeof(path), "%s/gsprof/%d-%llu/control", agent_root, (int)getpid(),
              (unsigned long long)start_time);
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     tap_require(fd >= 0 && ftruncate(fd, sizeof(struct gsp_control)) == 0);
     struct gsp_control *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     tap_require(page != MAP_FAILED);
-    gsp_control_init(page, "0.0.9");
+    gsp_wire_control_init(page, "0.0.9");
     atomic_store(&page->state, GSP_CONTROL_LOADED);
     if (!keep_mapped)
         munmap(page, sizeof(*page));
@@ -308,34 +309,34 @@ static void plant_page(bool keep_mapped)
     close(folder);
 }
 
-TAP_TEST(another_copy_in_this_process_is_left_alone)
+TAP_TEST(another_copy_in_this_process_is_detected)
 {
-    agent_room();
+    agent_setup();
     plant_page(true);
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OTHER);
     tap_check(!gsp_agent_is_on());
     tap_eq_int(agent_put_rows(1, 1), 0);
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(a_page_from_before_exec_is_replaced)
 {
-    agent_room();
+    agent_setup();
     plant_page(false);
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_eq_int(agent_put_rows(1, 1), 1);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(a_program_may_close_all_descriptors)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     agent_put_rows(1, 1);
     for (int fd = 3; fd < 64; fd++)
         close(fd);
-    /* Their numbers are the program's own files now. */
+    /* The program reuses the descriptor numbers. */
     int mine[16];
     for (size_t i = 0; i < GSP_COUNT(mine); i++)
         mine[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -346,13 +347,13 @@ TAP_TEST(a_program_may_close_all_descriptors)
     gsp_agent_stop();
     for (size_t i = 0; i < GSP_COUNT(mine); i++)
         tap_check(fcntl(mine[i], F_GETFD) >= 0);
-    agent_room_remove();
+    agent_teardown();
 }
 
-/* ----------------------------------------------------------------------------------------- room */
+/* ---------------------------------------------------------------------------------------- space */
 
-/* A /dev/shm of this test's own, and a /tmp and a /var/tmp like it: no other place for rings. */
-static void small_room(const char *size, unsigned long flags)
+/* Mounts a small /dev/shm, /tmp and /var/tmp, so that rings have no other root. */
+static void limit_space(const char *size, unsigned long flags)
 {
     unsetenv("XDG_RUNTIME_DIR");
     unsetenv("GSPROF_RING_ROWS");
@@ -362,51 +363,51 @@ static void small_room(const char *size, unsigned long flags)
         tap_skip("needs root and a mount namespace, for a small /dev/shm");
 }
 
-static void check_quiet(enum gsp_agent_rc want)
+static void check_quiet(enum gsp_agent_rc expected)
 {
     char value[GSP_CONTROL_VALUE];
     errno = 4711;
-    tap_eq_int(gsp_agent_start(), want);
+    tap_eq_int(gsp_agent_start(), expected);
     tap_eq_int(agent_put_rows(1, 100), 0);
-    /* The program goes on, and what it sets holds in it. */
+    /* The program continues, and its settings apply in this process. */
     tap_check(gsp_agent_set(GSP_SET_torch, "on"));
     tap_check(gsp_agent_setting(GSP_SET_torch, value));
     tap_eq_str(value, "on");
     tap_eq_int(errno, 4711);
 }
 
-TAP_TEST(a_place_without_a_byte)
+TAP_TEST(no_space_at_all)
 {
-    small_room("size=4k,nr_inodes=4", 0);
-    check_quiet(GSP_AGENT_NO_PLACE);
+    limit_space("size=4k,nr_inodes=4", 0);
+    check_quiet(GSP_AGENT_NO_SPACE);
     tap_check(!gsp_agent_is_on());
 }
 
-TAP_TEST(a_place_that_is_read_only)
+TAP_TEST(a_read_only_file_system)
 {
-    small_room("size=64m", MS_RDONLY);
-    check_quiet(GSP_AGENT_NO_PLACE);
-    /* It may get better. */
+    limit_space("size=64m", MS_RDONLY);
+    check_quiet(GSP_AGENT_NO_SPACE);
+    /* A later start succeeds when the file system is writable. */
     tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=64m") == 0);
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_eq_int(agent_put_rows(1, 10), 10);
 }
 
-TAP_TEST(a_place_with_room_for_the_page_alone)
+TAP_TEST(space_for_only_the_page)
 {
-    small_room("size=352k", 0);
+    limit_space("size=352k", 0);
     check_quiet(GSP_AGENT_OK);
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
     tap_require(folder >= 0);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
 }
 
-/* Every ring is smaller than it would be, and none takes what the next ones need. */
-TAP_TEST(a_place_with_little_room)
+/* Every ring is reduced, and leaves space for the next ones. */
+TAP_TEST(little_space)
 {
-    small_room("size=3m", 0);
+    limit_space("size=3m", 0);
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_eq_int(agent_put_rows(1, 10), 10);
     const struct gsp_row_python_torch_step step = {.ts_ns = 1};
@@ -415,16 +416,16 @@ TAP_TEST(a_place_with_little_room)
     tap_check(gsp_agent_put(GSP_TABLE_python_span, &span));
     const uint32_t rows = agent_read(getpid(), RING_FILE).capacity;
     tap_check(rows >= 256 && rows < GSP_RING_ROWS_DEFAULT);
-    struct gsp_place place;
-    tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
-    tap_check(place.small_rings >= 3 && strstr(place.note, "MB of room for tables") != NULL);
-    /* Three quarters are the program's. */
+    struct gsp_ring_dir place;
+    tap_require(gsp_ring_dir_find(getpid(), &place, NULL) == 0);
+    tap_check(place.small_rings >= 3 && strstr(place.note, "MB of space for tables") != NULL);
+    /* Three quarters are reserved for the program. */
     struct statvfs fs;
     tap_require(statvfs(place.path, &fs) == 0);
     tap_check(fs.f_bfree * 4 >= fs.f_blocks * 3);
 }
 
-/* No descriptor can be opened while there is a limit. */
+/* While limited, no descriptor can be opened. */
 static void limit_descriptors(bool limited)
 {
     static struct rlimit before;
@@ -443,31 +444,31 @@ static void wait_for_retry(void)
     nanosleep(&a_while, NULL);
 }
 
-TAP_TEST(a_ring_that_cannot_be_made_is_tried_again)
+TAP_TEST(creating_a_ring_is_retried)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     limit_descriptors(true);
     tap_eq_int(agent_put_rows(1, 5), 0);
     limit_descriptors(false);
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
     wait_for_retry();
     tap_eq_int(agent_put_rows(1, 7), 7);
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 7);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 5);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(!(atomic_load(&page.state) & GSP_CONTROL_QUIET));
     close(folder);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(losses_of_an_earlier_life_are_not_the_next_ones)
+TAP_TEST(a_restart_resets_the_losses)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     limit_descriptors(true);
     tap_eq_int(agent_put_rows(1, 5), 0);
@@ -477,11 +478,10 @@ TAP_TEST(losses_of_an_earlier_life_are_not_the_next_ones)
     tap_eq_int(agent_put_rows(1, 7), 7);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 0);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-/* --------------------------------------------------------------------------------------- entering
- */
+/* -------------------------------------------------------------------------------- entry point */
 
 static bool wait_for_file(const char *path, struct gsp_buf *out)
 {
@@ -497,13 +497,13 @@ static bool wait_for_file(const char *path, struct gsp_buf *out)
 
 TAP_TEST(entering_a_process_without_python)
 {
-    agent_room();
+    agent_setup();
     gsp_auto_buf said = {0};
     char path[128];
     snprintf(path, sizeof(path), "%s/outcome", agent_root);
     tap_eq_int(gsp_agent_enter("/nowhere.py", path), 0);
     tap_require(wait_for_file(path, &said));
-    tap_eq_str(gsp_buf_cstr(&said), "error no Python in this process\n");
+    tap_eq_str(gsp_buf_cstr(&said), "error not a Python process\n");
     tap_check(gsp_agent_is_on());
     unlink(path);
     tap_eq_int(gsp_agent_enter(NULL, path), 0);
@@ -511,12 +511,12 @@ TAP_TEST(entering_a_process_without_python)
     tap_eq_str(gsp_buf_cstr(&said), "ok\n");
     unlink(path);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(errno_stays_what_it_was)
+TAP_TEST(errno_is_preserved)
 {
-    agent_room();
+    agent_setup();
     errno = 4711;
     gsp_agent_start();
     agent_put_rows(1, 1);
@@ -532,7 +532,7 @@ TAP_TEST(errno_stays_what_it_was)
     tap_eq_int(errno, 4711);
     tap_require(wait_for_file(path, &said));
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_MAIN()

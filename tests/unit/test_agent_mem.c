@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory engine's parts that need no hooks: weights, followed blocks, tables, counting. */
+/* The parts of the memory engine that need no hooks: weights, tracked blocks, tables, counting. */
 #include "agent/mem_count.h"
 #include "agent/mem_live.h"
 #include "agent/mem_tables.h"
@@ -8,7 +8,7 @@
 
 #define MEAN ((size_t)65536)
 
-/* An address that nobody looks behind. */
+/* An address that is never dereferenced. */
 static const void *address(uint64_t i)
 {
     return (const void *)(uintptr_t)(0x7f0000000000 + i * 16); // NOLINT(performance-no-int-to-ptr)
@@ -19,11 +19,11 @@ static uint64_t state = UINT64_C(0x123456789abcdef);
 static struct gsp_memory_head *counters_of(enum gsp_memory_mode mode,
                                            const struct gsp_agent_python *python)
 {
-    const struct gsp_memory_room *room = &gsp_agent__mem_room[mode];
-    struct gsp_memory_head *head = mmap(NULL, gsp_memory_bytes(room), PROT_READ | PROT_WRITE,
+    const struct gsp_memory_capacity *room = &gsp_agent__mem_capacity[mode];
+    struct gsp_memory_head *head = mmap(NULL, gsp_wire_memory_bytes(room), PROT_READ | PROT_WRITE,
                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(head != MAP_FAILED);
-    gsp_memory_init(head, room);
+    gsp_wire_memory_init(head, room);
     head->mode = mode;
     const struct gsp_agent_memory_opts opts = {
         .mode = mode, .interval_bytes = MEAN, .python = python};
@@ -37,7 +37,7 @@ static struct gsp_memory_head *new_counters(enum gsp_memory_mode mode)
     return counters_of(mode, NULL);
 }
 
-TAP_TEST(distances_have_their_mean)
+TAP_TEST(distances_have_the_right_mean)
 {
     double sum = 0;
     const int count = 200000;
@@ -46,17 +46,17 @@ TAP_TEST(distances_have_their_mean)
         tap_require(d >= 0);
         sum += (double)d;
     }
-    /* The standard error is MEAN / sqrt(200000), a fifth of a percent: 1 % is four and a half of
-     * it. The seed is fixed, so a run that passed once always does. */
+    /* The standard error is MEAN / sqrt(200000), or 0.22 %, so 1 % is 4.5 standard errors. The seed
+     * is fixed, so the test is deterministic. */
     tap_check(sum / count > (double)MEAN * 0.99 && sum / count < (double)MEAN * 1.01);
 }
 
-TAP_TEST(samples_stand_for_what_was_allocated)
+TAP_TEST(sampled_bytes_are_unbiased)
 {
     static const size_t sizes[] = {16, 100, 5000, MEAN, 3 * MEAN, 100 * MEAN};
     for (size_t k = 0; k < GSP_COUNT(sizes); k++) {
-        const uint64_t wanted = sizes[k] < MEAN ? UINT64_C(200000000) : 3000 * (uint64_t)sizes[k];
-        const uint64_t count = wanted / sizes[k];
+        const uint64_t total = sizes[k] < MEAN ? UINT64_C(200000000) : 3000 * (uint64_t)sizes[k];
+        const uint64_t count = total / sizes[k];
         double bytes = 0;
         double blocks = 0;
         double var = 0;
@@ -73,8 +73,7 @@ TAP_TEST(samples_stand_for_what_was_allocated)
         }
         const double truth = (double)count * (double)sizes[k];
         const double off = bytes - truth;
-        /* Five standard errors, one false alarm in 1.7 million, and a little for what is rounded.
-         */
+        /* Five standard errors (one false alarm in 1.7 million), plus the rounding error. */
         tap_check(off * off <= 25 * var + truth * truth * 1e-10);
         const double share = blocks / (double)count;
         tap_check(share > 0.9 && share < 1.1);
@@ -89,34 +88,34 @@ TAP_TEST(exact_weights_are_sizes)
     tap_eq_int(w.var, 0);
 }
 
-TAP_TEST(blocks_come_and_go)
+TAP_TEST(blocks_are_added_and_removed)
 {
     enum { COUNT = 50000 };
-    static bool is_there[COUNT];
-    size_t there = 0;
+    static bool is_live[COUNT];
+    size_t live = 0;
     tap_require(gsp_agent__live_init());
     for (int i = 0; i < 400000; i++) {
         const uint64_t k = gsp_agent__random_next(&state) % COUNT;
         const struct gsp_agent__block block = {address(k), (size_t)k * 7, (uint32_t)k % 30000};
         struct gsp_agent__block found = {0};
-        if (is_there[k]) {
+        if (is_live[k]) {
             tap_require(gsp_agent__may_be_live(block.address));
-            tap_require(gsp_agent__live_take(block.address, &found));
+            tap_require(gsp_agent__live_remove(block.address, &found));
             tap_require(found.size == block.size && found.site == block.site);
-            there--;
+            live--;
         } else {
-            tap_require(!gsp_agent__live_take(block.address, &found));
+            tap_require(!gsp_agent__live_remove(block.address, &found));
             tap_require(gsp_agent__live_put(&block));
-            there++;
+            live++;
         }
-        is_there[k] = !is_there[k];
+        is_live[k] = !is_live[k];
     }
     for (uint64_t k = 0; k < COUNT; k++) {
         struct gsp_agent__block found;
-        tap_require(gsp_agent__live_take(address(k), &found) == is_there[k]);
-        there -= is_there[k] ? 1 : 0;
+        tap_require(gsp_agent__live_remove(address(k), &found) == is_live[k]);
+        live -= is_live[k] ? 1 : 0;
     }
-    tap_eq_int(there, 0);
+    tap_eq_int(live, 0);
 }
 
 TAP_TEST(blocks_of_many_gigabytes)
@@ -125,12 +124,12 @@ TAP_TEST(blocks_of_many_gigabytes)
     const struct gsp_agent__block block = {address(5), (size_t)1 << 40, 77};
     tap_require(gsp_agent__live_init());
     tap_check(gsp_agent__live_put(&block));
-    tap_require(gsp_agent__live_take(address(5), &found));
+    tap_require(gsp_agent__live_remove(address(5), &found));
     tap_check(found.size == (size_t)1 << 40 && found.site == 77);
-    tap_check(!gsp_agent__live_take(NULL, &found));
+    tap_check(!gsp_agent__live_remove(NULL, &found));
 }
 
-TAP_TEST(no_room_for_blocks_is_told)
+TAP_TEST(a_full_table_of_blocks_is_reported)
 {
     uint64_t i = 0;
     struct gsp_agent__block block = {address(0), 1, 1};
@@ -138,9 +137,9 @@ TAP_TEST(no_room_for_blocks_is_told)
     while (i < 3000000 && gsp_agent__live_put(&block)) {
         block.address = address(++i);
     }
-    /* 12 bytes each of 20 MB. */
+    /* 20 MB with 12 bytes per block. */
     tap_check(i > 1300000 && i < 1700000);
-    tap_check(gsp_agent__live_take(address(7), &block) && gsp_agent__live_put(&block));
+    tap_check(gsp_agent__live_remove(address(7), &block) && gsp_agent__live_put(&block));
 }
 
 TAP_TEST(peaks_are_exact)
@@ -159,7 +158,7 @@ TAP_TEST(peaks_are_exact)
         const uint64_t r = gsp_agent__random_next(&state);
         const size_t k = r % BLOCKS;
         if (blocks[k].size != 0) {
-            gsp_agent__mem_freed(address(k));
+            gsp_agent__mem_count_free(address(k));
             held[blocks[k].site] -= blocks[k].size;
             live -= blocks[k].size;
             blocks[k].size = 0;
@@ -167,9 +166,9 @@ TAP_TEST(peaks_are_exact)
         }
         blocks[k].size = 1 + (r >> 32) % 10000;
         blocks[k].site = (uint32_t)(r >> 20) % SITES;
-        /* No Python and no caller: an allocator is a site. */
-        gsp_agent__mem_took(address(k), blocks[k].size, (enum gsp_memory_allocator)blocks[k].site,
-                            NULL);
+        /* Without Python and a caller, each allocator has one site. */
+        gsp_agent__mem_count_alloc(address(k), blocks[k].size,
+                                   (enum gsp_memory_allocator)blocks[k].site, NULL);
         held[blocks[k].site] += blocks[k].size;
         live += blocks[k].size;
         if (live > peak) {
@@ -193,43 +192,43 @@ TAP_TEST(peaks_are_exact)
     tap_eq_int(sum, peak);
 }
 
-TAP_TEST(an_address_given_out_twice_was_freed)
+TAP_TEST(an_address_allocated_twice_was_freed)
 {
     const struct gsp_memory_head *head = new_counters(GSP_MEMORY_EXACT);
-    gsp_agent__mem_took(address(1), 100, GSP_MEMORY_MALLOC, NULL);
-    gsp_agent__mem_took(address(1), 30, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(1), 100, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(1), 30, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(head->live_bytes, 30);
     tap_eq_int(head->lost[GSP_MEMORY_LOST_FREE], 1);
-    gsp_agent__mem_freed(address(1));
-    gsp_agent__mem_freed(address(1));
+    gsp_agent__mem_count_free(address(1));
+    gsp_agent__mem_count_free(address(1));
     tap_eq_int(head->live_bytes, 0);
 }
 
-/* What a handler that forks amid a change leaves to the thread that it came over. */
-TAP_TEST(a_change_goes_on_in_a_child)
+/* A signal handler forks during a change, which its thread then continues in the child. */
+TAP_TEST(a_change_continues_in_a_child)
 {
     struct gsp_agent__block found = {0};
     const struct gsp_agent__block first = {address(1), 100, 7};
     new_counters(GSP_MEMORY_EXACT);
     tap_require(gsp_agent__live_put(&first));
-    gsp_agent__mem_me.busy = GSP_AGENT__INSIDE;
+    gsp_agent__mem_this_thread.busy = GSP_AGENT__INSIDE;
     gsp_agent__mem_lock();
-    gsp_agent__mem_count_forget();
-    tap_require(gsp_agent__live_take(address(1), &found));
+    gsp_agent__mem_count_reset();
+    tap_require(gsp_agent__live_remove(address(1), &found));
     tap_check(found.size == 100 && found.site == 7);
     for (uint64_t i = 0; i < 10000; i++) {
         const struct gsp_agent__block more = {address(i), 1, 1};
         tap_require(gsp_agent__live_put(&more));
     }
     gsp_agent__mem_unlock();
-    gsp_agent__mem_me.busy = 0;
-    /* A start begins with an empty table. */
+    gsp_agent__mem_this_thread.busy = 0;
+    /* A restart uses an empty table. */
     tap_require(gsp_agent__live_init());
-    tap_check(!gsp_agent__live_take(address(1), &found));
+    tap_check(!gsp_agent__live_remove(address(1), &found));
     tap_check(gsp_agent__live_put(&first));
 }
 
-/* A thread with one frame, as a free-threaded interpreter of 3.14 has it. */
+/* A thread with one frame, as in a free-threaded interpreter of 3.14. */
 static struct {
     uintptr_t frame;
 } thread_state;
@@ -240,7 +239,7 @@ static struct {
 static struct {
     uintptr_t type, name, file, table;
     int32_t first_line;
-    const uintptr_t *copies; /* how many, and where each begins */
+    const uintptr_t *copies; /* count, then the address of each copy */
     char start[8];
 } code_state;
 static struct {
@@ -302,7 +301,7 @@ static struct gsp_memory_head *python_counters(void)
     return counters_of(GSP_MEMORY_EXACT, &python);
 }
 
-/* The line of the innermost frame of the site that has so many bytes. */
+/* Returns the line of the innermost frame of the site with this number of bytes. */
 static uint32_t line_of_bytes(const struct gsp_memory_head *head, uint64_t bytes)
 {
     const struct gsp_memory_node *nodes = (const void *)((const char *)head + head->nodes_off);
@@ -315,25 +314,25 @@ static uint32_t line_of_bytes(const struct gsp_memory_head *head, uint64_t bytes
     return 0;
 }
 
-TAP_TEST(a_thread_that_is_not_attached_does_not_read_what_may_be_freed)
+TAP_TEST(a_detached_thread_does_not_read_memory_that_may_be_freed)
 {
     static const char copy[16];
     const uintptr_t copies[] = {1, (uintptr_t)copy};
     const struct gsp_memory_head *head = python_counters();
     frame_state.instr = (uintptr_t)copy + 6;
-    /* The array was replaced, and its memory given back. */
+    /* The array was replaced, and its memory freed. */
     code_state.copies = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(code_state.copies != MAP_FAILED);
-    gsp_agent__mem_took(address(1), 1000, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(1), 1000, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(line_of_bytes(head, 1000), 100);
-    /* The same place is known by its line when the thread may look, and from then on. */
+    /* Once the thread is attached, the line is decoded; later it is found by its key. */
     code_state.copies = copies;
     is_attached = true;
-    gsp_agent__mem_took(address(2), 200, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(2), 200, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(line_of_bytes(head, 200), 106);
     is_attached = false;
     code_state.copies = NULL;
-    gsp_agent__mem_took(address(3), 30, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(3), 30, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(line_of_bytes(head, 230), 106);
 }
 
@@ -362,10 +361,11 @@ TAP_TEST(full_tables_keep_the_innermost_frame)
     const uint32_t brief = gsp_agent__node_short(node);
     const uint32_t site = gsp_agent__site_put(brief, 0, &is_full);
     tap_check(!is_full && site >= GSP_MEMORY_ALLOCATORS);
-    tap_check(gsp_memory_head_ok(head, gsp_memory_bytes(&gsp_agent__mem_room[GSP_MEMORY_SAMPLED])));
+    tap_check(gsp_wire_memory_head_is_valid(
+        head, gsp_wire_memory_bytes(&gsp_agent__mem_capacity[GSP_MEMORY_SAMPLED])));
 }
 
-TAP_TEST(strings_are_kept_once)
+TAP_TEST(strings_are_stored_once)
 {
     struct gsp_memory_head *head = new_counters(GSP_MEMORY_SAMPLED);
     const char *strings = (const char *)head + head->strings_off;
@@ -373,7 +373,8 @@ TAP_TEST(strings_are_kept_once)
     const uint32_t b = gsp_agent__text_put(gsp_sv_of("model.py"));
     tap_check(a != 0 && b != 0 && a != b);
     tap_eq_int(gsp_agent__text_put(gsp_sv_of("train.py")), a);
-    tap_check(gsp_sv_eq(gsp_memory_text(strings, head->strings_used, b), gsp_sv_of("model.py")));
+    tap_check(
+        gsp_sv_eq(gsp_wire_memory_text(strings, head->strings_used, b), gsp_sv_of("model.py")));
     tap_eq_int(gsp_agent__text_put(gsp_sv_of("")), 0);
     char text[32];
     uint32_t last = 1;

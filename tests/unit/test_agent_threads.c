@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent among threads, forks, signals and sudden ends. */
+/* The agent with threads, forks, signals and SIGKILL. */
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -8,11 +8,11 @@
 #include "base/time.h"
 
 #define THREADS 8U
-/* Where each round waits for all of them, on a machine that may be busy. */
+/* Fewer threads, for tests in which each round waits for all of them. */
 #define FEW     3U
 #define BUSY_NS (2 * GSP_NS_PER_S)
 #define LEAST   3
-#define MANY    4200 /* more threads than can be inside at once */
+#define MANY    4200 /* more threads than gates */
 #ifdef GSP_RING_BYTEWISE
 #define ROWS   2000U /* the sanitizer is slow */
 #define ROUNDS 5
@@ -25,7 +25,7 @@ struct crowd {
     unsigned count;
     pthread_t threads[THREADS];
     atomic_bool stop;
-    _Atomic uint64_t puts[THREADS]; /* that were said to have arrived */
+    _Atomic uint64_t puts[THREADS]; /* successful ones */
     _Atomic uint64_t tries[THREADS];
 };
 
@@ -36,7 +36,7 @@ struct member {
 
 static struct member members[THREADS];
 
-static void *put_for_ever(void *arg)
+static void *put_forever(void *arg)
 {
     const struct member *member = arg;
     struct crowd *crowd = member->crowd;
@@ -44,7 +44,7 @@ static void *put_for_ever(void *arg)
         const struct gsp_row_python_torch_trace row = ring_row(member->index + 1, n);
         if (gsp_agent_put_torch(&row))
             atomic_fetch_add_explicit(&crowd->puts[member->index], 1, memory_order_relaxed);
-        /* Another table now and then: rings are made while the others put. */
+        /* Also use other tables, so that rings are created while other threads put rows. */
         if (n % 64 == member->index) {
             const struct gsp_row_python_torch_step step = {.ts_ns = (int64_t)n};
             gsp_agent_put(GSP_TABLE_python_torch_step, &step);
@@ -62,17 +62,17 @@ static struct crowd *crowd_start(unsigned count)
     crowd->count = count;
     for (unsigned i = 0; i < count; i++) {
         members[i] = (struct member){crowd, i};
-        tap_require(pthread_create(&crowd->threads[i], NULL, put_for_ever, &members[i]) == 0);
+        tap_require(pthread_create(&crowd->threads[i], NULL, put_forever, &members[i]) == 0);
     }
     return crowd;
 }
 
-/* Until every thread has tried so many times more. */
+/* Waits until every thread has made this number of further attempts. */
 static void crowd_wait(struct crowd *crowd, uint64_t tries)
 {
     for (unsigned i = 0; i < crowd->count; i++) {
-        const uint64_t want = atomic_load(&crowd->tries[i]) + tries;
-        while (atomic_load(&crowd->tries[i]) < want)
+        const uint64_t end = atomic_load(&crowd->tries[i]) + tries;
+        while (atomic_load(&crowd->tries[i]) < end)
             sched_yield();
     }
 }
@@ -89,15 +89,15 @@ static uint64_t crowd_end(struct crowd *crowd)
     return puts;
 }
 
-/* As many rounds as there is time for. */
-static bool go_on(int round, int64_t end_ns)
+/* Whether time is left for another round. */
+static bool has_time(int round, int64_t end_ns)
 {
     return round < LEAST || (round < ROUNDS && gsp_now_ns() < end_ns);
 }
 
 TAP_TEST(eight_threads)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     struct crowd *crowd = crowd_start(THREADS);
     crowd_wait(crowd, ROWS);
@@ -106,16 +106,16 @@ TAP_TEST(eight_threads)
     tap_eq_int(seen.rows, puts);
     tap_eq_int(seen.torn, 0);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(stop_and_start_while_threads_put)
 {
-    agent_room();
+    agent_setup();
     setenv("GSPROF_RING_ROWS", "500", 1);
     struct crowd *crowd = crowd_start(FEW);
     const int64_t end_ns = gsp_now_ns() + BUSY_NS;
-    for (int round = 0; go_on(round, end_ns); round++) {
+    for (int round = 0; has_time(round, end_ns); round++) {
         tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
         crowd_wait(crowd, 5);
         gsp_agent_stop();
@@ -123,11 +123,11 @@ TAP_TEST(stop_and_start_while_threads_put)
         tap_check(agent_read(getpid(), RING_FILE).status & GSP_RING_CLOSED);
     }
     crowd_end(crowd);
-    tap_check(!gsp_live_is_mapped("torch_trace", 0));
-    agent_room_remove();
+    tap_check(!gsp_ring_file_is_mapped("torch_trace", 0));
+    agent_teardown();
 }
 
-/* In a child: rows of its own, in a ring of its own; worth 0 when all is well. */
+/* In a child: writes rows to its own ring. Returns 0 on success. */
 static int child_puts(uint32_t parents_generation)
 {
     char value[GSP_CONTROL_VALUE];
@@ -147,7 +147,7 @@ static int child_puts(uint32_t parents_generation)
 
 TAP_TEST(fork_while_threads_put)
 {
-    agent_room();
+    agent_setup();
     setenv("GSPROF_RING_ROWS", "500", 1);
     gsp_agent_start();
     gsp_agent_set(GSP_SET_torch, "on");
@@ -155,7 +155,7 @@ TAP_TEST(fork_while_threads_put)
     struct crowd *crowd = crowd_start(FEW);
     crowd_wait(crowd, 10);
     const int64_t end_ns = gsp_now_ns() + BUSY_NS;
-    for (int round = 0; go_on(round, end_ns); round++) {
+    for (int round = 0; has_time(round, end_ns); round++) {
         const uint32_t generation = atomic_load(gsp_agent_generation());
         int status = -1;
         const pid_t pid = fork();
@@ -173,12 +173,12 @@ TAP_TEST(fork_while_threads_put)
     tap_check(gsp_agent_setting(GSP_SET_torch, value));
     tap_eq_str(value, "on");
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(a_child_of_a_child)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     gsp_agent_set(GSP_SET_torch, "on");
     gsp_agent_set_rank(3);
@@ -187,7 +187,7 @@ TAP_TEST(a_child_of_a_child)
     int status = -1;
     const pid_t pid = fork();
     if (pid == 0) {
-        /* Says nothing itself. */
+        /* This child puts no rows itself. */
         const pid_t grandchild = fork();
         if (grandchild == 0)
             _exit(child_puts(generation));
@@ -199,16 +199,16 @@ TAP_TEST(a_child_of_a_child)
     tap_eq_int(status, 0);
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 10);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(fork_while_others_start_and_stop)
 {
-    agent_room();
+    agent_setup();
     setenv("GSPROF_RING_ROWS", "100", 1);
     struct crowd *crowd = crowd_start(FEW);
     const int64_t end_ns = gsp_now_ns() + BUSY_NS;
-    for (int round = 0; go_on(round, end_ns); round++) {
+    for (int round = 0; has_time(round, end_ns); round++) {
         gsp_agent_start();
         crowd_wait(crowd, 1);
         const pid_t pid = fork();
@@ -222,12 +222,12 @@ TAP_TEST(fork_while_others_start_and_stop)
         tap_eq_int(status, 0);
     }
     crowd_end(crowd);
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(after_kill_9_the_rows_are_there)
+TAP_TEST(rows_survive_kill_9)
 {
-    agent_room();
+    agent_setup();
     _Atomic uint64_t *acked =
         mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     tap_require(acked != MAP_FAILED);
@@ -245,10 +245,10 @@ TAP_TEST(after_kill_9_the_rows_are_there)
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     const struct agent_rows seen = agent_read(pid, RING_FILE);
-    /* One may have been published and not said. */
+    /* The last row may have been published but not acknowledged. */
     tap_check(seen.rows == atomic_load(acked) || seen.rows == atomic_load(acked) + 1);
     tap_eq_int(seen.torn, 0);
-    agent_room_remove();
+    agent_teardown();
 }
 
 static _Atomic uint64_t handled;
@@ -261,9 +261,9 @@ static void put_in_handler(int number)
         atomic_fetch_add(&handled, 1);
 }
 
-TAP_TEST(a_signal_handler_puts_too)
+TAP_TEST(a_signal_handler_puts_rows)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     agent_put_rows(1, 1);
     const struct sigaction action = {.sa_handler = put_in_handler};
@@ -281,76 +281,76 @@ TAP_TEST(a_signal_handler_puts_too)
     tap_eq_int(seen.rows, puts + atomic_load(&handled));
     tap_eq_int(seen.torn, 0);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-/* Threads that come to a table at the same moment; all but one find its ring being made. */
-struct arrival {
+/* Threads that use a table for the first time at the same moment. One of them creates its ring. */
+struct first_use {
     pthread_barrier_t *barrier;
     uint64_t id;
-    bool arrived;
+    bool is_put;
     bool interned;
 };
 
-static void *arrive(void *arg)
+static void *use_table(void *arg)
 {
-    struct arrival *one = arg;
+    struct first_use *one = arg;
     const struct gsp_row_python_torch_trace row = ring_row(one->id, 0);
     pthread_barrier_wait(one->barrier);
-    one->arrived = gsp_agent_put_torch(&row);
+    one->is_put = gsp_agent_put_torch(&row);
     one->interned = gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("a name")) != GSP_NULL_STR;
     return NULL;
 }
 
-/* How many rows did not arrive, and names that got no id. */
-static unsigned arrive_together(void)
+/* Returns the number of lost rows and of names without an id. */
+static unsigned use_together(void)
 {
-    static struct arrival all[THREADS];
+    static struct first_use all[THREADS];
     pthread_t threads[THREADS];
     pthread_barrier_t barrier;
     unsigned missing = 0;
     pthread_barrier_init(&barrier, NULL, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {
-        all[i] = (struct arrival){.barrier = &barrier, .id = i + 1};
-        if (pthread_create(&threads[i], NULL, arrive, &all[i]) != 0)
-            abort(); /* also called in a child, which tap_require() would not end */
+        all[i] = (struct first_use){.barrier = &barrier, .id = i + 1};
+        if (pthread_create(&threads[i], NULL, use_table, &all[i]) != 0)
+            abort(); /* not tap_require(), because this also runs in a child */
     }
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
-        missing += !all[i].arrived + !all[i].interned;
+        missing += !all[i].is_put + !all[i].interned;
     }
     pthread_barrier_destroy(&barrier);
     return missing;
 }
 
-TAP_TEST(the_first_rows_of_all_threads_arrive)
+TAP_TEST(no_first_row_of_a_thread_is_lost)
 {
-    agent_room();
+    agent_setup();
     const int64_t end_ns = gsp_now_ns() + BUSY_NS;
-    for (int round = 0; go_on(round, end_ns); round++) {
+    for (int round = 0; has_time(round, end_ns); round++) {
         gsp_agent_start();
-        tap_eq_int(arrive_together(), 0);
+        tap_eq_int(use_together(), 0);
         const struct agent_rows seen = agent_read(getpid(), RING_FILE);
         tap_eq_int(seen.rows, THREADS);
         tap_eq_int(seen.lost, 0);
         gsp_agent_stop();
         tap_eq_int(nftw(agent_root, agent_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
-        agent_room();
+        agent_setup();
     }
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(the_first_rows_of_a_childs_threads_arrive)
+TAP_TEST(no_first_row_of_a_thread_in_a_child_is_lost)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     agent_put_rows(1, 1);
     const int64_t end_ns = gsp_now_ns() + BUSY_NS;
-    for (int round = 0; go_on(round, end_ns); round++) {
+    for (int round = 0; has_time(round, end_ns); round++) {
         int status = -1;
         const pid_t pid = fork();
         if (pid == 0) {
-            const bool all = arrive_together() == 0;
+            const bool all = use_together() == 0;
             _exit(all && agent_read(getpid(), RING_FILE).rows == THREADS ? 0 : 1);
         }
         tap_require(pid > 0);
@@ -358,13 +358,13 @@ TAP_TEST(the_first_rows_of_a_childs_threads_arrive)
         tap_eq_int(status, 0);
     }
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-/* What a thread that makes a ring does first, once: see posix_fallocate() below. */
+/* Called once, by the next posix_fallocate() of this thread. */
 static _Thread_local void (*before_reserving)(void);
 
-/* In place of the C library's, for the ring's code too. */
+/* Replaces the function of the C library, also for the ring code. */
 int posix_fallocate(int fd, off_t off, off_t len)
 {
     void (*first)(void) = before_reserving;
@@ -392,7 +392,7 @@ static void *make_slowly(void *arg)
     return NULL;
 }
 
-/* Starts a thread that hangs in the making of the trace's ring. */
+/* Starts a thread that hangs while it creates the ring of torch_trace. */
 static pthread_t hanging_maker(void)
 {
     pthread_t maker;
@@ -402,15 +402,15 @@ static pthread_t hanging_maker(void)
     return maker;
 }
 
-TAP_TEST(a_maker_that_never_ends_is_waited_for_once)
+TAP_TEST(only_one_thread_waits_for_a_ring_that_is_never_created)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     pthread_t maker = hanging_maker();
     const int64_t begin_ns = gsp_now_ns();
     tap_eq_int(agent_put_rows(1, 1), 0);
     tap_check(gsp_now_ns() - begin_ns >= GSP_NS_PER_S / 2);
-    /* Were each waited for, the test would not end in its time. */
+    /* If each put waited, the test would time out. */
     tap_eq_int(agent_put_rows(1, 100), 0);
     atomic_store(&may_end, true);
     pthread_join(maker, NULL);
@@ -418,12 +418,12 @@ TAP_TEST(a_maker_that_never_ends_is_waited_for_once)
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 6);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 101);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 TAP_TEST(a_string_is_not_a_lost_row)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     pthread_t maker = hanging_maker();
     tap_eq_int(gsp_agent_intern(GSP_TABLE_python_torch_trace, gsp_sv_of("a")), GSP_NULL_STR);
@@ -434,7 +434,7 @@ TAP_TEST(a_string_is_not_a_lost_row)
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 1);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 1);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 static void *start_slowly(void *arg)
@@ -445,9 +445,9 @@ static void *start_slowly(void *arg)
     return NULL;
 }
 
-TAP_TEST(a_start_that_never_ends_is_waited_for_once)
+TAP_TEST(only_one_thread_waits_for_a_start_that_never_ends)
 {
-    agent_room();
+    agent_setup();
     pthread_t starter;
     tap_require(pthread_create(&starter, NULL, start_slowly, NULL) == 0);
     while (!atomic_load(&is_hanging))
@@ -455,7 +455,7 @@ TAP_TEST(a_start_that_never_ends_is_waited_for_once)
     const int64_t begin_ns = gsp_now_ns();
     tap_eq_int(agent_put_rows(1, 1), 0);
     tap_check(gsp_now_ns() - begin_ns >= GSP_NS_PER_S / 2);
-    /* Were each waited for, the test would not end in its time. */
+    /* If each put waited, the test would time out. */
     tap_eq_int(agent_put_rows(1, 100), 0);
     tap_eq_int(gsp_agent_intern(GSP_TABLE_python_torch_trace, gsp_sv_of("a")), GSP_NULL_STR);
     atomic_store(&may_end, true);
@@ -464,7 +464,7 @@ TAP_TEST(a_start_that_never_ends_is_waited_for_once)
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 5);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 101);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 static void *start_cancelled(void *arg)
@@ -476,9 +476,9 @@ static void *start_cancelled(void *arg)
     return NULL;
 }
 
-TAP_TEST(a_start_is_no_cancellation_point)
+TAP_TEST(start_is_not_a_cancellation_point)
 {
-    agent_room();
+    agent_setup();
     atomic_bool has_ended = false;
     void *result = NULL;
     pthread_t thread;
@@ -488,7 +488,7 @@ TAP_TEST(a_start_is_no_cancellation_point)
     tap_check(atomic_load(&has_ended));
     tap_eq_int(agent_put_rows(1, 1), 1);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 static void *let_end_later(void *arg)
@@ -502,7 +502,7 @@ static void *let_end_later(void *arg)
 
 TAP_TEST(a_setting_waits_for_a_slow_start)
 {
-    agent_room();
+    agent_setup();
     pthread_t starter;
     pthread_t helper;
     tap_require(pthread_create(&starter, NULL, start_slowly, NULL) == 0);
@@ -516,12 +516,12 @@ TAP_TEST(a_setting_waits_for_a_slow_start)
     tap_check(gsp_agent_setting(GSP_SET_torch, value));
     tap_eq_str(value, "on");
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-TAP_TEST(a_row_whose_ring_came_after_the_stop_is_counted)
+TAP_TEST(a_row_is_counted_if_its_ring_is_created_after_the_stop)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     pthread_t maker = hanging_maker();
     gsp_agent_stop();
@@ -531,10 +531,10 @@ TAP_TEST(a_row_whose_ring_came_after_the_stop_is_counted)
     tap_eq_int(seen.rows, 0);
     tap_eq_int(seen.lost, 1);
     tap_check(seen.status & GSP_RING_CLOSED);
-    agent_room_remove();
+    agent_teardown();
 }
 
-/* What a wait for the ring takes when no thread ends it. */
+/* Timeout of a wait for a ring. */
 #define RING_WAIT_NS GSP_NS_PER_S
 
 static int64_t put_ns;
@@ -547,8 +547,8 @@ static long waits_of_this_thread(void)
     return usage.ru_nvcsw;
 }
 
-/* As a signal handler would. */
-static void put_amid(void)
+/* Puts a row in the thread that creates the ring, as a signal handler would. */
+static void put_during_creation(void)
 {
     const long waits = waits_of_this_thread();
     const int64_t begin_ns = gsp_now_ns();
@@ -559,22 +559,22 @@ static void put_amid(void)
 
 TAP_TEST(a_handler_does_not_wait_for_its_own_thread)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
-    before_reserving = put_amid;
+    before_reserving = put_during_creation;
     tap_eq_int(agent_put_rows(1, 1), 1);
     tap_check(before_reserving == NULL);
-    /* On a busy machine it may have been long without a CPU; then it did not wait. */
+    /* On a busy machine the thread may have waited for a CPU, but it did not block. */
     tap_check(put_ns < RING_WAIT_NS || put_waits == 0);
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 1);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 1);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 static atomic_bool is_putting;
 
-/* The kernel's letter for what the main thread does. */
+/* Returns the state letter of the main thread. */
 static char main_state(void)
 {
     char path[64];
@@ -595,9 +595,9 @@ static void *let_end_once_it_waits(void *arg)
     return NULL;
 }
 
-TAP_TEST(a_slow_maker_is_waited_for)
+TAP_TEST(put_waits_for_a_slow_ring)
 {
-    agent_room();
+    agent_setup();
     gsp_agent_start();
     pthread_t helper;
     pthread_t maker = hanging_maker();
@@ -609,7 +609,7 @@ TAP_TEST(a_slow_maker_is_waited_for)
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 2);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 0);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
 static void *put_once(void *arg)
@@ -619,9 +619,9 @@ static void *put_once(void *arg)
     return NULL;
 }
 
-TAP_TEST(threads_that_end_give_their_place_back)
+TAP_TEST(threads_return_their_gates_at_their_end)
 {
-    agent_room();
+    agent_setup();
     setenv("GSPROF_RING_ROWS", "100", 1);
     gsp_agent_start();
     for (int i = 0; i < MANY; i++) {
@@ -632,10 +632,10 @@ TAP_TEST(threads_that_end_give_their_place_back)
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, MANY);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 0);
     gsp_agent_stop();
-    agent_room_remove();
+    agent_teardown();
 }
 
-#ifndef GSP_RING_BYTEWISE /* the sanitizer has no room for so many */
+#ifndef GSP_RING_BYTEWISE /* too many threads for the sanitizer */
 static pthread_barrier_t all_have_put;
 
 static void *put_and_stay(void *arg)
@@ -646,11 +646,11 @@ static void *put_and_stay(void *arg)
     return NULL;
 }
 
-TAP_TEST(rows_of_more_threads_than_have_a_gate_are_counted)
+TAP_TEST(rows_of_threads_without_a_gate_are_counted)
 {
     static pthread_t threads[MANY];
     pthread_attr_t small;
-    agent_room();
+    agent_setup();
     setenv("GSPROF_RING_ROWS", "10", 1);
     gsp_agent_start();
     pthread_attr_init(&small);
@@ -658,7 +658,7 @@ TAP_TEST(rows_of_more_threads_than_have_a_gate_are_counted)
     pthread_barrier_init(&all_have_put, NULL, MANY + 1);
     for (int i = 0; i < MANY; i++) {
         if (pthread_create(&threads[i], &small, put_and_stay, NULL) != 0)
-            tap_skip("so many threads cannot be started here");
+            tap_skip("cannot start enough threads");
     }
     pthread_barrier_wait(&all_have_put);
     for (int i = 0; i < MANY; i++)
@@ -666,8 +666,8 @@ TAP_TEST(rows_of_more_threads_than_have_a_gate_are_counted)
     const struct agent_rows seen = agent_read(getpid(), RING_FILE);
     tap_eq_int(seen.rows + seen.lost, 2 * MANY);
     gsp_agent_stop();
-    tap_check(!gsp_live_is_mapped("torch_trace", 0));
-    agent_room_remove();
+    tap_check(!gsp_ring_file_is_mapped("torch_trace", 0));
+    agent_teardown();
 }
 #endif
 

@@ -19,7 +19,7 @@ TAP_TEST(grows_and_keeps_elements)
     free(items);
 }
 
-TAP_TEST(an_impossible_size_changes_nothing)
+TAP_TEST(an_impossible_size_leaves_the_array_unchanged)
 {
     uint64_t *items = NULL;
     size_t capacity = 0;

@@ -56,7 +56,7 @@ TAP_TEST(prints_and_counts)
     tap_eq_str(gsp_buf_cstr(&buf), "x=-5;0 18446744073709551615");
 }
 
-TAP_TEST(varints_come_back)
+TAP_TEST(varints_round_trip)
 {
     static const uint64_t VALUES[] = {0, 1, 127, 128, 300, 1u << 21, UINT32_MAX, UINT64_MAX};
     gsp_auto_buf buf = {0};
@@ -74,7 +74,7 @@ TAP_TEST(varints_come_back)
     tap_eq_int(v, 42);
 }
 
-TAP_TEST(bad_varints_are_refused)
+TAP_TEST(invalid_varints_are_rejected)
 {
     static const unsigned char CUT[] = {0x80, 0x80};
     static const unsigned char TOO_BIG[] = {0xff, 0xff, 0xff, 0xff, 0xff,
@@ -91,7 +91,7 @@ TAP_TEST(bad_varints_are_refused)
     tap_check(!gsp_cursor_varint(&cur, &v));
 }
 
-TAP_TEST(cursor_lends_what_is_there)
+TAP_TEST(cursor_stops_at_the_end)
 {
     static const unsigned char BYTES[] = "abc";
     struct gsp_cursor cur = {BYTES, BYTES + 3};
@@ -103,7 +103,7 @@ TAP_TEST(cursor_lends_what_is_there)
     tap_check(gsp_cursor_bytes(&cur, 0, &got) && got.len == 0);
 }
 
-TAP_TEST(xml_makes_names_harmless)
+TAP_TEST(xml_is_escaped)
 {
     gsp_auto_buf buf = {0};
     gsp_buf_xml(&buf, SV("<a href=\"x\">'&\0\x1b\x7f"));
@@ -111,10 +111,10 @@ TAP_TEST(xml_makes_names_harmless)
                                    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 }
 
-TAP_TEST(xml_replaces_bad_utf8)
+TAP_TEST(xml_replaces_invalid_utf8)
 {
     gsp_auto_buf buf = {0};
-    /* good, stray continuation, overlong, surrogate, noncharacter, C1 control, cut short */
+    /* valid, stray continuation, overlong, noncharacter, C1 control, truncated */
     gsp_buf_xml(&buf, SV("\xc3\xa9"
                          "\x80"
                          "\xc0\xaf"
@@ -125,11 +125,11 @@ TAP_TEST(xml_replaces_bad_utf8)
                                    "|\xef\xbf\xbd|\xef\xbf\xbd|\xef\xbf\xbd\xef\xbf\xbd");
 }
 
-TAP_TEST(terminals_get_no_commands)
+TAP_TEST(terminal_controls_are_escaped)
 {
     gsp_auto_buf buf = {0};
     gsp_buf_term(&buf, SV("ok \xe2\x82\xac\x1b[2J\n\xff\xc2\x9b"));
-    /* U+202E, which turns the line around */
+    /* U+202E reverses the text direction. */
     gsp_buf_put(&buf, "|", 1);
     gsp_buf_term(&buf, (struct gsp_sv){(const char[]){'\xe2', '\x80', '\xae'}, 3});
     tap_eq_str(gsp_buf_cstr(&buf), "ok \xe2\x82\xac\\x1b[2J\\x0a\\xff\\xc2\\x9b|\\xe2\\x80\\xae");

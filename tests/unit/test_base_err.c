@@ -36,7 +36,7 @@ TAP_TEST(every_code_is_negative_and_unique)
     }
 }
 
-TAP_TEST(set_fills_and_is_worth_the_code)
+TAP_TEST(set_fills_the_struct_and_returns_the_code)
 {
     struct gsp_err err = {0};
     errno = EAGAIN;
@@ -45,10 +45,10 @@ TAP_TEST(set_fills_and_is_worth_the_code)
     tap_eq_int(err.code, GSP_E_IO);
     tap_eq_int(err.sys, ENOSPC);
     tap_eq_str(err.msg, "disk 7");
-    tap_eq_int(gsp_err_set(NULL, GSP_E_NOMEM, 0, "no one listens"), GSP_E_NOMEM);
+    tap_eq_int(gsp_err_set(NULL, GSP_E_NOMEM, 0, "not stored"), GSP_E_NOMEM);
 }
 
-TAP_TEST(long_messages_are_cut)
+TAP_TEST(long_messages_are_truncated)
 {
     struct gsp_err err;
     char text[1000];
@@ -67,11 +67,11 @@ static void sink(enum gsp_log_level level, const char *domain, const char *line)
     snprintf(last_line, sizeof(last_line), "%d %s %s", (int)level, domain, line);
 }
 
-TAP_TEST(log_goes_to_the_sink_up_to_its_level)
+TAP_TEST(the_sink_receives_messages_up_to_its_level)
 {
-    gsp_log_warn("proc", "nobody hears this");
+    gsp_log_warn("proc", "no sink");
     gsp_log_set_sink(sink, GSP_LOG_INFO);
-    gsp_log_debug("proc", "too quiet");
+    gsp_log_debug("proc", "above the level");
     tap_eq_int(lines, 0);
     gsp_log_info("py", "found %s", "3.11");
     tap_eq_int(lines, 1);
@@ -87,7 +87,7 @@ TAP_TEST(clocks_move_forward)
     tap_check(gsp_cputime_ns() > 0);
 }
 
-TAP_TEST(durations_have_three_figures)
+TAP_TEST(durations_have_three_digits)
 {
     char text[32];
     tap_eq_str(gsp_fmt_duration(1500 * GSP_NS_PER_MS, text, sizeof(text)), "1.50 s");

@@ -9,7 +9,7 @@
 
 static char folder[64];
 
-/* Moves into a fresh folder: the names below are relative to it. */
+/* Changes to a new folder. The names below are relative to it. */
 static void enter_folder(void)
 {
     snprintf(folder, sizeof(folder), "/tmp/gsp-test-XXXXXX");
@@ -17,7 +17,7 @@ static void enter_folder(void)
     tap_require(chdir(folder) == 0);
 }
 
-/* Removes the folder and all in it; worth the number of files that were there. */
+/* Removes the folder and its files. Returns the number of files. */
 static int leave_folder(void)
 {
     int count = 0;
@@ -55,7 +55,7 @@ TAP_TEST(reads_files_and_proc)
     tap_check(gsp_sv_starts(gsp_buf_sv(&buf), "Name:"));
 }
 
-TAP_TEST(read_failures_are_told_apart)
+TAP_TEST(read_failures_have_distinct_codes)
 {
     gsp_auto_buf buf = {0};
     struct gsp_err err = {0};
@@ -94,7 +94,7 @@ TAP_TEST(new_file_appears_at_commit)
     tap_eq_int(leave_folder(), 1);
 }
 
-TAP_TEST(existing_file_is_refused_at_once)
+TAP_TEST(existing_file_is_rejected_at_open)
 {
     enter_folder();
     write_file("out", "old");
@@ -106,7 +106,7 @@ TAP_TEST(existing_file_is_refused_at_once)
     tap_eq_int(leave_folder(), 1);
 }
 
-TAP_TEST(file_made_meanwhile_is_kept)
+TAP_TEST(file_created_before_commit_is_kept)
 {
     enter_folder();
     struct gsp_newfile file;
@@ -117,7 +117,7 @@ TAP_TEST(file_made_meanwhile_is_kept)
     tap_eq_int(leave_folder(), 1);
 }
 
-TAP_TEST(replace_keeps_the_old_until_commit_and_its_mode)
+TAP_TEST(replace_keeps_the_old_content_until_commit_and_the_mode)
 {
     enter_folder();
     umask(022);
@@ -146,7 +146,7 @@ TAP_TEST(abort_leaves_nothing)
     tap_eq_int(leave_folder(), 0);
 }
 
-TAP_TEST(link_keeps_pointing)
+TAP_TEST(link_is_followed)
 {
     enter_folder();
     write_file("real", "old");
@@ -161,7 +161,7 @@ TAP_TEST(link_keeps_pointing)
     tap_eq_int(leave_folder(), 2);
 }
 
-TAP_TEST(link_to_nowhere_is_in_the_way)
+TAP_TEST(dangling_link_counts_as_existing)
 {
     enter_folder();
     tap_eq_int(symlink("gone", "link"), 0);
@@ -173,7 +173,7 @@ TAP_TEST(link_to_nowhere_is_in_the_way)
     tap_eq_int(leave_folder(), 1);
 }
 
-TAP_TEST(unwritable_places_are_refused_at_once)
+TAP_TEST(unwritable_paths_are_rejected_at_open)
 {
     struct gsp_newfile file;
     struct gsp_err err = {0};
@@ -184,7 +184,7 @@ TAP_TEST(unwritable_places_are_refused_at_once)
     tap_eq_int(gsp_newfile_open(&file, "", true, &err), GSP_E_NOWRITE);
 }
 
-TAP_TEST(devices_are_written_as_they_are)
+TAP_TEST(devices_are_not_replaced)
 {
     struct gsp_newfile file;
     tap_require(gsp_newfile_open(&file, "/dev/null", false, NULL) == 0);
@@ -235,7 +235,7 @@ TAP_TEST(stream_counts_and_finishes)
     leave_folder();
 }
 
-TAP_TEST(full_disk_is_told_once_at_the_end)
+TAP_TEST(full_disk_is_reported_by_finish)
 {
     gsp_auto_fd fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (fd < 0)
@@ -265,7 +265,7 @@ TAP_TEST(broken_pipe_is_an_error)
     close(ends[1]);
 }
 
-TAP_TEST(non_blocking_output_is_waited_for)
+TAP_TEST(write_waits_for_non_blocking_output)
 {
     int ends[2];
     tap_require(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);

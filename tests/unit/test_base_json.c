@@ -49,7 +49,7 @@ TAP_TEST(strings_are_escaped)
     tap_eq_str(text_of(&buf, (struct gsp_sv){NULL, 0}), "\"\"");
 }
 
-TAP_TEST(bad_utf8_is_replaced)
+TAP_TEST(invalid_utf8_is_replaced)
 {
     gsp_auto_buf buf = {0};
     tap_eq_str(text_of(&buf, SV("a\xff"
@@ -81,7 +81,7 @@ TAP_TEST(reals_are_short_and_exact)
         tap_check(strtod(number_of(&buf, HARD[i]), NULL) == HARD[i]);
 }
 
-TAP_TEST(whole_numbers_at_the_borders)
+TAP_TEST(integer_limits)
 {
     gsp_auto_buf buf = {0};
     struct gsp_json json;
@@ -113,7 +113,7 @@ TAP_TEST(fixed_point_is_exact)
                                    "-9.223372036854775808]");
 }
 
-TAP_TEST(deepest_nesting_is_kept)
+TAP_TEST(nesting_up_to_the_limit)
 {
     gsp_auto_buf buf = {0};
     struct gsp_json json;

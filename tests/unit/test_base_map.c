@@ -4,7 +4,7 @@
 #include "base/map.h"
 #include "tap.h"
 
-TAP_TEST(empty_map_has_nothing)
+TAP_TEST(empty_map_has_no_keys)
 {
     struct gsp_hmap map = {0};
     tap_check(gsp_hmap_get(&map, 0, 0) == NULL);
@@ -13,11 +13,11 @@ TAP_TEST(empty_map_has_nothing)
     gsp_hmap_free(NULL);
 }
 
-TAP_TEST(holds_what_was_put_through_growth)
+TAP_TEST(values_survive_growth)
 {
     struct gsp_hmap map = {0};
     const uint32_t count = 200000;
-    /* Keys as they come in practice: aligned addresses. */
+    /* Aligned addresses, as in practice. */
     for (uint32_t i = 0; i < count; i++)
         tap_require(gsp_hmap_put(&map, 0x7f0000000000ULL + i * 64ULL, i % 7, i));
     tap_eq_int(map.count, count);
@@ -40,7 +40,7 @@ TAP_TEST(put_replaces_and_zero_is_a_key)
     gsp_hmap_free(&map);
 }
 
-TAP_TEST(clear_forgets_all)
+TAP_TEST(clear_removes_all_keys)
 {
     struct gsp_hmap map = {0};
     for (uint32_t i = 0; i < 100; i++)
@@ -65,7 +65,7 @@ TAP_TEST(full_maps_keep_free_slots)
     gsp_hmap_free(&map);
 }
 
-TAP_TEST(hash_sees_every_byte_the_length_and_the_seed)
+TAP_TEST(hash_depends_on_every_byte_the_length_and_the_seed)
 {
     unsigned char bytes[24] = {0};
     uint64_t base = gsp_hash_bytes(bytes, sizeof(bytes), 0);

@@ -19,7 +19,7 @@ TAP_TEST(starts_ends_and_basename)
     tap_check(gsp_sv_eq(gsp_sv_basename(SV("/a/")), SV("")));
 }
 
-TAP_TEST(split_gives_every_part)
+TAP_TEST(split_returns_every_part)
 {
     struct gsp_sv rest = SV("a,,b,");
     struct gsp_sv part;
@@ -31,7 +31,7 @@ TAP_TEST(split_gives_every_part)
     tap_check(rest.p == NULL);
 }
 
-TAP_TEST(utf8_accepts_the_well_formed)
+TAP_TEST(utf8_accepts_well_formed_sequences)
 {
     tap_eq_int(gsp_utf8_len(SV("a")), 1);
     tap_eq_int(gsp_utf8_len(SV("\0")), 1);
@@ -44,7 +44,7 @@ TAP_TEST(utf8_accepts_the_well_formed)
     tap_eq_int(gsp_utf8_len(SV("\xf4\x8f\xbf\xbf tail")), 4);
 }
 
-TAP_TEST(utf8_refuses_the_hostile)
+TAP_TEST(utf8_rejects_malformed_sequences)
 {
     static const struct gsp_sv BAD[] = {
         {"", 0},
@@ -58,10 +58,10 @@ TAP_TEST(utf8_refuses_the_hostile)
         {"\xed\xbf\xbf", 3},     /* surrogate */
         {"\xf4\x90\x80\x80", 4}, /* past U+10FFFF */
         {"\xf5\x80\x80\x80", 4}, /* past U+10FFFF */
-        {"\xff", 1},             /* no such byte */
-        {"\xc3", 1},             /* cut short */
-        {"\xe2\x82", 2},         /* cut short */
-        {"\xf0\x9f\x98", 3},     /* cut short */
+        {"\xff", 1},             /* invalid byte */
+        {"\xc3", 1},             /* truncated */
+        {"\xe2\x82", 2},         /* truncated */
+        {"\xf0\x9f\x98", 3},     /* truncated */
         {"\xc3(", 2},            /* no continuation */
         {"\xe2\x82(", 3},        /* no continuation */
         {"\xf0\x9f\x98\xc3", 4}, /* no continuation */

@@ -39,7 +39,7 @@ TAP_TEST(a_time_that_does_not_fit_is_empty)
     tap_eq_str(gsp_fmt_iso_time(0, out, sizeof(out)), "");
 }
 
-TAP_TEST(durations_have_three_figures)
+TAP_TEST(durations_have_three_digits)
 {
     char out[32];
     tap_eq_str(gsp_fmt_duration(1500 * GSP_NS_PER_MS, out, sizeof(out)), "1.50 s");

@@ -4,7 +4,7 @@
 #include "base/xdg.h"
 #include "tap.h"
 
-TAP_TEST(the_variable_of_the_kind_wins)
+TAP_TEST(the_xdg_variable_takes_precedence)
 {
     char out[64];
     setenv("HOME", "/h", 1);
@@ -16,7 +16,7 @@ TAP_TEST(the_variable_of_the_kind_wins)
     tap_eq_str(out, "/h/.local/state/gsprof");
 }
 
-TAP_TEST(a_relative_path_does_not_count)
+TAP_TEST(a_relative_path_is_ignored)
 {
     char out[64];
     setenv("XDG_CONFIG_HOME", "c", 1);
@@ -27,7 +27,7 @@ TAP_TEST(a_relative_path_does_not_count)
     tap_check(!gsp_xdg_path(GSP_XDG_CONFIG, "config.toml", out, sizeof(out)));
 }
 
-TAP_TEST(a_path_that_does_not_fit_is_refused)
+TAP_TEST(a_path_that_does_not_fit_is_rejected)
 {
     char out[8];
     setenv("XDG_CONFIG_HOME", "/config", 1);

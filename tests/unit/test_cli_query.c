@@ -175,8 +175,8 @@ TAP_TEST(made_rows_are_rows)
     for (size_t i = 0; i < batch.row_count; i++) {
         char text[32];
         snprintf(text, sizeof(text), "row %zu", i);
-        tap_check(gsp_values_null(&batch.values[0], i) == (i % 7 == 0));
-        tap_check(gsp_values_null(&batch.values[1], i) == (i % 5 == 0));
+        tap_check(gsp_model_values_is_null(&batch.values[0], i) == (i % 7 == 0));
+        tap_check(gsp_model_values_is_null(&batch.values[1], i) == (i % 5 == 0));
         if (i % 5)
             tap_check(gsp_sv_eq(((const struct gsp_sv *)batch.values[1].data)[i], gsp_sv_of(text)));
     }

@@ -179,16 +179,16 @@ static void write_run(const char *root, const char *name, const char *command, i
 {
     char path[512];
     char argument[] = "train";
-    const struct gsp_run_about about = {.command = command,
-                                        .argv = (char *[]){argument, NULL},
-                                        .start_ns = start_ns,
-                                        .state = state,
-                                        .status = strcmp(name, "failed") == 0 ? 2 : 0,
-                                        .signal = GSP_NULL_I64};
+    const struct gsp_run_meta about = {.command = command,
+                                       .argv = (char *[]){argument, NULL},
+                                       .start_ns = start_ns,
+                                       .state = state,
+                                       .status = strcmp(name, "failed") == 0 ? 2 : 0,
+                                       .signal = GSP_NULL_I64};
     snprintf(path, sizeof(path), "%s/%s", root, name);
     tap_require(mkdir(path, 0700) == 0);
-    tap_require(gsp_run_write_meta(path, &about, false, NULL) == GSP_OK);
-    tap_eq_int(gsp_run_write_meta(path, &about, false, NULL), GSP_E_EXISTS);
+    tap_require(gsp_store_run_write_meta(path, &about, false, NULL) == GSP_OK);
+    tap_eq_int(gsp_store_run_write_meta(path, &about, false, NULL), GSP_E_EXISTS);
 }
 
 TAP_TEST(the_newest_run_of_the_same_command)
@@ -200,20 +200,20 @@ TAP_TEST(the_newest_run_of_the_same_command)
     tap_require(mkdtemp(root) != NULL);
     snprintf(own, sizeof(own), "%s/now/", root);
     write_run(root, "now", "train", 9, GSP_RUN_COMPLETE);
-    gsp_run_find_former(own, "train", found);
+    gsp_store_run_find_previous(own, "train", found);
     tap_eq_str(found, "");
     write_run(root, "a", "train", 3, GSP_RUN_COMPLETE);
     write_run(root, "b", "train", 5, GSP_RUN_COMPLETE);
     write_run(root, "c", "train", 7, GSP_RUN_RUNNING);
     write_run(root, "d", "other", 8, GSP_RUN_COMPLETE);
     write_run(root, "failed", "train", 8, GSP_RUN_COMPLETE);
-    gsp_run_find_former(own, "train", found);
+    gsp_store_run_find_previous(own, "train", found);
     snprintf(expected, sizeof(expected), "%s/b", root);
     tap_eq_str(found, expected);
     static const char *const names[] = {"now", "a", "b", "c", "d", "failed"};
     for (size_t i = 0; i < GSP_COUNT(names); i++) {
         snprintf(own, sizeof(own), "%s/%s", root, names[i]);
-        gsp_run_clear(own);
+        gsp_store_run_remove_files(own);
         rmdir(own);
     }
     tap_eq_int(rmdir(root), 0);

@@ -468,9 +468,9 @@ TAP_TEST(an_empty_machine)
         tap_check(state.name && state.doc);
         tap_check(state.open == (strcmp(state.name, "process") == 0));
         tap_check(state.open || (state.trouble && state.trouble[0]));
-        tap_eq_str(gsp_collector_type_at(count)->name, state.name);
+        tap_eq_str(gsp_collect__collector_type_at(count)->name, state.name);
     }
-    tap_check(gsp_collector_type_at(count) == NULL);
+    tap_check(gsp_collect__collector_type_at(count) == NULL);
     end(collect);
     gsp_collect_close(NULL);
 }

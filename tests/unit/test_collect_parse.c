@@ -7,7 +7,7 @@ static struct gsp_sv sv(const char *text)
     return gsp_sv_of(text);
 }
 
-static struct gsp_scan line_of(const char *text)
+static struct gsp_text_scan line_of(const char *text)
 {
     return gsp_collect__scan_of(sv(text));
 }
@@ -64,11 +64,12 @@ TAP_TEST(keys)
 
 TAP_TEST(selected_word)
 {
-    tap_check(gsp_sv_eq(gsp_collect__parse_chosen(sv("always [madvise] never\n")), sv("madvise")));
-    tap_check(gsp_sv_eq(gsp_collect__parse_chosen(sv("[always]")), sv("always")));
+    tap_check(
+        gsp_sv_eq(gsp_collect__parse_selected(sv("always [madvise] never\n")), sv("madvise")));
+    tap_check(gsp_sv_eq(gsp_collect__parse_selected(sv("[always]")), sv("always")));
     static const char *const none[] = {"", "[", "[]", "always madvise", "[a b]", "a]"};
     for (size_t i = 0; i < GSP_COUNT(none); i++)
-        tap_eq_int(gsp_collect__parse_chosen(sv(none[i])).len, 0);
+        tap_eq_int(gsp_collect__parse_selected(sv(none[i])).len, 0);
 }
 
 TAP_TEST(devices)

@@ -85,19 +85,19 @@ TAP_TEST(every_value_of_every_frame)
                    "count(sessions) FROM session.frame",
                    &out),
                "100,1,100,here,0");
-    tap_eq_str(ask(store,
-                   "SELECT ts_ns, device, value FROM session.frame WHERE frame_id = 100 AND "
-                   "metric = 'system.cpu.util_percent' ORDER BY device NULLS FIRST LIMIT 1",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT ts_ns, device, value FROM session.frame WHERE frame_id = 100 AND "
+                     "metric = 'system.cpu.util_percent' ORDER BY device NULLS FIRST LIMIT 1",
+                     &out),
                "1700000019800000000,NULL,36.63");
-    tap_eq_str(ask(store,
-                   "SELECT min(frame_id), count(*), max(value) FROM session.frame WHERE "
-                   "metric LIKE 'gpu%power_watts'",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT min(frame_id), count(*), max(value) FROM session.frame WHERE "
+                     "metric LIKE 'gpu%power_watts'",
+                     &out),
                "41,60,100");
     /* Frames that are added later are not part of the query. */
     add_frames(&log, 10);
-    tap_eq_str(ask(store, "SELECT max(frame_id) FROM session.frame", &out), "100");
+    tap_eq_str(query(store, "SELECT max(frame_id) FROM session.frame", &out), "100");
     gsp_store_close(store);
     store = open_query_store(&log, NULL, 0);
     tap_eq_str(ask(store, "SELECT max(frame_id) FROM session.frame", &out), "110");
@@ -122,16 +122,16 @@ TAP_TEST(frames_have_their_sessions)
                    "GROUP BY sessions ORDER BY f",
                    &out),
                "NULL,1,4;[\"a \\\"b\\\"\"],5,20;[\"on\",\"a \\\"b\\\"\"],21,30;[\"on\"],31,40");
-    tap_eq_str(ask(store,
-                   "SELECT name, status, end_ns, freq_ms, labels, first_frame, last_frame "
-                   "FROM session.list ORDER BY first_frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT name, status, end_ns, freq_ms, labels, first_frame, last_frame "
+                     "FROM session.list ORDER BY first_frame",
+                     &out),
                "a \"b\",failed,9000,NULL,{\"lr\": [1, \"x\"]},5,30;"
                "none,done,9000,200,NULL,15,14;on,active,NULL,200,NULL,21,NULL");
-    tap_eq_str(ask(store,
-                   "SELECT count(DISTINCT frame_id) FROM gsprof.session_frames('on') UNION ALL "
-                   "SELECT count(*) FROM gsprof.session_frames('none')",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(DISTINCT frame_id) FROM gsprof.session_frames('on') UNION ALL "
+                     "SELECT count(*) FROM gsprof.session_frames('none')",
+                     &out),
                "20;0");
     gsp_store_close(store);
     close_log(&log);
@@ -158,11 +158,11 @@ TAP_TEST(many_sessions_of_one_frame)
                    "bool_or(sessions LIKE '[\"s999\",%') FROM session.frame",
                    &out),
                "11,32,true");
-    tap_eq_str(ask(store,
-                   "SELECT count(*) FROM session.list AS s, "
-                   "(SELECT DISTINCT frame_id FROM session.frame) AS f "
-                   "WHERE f.frame_id = 20 AND f.frame_id >= s.first_frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(*) FROM session.list AS s, "
+                     "(SELECT DISTINCT frame_id FROM session.frame) AS f "
+                     "WHERE f.frame_id = 20 AND f.frame_id >= s.first_frame",
+                     &out),
                "1000");
     gsp_store_close(store);
     free(sessions);
@@ -196,8 +196,8 @@ TAP_TEST(damaged_rows_are_null)
     add_frames(&log, 5);
     struct gsp_store *store = open_query_store(&log, NULL, 0);
     int64_t metrics = 0;
-    tap_require(gsp_parse_i64(ask(store, "SELECT count(*) // 5 FROM session.frame", &out), 1, 1000,
-                              &metrics, NULL) == GSP_OK);
+    tap_require(gsp_parse_i64(query(store, "SELECT count(*) // 5 FROM session.frame", &out), 1,
+                              1000, &metrics, NULL) == GSP_OK);
     gsp_store_close(store);
     damage(&log, (off_t)(metrics * (int64_t)sizeof(double) + 48));
     store = open_query_store(&log, NULL, 0);
@@ -223,7 +223,7 @@ TAP_TEST(missing_log_is_an_error)
     struct gsp_store *store = open_query_store(&log, NULL, 0);
     tap_check(strstr(ask(store, "SELECT count(*) FROM session.frame", &out),
                      "! IO the log of frames cannot be read") != NULL);
-    tap_eq_str(ask(store, "SELECT count(*) FROM session.list", &out), "0");
+    tap_eq_str(query(store, "SELECT count(*) FROM session.list", &out), "0");
     gsp_store_close(store);
     memcpy(log.folder, folder, sizeof(folder));
     close_log(&log);

@@ -24,7 +24,7 @@ static struct track *find_track(struct track *tracks, uint64_t tid)
     return NULL;
 }
 
-/* Times never fall on a thread, every slice is closed, nothing is closed twice. */
+/* Times of a thread never decrease, and every slice is closed exactly once. */
 static void check_events(yyjson_val *events, struct track *tracks)
 {
     size_t i = 0;
@@ -62,32 +62,31 @@ TAP_TEST(slices_nest_and_last)
     tap_require(doc != NULL);
     struct track tracks[TIDS] = {0};
     check_events(yyjson_doc_ptr_get(doc, "/traceEvents"), tracks);
-    /* Thread 100: <module>, main, load and odd until 40 ms; the recursion and another line of
-     * load; then, after a gap, <module> and main again. */
+    /* Thread 100: <module>, main, load (recursive) and odd; after a gap <module> and main again. */
     tap_eq_int(tracks[0].tid, 100);
     tap_eq_int(tracks[0].slices, 7);
     tap_check(tracks[0].last_us == 70002.0);
-    /* Thread 105: two samples of the same stack are one slice a function. */
+    /* Thread 105: two samples of the same stack are one slice per function. */
     tap_eq_int(tracks[1].tid, 105);
     tap_eq_int(tracks[1].slices, 2);
     tap_check(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/traceEvents/1/args/name"), "MainThread"));
     tap_check(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/traceEvents/0/args/name"), "python3"));
     yyjson_doc_free(doc);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
-TAP_TEST(a_profile_without_times_is_refused)
+TAP_TEST(a_profile_without_times_is_rejected)
 {
     struct gsp_profile *p = NULL;
     tap_require(fix_read(gsp_sv_of("a;b 1\n"), "folded", &p, NULL) == GSP_OK);
     struct gsp_out out;
     gsp_out_init(&out, -1);
     struct gsp_err err = {0};
-    tap_eq_int(gsp_format_find("chrome")->write(p, NULL, &out, &err), GSP_E_NOTSUP);
-    tap_eq_str(err.msg, "a trace needs times, the profile has none");
+    tap_eq_int(gsp_export_format_find("chrome")->write(p, NULL, &out, &err), GSP_E_NOTSUP);
+    tap_eq_str(err.msg, "the profile has no times, which a trace needs");
     gsp_buf_free(&out.buf);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_MAIN()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <yyjson.h>
 
-#include "export/names.h"
+#include "export/function_names.h"
 #include "profile_fixture.h"
 
 static yyjson_val *at(yyjson_doc *doc, const char *pointer)
@@ -38,30 +38,30 @@ TAP_TEST(round_trip)
     tap_eq_int(fix_read(gsp_buf_sv(&bytes), "json", &q, &err), GSP_OK);
     tap_eq_str(err.msg, "");
     fix_check_same(p, q);
-    gsp_profile_free(p);
-    gsp_profile_free(q);
+    gsp_model_profile_free(p);
+    gsp_model_profile_free(q);
     gsp_buf_free(&bytes);
 }
 
-TAP_TEST(round_trip_of_sums)
+TAP_TEST(round_trip_of_totals)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_total sum = {.thread = 1, .stack = 2, .count = 1000, .weight = 5000};
-    tap_require(gsp_profile_add_total(p, &sum, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_add_total(p, &sum, NULL) == GSP_OK);
     struct gsp_buf bytes = {0};
     fix_write(p, "json", NULL, &bytes);
     struct gsp_profile *q = NULL;
     tap_require(fix_read(gsp_buf_sv(&bytes), "json", &q, NULL) == GSP_OK);
-    tap_require(gsp_profile_total_count(p) == gsp_profile_total_count(q));
-    for (size_t i = 0; i < gsp_profile_total_count(p); i++) {
-        const struct gsp_total *a = gsp_profile_total_at(p, i);
-        const struct gsp_total *b = gsp_profile_total_at(q, i);
+    tap_require(gsp_model_profile_total_count(p) == gsp_model_profile_total_count(q));
+    for (size_t i = 0; i < gsp_model_profile_total_count(p); i++) {
+        const struct gsp_total *a = gsp_model_profile_total_at(p, i);
+        const struct gsp_total *b = gsp_model_profile_total_at(q, i);
         tap_check(a->count == b->count && a->weight == b->weight && a->thread == b->thread &&
                   fix_same_stack(p, a->stack, q, b->stack));
     }
-    tap_check(!gsp_profile_has_samples(q));
-    gsp_profile_free(p);
-    gsp_profile_free(q);
+    tap_check(!gsp_model_profile_has_samples(q));
+    gsp_model_profile_free(p);
+    gsp_model_profile_free(q);
     gsp_buf_free(&bytes);
 }
 
@@ -71,11 +71,11 @@ TAP_TEST(golden)
     struct gsp_buf bytes = {0};
     fix_write(p, "json", NULL, &bytes);
     fix_check_golden(&bytes, "json/small.json");
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
-TAP_TEST(the_shape_that_scripts_rely_on)
+TAP_TEST(members_that_scripts_rely_on)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};
@@ -86,7 +86,7 @@ TAP_TEST(the_shape_that_scripts_rely_on)
     tap_eq_int(yyjson_arr_size(at(doc, "/samples")), 10);
     tap_eq_int(yyjson_get_uint(at(doc, "/samples/2/thread_id")), 100);
     tap_check(yyjson_get_num(at(doc, "/samples/2/timestamp")) == 1700000000.133461);
-    /* Plain in the main script, with the module elsewhere. */
+    /* Only functions outside the main script have a module. */
     tap_eq_str(text_at(doc, "/samples/2/stack/0"), "<module>");
     tap_eq_str(text_at(doc, "/samples/2/stack/1"), "main");
     tap_eq_str(text_at(doc, "/samples/2/stack/2"), "features.load");
@@ -95,7 +95,7 @@ TAP_TEST(the_shape_that_scripts_rely_on)
     tap_eq_str(text_at(doc, "/samples/5/stack/2"), "pkg.a;b\n<&\"\xc3\xa9%3B");
     tap_eq_int(yyjson_arr_size(at(doc, "/samples/9/stack")), 0);
 
-    /* A recursion counts once in the total, and the leaf alone in its own. */
+    /* A recursive function counts once per sample in the total; only the leaf counts as own. */
     tap_eq_int(yyjson_get_uint(at(doc, "/functions/features.load/samples")), 3);
     tap_check(yyjson_get_num(at(doc, "/functions/features.load/time")) == 0.03);
     tap_eq_int(yyjson_get_uint(at(doc, "/functions/features.load/own_samples")), 3);
@@ -120,7 +120,7 @@ TAP_TEST(the_shape_that_scripts_rely_on)
     tap_check(yyjson_is_false(at(doc, "/samples/1/gil")));
     tap_eq_int(yyjson_get_uint(at(doc, "/samples/0/frames/2")), 2);
     yyjson_doc_free(doc);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -134,40 +134,40 @@ static const char MINIMAL[] =
 TAP_TEST(the_minimal_form_is_read)
 {
     struct gsp_profile *q = read_text(MINIMAL);
-    tap_eq_int(gsp_profile_thread_count(q), 1);
-    tap_eq_int(gsp_profile_thread_at(q, 0)->os_id, 12345);
-    tap_check(gsp_sv_eq(gsp_profile_string_at(q, gsp_profile_process_at(q, 0)->name),
+    tap_eq_int(gsp_model_profile_thread_count(q), 1);
+    tap_eq_int(gsp_model_profile_thread_at(q, 0)->os_id, 12345);
+    tap_check(gsp_sv_eq(gsp_model_profile_string_at(q, gsp_model_profile_process_at(q, 0)->name),
                         gsp_sv_of("python")));
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, q);
-    tap_require(gsp_sample_iter_next(&iter, &sample));
+    gsp_model_sample_iter_init(&iter, q);
+    tap_require(gsp_model_sample_iter_next(&iter, &sample));
     tap_eq_int(sample.time_ns, 0);
-    tap_eq_int(gsp_profile_meta(q)->start_ns, 1234567890123000000);
-    tap_eq_int(gsp_profile_stack_depth(q, sample.stack), 4);
-    /* The time of one sample is what the functions say. */
-    tap_eq_int(gsp_profile_meta(q)->unit, GSP_UNIT_NS);
+    tap_eq_int(gsp_model_profile_meta(q)->start_ns, 1234567890123000000);
+    tap_eq_int(gsp_model_profile_stack_depth(q, sample.stack), 4);
+    /* The weight of a sample follows from the functions. */
+    tap_eq_int(gsp_model_profile_meta(q)->unit, GSP_UNIT_NS);
     tap_eq_int(sample.weight, 8174655);
-    tap_require(gsp_sample_iter_next(&iter, &sample));
+    tap_require(gsp_model_sample_iter_next(&iter, &sample));
     tap_eq_int(sample.time_ns, 500000000);
-    gsp_profile_free(q);
+    gsp_model_profile_free(q);
 }
 
-TAP_TEST(without_any_time_samples_are_counted)
+TAP_TEST(without_times_the_unit_is_a_count)
 {
     struct gsp_profile *q =
         read_text("{\"samples\": [{\"stack\": [\"a\", \"b\"]}, {\"stack\": [\"a\", \"b\"]}, "
                   "{\"stack\": [], \"count\": 3, \"weight\": 7}]}");
-    tap_eq_int(gsp_profile_meta(q)->unit, GSP_UNIT_COUNT);
-    tap_eq_int(gsp_profile_total_count(q), 2);
-    tap_eq_int(gsp_profile_total_at(q, 0)->count, 2);
-    tap_eq_int(gsp_profile_total_at(q, 0)->weight, 2);
-    tap_eq_int(gsp_profile_total_at(q, 1)->count, 3);
-    tap_eq_int(gsp_profile_total_at(q, 1)->weight, 7);
-    gsp_profile_free(q);
+    tap_eq_int(gsp_model_profile_meta(q)->unit, GSP_UNIT_COUNT);
+    tap_eq_int(gsp_model_profile_total_count(q), 2);
+    tap_eq_int(gsp_model_profile_total_at(q, 0)->count, 2);
+    tap_eq_int(gsp_model_profile_total_at(q, 0)->weight, 2);
+    tap_eq_int(gsp_model_profile_total_at(q, 1)->count, 3);
+    tap_eq_int(gsp_model_profile_total_at(q, 1)->weight, 7);
+    gsp_model_profile_free(q);
 }
 
-static void check_refused(const char *text, const char *message)
+static void check_rejected(const char *text, const char *message)
 {
     struct gsp_profile *q = NULL;
     struct gsp_err err = {0};
@@ -175,24 +175,24 @@ static void check_refused(const char *text, const char *message)
     tap_eq_str(err.msg, message);
 }
 
-TAP_TEST(what_is_not_profile_json_is_refused)
+TAP_TEST(malformed_profiles_are_rejected)
 {
     struct gsp_profile *q = NULL;
     tap_eq_int(fix_read(gsp_sv_of(""), "json", &q, NULL), GSP_E_FORMAT);
     tap_eq_int(fix_read(gsp_sv_of("{\"samples\": ["), "json", &q, NULL), GSP_E_FORMAT);
-    check_refused("[]", "not a JSON object");
-    check_refused("{}", "no list of samples");
-    check_refused("{\"samples\": {}}", "no list of samples");
-    check_refused("{\"samples\": [1]}", "sample 0: not as profile JSON has it");
-    check_refused("{\"samples\": [{\"stack\": []}, {}]}", "sample 1: not as profile JSON has it");
-    check_refused("{\"samples\": [{\"stack\": [null]}]}", "sample 0: not as profile JSON has it");
-    check_refused("{\"samples\": [{\"frames\": [0]}]}", "sample 0: not as profile JSON has it");
-    check_refused("{\"samples\": [{\"stack\": [], \"timestamp\": 1e300}]}",
-                  "sample 0: not as profile JSON has it");
-    check_refused("{\"samples\": [], \"unit\": \"parsec\"}", "the unit \"parsec\" is not known");
+    check_rejected("[]", "not a JSON object");
+    check_rejected("{}", "no list of samples");
+    check_rejected("{\"samples\": {}}", "no list of samples");
+    check_rejected("{\"samples\": [1]}", "sample 0 is malformed");
+    check_rejected("{\"samples\": [{\"stack\": []}, {}]}", "sample 1 is malformed");
+    check_rejected("{\"samples\": [{\"stack\": [null]}]}", "sample 0 is malformed");
+    check_rejected("{\"samples\": [{\"frames\": [0]}]}", "sample 0 is malformed");
+    check_rejected("{\"samples\": [{\"stack\": [], \"timestamp\": 1e300}]}",
+                   "sample 0 is malformed");
+    check_rejected("{\"samples\": [], \"unit\": \"parsec\"}", "unknown unit \"parsec\"");
 }
 
-TAP_TEST(numbers_out_of_range_do_no_harm)
+TAP_TEST(numbers_out_of_range_are_ignored)
 {
     struct gsp_profile *q = read_text(
         "{\"rate\": 1e-300, \"duration\": -1e300, \"period_ns\": -5, \"pid\": 99999999999999,"
@@ -201,14 +201,14 @@ TAP_TEST(numbers_out_of_range_do_no_harm)
         " \"threads\": [{\"thread_id\": -1, \"pid\": -7}],"
         " \"samples\": [{\"frames\": [0], \"weight\": 1e300, \"timestamp\": 8.8e9},"
         " {\"frames\": [0], \"weight\": 18446744073709551615, \"timestamp\": 0}]}");
-    tap_eq_int(gsp_profile_sample_count(q), 2);
-    tap_eq_int(gsp_profile_meta(q)->duration_ns, 0);
-    tap_eq_int(gsp_profile_meta(q)->period_ns, 0);
-    tap_eq_int(gsp_profile_frame_at(q, 1)->line, 0);
-    gsp_profile_free(q);
+    tap_eq_int(gsp_model_profile_sample_count(q), 2);
+    tap_eq_int(gsp_model_profile_meta(q)->duration_ns, 0);
+    tap_eq_int(gsp_model_profile_meta(q)->period_ns, 0);
+    tap_eq_int(gsp_model_profile_frame_at(q, 1)->line, 0);
+    gsp_model_profile_free(q);
 }
 
-TAP_TEST(damage_does_no_harm)
+TAP_TEST(damaged_input_is_handled_safely)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};
@@ -217,7 +217,7 @@ TAP_TEST(damage_does_no_harm)
     fix_mangle((struct gsp_sv){MINIMAL, sizeof(MINIMAL) - 1}, "json", 1);
     struct gsp_profile *q = NULL;
     tap_eq_int(fix_read((struct gsp_sv){bytes.p, bytes.len / 2}, "json", &q, NULL), GSP_E_FORMAT);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -229,7 +229,7 @@ static void check_module(const char *path, const char *module)
         printf("# %s gave %.*s\n", path, (int)found.len, found.p);
 }
 
-TAP_TEST(modules_by_file)
+TAP_TEST(modules_by_file_name)
 {
     check_module("/a/b/features.py", "features");
     check_module("features.py", "features");

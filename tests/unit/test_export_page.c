@@ -4,8 +4,8 @@
 
 static const char open_tag[] = "<script type=\"application/json\" id=\"document\">";
 
-/* What stands in the document's element. */
-static struct gsp_sv inside(const char *page)
+/* The content of the document's element. */
+static struct gsp_sv document_of(const char *page)
 {
     const char *start = strstr(page, open_tag);
     tap_require(start != NULL);
@@ -15,27 +15,27 @@ static struct gsp_sv inside(const char *page)
     return (struct gsp_sv){start, (size_t)(end - start)};
 }
 
-TAP_TEST(the_document_is_in_its_place)
+TAP_TEST(the_page_contains_the_document)
 {
     struct gsp_buf out = {0};
     struct gsp_err err = {0};
-    tap_eq_int(gsp_page_write(gsp_sv_of("{\"title\": \"train.py\"}"), &out, &err), GSP_OK);
+    tap_eq_int(gsp_export_page_write(gsp_sv_of("{\"title\": \"train.py\"}"), &out, &err), GSP_OK);
     const char *page = gsp_buf_cstr(&out);
     tap_require(page != NULL);
-    tap_check(gsp_sv_eq(inside(page), gsp_sv_of("{\"title\": \"train.py\"}")));
+    tap_check(gsp_sv_eq(document_of(page), gsp_sv_of("{\"title\": \"train.py\"}")));
     tap_check(strncmp(page, "<!doctype html>", 15) == 0);
     tap_check(strstr(page, "Content-Security-Policy") != NULL);
     tap_check(strstr(page, "GSPROF_DOCUMENT") == NULL);
     gsp_buf_free(&out);
 }
 
-TAP_TEST(no_string_can_leave_it)
+TAP_TEST(no_string_can_end_the_element)
 {
     struct gsp_buf out = {0};
     struct gsp_err err = {0};
     struct gsp_sv evil = gsp_sv_of("[\"</script><script>alert(1)</script>\", \"<!--<script>\"]");
-    tap_eq_int(gsp_page_write(evil, &out, &err), GSP_OK);
-    struct gsp_sv document = inside(gsp_buf_cstr(&out));
+    tap_eq_int(gsp_export_page_write(evil, &out, &err), GSP_OK);
+    struct gsp_sv document = document_of(gsp_buf_cstr(&out));
     tap_check(memchr(document.p, '<', document.len) == NULL);
     tap_check(
         gsp_sv_eq(document, gsp_sv_of("[\"\\u003c/script>\\u003cscript>alert(1)\\u003c/script>\", "
@@ -43,11 +43,11 @@ TAP_TEST(no_string_can_leave_it)
     gsp_buf_free(&out);
 }
 
-TAP_TEST(the_page_asks_nothing_of_the_network)
+TAP_TEST(the_page_loads_nothing_from_the_network)
 {
     struct gsp_buf out = {0};
     struct gsp_err err = {0};
-    tap_eq_int(gsp_page_write((struct gsp_sv){NULL, 0}, &out, &err), GSP_OK);
+    tap_eq_int(gsp_export_page_write((struct gsp_sv){NULL, 0}, &out, &err), GSP_OK);
     const char *page = gsp_buf_cstr(&out);
     tap_check(strstr(page, " src=") == NULL);
     tap_check(strstr(page, "<link") == NULL);

@@ -26,12 +26,12 @@ TAP_TEST(numbers_of_128_bits_are_exact)
     };
     for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
         gsp_auto_buf out = {0};
-        gsp_cell_i128(CASES[i].v, &out);
+        gsp_model_cell_put_i128(CASES[i].v, &out);
         tap_eq_str(gsp_buf_cstr(&out), CASES[i].text);
     }
 }
 
-TAP_TEST(every_column_has_a_name_of_its_own)
+TAP_TEST(column_names_are_unique)
 {
     static const char *const GIVEN[] = {"a", "", "a", "a_2", "", "a", "column_2", "\xff", NULL};
     static const char *const EXPECTED[] = {"a",          "column_2",     "a_2",
@@ -42,19 +42,19 @@ TAP_TEST(every_column_has_a_name_of_its_own)
         columns[i].name = GIVEN[i];
     struct fix_rows fix = fix_rows_of(columns, GSP_COUNT(columns), NULL, 0);
     struct gsp_rows_names names;
-    tap_require(gsp_rows_names_new(&fix.rows, &names, NULL) == GSP_OK);
+    tap_require(gsp_model_rows_names_new(&fix.rows, &names, NULL) == GSP_OK);
     for (size_t i = 0; i < GSP_COUNT(EXPECTED); i++) {
         if (!tap_check(gsp_sv_eq(names.at[i], gsp_sv_of(EXPECTED[i]))))
             printf("# %zu: %.*s\n", i, (int)names.at[i].len, names.at[i].p);
     }
-    gsp_rows_names_free(&names);
+    gsp_model_rows_names_free(&names);
 }
 
 TAP_TEST(json_has_every_kind)
 {
     struct fix_rows fix = fix_rows_all();
     gsp_auto_buf text = {0};
-    tap_require(fix_rows_write(gsp_rows_json, &fix, &text, NULL) == GSP_OK);
+    tap_require(fix_rows_write(gsp_export_rows_write_json, &fix, &text, NULL) == GSP_OK);
     tap_eq_str(gsp_buf_cstr(&text),
                "[\n"
                "{\"i\":1,\"sum\":42,\"f\":0.5,\"b\":true,\"t\":\"plain\",\"j\":[1,2],"
@@ -74,7 +74,7 @@ TAP_TEST(json_of_many_batches_and_of_none_is_an_array)
         struct fix_rows fix = fix_rows_all();
         fix.batch_count = batches;
         gsp_auto_buf text = {0};
-        tap_require(fix_rows_write(gsp_rows_json, &fix, &text, NULL) == GSP_OK);
+        tap_require(fix_rows_write(gsp_export_rows_write_json, &fix, &text, NULL) == GSP_OK);
         yyjson_doc *doc = yyjson_read(text.p, text.len, YYJSON_READ_BIGNUM_AS_RAW);
         tap_require(doc != NULL);
         tap_eq_int(yyjson_arr_size(yyjson_doc_get_root(doc)), batches * 4);
@@ -82,14 +82,14 @@ TAP_TEST(json_of_many_batches_and_of_none_is_an_array)
     }
 }
 
-TAP_TEST(json_that_failed_is_no_array)
+TAP_TEST(json_of_a_failed_query_is_incomplete)
 {
     struct fix_rows fix = fix_rows_all();
     fix.batch_count = 3;
     fix.fail_at = 2;
     gsp_auto_buf text = {0};
     struct gsp_err err = {0};
-    tap_eq_int(fix_rows_write(gsp_rows_json, &fix, &text, &err), GSP_E_TIMEOUT);
+    tap_eq_int(fix_rows_write(gsp_export_rows_write_json, &fix, &text, &err), GSP_E_TIMEOUT);
     tap_eq_str(err.msg, "the query took too long");
     tap_check(yyjson_read(text.p, text.len, YYJSON_READ_BIGNUM_AS_RAW) == NULL);
 }
@@ -98,7 +98,7 @@ TAP_TEST(csv_has_every_kind)
 {
     struct fix_rows fix = fix_rows_all();
     gsp_auto_buf text = {0};
-    tap_require(fix_rows_write(gsp_rows_csv, &fix, &text, NULL) == GSP_OK);
+    tap_require(fix_rows_write(gsp_export_rows_write_csv, &fix, &text, NULL) == GSP_OK);
     tap_eq_str(gsp_buf_cstr(&text),
                "i,sum,f,b,t,j,d\n"
                "1,42,0.5,true,plain,\"[1,2]\",forward\n"
@@ -109,7 +109,7 @@ TAP_TEST(csv_has_every_kind)
                "1e+300,true,\xe6\x97\xa5\xe6\x9c\xac \xef\xbf\xbd,[],\xc3\xbc\n");
 }
 
-TAP_TEST(csv_tells_null_from_empty)
+TAP_TEST(csv_distinguishes_null_from_empty)
 {
     static const struct gsp_rows_column COLUMNS[] = {{"a \"x\"", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
                                                      {"", "VARCHAR", NULL, 0, GSP_CELL_TEXT}};
@@ -118,7 +118,7 @@ TAP_TEST(csv_tells_null_from_empty)
     static const struct gsp_values VALUES[] = {{TEXTS, NULL}, {TEXTS, VALID}};
     struct fix_rows fix = fix_rows_of(COLUMNS, 2, VALUES, 4);
     gsp_auto_buf text = {0};
-    tap_require(fix_rows_write(gsp_rows_csv, &fix, &text, NULL) == GSP_OK);
+    tap_require(fix_rows_write(gsp_export_rows_write_csv, &fix, &text, NULL) == GSP_OK);
     tap_eq_str(gsp_buf_cstr(&text), "\"a \"\"x\"\"\",\"\"\n"
                                     "\"\",\n"
                                     "\"\"\"\",\"\"\"\"\n"
@@ -126,7 +126,7 @@ TAP_TEST(csv_tells_null_from_empty)
                                     "x,\n");
 }
 
-/* The messages of a stream: their kinds as letters, and whether the end is there. */
+/* Checks the kinds of the messages of a stream, as letters, and whether it has an end marker. */
 static void check_stream(const struct gsp_buf *text, const char *kinds, bool ended)
 {
     size_t at = 0;
@@ -141,8 +141,8 @@ static void check_stream(const struct gsp_buf *text, const char *kinds, bool end
         has_end = head[1] == 0;
         if (has_end)
             break;
-        /* The root's table, by way of its vtable: field 1 is the kind, field 3 the length (two
-         * bytes each, after four). */
+        /* The vtable has two bytes per field, after four: field 1 is the kind, field 3 the
+         * length. */
         const char *meta = text->p + at;
         uint32_t root;
         memcpy(&root, meta, sizeof(root));
@@ -176,35 +176,34 @@ TAP_TEST(arrow_streams_are_framed)
         struct fix_rows fix = fix_rows_all();
         fix.batch_count = CASES[i].batches;
         gsp_auto_buf text = {0};
-        tap_require(fix_rows_write(gsp_rows_arrow, &fix, &text, NULL) == GSP_OK);
+        tap_require(fix_rows_write(gsp_export_rows_write_arrow, &fix, &text, NULL) == GSP_OK);
         check_stream(&text, CASES[i].kinds, true);
     }
 }
 
-/* Other programs read this file (tests/integration/test_arrow.py). */
-TAP_TEST(arrow_is_as_it_was)
+/* tests/integration/test_arrow.py reads this file with other programs. */
+TAP_TEST(arrow_golden)
 {
     struct fix_rows fix = fix_rows_all();
     gsp_auto_buf text = {0};
-    tap_require(fix_rows_write(gsp_rows_arrow, &fix, &text, NULL) == GSP_OK);
+    tap_require(fix_rows_write(gsp_export_rows_write_arrow, &fix, &text, NULL) == GSP_OK);
     fix_check_golden(&text, "arrow/kinds.arrows");
 }
 
-TAP_TEST(arrow_that_failed_has_no_end)
+TAP_TEST(arrow_of_a_failed_query_has_no_end_marker)
 {
     struct fix_rows fix = fix_rows_all();
     fix.batch_count = 3;
     fix.fail_at = 2;
     gsp_auto_buf text = {0};
-    tap_eq_int(fix_rows_write(gsp_rows_arrow, &fix, &text, NULL), GSP_E_TIMEOUT);
+    tap_eq_int(fix_rows_write(gsp_export_rows_write_arrow, &fix, &text, NULL), GSP_E_TIMEOUT);
     check_stream(&text, "SD", false);
 }
 
-/* Nothing follows a descriptor that takes no more. */
-TAP_TEST(a_closed_output_ends_the_writing)
+TAP_TEST(writing_stops_when_the_output_fails)
 {
-    int (*const WRITERS[])(struct gsp_rows *, struct gsp_out *,
-                           struct gsp_err *) = {gsp_rows_json, gsp_rows_csv, gsp_rows_arrow};
+    int (*const WRITERS[])(struct gsp_rows *, struct gsp_out *, struct gsp_err *) = {
+        gsp_export_rows_write_json, gsp_export_rows_write_csv, gsp_export_rows_write_arrow};
     for (size_t i = 0; i < GSP_COUNT(WRITERS); i++) {
         struct fix_rows fix = fix_rows_all();
         fix.batch_count = 1000000;

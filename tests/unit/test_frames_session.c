@@ -64,7 +64,7 @@ TAP_TEST(tokens_split_at_every_position)
     for (size_t piece = 1; piece < sizeof(TEXT); piece++) {
         gsp_auto_buf out = {0};
         struct gsp_err err = {0};
-        again(TEXT, piece, &out, &err);
+        retokenize(TEXT, piece, &out, &err);
         const char *got = gsp_buf_cstr(&out);
         tap_check(got && (strcmp(got, SAME) == 0 || strstr(got, "1.2345678901234567e+19")));
         tap_eq_str(err.msg, "");
@@ -84,21 +84,21 @@ TAP_TEST(rejects_malformed_json)
         for (size_t piece = 1; piece < 5; piece++) {
             gsp_auto_buf out = {0};
             struct gsp_err err = {0};
-            again(TEXTS[i], piece, &out, &err);
+            retokenize(TEXTS[i], piece, &out, &err);
             if (!tap_eq_int(err.code, GSP_E_FORMAT))
                 printf("#   %s\n", TEXTS[i]);
         }
     }
 }
 
-TAP_TEST(depth_and_length_have_limits)
+TAP_TEST(depth_and_length_are_limited)
 {
     gsp_auto_buf text = {0};
     gsp_auto_buf out = {0};
     struct gsp_err err = {0};
     for (size_t i = 0; i < 1000; i++)
         gsp_buf_putc(&text, '[');
-    again(gsp_buf_cstr(&text), 100, &out, &err);
+    retokenize(gsp_buf_cstr(&text), 100, &out, &err);
     tap_eq_int(err.code, GSP_E_LIMIT);
     gsp_buf_clear(&text);
     gsp_buf_putc(&text, '"');
@@ -106,7 +106,7 @@ TAP_TEST(depth_and_length_have_limits)
         gsp_buf_putc(&text, 'x');
     gsp_buf_putc(&text, '"');
     err = (struct gsp_err){0};
-    again(gsp_buf_cstr(&text), 1U << 20, &out, &err);
+    retokenize(gsp_buf_cstr(&text), 1U << 20, &out, &err);
     tap_eq_int(err.code, GSP_E_LIMIT);
 }
 
@@ -122,26 +122,26 @@ static void check_time(const char *text, int64_t seconds, int64_t ns, int32_t zo
 
 TAP_TEST(times)
 {
-    static const char *const BAD[] = {"",
-                                      "2026",
-                                      "2026-01-31",
-                                      "2026-13-01T00:00:00",
-                                      "2026-01-31T25:00:00",
-                                      "2026-01-31T12:34:56+1",
-                                      "2026-01-31T12:34:56 CET",
-                                      "1969-01-01T00:00:00Z",
-                                      "9999-01-01T00:00:00Z",
-                                      "2026/01/31T12:34:56"};
+    static const char *const MALFORMED[] = {"",
+                                            "2026",
+                                            "2026-01-31",
+                                            "2026-13-01T00:00:00",
+                                            "2026-01-31T25:00:00",
+                                            "2026-01-31T12:34:56+1",
+                                            "2026-01-31T12:34:56 CET",
+                                            "1969-01-01T00:00:00Z",
+                                            "9999-01-01T00:00:00Z",
+                                            "2026/01/31T12:34:56"};
     check_time("1970-01-01T00:00:00Z", 0, 0, 0);
     check_time("2026-01-31T12:34:56.789+01:00", 1769859296, 789000000, 3600);
     check_time("2024-02-29T23:59:59.000000001-0330", 1709263799, 1, -12600);
     check_time("2024-01-15T10:30:00", 1705314600, 0, 0);
-    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+    for (size_t i = 0; i < GSP_COUNT(MALFORMED); i++) {
         int64_t ns = 0;
         int32_t zone = 0;
         bool has = false;
-        if (!tap_check(!gsp_session_parse_time(gsp_sv_of(BAD[i]), &ns, &zone, &has)))
-            printf("#   %s\n", BAD[i]);
+        if (!tap_check(!gsp_session_parse_time(gsp_sv_of(MALFORMED[i]), &ns, &zone, &has)))
+            printf("#   %s\n", MALFORMED[i]);
     }
 }
 

@@ -14,7 +14,7 @@
 #include "http/server.h"
 #include "tap.h"
 
-/* What the handler of these tests has seen. */
+/* State of the test handler. */
 static _Atomic int closed_streams;
 static _Atomic int events;
 
@@ -42,7 +42,7 @@ static void handle(void *ctx GSP_UNUSED, const struct gsp_http_request *request,
         return;
     }
     if (strcmp(request->path, "/no") == 0) {
-        gsp_http_fail(answer, 404, "NOFILE", "nothing here", NULL);
+        gsp_http_answer_error(answer, 404, "NOFILE", "nothing here", NULL);
         return;
     }
     const char *word = gsp_http_query(request, "word");
@@ -76,17 +76,17 @@ static struct gsp_http_server *serve(const char *token, char endpoint[32])
     struct gsp_http_options with = options(token);
     struct gsp_http_server *server = NULL;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_http_serve(&with, &server, &err), GSP_OK);
+    tap_eq_int(gsp_http__open_and_start(&with, &server, &err), GSP_OK);
     if (!server)
         exit(TAP_EXIT_FAILED);
     snprintf(endpoint, 32, "127.0.0.1:%u", gsp_http_port(server));
     return server;
 }
 
-/* The status of an answer, its text to *text when that is wanted. */
-static int ask(const struct gsp_http_call *call, struct gsp_buf *text)
+/* Returns the status of the answer. Appends its body to text unless that is NULL. */
+static int send_request(const struct gsp_http_client_request *call, struct gsp_buf *text)
 {
-    struct gsp_http_reply reply = {0};
+    struct gsp_http_client_answer reply = {0};
     struct gsp_err err = {0};
     int rc = gsp_http_request(call, &reply, &err);
     int status = rc < 0 ? rc : reply.status;
@@ -96,92 +96,94 @@ static int ask(const struct gsp_http_call *call, struct gsp_buf *text)
     return status;
 }
 
-static void check_text(const struct gsp_http_call *call, int status, const char *text)
+static void check_text(const struct gsp_http_client_request *call, int status, const char *text)
 {
     gsp_auto_buf got = {0};
-    tap_eq_int(ask(call, &got), status);
+    tap_eq_int(send_request(call, &got), status);
     tap_eq_str(gsp_buf_cstr(&got), text);
 }
 
-TAP_TEST(asks_and_answers)
+TAP_TEST(requests_and_answers)
 {
     char to[32];
     struct gsp_http_server *server = serve(NULL, to);
+    check_text(&(struct gsp_http_client_request){.method = "GET",
+                                                 .endpoint = to,
+                                                 .path = "/a%20b?word=x%26y"},
+               200, "GET /a b 0 x&y 1");
     check_text(
-        &(struct gsp_http_call){.method = "GET", .endpoint = to, .path = "/a%20b?word=x%26y"}, 200,
-        "GET /a b 0 x&y 1");
-    check_text(
-        &(struct gsp_http_call){
+        &(struct gsp_http_client_request){
             .method = "POST", .endpoint = to, .path = "/p", .body = gsp_sv_of("12345")},
         200, "POST /p 5 - 1");
     check_text(
-        &(struct gsp_http_call){
+        &(struct gsp_http_client_request){
             .method = "PUT", .endpoint = to, .path = "/slow", .body = gsp_sv_of("1")},
         200, "PUT /slow 1 - 1");
-    check_text(&(struct gsp_http_call){.method = "GET", .endpoint = to, .path = "/no"}, 404,
+    check_text(&(struct gsp_http_client_request){.method = "GET", .endpoint = to, .path = "/no"},
+               404,
                "{\"error\":{\"code\":\"NOFILE\",\"message\":\"nothing here\",\"hint\":null}}\n");
     /* A NUL does not end the path. */
-    check_text(&(struct gsp_http_call){.method = "GET", .endpoint = to, .path = "/a%00b"}, 200,
-               "GET /a\001b 0 - 1");
+    check_text(&(struct gsp_http_client_request){.method = "GET", .endpoint = to, .path = "/a%00b"},
+               200, "GET /a\001b 0 - 1");
     gsp_http_stop(server);
 }
 
-TAP_TEST(long_bodies_are_refused)
+TAP_TEST(long_bodies_are_rejected)
 {
     char to[32];
     char body[5000];
     memset(body, 'x', sizeof(body));
     struct gsp_http_server *server = serve(NULL, to);
-    struct gsp_http_call call = {
+    struct gsp_http_client_request call = {
         .method = "POST", .endpoint = to, .path = "/p", .body = {body, 1000}};
-    tap_eq_int(ask(&call, NULL), 200);
+    tap_eq_int(send_request(&call, NULL), 200);
     call.body.len = 1001;
-    tap_eq_int(ask(&call, NULL), 413);
+    tap_eq_int(send_request(&call, NULL), 413);
     call.body.len = 5000;
-    tap_eq_int(ask(&call, NULL), 413);
+    tap_eq_int(send_request(&call, NULL), 413);
     gsp_http_stop(server);
 }
 
-TAP_TEST(the_token_opens)
+TAP_TEST(a_token_is_required)
 {
     char to[32];
     struct gsp_http_server *server = serve("secret", to);
-    struct gsp_http_call call = {.method = "GET", .endpoint = to, .path = "/x"};
-    tap_eq_int(ask(&call, NULL), 401);
+    struct gsp_http_client_request call = {.method = "GET", .endpoint = to, .path = "/x"};
+    tap_eq_int(send_request(&call, NULL), 401);
     call.token = "secreT";
-    tap_eq_int(ask(&call, NULL), 401);
+    tap_eq_int(send_request(&call, NULL), 401);
     call.token = "secret";
     check_text(&call, 200, "GET /x 0 - 1");
     call.token = NULL;
     call.path = "/x?token=secret";
-    tap_eq_int(ask(&call, NULL), 200);
+    tap_eq_int(send_request(&call, NULL), 200);
     call.path = "/health";
     check_text(&call, 200, "GET /health 0 - 0");
     gsp_http_stop(server);
 }
 
-TAP_TEST(other_addresses_need_a_token)
+TAP_TEST(other_addresses_require_a_token)
 {
     struct gsp_http_options with = options(NULL);
     struct gsp_http_server *server = NULL;
     with.bind = "0.0.0.0";
-    tap_eq_int(gsp_http_serve(&with, &server, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_E_USAGE);
     with.bind = "nowhere";
-    tap_eq_int(gsp_http_serve(&with, &server, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_E_USAGE);
     with.bind = "0.0.0.0";
     with.token = "t";
-    tap_eq_int(gsp_http_serve(&with, &server, NULL), GSP_OK);
+    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_OK);
     gsp_http_stop(server);
 }
 
-TAP_TEST(a_port_in_use_is_told)
+TAP_TEST(a_port_in_use_is_reported)
 {
     char to[32];
     struct gsp_http_server *server = serve(NULL, to);
     struct gsp_http_server *other = NULL;
     struct gsp_http_options with = options(NULL);
     with.port = gsp_http_port(server);
-    tap_eq_int(gsp_http_serve(&with, &other, NULL), GSP_E_EXISTS);
+    tap_eq_int(gsp_http__open_and_start(&with, &other, NULL), GSP_E_EXISTS);
     gsp_http_stop(server);
 }
 
@@ -194,7 +196,7 @@ static int dial(struct gsp_http_server *server)
     return fd;
 }
 
-/* Sends raw bytes; the status of the answer, -1 for none. */
+/* Sends raw bytes. Returns the status of the answer, -1 if there is none. */
 static int raw(struct gsp_http_server *server, const char *text)
 {
     gsp_auto_fd fd = dial(server);
@@ -204,7 +206,7 @@ static int raw(struct gsp_http_server *server, const char *text)
     return n > 12 ? (int)strtol(answer + 9, NULL, 10) : -1;
 }
 
-TAP_TEST(pages_of_other_sites_are_kept_out)
+TAP_TEST(pages_of_other_sites_are_rejected)
 {
     char to[32];
     struct gsp_http_server *server = serve(NULL, to);
@@ -222,8 +224,8 @@ TAP_TEST(pages_of_other_sites_are_kept_out)
     gsp_http_stop(server);
 }
 
-/* A byte now and then keeps no connection. */
-TAP_TEST(slow_heads_are_ended)
+/* A byte now and then does not keep a connection open. */
+TAP_TEST(slow_headers_end_the_connection)
 {
     char to[32];
     struct gsp_http_server *server = serve(NULL, to);
@@ -242,13 +244,14 @@ TAP_TEST(slow_heads_are_ended)
 static void *listen_to_events(void *arg)
 {
     gsp_auto_buf got = {0};
-    const struct gsp_http_call call = {.method = "GET", .endpoint = arg, .path = "/events"};
-    tap_eq_int(ask(&call, &got), 200);
+    const struct gsp_http_client_request call = {
+        .method = "GET", .endpoint = arg, .path = "/events"};
+    tap_eq_int(send_request(&call, &got), 200);
     tap_eq_str(gsp_buf_cstr(&got), "data: 1\n\ndata: 2\n\ndata: 3\n\n");
     return NULL;
 }
 
-TAP_TEST(streams_rest_and_are_woken)
+TAP_TEST(streams_are_suspended_and_woken)
 {
     char to[32];
     struct gsp_http_server *server = serve(NULL, to);
@@ -264,14 +267,14 @@ TAP_TEST(streams_rest_and_are_woken)
     tap_eq_int(atomic_load(&closed_streams), 1);
 }
 
-TAP_TEST(stop_ends_streams_that_rest)
+TAP_TEST(stop_ends_suspended_streams)
 {
     char to[32];
     struct gsp_http_server *server = serve(NULL, to);
     gsp_auto_fd fd = dial(server);
     char head[256];
-    const char ask[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    gsp_ignore(gsp_fd_write_all(fd, ask, sizeof(ask) - 1, NULL));
+    const char request[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    gsp_ignore(gsp_fd_write_all(fd, request, sizeof(request) - 1, NULL));
     atomic_store(&events, 1);
     gsp_http_wake(server);
     tap_check(recv(fd, head, sizeof(head), 0) > 0);
@@ -279,7 +282,7 @@ TAP_TEST(stop_ends_streams_that_rest)
     tap_eq_int(atomic_load(&closed_streams), 1);
 }
 
-TAP_TEST(the_unix_socket_is_ours_alone)
+TAP_TEST(the_unix_socket_is_private)
 {
     char folder[] = "/tmp/gsprof-http-XXXXXX";
     char path[64];
@@ -292,37 +295,46 @@ TAP_TEST(the_unix_socket_is_ours_alone)
     struct gsp_http_server *server = NULL;
     with.bind = NULL;
     with.unix_path = path;
-    tap_eq_int(gsp_http_serve(&with, &server, NULL), GSP_OK);
+    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_OK);
     tap_eq_int(stat(path, &facts), 0);
     tap_eq_int(facts.st_mode & 0777, 0600);
-    check_text(&(struct gsp_http_call){.method = "GET", .endpoint = endpoint, .path = "/x"}, 200,
-               "GET /x 0 - 1");
+    check_text(
+        &(struct gsp_http_client_request){.method = "GET", .endpoint = endpoint, .path = "/x"}, 200,
+        "GET /x 0 - 1");
     gsp_http_stop(server);
     tap_check(stat(path, &facts) < 0);
     rmdir(folder);
 }
 
-TAP_TEST(the_client_tells_what_went_wrong)
+TAP_TEST(the_client_reports_errors)
 {
     char to[32];
     struct gsp_http_server *server = serve(NULL, to);
-    tap_eq_int(ask(
-                   &(struct gsp_http_call){
+    tap_eq_int(send_request(
+                   &(struct gsp_http_client_request){
                        .method = "GET", .endpoint = to, .path = "/a-long-path", .answer_max = 5},
                    NULL),
                GSP_E_LIMIT);
     gsp_http_stop(server);
-    tap_eq_int(ask(&(struct gsp_http_call){.method = "GET", .endpoint = to, .path = "/"}, NULL),
-               GSP_E_NOPROC);
-    tap_eq_int(ask(&(struct gsp_http_call){.method = "GET", .endpoint = "a b", .path = "/"}, NULL),
-               GSP_E_USAGE);
     tap_eq_int(
-        ask(&(struct gsp_http_call){.method = "GET", .endpoint = "u@h:1", .path = "/"}, NULL),
+        send_request(
+            &(struct gsp_http_client_request){.method = "GET", .endpoint = to, .path = "/"}, NULL),
+        GSP_E_NOPROC);
+    tap_eq_int(
+        send_request(
+            &(struct gsp_http_client_request){.method = "GET", .endpoint = "a b", .path = "/"},
+            NULL),
         GSP_E_USAGE);
     tap_eq_int(
-        ask(&(struct gsp_http_call){.method = "GET", .endpoint = "unix:/no/such", .path = "/"},
+        send_request(
+            &(struct gsp_http_client_request){.method = "GET", .endpoint = "u@h:1", .path = "/"},
             NULL),
-        GSP_E_NOPROC);
+        GSP_E_USAGE);
+    tap_eq_int(send_request(&(struct gsp_http_client_request){.method = "GET",
+                                                              .endpoint = "unix:/no/such",
+                                                              .path = "/"},
+                            NULL),
+               GSP_E_NOPROC);
 }
 
 TAP_MAIN()

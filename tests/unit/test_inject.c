@@ -17,7 +17,7 @@ static enum gsp_inject_state state_of(long number, uint64_t second, uint64_t fou
     snprintf(text, sizeof(text),
              "%ld 0x1 0x%llx 0x3 0x%llx 0x5 0x6 0x7ffd00001000 0x7f0000002000\n", number,
              (unsigned long long)second, (unsigned long long)fourth);
-    return gsp_inject_state_of(gsp_sv_of(text), at);
+    return gsp_inject__state_parse(gsp_sv_of(text), at);
 }
 
 TAP_TEST(restartable_calls_come_first)
@@ -54,20 +54,20 @@ TAP_TEST(epoll_without_timeout_can_be_restarted_after_eintr)
 {
     struct gsp_inject_call_at at;
     tap_eq_int(state_of(SYS_epoll_pwait, 2, 0xffffffff, &at), GSP_INJECT_INTERRUPTS);
-    tap_check(gsp_inject_is_endless(&at));
+    tap_check(gsp_inject__call_is_endless(&at));
     tap_eq_int(state_of(SYS_epoll_pwait, 2, 1000, &at), GSP_INJECT_INTERRUPTS);
-    tap_check(!gsp_inject_is_endless(&at));
+    tap_check(!gsp_inject__call_is_endless(&at));
     tap_eq_int(state_of(SYS_read, 2, 0xffffffff, &at), GSP_INJECT_RESTARTS);
-    tap_check(!gsp_inject_is_endless(&at));
+    tap_check(!gsp_inject__call_is_endless(&at));
 }
 
 TAP_TEST(relative_and_absolute_sleeps_differ)
 {
     struct gsp_inject_call_at at;
     tap_eq_int(state_of(SYS_clock_nanosleep, 0, 0, &at), GSP_INJECT_RESTARTS);
-    tap_check(gsp_inject_is_span(&at));
+    tap_check(gsp_inject__call_is_relative_sleep(&at));
     tap_eq_int(state_of(SYS_clock_nanosleep, 1, 0, &at), GSP_INJECT_RESTARTS);
-    tap_check(!gsp_inject_is_span(&at));
+    tap_check(!gsp_inject__call_is_relative_sleep(&at));
 }
 
 TAP_TEST(unreadable_states_are_not_safe)
@@ -81,10 +81,10 @@ TAP_TEST(unreadable_states_are_not_safe)
                                         "\n"};
     struct gsp_inject_call_at at;
     for (size_t i = 0; i < GSP_COUNT(texts); i++) {
-        tap_eq_int(gsp_inject_state_of(gsp_sv_of(texts[i]), &at), GSP_INJECT_UNSAFE);
+        tap_eq_int(gsp_inject__state_parse(gsp_sv_of(texts[i]), &at), GSP_INJECT_UNSAFE);
         tap_eq_int(at.number, -1);
     }
-    tap_eq_int(gsp_inject_state_of(gsp_sv_of("running\n"), &at), GSP_INJECT_RUNS);
+    tap_eq_int(gsp_inject__state_parse(gsp_sv_of("running\n"), &at), GSP_INJECT_RUNS);
     tap_eq_int(at.number, -1);
 }
 
@@ -102,7 +102,7 @@ static const char MAPS[] =
 static struct gsp_maps *read_maps(void)
 {
     struct gsp_maps *maps;
-    tap_eq_int(gsp_maps_parse(gsp_sv_of(MAPS), &maps, NULL), GSP_OK);
+    tap_eq_int(gsp_proc__maps_parse(gsp_sv_of(MAPS), &maps, NULL), GSP_OK);
     return maps;
 }
 
@@ -116,21 +116,21 @@ TAP_TEST(lock_free_code_is_identified_by_its_file)
                 {0x7f0000800000, false}};
     struct gsp_maps *maps = read_maps();
     for (size_t i = 0; i < GSP_COUNT(rows); i++) {
-        const struct gsp_map *map = gsp_maps_find(maps, rows[i].addr);
-        tap_check(map && gsp_inject_is_plain_text(map) == rows[i].plain);
-        tap_check(map && gsp_inject_is_linker(map) == (rows[i].addr == 0x7f0000200000));
+        const struct gsp_map *map = gsp_proc_maps_find(maps, rows[i].addr);
+        tap_check(map && gsp_inject__map_is_lock_free(map) == rows[i].plain);
+        tap_check(map && gsp_inject__map_is_linker(map) == (rows[i].addr == 0x7f0000200000));
     }
-    gsp_maps_free(maps);
+    gsp_proc_maps_free(maps);
 }
 
 TAP_TEST(a_full_stack_is_detected)
 {
     struct gsp_maps *maps = read_maps();
-    tap_check(gsp_inject_room(maps, 0x7f0000a10000) == 0x10000);
-    tap_check(gsp_inject_room(maps, 0x7f0000000000) == 0);
-    tap_check(gsp_inject_room(maps, 0x1000) == 0);
-    tap_check(gsp_inject_room(maps, 0x7ffd00010000) > 1U << 20);
-    gsp_maps_free(maps);
+    tap_check(gsp_inject__stack_room(maps, 0x7f0000a10000) == 0x10000);
+    tap_check(gsp_inject__stack_room(maps, 0x7f0000000000) == 0);
+    tap_check(gsp_inject__stack_room(maps, 0x1000) == 0);
+    tap_check(gsp_inject__stack_room(maps, 0x7ffd00010000) > 1U << 20);
+    gsp_proc_maps_free(maps);
 }
 
 TAP_TEST(c_libraries_are_identified_by_name)

@@ -30,7 +30,7 @@ static void put_u32(uint32_t v)
     put(&v, sizeof(v));
 }
 
-/* An entry of these bytes after its length and id; worth its offset. */
+/* Adds an entry with a length, an id and these bytes. Returns its offset. */
 static size_t put_entry(uint32_t id, const void *bytes, size_t n)
 {
     size_t at = len;
@@ -124,16 +124,16 @@ TAP_TEST(states_are_remembered)
     gsp_native__cfi_free(&table);
 }
 
-TAP_TEST(what_is_special)
+TAP_TEST(special_rules)
 {
     size_t cie = put_cie_x86_64("zR");
     /* the procedure linkage table */
     put_program(cie, CODE, 0x10, "\x0f\x0b\x77\x08\x80\x00\x3f\x1a\x3b\x2a\x33\x24\x22");
     /* rip is undefined: the first function */
     put_program(cie, CODE + 0x10, 0x10, "\x07\x10");
-    /* a stack that was aligned anew: CFA = *(rbp - 8), rbp at *rbp */
+    /* a realigned stack: CFA = *(rbp - 8), rbp at *rbp */
     put_program(cie, CODE + 0x20, 0x10, "\x0f\x03\x76\x78\x06\x10\x06\x02\x76\x00");
-    /* CFA by a register that is not followed; a huge offset; an instruction nobody knows */
+    /* CFA from an unsupported register; a huge offset; an unknown instruction */
     put_program(cie, CODE + 0x30, 0x10, "\x0c\x0a\x00");
     put_program(cie, CODE + 0x40, 0x10, "\x0e\xff\xff\xff\xff\x0f");
     put_program(cie, CODE + 0x50, 0x10, "\x41\x3e");
@@ -173,20 +173,20 @@ TAP_TEST(rules_of_aarch64)
     gsp_native__cfi_free(&table);
 }
 
-TAP_TEST(every_truncation_is_survived)
+TAP_TEST(truncated_at_any_length)
 {
     size_t cie = put_cie_x86_64("zR");
     put_program(cie, CODE, 0x40, "\x41\x0e\x10\x86\x02\x43\x0d\x06\x70\x0c\x07\x08");
     put_program(cie, CODE + 0x20, 0x40, "\x41\x0e\x10"); /* overlaps */
-    size_t whole = len;
-    for (len = 0; len <= whole; len++) {
+    size_t full_len = len;
+    for (len = 0; len <= full_len; len++) {
         struct gsp_cfi_table table = build(EM_X86_64);
-        tap_check(len < whole || table.count > 0);
+        tap_check(len < full_len || table.count > 0);
         gsp_native__cfi_free(&table);
     }
 }
 
-TAP_TEST(calls_are_recognised)
+TAP_TEST(calls_are_recognized)
 {
     static const struct {
         const char *bytes;
@@ -216,22 +216,22 @@ TAP_TEST(calls_are_recognised)
     tap_check(gsp_native__arch(EM_386) == NULL);
 }
 
-TAP_TEST(prologues_are_counted)
+TAP_TEST(stack_size_of_prologues)
 {
     /* push rbp; push r12; mov rsp, rbp; sub 0x18, rsp; sub 0x1000, rsp; ret */
     static const unsigned char CODE_BYTES[] = {0x55, 0x41, 0x54, 0x48, 0x89, 0xe5,
                                                0x48, 0x83, 0xec, 0x18, 0x48, 0x81,
                                                0xec, 0,    0x10, 0,    0,    0xc3};
     const struct gsp_cfi_arch *arch = gsp_native__arch(EM_X86_64);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, sizeof(CODE_BYTES)).bytes,
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, sizeof(CODE_BYTES)).bytes,
                16 + 0x18 + 0x1000);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 10).bytes, 16 + 0x18);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 1).bytes, 8);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 0).bytes, 0);
-    tap_check(!gsp_native__prologue(gsp_native__arch(EM_AARCH64), CODE_BYTES, 4).is_known);
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, 10).bytes, 16 + 0x18);
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, 1).bytes, 8);
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, 0).bytes, 0);
+    tap_check(!gsp_native__prologue_decode(gsp_native__arch(EM_AARCH64), CODE_BYTES, 4).is_known);
 }
 
-TAP_TEST(an_aligned_stack_is_found_by_what_was_kept)
+TAP_TEST(an_aligned_stack_is_found_by_a_saved_register)
 {
     /* vzeroupper; sub 0x60, rsp; mov rbx, (rsp); movups xmm1, 8(rsp); mov rsp, rbx;
      * sub 0x7080, rsp; and -4096, rsp; vmovups 16(rdi), ymm2; jmp */
@@ -240,16 +240,16 @@ TAP_TEST(an_aligned_stack_is_found_by_what_was_kept)
         0x4c, 0x24, 0x08, 0x48, 0x89, 0xe3, 0x48, 0x81, 0xec, 0x80, 0x70, 0,    0,
         0x48, 0x81, 0xe4, 0,    0xf0, 0xff, 0xff, 0xc5, 0xfc, 0x10, 0x57, 0x10, 0xeb};
     struct gsp_prologue got =
-        gsp_native__prologue(gsp_native__arch(EM_X86_64), CODE_BYTES, sizeof(CODE_BYTES));
+        gsp_native__prologue_decode(gsp_native__arch(EM_X86_64), CODE_BYTES, sizeof(CODE_BYTES));
     tap_check(got.is_known);
     tap_eq_int(got.base, 3);
     tap_eq_int(got.bytes, 0x60);
-    got = gsp_native__prologue(gsp_native__arch(EM_X86_64), CODE_BYTES, 16);
+    got = gsp_native__prologue_decode(gsp_native__arch(EM_X86_64), CODE_BYTES, 16);
     tap_eq_int(got.base, GSP_PROLOGUE_SP);
     tap_eq_int(got.bytes, 0x60);
 }
 
-/* An entry that is found by the linker's table must say what the table of all entries says. */
+/* Entries found with the linker's table have the same rules as the table of all entries. */
 static void compare_rules(const char *path)
 {
     struct gsp_native_store *store;
@@ -263,13 +263,13 @@ static void compare_rules(const char *path)
     tap_require(table->count > 100);
     size_t differ = 0;
     size_t with_rule = 0;
-    /* Around the places where one rule ends and another begins. */
+    /* Around the addresses where one rule ends and another begins. */
     for (size_t i = 0; i < table->count; i += 1 + table->count / 4000) {
         for (uint64_t near = 0; near < 3; near++) {
             uint64_t addr = table->base + table->rows[i].pc + near - 1;
-            gsp_cfi_rule wanted = gsp_native__cfi_find(table, addr);
-            differ += gsp_native__file_rule(file, addr) != wanted;
-            with_rule += gsp_cfi_kind_of(wanted) != GSP_CFI_NONE;
+            gsp_cfi_rule expected = gsp_native__cfi_find(table, addr);
+            differ += gsp_native__file_rule(file, addr) != expected;
+            with_rule += gsp_cfi_kind_of(expected) != GSP_CFI_NONE;
         }
     }
     tap_eq_int(differ, 0);
@@ -277,7 +277,7 @@ static void compare_rules(const char *path)
     gsp_native_store_free(store);
 }
 
-TAP_TEST(single_entries_say_what_the_whole_table_says)
+TAP_TEST(single_entries_agree_with_the_whole_table)
 {
     compare_rules("/proc/self/exe");
     compare_rules("/lib/x86_64-linux-gnu/libc.so.6");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs with known chains of calls, built here, stopped and unwound. */
+/* Builds programs with known call chains, stops them and unwinds their stacks. */
 #include <elf.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -20,7 +20,7 @@
 
 struct target {
     pid_t pid;
-    pid_t tid; /* the thread that is looked at */
+    pid_t tid; /* the thread to sample */
     struct gsp_mem *mem;
     struct gsp_native *native;
 };
@@ -42,7 +42,7 @@ static void need_x86_64(void)
 #endif
 }
 
-/* Runs a shell command; false when it fails. */
+/* Runs a shell command. Returns false if it fails. */
 static bool shell(const char *fmt, ...) GSP_PRINTF(1, 2);
 static bool shell(const char *fmt, ...)
 {
@@ -51,7 +51,7 @@ static bool shell(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(command, sizeof(command), fmt, args);
     va_end(args);
-    return system(command) == 0; /* NOLINT(cert-env33-c): a compiler, by our own words */
+    return system(command) == 0; /* NOLINT(cert-env33-c): our own command */
 }
 
 static void make_folder(void)
@@ -91,7 +91,7 @@ static void start(struct target *target, const char *program, const char *mode, 
     close(ready[0]);
     target->tid = target->pid;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_mem_open_pid(target->pid, &target->mem, &err), GSP_OK);
+    tap_eq_int(gsp_proc_mem_open_pid(target->pid, &target->mem, &err), GSP_OK);
     tap_eq_int(gsp_native_open(target->pid, target->mem, &target->native, &err), GSP_OK);
     tap_eq_str(err.msg, "");
 }
@@ -99,7 +99,7 @@ static void start(struct target *target, const char *program, const char *mode, 
 static void finish(struct target *target)
 {
     gsp_native_close(target->native);
-    gsp_mem_free(target->mem);
+    gsp_proc_mem_free(target->mem);
     kill(target->pid, SIGKILL);
     waitpid(target->pid, NULL, __WALL);
 }
@@ -127,8 +127,8 @@ static void stop(pid_t tid)
     tap_require(waitpid(tid, NULL, __WALL) == tid);
 }
 
-/* Stops the thread, copies, lets it run, unwinds. */
-static void look(struct target *target, size_t copy_max)
+/* Stops the thread, copies its stack, resumes it and unwinds the copy. */
+static void sample(struct target *target, size_t copy_max)
 {
     stop(target->tid);
     struct gsp_native_copy copy = {.stack = bytes};
@@ -151,11 +151,11 @@ static const char *name_at(struct target *target, size_t i)
     return symbol.name;
 }
 
-/* Looks until the thread is where it said it would go. */
-static bool look_until(struct target *target, const char *leaf, size_t copy_max)
+/* Samples until the thread is in this function. */
+static bool sample_until(struct target *target, const char *leaf, size_t copy_max)
 {
     for (int i = 0; i < TRIES_MAX; i++) {
-        look(target, copy_max);
+        sample(target, copy_max);
         if (strcmp(name_at(target, 0), leaf) == 0)
             return true;
         sched_yield();
@@ -167,16 +167,16 @@ static void show(struct target *target)
 {
     for (size_t i = 0; i < stack.count && i < 20; i++)
         printf("#   %s%s\n", name_at(target, i), stack.frames[i].bridged ? " (bridged)" : "");
-    printf("#   end: %s\n", gsp_native_end_name(stack.end));
+    printf("#   end: %s\n", gsp_native__end_name(stack.end));
 }
 
-/* The frames from the i-th on are those, ended by NULL. */
+/* Checks the names of the frames from the i-th on, and that the unwinder reached the entry. */
 static void expect(struct target *target, size_t i, const char *const *names)
 {
     int before = tap_failures;
     for (; *names; names++, i++)
         tap_eq_str(name_at(target, i), *names);
-    tap_eq_str(gsp_native_end_name(stack.end), "entry");
+    tap_eq_str(gsp_native__end_name(stack.end), "entry");
     if (tap_failures > before)
         show(target);
 }
@@ -192,7 +192,7 @@ static void check_leaf(const char *mode, const char *leaf, bool bridged)
 {
     struct target target;
     start(&target, "chain", mode, NULL);
-    tap_check(look_until(&target, leaf, 65536));
+    tap_check(sample_until(&target, leaf, 65536));
     expect(&target, 1, CHAIN);
     tap_eq_int(stack.frames[1].bridged, bridged);
     tap_check(!stack.frames[2].bridged);
@@ -200,7 +200,7 @@ static void check_leaf(const char *mode, const char *leaf, bool bridged)
     finish(&target);
 }
 
-TAP_TEST(chains_of_every_build)
+TAP_TEST(call_chains_of_every_build)
 {
     need_x86_64();
     for (size_t i = 0; i < GSP_COUNT(FLAGS); i++) {
@@ -219,12 +219,12 @@ static void check_through(const char *mode, const char *const *names)
 {
     struct target target;
     start(&target, "chain", mode, NULL);
-    tap_check(look_until(&target, "leaf", 65536));
+    tap_check(sample_until(&target, "leaf", 65536));
     expect(&target, 1, names);
     finish(&target);
 }
 
-TAP_TEST(a_stack_that_was_aligned_anew)
+TAP_TEST(a_realigned_stack)
 {
     need_x86_64();
     build("-O2 -fomit-frame-pointer");
@@ -233,15 +233,15 @@ TAP_TEST(a_stack_that_was_aligned_anew)
     clean();
 }
 
-TAP_TEST(a_buffer_that_is_larger_than_the_copy)
+TAP_TEST(a_buffer_larger_than_the_copy)
 {
     need_x86_64();
     build("-O2");
     struct target target;
     start(&target, "chain", "page", NULL);
-    tap_require(look_until(&target, "leaf_page", 256));
+    tap_require(sample_until(&target, "leaf_page", 256));
     tap_eq_int(stack.count, 1);
-    tap_eq_str(gsp_native_end_name(stack.end), "out_of_stack");
+    tap_eq_str(gsp_native__end_name(stack.end), "out_of_stack");
     finish(&target);
     clean();
 }
@@ -252,9 +252,9 @@ TAP_TEST(a_signal_handler)
     build("-O2 -fomit-frame-pointer");
     struct target target;
     start(&target, "chain", "signal", NULL);
-    tap_check(look_until(&target, "leaf", 65536));
+    tap_check(sample_until(&target, "leaf", 65536));
     tap_eq_str(name_at(&target, 1), "handler");
-    /* The return code, then the C library's raise(), whatever it is made of. */
+    /* The signal trampoline, then the frames of the C library's raise(). */
     size_t i = 2;
     while (i < stack.count && strcmp(name_at(&target, i), "inner") != 0)
         i++;
@@ -270,28 +270,28 @@ TAP_TEST(deep_recursion)
     build("-O2 -fomit-frame-pointer -fno-optimize-sibling-calls");
     struct target target;
     start(&target, "chain", "deep", NULL);
-    tap_check(look_until(&target, "leaf", sizeof(bytes)));
+    tap_check(sample_until(&target, "leaf", sizeof(bytes)));
     size_t i = 1;
     while (i < stack.count && strcmp(name_at(&target, i), "descend") == 0)
         i++;
     tap_eq_int(i, 1002);
     expect(&target, i, CHAIN);
-    /* With too little of the stack it ends where the copy does. */
-    look(&target, 4096);
-    tap_eq_str(gsp_native_end_name(stack.end), "out_of_stack");
+    /* With a short copy the unwinder stops at its end. */
+    sample(&target, 4096);
+    tap_eq_str(gsp_native__end_name(stack.end), "out_of_stack");
     tap_check(stack.count > 20);
     finish(&target);
     clean();
 }
 
-TAP_TEST(code_that_is_in_no_file)
+TAP_TEST(code_without_a_file)
 {
     need_x86_64();
     build("-O2 -fomit-frame-pointer");
     struct target target;
     start(&target, "chain", "jit", NULL);
     for (int i = 0; i < TRIES_MAX; i++) {
-        look(&target, 65536);
+        sample(&target, 65536);
         if (stack.count && stack.frames[0].module == GSP_NATIVE_NO_MODULE)
             break;
     }
@@ -310,21 +310,21 @@ TAP_TEST(the_vdso_and_system_calls)
     struct target target;
     start(&target, "chain", "vdso", NULL);
     int in_vdso = 0;
-    int whole = 0;
+    int complete = 0;
     for (int i = 0; i < 100; i++) {
-        look(&target, 65536);
+        sample(&target, 65536);
         in_vdso +=
             strcmp(gsp_native_module_path(target.native, stack.frames[0].module), "[vdso]") == 0;
-        whole += stack.end == GSP_NATIVE_REACHED_ENTRY;
+        complete += stack.end == GSP_NATIVE_REACHED_ENTRY;
         if (stack.end != GSP_NATIVE_REACHED_ENTRY)
             show(&target);
     }
-    tap_eq_int(whole, 100);
+    tap_eq_int(complete, 100);
     tap_check(in_vdso > 0);
     finish(&target);
     start(&target, "chain", "sleep", NULL);
     for (int i = 0; i < TRIES_MAX; i++) {
-        look(&target, 65536);
+        sample(&target, 65536);
         if (strstr(name_at(&target, 0), "pause"))
             break;
     }
@@ -333,7 +333,7 @@ TAP_TEST(the_vdso_and_system_calls)
     clean();
 }
 
-TAP_TEST(a_thread_ends_where_it_was_made)
+TAP_TEST(the_stack_of_a_thread_ends_at_its_entry)
 {
     need_x86_64();
     build("-O2 -fomit-frame-pointer");
@@ -345,24 +345,24 @@ TAP_TEST(a_thread_ends_where_it_was_made)
     tap_require(count == 2);
     target.tid = tasks[1].tid;
     free(tasks);
-    tap_check(look_until(&target, "leaf", 65536));
+    tap_check(sample_until(&target, "leaf", 65536));
     static const char *const NAMES[] = {"inner", "middle", "outer", "run", NULL};
     expect(&target, 1, NAMES);
     finish(&target);
     clean();
 }
 
-TAP_TEST(stripped_of_all_names)
+TAP_TEST(a_stripped_program)
 {
     need_x86_64();
     build("-O2 -fomit-frame-pointer");
-    tap_require(shell("cd %s && cp chain whole && strip chain", folder));
+    tap_require(shell("cd %s && strip chain", folder));
     struct target target;
     start(&target, "chain", "plain", NULL);
     size_t most = 0;
     for (int i = 0; i < 50; i++) {
-        look(&target, 65536);
-        tap_eq_str(gsp_native_end_name(stack.end), "entry");
+        sample(&target, 65536);
+        tap_eq_str(gsp_native__end_name(stack.end), "entry");
         most = stack.count > most ? stack.count : most;
     }
     /* leaf_plain, inner, middle, outer, main, two of the C library, _start */
@@ -372,11 +372,11 @@ TAP_TEST(stripped_of_all_names)
     clean();
 }
 
-TAP_TEST(names_from_elsewhere)
+TAP_TEST(separate_debug_symbols)
 {
     need_x86_64();
     build("-O2 -fomit-frame-pointer -Wl,--build-id");
-    /* As Fedora does it: the symbols packed into a section; and by a link to a debug file. */
+    /* Symbols packed into a section, as Fedora does; and a link to a debug file. */
     bool packed = shell("cd %s && cp chain mini && "
                         "nm chain --format=posix --defined-only | awk '{print $1}' > keep && "
                         "objcopy --only-keep-debug chain d && "
@@ -393,7 +393,7 @@ TAP_TEST(names_from_elsewhere)
         struct target target;
         printf("# %s\n", PROGRAMS[i]);
         start(&target, PROGRAMS[i], "c", NULL);
-        tap_check(look_until(&target, "leaf", 65536));
+        tap_check(sample_until(&target, "leaf", 65536));
         expect(&target, 1, CHAIN);
         struct gsp_native_symbol symbol;
         tap_check(gsp_native_symbol(target.native, stack.frames[1].pc, &symbol));
@@ -416,7 +416,7 @@ TAP_TEST(cplusplus_with_inlined_calls)
                                     "const&)";
     struct gsp_native_symbol symbol = {0};
     for (int i = 0; i < TRIES_MAX && symbol.inlined_count == 0; i++) {
-        look(&target, 65536);
+        sample(&target, 65536);
         tap_check(gsp_native_symbol(target.native, stack.frames[0].pc, &symbol));
     }
     tap_check(symbol.name && strncmp(symbol.name, TURN, strlen(TURN)) == 0);
@@ -442,17 +442,17 @@ TAP_TEST(ranges_of_a_function)
     struct gsp_native_ranges ranges;
     tap_check(gsp_native_range(target.native, "leaf_plain", &ranges));
     tap_eq_int(ranges.count, 1);
-    tap_check(look_until(&target, "leaf", 65536));
+    tap_check(sample_until(&target, "leaf", 65536));
     tap_check(gsp_native_range(target.native, "leaf", &ranges));
     tap_check(stack.frames[0].pc >= ranges.items[0].start &&
               stack.frames[0].pc < ranges.items[0].end);
-    tap_check(!gsp_native_range(target.native, "nobody_has_this_name", &ranges));
+    tap_check(!gsp_native_range(target.native, "no_such_function", &ranges));
     finish(&target);
     clean();
 }
 
-/* Numbers that look like what belongs on a stack. */
-static uint64_t lie(uint64_t *state, uint64_t low)
+/* A random number that resembles a word of a stack. */
+static uint64_t random_word(uint64_t *state, uint64_t low)
 {
     *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
     uint64_t r = *state >> 20;
@@ -469,36 +469,36 @@ static uint64_t lie(uint64_t *state, uint64_t low)
     }
 }
 
-TAP_TEST(damaged_stacks_come_to_an_end)
+TAP_TEST(corrupt_stacks_end)
 {
     struct gsp_mem *mem;
     struct gsp_native *native;
-    tap_eq_int(gsp_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
     tap_eq_int(gsp_native_open(getpid(), mem, &native, NULL), GSP_OK);
     uint64_t state = 7;
-    for (int round = 0; round < 2000; round++) {
-        struct gsp_native_copy copy = {.stack = bytes, .stack_len = (size_t)round * 8 + 3};
-        copy.regs.sp = round % 7 ? 0x7ff000000000 : UINT64_MAX - 4096;
+    for (int pass = 0; pass < 2000; pass++) {
+        struct gsp_native_copy copy = {.stack = bytes, .stack_len = (size_t)pass * 8 + 3};
+        copy.regs.sp = pass % 7 ? 0x7ff000000000 : UINT64_MAX - 4096;
         for (size_t i = 0; i + 8 <= copy.stack_len; i += 8) {
-            uint64_t word = lie(&state, copy.regs.sp);
+            uint64_t word = random_word(&state, copy.regs.sp);
             memcpy(bytes + i, &word, sizeof(word));
         }
-        copy.regs.pc = lie(&state, copy.regs.sp);
-        copy.regs.fp = lie(&state, copy.regs.sp);
-        copy.regs.lr = lie(&state, copy.regs.sp);
+        copy.regs.pc = random_word(&state, copy.regs.sp);
+        copy.regs.fp = random_word(&state, copy.regs.sp);
+        copy.regs.lr = random_word(&state, copy.regs.sp);
         size_t count =
-            gsp_native_unwind(native, &copy, stack.frames, (size_t)round % 64, &stack.end);
-        tap_check(count <= (size_t)round % 64);
+            gsp_native_unwind(native, &copy, stack.frames, (size_t)pass % 64, &stack.end);
+        tap_check(count <= (size_t)pass % 64);
     }
     struct gsp_native_copy nothing = {.regs = {.pc = 0}};
     tap_eq_int(gsp_native_unwind(native, &nothing, stack.frames, 8, &stack.end), 1);
-    tap_eq_str(gsp_native_end_name(stack.end), "no_rule");
+    tap_eq_str(gsp_native__end_name(stack.end), "no_rule");
     tap_check(gsp_native_is_stale(native));
     tap_eq_int(gsp_native_refresh(native, NULL), GSP_OK);
     tap_check(!gsp_native_is_stale(native));
     gsp_native_close(native);
     gsp_native_close(NULL);
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
 }
 
 TAP_TEST(processes_share_a_store)
@@ -506,7 +506,7 @@ TAP_TEST(processes_share_a_store)
     struct gsp_mem *mem;
     struct gsp_native_store *store;
     struct gsp_native *natives[2];
-    tap_eq_int(gsp_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
     tap_eq_int(gsp_native_store_new(&store, NULL), GSP_OK);
     struct gsp_native_symbol symbols[2];
     for (int i = 0; i < 2; i++) {
@@ -523,7 +523,7 @@ TAP_TEST(processes_share_a_store)
         gsp_native_close(natives[i]);
     gsp_native_store_free(store);
     gsp_native_store_free(NULL);
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
 }
 
 TAP_MAIN()

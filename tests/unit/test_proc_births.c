@@ -14,7 +14,7 @@ struct search {
     bool found;
 };
 
-static void look(void *user, pid_t pid, pid_t ppid)
+static void find_pid(void *user, pid_t pid, pid_t ppid)
 {
     struct search *search = user;
     if (pid == search->pid) {
@@ -31,12 +31,12 @@ static void *wait_here(void *user)
     return NULL;
 }
 
-TAP_TEST(a_child_is_seen_twice_and_then_not)
+TAP_TEST(a_child_is_reported_twice)
 {
     struct gsp_births births;
-    gsp_births_open(&births);
+    gsp_proc_births_open(&births);
     if (births.last <= 0)
-        tap_skip("needs a kernel that tells the newest pid");
+        tap_skip("needs the newest pid in /proc/loadavg");
     pid_t pid = fork();
     if (pid == 0) {
         pause();
@@ -44,32 +44,32 @@ TAP_TEST(a_child_is_seen_twice_and_then_not)
     }
     for (int i = 0; i < 3; i++) {
         struct search search = {.pid = pid};
-        /* A machine that is busy may have borne too many in between. */
-        if (!gsp_births_each(&births, look, &search))
+        /* A busy machine may have started too many processes in between. */
+        if (!gsp_proc_births_each(&births, find_pid, &search))
             continue;
         tap_check(search.found == (i < 2));
         tap_check(!search.found || search.ppid == getpid());
     }
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    gsp_births_close(&births);
-    tap_check(!gsp_births_each(&births, look, &(struct search){0}));
+    gsp_proc_births_close(&births);
+    tap_check(!gsp_proc_births_each(&births, find_pid, &(struct search){0}));
 }
 
-TAP_TEST(a_thread_is_no_process)
+TAP_TEST(a_thread_is_not_reported)
 {
     int ends[2];
     tap_check(pipe(ends) == 0);
     pthread_t thread;
     struct gsp_births births;
-    gsp_births_open(&births);
+    gsp_proc_births_open(&births);
     tap_check(pthread_create(&thread, NULL, wait_here, &ends[0]) == 0);
     struct gsp_task *tasks;
     size_t count;
     tap_eq_int(gsp_proc_tasks(getpid(), &tasks, &count, NULL), 0);
     tap_eq_int((int)count, 2);
     struct search search = {.pid = tasks[1].tid};
-    gsp_births_each(&births, look, &search);
+    gsp_proc_births_each(&births, find_pid, &search);
     tap_check(!search.found);
     pid_t group;
     pid_t ppid;
@@ -80,10 +80,10 @@ TAP_TEST(a_thread_is_no_process)
     free(tasks);
     close(ends[1]);
     pthread_join(thread, NULL);
-    gsp_births_close(&births);
+    gsp_proc_births_close(&births);
 }
 
-TAP_TEST(the_environment_it_began_with)
+TAP_TEST(environment_at_exec)
 {
     gsp_auto_buf value = {0};
     pid_t pid = fork();
@@ -95,7 +95,7 @@ TAP_TEST(the_environment_it_began_with)
         _exit(127);
     }
     for (int i = 0; i < 30000 && !gsp_proc_env(pid, "XRANK", &value); i++)
-        usleep(500); /* until it is sleep; 15 s */
+        usleep(500); /* until the child runs sleep; at most 15 s */
     gsp_buf_clear(&value);
     tap_check(gsp_proc_env(pid, "RANK", &value));
     tap_eq_str(gsp_buf_cstr(&value), "3");

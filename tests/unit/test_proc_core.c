@@ -22,7 +22,7 @@
 #define SP_INDEX    19UL
 #endif
 
-/* A core in the making: notes first, then loads. */
+/* Builds a core: notes first, then loads. */
 struct maker {
     struct gsp_buf notes;
     Elf64_Phdr loads[8];
@@ -115,7 +115,7 @@ static unsigned char data_at(uint64_t addr)
     return (unsigned char)(i * 3 + (i >> 8));
 }
 
-TAP_TEST(who_it_was)
+TAP_TEST(process_identity)
 {
     struct maker maker = {0};
     unsigned char info[136] = {0};
@@ -129,8 +129,8 @@ TAP_TEST(who_it_was)
     add_data(&maker);
     gsp_auto_buf bytes = make(&maker);
     struct gsp_core *core;
-    tap_require(gsp_core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
-    const struct gsp_core_info *got = gsp_core_info(core);
+    tap_require(gsp_proc__core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
+    const struct gsp_proc_core_info *got = gsp_proc_core_info(core);
     tap_eq_int(got->pid, 77);
     tap_eq_int(got->ppid, 5);
     tap_eq_int(got->signal, 11);
@@ -138,15 +138,15 @@ TAP_TEST(who_it_was)
     tap_eq_str(got->cmdline, "python3 x.py");
     tap_eq_int(got->missing_bytes, 0);
     size_t count;
-    const struct gsp_task *tasks = gsp_core_threads(core, &count);
+    const struct gsp_task *tasks = gsp_proc_core_threads(core, &count);
     tap_eq_int(count, 2);
     tap_eq_int(tasks[0].tid, 78);
     size_t len = 0;
-    const unsigned char *regs = gsp_core_regs(core, 1, &len);
+    const unsigned char *regs = gsp_proc__core_regs(core, 1, &len);
     tap_eq_int(len, 27 * 8);
     tap_check(regs && regs[0] == 77);
-    tap_check(gsp_core_regs(core, 2, &len) == NULL);
-    gsp_core_close(core);
+    tap_check(gsp_proc__core_regs(core, 2, &len) == NULL);
+    gsp_proc_core_close(core);
 }
 
 TAP_TEST(memory_across_segments)
@@ -157,26 +157,26 @@ TAP_TEST(memory_across_segments)
     gsp_auto_buf bytes = make(&maker);
     struct gsp_core *core;
     struct gsp_mem *mem;
-    tap_require(gsp_core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
-    tap_require(gsp_core_mem(core, &mem, NULL) == GSP_OK);
+    tap_require(gsp_proc__core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
+    tap_require(gsp_proc_core_mem(core, &mem, NULL) == GSP_OK);
     unsigned char got[2 * PAGE];
-    tap_eq_int(gsp_mem_read(mem, DATA_ADDR, got, sizeof(got)), GSP_OK);
+    tap_eq_int(gsp_proc_mem_read(mem, DATA_ADDR, got, sizeof(got)), GSP_OK);
     for (uint64_t i = 0; i < sizeof(got); i++) {
         if (!tap_check(got[i] == data_at(DATA_ADDR + i)))
             break;
     }
-    tap_eq_int(gsp_mem_read(mem, DATA_ADDR - 1, got, 2), GSP_E_FAULT);
-    /* The second page of the second segment was not written. */
-    tap_eq_int(gsp_mem_read(mem, NEXT_ADDR + PAGE - 1, got, 1), GSP_OK);
-    tap_eq_int(gsp_mem_read(mem, NEXT_ADDR + PAGE - 1, got, 2), GSP_E_FAULT);
-    tap_eq_int(gsp_mem_read(mem, UINT64_MAX - 3, got, 8), GSP_E_FAULT);
-    tap_eq_int(gsp_maps_count(gsp_core_maps(core)), 2);
-    gsp_mem_free(mem);
-    gsp_core_close(core);
+    tap_eq_int(gsp_proc_mem_read(mem, DATA_ADDR - 1, got, 2), GSP_E_FAULT);
+    /* The core does not contain the second page of the second segment. */
+    tap_eq_int(gsp_proc_mem_read(mem, NEXT_ADDR + PAGE - 1, got, 1), GSP_OK);
+    tap_eq_int(gsp_proc_mem_read(mem, NEXT_ADDR + PAGE - 1, got, 2), GSP_E_FAULT);
+    tap_eq_int(gsp_proc_mem_read(mem, UINT64_MAX - 3, got, 8), GSP_E_FAULT);
+    tap_eq_int(gsp_proc_maps_count(gsp_proc_core_maps(core)), 2);
+    gsp_proc_mem_free(mem);
+    gsp_proc_core_close(core);
 }
 
-/* Wherever a core is cut, it is read as far as it goes or refused in words. */
-TAP_TEST(cut_anywhere)
+/* A core truncated in its headers is rejected with a message; any other is read up to its end. */
+TAP_TEST(truncated_at_any_length)
 {
     struct maker maker = {0};
     add_thread(&maker, 1, 6);
@@ -186,20 +186,20 @@ TAP_TEST(cut_anywhere)
     for (size_t len = 0; len < bytes.len; len += len < headers ? 1 : 509) {
         struct gsp_core *core;
         struct gsp_err err = {0};
-        int rc = gsp_core_parse(bytes.p, len, &core, &err);
+        int rc = gsp_proc__core_parse(bytes.p, len, &core, &err);
         if (len < headers) {
             if (!tap_check(rc == GSP_E_FORMAT && err.msg[0] && !core))
                 break;
             continue;
         }
         tap_require(rc == GSP_OK);
-        tap_eq_int(gsp_core_info(core)->missing_bytes, bytes.len - len);
-        gsp_core_close(core);
+        tap_eq_int(gsp_proc_core_info(core)->missing_bytes, bytes.len - len);
+        gsp_proc_core_close(core);
     }
 }
 
-/* A file that is cut while it is open is as one that was cut before. */
-TAP_TEST(cut_while_open)
+/* A core truncated while it is open behaves like one truncated before. */
+TAP_TEST(truncated_while_open)
 {
     struct maker maker = {0};
     add_thread(&maker, 1, 6);
@@ -210,23 +210,23 @@ TAP_TEST(cut_while_open)
     tap_require(fd >= 0 && write(fd, bytes.p, bytes.len) == (ssize_t)bytes.len);
     struct gsp_core *core;
     struct gsp_mem *mem;
-    tap_require(gsp_core_open(path, &core, NULL) == GSP_OK);
-    tap_require(gsp_core_mem(core, &mem, NULL) == GSP_OK);
+    tap_require(gsp_proc_core_open(path, &core, NULL) == GSP_OK);
+    tap_require(gsp_proc_core_mem(core, &mem, NULL) == GSP_OK);
     unsigned char got[2 * PAGE];
-    tap_eq_int(gsp_mem_read(mem, DATA_ADDR, got, sizeof(got)), GSP_OK);
+    tap_eq_int(gsp_proc_mem_read(mem, DATA_ADDR, got, sizeof(got)), GSP_OK);
     tap_check(got[PAGE] == data_at(NEXT_ADDR));
-    tap_eq_int(gsp_core_info(core)->missing_bytes, 0);
+    tap_eq_int(gsp_proc_core_info(core)->missing_bytes, 0);
     /* The segment at DATA_ADDR is the last in the file. */
     tap_require(ftruncate(fd, (off_t)(bytes.len - PAGE + 10)) == 0);
-    tap_eq_int(gsp_mem_read(mem, DATA_ADDR, got, 11), GSP_E_FAULT);
-    tap_eq_int(gsp_mem_read(mem, DATA_ADDR, got, 10), GSP_OK);
-    tap_eq_int(gsp_mem_read(mem, NEXT_ADDR, got, 11), GSP_OK);
-    tap_eq_int(gsp_core_info(core)->missing_bytes, PAGE - 10);
+    tap_eq_int(gsp_proc_mem_read(mem, DATA_ADDR, got, 11), GSP_E_FAULT);
+    tap_eq_int(gsp_proc_mem_read(mem, DATA_ADDR, got, 10), GSP_OK);
+    tap_eq_int(gsp_proc_mem_read(mem, NEXT_ADDR, got, 11), GSP_OK);
+    tap_eq_int(gsp_proc_core_info(core)->missing_bytes, PAGE - 10);
     tap_require(ftruncate(fd, 0) == 0);
-    tap_eq_int(gsp_mem_read(mem, NEXT_ADDR, got, 11), GSP_E_FAULT);
-    tap_eq_int(gsp_core_info(core)->missing_bytes, 2 * PAGE);
-    gsp_mem_free(mem);
-    gsp_core_close(core);
+    tap_eq_int(gsp_proc_mem_read(mem, NEXT_ADDR, got, 11), GSP_E_FAULT);
+    tap_eq_int(gsp_proc_core_info(core)->missing_bytes, 2 * PAGE);
+    gsp_proc_mem_free(mem);
+    gsp_proc_core_close(core);
     close(fd);
     unlink(path);
 }
@@ -249,7 +249,7 @@ TAP_TEST(other_machines_are_named)
         bytes.p[rows[i].at] = (char)rows[i].byte;
         struct gsp_core *core;
         struct gsp_err err = {0};
-        tap_eq_int(gsp_core_parse(bytes.p, bytes.len, &core, &err), GSP_E_NOTSUP);
+        tap_eq_int(gsp_proc__core_parse(bytes.p, bytes.len, &core, &err), GSP_E_NOTSUP);
         tap_check(strstr(err.msg, rows[i].word) != NULL);
     }
 }
@@ -265,13 +265,13 @@ static void check_filtered(uint64_t sp, uint64_t stack_len, bool is_filtered)
     add_load(&maker, 0x80000, PAGE, page, stack_len);
     gsp_auto_buf bytes = make(&maker);
     struct gsp_core *core;
-    tap_require(gsp_core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
-    tap_check(gsp_core_info(core)->is_filtered == is_filtered);
-    tap_check(!gsp_core_info(core)->has_files);
+    tap_require(gsp_proc__core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
+    tap_check(gsp_proc_core_info(core)->is_filtered == is_filtered);
+    tap_check(!gsp_proc_core_info(core)->has_files);
     struct gsp_core_unwind regs;
-    tap_check(gsp_core_unwind_regs(core, 0, &regs) && regs.sp == sp);
-    tap_check(!gsp_core_unwind_regs(core, 1, &regs));
-    gsp_core_close(core);
+    tap_check(gsp_proc_core_unwind_regs(core, 0, &regs) && regs.sp == sp);
+    tap_check(!gsp_proc_core_unwind_regs(core, 1, &regs));
+    gsp_proc_core_close(core);
 }
 
 TAP_TEST(memory_that_was_filtered_out)
@@ -294,13 +294,14 @@ TAP_TEST(other_files_are_named)
         {"\xfd\x37zXZ", "xz"},
         {"\x7f"
          "ELF",
-         "cut"},
-        {"plain text", "no ELF"},
+         "truncated"},
+        {"plain text", "not an ELF"},
     };
     for (size_t i = 0; i < GSP_COUNT(rows); i++) {
         struct gsp_core *core;
         struct gsp_err err = {0};
-        tap_eq_int(gsp_core_parse(rows[i].bytes, strlen(rows[i].bytes), &core, &err), GSP_E_FORMAT);
+        tap_eq_int(gsp_proc__core_parse(rows[i].bytes, strlen(rows[i].bytes), &core, &err),
+                   GSP_E_FORMAT);
         tap_check(strstr(err.msg, rows[i].word) != NULL);
     }
 }
@@ -309,12 +310,12 @@ TAP_TEST(no_such_file)
 {
     struct gsp_core *core;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_core_open("/nonexistent/core", &core, &err), GSP_E_NOFILE);
-    tap_eq_int(gsp_core_open("/dev/null", &core, &err), GSP_E_FORMAT);
-    tap_eq_int(gsp_core_open("/", &core, &err), GSP_E_FORMAT);
+    tap_eq_int(gsp_proc_core_open("/nonexistent/core", &core, &err), GSP_E_NOFILE);
+    tap_eq_int(gsp_proc_core_open("/dev/null", &core, &err), GSP_E_FORMAT);
+    tap_eq_int(gsp_proc_core_open("/", &core, &err), GSP_E_FORMAT);
 }
 
-TAP_TEST(notes_that_lie)
+TAP_TEST(malformed_notes)
 {
     static const uint64_t files[] = {UINT64_MAX / 24, PAGE, 1, 2, 3};
     static const uint64_t unnamed[] = {1, PAGE, FILE_ADDR, FILE_ADDR + PAGE, 0};
@@ -329,7 +330,7 @@ TAP_TEST(notes_that_lie)
         gsp_auto_buf bytes = make(&makers[i]);
         struct gsp_core *core;
         struct gsp_err err = {0};
-        tap_eq_int(gsp_core_parse(bytes.p, bytes.len, &core, &err), GSP_E_FORMAT);
+        tap_eq_int(gsp_proc__core_parse(bytes.p, bytes.len, &core, &err), GSP_E_FORMAT);
         tap_check(err.msg[0]);
     }
 }
@@ -343,7 +344,7 @@ struct image {
     unsigned char rest[2 * PAGE];
 };
 
-/* A little ELF file of two and a bit pages with this build-id. */
+/* A small ELF file, slightly longer than two pages, with this build-id. */
 static void make_image(struct image *image, unsigned char id)
 {
     *image = (struct image){.ehdr = {.e_type = ET_DYN,
@@ -368,7 +369,7 @@ static void write_image(const char *path, const struct image *image)
     tap_require(fclose(file) == 0);
 }
 
-/* What the core left out comes from the mapped file, if it is the same build. */
+/* Pages that the core omits are read from the mapped file, if it is the same build. */
 static void check_file(unsigned char id_then, unsigned char id_now, bool with_head, bool same)
 {
     char path[] = "/tmp/gsp_core_XXXXXX";
@@ -387,24 +388,25 @@ static void check_file(unsigned char id_then, unsigned char id_now, bool with_he
     gsp_auto_buf bytes = make(&maker);
     struct gsp_core *core;
     struct gsp_mem *mem;
-    tap_require(gsp_core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
-    tap_require(gsp_core_mem(core, &mem, NULL) == GSP_OK);
+    tap_require(gsp_proc__core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
+    tap_require(gsp_proc_core_mem(core, &mem, NULL) == GSP_OK);
     unsigned char got[2 * PAGE] = {0};
-    tap_eq_int(gsp_mem_read(mem, FILE_ADDR + 100, got, sizeof(got)), same ? GSP_OK : GSP_E_FAULT);
+    tap_eq_int(gsp_proc_mem_read(mem, FILE_ADDR + 100, got, sizeof(got)),
+               same ? GSP_OK : GSP_E_FAULT);
     if (same) {
         tap_check(memcmp(got, (const char *)&now + 100, sizeof(got)) == 0);
-        /* The last page goes on with zeros. */
-        tap_eq_int(gsp_mem_read(mem, FILE_ADDR + sizeof(now) - 1, got, 9), GSP_OK);
+        /* The rest of the last page is zero. */
+        tap_eq_int(gsp_proc_mem_read(mem, FILE_ADDR + sizeof(now) - 1, got, 9), GSP_OK);
         tap_eq_int(got[0], 0x5a);
         tap_eq_int(got[8], 0);
-        tap_check(gsp_core_lacks(core) == NULL);
+        tap_check(gsp_proc_core_missing_file(core) == NULL);
     } else {
-        tap_eq_str(gsp_core_lacks(core), path);
+        tap_eq_str(gsp_proc_core_missing_file(core), path);
     }
-    const struct gsp_map *map = gsp_maps_find(gsp_core_maps(core), FILE_ADDR);
+    const struct gsp_map *map = gsp_proc_maps_find(gsp_proc_core_maps(core), FILE_ADDR);
     tap_check(map && strcmp(map->path, path) == 0 && map->inode != 0);
-    gsp_mem_free(mem);
-    gsp_core_close(core);
+    gsp_proc_mem_free(mem);
+    gsp_proc_core_close(core);
     unlink(path);
 }
 
@@ -413,17 +415,17 @@ TAP_TEST(pages_of_the_mapped_file)
     check_file(7, 7, true, true);
 }
 
-TAP_TEST(another_build_is_not_believed)
+TAP_TEST(another_build_is_not_read)
 {
     check_file(7, 8, true, false);
 }
 
-TAP_TEST(without_a_build_id_the_name_must_do)
+TAP_TEST(without_a_build_id_the_path_decides)
 {
     check_file(7, 8, false, true);
 }
 
-TAP_TEST(a_file_that_is_gone)
+TAP_TEST(a_deleted_file)
 {
     struct maker maker = {0};
     add_thread(&maker, 1, 0);
@@ -432,14 +434,14 @@ TAP_TEST(a_file_that_is_gone)
     gsp_auto_buf bytes = make(&maker);
     struct gsp_core *core;
     struct gsp_mem *mem;
-    tap_require(gsp_core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
-    tap_require(gsp_core_mem(core, &mem, NULL) == GSP_OK);
+    tap_require(gsp_proc__core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
+    tap_require(gsp_proc_core_mem(core, &mem, NULL) == GSP_OK);
     char byte;
-    tap_eq_int(gsp_mem_read(mem, FILE_ADDR, &byte, 1), GSP_E_FAULT);
-    tap_eq_str(gsp_core_lacks(core), "/nonexistent/lib\nx.so");
-    tap_eq_int(gsp_maps_count(gsp_core_maps(core)), 3);
-    gsp_mem_free(mem);
-    gsp_core_close(core);
+    tap_eq_int(gsp_proc_mem_read(mem, FILE_ADDR, &byte, 1), GSP_E_FAULT);
+    tap_eq_str(gsp_proc_core_missing_file(core), "/nonexistent/lib\nx.so");
+    tap_eq_int(gsp_proc_maps_count(gsp_proc_core_maps(core)), 3);
+    gsp_proc_mem_free(mem);
+    gsp_proc_core_close(core);
 }
 
 TAP_MAIN()

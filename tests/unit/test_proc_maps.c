@@ -20,32 +20,32 @@ static const char TEXT[] =
 TAP_TEST(reads_every_column)
 {
     struct gsp_maps *maps;
-    tap_eq_int(gsp_maps_parse(gsp_sv_of(TEXT), &maps, NULL), GSP_OK);
-    tap_eq_int(gsp_maps_count(maps), 5);
-    const struct gsp_map *map = gsp_maps_at(maps, 1);
+    tap_eq_int(gsp_proc__maps_parse(gsp_sv_of(TEXT), &maps, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_maps_count(maps), 5);
+    const struct gsp_map *map = gsp_proc_maps_at(maps, 1);
     tap_check(map->start == 0x55d0a0001000 && map->end == 0x55d0a0002000);
     tap_check(map->offset == 0x1000 && map->inode == 131);
     tap_check(map->readable && map->exec && !map->writable && !map->deleted);
     tap_eq_str(map->path, "/usr/bin/python3.11");
-    tap_eq_str(gsp_maps_at(maps, 2)->path, "");
-    tap_check(gsp_maps_at(maps, 3)->deleted);
-    tap_eq_str(gsp_maps_at(maps, 3)->path, "/opt/a b/lib.so");
-    tap_check(gsp_maps_at(maps, 5) == NULL);
-    gsp_maps_free(maps);
+    tap_eq_str(gsp_proc_maps_at(maps, 2)->path, "");
+    tap_check(gsp_proc_maps_at(maps, 3)->deleted);
+    tap_eq_str(gsp_proc_maps_at(maps, 3)->path, "/opt/a b/lib.so");
+    tap_check(gsp_proc_maps_at(maps, 5) == NULL);
+    gsp_proc_maps_free(maps);
 }
 
 TAP_TEST(finds_by_address)
 {
     struct gsp_maps *maps;
-    tap_eq_int(gsp_maps_parse(gsp_sv_of(TEXT), &maps, NULL), GSP_OK);
-    tap_check(gsp_maps_find(maps, 0x55d0a0000000) == gsp_maps_at(maps, 0));
-    tap_check(gsp_maps_find(maps, 0x55d0a0001fff) == gsp_maps_at(maps, 1));
-    tap_check(gsp_maps_find(maps, 0x55d0a0002000) == NULL);
-    tap_check(gsp_maps_find(maps, 0) == NULL);
-    gsp_maps_free(maps);
+    tap_eq_int(gsp_proc__maps_parse(gsp_sv_of(TEXT), &maps, NULL), GSP_OK);
+    tap_check(gsp_proc_maps_find(maps, 0x55d0a0000000) == gsp_proc_maps_at(maps, 0));
+    tap_check(gsp_proc_maps_find(maps, 0x55d0a0001fff) == gsp_proc_maps_at(maps, 1));
+    tap_check(gsp_proc_maps_find(maps, 0x55d0a0002000) == NULL);
+    tap_check(gsp_proc_maps_find(maps, 0) == NULL);
+    gsp_proc_maps_free(maps);
 }
 
-TAP_TEST(refuses_what_is_no_map)
+TAP_TEST(rejects_malformed_maps)
 {
     static const char *const BAD[] = {
         "hello\n",
@@ -57,7 +57,7 @@ TAP_TEST(refuses_what_is_no_map)
     for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
         struct gsp_maps *maps;
         struct gsp_err err = {0};
-        tap_eq_int(gsp_maps_parse(gsp_sv_of(BAD[i]), &maps, &err), GSP_E_FORMAT);
+        tap_eq_int(gsp_proc__maps_parse(gsp_sv_of(BAD[i]), &maps, &err), GSP_E_FORMAT);
         tap_check(maps == NULL && err.msg[0] != '\0');
     }
 }
@@ -65,16 +65,16 @@ TAP_TEST(refuses_what_is_no_map)
 TAP_TEST(reads_its_own_process)
 {
     struct gsp_maps *maps;
-    tap_eq_int(gsp_maps_read(getpid(), &maps, NULL), GSP_OK);
-    const struct gsp_map *map = gsp_maps_find(maps, (uint64_t)(uintptr_t)TEXT);
+    tap_eq_int(gsp_proc_maps_read(getpid(), &maps, NULL), GSP_OK);
+    const struct gsp_map *map = gsp_proc_maps_find(maps, (uint64_t)(uintptr_t)TEXT);
     tap_check(map && map->readable && !map->writable);
-    gsp_maps_free(maps);
+    gsp_proc_maps_free(maps);
 }
 
-/* Splits one mapping into many and joins them again, without end. */
+/* Splits one mapping into many and joins them again, forever. */
 static void split_and_join(void)
 {
-    enum { PAGES = 400 }; /* more lines than one read() gives */
+    enum { PAGES = 400 }; /* more lines than one read() returns */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *area = mmap(NULL, PAGES * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -95,24 +95,24 @@ TAP_TEST(a_map_that_changes_while_it_is_read)
     for (int i = 0; i < CHANGED_READS; i++) {
         struct gsp_maps *maps;
         struct gsp_err err = {0};
-        tap_eq_int(gsp_maps_read(child, &maps, &err), GSP_OK);
+        tap_eq_int(gsp_proc_maps_read(child, &maps, &err), GSP_OK);
         uint64_t floor = 0;
-        for (size_t k = 0; k < gsp_maps_count(maps); k++) {
-            const struct gsp_map *map = gsp_maps_at(maps, k);
+        for (size_t k = 0; k < gsp_proc_maps_count(maps); k++) {
+            const struct gsp_map *map = gsp_proc_maps_at(maps, k);
             tap_require(map->start >= floor && map->start < map->end);
             floor = map->end;
         }
-        gsp_maps_free(maps);
+        gsp_proc_maps_free(maps);
     }
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
 
-TAP_TEST(a_process_that_is_not_there)
+TAP_TEST(a_process_that_does_not_exist)
 {
     struct gsp_maps *maps;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_maps_read(0x7ffffff0, &maps, &err), GSP_E_NOPROC);
+    tap_eq_int(gsp_proc_maps_read(0x7ffffff0, &maps, &err), GSP_E_NOPROC);
     tap_check(maps == NULL);
 }
 

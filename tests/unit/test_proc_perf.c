@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of perf events, whole and broken, and events of a child of ours. */
+/* Perf records, valid and malformed, and perf events of a child process. */
 #include <linux/perf_event.h>
 #include <string.h>
 
@@ -18,12 +18,12 @@
 
 #define STACK_WORDS 4U
 
-/* header, ABI, registers, room, stack, used */
+/* header, ABI, registers, size of the stack area, stack, bytes used */
 struct record {
     struct perf_event_header header;
     uint64_t abi;
     uint64_t regs[REGS];
-    uint64_t room;
+    uint64_t area;
     uint64_t stack[STACK_WORDS];
     uint64_t used;
 };
@@ -33,7 +33,7 @@ static struct record make(void)
     struct record record = {
         .header = {.type = PERF_RECORD_SAMPLE, .size = sizeof(record)},
         .abi = PERF_SAMPLE_REGS_ABI_64,
-        .room = sizeof(record.stack),
+        .area = sizeof(record.stack),
         .stack = {11, 12, 13, 14},
         .used = 24,
     };
@@ -45,47 +45,47 @@ static struct record make(void)
 TAP_TEST(a_record)
 {
     struct record record = make();
-    struct gsp_perf_moment moment;
-    tap_require(gsp_perf__parse(&record, sizeof(record), &moment));
+    struct gsp_perf_sample moment;
+    tap_require(gsp_proc__perf_parse(&record, sizeof(record), &moment));
     tap_eq_int(moment.regs.sp, 100 + AT_SP);
     tap_eq_int(moment.regs.pc, 100 + AT_PC);
     tap_eq_int(moment.stack_len, 24);
     tap_check(memcmp(moment.stack, record.stack, 24) == 0);
 }
 
-TAP_TEST(broken_records)
+TAP_TEST(malformed_records)
 {
-    struct gsp_perf_moment moment;
+    struct gsp_perf_sample moment;
     struct record record = make();
     for (size_t len = 0; len < sizeof(record); len++)
-        tap_check(!gsp_perf__parse(&record, len, &moment));
+        tap_check(!gsp_proc__perf_parse(&record, len, &moment));
     for (size_t size = 0; size < sizeof(record); size += 4) {
         record = make();
         record.header.size = (uint16_t)size;
-        tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
+        tap_check(!gsp_proc__perf_parse(&record, sizeof(record), &moment));
     }
     record = make();
     record.abi = PERF_SAMPLE_REGS_ABI_32;
-    tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
+    tap_check(!gsp_proc__perf_parse(&record, sizeof(record), &moment));
     record = make();
-    record.room = UINT64_MAX;
-    tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
+    record.area = UINT64_MAX;
+    tap_check(!gsp_proc__perf_parse(&record, sizeof(record), &moment));
     record = make();
-    record.used = record.room + 8;
-    tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
+    record.used = record.area + 8;
+    tap_check(!gsp_proc__perf_parse(&record, sizeof(record), &moment));
     record = make();
     record.header.type = PERF_RECORD_LOST;
-    tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
+    tap_check(!gsp_proc__perf_parse(&record, sizeof(record), &moment));
 }
 
 static void need_events(void)
 {
     struct gsp_err err = {0};
-    if (gsp_perf_selftest(&err) != GSP_OK)
+    if (gsp_proc_perf_selftest(&err) != GSP_OK)
         tap_skip(err.msg);
 }
 
-TAP_TEST(a_thread_that_runs)
+TAP_TEST(a_running_thread)
 {
     need_events();
     pid_t child = fork();
@@ -94,19 +94,19 @@ TAP_TEST(a_thread_that_runs)
         }
     }
     struct gsp_perf *perf;
-    struct gsp_perf_moment moment;
-    tap_require(gsp_perf_open(child, 8192, &perf, NULL) == GSP_OK);
+    struct gsp_perf_sample moment;
+    tap_require(gsp_proc_perf_open(child, 8192, &perf, NULL) == GSP_OK);
     for (int i = 0; i < 20; i++) {
-        tap_require(gsp_perf_take(perf, 10000000000LL, &moment));
+        tap_require(gsp_proc_perf_capture(perf, 10000000000LL, &moment));
         tap_check(moment.regs.pc != 0 && moment.regs.sp != 0);
         tap_check(moment.stack_len > 0 && moment.stack_len <= 8192);
     }
-    gsp_perf_close(perf);
+    gsp_proc_perf_close(perf);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
 
-TAP_TEST(a_thread_that_sleeps_or_is_gone)
+TAP_TEST(a_sleeping_and_an_ended_thread)
 {
     need_events();
     int ends[2];
@@ -118,19 +118,19 @@ TAP_TEST(a_thread_that_sleeps_or_is_gone)
         _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
     }
     struct gsp_perf *perf;
-    struct gsp_perf_moment moment;
-    tap_require(gsp_perf_open(child, 8192, &perf, NULL) == GSP_OK);
-    /* It may have been on its way to sleep. */
-    bool came = true;
-    for (int i = 0; came && i < 100; i++)
-        came = gsp_perf_take(perf, 1000000, &moment);
-    tap_check(!came);
+    struct gsp_perf_sample moment;
+    tap_require(gsp_proc_perf_open(child, 8192, &perf, NULL) == GSP_OK);
+    /* The child may still run for a moment before it sleeps. */
+    bool captured = true;
+    for (int i = 0; captured && i < 100; i++)
+        captured = gsp_proc_perf_capture(perf, 1000000, &moment);
+    tap_check(!captured);
     close(ends[1]);
     tap_require(waitpid(child, NULL, 0) == child);
-    tap_check(!gsp_perf_take(perf, 1000000, &moment));
-    gsp_perf_close(perf);
-    gsp_perf_close(NULL);
-    tap_eq_int(gsp_perf_open(child, 8192, &perf, NULL), GSP_E_NOPROC);
+    tap_check(!gsp_proc_perf_capture(perf, 1000000, &moment));
+    gsp_proc_perf_close(perf);
+    gsp_proc_perf_close(NULL);
+    tap_eq_int(gsp_proc_perf_open(child, 8192, &perf, NULL), GSP_E_NOPROC);
 }
 
 TAP_MAIN()

@@ -10,7 +10,7 @@
 #include "proc/task.h"
 #include "tap.h"
 
-/* A child that waits for a byte, or runs until it is killed; its comm is hostile. */
+/* Starts a child that waits for a byte, or spins until it is killed. Its comm is hostile. */
 static pid_t start(bool spin, int *wake)
 {
     int ends[2];
@@ -45,11 +45,11 @@ static void end(pid_t pid, int wake)
     waitpid(pid, NULL, 0);
 }
 
-static char settled_state(const struct gsp_taskfd *task, char want)
+static char wait_for_state(const struct gsp_taskfd *task, char expected)
 {
     char state = 0;
-    for (int i = 0; i < 30000 && state != want; i++) { /* 15 s */
-        state = gsp_taskfd_state(task);
+    for (int i = 0; i < 30000 && state != expected; i++) { /* 15 s */
+        state = gsp_proc_taskfd_state(task);
         usleep(500);
     }
     return state;
@@ -70,27 +70,27 @@ TAP_TEST(a_name_with_brackets)
     tap_eq_int(gsp_proc_info(pid, &info, NULL), GSP_E_NOPROC);
 }
 
-TAP_TEST(asleep_and_running)
+TAP_TEST(sleeping_and_running)
 {
     int wake;
     struct gsp_taskfd task;
     pid_t pid = start(false, &wake);
-    tap_eq_int(gsp_taskfd_open(&task, pid, pid), GSP_OK);
-    tap_eq_int(settled_state(&task, 'S'), 'S');
-    tap_check(!gsp_taskfd_is_running(&task));
-    uint64_t slices = gsp_taskfd_slices(&task);
+    tap_eq_int(gsp_proc_taskfd_open(&task, pid, pid), GSP_OK);
+    tap_eq_int(wait_for_state(&task, 'S'), 'S');
+    tap_check(!gsp_proc_taskfd_is_running(&task));
+    uint64_t slices = gsp_proc_taskfd_slices(&task);
     tap_check(slices > 0);
-    tap_eq_int(gsp_taskfd_slices(&task), slices);
+    tap_eq_int(gsp_proc_taskfd_slices(&task), slices);
     end(pid, wake);
-    tap_eq_int(gsp_taskfd_state(&task), 0);
-    tap_check(!gsp_taskfd_is_running(&task));
-    gsp_taskfd_close(&task);
+    tap_eq_int(gsp_proc_taskfd_state(&task), 0);
+    tap_check(!gsp_proc_taskfd_is_running(&task));
+    gsp_proc_taskfd_close(&task);
 
     pid = start(true, &wake);
-    tap_eq_int(gsp_taskfd_open(&task, pid, pid), GSP_OK);
-    tap_eq_int(settled_state(&task, 'R'), 'R');
-    tap_check(gsp_taskfd_is_running(&task));
-    gsp_taskfd_close(&task);
+    tap_eq_int(gsp_proc_taskfd_open(&task, pid, pid), GSP_OK);
+    tap_eq_int(wait_for_state(&task, 'R'), 'R');
+    tap_check(gsp_proc_taskfd_is_running(&task));
+    gsp_proc_taskfd_close(&task);
     end(pid, wake);
 }
 
@@ -109,67 +109,67 @@ TAP_TEST(children_are_found)
     end(pid, wake);
 }
 
-TAP_TEST(a_stop_holds_and_lets_go)
+TAP_TEST(a_stop_and_a_release)
 {
     int wake;
     pid_t pid = start(true, &wake);
     struct gsp_stop *stop;
     struct gsp_taskfd task;
-    tap_eq_int(gsp_taskfd_open(&task, pid, pid), GSP_OK);
-    tap_eq_int(gsp_stop_new(pid, &stop, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_taskfd_open(&task, pid, pid), GSP_OK);
+    tap_eq_int(gsp_proc_stop_new(pid, &stop, NULL), GSP_OK);
     struct gsp_err err = {0};
-    int rc = gsp_stop_hold(stop, 1000000000, &err);
+    int rc = gsp_proc_stop_hold(stop, 1000000000, &err);
     if (rc == GSP_E_PERM)
         tap_skip("needs ptrace");
     tap_eq_int(rc, GSP_OK);
-    tap_eq_int(gsp_taskfd_state(&task), 't');
-    gsp_stop_release(stop);
-    tap_eq_int(settled_state(&task, 'R'), 'R');
-    gsp_stop_free(stop);
-    gsp_taskfd_close(&task);
+    tap_eq_int(gsp_proc_taskfd_state(&task), 't');
+    gsp_proc_stop_release(stop);
+    tap_eq_int(wait_for_state(&task, 'R'), 'R');
+    gsp_proc_stop_free(stop);
+    gsp_proc_taskfd_close(&task);
     end(pid, wake);
 }
 
-/* Who waits for our child gets its exit status, although we trace it when it ends. */
-TAP_TEST(a_stop_leaves_the_exit_status)
+/* The exit status of a child is still available to wait(), although it was traced when it ended. */
+TAP_TEST(a_stop_does_not_consume_the_exit_status)
 {
     int wake;
     pid_t pid = start(false, &wake);
     struct gsp_stop *stop;
-    tap_eq_int(gsp_stop_new(pid, &stop, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_stop_new(pid, &stop, NULL), GSP_OK);
     close(wake);
     for (int i = 0; i < 200; i++) {
-        int rc = gsp_stop_hold(stop, 100000000, NULL);
+        int rc = gsp_proc_stop_hold(stop, 100000000, NULL);
         if (rc == GSP_E_PERM)
             break;
         if (rc != GSP_OK) {
             tap_eq_int(rc, GSP_E_NOPROC);
             break;
         }
-        gsp_stop_release(stop);
+        gsp_proc_stop_release(stop);
     }
-    gsp_stop_free(stop);
+    gsp_proc_stop_free(stop);
     int status = 0;
     tap_eq_int(waitpid(pid, &status, 0), pid);
     tap_check(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-/* The kernel refuses to trace it as it refuses what is not permitted. */
-TAP_TEST(a_stop_of_one_that_waits_to_be_buried)
+/* The kernel returns EPERM for a zombie, as for a process that may not be traced. */
+TAP_TEST(a_stop_of_a_zombie)
 {
     int wake;
     pid_t pid = start(false, &wake);
     struct gsp_stop *stop;
     struct gsp_taskfd task;
-    tap_eq_int(gsp_taskfd_open(&task, pid, pid), GSP_OK);
-    tap_eq_int(gsp_stop_new(pid, &stop, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_taskfd_open(&task, pid, pid), GSP_OK);
+    tap_eq_int(gsp_proc_stop_new(pid, &stop, NULL), GSP_OK);
     close(wake);
-    tap_eq_int(settled_state(&task, 'Z'), 'Z');
+    tap_eq_int(wait_for_state(&task, 'Z'), 'Z');
     struct gsp_stop_regs regs;
-    tap_eq_int(gsp_stop_hold(stop, 100000000, NULL), GSP_E_NOPROC);
-    tap_eq_int(gsp_stop_hold_task(stop, pid, 100000000, &regs, NULL), GSP_E_NOPROC);
-    gsp_stop_free(stop);
-    gsp_taskfd_close(&task);
+    tap_eq_int(gsp_proc_stop_hold(stop, 100000000, NULL), GSP_E_NOPROC);
+    tap_eq_int(gsp_proc_stop_hold_task(stop, pid, 100000000, &regs, NULL), GSP_E_NOPROC);
+    gsp_proc_stop_free(stop);
+    gsp_proc_taskfd_close(&task);
     tap_eq_int(waitpid(pid, NULL, 0), pid);
 }
 

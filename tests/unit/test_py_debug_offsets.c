@@ -43,8 +43,8 @@ static int read_layout(const struct image *image, struct gsp_py_layout *out, str
     return gsp_py_debug_offsets_read(image->bytes, image->len, out, err);
 }
 
-/* An interpreter of the headers' version tells what the headers tell. */
-static void agrees_with_table(const char *version, uint32_t minor, bool free_threaded)
+/* The debug offsets of an interpreter agree with the table from its headers. */
+static void check_against_table(const char *version, uint32_t minor, bool free_threaded)
 {
     struct image image = load(version);
     struct gsp_py_layout layout = {0};
@@ -62,12 +62,12 @@ static void agrees_with_table(const char *version, uint32_t minor, bool free_thr
     const struct gsp_py__debug_table *table = &gsp_py__debug_tables[minor - 13];
     for (size_t i = 0; i < table->field_count; i++) {
         const struct gsp_py__debug_field *f = &table->fields[i];
-        const char *told = (const char *)&layout + f->member;
-        const char *here = (const char *)known + f->member;
-        /* Patch releases and build options add to the ends of the largest two. */
+        const char *actual = (const char *)&layout + f->member;
+        const char *expected = (const char *)known + f->member;
+        /* Patch releases and build options extend the two largest structs at the end. */
         bool grows = f->member == offsetof(struct gsp_py_layout, runtime_size) ||
                      f->member == offsetof(struct gsp_py_layout, interp_size);
-        if (!grows && memcmp(told, here, f->width) != 0) {
+        if (!grows && memcmp(actual, expected, f->width) != 0) {
             tap_eq_int(f->member, -1);
         }
     }
@@ -76,35 +76,35 @@ static void agrees_with_table(const char *version, uint32_t minor, bool free_thr
 
 TAP_TEST(real_3_13)
 {
-    agrees_with_table("3.13", 13, false);
+    check_against_table("3.13", 13, false);
 }
 
 TAP_TEST(real_3_14)
 {
-    agrees_with_table("3.14", 14, false);
+    check_against_table("3.14", 14, false);
 }
 
 TAP_TEST(real_3_15)
 {
-    agrees_with_table("3.15", 15, false);
+    check_against_table("3.15", 15, false);
 }
 
 TAP_TEST(real_3_13_free_threaded)
 {
-    agrees_with_table("3.13t", 13, true);
+    check_against_table("3.13t", 13, true);
 }
 
 TAP_TEST(headers_3_14_free_threaded)
 {
-    agrees_with_table("3.14t", 14, true);
+    check_against_table("3.14t", 14, true);
 }
 
 TAP_TEST(headers_3_15_free_threaded)
 {
-    agrees_with_table("3.15t", 15, true);
+    check_against_table("3.15t", 15, true);
 }
 
-TAP_TEST(told_offsets_win_over_the_table)
+TAP_TEST(debug_offsets_override_the_table)
 {
     struct image image = load("3.14");
     struct gsp_py_layout layout = {0};
@@ -116,7 +116,7 @@ TAP_TEST(told_offsets_win_over_the_table)
     tap_eq_int(layout.runtime_size, known->runtime_size + 64);
 }
 
-TAP_TEST(an_unknown_version_is_named)
+TAP_TEST(the_message_has_an_unknown_version)
 {
     struct image image = load("3.14");
     struct gsp_py_layout layout = {0};
@@ -130,14 +130,14 @@ TAP_TEST(an_unknown_version_is_named)
     tap_eq_int(read_layout(&image, &layout, &err), GSP_E_VERSION);
 }
 
-TAP_TEST(damage_is_refused)
+TAP_TEST(malformed_offsets_are_rejected)
 {
     static const struct {
         size_t at;
         uint64_t value;
     } cases[] = {
         {0, 0},                        /* no cookie */
-        {AT_FREE_THREADED, 2},         /* neither */
+        {AT_FREE_THREADED, 2},         /* neither 0 nor 1 */
         {AT_RUNTIME_SIZE, 64},         /* far too small */
         {AT_RUNTIME_SIZE, UINT64_MAX}, /* far too large */
         {AT_INTERPS_HEAD, 1 << 30},    /* outside its struct */
@@ -154,7 +154,7 @@ TAP_TEST(damage_is_refused)
     }
 }
 
-TAP_TEST(two_fields_at_one_place_are_refused)
+TAP_TEST(equal_offsets_of_two_fields_are_rejected)
 {
     struct image image = load("3.15");
     struct gsp_py_layout layout = {0};
@@ -164,7 +164,7 @@ TAP_TEST(two_fields_at_one_place_are_refused)
     tap_eq_int(read_layout(&image, &layout, NULL), GSP_E_FORMAT);
 }
 
-TAP_TEST(one_version_read_as_another_is_refused)
+TAP_TEST(offsets_of_another_version_are_rejected)
 {
     struct image image = load("3.13");
     struct gsp_py_layout layout = {0};
@@ -175,39 +175,39 @@ TAP_TEST(one_version_read_as_another_is_refused)
     tap_eq_int(read_layout(&image, &layout, NULL), GSP_E_FORMAT);
 }
 
-TAP_TEST(every_cut_is_refused)
+TAP_TEST(truncated_offsets_are_rejected)
 {
     struct image image = load("3.15t");
     struct gsp_py_layout layout = {0};
-    size_t whole = image.len;
-    tap_eq_int(whole, 888);
-    for (size_t len = 0; len < whole; len++) {
+    size_t full_len = image.len;
+    tap_eq_int(full_len, 888);
+    for (size_t len = 0; len < full_len; len++) {
         tap_check(gsp_py_debug_offsets_read(image.bytes, len, &layout, NULL) < 0);
     }
-    tap_eq_int(gsp_py_debug_offsets_read(image.bytes, whole, &layout, NULL), 0);
+    tap_eq_int(gsp_py_debug_offsets_read(image.bytes, full_len, &layout, NULL), 0);
 }
 
-/* One byte changed anywhere either fails or gives a layout whose offsets are inside structs. */
-TAP_TEST(any_byte_may_change)
+/* With any byte changed, the read either fails or returns offsets inside their structs. */
+TAP_TEST(any_changed_byte)
 {
     const struct image good = load("3.14");
-    size_t refused = 0;
+    size_t rejected = 0;
     for (size_t at = 0; at < 760; at++) {
         struct image image = good;
         struct gsp_py_layout layout = {0};
         image.bytes[at] ^= 0x85U;
         if (read_layout(&image, &layout, NULL) < 0) {
-            refused++;
+            rejected++;
         } else {
             tap_check(layout.tstate_next < layout.tstate_size);
             tap_check(layout.interp_next < layout.interp_size);
             tap_check(layout.iframe_previous < layout.iframe_size);
         }
     }
-    tap_check(refused > 500);
+    tap_check(rejected > 500);
 }
 
-/* Where a file to run is told: inside of a thread state, or refused. */
+/* The offsets of remote execution are inside a thread state, or rejected. */
 TAP_TEST(remote_execution_from_3_14_on)
 {
     static const char *const versions[] = {"3.14", "3.14t", "3.15", "3.15t"};

@@ -14,8 +14,8 @@ TAP_TEST(every_supported_version_has_a_table)
     tap_check(gsp_py_layout_find(GSP_PY_MINOR_MAX + 1, false) == NULL);
 }
 
-/* What every version has, and each way of finding frames its own members. */
-TAP_TEST(tables_are_whole)
+/* Every version has the common members and those of its way to find frames. */
+TAP_TEST(tables_are_complete)
 {
     for (uint32_t minor = GSP_PY_MINOR_MIN; minor <= GSP_PY_MINOR_MAX; minor++) {
         for (int ft = 0; ft <= (minor >= 13 ? 1 : 0); ft++) {

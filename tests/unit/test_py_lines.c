@@ -31,7 +31,7 @@ static bool parse_code(const char *text, struct fixture *out)
     return true;
 }
 
-/* Every instruction of every run START-END:LINE; returns how many were compared. */
+/* Checks every instruction of every run START-END:LINE. Returns the number of instructions. */
 static size_t compare_runs(enum gsp_py_lines lines, const struct fixture *code, const char *text)
 {
     size_t compared = 0;
@@ -49,7 +49,7 @@ static size_t compare_runs(enum gsp_py_lines lines, const struct fixture *code, 
     return compared;
 }
 
-/* What the interpreter of that version said, made by data/make_lines.py. */
+/* Compares with the lines that an interpreter of that version reported (data/make_lines.py). */
 static void compare_file(const char *version, enum gsp_py_lines lines)
 {
     static struct fixture code;
@@ -119,7 +119,7 @@ TAP_TEST(lines_of_3_15)
 
 TAP_TEST(past_the_end_is_unknown)
 {
-    static const uint8_t locations[] = {0x80U | (13U << 3U), 0x02}; /* one unit, one line on */
+    static const uint8_t locations[] = {0x80U | (13U << 3U), 0x02}; /* one unit, one line further */
     static const uint8_t linetable[] = {2, 1};
     tap_eq_int(gsp_py_line_of(GSP_PY_LINES_LOCATIONS, locations, 2, 10, 0), 11);
     tap_eq_int(gsp_py_line_of(GSP_PY_LINES_LOCATIONS, locations, 2, 10, 2), GSP_PY_LINE_UNKNOWN);
@@ -132,13 +132,13 @@ TAP_TEST(past_the_end_is_unknown)
 TAP_TEST(a_malformed_table_is_unknown)
 {
     static const uint8_t no_first[] = {0x01, 0x02};
-    static const uint8_t cut[] = {0x80U | (14U << 3U)};
+    static const uint8_t truncated[] = {0x80U | (14U << 3U)};
     static const uint8_t runs_on[] = {
         0x80U | (13U << 3U), 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x01};
     static const uint8_t below_one[] = {0x80U | (13U << 3U), 0x3f}; /* 31 lines back */
     static const uint8_t odd[] = {4};
     tap_eq_int(gsp_py_line_of(GSP_PY_LINES_LOCATIONS, no_first, 2, 10, 0), GSP_PY_LINE_UNKNOWN);
-    tap_eq_int(gsp_py_line_of(GSP_PY_LINES_LOCATIONS, cut, 1, 10, 0), GSP_PY_LINE_UNKNOWN);
+    tap_eq_int(gsp_py_line_of(GSP_PY_LINES_LOCATIONS, truncated, 1, 10, 0), GSP_PY_LINE_UNKNOWN);
     tap_eq_int(gsp_py_line_of(GSP_PY_LINES_LOCATIONS, runs_on, sizeof(runs_on), 10, 0),
                GSP_PY_LINE_UNKNOWN);
     tap_eq_int(gsp_py_line_of(GSP_PY_LINES_LOCATIONS, below_one, 2, 10, 0), GSP_PY_LINE_UNKNOWN);

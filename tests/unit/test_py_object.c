@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every interpreter at hand runs data/objects.py, which says where its objects are and what
- * should be seen of them.
+ * Every installed interpreter runs data/objects.py, which prints the addresses of its objects and
+ * the expected results.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,16 +20,16 @@ struct target {
     int in;
     pid_t pid;
     struct gsp_mem *mem;
-    int mem_fd; /* behind mem, when it is read through a file */
+    int mem_fd; /* of /proc/PID/mem, if mem reads from it */
     const struct gsp_py_layout *layout;
     gsp_raddr frame;    /* of the last "locals" line */
-    char want[512];     /* its expectation */
+    char expected[512]; /* of that line */
     char threads[1024]; /* "ident name" lines of the target */
     size_t checked;
 };
 
-/* Where programs of another machine are emulated there is no process_vm_readv.  The file is
- * opened late: it stays with the memory from before exec otherwise. */
+/* An emulator for another kind of machine does not have process_vm_readv. The file is opened late:
+ * a file opened before exec keeps referring to the old memory. */
 static int slow_gather(void *self, const struct gsp_mem_span *spans, size_t count, size_t *done)
 {
     struct target *t = self;
@@ -56,7 +56,7 @@ static void open_slowly(struct target *t)
 {
     static const struct gsp_mem_ops ops = {slow_gather, slow_free};
     t->mem_fd = -1;
-    tap_require(gsp_mem_open_ops(&ops, t, &t->mem, NULL) == 0);
+    tap_require(gsp_proc__mem_open_ops(&ops, t, &t->mem, NULL) == 0);
 }
 
 static void start(struct target *t, const char *exe)
@@ -73,7 +73,7 @@ static void start(struct target *t, const char *exe)
         (void)dup2(from[1], 1);
         (void)close(to[1]);
         (void)close(from[0]);
-        /* A sanitizer's preload is not for the target. */
+        /* Do not preload a sanitizer into the target. */
         (void)unsetenv("LD_PRELOAD");
         (void)execl(exe, exe, "-I", script, (char *)NULL);
         _exit(127);
@@ -86,61 +86,61 @@ static void start(struct target *t, const char *exe)
     if (process_vm_readv(getpid(), NULL, 0, NULL, 0, 0) < 0 && errno == ENOSYS)
         open_slowly(t);
     else
-        tap_require(gsp_mem_open_pid(t->pid, &t->mem, NULL) == 0);
+        tap_require(gsp_proc_mem_open_pid(t->pid, &t->mem, NULL) == 0);
 }
 
 static void stop(struct target *t)
 {
-    gsp_mem_free(t->mem);
+    gsp_proc_mem_free(t->mem);
     (void)close(t->in);
     (void)fclose(t->out);
     (void)waitpid(t->pid, NULL, 0);
 }
 
-/* want with @ for the address; * is anything up to a space. */
-static bool matches(const char *got, const char *want, gsp_raddr addr)
+/* In `expected`, @ is the address and * is anything up to a space. */
+static bool matches(const char *got, const char *expected, gsp_raddr addr)
 {
     char hex[32];
     (void)snprintf(hex, sizeof(hex), "0x%" PRIx64, addr);
-    while (*want) {
-        if (*want == '@') {
+    while (*expected) {
+        if (*expected == '@') {
             if (strncmp(got, hex, strlen(hex)) != 0) {
                 return false;
             }
             got += strlen(hex);
-        } else if (*want == '*') {
+        } else if (*expected == '*') {
             got += strcspn(got, " ");
-        } else if (*want != *got++) {
+        } else if (*expected != *got++) {
             return false;
         }
-        want++;
+        expected++;
     }
     return *got == 0;
 }
 
-static void check_text(struct gsp_buf *got, const char *want, gsp_raddr addr)
+static void check_text(struct gsp_buf *got, const char *expected, gsp_raddr addr)
 {
     const char *text = gsp_buf_cstr(got);
-    if (!matches(text, want, addr)) {
-        tap_eq_str(text, want);
+    if (!matches(text, expected, addr)) {
+        tap_eq_str(text, expected);
     }
 }
 
-static void on_repr(struct target *t, gsp_raddr addr, const char *want)
+static void on_repr(struct target *t, gsp_raddr addr, const char *expected)
 {
     gsp_auto_buf got = {0};
     tap_eq_int(gsp_py_repr(t->mem, t->layout, addr, NULL, &got), 0);
-    check_text(&got, want, addr);
+    check_text(&got, expected, addr);
 }
 
-static void on_name(struct target *t, gsp_raddr addr, const char *want)
+static void on_name(struct target *t, gsp_raddr addr, const char *expected)
 {
     gsp_auto_buf got = {0};
     gsp_raddr value = 0;
-    tap_eq_int(gsp_py_attr_find(t->mem, t->layout, addr, "_name", &value), 0);
-    tap_eq_int(gsp_py_str_read(t->mem, t->layout, value, 100, &got), 0);
-    check_text(&got, want, addr);
-    tap_eq_int(gsp_py_attr_find(t->mem, t->layout, addr, "absent", &value), 0);
+    tap_eq_int(gsp_py__attr_find(t->mem, t->layout, addr, "_name", &value), 0);
+    tap_eq_int(gsp_py__str_read(t->mem, t->layout, value, 100, &got), 0);
+    check_text(&got, expected, addr);
+    tap_eq_int(gsp_py__attr_find(t->mem, t->layout, addr, "absent", &value), 0);
     tap_eq_int(value, 0);
 }
 
@@ -158,18 +158,18 @@ static void collect_thread(void *arg, uint64_t ident, struct gsp_sv name)
     gsp_buf_putc(out, '\n');
 }
 
-static void on_interp(struct target *t, gsp_raddr addr, const char *want)
+static void on_interp(struct target *t, gsp_raddr addr, const char *expected)
 {
     gsp_auto_buf got = {0};
-    (void)want;
+    (void)expected;
     tap_eq_int(gsp_py_thread_names(t->mem, t->layout, addr, collect_thread, &got), 0);
     tap_eq_str(gsp_buf_cstr(&got), t->threads);
 }
 
-static void on_locals(struct target *t, gsp_raddr addr, const char *want)
+static void on_locals(struct target *t, gsp_raddr addr, const char *expected)
 {
     t->frame = addr;
-    (void)snprintf(t->want, sizeof(t->want), "%s", want);
+    (void)snprintf(t->expected, sizeof(t->expected), "%s", expected);
 }
 
 struct locals {
@@ -185,7 +185,7 @@ static void collect_local(void *arg, const struct gsp_py_local *local)
     gsp_buf_puts(&locals->out, locals->out.len > 0 ? " " : "");
     gsp_buf_putsv(&locals->out, local->name);
     gsp_buf_putc(&locals->out, '=');
-    /* Functions and frames have addresses with spaces in their text. */
+    /* The text of functions and frames contains addresses and spaces. */
     gsp_auto_buf value = {0};
     tap_eq_int(gsp_py_repr(t->mem, t->layout, local->value, NULL, &value), 0);
     bool is_thing = gsp_sv_starts(gsp_buf_sv(&value), "<");
@@ -194,23 +194,24 @@ static void collect_local(void *arg, const struct gsp_py_local *local)
     locals->past_args = !local->is_arg;
 }
 
-/* From 3.11 on a PyFrameObject points to the frame, right after f_back. */
-static void on_code(struct target *t, gsp_raddr code, const char *want)
+/* From 3.11 on the member after f_back of a PyFrameObject points to the frame. */
+static void on_code(struct target *t, gsp_raddr code, const char *expected)
 {
     struct locals locals = {.t = t};
     uint64_t frame = t->frame;
-    (void)want;
+    (void)expected;
     if (t->layout->frames != GSP_PY_FRAMES_OBJECTS) {
-        tap_eq_int(gsp_mem_read_u64(t->mem, t->frame + t->layout->frame_f_back + 8, &frame), 0);
+        tap_eq_int(gsp_proc_mem_read_u64(t->mem, t->frame + t->layout->frame_f_back + 8, &frame),
+                   0);
     }
     tap_eq_int(gsp_py_locals(t->mem, t->layout, frame, code, collect_local, &locals), 0);
-    check_text(&locals.out, t->want, 0);
+    check_text(&locals.out, t->expected, 0);
     gsp_buf_free(&locals.out);
 }
 
 static const struct {
     const char *kind;
-    void (*run)(struct target *t, gsp_raddr addr, const char *want);
+    void (*run)(struct target *t, gsp_raddr addr, const char *expected);
 } CHECKS[] = {
     {"repr", on_repr},     {"name", on_name}, {"thread", on_thread},
     {"interp", on_interp}, {"code", on_code}, {"locals", on_locals},
@@ -219,27 +220,27 @@ static const struct {
 struct line {
     char kind[16];
     gsp_raddr addr;
-    char want[512];
+    char expected[512];
 };
 
 /* kind TAB address TAB expected NEWLINE; writes NULs into text. */
 static bool parse_line(char *text, struct line *out)
 {
     char *addr = strchr(text, '\t');
-    char *want = addr ? strchr(addr + 1, '\t') : NULL;
-    if (!want) {
+    char *expected = addr ? strchr(addr + 1, '\t') : NULL;
+    if (!expected) {
         return false;
     }
     *addr++ = 0;
-    *want++ = 0;
-    want[strcspn(want, "\n")] = 0;
+    *expected++ = 0;
+    expected[strcspn(expected, "\n")] = 0;
     out->addr = strtoull(addr, NULL, 16);
     (void)snprintf(out->kind, sizeof(out->kind), "%.15s", text);
-    (void)snprintf(out->want, sizeof(out->want), "%.511s", want);
+    (void)snprintf(out->expected, sizeof(out->expected), "%.511s", expected);
     return true;
 }
 
-/* All lines first: what they speak of must hold still while it is read. */
+/* Reads all lines before any object: the objects must not change while they are read. */
 static size_t read_lines(struct target *t, struct line *lines, size_t cap)
 {
     char text[1024];
@@ -261,12 +262,13 @@ static void check_interpreter(const char *exe)
     size_t count = read_lines(&t, lines, GSP_COUNT(lines));
     tap_require(count > 80);
     tap_require(strcmp(lines[0].kind, "version") == 0);
-    t.layout = gsp_py_layout_find(GSP_PY_MINOR((uint32_t)lines[0].addr), lines[0].want[0] == 't');
+    t.layout =
+        gsp_py_layout_find(GSP_PY_MINOR((uint32_t)lines[0].addr), lines[0].expected[0] == 't');
     tap_require(t.layout != NULL);
     for (size_t i = 1; i < count; i++) {
         for (size_t k = 0; k < GSP_COUNT(CHECKS); k++) {
             if (strcmp(lines[i].kind, CHECKS[k].kind) == 0) {
-                CHECKS[k].run(&t, lines[i].addr, lines[i].want);
+                CHECKS[k].run(&t, lines[i].addr, lines[i].expected);
                 t.checked++;
             }
         }
@@ -275,7 +277,7 @@ static void check_interpreter(const char *exe)
     stop(&t);
 }
 
-/* Where pyenv, tools/get-pythons.sh and the system keep interpreters of a minor version. */
+/* Checks the interpreters of a minor version from pyenv, tools/get-pythons.sh and the system. */
 static void check_version(unsigned minor)
 {
     static const char *const patterns[] = {
@@ -293,9 +295,9 @@ static void check_version(unsigned minor)
 #pragma GCC diagnostic pop
         (void)glob(pattern, i == 0 ? 0 : GLOB_APPEND, NULL, &found);
     }
-    char own[32];
-    (void)snprintf(own, sizeof(own), "/usr/bin/python3.%u", minor);
-    (void)glob(own, GLOB_APPEND, NULL, &found);
+    char system_path[32];
+    (void)snprintf(system_path, sizeof(system_path), "/usr/bin/python3.%u", minor);
+    (void)glob(system_path, GLOB_APPEND, NULL, &found);
     if (found.gl_pathc == 0) {
         char need[64];
         (void)snprintf(need, sizeof(need), "needs CPython 3.%u (%s)", minor,

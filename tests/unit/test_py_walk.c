@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks of a made-up 3.11 target whose memory changes under the reader. */
+/* Stacks of a synthetic 3.11 target whose memory changes during the reads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,20 +15,19 @@
 #define TYPE        (BASE + 0xf000)
 #define FUNC        (BASE + 0xe000) /* + 256 × function */
 #define BYTES       0x10000U
-#define BLOCK       0x100U /* that is copied at once, and takes a frame */
-/* Of the value stack, so that a frame fills a block. */
+#define BLOCK       0x100U /* copied atomically; the size of a frame */
+/* Size of the value stack with which a frame fills a block. */
 #define STACK_WORDS ((BLOCK - lay->iframe_localsplus) / 8U)
 
-/* Functions 0 to 5, each with its code object, 1 KB apart. */
+/* The functions; their code objects are 1 KB apart. */
 enum { MAIN, A, B, C, D, FUNCTIONS };
 
 struct world {
     unsigned char now[BYTES];
     unsigned char other[BYTES];
-    unsigned alternate; /* after every so many reads now and other change places; 0 never */
+    unsigned alternate; /* reads after which now and other are swapped; 0: never */
     unsigned reads;
-    unsigned
-        period; /* the same after every so many blocks, also in the middle of a read; 0 never */
+    unsigned period; /* the same in blocks, also in the middle of a read; 0: never */
     unsigned blocks;
 };
 
@@ -45,7 +44,7 @@ static void put32(uint64_t addr, uint32_t v)
     memcpy(world.now + (addr - BASE), &v, 4);
 }
 
-/* As the kernel copies: in order, while the target goes on. */
+/* Copies like the kernel: in order, while the target runs. */
 static void copy(struct world *w, uint64_t off, unsigned char *to, size_t len)
 {
     const unsigned char *from = w->alternate && (w->reads / w->alternate) % 2 ? w->other : w->now;
@@ -74,12 +73,12 @@ static int gather(void *self, const struct gsp_mem_span *spans, size_t count, si
     return GSP_OK;
 }
 
-static void keep(void *self)
+static void do_not_free(void *self)
 {
     (void)self;
 }
 
-static const struct gsp_mem_ops OPS = {gather, keep};
+static const struct gsp_mem_ops OPS = {gather, do_not_free};
 
 static uint64_t code_addr(int f)
 {
@@ -96,7 +95,7 @@ static void put_str(uint64_t addr, const char *text)
     put64(addr + lay->object_type, TYPE);
     put64(addr + lay->unicode_length, strlen(text));
     put64(addr + lay->unicode_hash, gsp_hash_bytes(text, strlen(text), 1));
-    put32(addr + lay->unicode_state, 0xe4); /* ready, ASCII, compact, one byte a character */
+    put32(addr + lay->unicode_state, 0xe4); /* ready, ASCII, compact, one byte per character */
     memcpy(world.now + (addr + lay->unicode_ascii_size - BASE), text, strlen(text) + 1);
 }
 
@@ -116,12 +115,12 @@ static void put_code(int f, const char *name, uint32_t first_line)
     put32(code + lay->code_stacksize, STACK_WORDS);
     put_str(text, name);
     put_str(file, "made_up.py");
-    /* Two entries of eight units each: form 11 (one line on, columns 0 to 0). */
+    /* Two entries of eight units each: form 11 (one line further, columns 0 to 0). */
     put64(table + lay->bytes_size, 6);
     memcpy(world.now + (table + lay->bytes_data - BASE), "\xdf\0\0\xdf\0\0", 6);
 }
 
-/* Frame number at, running function f, called by the frame below. */
+/* Writes frame number `at`, which runs function f and was called by the frame below. */
 static void put_frame(int at, int f, bool executing)
 {
     uint64_t frame = FRAMES + 0x100ULL * (uint64_t)at;
@@ -132,13 +131,13 @@ static void put_frame(int at, int f, bool executing)
     put32(frame + lay->iframe_stacktop, executing ? UINT32_MAX : 0);
 }
 
-/* The slot of the value stack from which frame at called function f. */
+/* Writes function f to the slot of the value stack from which frame `at` calls. */
 static void put_called(int at, int f)
 {
     put64(FRAMES + 0x100ULL * (uint64_t)at + lay->iframe_localsplus, func_addr(f));
 }
 
-/* The caller's bytecode is specialised for this callee: its cache has the function's version. */
+/* Specializes the caller's bytecode for this callee: its cache has the function's version. */
 static void put_site(int caller, int callee)
 {
     put64(func_addr(callee) + lay->function_code, code_addr(callee));
@@ -150,7 +149,7 @@ static void put_stack(const int *functions, int count)
 {
     for (int i = 0; i < count; i++) {
         put_frame(i, functions[i], i == count - 1);
-        put_called(i, MAIN); /* no proof of anything */
+        put_called(i, MAIN); /* verifies nothing */
     }
     put64(CFRAME + lay->cframe_current_frame, FRAMES + 0x100ULL * (uint64_t)(count - 1));
 }
@@ -168,23 +167,23 @@ static struct gsp_py_walker *start(struct gsp_snap *snap)
     static const char *const NAMES[FUNCTIONS] = {"main", "a", "b", "c", "d"};
     for (int f = 0; f < FUNCTIONS; f++)
         put_code(f, NAMES[f], 10U * (uint32_t)(f + 1));
-    tap_eq_int(gsp_mem_open_ops(&OPS, &world, &mem, NULL), GSP_OK);
-    gsp_py_walker_init(&walker, mem, &run);
-    gsp_snap_init(snap, mem);
+    tap_eq_int(gsp_proc__mem_open_ops(&OPS, &world, &mem, NULL), GSP_OK);
+    gsp_py__walker_init(&walker, mem, &run);
+    gsp_proc_snap_init(snap, mem);
     return &walker;
 }
 
 static void finish(struct gsp_py_walker *walker, struct gsp_snap *snap)
 {
-    gsp_snap_free(snap);
-    gsp_mem_free(walker->mem);
-    gsp_py_walker_free(walker);
+    gsp_proc_snap_free(snap);
+    gsp_proc_mem_free(walker->mem);
+    gsp_py__walker_free(walker);
 }
 
 static int walk(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns)
 {
-    gsp_snap_refresh(snap);
-    return gsp_py_walk(walker, snap, TSTATE, now_ns);
+    gsp_proc_snap_refresh(snap);
+    return gsp_py__walk(walker, snap, TSTATE, now_ns);
 }
 
 static const char *name_at(const struct gsp_py_walker *walker, size_t i)
@@ -204,7 +203,7 @@ TAP_TEST(a_quiet_stack)
     tap_eq_str(name_at(walker, 0), "b");
     tap_eq_str(name_at(walker, 2), "main");
     tap_eq_int(walker->codes.locs[walker->chain.frames[0].loc].line, 31);
-    /* Known from now on: one refresh, nothing more. */
+    /* All edges are verified now: one refresh is enough. */
     walker->retries = 0;
     for (int i = 0; i < 200; i++)
         tap_eq_int(walk(walker, &snap, 2 + i), GSP_OK);
@@ -212,7 +211,7 @@ TAP_TEST(a_quiet_stack)
     finish(walker, &snap);
 }
 
-/* A stack that walks may find while a calls b and c calls d, in turn. */
+/* Returns whether the stack is possible while a calls b and c calls d, in turn. */
 static bool is_legal(const struct gsp_py_walker *walker)
 {
     const char *leaf = name_at(walker, 0);
@@ -223,8 +222,8 @@ static bool is_legal(const struct gsp_py_walker *walker)
            (strcmp(caller, "c") == 0 && strcmp(leaf, "d") == 0);
 }
 
-/* Walks while frames of a calling b and of c calling d change places in the middle of reads, and
- * gives how many walks succeeded. */
+/* Walks while the memory alternates, also in the middle of reads, between a calling b and c calling
+ * d. Returns the number of successful walks. */
 static int walk_in_turns(unsigned period, bool with_sites)
 {
     struct gsp_snap snap;
@@ -232,7 +231,7 @@ static int walk_in_turns(unsigned period, bool with_sites)
     if (with_sites) {
         put_site(A, B);
         put_site(C, D);
-        /* What main calls is known from before. */
+        /* Verify the calls of main first. */
         for (int f = A; f <= C; f += C - A) {
             put_stack((const int[]){MAIN, f}, 2);
             tap_eq_int(walk(walker, &snap, 1), GSP_OK);
@@ -246,7 +245,7 @@ static int walk_in_turns(unsigned period, bool with_sites)
     for (int i = 0; i < 200; i++) {
         int rc = walk(walker, &snap, 1 + i * GSP_NS_PER_MS);
         tap_check(rc == GSP_OK || rc == GSP_E_TORN);
-        /* Ticks are not so even that they would meet the target at its beat. */
+        /* Sampling times are irregular, so they are not in step with the target. */
         world.blocks += (unsigned)(gsp_mix64((uint64_t)i) % 1000);
         if (rc != GSP_OK)
             continue;
@@ -257,15 +256,15 @@ static int walk_in_turns(unsigned period, bool with_sites)
     return good;
 }
 
-/* Caller and callee are of two moments: a never calls d, even if reads that follow each other at
- * the beat of the program show it again and again. */
-TAP_TEST(a_torn_stack_is_not_believed)
+/* Caller and callee are from different times: a never calls d, even if consecutive reads in step
+ * with the program show it repeatedly. */
+TAP_TEST(a_torn_stack_is_rejected)
 {
     for (unsigned period = 1; period <= 24; period++)
         walk_in_turns(period, false);
 }
 
-TAP_TEST(the_bytecode_proves_a_call)
+TAP_TEST(bytecode_verifies_a_call)
 {
     int good = 0;
     for (unsigned period = 5; period <= 24; period++)
@@ -273,8 +272,8 @@ TAP_TEST(the_bytecode_proves_a_call)
     tap_check(good > 20 * 200 * 9 / 10);
 }
 
-/* Where nothing moves within a read, every read is the truth. */
-TAP_TEST(a_look_at_a_call_proves_it)
+/* The memory does not change during a read, so every read is consistent. */
+TAP_TEST(a_probe_verifies_a_call)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
@@ -289,8 +288,8 @@ TAP_TEST(a_look_at_a_call_proves_it)
     finish(walker, &snap);
 }
 
-/* A frame that has no caller for a moment is not where a stack ends. */
-TAP_TEST(an_end_is_proven_too)
+/* A frame that has no caller for a moment is not an outermost frame. */
+TAP_TEST(an_outermost_frame_is_verified)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
@@ -314,9 +313,9 @@ static void expect_a_on_top(struct gsp_py_walker *walker, struct gsp_snap *snap,
     tap_eq_str(name_at(walker, 1), "main");
 }
 
-/* One that executes, one that has not begun, one that returns: none has called, and what lies above
- * is of another moment. */
-TAP_TEST(a_frame_that_has_not_called)
+/* A frame that executes, has not started, or returns has made no call: the frame above it is
+ * stale. */
+TAP_TEST(a_frame_without_a_callee)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
@@ -337,8 +336,8 @@ TAP_TEST(a_frame_that_has_not_called)
     finish(walker, &snap);
 }
 
-/* One that does not lie where its caller's frame ends. */
-TAP_TEST(a_frame_that_lies_elsewhere)
+/* A frame that does not begin where its caller's frame ends. */
+TAP_TEST(a_frame_that_is_not_adjacent)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
@@ -349,8 +348,8 @@ TAP_TEST(a_frame_that_lies_elsewhere)
     finish(walker, &snap);
 }
 
-/* What lies above a frame that has called may be of the call before: it does not execute. */
-TAP_TEST(a_callee_that_has_ended_is_not_named)
+/* The frame above a caller may be stale from an earlier call: it does not execute. */
+TAP_TEST(an_ended_callee_is_not_reported)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
@@ -358,7 +357,7 @@ TAP_TEST(a_callee_that_has_ended_is_not_named)
     for (int i = 0; i < 8; i++)
         tap_eq_int(walk(walker, &snap, 1 + i), GSP_OK);
     put_frame(2, B, false);
-    put64(CFRAME + lay->cframe_current_frame, FRAMES + 0x100ULL); /* the pointer names a */
+    put64(CFRAME + lay->cframe_current_frame, FRAMES + 0x100ULL); /* the pointer refers to a */
     tap_eq_int(walk(walker, &snap, 9), GSP_OK);
     tap_eq_str(name_at(walker, 0), "a");
     put_called(1, B);
@@ -368,9 +367,9 @@ TAP_TEST(a_callee_that_has_ended_is_not_named)
     finish(walker, &snap);
 }
 
-/* The interpreter's own frame between a call of a class and its __init__ (here with the offsets of
- * 3.11). */
-TAP_TEST(the_frame_below_an_init_is_passed_over)
+/* The interpreter's internal frame between the call of a class and its __init__ (here with the
+ * offsets of 3.11). */
+TAP_TEST(the_frame_below_an_init_is_skipped)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
@@ -386,14 +385,14 @@ TAP_TEST(the_frame_below_an_init_is_passed_over)
     finish(walker, &snap);
 }
 
-/* The thread's pointer is older than the frames: who executes tells. */
-TAP_TEST(the_top_is_who_executes)
+/* The thread's pointer is older than the frames: the innermost frame is the one that executes. */
+TAP_TEST(the_executing_frame_is_innermost)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
     put_stack((const int[]){MAIN, A, B}, 3);
     tap_eq_int(walk(walker, &snap, 1), GSP_OK);
-    put_frame(2, B, false); /* b has returned, the pointer still names it */
+    put_frame(2, B, false); /* b has returned, the pointer still refers to it */
     put_frame(1, A, true);
     tap_eq_int(walk(walker, &snap, 2), GSP_OK);
     tap_eq_int(walker->chain.depth, 2);
@@ -408,29 +407,29 @@ TAP_TEST(another_code_object_at_the_same_address)
     put_stack((const int[]){MAIN, A}, 2);
     tap_eq_int(walk(walker, &snap, 1), GSP_OK);
     tap_eq_str(name_at(walker, 0), "a");
-    /* All pointers stay what they were, as allocators like to have it. */
+    /* All pointers stay the same, because allocators reuse addresses. */
     put_code(A, "z", 20);
     tap_eq_int(walk(walker, &snap, 2), GSP_OK);
     tap_eq_str(name_at(walker, 0), "z");
     finish(walker, &snap);
 }
 
-TAP_TEST(a_chain_that_bites_its_tail)
+TAP_TEST(a_chain_with_a_loop)
 {
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
     put_stack((const int[]){MAIN, A, B}, 3);
     put64(FRAMES + lay->iframe_previous, FRAMES + 0x100);
     tap_eq_int(walk(walker, &snap, 1), GSP_E_TORN);
-    /* Of a target that stands still it is what there is. */
-    walker->still = true;
+    /* In a stopped target the loop is real. */
+    walker->stopped = true;
     tap_eq_int(walk(walker, &snap, 2), GSP_OK);
     tap_check(walker->chain.cut);
     tap_eq_int(walker->chain.depth, GSP_PY_DEPTH_MAX);
     finish(walker, &snap);
 }
 
-TAP_TEST(pointers_into_nowhere)
+TAP_TEST(invalid_pointers)
 {
     static const uint64_t BAD[] = {0x10, BASE - 8, BASE + BYTES - 4, UINT64_MAX - 7, 3};
     for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
@@ -456,7 +455,7 @@ TAP_TEST(an_instruction_of_another_function)
     finish(walker, &snap);
 }
 
-/* GSP_SEED_FILE=F writes the made-up memory as an input for fuzz_py_walk. */
+/* GSP_SEED_FILE=F writes the synthetic memory as an input for fuzz_py_walk. */
 TAP_TEST(seed)
 {
     const char *path = getenv("GSP_SEED_FILE");

@@ -5,10 +5,10 @@
 #include "pyext/lines.h"
 #include "tap.h"
 
-/* Addresses that stand for code objects and frames. */
+/* Addresses used as code objects and frames. */
 static char code_a, code_b, frame_a, frame_b, frame_c;
 
-static bool count_codes(void *user, const struct gsp_code_lines *lines)
+static bool count_codes(void *user, const struct gsp_pyext_code_lines *lines)
 {
     (void)lines;
     ++*(int *)user;
@@ -17,8 +17,8 @@ static bool count_codes(void *user, const struct gsp_code_lines *lines)
 
 TAP_TEST(lines_count_while_on)
 {
-    struct gsp_code_lines *a = gsp_pyext__lines_add(&code_a, 10, 5);
-    struct gsp_code_lines *b = gsp_pyext__lines_add(&code_b, 1, 2);
+    struct gsp_pyext_code_lines *a = gsp_pyext__lines_add(&code_a, 10, 5);
+    struct gsp_pyext_code_lines *b = gsp_pyext__lines_add(&code_b, 1, 2);
     tap_require(a && b);
     tap_check(gsp_pyext__lines_find(&code_a) == a);
     tap_check(!gsp_pyext__lines_find(&frame_a));
@@ -43,10 +43,10 @@ TAP_TEST(lines_count_while_on)
     tap_check(codes == 2);
 }
 
-/* Frames that were there before, lines outside of the table, returns of nobody. */
-TAP_TEST(surprises_do_no_harm)
+/* Frames entered before the start, lines outside the table, returns of unknown frames. */
+TAP_TEST(unexpected_events_are_harmless)
 {
-    struct gsp_code_lines *a = gsp_pyext__lines_add(&code_a, 10, 5);
+    struct gsp_pyext_code_lines *a = gsp_pyext__lines_add(&code_a, 10, 5);
     tap_require(a);
     gsp_pyext__lines_start();
     gsp_pyext__lines_return(&frame_c);
@@ -55,7 +55,7 @@ TAP_TEST(surprises_do_no_harm)
     gsp_pyext__lines_call(&frame_b, a);
     tap_check(gsp_pyext__lines_line(&frame_b, 9) && gsp_pyext__lines_line(&frame_b, 15));
     tap_check(gsp_pyext__lines_line(&frame_b, -1));
-    /* The frame above ended without a word. */
+    /* The frame above ended without an event. */
     tap_check(!gsp_pyext__lines_line(&frame_a, 12));
     gsp_pyext__lines_enter(&frame_a, a, 12);
     tap_check(gsp_pyext__lines_line(&frame_a, 12));
@@ -74,10 +74,10 @@ static void *in_thread(void *arg)
     return NULL;
 }
 
-/* Deeper than frames are kept; each thread has a stack of its own, which goes with it. */
+/* Stacks deeper than the limit; each thread has its own stack, freed when it ends. */
 TAP_TEST(deep_stacks_and_threads)
 {
-    struct gsp_code_lines *a = gsp_pyext__lines_add(&code_a, 10, 5);
+    struct gsp_pyext_code_lines *a = gsp_pyext__lines_add(&code_a, 10, 5);
     tap_require(a);
     gsp_pyext__lines_start();
     gsp_pyext__lines_call(&frame_a, a);

@@ -15,7 +15,7 @@
 static const struct gsp_sampler_opts quick = {
     .interval_ns = 2 * GSP_NS_PER_MS, .first_ns = GSP_NS_PER_MS, .cpu_tdp_watts = 10};
 
-/* Until the thread has looked at memory a few times. */
+/* Waits until the thread has sampled memory a few times. */
 static void wait_for_looks(struct gsp_sampler *sampler, int64_t since_ns)
 {
     size_t count = 0;
@@ -29,18 +29,18 @@ TAP_TEST(a_block_is_measured)
 {
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
     tap_require(sampler);
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     gsp_pyext__sampler_begin(sampler, &begin);
     char *bytes = mmap(NULL, 32 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(bytes != MAP_FAILED);
     for (volatile char *at = bytes; at < bytes + 32 * MB; at += 4096) {
-        *at = 7; /* resident is what was touched */
+        *at = 7; /* touched memory is resident */
     }
     wait_for_looks(sampler, begin.at_ns);
     munmap(bytes, 32 * MB);
-    struct gsp_window window;
-    gsp_pyext__sampler_look(sampler, &begin, &window);
-    gsp_pyext__sampler_release(sampler);
+    struct gsp_sampler_window window;
+    gsp_pyext__sampler_so_far(sampler, &begin, &window);
+    gsp_pyext__sampler_end(sampler);
     tap_check(window.ended_ns > window.began_ns && window.user_ns >= 0);
     tap_check(window.peak_bytes >= window.first_bytes + 30 * MB);
     tap_check(window.last_bytes < window.peak_bytes);
@@ -51,7 +51,7 @@ TAP_TEST(a_block_is_measured)
     gsp_pyext__sampler_free(NULL);
 }
 
-/* Touches so many bytes and gives them back at once: no look comes in between. */
+/* Touches the bytes and frees them at once, so that no sample sees them. */
 static void spike(int64_t bytes)
 {
     char *at =
@@ -63,11 +63,11 @@ static void spike(int64_t bytes)
     munmap(at, (size_t)bytes);
 }
 
-static int64_t peak_above(struct gsp_sampler *sampler, const struct gsp_window_begin *begin)
+static int64_t peak_above(struct gsp_sampler *sampler, const struct gsp_sampler_window_begin *begin)
 {
-    struct gsp_window window;
-    gsp_pyext__sampler_look(sampler, begin, &window);
-    gsp_pyext__sampler_release(sampler);
+    struct gsp_sampler_window window;
+    gsp_pyext__sampler_so_far(sampler, begin, &window);
+    gsp_pyext__sampler_end(sampler);
     return window.peak_bytes - window.first_bytes;
 }
 
@@ -76,7 +76,7 @@ static bool is_about(int64_t bytes, int64_t wanted)
     return bytes > wanted - 2 * MB && bytes < wanted + 2 * MB;
 }
 
-/* Each has its own peak, though a greater one came before and no look saw it. */
+/* Each block has its own peak, though an earlier one was higher and no sample saw it. */
 TAP_TEST(peaks_are_exact)
 {
     if (access("/proc/self/clear_refs", W_OK) != 0) {
@@ -88,15 +88,15 @@ TAP_TEST(peaks_are_exact)
                                                  .cpu_tdp_watts = 10,
                                                  .reset_peak = true};
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&slow);
-    struct gsp_window_begin outer;
-    struct gsp_window_begin inner;
+    struct gsp_sampler_window_begin outer;
+    struct gsp_sampler_window_begin inner;
     gsp_pyext__sampler_begin(sampler, &outer);
     spike(64 * MB);
     tap_check(is_about(peak_above(sampler, &outer), 64 * MB));
     gsp_pyext__sampler_begin(sampler, &outer);
     spike(16 * MB);
     tap_check(is_about(peak_above(sampler, &outer), 16 * MB));
-    /* Within each other: the outer one keeps what it had before the inner one began. */
+    /* Nested: the outer block keeps its peak from before the inner one. */
     gsp_pyext__sampler_begin(sampler, &outer);
     spike(32 * MB);
     gsp_pyext__sampler_begin(sampler, &inner);
@@ -108,34 +108,34 @@ TAP_TEST(peaks_are_exact)
     gsp_pyext__sampler_free(sampler);
 }
 
-/* Longer than looks are kept one by one: they become fewer, and the peak stays. */
+/* More samples than are kept one by one: they are merged, and the peak stays. */
 TAP_TEST(blocks_within_blocks)
 {
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
-    struct gsp_window_begin outer;
-    struct gsp_window_begin inner;
-    struct gsp_window window;
+    struct gsp_sampler_window_begin outer;
+    struct gsp_sampler_window_begin inner;
+    struct gsp_sampler_window window;
     gsp_pyext__sampler_begin(sampler, &outer);
     gsp_pyext__sampler_begin(sampler, &inner);
-    gsp_pyext__sampler_look(sampler, &inner, &window);
-    gsp_pyext__sampler_release(sampler);
+    gsp_pyext__sampler_so_far(sampler, &inner, &window);
+    gsp_pyext__sampler_end(sampler);
     wait_for_looks(sampler, outer.at_ns);
     const int64_t inner_ns = window.ended_ns - window.began_ns;
-    gsp_pyext__sampler_look(sampler, &outer, &window);
+    gsp_pyext__sampler_so_far(sampler, &outer, &window);
     tap_check(window.ended_ns - window.began_ns > inner_ns);
-    gsp_pyext__sampler_release(sampler);
-    gsp_pyext__sampler_release(sampler); /* once too often */
+    gsp_pyext__sampler_end(sampler);
+    gsp_pyext__sampler_end(sampler); /* once more than begun */
     gsp_pyext__sampler_free(sampler);
 }
 
 static void *many_blocks(void *arg)
 {
     for (int i = 0; i < 50; i++) {
-        struct gsp_window_begin begin;
-        struct gsp_window window;
+        struct gsp_sampler_window_begin begin;
+        struct gsp_sampler_window window;
         gsp_pyext__sampler_begin(arg, &begin);
-        gsp_pyext__sampler_look(arg, &begin, &window);
-        gsp_pyext__sampler_release(arg);
+        gsp_pyext__sampler_so_far(arg, &begin, &window);
+        gsp_pyext__sampler_end(arg);
     }
     return NULL;
 }
@@ -153,28 +153,28 @@ TAP_TEST(threads_share_a_sampler)
     gsp_pyext__sampler_free(sampler);
 }
 
-TAP_TEST(a_child_goes_on_by_itself)
+TAP_TEST(sampler_works_in_a_child)
 {
     if (TAP_IS_SANITIZED)
         tap_skip("needs a build without a sanitizer: a thread allocates while its process forks");
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     gsp_pyext__sampler_begin(sampler, &begin);
     const pid_t pid = fork();
     if (pid == 0) {
-        struct gsp_window window;
-        gsp_pyext__sampler_look(sampler, &begin, &window);
+        struct gsp_sampler_window window;
+        gsp_pyext__sampler_so_far(sampler, &begin, &window);
         bool ok = window.user_ns >= 0 && window.system_ns >= 0;
-        gsp_pyext__sampler_release(sampler);
+        gsp_pyext__sampler_end(sampler);
         gsp_pyext__sampler_begin(sampler, &begin);
         wait_for_looks(sampler, begin.at_ns);
-        gsp_pyext__sampler_release(sampler);
+        gsp_pyext__sampler_end(sampler);
         gsp_pyext__sampler_free(sampler);
         _exit(ok ? 0 : 1);
     }
     int status = -1;
     tap_check(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
-    gsp_pyext__sampler_release(sampler);
+    gsp_pyext__sampler_end(sampler);
     gsp_pyext__sampler_free(sampler);
 }
 

@@ -16,7 +16,7 @@ static bool near(double a, double b)
 
 TAP_TEST(figures)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     const double values[] = {2, 4, 4, 4, 5, 5, 7, 9};
     for (size_t i = 0; i < 8; i++) {
         gsp_pyext__series_add(&series, values[i], (int64_t)i * 10, (int64_t)i * 10 + 5);
@@ -29,10 +29,10 @@ TAP_TEST(figures)
     tap_check(series.count == 0 && !series.kept);
 }
 
-/* The spread of large numbers that differ in their last digits. */
+/* The spread of large numbers that differ only in their last digits. */
 TAP_TEST(spread_is_exact)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     for (int i = 0; i < 1000; i++) {
         gsp_pyext__series_add(&series, 1e9 + i % 2, i, i);
     }
@@ -40,9 +40,9 @@ TAP_TEST(spread_is_exact)
     gsp_pyext__series_clear(&series);
 }
 
-TAP_TEST(nonfinite_is_apart)
+TAP_TEST(nonfinite_is_not_in_the_statistics)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     gsp_pyext__series_add(&series, (double)NAN, 1, 1);
     tap_check(series.count == 0 && series.nonfinite == 1 && isnan(series.last));
     gsp_pyext__series_add(&series, -3, 2, 2);
@@ -55,7 +55,7 @@ TAP_TEST(nonfinite_is_apart)
 /* Of 1,000,000 values in order, the kept ones have the mean of all. */
 TAP_TEST(choice_is_fair)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     for (int i = 0; i < 1000000; i++) {
         gsp_pyext__series_add(&series, i, i, i);
     }
@@ -76,14 +76,14 @@ static void wait_for_samples(struct gsp_memwatch *watch, size_t wanted)
     size_t count = 0;
     const int64_t end_ns = gsp_now_ns() + 15 * GSP_NS_PER_S;
     while (count < wanted && gsp_now_ns() < end_ns) {
-        struct gsp_memory peak;
+        struct gsp_memwatch_sample peak;
         free(gsp_pyext__memwatch_samples(watch, &count, &peak));
         usleep(1000);
     }
     tap_check(count >= wanted);
 }
 
-TAP_TEST(memory_is_seen)
+TAP_TEST(memory_is_sampled)
 {
     struct gsp_memwatch *watch = gsp_pyext__memwatch_new(GSP_NS_PER_MS, NULL);
     tap_check(watch && gsp_pyext__memwatch_start(watch, true));
@@ -97,8 +97,8 @@ TAP_TEST(memory_is_seen)
     gsp_pyext__memwatch_stop(watch);
     free(block);
     size_t count = 0;
-    struct gsp_memory peak;
-    struct gsp_memory *samples = gsp_pyext__memwatch_samples(watch, &count, &peak);
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples = gsp_pyext__memwatch_samples(watch, &count, &peak);
     tap_check(samples && count >= 4 && !gsp_pyext__memwatch_is_on(watch));
     tap_check(samples && peak.resident_bytes >= samples[0].resident_bytes + (int64_t)size);
     tap_check(peak.reserved_bytes > 0 && peak.device_bytes == -1);
@@ -112,7 +112,7 @@ TAP_TEST(memory_is_seen)
 
 static int device_calls;
 
-static int pretended_info(size_t *free_bytes, size_t *total_bytes)
+static int fake_info(size_t *free_bytes, size_t *total_bytes)
 {
     device_calls++;
     *total_bytes = 1000;
@@ -122,20 +122,20 @@ static int pretended_info(size_t *free_bytes, size_t *total_bytes)
 
 TAP_TEST(device_and_no_thread)
 {
-    const struct gsp_memwatch_device device = {.get_info = pretended_info};
+    const struct gsp_memwatch_device device = {.get_info = fake_info};
     struct gsp_memwatch *watch = gsp_pyext__memwatch_new(GSP_NS_PER_S, &device);
     tap_check(watch && gsp_pyext__memwatch_start(watch, false));
     gsp_pyext__memwatch_stop(watch);
     gsp_pyext__memwatch_stop(watch);
     size_t count = 0;
-    struct gsp_memory peak;
+    struct gsp_memwatch_sample peak;
     free(gsp_pyext__memwatch_samples(watch, &count, &peak));
     tap_check(count == 2 && device_calls == 2 && peak.device_bytes == 600);
     gsp_pyext__memwatch_free(watch);
 }
 
-/* A child has no thread to wait for, and can start one of its own. */
-TAP_TEST(child_goes_on)
+/* A child has no thread to wait for, and can start one. */
+TAP_TEST(memwatch_works_in_a_child)
 {
     if (TAP_IS_SANITIZED)
         tap_skip("needs a build without a sanitizer: a thread allocates while its process forks");

@@ -97,7 +97,7 @@ TAP_TEST(hidden_stream_beside_the_output)
     tree_new(&tree);
     path_in(&tree, "p.svg", output, sizeof(output));
     path_in(&tree, ".p.svg.gsp", hidden, sizeof(hidden));
-    const struct gsp_format *svg = gsp_format_find("svg");
+    const struct gsp_format *svg = gsp_export_format_find("svg");
     tap_eq_int(gsp_rec_file_open(&file, output, svg, false, &err), GSP_OK);
     tap_eq_str(file.stream_path, hidden);
     tap_eq_int(access(hidden, F_OK), 0);
@@ -118,11 +118,11 @@ TAP_TEST(gsp_streams_to_itself)
     struct tree tree;
     struct gsp_rec_file file;
     struct gsp_err err = {0};
-    struct gsp_view view = {0};
+    struct gsp_view_options view = {0};
     char output[128];
     tree_new(&tree);
     path_in(&tree, "p.gsp", output, sizeof(output));
-    const struct gsp_format *gsp = gsp_format_find("gsp");
+    const struct gsp_format *gsp = gsp_export_format_find("gsp");
     tap_eq_int(gsp_rec_file_open(&file, output, gsp, false, &err), GSP_OK);
     tap_eq_str(file.stream_path, output);
     tap_eq_int(gsp_rec_file_settle(&file, &err), GSP_OK);
@@ -144,7 +144,7 @@ TAP_TEST(force_keeps_the_old_file_at_first)
     tree_new(&tree);
     tree_put(&tree, "/p.gsp", "precious");
     path_in(&tree, "p.gsp", output, sizeof(output));
-    const struct gsp_format *gsp = gsp_format_find("gsp");
+    const struct gsp_format *gsp = gsp_export_format_find("gsp");
     tap_eq_int(gsp_rec_file_open(&file, output, gsp, true, &err), GSP_OK);
     tap_eq_int(stat(output, &info), 0);
     tap_eq_int(info.st_size, 8);
@@ -167,7 +167,7 @@ TAP_TEST(outputs_that_cannot_be)
     struct gsp_rec_file file;
     struct gsp_err err = {0};
     tree_new(&tree);
-    const struct gsp_format *svg = gsp_format_find("svg");
+    const struct gsp_format *svg = gsp_export_format_find("svg");
     tap_eq_int(gsp_rec_file_open(&file, "/nonexistent/p.svg", svg, false, &err), GSP_E_NOWRITE);
     tap_eq_int(gsp_rec_file_open(&file, tree.root, svg, false, &err), GSP_E_EXISTS);
     tap_eq_int(gsp_rec_file_open(&file, tree.root, svg, true, &err), GSP_E_NOWRITE);
@@ -183,13 +183,14 @@ TAP_TEST(failed_conversion_keeps_the_stream)
     struct tree tree;
     struct gsp_rec_file file;
     struct gsp_err err = {0};
-    struct gsp_view view = {0};
+    struct gsp_view_options view = {0};
     char output[128];
     char hidden[128];
     tree_new(&tree);
     path_in(&tree, "p.svg", output, sizeof(output));
     path_in(&tree, ".p.svg.gsp", hidden, sizeof(hidden));
-    tap_eq_int(gsp_rec_file_open(&file, output, gsp_format_find("svg"), false, &err), GSP_OK);
+    tap_eq_int(gsp_rec_file_open(&file, output, gsp_export_format_find("svg"), false, &err),
+               GSP_OK);
     tap_eq_int(gsp_fd_write_all(file.fd, "no profile", 10, &err), GSP_OK);
     tap_check(gsp_rec_file_finish(&file, &view, &err) < 0);
     tap_eq_int(access(hidden, F_OK), 0);

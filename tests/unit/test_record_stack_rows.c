@@ -11,7 +11,7 @@
 
 static uint32_t column_of(enum gsp_table_id table, const char *name)
 {
-    const struct gsp_table *about = gsp_table_at(table);
+    const struct gsp_table *about = gsp_wire_table_at(table);
     for (uint32_t i = 0; i < about->column_count; i++)
         if (strcmp(about->columns[i].name, name) == 0)
             return i;
@@ -22,8 +22,8 @@ static uint32_t column_of(enum gsp_table_id table, const char *name)
 /* All values of an I64 column, oldest first. */
 static size_t read_i64(struct gsp_ring_view *view, uint32_t column, int64_t *out, size_t cap)
 {
-    struct gsp_ring_span spans[GSP_RING_LANES_MAX];
-    const size_t count = gsp_ring_spans(view, spans, GSP_RING_LANES_MAX, NULL);
+    struct gsp_ring_range spans[GSP_RING_LANES_MAX];
+    const size_t count = gsp_ring_ranges(view, spans, GSP_RING_LANES_MAX, NULL);
     if (count == 0)
         return 0;
     tap_require(count == 1 && spans[0].to - spans[0].from <= cap);
@@ -135,7 +135,7 @@ TAP_TEST(every_sample_has_its_stack)
     struct gsp_profile *profile = NULL;
     uint32_t stacks[STACKS_MAX];
     uint64_t seed = 7;
-    tap_require(gsp_profile_new(false, &profile, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(false, &profile, NULL) == GSP_OK);
     const uint32_t process = fix_process(profile, 4242, "python3 x.py");
     const uint32_t thread = fix_thread(profile, process, 4242, "MainThread");
     for (uint32_t i = 0; i < STACKS_MAX; i++)
@@ -161,7 +161,7 @@ TAP_TEST(every_sample_has_its_stack)
     tap_check(good);
     tap_eq_int(both.sample_count, SAMPLES);
     gsp_stack_rows_close(rows);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     close_both(&both);
 }
 
@@ -170,7 +170,7 @@ TAP_TEST(what_fits_is_not_cut)
     struct both both = {.folder = ring_folder()};
     struct gsp_stack_rows *rows = open_rows(both.folder);
     struct gsp_profile *profile = NULL;
-    tap_require(gsp_profile_new(false, &profile, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(false, &profile, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(profile, fix_process(profile, 1, "p"), 1, "t");
     gsp_stack_rows_set_profile(rows, profile);
     open_both(&both);
@@ -187,7 +187,7 @@ TAP_TEST(what_fits_is_not_cut)
     tap_eq_int(frames_of(&both, both.sample_id[0]), 30);
     tap_eq_int(frames_of(&both, both.sample_id[1]), 30);
     gsp_stack_rows_close(rows);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     close_both(&both);
 }
 
@@ -198,7 +198,7 @@ TAP_TEST(a_thread_that_stays_has_few_rows)
     struct gsp_stack_rows *rows = open_rows(both.folder);
     struct gsp_profile *profile = NULL;
     int64_t weights[SAMPLES];
-    tap_require(gsp_profile_new(false, &profile, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(false, &profile, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(profile, fix_process(profile, 1, "p"), 1, "t");
     const struct gsp_sample sample = {
         .weight = 100, .thread = thread, .stack = make_stack(profile, 1, 4)};
@@ -207,7 +207,7 @@ TAP_TEST(a_thread_that_stays_has_few_rows)
     for (uint32_t i = 0; i < 10; i++)
         tap_require(gsp_stack_rows_add(rows, &sample, NULL) == GSP_OK);
     gsp_stack_rows_close(rows);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     const size_t n = read_i64(both.samples, column_of(GSP_TABLE_python_stack_sample, "weight_ns"),
                               weights, SAMPLES);
     int64_t sum = 0;

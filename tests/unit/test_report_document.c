@@ -21,16 +21,16 @@ static struct gsp_digest *digest_of(struct gsp_profile *profile, const struct gs
 /* Well-formed to its end. */
 static void check_json(struct gsp_sv text)
 {
-    struct gsp_scan scan;
+    struct gsp_json_scan scan;
     struct gsp_err err = {0};
-    tap_require(gsp_scan_open(&scan, gsp_scan_read_text, &text, &err) == GSP_OK);
+    tap_require(gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, &err) == GSP_OK);
     do {
-        if (gsp_scan_next(&scan, &err) < 0) {
+        if (gsp_json_scan_next(&scan, &err) < 0) {
             tap_eq_str(err.msg, "");
             break;
         }
-    } while (scan.kind != GSP_SCAN_END);
-    gsp_scan_close(&scan);
+    } while (scan.kind != GSP_JSON_SCAN_END);
+    gsp_json_scan_close(&scan);
 }
 
 static bool has(const struct gsp_buf *text, const char *part)
@@ -54,7 +54,7 @@ static void check_forms(const struct gsp_digest *digest)
 TAP_TEST(stacks_of_a_profile)
 {
     struct gsp_profile *profile = fix_small();
-    const uint64_t count = gsp_profile_sample_count(profile);
+    const uint64_t count = gsp_model_profile_sample_count(profile);
     struct gsp_digest *digest = digest_of(profile, NULL);
     const struct gsp_digest_stacks *stacks = &digest->stacks;
     double own = 0;
@@ -87,7 +87,7 @@ TAP_TEST(lines_of_a_function_are_one_unless_asked)
 {
     for (int lines = 0; lines < 2; lines++) {
         struct gsp_profile *p = NULL;
-        tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+        tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
         const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
         for (uint32_t line = 10; line < 15; line++) {
             struct gsp_frame frame = {.name = fix_string(p, "f"),
@@ -95,7 +95,7 @@ TAP_TEST(lines_of_a_function_are_one_unless_asked)
                                       .line = line,
                                       .first_line = 9};
             uint32_t id = GSP_NONE;
-            tap_require(gsp_profile_frame(p, &frame, &id, NULL) == GSP_OK);
+            tap_require(gsp_model_profile_frame(p, &frame, &id, NULL) == GSP_OK);
             fix_add(p, thread, fix_stack(p, GSP_NONE, id), line, GSP_SAMPLE_ON_CPU);
         }
         struct gsp_digest *digest = digest_of(p, &(struct gsp_digest_opts){.lines = lines});
@@ -112,7 +112,7 @@ static uint32_t line_of(struct gsp_profile *p, const char *func, uint32_t line)
     struct gsp_frame frame = {
         .name = fix_string(p, func), .file = fix_string(p, "f.py"), .line = line};
     uint32_t id = GSP_NONE;
-    tap_require(gsp_profile_frame(p, &frame, &id, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_frame(p, &frame, &id, NULL) == GSP_OK);
     return id;
 }
 
@@ -120,7 +120,7 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
 {
     struct gsp_profile *p = NULL;
     gsp_auto_buf text = {0};
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     /* main calls work once from line 3 and twice from line 5; work is mostly in line 12. */
     const uint32_t early = fix_stack(p, GSP_NONE, line_of(p, "main", 3));
@@ -150,7 +150,7 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
 TAP_TEST(a_sample_ends_at_its_time)
 {
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 1));
     fix_add(p, thread, stack, 20000, GSP_SAMPLE_ON_CPU);
@@ -164,7 +164,7 @@ TAP_TEST(a_sample_ends_at_its_time)
 TAP_TEST(many_samples_are_merged_and_none_is_lost)
 {
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     uint32_t stacks[7];
     const uint32_t count = 3 * GSP_DIGEST_SAMPLES_MAX;
@@ -193,11 +193,11 @@ TAP_TEST(sums_have_no_times_and_no_samples_are_no_failure)
 {
     struct gsp_profile *p = NULL;
     gsp_auto_buf text = {0};
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 3));
-    gsp_profile_meta(p)->unit = GSP_UNIT_COUNT;
-    tap_require(gsp_profile_add_total(
+    gsp_model_profile_meta(p)->unit = GSP_UNIT_COUNT;
+    tap_require(gsp_model_profile_add_total(
                     p,
                     &(struct gsp_total){.thread = thread, .stack = stack, .count = 1, .weight = 7},
                     NULL) == GSP_OK);
@@ -210,7 +210,7 @@ TAP_TEST(sums_have_no_times_and_no_samples_are_no_failure)
     check_json(gsp_buf_sv(&text));
     gsp_digest_free(digest);
 
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     digest = digest_of(p, NULL);
     tap_eq_int(digest->stacks.sample_count, 0);
     check_forms(digest);
@@ -226,7 +226,7 @@ TAP_TEST(names_can_be_any_bytes)
     struct gsp_profile *p = NULL;
     gsp_auto_buf page = {0};
     gsp_auto_buf json = {0};
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "a\xff\x01"), 100, "\xc3(");
     const uint32_t stack =
         fix_stack(p, GSP_NONE, fix_frame(p, "</script><b>\xfe\"|`", "\n=cmd\x1b[31m", 3));

@@ -38,7 +38,7 @@ TAP_TEST(the_table_is_as_it_was)
 {
     struct gsp_profile *p = wide();
     struct gsp_report_opts opts = {.limit = 8};
-    struct gsp_view view = {.by_function = true};
+    struct gsp_view_options view = {.by_function = true};
     struct gsp_buf out = {0};
     tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
     tap_require(gsp_report_top(p, &view, &opts, &out, NULL) == GSP_OK);
@@ -47,7 +47,7 @@ TAP_TEST(the_table_is_as_it_was)
     tap_require(gsp_report_top(p, &view, &opts, &out, NULL) == GSP_OK);
     fix_check_golden(&out, "report/top.txt");
     gsp_buf_free(&out);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(the_tree_is_as_it_was)
@@ -55,10 +55,11 @@ TAP_TEST(the_tree_is_as_it_was)
     struct gsp_profile *p = wide();
     struct gsp_report_opts opts = {.min_pct = 5};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_tree(p, &(struct gsp_view){.threads = true}, &opts, &out, NULL) == 0);
+    tap_require(
+        gsp_report_tree(p, &(struct gsp_view_options){.threads = true}, &opts, &out, NULL) == 0);
     fix_check_golden(&out, "report/tree.txt");
     gsp_buf_free(&out);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(small_branches_are_summed_up)
@@ -66,12 +67,12 @@ TAP_TEST(small_branches_are_summed_up)
     struct gsp_profile *p = wide();
     struct gsp_report_opts opts = {.min_pct = 15};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_tree(p, &(struct gsp_view){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_tree(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
     const char *text = gsp_buf_cstr(&out);
     tap_check(strstr(text, "(2 smaller)") != NULL);
     tap_check(strstr(text, "a_rather_long_name") == NULL);
     gsp_buf_free(&out);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(no_line_is_wider_than_asked)
@@ -80,7 +81,7 @@ TAP_TEST(no_line_is_wider_than_asked)
     static const unsigned WIDTHS[] = {0, 60, 72, 80, 100, 200};
     for (size_t i = 0; i < GSP_COUNT(WIDTHS); i++) {
         struct gsp_report_opts opts = {.width = WIDTHS[i]};
-        struct gsp_view view = {.full_filenames = true, .threads = true};
+        struct gsp_view_options view = {.full_filenames = true, .threads = true};
         struct gsp_buf out = {0};
         tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
         tap_require(gsp_report_top(p, &view, &opts, &out, NULL) == GSP_OK);
@@ -89,7 +90,7 @@ TAP_TEST(no_line_is_wider_than_asked)
         tap_check(memchr(out.p, '\x1b', out.len) == NULL);
         gsp_buf_free(&out);
     }
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(text_is_cut_by_columns)
@@ -123,7 +124,7 @@ TAP_TEST(text_is_cut_by_columns)
 static const struct gsp_report_row *row_of(const struct gsp_report_table *table, const char *label)
 {
     for (size_t i = 0; i < table->count; i++) {
-        if (gsp_sv_eq(gsp_tree_label(table->tree, table->rows[i].label), gsp_sv_of(label)))
+        if (gsp_sv_eq(gsp_model_tree_label(table->tree, table->rows[i].label), gsp_sv_of(label)))
             return &table->rows[i];
     }
     printf("# no row %s\n", label);
@@ -135,7 +136,7 @@ TAP_TEST(totals_count_a_function_once_per_stack)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_report_table table;
-    struct gsp_view view = {.no_lines = true};
+    struct gsp_view_options view = {.no_lines = true};
     tap_require(gsp_report__table(p, &view, GSP_REPORT_SORT_OWN, &table, NULL) == GSP_OK);
     const struct gsp_report_row *load = row_of(&table, "load (features.py)");
     tap_eq_int(load->own_count, 3);
@@ -152,7 +153,7 @@ TAP_TEST(totals_count_a_function_once_per_stack)
     for (size_t i = 1; i < table.count; i++)
         tap_check(table.rows[i - 1].total_weight >= table.rows[i].total_weight);
     gsp_report__table_free(&table);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(json_parses_and_says_the_same)
@@ -160,7 +161,7 @@ TAP_TEST(json_parses_and_says_the_same)
     struct gsp_profile *p = wide();
     struct gsp_report_opts opts = {.limit = 5};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_json(p, &(struct gsp_view){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_json(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
     yyjson_doc *doc = yyjson_read(out.p, out.len, 0);
     tap_require(doc != NULL);
     yyjson_val *root = yyjson_doc_get_root(doc);
@@ -189,10 +190,10 @@ TAP_TEST(json_parses_and_says_the_same)
     yyjson_doc_free(doc);
     gsp_buf_clear(&out);
     opts.parts = GSP_REPORT_TOP;
-    tap_require(gsp_report_json(p, &(struct gsp_view){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_json(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
     tap_check(strstr(gsp_buf_cstr(&out), "\"tree\"") == NULL);
     gsp_buf_free(&out);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(tables_for_other_programs_are_harmless)
@@ -203,17 +204,17 @@ TAP_TEST(tables_for_other_programs_are_harmless)
     fix_add(p, 0, fix_stack(p, GSP_NONE, fix_frame(p, "<b>|[x](y)`__init__", "z.py", 2)), 95001, 0);
     struct gsp_report_opts opts = {0};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_csv(p, &(struct gsp_view){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_csv(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
     const char *csv = gsp_buf_cstr(&out);
     tap_check(strstr(csv, "\n\"'=cmd|' /C calc'!A0\",\"/x,y\"\".py\",1,1,1,10000000,10000000,"));
     tap_check(strncmp(csv, "function,file,line,own_samples,total_samples,own_ns,total_ns,", 61) ==
               0);
     gsp_buf_clear(&out);
-    tap_require(gsp_report_markdown(p, &(struct gsp_view){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_markdown(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
     const char *markdown = gsp_buf_cstr(&out);
     tap_check(strstr(markdown, "| &#60;b&#62;\\|\\[x\\]\\(y\\)\\`\\_\\_init\\_\\_ | z.py:2 |"));
     gsp_buf_free(&out);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 /* %%gsprof knows all threads of the kernel and takes those of the cell. */
@@ -229,15 +230,15 @@ TAP_TEST(threads_without_samples_are_told_apart)
     tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
     tap_check(strstr(gsp_buf_cstr(&out), " 4 threads in 2 processes, samples of 3\n") != NULL);
     gsp_buf_free(&out);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(an_empty_profile_has_reports)
 {
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(false, &p, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(false, &p, NULL) == GSP_OK);
     struct gsp_report_opts opts = {0};
-    struct gsp_view view = {0};
+    struct gsp_view_options view = {0};
     struct gsp_buf out = {0};
     tap_eq_int(gsp_report_summary(p, &opts, &out, NULL), GSP_OK);
     tap_eq_int(gsp_report_top(p, &view, &opts, &out, NULL), GSP_OK);
@@ -251,7 +252,7 @@ TAP_TEST(an_empty_profile_has_reports)
     tap_check(doc != NULL);
     yyjson_doc_free(doc);
     gsp_buf_free(&out);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_MAIN()

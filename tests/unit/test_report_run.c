@@ -5,7 +5,7 @@
 #include "report/document.h"
 #include "report/write.h"
 #include "store/profile_tables.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "wire/table.h"
 
 #define START_NS 1700000000000000000LL
@@ -14,7 +14,8 @@
 static struct gsp_batch *new_batch(enum gsp_table_id table, int64_t pid, int64_t rank)
 {
     struct gsp_batch *batch = NULL;
-    tap_require(gsp_batch_new(gsp_table_at(table), "box", pid, rank, &batch, NULL) == GSP_OK);
+    tap_require(gsp_store_batch_new(gsp_wire_table_at(table), "box", pid, rank, &batch, NULL) ==
+                GSP_OK);
     return batch;
 }
 
@@ -32,7 +33,7 @@ static void add_steps(struct gsp_store *store, int64_t rank)
                                                       .sampled = i % 2 == 0,
                                                       .samples_per_sec = gsp_null_f64(),
                                                       .overhead_ns = GSP_NULL_I64};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
@@ -46,9 +47,9 @@ static void add_trace(struct gsp_store *store)
             .mono_ns = i,
             .step = i / 100,
             .seq = i,
-            .module = gsp_batch_intern(batch, gsp_sv_of(i % 3 ? "layers.0" : "layers")),
-            .stage = gsp_batch_intern(batch, gsp_sv_of("forward")),
-            .class = gsp_batch_intern(batch, gsp_sv_of(i % 3 ? "Linear" : "Sequential")),
+            .module = gsp_store_batch_intern(batch, gsp_sv_of(i % 3 ? "layers.0" : "layers")),
+            .stage = gsp_store_batch_intern(batch, gsp_sv_of("forward")),
+            .class = gsp_store_batch_intern(batch, gsp_sv_of(i % 3 ? "Linear" : "Sequential")),
             .device = GSP_NULL_STR,
             .allocated = gsp_null_f64(),
             .max_allocated = gsp_null_f64(),
@@ -56,7 +57,7 @@ static void add_trace(struct gsp_store *store)
             .duration = i == 5 ? (double)NAN : 0.001,
             .thread_id = 100,
             .flops = gsp_null_f64()};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
@@ -75,15 +76,15 @@ static void add_spans(struct gsp_store *store)
             .ts_ns = START_NS + (spans[i].from_ms + spans[i].ms) * 1000000,
             .mono_ns = (int64_t)i,
             .span_id = (int64_t)i,
-            .name = gsp_batch_intern(batch, gsp_sv_of(spans[i].name)),
+            .name = gsp_store_batch_intern(batch, gsp_sv_of(spans[i].name)),
             .phase = strcmp(spans[i].name, "epoch") == 0
                          ? GSP_NULL_STR
-                         : gsp_batch_intern(batch, gsp_sv_of("data")),
+                         : gsp_store_batch_intern(batch, gsp_sv_of("data")),
             .start_ns = START_NS + spans[i].from_ms * 1000000,
             .duration_ns = spans[i].ms * 1000000,
             .parent = GSP_NULL_I64,
             .thread_id = 100};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
@@ -98,11 +99,11 @@ static void add_memory(struct gsp_store *store, int64_t pid, int64_t looks, bool
         row.ts_ns = START_NS + i * 200000000;
         row.pid = pid;
         row.rank = GSP_NULL_I64;
-        row.name = gsp_batch_intern(batch, gsp_sv_of("python3"));
-        row.state = gsp_batch_intern(batch, gsp_sv_of("R"));
+        row.name = gsp_store_batch_intern(batch, gsp_sv_of("python3"));
+        row.state = gsp_store_batch_intern(batch, gsp_sv_of("R"));
         row.cpu_percent = i == 0 ? (double)NAN : 50;
         row.rss_bytes = grows ? 100000000 + i * 2000000 : 50000000;
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
@@ -124,9 +125,9 @@ static void add_collectives(struct gsp_store *store, int64_t rank)
         struct gsp_row_python_collective row;
         memset(&row, 0, sizeof(row));
         row.ts_ns = START_NS + i;
-        row.op = gsp_batch_intern(batch, gsp_sv_of("all_reduce"));
+        row.op = gsp_store_batch_intern(batch, gsp_sv_of("all_reduce"));
         row.duration = 0.1;
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
@@ -191,7 +192,7 @@ static void add_pressure(struct gsp_store *store)
     for (int64_t i = 0; i < 10; i++) {
         const struct gsp_row_system_pressure row = {
             .ts_ns = START_NS + i / 2 * 1000000000,
-            .resource = gsp_batch_intern(batch, gsp_sv_of(RESOURCES[i % 2])),
+            .resource = gsp_store_batch_intern(batch, gsp_sv_of(RESOURCES[i % 2])),
             /* Nothing before the first second; no program waits for memory. */
             .some_percent = i < 2   ? (double)NAN
                             : i % 2 ? 0
@@ -199,7 +200,7 @@ static void add_pressure(struct gsp_store *store)
             .full_percent = gsp_null_f64(),
             .some_avg10_percent = gsp_null_f64(),
             .full_avg10_percent = gsp_null_f64()};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
@@ -234,11 +235,11 @@ static void add_allocation(struct gsp_store *store)
         memset(&row, 0, sizeof(row));
         row.stack_id = 7;
         row.depth = (int64_t)i;
-        row.func = gsp_batch_intern(stacks, gsp_sv_of(i % 5 ? "load" : "<module>"));
-        row.file = gsp_batch_intern(stacks, gsp_sv_of(FILES[i]));
+        row.func = gsp_store_batch_intern(stacks, gsp_sv_of(i % 5 ? "load" : "<module>"));
+        row.file = gsp_store_batch_intern(stacks, gsp_sv_of(FILES[i]));
         row.lineno = (int64_t)i + 1;
-        row.frame_type = gsp_batch_intern(stacks, gsp_sv_of("Python"));
-        tap_require(gsp_batch_append(stacks, &row, NULL) == GSP_OK);
+        row.frame_type = gsp_store_batch_intern(stacks, gsp_sv_of("Python"));
+        tap_require(gsp_store_batch_append(stacks, &row, NULL) == GSP_OK);
     }
     struct gsp_row_python_allocation row;
     memset(&row, 0, sizeof(row));
@@ -246,9 +247,9 @@ static void add_allocation(struct gsp_store *store)
     row.stack_id = 7;
     row.bytes = 1000;
     row.count = 2;
-    row.kind = gsp_batch_intern(sites, gsp_sv_of("peak"));
-    row.allocator = gsp_batch_intern(sites, gsp_sv_of("malloc"));
-    tap_require(gsp_batch_append(sites, &row, NULL) == GSP_OK);
+    row.kind = gsp_store_batch_intern(sites, gsp_sv_of("peak"));
+    row.allocator = gsp_store_batch_intern(sites, gsp_sv_of("malloc"));
+    tap_require(gsp_store_batch_append(sites, &row, NULL) == GSP_OK);
     tap_require(gsp_store_add_batch(store, stacks, NULL) == GSP_OK);
     tap_require(gsp_store_add_batch(store, sites, NULL) == GSP_OK);
 }

@@ -10,7 +10,7 @@
 #include "ring/ring_internal.h"
 #include "ring_fixture.h"
 
-#define TRACE (&(struct gsp_ring_spec){.table = gsp_table_at(GSP_TABLE_python_torch_trace)})
+#define TRACE (&(struct gsp_ring_spec){.table = gsp_wire_table_at(GSP_TABLE_python_torch_trace)})
 
 static void append(struct gsp_ring *ring, uint64_t writer, uint64_t n)
 {
@@ -27,16 +27,16 @@ static int64_t i64_at(const struct gsp_ring_view *view, uint32_t lane, uint32_t 
     return v;
 }
 
-TAP_TEST(rows_come_back)
+TAP_TEST(rows_round_trip)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 100);
     for (uint64_t n = 0; n < 40; n++)
         append(ring, 7, n);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span spans[4];
+    struct gsp_ring_range spans[4];
     uint64_t overwritten = 99;
-    tap_eq_int(gsp_ring_spans(view, spans, 4, &overwritten), 1);
+    tap_eq_int(gsp_ring_ranges(view, spans, 4, &overwritten), 1);
     tap_eq_int(spans[0].from, 0);
     tap_eq_int(spans[0].to, 40);
     tap_eq_int(overwritten, 0);
@@ -67,16 +67,16 @@ TAP_TEST(rows_come_back)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(old_rows_make_room_and_are_counted)
+TAP_TEST(old_rows_are_overwritten_and_counted)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 100);
     for (uint64_t n = 0; n < 1234; n++)
         append(ring, 7, n);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span span;
+    struct gsp_ring_range span;
     uint64_t overwritten = 0;
-    tap_eq_int(gsp_ring_spans(view, &span, 1, &overwritten), 1);
+    tap_eq_int(gsp_ring_ranges(view, &span, 1, &overwritten), 1);
     tap_eq_int(span.to, 1234);
     tap_eq_int(span.to - span.from, 100);
     tap_eq_int(overwritten, 1134);
@@ -85,10 +85,10 @@ TAP_TEST(old_rows_make_room_and_are_counted)
     struct ring_seen seen = {0};
     ring_check(view, &seen);
     tap_eq_int(seen.good, 100);
-    /* One more, and the oldest is gone for whoever copied it before. */
+    /* After one more row, an earlier copy of the oldest is no longer valid. */
     append(ring, 7, 1234);
-    tap_eq_int(gsp_ring_oldest(view, 0), 1135);
-    tap_check(gsp_ring_oldest(view, 1) == UINT64_MAX);
+    tap_eq_int(gsp_ring_oldest_row(view, 0), 1135);
+    tap_check(gsp_ring_oldest_row(view, 1) == UINT64_MAX);
     gsp_ring_view_close(view);
     gsp_ring_close(ring);
     ring_folder_remove(folder);
@@ -99,30 +99,30 @@ TAP_TEST(spans_narrow_by_time)
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 1000);
     for (uint64_t n = 0; n < 5000; n++)
-        append(ring, 1, n / 2 * 10); /* each time twice */
+        append(ring, 1, n / 2 * 10); /* two rows for each time */
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span all;
-    tap_eq_int(gsp_ring_spans(view, &all, 1, NULL), 1);
+    struct gsp_ring_range all;
+    tap_eq_int(gsp_ring_ranges(view, &all, 1, NULL), 1);
     tap_eq_int(all.from, 4000);
-    struct gsp_ring_span span = all;
-    gsp_ring_span_times(view, &span, 21000, 21005);
+    struct gsp_ring_range span = all;
+    gsp_ring_range_narrow(view, &span, 21000, 21005);
     tap_eq_int(span.from, 4200);
     tap_eq_int(span.to, 4202);
     span = all;
-    gsp_ring_span_times(view, &span, INT64_MIN, INT64_MAX);
+    gsp_ring_range_narrow(view, &span, INT64_MIN, INT64_MAX);
     tap_eq_int(span.from, 4000);
     tap_eq_int(span.to, 5000);
     span = all;
-    gsp_ring_span_times(view, &span, 21001, 21009);
+    gsp_ring_range_narrow(view, &span, 21001, 21009);
     tap_eq_int(span.to - span.from, 0);
     span = all;
-    gsp_ring_span_times(view, &span, 99999999, INT64_MAX);
+    gsp_ring_range_narrow(view, &span, 99999999, INT64_MAX);
     tap_eq_int(span.to - span.from, 0);
-    /* Rows that were overwritten since the span was made count as older than all. */
+    /* Rows that were overwritten since count as older than all others. */
     for (uint64_t n = 5000; n < 5500; n++)
         append(ring, 1, n / 2 * 10);
     span = all;
-    gsp_ring_span_times(view, &span, 20000, 24000);
+    gsp_ring_range_narrow(view, &span, 20000, 24000);
     tap_eq_int(span.to, 4802);
     tap_eq_int(span.from, 4500);
     gsp_ring_view_close(view);
@@ -130,15 +130,15 @@ TAP_TEST(spans_narrow_by_time)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(values_are_borrowed_up_to_the_rings_end)
+TAP_TEST(values_are_borrowed_up_to_the_end_of_the_ring)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 9); /* ten slots */
     for (uint64_t n = 0; n < 14; n++)
         append(ring, 1, n);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span span;
-    tap_require(gsp_ring_spans(view, &span, 1, NULL) == 1);
+    struct gsp_ring_range span;
+    tap_require(gsp_ring_ranges(view, &span, 1, NULL) == 1);
     size_t n = span.to - span.from;
     tap_eq_int(n, 9);
     const int64_t *ts = gsp_ring_values(view, 0, 0, span.from, &n);
@@ -186,7 +186,7 @@ TAP_TEST(strings_get_ids)
     tap_check(dict.strings[0].p == NULL);
     gsp_ring_dict_free(&dict);
 
-    /* Bytes run out first, then ids; what is there stays. */
+    /* Bytes run out first, then ids. Existing strings stay. */
     char big[65] = {0};
     memset(big, 'x', 64);
     tap_eq_int(gsp_ring_intern(ring, gsp_sv_of(big)), GSP_NULL_STR);
@@ -202,12 +202,13 @@ TAP_TEST(strings_get_ids)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(texts_are_kept_as_long_as_they_fit)
+TAP_TEST(the_newest_texts_are_kept)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = NULL;
-    struct gsp_ring_spec spec = {
-        .table = gsp_table_at(GSP_TABLE_python_variables), .row_capacity = 100, .text_bytes = 4096};
+    struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_variables),
+                                 .row_capacity = 100,
+                                 .text_bytes = 4096};
     tap_require(gsp_ring_create(folder, &spec, &ring, NULL) == 0);
     char text[2048];
     for (int i = 0; i < 60; i++) {
@@ -215,7 +216,7 @@ TAP_TEST(texts_are_kept_as_long_as_they_fit)
         struct gsp_row_python_variables row = {.ts_ns = i, .step = i, .value = {text, 100}};
         tap_check(gsp_ring_append(ring, &row));
     }
-    /* Twice as much as may be in one piece: é lies across the cut. */
+    /* Twice the maximum length; the truncation falls inside the character é. */
     memset(text, 'z', sizeof(text));
     text[1023] = (char)0xc3;
     text[1024] = (char)0xa9;
@@ -236,23 +237,23 @@ TAP_TEST(texts_are_kept_as_long_as_they_fit)
     bool null = false;
     for (int i = 0; i < 60; i++) {
         gsp_buf_clear(&out);
-        if (gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, i), &out, &null)) {
+        if (gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, i), &out, &null)) {
             found++;
             tap_eq_int(out.len, 100);
             tap_check(out.p[0] == 'a' + i % 26 && out.p[99] == 'a' + i % 26);
         } else {
             tap_check(!null);
-            tap_eq_int(found, 0); /* the old ones, and no others */
+            tap_eq_int(found, 0); /* only the oldest are missing */
         }
     }
     tap_eq_int(found, (4096 - 1023) / 100);
     gsp_buf_clear(&out);
-    tap_check(gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, 60), &out, &null));
+    tap_check(gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, 60), &out, &null));
     tap_eq_int(out.len, 1023);
     gsp_buf_clear(&out);
-    tap_check(!gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, 61), &out, &null));
+    tap_check(!gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, 61), &out, &null));
     tap_check(null);
-    tap_check(gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, 62), &out, &null));
+    tap_check(gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, 62), &out, &null));
     tap_eq_int(out.len, 0);
     tap_check(!null);
     gsp_ring_view_close(view);
@@ -260,7 +261,7 @@ TAP_TEST(texts_are_kept_as_long_as_they_fit)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(every_type_of_a_users_table)
+TAP_TEST(a_user_table_with_every_type)
 {
     const struct gsp_column_spec columns[] = {{"flag", NULL, NULL, GSP_BOOL},
                                               {"name", NULL, NULL, GSP_STR},
@@ -282,7 +283,7 @@ TAP_TEST(every_type_of_a_users_table)
         uint8_t last;
     } row = {5, 6, 1, 0, gsp_sv_of("first"), 0.5, GSP_NULL_BOOL};
     struct gsp_table *table = NULL;
-    tap_require(gsp_table_new(&made, &table, NULL) == 0);
+    tap_require(gsp_wire_table_new(&made, &table, NULL) == 0);
     tap_eq_int(table->row_bytes, sizeof(row));
     int folder = ring_folder();
     struct gsp_ring *ring = NULL;
@@ -301,15 +302,15 @@ TAP_TEST(every_type_of_a_users_table)
     tap_eq_int(i64_at(view, 0, 6, 0), GSP_NULL_BOOL);
     gsp_auto_buf note = {0};
     bool null = true;
-    tap_check(gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, 4, 0), &note, &null));
+    tap_check(gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, 4, 0), &note, &null));
     tap_check(gsp_sv_eq(gsp_buf_sv(&note), gsp_sv_of("first")));
     gsp_ring_view_close(view);
     gsp_ring_close(ring);
-    gsp_table_free(table);
+    gsp_wire_table_free(table);
     ring_folder_remove(folder);
 }
 
-TAP_TEST(a_ring_is_made_whole_or_not_at_all)
+TAP_TEST(a_ring_is_created_completely_or_not_at_all)
 {
     int folder = ring_folder();
     struct gsp_err err = {0};
@@ -348,7 +349,7 @@ TAP_TEST(a_ring_from_before_exec_is_replaced)
     append(ring, 1, 5);
     struct gsp_ring_view *old = ring_view(folder, RING_FILE);
     struct gsp_ring *second = NULL;
-    /* A reader in this process holds it too: then it is not sure who writes. */
+    /* A reader in this process has mapped the file, so it may still have a writer. */
     tap_eq_int(gsp_ring_create(folder, TRACE, &second, NULL), GSP_E_EXISTS);
     gsp_ring_close(ring);
     gsp_ring_view_close(old);
@@ -359,7 +360,7 @@ TAP_TEST(a_ring_from_before_exec_is_replaced)
     tap_eq_int(state.rows, 0);
     gsp_ring_view_close(view);
     gsp_ring_close(second);
-    /* Another process's stays, whatever became of it. */
+    /* A ring of another process stays, even if that process has ended. */
     struct gsp_ring_spec spec = *TRACE;
     spec.pid = 1;
     spec.start_time = 2;
@@ -376,7 +377,7 @@ static uint64_t rows_in(int folder, const char *file)
     return state.rows;
 }
 
-TAP_TEST(rings_of_earlier_lives_are_kept)
+TAP_TEST(earlier_rings_are_kept)
 {
     static const char *const files[] = {RING_FILE, "python.torch_trace.1.ring",
                                         "python.torch_trace.2.ring", "python.torch_trace.3.ring"};
@@ -386,7 +387,7 @@ TAP_TEST(rings_of_earlier_lives_are_kept)
     struct gsp_ring_view *view = NULL;
     spec.keeps_old = true;
     tap_eq_int(gsp_ring_open_newest(folder, "python", "torch_trace", &view, NULL), GSP_E_NOFILE);
-    for (unsigned i = 0; i < GSP_RING_LIVES; i++) {
+    for (unsigned i = 0; i < GSP_RING_GENERATIONS; i++) {
         tap_require(gsp_ring_create(folder, &spec, &ring, NULL) == 0);
         for (unsigned k = 0; k <= i; k++)
             append(ring, 1, k);
@@ -397,7 +398,7 @@ TAP_TEST(rings_of_earlier_lives_are_kept)
         tap_eq_int(gsp_ring_info(view)->life, i);
         gsp_ring_view_close(view);
     }
-    /* There is an end to it: the oldest goes. */
+    /* At the limit, the oldest is replaced. */
     tap_require(gsp_ring_create(folder, &spec, &ring, NULL) == 0);
     tap_eq_int(rows_in(folder, files[0]), 0);
     tap_eq_int(rows_in(folder, files[1]), 2);
@@ -415,7 +416,7 @@ static void *append_some(void *arg)
     return NULL;
 }
 
-TAP_TEST(threads_that_end_give_their_lanes_back)
+TAP_TEST(threads_return_their_lanes_at_their_end)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 1000);
@@ -445,8 +446,8 @@ TAP_TEST(a_new_ring_does_not_get_the_lanes_of_a_closed_one)
         struct gsp_ring *ring = ring_make(folder, 10);
         append(ring, 1, (uint64_t)i);
         struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-        struct gsp_ring_span span;
-        tap_eq_int(gsp_ring_spans(view, &span, 1, NULL), 1);
+        struct gsp_ring_range span;
+        tap_eq_int(gsp_ring_ranges(view, &span, 1, NULL), 1);
         tap_eq_int(i64_at(view, 0, 0, 0), i);
         gsp_ring_view_close(view);
         gsp_ring_close(ring);
@@ -477,7 +478,7 @@ TAP_TEST(lanes_run_out_and_the_loss_is_counted)
     ring_folder_remove(folder);
 }
 
-/* No descriptor can be opened while there is a limit. */
+/* While limited, no descriptor can be opened. */
 static void limit_descriptors(bool limited)
 {
     static struct rlimit before;
@@ -503,7 +504,7 @@ static struct gsp_ring_state state_of(int folder)
     return state;
 }
 
-TAP_TEST(new_threads_have_lanes_when_no_descriptor_is_left)
+TAP_TEST(new_threads_get_lanes_without_descriptors)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 1000);
@@ -524,7 +525,7 @@ TAP_TEST(new_threads_have_lanes_when_no_descriptor_is_left)
     ring_folder_remove(folder);
 }
 
-/* In another root, of this thread alone. */
+/* Appends in a thread that has changed its root. */
 static void *append_elsewhere(void *arg)
 {
     if (unshare(CLONE_FS) != 0 || chroot("/proc") != 0)
@@ -533,7 +534,7 @@ static void *append_elsewhere(void *arg)
     return arg;
 }
 
-TAP_TEST(new_threads_have_lanes_in_another_root)
+TAP_TEST(new_threads_get_lanes_in_another_root)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 1000);
@@ -545,16 +546,16 @@ TAP_TEST(new_threads_have_lanes_in_another_root)
     gsp_ring_close(ring);
     ring_folder_remove(folder);
     if (!done)
-        tap_skip("needs root, to change it");
+        tap_skip("needs root for chroot");
     tap_eq_int(state.rows, 2);
     tap_eq_int(state.rows_lost + state.rows_no_file, 0);
 }
 
-TAP_TEST(a_file_that_cannot_be_opened_is_a_cause_of_its_own_and_tried_again_soon)
+TAP_TEST(a_file_that_cannot_be_opened_is_a_separate_cause_and_retried_soon)
 {
     const struct timespec a_while = {0, 30000000};
     int folder = ring_folder();
-    /* Below such a limit no lane is there before its thread. */
+    /* With this limit, no lanes are mapped in advance. */
     const struct rlimit bounded = {1 << 30, RLIM_INFINITY};
     tap_require(setrlimit(RLIMIT_FSIZE, &bounded) == 0);
     struct gsp_ring *ring = ring_make(folder, 1000);
@@ -576,7 +577,7 @@ TAP_TEST(a_file_that_cannot_be_opened_is_a_cause_of_its_own_and_tried_again_soon
     ring_folder_remove(folder);
 }
 
-TAP_TEST(a_childs_rows_do_not_get_into_the_parents_ring)
+TAP_TEST(a_child_does_not_write_to_the_ring_of_its_parent)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 1000);
@@ -618,7 +619,7 @@ TAP_TEST(a_childs_rows_do_not_get_into_the_parents_ring)
     ring_folder_remove(folder);
 }
 
-/* Ends in a child as a thread does: its lanes are the parent's still. */
+/* Ends this thread in a child, where its lanes still belong to the parent. */
 static void *fork_and_end(void *arg)
 {
     append(arg, 1, 0);
@@ -627,13 +628,13 @@ static void *fork_and_end(void *arg)
         return NULL;
     int status = 1;
     waitpid(child, &status, 0);
-    /* The lane is this thread's, though the child's copy of the thread has ended. */
+    /* This thread still owns the lane, although its copy in the child has ended. */
     struct gsp_lane *lane = gsp_ring_lane(arg);
     tap_check(lane && atomic_load(&lane->head->owner) == (uint32_t)gettid());
     return NULL;
 }
 
-TAP_TEST(a_thread_that_ends_in_a_child_keeps_the_parents_lane)
+TAP_TEST(a_thread_that_ends_in_a_child_does_not_return_the_lane)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 1000);
@@ -644,10 +645,10 @@ TAP_TEST(a_thread_that_ends_in_a_child_keeps_the_parents_lane)
     ring_folder_remove(folder);
 }
 
-/* What this thread does the next time that the ring's code asks for the process. */
+/* Called by the next getpid() of this thread. */
 static _Thread_local void (*at_getpid)(void);
 
-/* In place of the C library's, for the ring's code too. */
+/* Replaces the function of the C library, also for the ring code. */
 pid_t getpid(void)
 {
     void (*call)(void) = at_getpid;
@@ -659,8 +660,8 @@ pid_t getpid(void)
 
 static atomic_bool handler_has_entered;
 
-/* What making a ring does first and last; the rest of it allocates, which sanitizers do not allow
- * here. */
+/* Performs the first and last step of creating a ring. The other steps allocate, which sanitizers
+ * do not allow in a signal handler. */
 static void enter_in_handler(int number)
 {
     static struct gsp_ring ring;
@@ -678,18 +679,18 @@ static void raise_signal(void)
 static void *end_under_a_signal(void *arg)
 {
     append(arg, 1, 0);
-    at_getpid = raise_signal; /* the thread's end is the next to ask */
+    at_getpid = raise_signal; /* the end of the thread calls getpid() next */
     return NULL;
 }
 
-TAP_TEST(a_handler_makes_a_ring_while_its_thread_ends)
+TAP_TEST(a_handler_creates_a_ring_while_its_thread_ends)
 {
     const struct sigaction action = {.sa_handler = enter_in_handler};
     pthread_t thread;
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 1000);
     sigaction(SIGUSR1, &action, NULL);
-    alarm(10); /* ends a thread that waits for itself */
+    alarm(10); /* ends a deadlock */
     tap_require(pthread_create(&thread, NULL, end_under_a_signal, ring) == 0);
     pthread_join(thread, NULL);
     alarm(0);
@@ -698,13 +699,13 @@ TAP_TEST(a_handler_makes_a_ring_while_its_thread_ends)
     ring_folder_remove(folder);
 }
 
-/* Takes all that is free of the folder's file system but so many bytes. */
-static void fill_up(int folder, uint64_t but)
+/* Fills the file system of the folder except for `rest` bytes. */
+static void fill_up(int folder, uint64_t rest)
 {
     struct statvfs fs;
     const int fd = openat(folder, "filler", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     tap_require(fd >= 0 && fstatvfs(fd, &fs) == 0);
-    tap_require(posix_fallocate(fd, 0, (off_t)(fs.f_bavail * fs.f_frsize - but)) == 0);
+    tap_require(posix_fallocate(fd, 0, (off_t)(fs.f_bavail * fs.f_frsize - rest)) == 0);
     close(fd);
 }
 
@@ -719,7 +720,7 @@ static void check_full(int folder)
     struct gsp_ring_spec spec = *TRACE;
     struct gsp_err err = {0};
     struct gsp_ring *ring = NULL;
-    /* Larger than all there is: smaller rings, unless they are not to be. */
+    /* The request exceeds the space: the ring is smaller, unless it must keep its size. */
     spec.string_bytes = 64 << 20;
     spec.keeps_size = true;
     tap_eq_int(gsp_ring_create(folder, &spec, &ring, &err), GSP_E_NOWRITE);
@@ -731,7 +732,7 @@ static void check_full(int folder)
     tap_eq_int(state_of(folder).status, GSP_RING_SMALL);
     gsp_ring_close(ring);
     clear(folder);
-    /* Room for the head but not for a lane, then for one lane and not for two. */
+    /* Space for the head but not for a lane, then for one lane but not for two. */
     spec.string_bytes = 0;
     tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
     fill_up(folder, 0);
@@ -762,19 +763,19 @@ static void check_full(int folder)
     tap_eq_int(state_of(folder).rows, 0);
     tap_eq_int(state_of(folder).rows_lost, 1);
     tap_eq_int(state_of(folder).status, GSP_RING_NO_SPACE | GSP_RING_SMALL);
-    /* What the lane got of its bytes is there for others. */
+    /* The bytes that the failed lane had reserved are free again. */
     tap_eq_int(mkdirat(folder, "more", 0700), 0);
     gsp_ring_close(ring);
 }
 
-TAP_TEST(a_full_file_system_is_an_error_and_no_signal)
+TAP_TEST(a_full_file_system_is_an_error_not_a_signal)
 {
     char path[] = "/tmp/gsprof-full-XXXXXX";
     tap_require(mkdtemp(path) != NULL);
-    /* Of which rings may take 4 MB. */
+    /* Rings may use 4 MB of it. */
     if (mount("none", path, "tmpfs", 0, "size=16m") != 0) {
         rmdir(path);
-        tap_skip("needs root, to mount a small file system");
+        tap_skip("needs root to mount a small file system");
     }
     int folder = open(path, O_RDONLY | O_DIRECTORY);
     check_full(folder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rings that lie, that change while they are read, and that are cut. */
+/* Malformed rings, rings that change during a read, and truncated rings. */
 #include <setjmp.h>
 #include <signal.h>
 
@@ -9,7 +9,7 @@
 
 #define TEXT_FILE "python.variables.ring"
 
-/* What a file has behind the lanes that were used is no part of it. */
+/* Truncates the file after the last lane that was used. */
 static void cut_hole(int fd)
 {
     struct gsp_ring_head head;
@@ -24,11 +24,11 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* Everything a reader can ask of a ring. */
+/* Calls every function of the reader. */
 static void read_all(int folder, const char *name)
 {
     struct gsp_ring_view *view = NULL;
-    struct gsp_ring_span spans[16];
+    struct gsp_ring_range spans[16];
     struct gsp_ring_state state;
     struct gsp_ring_dict dict;
     uint64_t lost = 0;
@@ -36,11 +36,11 @@ static void read_all(int folder, const char *name)
         return;
     gsp_ring_state(view, &state);
     const struct gsp_ring_info *info = gsp_ring_info(view);
-    size_t count = gsp_ring_spans(view, spans, 16, &lost);
+    size_t count = gsp_ring_ranges(view, spans, 16, &lost);
     for (size_t i = 0; i < count; i++) {
-        struct gsp_ring_span span = spans[i];
+        struct gsp_ring_range span = spans[i];
         tap_check(span.to - span.from <= info->row_capacity);
-        gsp_ring_span_times(view, &span, 5, 50);
+        gsp_ring_range_narrow(view, &span, 5, 50);
         tap_check(span.from >= spans[i].from && span.to <= spans[i].to);
         uint64_t chunk[64];
         for (uint32_t c = 0; c < info->column_count; c++) {
@@ -49,7 +49,7 @@ static void read_all(int folder, const char *name)
             gsp_auto_buf text = {0};
             bool null = false;
             for (size_t k = 0; k < n && info->columns[c].type == GSP_TEXT; k++)
-                gsp_ring_text(view, spans[i].lane, chunk[k], &text, &null);
+                gsp_ring_text_read(view, spans[i].lane, chunk[k], &text, &null);
         }
     }
     if (gsp_ring_dict_read(view, &dict, NULL) == 0) {
@@ -63,11 +63,11 @@ static void read_all(int folder, const char *name)
     gsp_ring_view_close(view);
 }
 
-/* A ring with text, strings and two lanes' worth of rows; closed. */
+/* Creates a ring with text, strings and more rows than its capacity, and closes it. */
 static void make_text_ring(int folder)
 {
     struct gsp_ring *ring = NULL;
-    struct gsp_ring_spec spec = {.table = gsp_table_at(GSP_TABLE_python_variables),
+    struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_variables),
                                  .row_capacity = 50,
                                  .lane_max = 4,
                                  .string_max = 32,
@@ -88,7 +88,7 @@ static void make_text_ring(int folder)
     gsp_ring_close(ring);
 }
 
-TAP_TEST(changed_bytes_do_no_harm)
+TAP_TEST(changed_bytes_are_harmless)
 {
     int folder = ring_folder();
     make_text_ring(folder);
@@ -99,7 +99,7 @@ TAP_TEST(changed_bytes_do_no_harm)
     uint32_t random = 1;
     const uint64_t hot[] = {0, 600, 4096, 5200, 8192, 8192 + 4096};
     for (int i = 0; i < 6000; i++) {
-        /* Mostly where numbers are that others are computed from. */
+        /* Mostly in the areas that hold offsets and sizes. */
         uint64_t at = hot[next_random(&random) % GSP_COUNT(hot)];
         at = i % 4 ? (at + next_random(&random) % 600) % (uint64_t)st.st_size
                    : next_random(&random) % (uint64_t)st.st_size;
@@ -117,7 +117,7 @@ TAP_TEST(changed_bytes_do_no_harm)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(cut_files_are_told)
+TAP_TEST(truncated_files_are_reported)
 {
     int folder = ring_folder();
     make_text_ring(folder);
@@ -144,7 +144,7 @@ TAP_TEST(cut_files_are_told)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(what_is_wrong_is_said)
+TAP_TEST(the_message_names_the_error)
 {
     int folder = ring_folder();
     make_text_ring(folder);
@@ -154,13 +154,13 @@ TAP_TEST(what_is_wrong_is_said)
     uint32_t version = 2;
     tap_require(pwrite(fd, &version, 4, offsetof(struct gsp_ring_head, version)) == 4);
     tap_eq_int(gsp_ring_open(folder, TEXT_FILE, &view, &err), GSP_E_VERSION);
-    tap_eq_str(err.msg, TEXT_FILE ": a ring of version 2; this reads version 1");
+    tap_eq_str(err.msg, TEXT_FILE ": a ring of version 2; supported is version 1");
     version = 0x04030201;
     tap_require(pwrite(fd, &version, 4, offsetof(struct gsp_ring_head, byte_order)) == 4);
     tap_eq_int(gsp_ring_open(folder, TEXT_FILE, &view, &err), GSP_E_FORMAT);
     tap_require(pwrite(fd, "PAR1", 4, 0) == 4);
     tap_eq_int(gsp_ring_open(folder, TEXT_FILE, &view, &err), GSP_E_FORMAT);
-    tap_eq_str(err.msg, TEXT_FILE ": it does not begin as a ring does");
+    tap_eq_str(err.msg, TEXT_FILE ": not a ring");
     tap_require(mkfifoat(folder, "python.pipe.ring", 0600) == 0);
     tap_eq_int(gsp_ring_open(folder, "python.pipe.ring", &view, &err), GSP_E_FORMAT);
     if (geteuid() == 0) {
@@ -172,7 +172,7 @@ TAP_TEST(what_is_wrong_is_said)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(a_writer_that_scribbles_does_no_harm)
+TAP_TEST(a_writer_of_random_bytes_is_harmless)
 {
     int folder = ring_folder();
     make_text_ring(folder);
@@ -185,7 +185,7 @@ TAP_TEST(a_writer_that_scribbles_does_no_harm)
             mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         uint32_t random = 7;
         for (;;) {
-            /* The front of the file stays, or no reader would get in. */
+            /* Keep the front of the file valid, or no reader could open it. */
             size_t at = next_random(&random) % ((size_t)st.st_size / 8);
             at = at < offsetof(struct gsp_ring_head, lane_count) / 8
                      ? offsetof(struct gsp_ring_head, lane_count) / 8
@@ -201,8 +201,8 @@ TAP_TEST(a_writer_that_scribbles_does_no_harm)
     ring_folder_remove(folder);
 }
 
-/* Cut at every page, under the hands of a reader that has everything mapped. */
-TAP_TEST(a_file_cut_while_it_is_mapped_reads_as_zeros)
+/* Truncates the file at several sizes while readers have it mapped. */
+TAP_TEST(a_mapped_file_that_is_truncated_reads_as_zeros)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 5000);
@@ -220,8 +220,8 @@ TAP_TEST(a_file_cut_while_it_is_mapped_reads_as_zeros)
     struct gsp_ring_view *views[GSP_COUNT(sizes)];
     for (size_t i = 0; i < GSP_COUNT(sizes); i++) {
         views[i] = ring_view(folder, RING_FILE);
-        struct gsp_ring_span span;
-        tap_require(gsp_ring_spans(views[i], &span, 1, NULL) == 1);
+        struct gsp_ring_range span;
+        tap_require(gsp_ring_ranges(views[i], &span, 1, NULL) == 1);
     }
     for (size_t i = 0; i < GSP_COUNT(sizes); i++) {
         struct gsp_ring_state state;
@@ -231,11 +231,11 @@ TAP_TEST(a_file_cut_while_it_is_mapped_reads_as_zeros)
         tap_require(ftruncate(fd, sizes[i]) == 0);
         ring_check_chunk(views[i], 0, 2900, 100, &seen);
         ring_check_chunk(views[i], 0, 0, 100, &seen);
-        tap_eq_int(seen.torn, 0); /* nothing invented: cut rows count as gone */
+        tap_eq_int(seen.torn, 0); /* missing rows count as gone */
         ring_check(views[i], &seen);
         tap_eq_int(seen.torn, 0);
         uint64_t value = 0;
-        gsp_ring_copy(views[i], 0, 13, 4999, 1, &value); /* the last column's end */
+        gsp_ring_copy(views[i], 0, 13, 4999, 1, &value); /* the end of the last column */
         gsp_ring_state(views[i], &state);
         tap_check(state.damaged);
         tap_eq_int(gsp_ring_dict_read(views[i], &dict, NULL), 0);
@@ -247,7 +247,7 @@ TAP_TEST(a_file_cut_while_it_is_mapped_reads_as_zeros)
     ring_folder_remove(folder);
 }
 
-__attribute__((noreturn)) static void cut_and_grow(int fd, off_t size)
+__attribute__((noreturn)) static void truncate_and_grow(int fd, off_t size)
 {
     uint32_t random = 3;
     for (;;) {
@@ -256,7 +256,7 @@ __attribute__((noreturn)) static void cut_and_grow(int fd, off_t size)
     }
 }
 
-TAP_TEST(a_file_cut_and_grown_while_it_is_scanned)
+TAP_TEST(a_file_is_truncated_and_grown_during_reads)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 5000);
@@ -270,7 +270,7 @@ TAP_TEST(a_file_cut_and_grown_while_it_is_scanned)
     tap_require(fstat(fd, &st) == 0);
     pid_t pid = fork();
     if (pid == 0) {
-        cut_and_grow(fd, st.st_size);
+        truncate_and_grow(fd, st.st_size);
     }
     int64_t end_ns = gsp_now_ns() + GSP_NS_PER_S / 2;
     while (gsp_now_ns() < end_ns)
@@ -291,7 +291,7 @@ static void on_own_fault(int number)
     siglongjmp(jump, 1);
 }
 
-/* A mapping of a file that has no bytes: reading it is SIGBUS. */
+/* Maps an empty file. A read raises SIGBUS. */
 static volatile char *bad_page(int folder)
 {
     int fd = openat(folder, "empty", O_RDWR | O_CREAT, 0600);
@@ -301,7 +301,7 @@ static volatile char *bad_page(int folder)
     return page;
 }
 
-TAP_TEST(faults_elsewhere_go_to_who_had_them)
+TAP_TEST(other_faults_go_to_the_previous_handler)
 {
     int folder = ring_folder();
     signal(SIGBUS, on_own_fault);
@@ -311,7 +311,7 @@ TAP_TEST(faults_elsewhere_go_to_who_had_them)
     if (sigsetjmp(jump, 1) == 0)
         tap_check(page[0] == 1); /* not reached */
     tap_eq_int(own_faults, 1);
-    /* And a ring's own go to us still. */
+    /* The guard still handles faults in the ring. */
     int fd = openat(folder, TEXT_FILE, O_RDWR);
     tap_require(ftruncate(fd, 0) == 0);
     struct gsp_ring_state state;
@@ -323,7 +323,7 @@ TAP_TEST(faults_elsewhere_go_to_who_had_them)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(without_another_handler_a_fault_elsewhere_ends_the_process)
+TAP_TEST(without_a_previous_handler_other_faults_end_the_process)
 {
     int folder = ring_folder();
     make_text_ring(folder);
@@ -331,7 +331,7 @@ TAP_TEST(without_another_handler_a_fault_elsewhere_ends_the_process)
     for (int sent = 0; sent < 2; sent++) {
         pid_t pid = fork();
         if (pid == 0) {
-            signal(SIGBUS, SIG_DFL); /* a sanitizer's, if there is one */
+            signal(SIGBUS, SIG_DFL); /* removes the handler of a sanitizer */
             struct gsp_ring_view *view = ring_view(folder, TEXT_FILE);
             if (sent) {
                 raise(SIGBUS);

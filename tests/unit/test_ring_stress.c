@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many writers, readers in this and another process, signals, and sudden deaths. */
+/* Many writers, readers in this and another process, signals, and killed writers. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -8,7 +8,7 @@
 #include "ring_fixture.h"
 
 #ifdef GSP_RING_BYTEWISE
-#define ROWS  UINT64_C(100000) /* the sanitizer is fifty times as slow */
+#define ROWS  UINT64_C(100000) /* the sanitizer is fifty times slower */
 #define KILLS 5
 #else
 #define ROWS  UINT64_C(10000000)
@@ -17,8 +17,8 @@
 #define WRITERS  8U
 #define CAPACITY 500U
 
-/* A benchmark asks for more than a test has time for. */
-static uint64_t count_of(const char *name, uint64_t otherwise)
+/* The environment can request more rounds than a test has time for. */
+static uint64_t count_from_env(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
     return text ? strtoull(text, NULL, 10) : otherwise;
@@ -44,7 +44,7 @@ struct writer {
     struct gsp_ring *ring;
     uint64_t id;
     uint64_t count;
-    _Atomic uint64_t *acked; /* rows that are surely published; may be NULL */
+    _Atomic uint64_t *acked; /* published rows; may be NULL */
     bool broken;             /* publishes first, then writes */
 };
 
@@ -86,7 +86,7 @@ static void run_writers(struct gsp_ring *ring, uint64_t rows, bool broken)
         pthread_join(threads[i], NULL);
 }
 
-/* A child that reads the ring until it is told to stop. */
+/* Starts a child that reads the ring until shared->stop is set. */
 static pid_t start_reader(int folder, struct shared *shared)
 {
     pid_t pid = fork();
@@ -112,7 +112,7 @@ static void stop_reader(pid_t pid, struct shared *shared)
     atomic_store(&shared->stop, true);
     waitpid(pid, &status, 0);
     tap_eq_int(status, 0);
-    printf("# %llu rows read whole, %llu torn, %llu overwritten meanwhile\n",
+    printf("# %llu rows valid, %llu torn, %llu overwritten\n",
            (unsigned long long)shared->seen.good, (unsigned long long)shared->seen.torn,
            (unsigned long long)shared->seen.gone);
 }
@@ -123,14 +123,14 @@ TAP_TEST(another_process_sees_no_torn_row)
     struct shared *shared = share();
     struct gsp_ring *ring = ring_make(folder, CAPACITY);
     pid_t reader = start_reader(folder, shared);
-    const uint64_t rows = count_of("GSPROF_TEST_ROWS", ROWS);
+    const uint64_t rows = count_from_env("GSPROF_TEST_ROWS", ROWS);
     run_writers(ring, rows, false);
     stop_reader(reader, shared);
     tap_eq_int(shared->seen.torn, 0);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
     struct gsp_ring_state state;
     gsp_ring_state(view, &state);
-    /* A writer that ends before another one begins leaves it its lane. */
+    /* A writer that starts after another has ended reuses its lane. */
     tap_check(state.lane_count > 0 && shared->seen.good >= (uint64_t)state.lane_count * CAPACITY);
     tap_eq_int(state.rows, rows / WRITERS * WRITERS);
     tap_eq_int(state.rows_lost, 0);
@@ -139,7 +139,7 @@ TAP_TEST(another_process_sees_no_torn_row)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(a_broken_writer_is_seen)
+TAP_TEST(a_broken_writer_is_detected)
 {
     int folder = ring_folder();
     struct shared *shared = share();
@@ -166,8 +166,8 @@ static void *read_rows(void *arg)
     return NULL;
 }
 
-/* What the thread sanitizer can watch. */
-TAP_TEST(a_thread_of_the_same_process_reads_too)
+/* The thread sanitizer sees only threads of one process. */
+TAP_TEST(a_thread_of_the_same_process_reads)
 {
     int folder = ring_folder();
     struct shared *shared = share();
@@ -175,7 +175,7 @@ TAP_TEST(a_thread_of_the_same_process_reads_too)
     pthread_t reader;
     tap_require(pthread_create(&reader, NULL, read_rows, shared) == 0);
     for (int i = 0; i < 20; i++)
-        run_writers(ring, ROWS / 200, false); /* threads come and go */
+        run_writers(ring, ROWS / 200, false); /* threads start and end */
     atomic_store(&shared->stop, true);
     pthread_join(reader, NULL);
     tap_eq_int(shared->seen.torn, 0);
@@ -190,7 +190,7 @@ TAP_TEST(a_thread_of_the_same_process_reads_too)
 }
 
 /* Writes until it is killed. */
-static void write_for_ever(int folder, struct shared *shared)
+static void write_forever(int folder, struct shared *shared)
 {
     struct gsp_ring *ring = ring_make(folder, CAPACITY);
     pthread_t threads[WRITERS];
@@ -204,13 +204,13 @@ static void write_for_ever(int folder, struct shared *shared)
     pthread_join(threads[0], NULL);
 }
 
-/* Every lane: what was acknowledged is there, at most the row under way is more. */
+/* Every lane contains the acknowledged rows, and at most one more. */
 static void check_after_death(int folder, const struct shared *shared)
 {
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span spans[8];
+    struct gsp_ring_range spans[8];
     struct ring_seen seen = {0};
-    size_t count = gsp_ring_spans(view, spans, 8, NULL);
+    size_t count = gsp_ring_ranges(view, spans, 8, NULL);
     uint64_t expected = 0;
     for (size_t i = 0; i < count; i++) {
         int64_t writer = 0;
@@ -233,16 +233,16 @@ static void check_after_death(int folder, const struct shared *shared)
     gsp_ring_view_close(view);
 }
 
-TAP_TEST(a_killed_writer_leaves_what_it_published)
+TAP_TEST(published_rows_survive_a_killed_writer)
 {
     uint32_t random = 12345;
-    const uint64_t kills = count_of("GSPROF_TEST_KILLS", KILLS);
+    const uint64_t kills = count_from_env("GSPROF_TEST_KILLS", KILLS);
     for (uint64_t i = 0; i < kills; i++) {
         int folder = ring_folder();
         struct shared *shared = share();
         pid_t pid = fork();
         if (pid == 0) {
-            write_for_ever(folder, shared);
+            write_forever(folder, shared);
             _exit(1);
         }
         while (!atomic_load(&shared->ready))
@@ -257,7 +257,7 @@ TAP_TEST(a_killed_writer_leaves_what_it_published)
     }
 }
 
-/* Lanes of megabytes: the first is still being reserved when the last thread comes. */
+/* Lanes of megabytes: the first is still being reserved when the last thread starts. */
 #define STARTERS       32U
 #define START_ROUNDS   10
 #define START_ROWS     3U
@@ -278,12 +278,12 @@ static void *start_and_append(void *arg)
         const struct gsp_row_python_torch_trace row = ring_row(starter->id, n);
         starter->appended += gsp_ring_append(starter->ring, &row);
     }
-    /* Nobody gives a lane back before all have come for theirs. */
+    /* No thread returns its lane before all have claimed one. */
     pthread_barrier_wait(starter->barrier);
     return NULL;
 }
 
-/* All at once; whether each row arrived. */
+/* Starts all threads at once, and checks that no row was lost. */
 static void start_together(struct gsp_ring *ring)
 {
     static struct starter starters[STARTERS];
@@ -301,7 +301,7 @@ static void start_together(struct gsp_ring *ring)
     pthread_barrier_destroy(&barrier);
 }
 
-/* Processes that compute for as long as the test runs. */
+/* Starts two processes that keep the CPUs busy. */
 static void load_start(pid_t loops[2])
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -323,12 +323,12 @@ static void load_end(const pid_t loops[2])
     }
 }
 
-/* The first reservation of a thread that says so takes until the test lets it end. */
+/* The next reservation of a thread with this flag waits until may_end is set. */
 static _Thread_local bool my_reservation_hangs;
 static atomic_bool is_hanging;
 static atomic_bool may_end;
 
-/* In place of the C library's, for the ring's code too. */
+/* Replaces the function of the C library, also for the ring code. */
 int posix_fallocate(int fd, off_t off, off_t len)
 {
     if (my_reservation_hangs) {
@@ -348,7 +348,7 @@ static void *append_one_slowly(void *arg)
     return NULL;
 }
 
-TAP_TEST(a_thread_that_waits_for_its_lane_holds_nobody_up)
+TAP_TEST(a_thread_that_waits_for_its_lane_delays_no_other)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, CAPACITY);
@@ -357,7 +357,7 @@ TAP_TEST(a_thread_that_waits_for_its_lane_holds_nobody_up)
     while (!atomic_load(&is_hanging))
         sched_yield();
     start_together(ring);
-    /* What they wrote is there for readers, whatever becomes of the slow one. */
+    /* Readers see their rows while the slow thread still waits. */
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
     struct ring_seen seen = {0};
     ring_check(view, &seen);
@@ -374,7 +374,7 @@ TAP_TEST(a_thread_that_waits_for_its_lane_holds_nobody_up)
     ring_folder_remove(folder);
 }
 
-TAP_TEST(threads_that_start_together_lose_no_row)
+TAP_TEST(threads_that_start_together_lose_no_rows)
 {
     pid_t loops[2];
     load_start(loops);
@@ -410,8 +410,8 @@ static void on_signal(int number)
     gsp_ring_append(handler_ring, &row);
 }
 
-/* SIGUSR2 may come while the handler of SIGUSR1 writes its row, and no signal while that of SIGUSR2
- * does: without a bound, signals that come quicker than handlers return use up the stack. */
+/* SIGUSR2 may interrupt the handler of SIGUSR1, but no signal interrupts that of SIGUSR2. Unbounded
+ * nesting would overflow the stack if signals arrive faster than handlers return. */
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -433,7 +433,7 @@ static void *send_signals(void *arg)
     return NULL;
 }
 
-TAP_TEST(signal_handlers_append_amid_appends)
+TAP_TEST(signal_handlers_append_during_appends)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 10000);
@@ -442,7 +442,7 @@ TAP_TEST(signal_handlers_append_amid_appends)
     pthread_t sender;
     pthread_t self = pthread_self();
     const struct gsp_row_python_torch_trace first = ring_row(1, 0);
-    tap_check(gsp_ring_append(ring, &first)); /* the lane is there before signals come */
+    tap_check(gsp_ring_append(ring, &first)); /* claims a lane before the signals start */
     tap_require(pthread_create(&sender, NULL, send_signals, &self) == 0);
     uint64_t n = 1;
     while (!atomic_load(&sender_done)) {
@@ -492,7 +492,7 @@ static void *intern_all(void *arg)
     return NULL;
 }
 
-TAP_TEST(threads_intern_the_same_strings_at_once)
+TAP_TEST(threads_intern_the_same_strings_concurrently)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = ring_make(folder, 10);

@@ -11,14 +11,14 @@ static struct gsp_select *selector;
 
 static void begin(struct gsp_select_opts opts)
 {
-    tap_eq_int(gsp_profile_new(false, &profile, NULL), GSP_OK);
-    tap_eq_int(gsp_select_new(&opts, profile, &selector, NULL), GSP_OK);
+    tap_eq_int(gsp_model_profile_new(false, &profile, NULL), GSP_OK);
+    tap_eq_int(gsp_sample__select_new(&opts, profile, &selector, NULL), GSP_OK);
 }
 
 static void end(void)
 {
-    gsp_select_free(selector);
-    gsp_profile_free(profile);
+    gsp_sample__select_free(selector);
+    gsp_model_profile_free(profile);
 }
 
 static uint32_t call(uint32_t caller, const char *name, const char *file)
@@ -26,10 +26,10 @@ static uint32_t call(uint32_t caller, const char *name, const char *file)
     struct gsp_frame frame = {.line = 1, .kind = GSP_FRAME_PYTHON};
     uint32_t id;
     uint32_t stack;
-    tap_eq_int(gsp_profile_string(profile, gsp_sv_of(name), &frame.name, NULL), GSP_OK);
-    tap_eq_int(gsp_profile_string(profile, gsp_sv_of(file), &frame.file, NULL), GSP_OK);
-    tap_eq_int(gsp_profile_frame(profile, &frame, &id, NULL), GSP_OK);
-    tap_eq_int(gsp_profile_stack(profile, caller, id, &stack, NULL), GSP_OK);
+    tap_eq_int(gsp_model_profile_string(profile, gsp_sv_of(name), &frame.name, NULL), GSP_OK);
+    tap_eq_int(gsp_model_profile_string(profile, gsp_sv_of(file), &frame.file, NULL), GSP_OK);
+    tap_eq_int(gsp_model_profile_frame(profile, &frame, &id, NULL), GSP_OK);
+    tap_eq_int(gsp_model_profile_stack(profile, caller, id, &stack, NULL), GSP_OK);
     return stack;
 }
 
@@ -38,12 +38,12 @@ static const char *shown(uint32_t stack)
 {
     static char text[256];
     uint32_t frames[16];
-    size_t n = gsp_profile_stack_frames(profile, stack, frames, 16);
+    size_t n = gsp_model_profile_stack_frames(profile, stack, frames, 16);
     size_t len = 0;
     text[0] = '\0';
     for (size_t i = 0; i < n; i++) {
-        struct gsp_sv name =
-            gsp_profile_string_at(profile, gsp_profile_frame_at(profile, frames[i])->name);
+        struct gsp_sv name = gsp_model_profile_string_at(
+            profile, gsp_model_profile_frame_at(profile, frames[i])->name);
         len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%.*s", i ? ";" : "",
                                 (int)name.len, name.p);
     }
@@ -53,7 +53,7 @@ static const char *shown(uint32_t stack)
 static const char *selected(uint32_t stack, bool in_gc)
 {
     uint32_t out;
-    tap_eq_int(gsp_select_stack(selector, stack, in_gc, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_sample__select_stack(selector, stack, in_gc, &out, NULL), GSP_OK);
     return shown(out);
 }
 
@@ -63,11 +63,11 @@ TAP_TEST(without_options_nothing_changes)
     uint32_t a = call(GSP_NONE, "main", "a.py");
     uint32_t b = call(a, "load", "b.py");
     uint32_t out;
-    tap_eq_int(gsp_select_stack(selector, b, false, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_sample__select_stack(selector, b, false, &out, NULL), GSP_OK);
     tap_eq_int(out, b);
-    tap_eq_int(gsp_select_stack(selector, GSP_NONE, true, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_sample__select_stack(selector, GSP_NONE, true, &out, NULL), GSP_OK);
     tap_eq_int(out, GSP_NONE);
-    tap_check(gsp_select_thread(selector, gsp_sv_of("any")));
+    tap_check(gsp_sample__select_thread(selector, gsp_sv_of("any")));
     end();
 }
 
@@ -136,6 +136,7 @@ TAP_TEST(own_frames_are_omitted)
     s = call(GSP_NONE, "<module>", "/srv/gsprof/measure/data/_load.py");
     s = call(s, "f", "/srv/my_gsprof/_x.py");
     s = call(s, "g", "/srv/gsprof/profiler/_timer.py");
+    s = call(s, "h", "/srv/gsprof/torch/_hooks.py");
     tap_eq_str(selected(s, false), "<module>;f");
     end();
 }
@@ -156,7 +157,7 @@ TAP_TEST(the_deepest_stack_has_no_room_for_a_mark)
     for (uint32_t i = 0; i < GSP_STACK_DEPTH_MAX; i++)
         s = call(s, "f", "a.py");
     uint32_t out;
-    tap_eq_int(gsp_select_stack(selector, s, true, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_sample__select_stack(selector, s, true, &out, NULL), GSP_OK);
     tap_eq_int(out, s);
     end();
 }
@@ -182,9 +183,9 @@ TAP_TEST(only_callees_of_a_function)
 static const char *file_of(uint32_t stack)
 {
     static char text[64];
-    const uint32_t frame = gsp_profile_stack_frame(profile, stack);
+    const uint32_t frame = gsp_model_profile_stack_frame(profile, stack);
     const struct gsp_sv file =
-        gsp_profile_string_at(profile, gsp_profile_frame_at(profile, frame)->file);
+        gsp_model_profile_string_at(profile, gsp_model_profile_frame_at(profile, frame)->file);
     snprintf(text, sizeof(text), "%.*s", (int)file.len, file.p);
     return text;
 }
@@ -200,39 +201,40 @@ TAP_TEST(files_are_renamed)
     unlink(path);
     uint32_t stack = call(call(GSP_NONE, "main", "/tmp/k/2.py"), "burn", "/tmp/k/3.py");
     uint32_t out;
-    tap_eq_int(gsp_select_stack(selector, stack, false, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_sample__select_stack(selector, stack, false, &out, NULL), GSP_OK);
     tap_eq_str(file_of(out), "/tmp/k/3.py");
-    tap_eq_str(file_of(gsp_profile_stack_caller(profile, out)), "In[2]");
+    tap_eq_str(file_of(gsp_model_profile_stack_caller(profile, out)), "In[2]");
     end();
     struct gsp_err err = {0};
     struct gsp_profile *empty;
     struct gsp_select *none;
-    tap_eq_int(gsp_profile_new(false, &empty, NULL), GSP_OK);
-    tap_eq_int(gsp_select_new(&(struct gsp_select_opts){.names = path}, empty, &none, &err),
+    tap_eq_int(gsp_model_profile_new(false, &empty, NULL), GSP_OK);
+    tap_eq_int(gsp_sample__select_new(&(struct gsp_select_opts){.names = path}, empty, &none, &err),
                GSP_E_NOFILE);
-    gsp_profile_free(empty);
+    gsp_model_profile_free(empty);
 }
 
 TAP_TEST(threads_by_name)
 {
     begin((struct gsp_select_opts){.thread = "^worker-[0-9]+$"});
-    tap_check(gsp_select_thread(selector, gsp_sv_of("worker-12")));
-    tap_check(!gsp_select_thread(selector, gsp_sv_of("MainThread")));
-    tap_check(!gsp_select_thread(selector, (struct gsp_sv){"", 0}));
+    tap_check(gsp_sample__select_thread(selector, gsp_sv_of("worker-12")));
+    tap_check(!gsp_sample__select_thread(selector, gsp_sv_of("MainThread")));
+    tap_check(!gsp_sample__select_thread(selector, (struct gsp_sv){"", 0}));
     end();
 }
 
 TAP_TEST(invalid_expressions_are_rejected)
 {
     struct gsp_err err = {0};
-    tap_eq_int(gsp_select_check("[", &err), GSP_E_USAGE);
+    tap_eq_int(gsp_sample_select_check("[", &err), GSP_E_USAGE);
     tap_check(strstr(err.msg, "[ is not a regular expression") != NULL);
-    tap_eq_int(gsp_select_check("a|b", NULL), GSP_OK);
-    tap_eq_int(gsp_select_check(NULL, NULL), GSP_OK);
-    tap_eq_int(gsp_profile_new(false, &profile, NULL), GSP_OK);
-    tap_eq_int(gsp_select_new(&(struct gsp_select_opts){.thread = "("}, profile, &selector, NULL),
-               GSP_E_USAGE);
-    gsp_profile_free(profile);
+    tap_eq_int(gsp_sample_select_check("a|b", NULL), GSP_OK);
+    tap_eq_int(gsp_sample_select_check(NULL, NULL), GSP_OK);
+    tap_eq_int(gsp_model_profile_new(false, &profile, NULL), GSP_OK);
+    tap_eq_int(
+        gsp_sample__select_new(&(struct gsp_select_opts){.thread = "("}, profile, &selector, NULL),
+        GSP_E_USAGE);
+    gsp_model_profile_free(profile);
 }
 
 TAP_MAIN()

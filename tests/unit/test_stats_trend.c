@@ -5,7 +5,7 @@
 #include "stats/trend.h"
 #include "tap.h"
 
-/* Values whose outcome was worked out by hand: S = 8 of 10 pairs, Var = 5 * 4 * 15 / 18. */
+/* Computed by hand: S = 8 of 10 pairs, Var = 5 * 4 * 15 / 18. */
 TAP_TEST(known_values)
 {
     const double values[] = {1, 3, 2, 4, 5};
@@ -28,8 +28,8 @@ TAP_TEST(ties_and_falls)
     tap_check(trend.z == 0 && trend.slope == 0);
 }
 
-/* One value that is far off changes neither by much. */
-TAP_TEST(one_wild_value)
+/* An outlier changes neither result by much. */
+TAP_TEST(one_outlier)
 {
     double values[20];
     struct gsp_trend trend;
@@ -40,17 +40,17 @@ TAP_TEST(one_wild_value)
     tap_check(trend.z > 4 && fabs(trend.slope - 1) < 0.01);
 }
 
-enum { LOOKS = 400 };
+enum { VALUES = 400 };
 
 static struct gsp_growth growth_of(double (*memory)(size_t i))
 {
-    double t[LOOKS];
-    double v[LOOKS];
-    for (size_t i = 0; i < LOOKS; i++) {
+    double t[VALUES];
+    double v[VALUES];
+    for (size_t i = 0; i < VALUES; i++) {
         t[i] = (double)i * 0.5;
         v[i] = memory(i);
     }
-    return gsp_stats_growth(t, v, LOOKS);
+    return gsp_stats_growth(t, v, VALUES);
 }
 
 static double noise(size_t i)

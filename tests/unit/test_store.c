@@ -5,14 +5,14 @@
 
 #include "base/buf.h"
 #include "store/store.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "tap.h"
 
 static struct gsp_batch *new_trace(void)
 {
     struct gsp_batch *batch = NULL;
-    tap_require(gsp_batch_new(gsp_table_at(GSP_TABLE_python_torch_trace), "node1", 77, 3, &batch,
-                              NULL) == GSP_OK);
+    tap_require(gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_python_torch_trace), "node1", 77, 3,
+                                    &batch, NULL) == GSP_OK);
     return batch;
 }
 
@@ -23,8 +23,8 @@ static void add_trace(struct gsp_batch *batch, int64_t step, const char *module,
         .mono_ns = step,
         .step = step,
         .seq = GSP_NULL_I64,
-        .module = module ? gsp_batch_intern(batch, gsp_sv_of(module)) : GSP_NULL_STR,
-        .stage = gsp_batch_intern(batch, gsp_sv_of("forward")),
+        .module = module ? gsp_store_batch_intern(batch, gsp_sv_of(module)) : GSP_NULL_STR,
+        .stage = gsp_store_batch_intern(batch, gsp_sv_of("forward")),
         .allocated = gsp_null_f64(),
         .max_allocated = gsp_null_f64(),
         .cached = gsp_null_f64(),
@@ -32,7 +32,7 @@ static void add_trace(struct gsp_batch *batch, int64_t step, const char *module,
         .thread_id = 5,
         .flops = gsp_null_f64(),
     };
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
 }
 
 static struct gsp_store *trace_store(void)
@@ -48,23 +48,24 @@ static struct gsp_store *trace_store(void)
     return store;
 }
 
-TAP_TEST(every_table_is_there_and_nothing_else)
+TAP_TEST(a_new_store_has_every_table_and_no_other)
 {
     struct gsp_store *store = open_store(NULL);
     lock_store(store);
     gsp_auto_buf out = {0};
-    gsp_auto_buf want = {0};
-    gsp_buf_printf(&want, "%d", (int)GSP_TABLE_COUNT);
-    tap_eq_str(ask(store, "SELECT count(*) FROM information_schema.tables", &out),
-               gsp_buf_cstr(&want));
+    gsp_auto_buf expected = {0};
+    gsp_buf_printf(&expected, "%d", (int)GSP_TABLE_COUNT);
+    tap_eq_str(query(store, "SELECT count(*) FROM information_schema.tables", &out),
+               gsp_buf_cstr(&expected));
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
         gsp_auto_buf sql = {0};
-        gsp_buf_printf(&sql, "SELECT count(*) FROM %s.%s", gsp_table_at(i)->schema,
-                       gsp_table_at(i)->name);
-        tap_eq_str(ask(store, gsp_buf_cstr(&sql), &out), "0");
+        gsp_buf_printf(&sql, "SELECT count(*) FROM %s.%s", gsp_wire_table_at(i)->schema,
+                       gsp_wire_table_at(i)->name);
+        tap_eq_str(query(store, gsp_buf_cstr(&sql), &out), "0");
         gsp_buf_clear(&sql);
-        gsp_buf_printf(&sql, "SELECT * FROM %s.%s", gsp_table_at(i)->schema, gsp_table_at(i)->name);
-        tap_eq_str(ask(store, gsp_buf_cstr(&sql), &out), "");
+        gsp_buf_printf(&sql, "SELECT * FROM %s.%s", gsp_wire_table_at(i)->schema,
+                       gsp_wire_table_at(i)->name);
+        tap_eq_str(query(store, gsp_buf_cstr(&sql), &out), "");
     }
     gsp_store_close(store);
 }
@@ -73,20 +74,20 @@ TAP_TEST(rows_of_a_batch)
 {
     struct gsp_store *store = trace_store();
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store, "SELECT * FROM python.torch_trace WHERE step > 101", &out),
+    tap_eq_str(query(store, "SELECT * FROM python.torch_trace WHERE step > 101", &out),
                "1102,node1,77,3,102,NULL,NULL,forward,NULL,NULL,NULL,1,5,NULL,NULL,NULL;"
                "1103,node1,77,3,103,NULL,alpha,forward,NULL,NULL,NULL,0.75,5,NULL,NULL,NULL");
-    tap_eq_str(ask(store,
-                   "SELECT module, count(*), avg(duration), max(duration) FROM "
-                   "python.torch_trace GROUP BY module ORDER BY module",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT module, count(*), avg(duration), max(duration) FROM "
+                     "python.torch_trace GROUP BY module ORDER BY module",
+                     &out),
                "alpha,2,0.5,0.75;zeta,1,0.5,0.5;NULL,1,1,1");
-    tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_trace WHERE module = 'nope'", &out),
+    tap_eq_str(query(store, "SELECT count(*) FROM python.torch_trace WHERE module = 'nope'", &out),
                "0");
-    tap_eq_str(ask(store, "SELECT step FROM python.torch_trace WHERE module LIKE 'al%'", &out),
+    tap_eq_str(query(store, "SELECT step FROM python.torch_trace WHERE module LIKE 'al%'", &out),
                "101;103");
-    tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_trace", &out), "4");
-    tap_eq_str(ask(store, "SELECT sum(step) FROM python.torch_trace", &out), "406");
+    tap_eq_str(query(store, "SELECT count(*) FROM python.torch_trace", &out), "4");
+    tap_eq_str(query(store, "SELECT sum(step) FROM python.torch_trace", &out), "406");
     gsp_store_close(store);
 }
 
@@ -94,22 +95,22 @@ TAP_TEST(time_range)
 {
     struct gsp_store *store = trace_store();
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store,
-                   "SELECT step FROM gsprof_rows('python.torch_trace', ts_from := 1101, "
-                   "ts_to := 1102)",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT step FROM gsprof_rows('python.torch_trace', ts_from := 1101, "
+                     "ts_to := 1102)",
+                     &out),
                "101;102");
     tap_eq_str(
-        ask(store, "SELECT step FROM gsprof_rows('python.torch_trace', ts_from := 1103)", &out),
+        query(store, "SELECT step FROM gsprof_rows('python.torch_trace', ts_from := 1103)", &out),
         "103");
-    tap_check(strncmp(ask(store, "FROM gsprof_rows('nope')", &out), "! USAGE", 7) == 0);
-    tap_check(strncmp(ask(store, "FROM gsprof_rows(NULL)", &out), "! USAGE", 7) == 0);
-    tap_check(strncmp(ask(store, "FROM gsprof_rows('python.torch_trace', ts_from := NULL)", &out),
+    tap_check(strncmp(query(store, "FROM gsprof_rows('nope')", &out), "! USAGE", 7) == 0);
+    tap_check(strncmp(query(store, "FROM gsprof_rows(NULL)", &out), "! USAGE", 7) == 0);
+    tap_check(strncmp(query(store, "FROM gsprof_rows('python.torch_trace', ts_from := NULL)", &out),
                       "! USAGE", 7) == 0);
     gsp_store_close(store);
 }
 
-TAP_TEST(several_batches_are_one_table)
+TAP_TEST(batches_of_one_table_are_combined)
 {
     struct gsp_store *store = open_store(NULL);
     struct gsp_batch *a = new_trace();
@@ -121,14 +122,14 @@ TAP_TEST(several_batches_are_one_table)
     tap_require(gsp_store_add_batch(store, b, NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store,
-                   "SELECT module, sum(duration) FROM python.torch_trace GROUP BY ALL ORDER BY 1",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT module, sum(duration) FROM python.torch_trace GROUP BY ALL ORDER BY 1",
+                     &out),
                "a,2;x,4");
     gsp_store_close(store);
 }
 
-TAP_TEST(strings_that_are_no_text)
+TAP_TEST(invalid_utf8_is_replaced)
 {
     struct gsp_store *store = open_store(NULL);
     struct gsp_batch *batch = new_trace();
@@ -136,18 +137,18 @@ TAP_TEST(strings_that_are_no_text)
     add_trace(batch, 2, "it's \"quoted\"", 1);
     add_trace(batch, 3, "", 1);
     struct gsp_row_python_torch_trace row = {.step = 4};
-    row.module = gsp_batch_intern(batch, (struct gsp_sv){"a\0b", 3});
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    row.module = gsp_store_batch_intern(batch, (struct gsp_sv){"a\0b", 3});
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store, "SELECT module FROM python.torch_trace ORDER BY step", &out),
+    tap_eq_str(query(store, "SELECT module FROM python.torch_trace ORDER BY step", &out),
                "bad \xef\xbf\xbd byte;it's \"quoted\";;a\xef\xbf\xbd"
                "b");
     gsp_store_close(store);
 }
 
-TAP_TEST(many_strings_sort_as_text)
+TAP_TEST(many_strings_sort_like_text)
 {
     static const uint32_t COUNTS[] = {255, 256, 70000};
     for (size_t k = 0; k < GSP_COUNT(COUNTS); k++) {
@@ -161,17 +162,17 @@ TAP_TEST(many_strings_sort_as_text)
         tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
         lock_store(store);
         gsp_auto_buf out = {0};
-        tap_eq_str(ask(store,
-                       "SELECT count(*) FROM (SELECT module::VARCHAR AS m, lag(module::VARCHAR) "
-                       "OVER (ORDER BY module) AS before FROM python.torch_trace WHERE module IS "
-                       "NOT NULL) WHERE m < before",
-                       &out),
+        tap_eq_str(query(store,
+                         "SELECT count(*) FROM (SELECT module::VARCHAR AS m, lag(module::VARCHAR) "
+                         "OVER (ORDER BY module) AS before FROM python.torch_trace WHERE module IS "
+                         "NOT NULL) WHERE m < before",
+                         &out),
                    "0");
-        gsp_auto_buf want = {0};
-        gsp_buf_printf(&want, "%u,%u", COUNTS[k], COUNTS[k] - COUNTS[k] / 100);
-        tap_eq_str(ask(store, "SELECT count(*), count(module) FROM python.torch_trace", &out),
-                   gsp_buf_cstr(&want));
-        tap_eq_str(ask(store, "SELECT module FROM python.torch_trace WHERE step = 1", &out),
+        gsp_auto_buf expected = {0};
+        gsp_buf_printf(&expected, "%u,%u", COUNTS[k], COUNTS[k] - COUNTS[k] / 100);
+        tap_eq_str(query(store, "SELECT count(*), count(module) FROM python.torch_trace", &out),
+                   gsp_buf_cstr(&expected));
+        tap_eq_str(query(store, "SELECT module FROM python.torch_trace WHERE step = 1", &out),
                    "m9e3779b1");
         gsp_store_close(store);
     }
@@ -186,42 +187,42 @@ static int fill_backtrace(void *ctx, struct gsp_batch *batch, struct gsp_err *er
     const struct gsp_row_python_backtrace row = {
         .pid = *calls,
         .rank = GSP_NULL_I64,
-        .func = gsp_batch_intern(batch, gsp_sv_of(*calls == 1 ? "main" : "other")),
+        .func = gsp_store_batch_intern(batch, gsp_sv_of(*calls == 1 ? "main" : "other")),
         .locals = gsp_sv_of("{\"x\": 1}"),
     };
-    return gsp_batch_append(batch, &row, err);
+    return gsp_store_batch_append(batch, &row, err);
 }
 
-TAP_TEST(live_tables_are_filled_once_a_query)
+TAP_TEST(live_tables_are_filled_once_per_query)
 {
     struct gsp_store *store = open_store(NULL);
     int calls = 0;
-    tap_require(gsp_store_add_live(store, gsp_table_at(GSP_TABLE_python_backtrace), fill_backtrace,
-                                   &calls, NULL) == GSP_OK);
+    tap_require(gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_backtrace),
+                                   fill_backtrace, &calls, NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store, "SELECT 1", &out), "1");
+    tap_eq_str(query(store, "SELECT 1", &out), "1");
     tap_eq_int(calls, 0);
-    tap_eq_str(ask(store, "SELECT pid, func, locals FROM python.backtrace", &out),
+    tap_eq_str(query(store, "SELECT pid, func, locals FROM python.backtrace", &out),
                "1,main,{\"x\": 1}");
-    tap_eq_str(ask(store,
-                   "SELECT a.pid, b.func FROM python.backtrace a JOIN python.backtrace b USING "
-                   "(pid)",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT a.pid, b.func FROM python.backtrace a JOIN python.backtrace b USING "
+                     "(pid)",
+                     &out),
                "2,other");
     tap_eq_int(calls, 2);
-    tap_eq_str(ask(store, "SELECT func FROM python.backtrace", &out), "other");
-    tap_eq_str(ask(store, "SELECT func FROM python.backtrace", &out),
+    tap_eq_str(query(store, "SELECT func FROM python.backtrace", &out), "other");
+    tap_eq_str(query(store, "SELECT func FROM python.backtrace", &out),
                "! NOPROC the process is gone");
-    tap_eq_str(ask(store, "SELECT 2", &out), "2");
+    tap_eq_str(query(store, "SELECT 2", &out), "2");
     gsp_store_close(store);
 }
 
-TAP_TEST(every_type_is_shown)
+TAP_TEST(every_type_is_formatted)
 {
     static const struct {
         const char *sql;
-        const char *want;
+        const char *expected;
     } CASES[] = {
         {"true", "true"},
         {"(-5)::TINYINT", "-5"},
@@ -280,40 +281,39 @@ TAP_TEST(every_type_is_shown)
     for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
         gsp_auto_buf sql = {0};
         gsp_buf_printf(&sql, "SELECT %s", CASES[i].sql);
-        tap_eq_str(ask(store, gsp_buf_cstr(&sql), &out), CASES[i].want);
+        tap_eq_str(query(store, gsp_buf_cstr(&sql), &out), CASES[i].expected);
     }
-    /* One column of each type that the engine has, the extremes and a NULL. */
-    const char *all = ask(store, "FROM test_all_types()", &out);
+    /* All types of the engine, with their extreme values and NULL. */
+    const char *all = query(store, "FROM test_all_types()", &out);
     tap_check(strncmp(all, "! ", 2) != 0 ||
-              strncmp(all, "! USAGE a column has a type that cannot be shown", 48) == 0);
+              strncmp(all, "! USAGE a column has an unsupported type", 39) == 0);
     gsp_store_close(store);
 }
 
-TAP_TEST(limits_are_spoken)
+TAP_TEST(limits_are_reported)
 {
     struct gsp_store *store =
         open_store(&(struct gsp_store_options){.row_limit = 3, .timeout_ns = 50000000});
     lock_store(store);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store, "SELECT * FROM range(3)", &out), "0;1;2");
-    tap_eq_str(ask(store, "SELECT * FROM range(4)", &out), "0;1;2 ...");
-    tap_eq_str(ask(store, "SELECT * FROM range(100000)", &out), "0;1;2 ...");
-    tap_eq_str(ask(store,
-                   "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT "
-                   "max(x) FROM r",
-                   &out),
+    tap_eq_str(query(store, "SELECT * FROM range(3)", &out), "0;1;2");
+    tap_eq_str(query(store, "SELECT * FROM range(4)", &out), "0;1;2 ...");
+    tap_eq_str(query(store, "SELECT * FROM range(100000)", &out), "0;1;2 ...");
+    tap_eq_str(query(store,
+                     "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT "
+                     "max(x) FROM r",
+                     &out),
                "! TIMEOUT the query took longer than 0.05 s");
-    tap_eq_str(ask(store, "SELECT 1", &out), "1");
+    tap_eq_str(query(store, "SELECT 1", &out), "1");
     gsp_store_close(store);
 }
 
-/* A path in a folder of its own. */
 static void path_in(char *folder, char *path, size_t cap, const char *name)
 {
     (void)snprintf(path, cap, "%s/%s", folder, name);
 }
 
-TAP_TEST(files_and_rows_are_one_table)
+TAP_TEST(files_and_batches_are_combined)
 {
     char folder[] = "/tmp/gsprof-test-XXXXXX";
     char path[128];
@@ -356,22 +356,22 @@ TAP_TEST(files_and_rows_are_one_table)
     tap_check(gsp_store_warning(store, 2) == NULL);
     lock_store(store);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store,
-                   "SELECT module, count(*), count(flops), max(step) FROM python.torch_trace "
-                   "GROUP BY module ORDER BY module",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT module, count(*), count(flops), max(step) FROM python.torch_trace "
+                     "GROUP BY module ORDER BY module",
+                     &out),
                "even,2500,0,4998;odd,2501,0,9999");
-    tap_eq_str(ask(store, "SELECT count(*), any_value(host) FROM my.own", &out), "5000,node1");
+    tap_eq_str(query(store, "SELECT count(*), any_value(host) FROM my.own", &out), "5000,node1");
     tap_eq_int(unlink(path), 0);
-    tap_check(strncmp(ask(store, "SELECT count(*) FROM my.own", &out), "! ", 2) == 0);
+    tap_check(strncmp(query(store, "SELECT count(*) FROM my.own", &out), "! ", 2) == 0);
     gsp_store_close(store);
     tap_eq_int(unlink(other), 0);
     tap_eq_int(rmdir(folder), 0);
 }
 
-/* The answer to a statement with parameters, as ask() gives it. */
-static const char *ask_with(struct gsp_store *store, const char *sql,
-                            const struct gsp_param *params, size_t count, struct gsp_buf *out)
+/* Like query(), for a statement with parameters. */
+static const char *query_with(struct gsp_store *store, const char *sql,
+                              const struct gsp_param *params, size_t count, struct gsp_buf *out)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_err err = {0};
@@ -390,7 +390,7 @@ static const char *ask_with(struct gsp_store *store, const char *sql,
     return gsp_buf_cstr(out);
 }
 
-TAP_TEST(parameters_are_values)
+TAP_TEST(parameters_are_bound_as_values)
 {
     struct gsp_store *store = trace_store();
     gsp_auto_buf out = {0};
@@ -402,31 +402,31 @@ TAP_TEST(parameters_are_values)
         {.name = gsp_sv_of("d"), .kind = GSP_PARAM_F64, .number = 0.5}};
     const struct gsp_param truth = {.kind = GSP_PARAM_BOOL, .truth = true};
     const struct gsp_param nul = {.kind = GSP_PARAM_TEXT, .text = {"a\0b", 3}};
-    tap_eq_str(ask_with(store, "SELECT ?, ?, ?", three, 3, &out), "7,' OR 1=1 --,NULL");
-    tap_eq_str(ask_with(store, "SELECT $2, $1, $1, $3", three, 3, &out), "' OR 1=1 --,7,7,NULL");
-    tap_eq_str(ask_with(store, "SELECT NOT ?", &truth, 1, &out), "false");
-    tap_eq_str(ask_with(store,
-                        "SELECT count(*) FROM python.torch_trace WHERE module = $m AND "
-                        "duration > $d",
-                        named, 2, &out),
+    tap_eq_str(query_with(store, "SELECT ?, ?, ?", three, 3, &out), "7,' OR 1=1 --,NULL");
+    tap_eq_str(query_with(store, "SELECT $2, $1, $1, $3", three, 3, &out), "' OR 1=1 --,7,7,NULL");
+    tap_eq_str(query_with(store, "SELECT NOT ?", &truth, 1, &out), "false");
+    tap_eq_str(query_with(store,
+                          "SELECT count(*) FROM python.torch_trace WHERE module = $m AND "
+                          "duration > $d",
+                          named, 2, &out),
                "1");
-    tap_eq_str(ask_with(store, "SELECT ?, ?", three, 1, &out),
-               "! USAGE there is no value for the parameter $2");
-    tap_eq_str(ask_with(store, "SELECT ?", NULL, 0, &out),
-               "! USAGE there is no value for the parameter $1");
-    tap_eq_str(ask_with(store, "SELECT $3", three, 1, &out),
-               "! USAGE there is no $1: the parameters must be numbered without a gap");
-    tap_eq_str(ask_with(store, "SELECT ?", three, 3, &out),
+    tap_eq_str(query_with(store, "SELECT ?, ?", three, 1, &out),
+               "! USAGE no value given for the parameter $2");
+    tap_eq_str(query_with(store, "SELECT ?", NULL, 0, &out),
+               "! USAGE no value given for the parameter $1");
+    tap_eq_str(query_with(store, "SELECT $3", three, 1, &out),
+               "! USAGE $1 is missing: parameters must be numbered without a gap");
+    tap_eq_str(query_with(store, "SELECT ?", three, 3, &out),
                "! USAGE the statement has 1 parameter, not 3");
-    tap_eq_str(ask_with(store, "SELECT $m", named, 2, &out),
+    tap_eq_str(query_with(store, "SELECT $m", named, 2, &out),
                "! USAGE the statement has no parameter $d");
-    tap_eq_str(ask_with(store, "SELECT $x", named, 1, &out),
+    tap_eq_str(query_with(store, "SELECT $x", named, 1, &out),
                "! USAGE the statement has no parameter $m");
-    tap_eq_str(ask_with(store, "SELECT $m", three, 1, &out),
-               "! USAGE there is no value for the parameter $m");
-    tap_eq_str(ask_with(store, "SELECT ?", &nul, 1, &out),
-               "! USAGE the value of the parameter $1 has a NUL in it");
-    tap_eq_str(ask_with(store, "SELECT 1", NULL, 0, &out), "1");
+    tap_eq_str(query_with(store, "SELECT $m", three, 1, &out),
+               "! USAGE no value given for the parameter $m");
+    tap_eq_str(query_with(store, "SELECT ?", &nul, 1, &out),
+               "! USAGE the value of the parameter $1 contains a NUL");
+    tap_eq_str(query_with(store, "SELECT 1", NULL, 0, &out), "1");
     gsp_store_close(store);
 }
 
@@ -449,34 +449,35 @@ static void count_free(void *ctx)
     ++*(int *)ctx;
 }
 
-TAP_TEST(rows_that_are_worked_out)
+TAP_TEST(computed_rows)
 {
     struct gsp_store *store = open_store(NULL);
     struct gsp_batch *batch = NULL;
     gsp_auto_buf out = {0};
     int freed = 0;
-    tap_require(gsp_batch_new(gsp_table_at(GSP_TABLE_session_frame), "node1", GSP_NULL_I64,
-                              GSP_NULL_I64, &batch, NULL) == GSP_OK);
-    tap_eq_int(gsp_batch_intern(batch, gsp_sv_of("one")), 1);
-    tap_eq_int(gsp_batch_intern(batch, gsp_sv_of("two")), 2);
+    tap_require(gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_session_frame), "node1",
+                                    GSP_NULL_I64, GSP_NULL_I64, &batch, NULL) == GSP_OK);
+    tap_eq_int(gsp_store_batch_intern(batch, gsp_sv_of("one")), 1);
+    tap_eq_int(gsp_store_batch_intern(batch, gsp_sv_of("two")), 2);
     const struct gsp_computed squares = {1000000, read_squares, count_free, &freed};
     tap_require(gsp_store_add_computed(store, batch, &squares, NULL) == GSP_OK);
     lock_store(store);
-    tap_eq_str(ask(store,
-                   "SELECT count(*), count(value), sum(frame_id), max(value), min(host) "
-                   "FROM session.frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(*), count(value), sum(frame_id), max(value), min(host) "
+                     "FROM session.frame",
+                     &out),
                "1000000,900000,499999500000,9.99998e+11,node1");
-    tap_eq_str(ask(store,
-                   "SELECT metric, count(*) FROM session.frame GROUP BY metric "
-                   "ORDER BY metric NULLS FIRST",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT metric, count(*) FROM session.frame GROUP BY metric "
+                     "ORDER BY metric NULLS FIRST",
+                     &out),
                "NULL,333334;one,333333;two,333333");
-    tap_eq_str(ask(store, "SELECT value FROM session.frame WHERE frame_id = 777", &out), "603729");
-    tap_eq_str(ask(store,
-                   "SELECT count(*), min(ts_ns), max(ts_ns) FROM "
-                   "gsprof_rows('session.frame', ts_from := 100, ts_to := 2000)",
-                   &out),
+    tap_eq_str(query(store, "SELECT value FROM session.frame WHERE frame_id = 777", &out),
+               "603729");
+    tap_eq_str(query(store,
+                     "SELECT count(*), min(ts_ns), max(ts_ns) FROM "
+                     "gsprof_rows('session.frame', ts_from := 100, ts_to := 2000)",
+                     &out),
                "1901,100,2000");
     gsp_store_close(store);
     tap_eq_int(freed, 1);

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "ring/writer.h"
 #include "store/drain.h"
 #include "store/run.h"
@@ -22,12 +22,12 @@
 
 #define CAPACITY INT64_C(1000)
 
-/* Rings, and the folder they are drained to; removed at the end of the test. */
+/* Rings and the folder of their segments. */
 struct scene {
     char root[64];   /* XDG_RUNTIME_DIR */
-    char folder[96]; /* of segments */
+    char folder[96]; /* for segments */
     int place_fd;
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     struct gsp_ring *ring;
     uint32_t module;
 };
@@ -53,17 +53,17 @@ static void scene_begin(struct scene *scene)
     snprintf(scene->folder, sizeof(scene->folder), "%s/run", scene->root);
     tap_require(mkdir(scene->folder, 0700) == 0);
     struct gsp_err err = {0};
-    const struct gsp_place_about about = {.pid = getpid(), .rank = 2, .cmdline = "test"};
-    const int rc = gsp_place_make(&about, &scene->place_fd, &err);
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = 2, .cmdline = "test"};
+    const int rc = gsp_ring_dir_create(&about, &scene->place_fd, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
-    const struct gsp_ring_spec spec = {.table = gsp_table_at(GSP_TABLE_python_torch_trace),
+    const struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_torch_trace),
                                        .row_capacity = CAPACITY,
                                        .rank = 2,
                                        .host = "box"};
     tap_require(gsp_ring_create(scene->place_fd, &spec, &scene->ring, &err) == GSP_OK);
     scene->module = gsp_ring_intern(scene->ring, gsp_sv_of("block.0"));
-    tap_require(gsp_place_find(getpid(), &scene->place, &err) == GSP_OK);
+    tap_require(gsp_ring_dir_find(getpid(), &scene->place, &err) == GSP_OK);
 }
 
 static void remove_tree(const char *path)
@@ -111,20 +111,20 @@ static struct gsp_drain *drain_open(const struct scene *scene,
 {
     struct gsp_drain *drain = NULL;
     struct gsp_err err = {0};
-    const int rc = gsp_drain_open(scene->folder, options, &drain, &err);
+    const int rc = gsp_store_drain_open(scene->folder, options, &drain, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
-    tap_require(gsp_drain_add_place(drain, &scene->place, &err) == GSP_OK);
+    tap_require(gsp_store_drain_add_ring_dir(drain, &scene->place, &err) == GSP_OK);
     return drain;
 }
 
 static void tick(struct gsp_drain *drain, bool flush)
 {
     struct gsp_err err = {0};
-    const int rc = gsp_drain_tick(drain, flush, &err);
+    const int rc = gsp_store_drain_tick(drain, flush, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
-    tap_eq_str(gsp_drain_trouble(drain), "");
+    tap_eq_str(gsp_store__drain_error(drain), "");
 }
 
 static struct gsp_store *run_store(const struct scene *scene)
@@ -141,8 +141,8 @@ static struct gsp_store *run_store(const struct scene *scene)
     return store;
 }
 
-/* The first row's numbers. */
-static void ask(struct gsp_store *store, const char *sql, int64_t *out, size_t count)
+/* Reads the numbers of the first row. */
+static void query(struct gsp_store *store, const char *sql, int64_t *out, size_t count)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view view;
@@ -154,21 +154,21 @@ static void ask(struct gsp_store *store, const char *sql, int64_t *out, size_t c
     for (size_t c = 0; c < count; c++) {
         const int64_t *values = view.values[c].data;
         tap_require(rows->columns[c].kind == GSP_CELL_I64);
-        out[c] = gsp_values_null(&view.values[c], 0) ? -1 : values[0];
+        out[c] = gsp_model_values_is_null(&view.values[c], 0) ? -1 : values[0];
     }
     gsp_rows_free(rows);
 }
 
-/* Rows of files and rings together: how many, how many different, first and last. */
+/* Checks the rows of files and rings together: their number, that all differ, first and last. */
 static void check_rows(const struct scene *scene, int64_t count, int64_t first, int64_t last)
 {
     int64_t seen[4];
     struct gsp_store *store = run_store(scene);
     tap_eq_str(gsp_store_warning(store, 0), NULL);
-    ask(store,
-        "SELECT count(*), count(DISTINCT step), min(step), max(step) FROM python.torch_trace "
-        "WHERE rank = 2 AND module = 'block.0'",
-        seen, 4);
+    query(store,
+          "SELECT count(*), count(DISTINCT step), min(step), max(step) FROM python.torch_trace "
+          "WHERE rank = 2 AND module = 'block.0'",
+          seen, 4);
     tap_eq_int(seen[0], count);
     tap_eq_int(seen[1], count);
     tap_eq_int(seen[2], first);
@@ -183,7 +183,7 @@ static int64_t lost(const struct scene *scene, const char *cause)
     struct gsp_store *store = run_store(scene);
     snprintf(sql, sizeof(sql),
              "SELECT coalesce(sum(count), 0)::BIGINT FROM gsprof.loss WHERE cause = '%s'", cause);
-    ask(store, sql, &seen, 1);
+    query(store, sql, &seen, 1);
     gsp_store_close(store);
     return seen;
 }
@@ -199,28 +199,28 @@ static size_t count_files(const struct scene *scene, const char *end)
     return count;
 }
 
-TAP_TEST(each_row_is_shown_once)
+TAP_TEST(each_row_is_read_once)
 {
     struct scene scene;
     scene_begin(&scene);
     write_rows(&scene, 0, 300);
     struct gsp_drain *drain = drain_open(&scene, NULL);
     tick(drain, true);
-    check_rows(&scene, 300, 0, 299); /* all in a segment, all in the ring */
+    check_rows(&scene, 300, 0, 299); /* in a segment and still in the ring */
     write_rows(&scene, 300, 900);    /* the first 200 are overwritten */
     check_rows(&scene, 1200, 0, 1199);
     tick(drain, false);
-    check_rows(&scene, 1200, 0, 1199); /* taken, not written */
+    check_rows(&scene, 1200, 0, 1199); /* copied, not written */
     tick(drain, true);
     write_rows(&scene, 1200, 5);
     check_rows(&scene, 1205, 0, 1204);
-    tap_eq_int(gsp_drain_stats(drain).rows, 1200);
+    tap_eq_int(gsp_store_drain_stats(drain).rows, 1200);
     tap_eq_int(lost(&scene, "overwritten"), 0);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     scene_end(&scene);
 }
 
-TAP_TEST(rings_of_who_has_ended_are_let_go)
+TAP_TEST(rings_of_ended_processes_are_closed)
 {
     struct scene *scene =
         mmap(NULL, sizeof(*scene), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -235,28 +235,28 @@ TAP_TEST(rings_of_who_has_ended_are_let_go)
     int status = 1;
     tap_require(waitpid(child, &status, 0) == child && status == 0);
     setenv("XDG_RUNTIME_DIR", scene->root, 1);
-    tap_require(gsp_place_find(child, &scene->place, NULL) == GSP_OK && !scene->place.live);
+    tap_require(gsp_ring_dir_find(child, &scene->place, NULL) == GSP_OK && !scene->place.live);
     struct gsp_drain *drain = drain_open(scene, NULL);
     size_t rings = 0;
     tick(drain, false);
-    tap_eq_int(gsp_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
+    tap_eq_int(gsp_store_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
     tap_eq_int(rings, 1);
-    /* Nothing is due yet, but for those that write no more. */
+    /* The rows are too new to be due, but the process has ended. */
     for (int i = 0; i < 6; i++)
         tick(drain, false);
-    tap_eq_int(gsp_drain_stats(drain).rows, 50);
-    tap_eq_int(gsp_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
+    tap_eq_int(gsp_store_drain_stats(drain).rows, 50);
+    tap_eq_int(gsp_store_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
     tap_eq_int(rings, 0);
-    tap_require(gsp_drain_add_place(drain, &scene->place, NULL) == GSP_OK);
+    tap_require(gsp_store_drain_add_ring_dir(drain, &scene->place, NULL) == GSP_OK);
     tick(drain, true);
-    tap_eq_int(gsp_drain_stats(drain).rows, 50);
+    tap_eq_int(gsp_store_drain_stats(drain).rows, 50);
     check_rows(scene, 50, 0, 49);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     remove_tree(scene->root);
     munmap(scene, sizeof(*scene));
 }
 
-TAP_TEST(rows_that_came_too_fast_are_counted)
+TAP_TEST(overwritten_rows_are_counted)
 {
     struct scene scene;
     scene_begin(&scene);
@@ -265,20 +265,20 @@ TAP_TEST(rows_that_came_too_fast_are_counted)
     tick(drain, true);
     write_rows(&scene, 10, 3 * CAPACITY);
     tick(drain, true);
-    struct gsp_drain_stats stats = gsp_drain_stats(drain);
-    /* The ring keeps at least its capacity, less what may be amid an append. */
+    struct gsp_store_drain_stats stats = gsp_store_drain_stats(drain);
+    /* The ring has at least its capacity, minus rows that are being appended. */
     tap_eq_int(stats.rows + stats.lost, 10 + 3 * CAPACITY);
     tap_check(stats.lost >= 2 * CAPACITY - 10 && stats.lost <= 2 * CAPACITY + 10);
     tap_eq_int(lost(&scene, "overwritten"), stats.lost);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     scene_end(&scene);
 }
 
-TAP_TEST(names_that_found_no_room_are_counted_once)
+TAP_TEST(strings_of_a_full_dictionary_are_counted_once)
 {
     struct scene scene;
     scene_begin(&scene);
-    /* The head of the ring says so, as its writer would. */
+    /* Set the count in the ring's header, like its writer. */
     gsp_auto_fd file = openat(scene.place_fd, "python.torch_trace.ring", O_RDWR | O_CLOEXEC);
     uint64_t strings = 7;
     const off_t at = offsetof(struct gsp_ring_head, strings_lost);
@@ -290,26 +290,26 @@ TAP_TEST(names_that_found_no_room_are_counted_once)
     strings = 9;
     tap_require(pwrite(file, &strings, sizeof(strings), at) == (ssize_t)sizeof(strings));
     tap_eq_int(lost(&scene, "dictionary full"), 9);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     /* Another drainer does not count them again. */
     drain = drain_open(&scene, NULL);
     write_rows(&scene, 10, 10);
     tick(drain, true);
     write_rows(&scene, 20, 10);
     tick(drain, true);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     tap_eq_int(lost(&scene, "dictionary full"), 9);
-    /* And without the rings. */
+    /* The counts stay when the ring is removed. */
     tap_require(unlinkat(scene.place_fd, "python.torch_trace.ring", 0) == 0);
     tap_eq_int(lost(&scene, "dictionary full"), 9);
     struct gsp_store *store = run_store(&scene);
     tap_eq_str(gsp_store_warning(store, 0),
-               "9 values of python.torch_trace are NULL: its dictionary of names is full");
+               "9 values of python.torch_trace are NULL because its dictionary is full");
     gsp_store_close(store);
     scene_end(&scene);
 }
 
-TAP_TEST(a_second_drainer_goes_on)
+TAP_TEST(a_second_drainer_continues)
 {
     struct scene scene;
     struct gsp_drain *second = NULL;
@@ -317,18 +317,18 @@ TAP_TEST(a_second_drainer_goes_on)
     write_rows(&scene, 0, 100);
     struct gsp_drain *drain = drain_open(&scene, NULL);
     tick(drain, true);
-    tap_eq_int(gsp_drain_open(scene.folder, NULL, &second, NULL), GSP_E_EXISTS);
-    gsp_drain_close(drain);
+    tap_eq_int(gsp_store_drain_open(scene.folder, NULL, &second, NULL), GSP_E_EXISTS);
+    gsp_store_drain_close(drain);
     write_rows(&scene, 100, 50);
     drain = drain_open(&scene, NULL);
     tick(drain, true);
-    tap_eq_int(gsp_drain_stats(drain).rows, 50);
+    tap_eq_int(gsp_store_drain_stats(drain).rows, 50);
     check_rows(&scene, 150, 0, 149);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     scene_end(&scene);
 }
 
-TAP_TEST(small_segments_become_one)
+TAP_TEST(small_segments_are_merged)
 {
     struct scene scene;
     scene_begin(&scene);
@@ -339,23 +339,23 @@ TAP_TEST(small_segments_become_one)
     }
     check_rows(&scene, 500, 0, 499);
     struct gsp_err err = {0};
-    tap_require(gsp_drain_merge_all(drain, &err) == GSP_OK);
+    tap_require(gsp_store_drain_merge_all(drain, &err) == GSP_OK);
     check_rows(&scene, 500, 0, 499);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     tap_eq_int(count_files(&scene, ".parquet"), 1);
     check_rows(&scene, 500, 0, 499);
-    /* Once more into the same folder. */
+    /* A second recording into the same folder. */
     drain = drain_open(&scene, NULL);
     write_rows(&scene, 500, 7);
     tick(drain, true);
-    tap_require(gsp_drain_merge_all(drain, &err) == GSP_OK);
+    tap_require(gsp_store_drain_merge_all(drain, &err) == GSP_OK);
     check_rows(&scene, 507, 0, 506);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     check_rows(&scene, 507, 0, 506);
     scene_end(&scene);
 }
 
-TAP_TEST(the_oldest_go_when_there_is_too_much)
+TAP_TEST(the_oldest_segments_are_removed_at_the_limit)
 {
     struct scene scene;
     scene_begin(&scene);
@@ -365,16 +365,16 @@ TAP_TEST(the_oldest_go_when_there_is_too_much)
         write_rows(&scene, i * 100, 100);
         tick(drain, true);
     }
-    struct gsp_drain_stats stats = gsp_drain_stats(drain);
+    struct gsp_store_drain_stats stats = gsp_store_drain_stats(drain);
     tap_check(stats.removed > 0 && stats.removed < 1200);
     check_rows(&scene, 1200 - (int64_t)stats.removed, (int64_t)stats.removed, 1199);
     tap_eq_int(lost(&scene, "retention"), stats.removed);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     scene_end(&scene);
 }
 
-/* What a killed drainer leaves: a segment that no manifest names, and one half written. */
-TAP_TEST(leftovers_do_not_show)
+/* A killed drainer leaves a segment that the manifest does not list, and an unfinished one. */
+TAP_TEST(leftover_files_are_ignored_and_removed)
 {
     struct scene scene;
     char from[160];
@@ -383,7 +383,7 @@ TAP_TEST(leftovers_do_not_show)
     write_rows(&scene, 0, 100);
     struct gsp_drain *drain = drain_open(&scene, NULL);
     tick(drain, true);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     snprintf(from, sizeof(from), "%s/python.torch_trace.1.parquet", scene.folder);
     snprintf(to, sizeof(to), "%s/python.torch_trace.2.parquet", scene.folder);
     tap_require(link(from, to) == 0);
@@ -393,7 +393,7 @@ TAP_TEST(leftovers_do_not_show)
     drain = drain_open(&scene, NULL);
     tap_eq_int(count_files(&scene, ".parquet"), 1);
     tap_eq_int(count_files(&scene, ".tmp"), 0);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     scene_end(&scene);
 }
 
@@ -408,11 +408,11 @@ TAP_TEST(damaged_segments_are_left_out)
         write_rows(&scene, i * 100, 100);
         tick(drain, true);
     }
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     snprintf(path, sizeof(path), "%s/python.torch_trace.2.parquet", scene.folder);
     tap_require(truncate(path, 200) == 0);
     struct gsp_store *store = run_store(&scene);
-    ask(store, "SELECT count(*) FROM python.torch_trace", &seen, 1);
+    query(store, "SELECT count(*) FROM python.torch_trace", &seen, 1);
     tap_eq_int(seen, 200);
     tap_require(gsp_store_warning(store, 0) != NULL);
     tap_check(strstr(gsp_store_warning(store, 0), "python.torch_trace.2.parquet") != NULL);
@@ -420,20 +420,20 @@ TAP_TEST(damaged_segments_are_left_out)
     scene_end(&scene);
 }
 
-/* Opens the scene's folder and drains it twice; the child is killed somewhere on the way. */
+/* Drains twice. The parent kills this process meanwhile. */
 static void drain_in_child(const struct scene *scene)
 {
     struct gsp_drain *drain = NULL;
     const struct gsp_drain_options options = {.merge_count = 3};
-    if (gsp_drain_open(scene->folder, &options, &drain, NULL) != GSP_OK ||
-        gsp_drain_add_place(drain, &scene->place, NULL) != GSP_OK)
+    if (gsp_store_drain_open(scene->folder, &options, &drain, NULL) != GSP_OK ||
+        gsp_store_drain_add_ring_dir(drain, &scene->place, NULL) != GSP_OK)
         _exit(1);
-    gsp_ignore(gsp_drain_tick(drain, true, NULL));
-    gsp_ignore(gsp_drain_tick(drain, true, NULL));
+    gsp_ignore(gsp_store_drain_tick(drain, true, NULL));
+    gsp_ignore(gsp_store_drain_tick(drain, true, NULL));
     _exit(0);
 }
 
-/* A drainer that is killed loses nothing that the ring still has, and shows none twice. */
+/* After a kill, no row that the ring still has is lost, and no row appears twice. */
 static void check_killed(long step_ms, long phase_ms)
 {
     struct scene scene;
@@ -442,7 +442,7 @@ static void check_killed(long step_ms, long phase_ms)
     write_rows(&scene, 0, written);
     struct gsp_drain *first = drain_open(&scene, NULL);
     tick(first, true);
-    gsp_drain_close(first);
+    gsp_store_drain_close(first);
     for (long round = 0; round < 13; round++) {
         write_rows(&scene, written, 40);
         written += 40;
@@ -450,7 +450,7 @@ static void check_killed(long step_ms, long phase_ms)
         tap_require(child >= 0);
         if (child == 0)
             drain_in_child(&scene);
-        /* Spread over the time that draining takes, not to wait for anything. */
+        /* Kill at different times of the drain. This does not wait for an event. */
         const struct timespec pause = {0, (round * step_ms + phase_ms) % 97 * 1000000L};
         nanosleep(&pause, NULL);
         kill(child, SIGKILL);
@@ -460,13 +460,13 @@ static void check_killed(long step_ms, long phase_ms)
     scene_end(&scene);
 }
 
-/* In four parts, each with the time of a test. */
-TAP_TEST(killed_at_any_moment)
+/* Four tests, because each test has a time limit. */
+TAP_TEST(killed_at_any_time)
 {
     check_killed(7, 0);
 }
 
-TAP_TEST(killed_at_other_moments)
+TAP_TEST(killed_at_other_times)
 {
     check_killed(11, 3);
 }
@@ -481,8 +481,8 @@ TAP_TEST(killed_late)
     check_killed(3, 50);
 }
 
-/* A full disk keeps what is there; draining goes on when there is space again. */
-TAP_TEST(a_full_disk)
+/* A full disk loses no segment, and draining continues when there is space again. */
+TAP_TEST(a_full_disk_loses_nothing)
 {
     struct scene scene;
     char path[160];
@@ -504,7 +504,7 @@ TAP_TEST(a_full_disk)
         continue;
     write_rows(&scene, 100, 100);
     struct gsp_err err = {0};
-    tap_check(gsp_drain_tick(drain, true, &err) < 0);
+    tap_check(gsp_store_drain_tick(drain, true, &err) < 0);
     tap_check(err.msg[0] != '\0');
     printf("# %s\n", err.msg);
     check_rows(&scene, 200, 0, 199);
@@ -512,7 +512,7 @@ TAP_TEST(a_full_disk)
     close(fd);
     tick(drain, true);
     check_rows(&scene, 200, 0, 199);
-    gsp_drain_close(drain);
+    gsp_store_drain_close(drain);
     tap_check(umount(scene.folder) == 0);
     scene_end(&scene);
 }

@@ -18,14 +18,15 @@ static void add_batch(struct gsp_store *store, enum gsp_table_id id, int64_t pid
 {
     struct gsp_batch *batch = NULL;
     struct gsp_err err = {0};
-    tap_require(gsp_batch_new(gsp_table_at(id), "box", pid, rank, &batch, NULL) == GSP_OK);
+    tap_require(gsp_store_batch_new(gsp_wire_table_at(id), "box", pid, rank, &batch, NULL) ==
+                GSP_OK);
     fill(batch, rank);
     const int rc = gsp_store_add_batch(store, batch, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
 }
 
-/* Steps of 100 ms; rank 1 takes a tenth more, step 7 of rank 0 half as much again. */
+/* Steps take 100 ms; 110 ms in rank 1; step 7 of rank 0 takes 150 ms. */
 static void fill_steps(struct gsp_batch *batch, int64_t rank)
 {
     for (int64_t i = 0; i < STEPS; i++) {
@@ -34,11 +35,11 @@ static void fill_steps(struct gsp_batch *batch, int64_t rank)
                                                       .step = i,
                                                       .duration = duration,
                                                       .samples_per_sec = gsp_null_f64()};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
-/* A megabyte more in each step. */
+/* Memory grows by 1 MB in each step. */
 static void fill_trace(struct gsp_batch *batch, int64_t rank)
 {
     static const char *const MODULES[] = {"embed", "block.0", "block.1", "head"};
@@ -49,13 +50,13 @@ static void fill_trace(struct gsp_batch *batch, int64_t rank)
             .ts_ns = START + i * 25 * MS,
             .step = step,
             .seq = i % 4,
-            .module = gsp_batch_intern(batch, gsp_sv_of(MODULES[i % 4])),
-            .stage = gsp_batch_intern(batch, gsp_sv_of("forward")),
+            .module = gsp_store_batch_intern(batch, gsp_sv_of(MODULES[i % 4])),
+            .stage = gsp_store_batch_intern(batch, gsp_sv_of("forward")),
             .allocated = 100 + (double)step,
             .max_allocated = 200,
             .cached = 300,
             .duration = 0.001 * (double)(1 + i % 4)};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
@@ -65,21 +66,21 @@ static void fill_gpu(struct gsp_batch *batch, int64_t rank)
     for (int64_t i = 0; i < 40; i++) {
         const struct gsp_row_gpu_metrics row = {
             .ts_ns = START + i * 50 * MS, .util_percent = (double)i, .memory_used_bytes = 1000};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
 static void fill_runs(struct gsp_batch *batch, int64_t rank)
 {
     (void)rank;
-    struct gsp_row_gsprof_run row = {.name = gsp_batch_intern(batch, gsp_sv_of("before")),
+    struct gsp_row_gsprof_run row = {.name = gsp_store_batch_intern(batch, gsp_sv_of("before")),
                                      .ts_from = START,
                                      .ts_to = START + 999 * MS};
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
-    row = (struct gsp_row_gsprof_run){.name = gsp_batch_intern(batch, gsp_sv_of("after")),
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
+    row = (struct gsp_row_gsprof_run){.name = gsp_store_batch_intern(batch, gsp_sv_of("after")),
                                       .ts_from = START + 1000 * MS,
                                       .ts_to = START + 3000 * MS};
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
 }
 
 static void fill_sessions(struct gsp_batch *batch, int64_t rank)
@@ -89,13 +90,13 @@ static void fill_sessions(struct gsp_batch *batch, int64_t rank)
         const bool is_second = i == 1;
         const struct gsp_row_session_list row = {
             .ts_ns = START + i * 100 * MS,
-            .name = gsp_batch_intern(batch, gsp_sv_of(i < 2 ? "epoch_5" : "all")),
-            .status = gsp_batch_intern(batch, gsp_sv_of(i < 2 ? "done" : "active")),
+            .name = gsp_store_batch_intern(batch, gsp_sv_of(i < 2 ? "epoch_5" : "all")),
+            .status = gsp_store_batch_intern(batch, gsp_sv_of(i < 2 ? "done" : "active")),
             .first_frame = 2 * i + 1,
             .last_frame = i == 2 ? GSP_NULL_I64 : 2 * i + (is_second ? 3 : 2),
             .end_ns = i == 2 ? GSP_NULL_I64 : START + 900 * MS,
             .freq_ms = 200};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
@@ -106,21 +107,21 @@ static void fill_frames(struct gsp_batch *batch, int64_t rank)
         const struct gsp_row_session_frame row = {
             .ts_ns = START + i * 200 * MS,
             .frame_id = i,
-            .metric = gsp_batch_intern(batch, gsp_sv_of("system.cpu.util_percent")),
+            .metric = gsp_store_batch_intern(batch, gsp_sv_of("system.cpu.util_percent")),
             .value = (double)i};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
-/* A sample each 10 ms for 2 s: two of three in load() below main(), else in main() alone.
- * In the second half all are in load().  A monitor's thread waits all the time. */
+/* A sample every 10 ms for 2 s: two of three in load(), called by main(), the others in main().
+ * In the second half all are in load(). The monitor thread always waits. */
 static struct gsp_profile *profile(void)
 {
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
-    gsp_profile_meta(p)->start_ns = START;
-    gsp_profile_meta(p)->duration_ns = 2000 * MS;
-    gsp_profile_meta(p)->losses.late = 3;
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
+    gsp_model_profile_meta(p)->start_ns = START;
+    gsp_model_profile_meta(p)->duration_ns = 2000 * MS;
+    gsp_model_profile_meta(p)->losses.late = 3;
     const uint32_t thread = fix_thread(p, fix_process(p, 7, "rank 0: x"), 7, "MainThread");
     const uint32_t run = fix_stack(p, GSP_NONE, fix_frame(p, "main", "a.py", 9));
     const uint32_t load = fix_stack(p, run, fix_frame(p, "load", "a.py", 3));
@@ -150,7 +151,7 @@ static struct gsp_store *open_store(void)
     add_batch(store, GSP_TABLE_session_frame, GSP_NULL_I64, GSP_NULL_I64, fill_frames);
     struct gsp_profile *p = profile();
     tap_require(gsp_store_add_profile(store, p, &err) == GSP_OK);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     rc = gsp_store_lock(store, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
@@ -164,7 +165,7 @@ static void put_cell(struct gsp_buf *out, const struct gsp_rows_column *column,
     const double *f64 = values->data;
     const struct gsp_sv *text = values->data;
     const uint32_t *ids = values->data;
-    if (gsp_values_null(values, row)) {
+    if (gsp_model_values_is_null(values, row)) {
         gsp_buf_puts(out, "NULL");
         return;
     }
@@ -189,8 +190,8 @@ static void put_cell(struct gsp_buf *out, const struct gsp_rows_column *column,
     }
 }
 
-/* All rows, cells joined by blanks, rows by new lines; the number of rows. */
-static size_t ask(struct gsp_store *store, struct gsp_sv sql, struct gsp_buf *out)
+/* Appends all rows: cells separated by spaces, rows by newlines. Returns the number of rows. */
+static size_t query(struct gsp_store *store, struct gsp_sv sql, struct gsp_buf *out)
 {
     struct gsp_err err = {0};
     struct gsp_rows *rows = NULL;
@@ -214,15 +215,15 @@ static size_t ask(struct gsp_store *store, struct gsp_sv sql, struct gsp_buf *ou
     return count;
 }
 
-static void check(struct gsp_store *store, const char *sql, const char *wanted)
+static void check(struct gsp_store *store, const char *sql, const char *expected)
 {
     gsp_auto_buf text = {0};
-    ask(store, gsp_sv_of(sql), &text);
-    if (!tap_eq_str(gsp_buf_cstr(&text), wanted))
+    query(store, gsp_sv_of(sql), &text);
+    if (!tap_eq_str(gsp_buf_cstr(&text), expected))
         printf("# %s\n", sql);
 }
 
-TAP_TEST(answers_are_right)
+TAP_TEST(macros_return_correct_rows)
 {
     struct gsp_store *store = open_store();
     check(store, "SELECT func, self_s, total_s, samples FROM gsprof.hot_functions()",
@@ -254,7 +255,7 @@ TAP_TEST(answers_are_right)
     gsp_store_close(store);
 }
 
-TAP_TEST(examples_of_the_page_run)
+TAP_TEST(examples_in_the_docs_run)
 {
     gsp_auto_buf page = {0};
     struct gsp_store *store = open_store();
@@ -267,7 +268,7 @@ TAP_TEST(examples_of_the_page_run)
         tap_require(end != NULL);
         gsp_auto_buf text = {0};
         const struct gsp_sv sql = {at, (size_t)(end - at)};
-        if (!tap_check(ask(store, sql, &text) > 0))
+        if (!tap_check(query(store, sql, &text) > 0))
             printf("# no rows: %.*s\n", (int)sql.len, sql.p);
         at = end + 3;
         examples++;
@@ -276,26 +277,26 @@ TAP_TEST(examples_of_the_page_run)
     gsp_store_close(store);
 }
 
-TAP_TEST(the_page_names_all_macros)
+TAP_TEST(the_docs_list_all_macros)
 {
     gsp_auto_buf page = {0};
     struct gsp_macro macro;
     size_t count = 0;
     tap_require(gsp_file_read(DOC, 1U << 20, &page, NULL) == GSP_OK);
-    for (; gsp_macro_at(count, &macro); count++) {
-        if (!tap_check(gsp_macro_named(gsp_buf_sv(&page), macro.name)))
+    for (; gsp_store__macro_at(count, &macro); count++) {
+        if (!tap_check(gsp_store__macro_is_used(gsp_buf_sv(&page), macro.name)))
             printf("# %.*s\n", (int)macro.name.len, macro.name.p);
     }
     tap_check(count >= 11 && count < GSP_MACROS_MAX);
 }
 
-TAP_TEST(names_are_whole_words)
+TAP_TEST(macro_names_match_whole_words)
 {
-    tap_check(gsp_macro_named(gsp_sv_of("FROM gsprof.STEPS()"), gsp_sv_of("steps")));
-    tap_check(!gsp_macro_named(gsp_sv_of("FROM slow_steps()"), gsp_sv_of("steps")));
-    tap_check(!gsp_macro_named(gsp_sv_of("steps2"), gsp_sv_of("steps")));
-    tap_check(gsp_macro_named(gsp_sv_of("steps"), gsp_sv_of("steps")));
-    tap_check(!gsp_macro_named(gsp_sv_of(""), gsp_sv_of("steps")));
+    tap_check(gsp_store__macro_is_used(gsp_sv_of("FROM gsprof.STEPS()"), gsp_sv_of("steps")));
+    tap_check(!gsp_store__macro_is_used(gsp_sv_of("FROM slow_steps()"), gsp_sv_of("steps")));
+    tap_check(!gsp_store__macro_is_used(gsp_sv_of("steps2"), gsp_sv_of("steps")));
+    tap_check(gsp_store__macro_is_used(gsp_sv_of("steps"), gsp_sv_of("steps")));
+    tap_check(!gsp_store__macro_is_used(gsp_sv_of(""), gsp_sv_of("steps")));
 }
 
 TAP_MAIN()

@@ -33,7 +33,7 @@ static void put_file(const char *text, size_t len)
 static struct gsp_manifest small(void)
 {
     struct gsp_manifest m = {.next = 9};
-    const struct gsp_ring_cursor key = {
+    const struct gsp_drain_cursor key = {
         .schema = "python", .table = "torch_trace", .pid = 42, .start_time = 77, .created_ns = 5};
     for (unsigned i = 0; i < 3; i++) {
         struct gsp_segment s = {.schema = "python",
@@ -42,25 +42,25 @@ static struct gsp_manifest small(void)
                                 .bytes = 100,
                                 .written_ns = 3};
         snprintf(s.file, sizeof(s.file), "python.torch_trace.%u.parquet", i + 1);
-        tap_require(gsp_manifest_add_segment(&m, &s, NULL) == GSP_OK);
+        tap_require(gsp_store__manifest_add_segment(&m, &s, NULL) == GSP_OK);
     }
     for (uint32_t lane = 0; lane < 5; lane++)
-        tap_require(gsp_manifest_advance(&m, &key, lane, 1000 + lane, NULL) == GSP_OK);
+        tap_require(gsp_store__manifest_set_cursor(&m, &key, lane, 1000 + lane, NULL) == GSP_OK);
     const struct gsp_segment_loss loss = {
         .schema = "python", .table = "torch_trace", .cause = "overwritten", .pid = 42, .count = 8};
-    tap_require(gsp_manifest_lose(&m, &loss, NULL) == GSP_OK);
-    tap_require(gsp_manifest_lose(&m, &loss, NULL) == GSP_OK);
+    tap_require(gsp_store__manifest_add_loss(&m, &loss, NULL) == GSP_OK);
+    tap_require(gsp_store__manifest_add_loss(&m, &loss, NULL) == GSP_OK);
     return m;
 }
 
-TAP_TEST(what_is_written_is_read)
+TAP_TEST(a_written_manifest_is_read_back)
 {
     struct gsp_manifest m = small();
     struct gsp_manifest n = {0};
     struct gsp_err err = {0};
     make_folder();
-    tap_require(gsp_manifest_write(folder, &m, &err) == GSP_OK);
-    tap_require(gsp_manifest_read(folder, &n, &err) == GSP_OK);
+    tap_require(gsp_store__manifest_write(folder, &m, &err) == GSP_OK);
+    tap_require(gsp_store__manifest_read(folder, &n, &err) == GSP_OK);
     tap_eq_int(n.next, 9);
     tap_require(n.segment_count == 3 && n.cursor_count == 1 && n.loss_count == 1);
     tap_eq_str(n.segments[2].file, "python.torch_trace.3.parquet");
@@ -68,51 +68,51 @@ TAP_TEST(what_is_written_is_read)
     tap_eq_int(n.segments[2].rows, 12);
     tap_eq_int(n.losses[0].count, 16);
     tap_eq_int(n.losses[0].pid, 42);
-    const struct gsp_ring_cursor *cursor = gsp_manifest_cursor(&n, &m.cursors[0]);
+    const struct gsp_drain_cursor *cursor = gsp_store__manifest_cursor(&n, &m.cursors[0]);
     tap_require(cursor != NULL);
-    tap_eq_int(gsp_ring_cursor_row(cursor, 4), 1004);
-    tap_eq_int(gsp_ring_cursor_row(cursor, 5), 0);
-    struct gsp_ring_cursor other = m.cursors[0];
+    tap_eq_int(gsp_store__cursor_row(cursor, 4), 1004);
+    tap_eq_int(gsp_store__cursor_row(cursor, 5), 0);
+    struct gsp_drain_cursor other = m.cursors[0];
     other.created_ns++;
-    tap_check(gsp_manifest_cursor(&n, &other) == NULL);
-    gsp_manifest_free(&m);
-    gsp_manifest_free(&n);
+    tap_check(gsp_store__manifest_cursor(&n, &other) == NULL);
+    gsp_store__manifest_free(&m);
+    gsp_store__manifest_free(&n);
     remove_folder();
 }
 
-TAP_TEST(a_copy_is_its_own)
+TAP_TEST(a_copy_is_independent)
 {
     struct gsp_manifest m = small();
     struct gsp_manifest n = {0};
-    tap_require(gsp_manifest_copy(&m, &n, NULL) == GSP_OK);
-    gsp_manifest_remove_segment(&n, 0);
-    tap_require(gsp_manifest_advance(&n, &m.cursors[0], 0, 7, NULL) == GSP_OK);
+    tap_require(gsp_store__manifest_copy(&m, &n, NULL) == GSP_OK);
+    gsp_store__manifest_remove_segment(&n, 0);
+    tap_require(gsp_store__manifest_set_cursor(&n, &m.cursors[0], 0, 7, NULL) == GSP_OK);
     tap_eq_int(m.segment_count, 3);
-    tap_eq_int(gsp_ring_cursor_row(&m.cursors[0], 0), 1000);
+    tap_eq_int(gsp_store__cursor_row(&m.cursors[0], 0), 1000);
     tap_eq_str(n.segments[0].file, "python.torch_trace.2.parquet");
-    gsp_manifest_free(&m);
-    gsp_manifest_free(&n);
+    gsp_store__manifest_free(&m);
+    gsp_store__manifest_free(&n);
 }
 
-TAP_TEST(none_is_an_empty_one)
+TAP_TEST(a_missing_manifest_is_empty)
 {
     struct gsp_manifest m = {0};
     make_folder();
-    tap_require(gsp_manifest_read(folder, &m, NULL) == GSP_OK);
+    tap_require(gsp_store__manifest_read(folder, &m, NULL) == GSP_OK);
     tap_eq_int(m.next, 1);
     tap_eq_int(m.segment_count, 0);
-    gsp_manifest_free(&m);
+    gsp_store__manifest_free(&m);
     remove_folder();
 }
 
-TAP_TEST(names_of_files_are_no_paths)
+TAP_TEST(file_names_are_never_paths)
 {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
-    tap_check(gsp_segment_name_ok("python.torch_trace.parquet", schema, table));
+    tap_check(gsp_store__segment_name_is_valid("python.torch_trace.parquet", schema, table));
     tap_eq_str(schema, "python");
     tap_eq_str(table, "torch_trace");
-    tap_check(gsp_segment_name_ok("python.torch_trace.17.parquet", NULL, NULL));
+    tap_check(gsp_store__segment_name_is_valid("python.torch_trace.17.parquet", NULL, NULL));
     static const char *const BAD[] = {"",
                                       ".parquet",
                                       "python.parquet",
@@ -127,13 +127,13 @@ TAP_TEST(names_of_files_are_no_paths)
                                       "python.torch_trace.123456789012345678901.parquet",
                                       "Python.torch_trace.parquet"};
     for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
-        if (gsp_segment_name_ok(BAD[i], NULL, NULL))
+        if (gsp_store__segment_name_is_valid(BAD[i], NULL, NULL))
             printf("# %s\n", BAD[i]);
-        tap_check(!gsp_segment_name_ok(BAD[i], NULL, NULL));
+        tap_check(!gsp_store__segment_name_is_valid(BAD[i], NULL, NULL));
     }
 }
 
-TAP_TEST(other_versions_and_bad_files_are_told)
+TAP_TEST(other_versions_and_malformed_files_are_rejected)
 {
     static const struct {
         const char *text;
@@ -158,29 +158,29 @@ TAP_TEST(other_versions_and_bad_files_are_told)
         struct gsp_manifest m = {0};
         struct gsp_err err = {0};
         put_file(CASES[i].text, strlen(CASES[i].text));
-        tap_eq_int(gsp_manifest_read(folder, &m, &err), CASES[i].code);
+        tap_eq_int(gsp_store__manifest_read(folder, &m, &err), CASES[i].code);
         tap_check(err.msg[0] != '\0');
         tap_eq_int(m.segment_count + m.cursor_count + m.loss_count, 0);
     }
     remove_folder();
 }
 
-TAP_TEST(cut_anywhere_it_is_refused)
+TAP_TEST(truncated_manifests_are_rejected)
 {
     struct gsp_manifest m = small();
     struct gsp_buf text = {0};
     char path[128];
     make_folder();
-    tap_require(gsp_manifest_write(folder, &m, NULL) == GSP_OK);
+    tap_require(gsp_store__manifest_write(folder, &m, NULL) == GSP_OK);
     snprintf(path, sizeof(path), "%s/%s", folder, GSP_MANIFEST_NAME);
     tap_require(gsp_file_read(path, 1U << 20, &text, NULL) == GSP_OK);
     for (size_t len = 0; len + 2 < text.len; len += 7) {
         struct gsp_manifest n = {0};
         put_file(text.p, len);
-        tap_check(gsp_manifest_read(folder, &n, NULL) == GSP_E_FORMAT);
+        tap_check(gsp_store__manifest_read(folder, &n, NULL) == GSP_E_FORMAT);
     }
     gsp_buf_free(&text);
-    gsp_manifest_free(&m);
+    gsp_store__manifest_free(&m);
     remove_folder();
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "model/ids.h"
 #include "profile_fixture.h"
 #include "store/batch.h"
 #include "store/profile_tables.h"
@@ -24,7 +25,7 @@ static struct seen tables_of(const struct gsp_profile *profile, size_t rows_max)
     struct seen seen = {0};
     struct gsp_err err = {0};
     const struct gsp_batch_sink sink = {.take = keep, .ctx = &seen, .rows_max = rows_max};
-    const int rc = gsp_profile_tables(profile, "box", &sink, &err);
+    const int rc = gsp_store__profile_write(profile, "box", &sink, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
     return seen;
@@ -33,15 +34,15 @@ static struct seen tables_of(const struct gsp_profile *profile, size_t rows_max)
 static void seen_free(struct seen *seen)
 {
     for (size_t i = 0; i < seen->count; i++)
-        gsp_batch_free(seen->batches[i]);
+        gsp_store_batch_free(seen->batches[i]);
 }
 
 static const void *column(const struct gsp_batch *batch, const char *name)
 {
-    const struct gsp_table *table = gsp_batch_table(batch);
+    const struct gsp_table *table = gsp_store_batch_table(batch);
     for (uint32_t c = 0; c < table->column_count; c++) {
         if (strcmp(table->columns[c].name, name) == 0)
-            return gsp_batch_column(batch, c);
+            return gsp_store__batch_column(batch, c);
     }
     printf("# no column %s\n", name);
     tap_require(false);
@@ -58,7 +59,7 @@ static const char *text_at(const struct gsp_batch *batch, const char *name, size
 {
     static char text[256];
     uint32_t count = 0;
-    const struct gsp_sv *strings = gsp_batch_strings(batch, &count);
+    const struct gsp_sv *strings = gsp_store__batch_strings(batch, &count);
     const uint32_t *ids = column(batch, name);
     tap_require(ids[row] < count);
     if (ids[row] == GSP_NULL_STR)
@@ -67,13 +68,13 @@ static const char *text_at(const struct gsp_batch *batch, const char *name, size
     return text;
 }
 
-TAP_TEST(samples_are_rows)
+TAP_TEST(samples_become_rows)
 {
     struct gsp_profile *p = fix_small();
     struct seen seen = tables_of(p, 0);
     tap_require(seen.count == 3);
     const struct gsp_batch *samples = seen.batches[0];
-    tap_eq_int(gsp_batch_rows(samples), 10);
+    tap_eq_int(gsp_store__batch_rows(samples), 10);
     tap_eq_int(number_at(samples, "ts_ns", 0), 1700000000123456000 + 3000);
     tap_eq_int(number_at(samples, "pid", 0), 100);
     tap_eq_int(number_at(samples, "pid", 1), 101);
@@ -83,13 +84,13 @@ TAP_TEST(samples_are_rows)
     const uint8_t *gil = column(samples, "has_gil");
     tap_eq_int(gil[0], 1);
     tap_eq_int(gil[1], 0);
-    /* The same stack twice; another one; none at all. */
+    /* Equal stacks, a different stack, no stack. */
     tap_eq_int(number_at(samples, "stack_id", 0), number_at(samples, "stack_id", 2));
     tap_check(number_at(samples, "stack_id", 0) != number_at(samples, "stack_id", 3));
     tap_check(number_at(samples, "stack_id", 0) > 0);
     tap_check(number_at(samples, "stack_id", 9) == GSP_NULL_I64);
     seen_free(&seen);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_TEST(frames_are_innermost_first)
@@ -98,11 +99,11 @@ TAP_TEST(frames_are_innermost_first)
     struct seen seen = tables_of(p, 0);
     tap_require(seen.count == 3);
     const struct gsp_batch *stacks = seen.batches[1];
-    const int64_t wanted = number_at(seen.batches[0], "stack_id", 0);
+    const int64_t expected = number_at(seen.batches[0], "stack_id", 0);
     static const char *const NAMES[] = {"load", "main", "<module>"};
     size_t found = 0;
-    for (size_t i = 0; i < gsp_batch_rows(stacks); i++) {
-        if (number_at(stacks, "stack_id", i) != wanted)
+    for (size_t i = 0; i < gsp_store__batch_rows(stacks); i++) {
+        if (number_at(stacks, "stack_id", i) != expected)
             continue;
         tap_require(found < GSP_COUNT(NAMES));
         tap_eq_int(number_at(stacks, "depth", i), found);
@@ -112,72 +113,72 @@ TAP_TEST(frames_are_innermost_first)
     }
     tap_eq_int(found, GSP_COUNT(NAMES));
     seen_free(&seen);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
-TAP_TEST(losses_are_rows)
+TAP_TEST(losses_become_rows)
 {
     struct gsp_profile *p = fix_small();
-    gsp_profile_meta(p)->losses.unmerged = 7;
+    gsp_model_profile_meta(p)->losses.unmerged = 7;
     struct seen seen = tables_of(p, 0);
     tap_require(seen.count == 3);
     const struct gsp_batch *losses = seen.batches[2];
-    tap_eq_int(gsp_batch_rows(losses), 6);
+    tap_eq_int(gsp_store__batch_rows(losses), 6);
     tap_eq_str(text_at(losses, "cause", 5), "unmerged");
     tap_eq_int(number_at(losses, "count", 5), 7);
     tap_eq_str(text_at(losses, "source", 1), "sampler");
     tap_eq_str(text_at(losses, "cause", 1), "late");
     tap_eq_int(number_at(losses, "count", 1), 2);
     seen_free(&seen);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
-TAP_TEST(many_samples_come_in_parts)
+TAP_TEST(many_samples_are_split_into_batches)
 {
     struct gsp_profile *p = fix_small();
     struct seen seen = tables_of(p, 4);
     tap_eq_int(seen.count, 5); /* 4 + 4 + 2 samples, stacks, losses */
-    tap_eq_int(gsp_batch_rows(seen.batches[2]), 2);
+    tap_eq_int(gsp_store__batch_rows(seen.batches[2]), 2);
     tap_eq_str(text_at(seen.batches[2], "thread_name", 0), "MainThread");
     seen_free(&seen);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
-/* Ids are of what the frames say, not of the order in which a recording met them. */
+/* Ids depend on the frames, not on their order in the recording. */
 TAP_TEST(equal_stacks_have_equal_ids_in_every_recording)
 {
     struct gsp_profile *a = fix_small();
     struct gsp_profile *b = NULL;
     int64_t *ids_a = NULL;
     int64_t *ids_b = NULL;
-    tap_require(gsp_profile_new(false, &b, NULL) == GSP_OK);
+    tap_require(gsp_model_profile_new(false, &b, NULL) == GSP_OK);
     (void)fix_stack(b, GSP_NONE, fix_frame(b, "other", "/x.py", 1));
     const uint32_t root = fix_stack(b, GSP_NONE, fix_frame(b, "<module>", "/srv/app.py", 40));
     const uint32_t run = fix_stack(b, root, fix_frame(b, "main", "/srv/app.py", 30));
     const uint32_t line = fix_stack(b, root, fix_frame(b, "main", "/srv/app.py", 31));
-    tap_require(gsp_profile_stack_ids(a, &ids_a, NULL) == GSP_OK);
-    tap_require(gsp_profile_stack_ids(b, &ids_b, NULL) == GSP_OK);
+    tap_require(gsp_model_stack_ids(a, &ids_a, NULL) == GSP_OK);
+    tap_require(gsp_model_stack_ids(b, &ids_b, NULL) == GSP_OK);
     tap_eq_int(ids_b[root], ids_a[1]);
     tap_eq_int(ids_b[run], ids_a[2]);
     tap_check(ids_b[line] != ids_a[2]);
     free(ids_a);
     free(ids_b);
-    gsp_profile_free(a);
-    gsp_profile_free(b);
+    gsp_model_profile_free(a);
+    gsp_model_profile_free(b);
 }
 
-TAP_TEST(sums_are_rows_too)
+TAP_TEST(totals_become_rows)
 {
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(false, &p, NULL) == GSP_OK);
-    gsp_profile_meta(p)->unit = GSP_UNIT_COUNT;
+    tap_require(gsp_model_profile_new(false, &p, NULL) == GSP_OK);
+    gsp_model_profile_meta(p)->unit = GSP_UNIT_COUNT;
     const uint32_t thread = fix_thread(p, fix_process(p, 7, "rank 3: train.py"), 7, "MainThread");
     const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "a.py", 0));
-    tap_require(gsp_profile_add_total(p, &(struct gsp_total){thread, stack, 12, 12}, NULL) ==
+    tap_require(gsp_model_profile_add_total(p, &(struct gsp_total){thread, stack, 12, 12}, NULL) ==
                 GSP_OK);
     struct seen seen = tables_of(p, 0);
     tap_require(seen.count == 3);
-    tap_eq_int(gsp_batch_rows(seen.batches[0]), 1);
+    tap_eq_int(gsp_store__batch_rows(seen.batches[0]), 1);
     tap_check(number_at(seen.batches[0], "ts_ns", 0) == GSP_NULL_I64);
     tap_eq_int(number_at(seen.batches[0], "rank", 0), 3);
     tap_eq_int(number_at(seen.batches[0], "weight_ns", 0), 12);
@@ -185,17 +186,17 @@ TAP_TEST(sums_are_rows_too)
     tap_eq_int(on_cpu[0], GSP_NULL_BOOL);
     tap_check(number_at(seen.batches[1], "lineno", 0) == GSP_NULL_I64);
     seen_free(&seen);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
-TAP_TEST(ranks_are_read_from_titles)
+TAP_TEST(ranks_are_parsed_from_process_names)
 {
-    tap_eq_int(gsp_profile_rank(gsp_sv_of("rank 12: python3 x")), 12);
-    tap_check(gsp_profile_rank(gsp_sv_of("rank : x")) == GSP_NULL_I64);
-    tap_check(gsp_profile_rank(gsp_sv_of("rank 1")) == GSP_NULL_I64);
-    tap_check(gsp_profile_rank(gsp_sv_of("rank 99999999999: x")) == GSP_NULL_I64);
-    tap_check(gsp_profile_rank(gsp_sv_of("local rank 1: x")) == GSP_NULL_I64);
-    tap_check(gsp_profile_rank(gsp_sv_of("")) == GSP_NULL_I64);
+    tap_eq_int(gsp_model_rank_of_name(gsp_sv_of("rank 12: python3 x")), 12);
+    tap_check(gsp_model_rank_of_name(gsp_sv_of("rank : x")) == GSP_NULL_I64);
+    tap_check(gsp_model_rank_of_name(gsp_sv_of("rank 1")) == GSP_NULL_I64);
+    tap_check(gsp_model_rank_of_name(gsp_sv_of("rank 99999999999: x")) == GSP_NULL_I64);
+    tap_check(gsp_model_rank_of_name(gsp_sv_of("local rank 1: x")) == GSP_NULL_I64);
+    tap_check(gsp_model_rank_of_name(gsp_sv_of("")) == GSP_NULL_I64);
 }
 
 TAP_MAIN()

@@ -9,12 +9,12 @@
 
 #include "base/file.h"
 #include "ring/writer.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "tap.h"
 
-/* A folder for rings, gone when the test ends well. */
+/* A temporary ring directory. */
 struct fixture {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     int fd;
 };
 
@@ -70,15 +70,15 @@ static struct gsp_store *store_over(const struct fixture *f)
 {
     struct gsp_store *store = open_store(NULL);
     struct gsp_err err = {0};
-    if (gsp_store_add_place(store, &f->place, &err) != GSP_OK)
+    if (gsp_store_add_ring_dir(store, &f->place, &err) != GSP_OK)
         printf("# %s\n", err.msg);
     lock_store(store);
     return store;
 }
 
-#define TRACE gsp_table_at(GSP_TABLE_python_torch_trace)
+#define TRACE gsp_wire_table_at(GSP_TABLE_python_torch_trace)
 
-TAP_TEST(a_ring_as_it_grows)
+TAP_TEST(a_growing_ring)
 {
     struct fixture f = new_folder();
     struct gsp_ring *ring = new_ring(&f, TRACE, 100);
@@ -87,45 +87,45 @@ TAP_TEST(a_ring_as_it_grows)
     struct gsp_store *store = store_over(&f);
     gsp_auto_buf out = {0};
     tap_check(gsp_store_warning(store, 0) == NULL);
-    tap_eq_str(ask(store,
-                   "SELECT ts_ns, host, rank, step, module, allocated FROM "
-                   "python.torch_trace",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT ts_ns, host, rank, step, module, allocated FROM "
+                     "python.torch_trace",
+                     &out),
                "5001,box,2,1,zeta,NULL;5002,box,2,2,NULL,NULL");
-    tap_eq_str(ask(store,
-                   "SELECT DISTINCT pid = getpid FROM python.torch_trace, (SELECT 1 AS "
-                   "getpid)",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT DISTINCT pid = getpid FROM python.torch_trace, (SELECT 1 AS "
+                     "getpid)",
+                     &out),
                "false");
     append(ring, 3, "alpha");
-    tap_eq_str(ask(store, "SELECT step, module FROM python.torch_trace ORDER BY module", &out),
+    tap_eq_str(query(store, "SELECT step, module FROM python.torch_trace ORDER BY module", &out),
                "3,alpha;1,zeta;2,NULL");
     for (int i = 0; i < 300; i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "m%03d", i);
         append(ring, 4 + i, name);
     }
-    tap_eq_str(ask(store,
-                   "SELECT count(*), min(step), max(step), min(module), max(module) FROM "
-                   "python.torch_trace",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(*), min(step), max(step), min(module), max(module) FROM "
+                     "python.torch_trace",
+                     &out),
                "100,204,303,m200,m299");
-    tap_eq_str(ask(store, "SELECT source, cause, count, rank FROM gsprof.loss", &out),
+    tap_eq_str(query(store, "SELECT source, cause, count, rank FROM gsprof.loss", &out),
                "python.torch_trace,overwritten,203,2");
     gsp_auto_fd file = openat(f.fd, "python.torch_trace.ring", O_RDWR | O_CLOEXEC);
     const uint64_t lost[] = {5, 0, 7};
     tap_require(pwrite(file, lost, sizeof(lost), offsetof(struct gsp_ring_head, rows_lost)) ==
                 (ssize_t)sizeof(lost));
-    tap_eq_str(ask(store, "SELECT cause, count FROM gsprof.loss", &out),
+    tap_eq_str(query(store, "SELECT cause, count FROM gsprof.loss", &out),
                "overwritten,203;no lane,5;file not opened,7");
     gsp_ring_close(ring);
-    tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_trace WHERE module > 'm2'", &out),
+    tap_eq_str(query(store, "SELECT count(*) FROM python.torch_trace WHERE module > 'm2'", &out),
                "100");
     gsp_store_close(store);
     end_folder(&f);
 }
 
-TAP_TEST(a_window_of_time)
+TAP_TEST(a_time_range_of_a_ring)
 {
     struct fixture f = new_folder();
     struct gsp_ring *ring = new_ring(&f, TRACE, 10000);
@@ -133,20 +133,20 @@ TAP_TEST(a_window_of_time)
         append(ring, i, "m");
     struct gsp_store *store = store_over(&f);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store,
-                   "SELECT count(*), min(step), max(step) FROM "
-                   "gsprof_rows('python.torch_trace', ts_from := 15000, ts_to := 15999)",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(*), min(step), max(step) FROM "
+                     "gsprof_rows('python.torch_trace', ts_from := 15000, ts_to := 15999)",
+                     &out),
                "1000,10000,10999");
     tap_eq_str(
-        ask(store, "SELECT count(*) FROM gsprof_rows('python.torch_trace', ts_to := 10)", &out),
+        query(store, "SELECT count(*) FROM gsprof_rows('python.torch_trace', ts_to := 10)", &out),
         "0");
     gsp_store_close(store);
     gsp_ring_close(ring);
     end_folder(&f);
 }
 
-TAP_TEST(tables_of_users_and_rings_that_come_later)
+TAP_TEST(user_tables_and_rings_created_later)
 {
     static const struct gsp_column COLUMNS[] = {
         {"ts_ns", "", "", GSP_I64, 0},  {"mono_ns", "", "", GSP_I64, 8}, {"n", "", "", GSP_I64, 16},
@@ -156,7 +156,7 @@ TAP_TEST(tables_of_users_and_rings_that_come_later)
     struct fixture f = new_folder();
     struct gsp_store *store = store_over(&f);
     gsp_auto_buf out = {0};
-    tap_check(strncmp(ask(store, "FROM my.numbers", &out), "! USAGE", 7) == 0);
+    tap_check(strncmp(query(store, "FROM my.numbers", &out), "! USAGE", 7) == 0);
     struct gsp_ring *ring = new_ring(&f, &NUMBERS, 100);
     const struct {
         int64_t ts_ns;
@@ -169,22 +169,22 @@ TAP_TEST(tables_of_users_and_rings_that_come_later)
                 {3, 3, 30, GSP_NULL_BOOL, gsp_sv_of("")}};
     for (size_t i = 0; i < GSP_COUNT(rows); i++)
         tap_require(gsp_ring_append(ring, &rows[i]));
-    tap_eq_str(ask(store, "SELECT * EXCLUDE (pid) FROM my.numbers", &out),
+    tap_eq_str(query(store, "SELECT * EXCLUDE (pid) FROM my.numbers", &out),
                "1,box,2,10,true,first;2,box,2,20,false,NULL;3,box,2,30,NULL,");
-    tap_eq_str(ask(store,
-                   "SELECT table_schema FROM information_schema.tables WHERE table_name = "
-                   "'numbers'",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT table_schema FROM information_schema.tables WHERE table_name = "
+                     "'numbers'",
+                     &out),
                "my");
     gsp_ring_close(ring);
     gsp_store_close(store);
     end_folder(&f);
 }
 
-TAP_TEST(text_that_was_overwritten_is_null_and_counted)
+TAP_TEST(overwritten_text_is_null_and_counted)
 {
     struct fixture f = new_folder();
-    struct gsp_ring *ring = new_ring(&f, gsp_table_at(GSP_TABLE_python_span), 100);
+    struct gsp_ring *ring = new_ring(&f, gsp_wire_table_at(GSP_TABLE_python_span), 100);
     static char long_text[1001];
     memset(long_text, 'x', sizeof(long_text) - 1);
     for (int i = 0; i < 10; i++) {
@@ -193,18 +193,19 @@ TAP_TEST(text_that_was_overwritten_is_null_and_counted)
     }
     struct gsp_store *store = store_over(&f);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store,
-                   "SELECT count(*), count(attributes) = 4 OR count(attributes) = 3, "
-                   "max(length(attributes)) FROM python.span",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(*), count(attributes) = 4 OR count(attributes) = 3, "
+                     "max(length(attributes)) FROM python.span",
+                     &out),
                "10,true,1000");
-    tap_check(strstr(ask(store, "SELECT cause, count FROM gsprof.loss", &out), "text overwritten"));
+    tap_check(
+        strstr(query(store, "SELECT cause, count FROM gsprof.loss", &out), "text overwritten"));
     gsp_store_close(store);
     gsp_ring_close(ring);
     end_folder(&f);
 }
 
-TAP_TEST(names_that_find_no_room_are_null_and_told)
+TAP_TEST(a_full_dictionary_gives_null_and_a_warning)
 {
     struct fixture f = new_folder();
     struct gsp_ring *ring = NULL;
@@ -218,27 +219,28 @@ TAP_TEST(names_that_find_no_room_are_null_and_told)
     }
     struct gsp_store *store = store_over(&f);
     gsp_auto_buf out = {0};
-    /* Nothing is said where no name is read. */
-    tap_eq_str(ask(store, "SELECT max(step) FROM python.torch_trace", &out), "49");
+    /* No warning if the query reads no string. */
+    tap_eq_str(query(store, "SELECT max(step) FROM python.torch_trace", &out), "49");
     tap_check(gsp_store_warning(store, 0) == NULL);
-    tap_eq_str(ask(store, "SELECT count(*), count(module) FROM python.torch_trace", &out), "50,20");
+    tap_eq_str(query(store, "SELECT count(*), count(module) FROM python.torch_trace", &out),
+               "50,20");
     tap_eq_str(gsp_store_warning(store, 0),
-               "30 values of python.torch_trace are NULL: its dictionary of names is full");
-    tap_eq_str(ask(store, "SELECT source, cause, count FROM gsprof.loss", &out),
+               "30 values of python.torch_trace are NULL because its dictionary is full");
+    tap_eq_str(query(store, "SELECT source, cause, count FROM gsprof.loss", &out),
                "python.torch_trace,dictionary full,30");
-    /* Once, and again when there are more. */
-    ask(store, "SELECT count(module) FROM python.torch_trace", &out);
+    /* Warns once, and again for new losses. */
+    query(store, "SELECT count(module) FROM python.torch_trace", &out);
     tap_check(gsp_store_warning(store, 1) == NULL);
     append(ring, 50, "one more");
-    ask(store, "SELECT count(module) FROM python.torch_trace", &out);
+    query(store, "SELECT count(module) FROM python.torch_trace", &out);
     tap_eq_str(gsp_store_warning(store, 1),
-               "1 value of python.torch_trace is NULL: its dictionary of names is full");
+               "1 value of python.torch_trace is NULL because its dictionary is full");
     gsp_ring_close(ring);
     gsp_store_close(store);
     end_folder(&f);
 }
 
-/* All rows of a result, from the one that is read on. */
+/* Counts the remaining rows of a result. */
 static uint64_t count_rest(struct gsp_rows *rows)
 {
     struct gsp_batch_view view;
@@ -248,7 +250,7 @@ static uint64_t count_rest(struct gsp_rows *rows)
     return count;
 }
 
-TAP_TEST(rows_that_were_overwritten_while_they_were_read_are_told)
+TAP_TEST(rows_overwritten_during_a_query_give_a_warning)
 {
     struct fixture f = new_folder();
     const int64_t all = 1000000;
@@ -259,8 +261,8 @@ TAP_TEST(rows_that_were_overwritten_while_they_were_read_are_told)
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view view;
     gsp_auto_buf out = {0};
-    /* A result that has begun to be read, and a writer that goes round meanwhile: the engine has
-     * taken no more than its buffer holds. */
+    /* The writer overwrites all rows while the result is read; the engine has buffered only some of
+     * them. */
     const struct gsp_sv sql = gsp_sv_of("SELECT step, seq, ts_ns FROM python.torch_trace");
     tap_require(gsp_store_query(store, sql, &rows, NULL, NULL) == GSP_OK);
     tap_require(gsp_rows_next(rows, &view, NULL) == 1);
@@ -271,25 +273,25 @@ TAP_TEST(rows_that_were_overwritten_while_they_were_read_are_told)
     gsp_rows_free(rows);
     tap_check(given < (uint64_t)all);
     const uint64_t missed = (uint64_t)all - given;
-    gsp_auto_buf wanted = {0};
-    gsp_buf_printf(&wanted, "%llu rows of python.torch_trace were overwritten while they were read",
+    gsp_auto_buf expected = {0};
+    gsp_buf_printf(&expected, "%llu rows of python.torch_trace were overwritten during the query",
                    (unsigned long long)missed);
-    const char *told = gsp_store_warning(store, 0);
-    tap_check(told && gsp_sv_starts(gsp_sv_of(told), gsp_buf_cstr(&wanted)));
-    gsp_buf_clear(&wanted);
-    gsp_buf_printf(&wanted, "%llu", (unsigned long long)missed);
+    const char *warning = gsp_store_warning(store, 0);
+    tap_check(warning && gsp_sv_starts(gsp_sv_of(warning), gsp_buf_cstr(&expected)));
+    gsp_buf_clear(&expected);
+    gsp_buf_printf(&expected, "%llu", (unsigned long long)missed);
     tap_eq_str(
-        ask(store, "SELECT count FROM gsprof.loss WHERE cause = 'overwritten while read'", &out),
-        gsp_buf_cstr(&wanted));
-    /* Told once, and not of a result that lacks nothing. */
-    ask(store, "SELECT count(*) FROM python.torch_trace", &out);
+        query(store, "SELECT count FROM gsprof.loss WHERE cause = 'overwritten while read'", &out),
+        gsp_buf_cstr(&expected));
+    /* No second warning for a complete result. */
+    query(store, "SELECT count(*) FROM python.torch_trace", &out);
     tap_check(gsp_store_warning(store, 1) == NULL);
     gsp_ring_close(ring);
     gsp_store_close(store);
     end_folder(&f);
 }
 
-TAP_TEST(what_is_no_ring_is_told)
+TAP_TEST(a_file_that_is_not_a_ring_gives_a_warning)
 {
     struct fixture f = new_folder();
     const int fd = openat(f.fd, "python.torch_step.ring", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -301,7 +303,7 @@ TAP_TEST(what_is_no_ring_is_told)
     tap_check(warning && strstr(warning, "python.torch_step.ring"));
     tap_check(gsp_store_warning(store, 1) == NULL);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_step", &out), "0");
+    tap_eq_str(query(store, "SELECT count(*) FROM python.torch_step", &out), "0");
     gsp_store_close(store);
     end_folder(&f);
 }
@@ -312,7 +314,7 @@ static uint64_t from_seven(const void *ctx, const struct gsp_ring_info *info, ui
     return lane == 0 ? *(const uint64_t *)ctx : 0;
 }
 
-TAP_TEST(rows_that_somebody_else_shows_are_left_out)
+TAP_TEST(rows_in_segments_are_not_read_from_the_ring)
 {
     struct fixture f = new_folder();
     struct gsp_ring *ring = new_ring(&f, TRACE, 100);
@@ -320,16 +322,16 @@ TAP_TEST(rows_that_somebody_else_shows_are_left_out)
         append(ring, i, "m");
     struct gsp_store *store = open_store(NULL);
     const uint64_t seven = 7;
-    tap_require(gsp_store_add_place_after(store, &f.place,
-                                          &(struct gsp_first_rows){from_seven, NULL, &seven},
-                                          NULL) == GSP_OK);
+    tap_require(gsp_store__add_ring_dir_from(store, &f.place,
+                                             &(struct gsp_ring_start){from_seven, NULL, &seven},
+                                             NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
-    tap_eq_str(ask(store, "SELECT step FROM python.torch_trace", &out), "7;8;9");
-    tap_eq_str(ask(store, "SELECT count(*) FROM gsprof.loss", &out), "0");
+    tap_eq_str(query(store, "SELECT step FROM python.torch_trace", &out), "7;8;9");
+    tap_eq_str(query(store, "SELECT count(*) FROM gsprof.loss", &out), "0");
     for (int i = 0; i < 100; i++)
         append(ring, 10 + i, "m");
-    tap_eq_str(ask(store, "SELECT count FROM gsprof.loss", &out), "3");
+    tap_eq_str(query(store, "SELECT count FROM gsprof.loss", &out), "3");
     gsp_store_close(store);
     gsp_ring_close(ring);
     end_folder(&f);
@@ -353,7 +355,7 @@ static void *write_rows(void *arg)
     return NULL;
 }
 
-TAP_TEST(no_row_is_torn_while_it_is_overwritten)
+TAP_TEST(no_row_is_torn_by_a_fast_writer)
 {
     struct fixture f = new_folder();
     struct writer writer = {.ring = new_ring(&f, TRACE, 200000)};
@@ -364,20 +366,20 @@ TAP_TEST(no_row_is_torn_while_it_is_overwritten)
     }
     struct gsp_store *store = store_over(&f);
     gsp_auto_buf out = {0};
-    /* On a busy machine the writers may overwrite all rows while they are read: then the loss says
-     * so, and it is read again. */
+    /* On a busy machine the writers may overwrite all rows during the query. The loss must then
+     * show it, and the test queries again. */
     int found = 0;
     for (int i = 0; i < 300 && found < 30; i++) {
         const char *line =
-            ask(store,
-                "SELECT count(*) FILTER (step <> seq OR step <> thread_id OR step <> duration OR "
-                "ts_ns <> step + 5000 OR (step % 11 = 0) <> (module IS NULL) OR module <> 'm' || "
-                "(step % 700)), count(*) > 0 FROM python.torch_trace",
-                &out);
+            query(store,
+                  "SELECT count(*) FILTER (step <> seq OR step <> thread_id OR step <> duration OR "
+                  "ts_ns <> step + 5000 OR (step % 11 = 0) <> (module IS NULL) OR module <> 'm' || "
+                  "(step % 700)), count(*) > 0 FROM python.torch_trace",
+                  &out);
         if (strcmp(line, "0,true") == 0) {
             found++;
         } else if (!tap_eq_str(line, "0,false") ||
-                   !tap_eq_str(ask(store, "SELECT sum(count) > 0 FROM gsprof.loss", &out),
+                   !tap_eq_str(query(store, "SELECT sum(count) > 0 FROM gsprof.loss", &out),
                                "true")) {
             break;
         }

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "tap.h"
 
-/* @ stands for a file that is there and is nobody's business. */
+/* @ is replaced by the path of a file that no query may read. */
 static const char *const REFUSED[] = {
     "COPY (SELECT 1) TO '@.out'",
     "COPY python.torch_trace FROM '@'",
@@ -139,7 +139,7 @@ static void expand(const char *sql, const char *path, struct gsp_buf *out)
     }
 }
 
-TAP_TEST(no_way_out)
+TAP_TEST(forbidden_statements_are_refused)
 {
     char folder[] = "/tmp/gsprof-test-XXXXXX";
     char path[128];
@@ -153,29 +153,29 @@ TAP_TEST(no_way_out)
     for (size_t i = 0; i < GSP_COUNT(REFUSED); i++) {
         expand(REFUSED[i], path, &sql);
         const char *text = gsp_buf_cstr(&sql);
-        const char *answer = ask(store, text, &out);
+        const char *answer = query(store, text, &out);
         const bool refused = strncmp(answer, "! ", 2) == 0 && !strstr(answer, "sesame");
         if (!refused)
             printf("# %s\n#   %.200s\n", text, answer);
         tap_check(refused);
     }
-    /* All is as it was, and nothing was written. */
-    tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_trace", &out), "0");
-    gsp_auto_buf want = {0};
-    gsp_buf_printf(&want, "%d", (int)GSP_TABLE_COUNT);
-    tap_eq_str(ask(store, "SELECT count(*) FROM information_schema.tables", &out),
-               gsp_buf_cstr(&want));
-    tap_eq_str(ask(store,
-                   "SELECT value FROM duckdb_settings() WHERE name IN "
-                   "('enable_external_access', 'lock_configuration') ORDER BY name",
-                   &out),
+    /* Nothing was changed or written. */
+    tap_eq_str(query(store, "SELECT count(*) FROM python.torch_trace", &out), "0");
+    gsp_auto_buf expected = {0};
+    gsp_buf_printf(&expected, "%d", (int)GSP_TABLE_COUNT);
+    tap_eq_str(query(store, "SELECT count(*) FROM information_schema.tables", &out),
+               gsp_buf_cstr(&expected));
+    tap_eq_str(query(store,
+                     "SELECT value FROM duckdb_settings() WHERE name IN "
+                     "('enable_external_access', 'lock_configuration') ORDER BY name",
+                     &out),
                "false;true");
     gsp_store_close(store);
     tap_eq_int(unlink(path), 0);
     tap_eq_int(rmdir(folder), 0);
 }
 
-TAP_TEST(what_may_be_asked)
+TAP_TEST(allowed_statements_run)
 {
     static const char *const ALLOWED[] = {
         "SELECT 1",
@@ -203,20 +203,20 @@ TAP_TEST(what_may_be_asked)
     lock_store(store);
     gsp_auto_buf out = {0};
     for (size_t i = 0; i < GSP_COUNT(ALLOWED); i++) {
-        const char *answer = ask(store, ALLOWED[i], &out);
+        const char *answer = query(store, ALLOWED[i], &out);
         if (!tap_check(strncmp(answer, "! ", 2) != 0))
             printf("# %s\n#   %.200s\n", ALLOWED[i], answer);
     }
-    tap_eq_str(ask(store,
-                   "SELECT comment FROM duckdb_columns() WHERE schema_name = 'python' AND "
-                   "table_name = 'torch_trace' AND column_name = 'duration'",
-                   &out),
-               "time the call took (s)");
+    tap_eq_str(query(store,
+                     "SELECT comment FROM duckdb_columns() WHERE schema_name = 'python' AND "
+                     "table_name = 'torch_trace' AND column_name = 'duration'",
+                     &out),
+               "duration of the call (s)");
     gsp_store_close(store);
 }
 
-static void expect_place(struct gsp_store *store, const char *sql, uint32_t line, uint32_t column,
-                         const char *candidate)
+static void expect_error_at(struct gsp_store *store, const char *sql, uint32_t line,
+                            uint32_t column, const char *candidate)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_sql_error where;
@@ -231,27 +231,27 @@ static void expect_place(struct gsp_store *store, const char *sql, uint32_t line
         printf("# %s: %s\n", sql, err.msg);
 }
 
-TAP_TEST(errors_point_at_the_place)
+TAP_TEST(errors_have_a_position_and_a_suggestion)
 {
     struct gsp_store *store = open_store(NULL);
     lock_store(store);
-    expect_place(store, "SELECT * FROM python.torch_trac", 1, 15, "torch_trace");
-    expect_place(store, "SELECT * FROM torch_trace", 1, 15, "python.torch_trace");
-    expect_place(store, "SELECT modules\nFROM python.torch_trace", 1, 8, "module");
-    expect_place(store, "SELECT module,\n  '\xc3\xa4\xc3\xb6', stepp\nFROM python.torch_trace", 2,
-                 9, "step");
-    expect_place(store, "SELECT uper(module) FROM python.torch_trace", 1, 8, "upper");
-    expect_place(store, "SELECT 1 +\n FROM WHERE x", 2, 2, "");
-    expect_place(store, "SELECT utl_percent FROM system.cpu", 1, 8, "util_percent");
-    expect_place(store, "SELECT util_percent FROM system.cpu WHERE utl_percent = 1", 1, 43,
-                 "util_percent");
-    expect_place(store, "SELECT 'a'::INTEGER", 1, 11, "");
+    expect_error_at(store, "SELECT * FROM python.torch_trac", 1, 15, "torch_trace");
+    expect_error_at(store, "SELECT * FROM torch_trace", 1, 15, "python.torch_trace");
+    expect_error_at(store, "SELECT modules\nFROM python.torch_trace", 1, 8, "module");
+    expect_error_at(store, "SELECT module,\n  '\xc3\xa4\xc3\xb6', stepp\nFROM python.torch_trace",
+                    2, 9, "step");
+    expect_error_at(store, "SELECT uper(module) FROM python.torch_trace", 1, 8, "upper");
+    expect_error_at(store, "SELECT 1 +\n FROM WHERE x", 2, 2, "");
+    expect_error_at(store, "SELECT utl_percent FROM system.cpu", 1, 8, "util_percent");
+    expect_error_at(store, "SELECT util_percent FROM system.cpu WHERE utl_percent = 1", 1, 43,
+                    "util_percent");
+    expect_error_at(store, "SELECT 'a'::INTEGER", 1, 11, "");
     gsp_store_close(store);
 }
 
-TAP_TEST(giant_strings_and_tables_end_in_an_error)
+TAP_TEST(greedy_queries_fail_with_limit)
 {
-    /* What ASan keeps aside counts too, so that memory ends where the engine cannot bear it. */
+    /* The memory of ASan counts too, and the engine crashes when an allocation fails elsewhere. */
     if (TAP_IS_SANITIZED)
         tap_skip("needs a build without ASan: it limits the memory of the process");
     struct gsp_store *store = open_store(&(struct gsp_store_options){
@@ -266,17 +266,17 @@ TAP_TEST(giant_strings_and_tables_end_in_an_error)
     };
     gsp_auto_buf out = {0};
     for (size_t i = 0; i < GSP_COUNT(GREEDY); i++) {
-        const char *answer = ask(store, GREEDY[i], &out);
+        const char *answer = query(store, GREEDY[i], &out);
         if (!tap_check(strncmp(answer, "! LIMIT ", 8) == 0))
             printf("# %s\n#   %.200s\n", GREEDY[i], answer);
-        tap_eq_str(ask(store, "SELECT 1", &out), "1");
+        tap_eq_str(query(store, "SELECT 1", &out), "1");
     }
     gsp_store_close(store);
 }
 
 static struct gsp_store *interrupted;
 
-/* gsp_store_interrupt() is made for this: it stores a flag and posts a semaphore. */
+/* gsp_store_interrupt() is signal-safe: it sets a flag and posts a semaphore. */
 static void on_alarm(int sig)
 {
     (void)sig;
@@ -286,7 +286,7 @@ static void on_alarm(int sig)
 static const char ENDLESS[] =
     "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT max(x) FROM r";
 
-TAP_TEST(a_signal_ends_a_query)
+TAP_TEST(a_signal_interrupts_a_query)
 {
     interrupted = open_store(NULL);
     lock_store(interrupted);
@@ -294,15 +294,15 @@ TAP_TEST(a_signal_ends_a_query)
     gsp_auto_buf out = {0};
     for (int i = 0; i < 3; i++) {
         alarm(1);
-        tap_eq_str(ask(interrupted, ENDLESS, &out), "! INTR the query was interrupted");
-        tap_eq_str(ask(interrupted, "SELECT 1", &out), "1");
+        tap_eq_str(query(interrupted, ENDLESS, &out), "! INTR the query was interrupted");
+        tap_eq_str(query(interrupted, "SELECT 1", &out), "1");
     }
     gsp_store_interrupt(interrupted);
-    tap_eq_str(ask(interrupted, "SELECT 2", &out), "2");
+    tap_eq_str(query(interrupted, "SELECT 2", &out), "2");
     gsp_store_close(interrupted);
 }
 
-TAP_TEST(rows_that_are_not_freed_are_a_mistake)
+TAP_TEST(unfreed_rows_are_an_error)
 {
     struct gsp_store *store = open_store(NULL);
     struct gsp_rows *rows = NULL;

@@ -19,7 +19,7 @@ static struct gsp_memtop made(enum gsp_memtop_column sort)
                              .sort = sort,
                              .rows = rows,
                              .count = GSP_COUNT(rows)};
-    gsp_memtop_sort(&top);
+    gsp_tui_memtop_sort(&top);
     return top;
 }
 
@@ -37,7 +37,7 @@ TAP_TEST(text_is_escaped_and_fits)
 {
     const struct gsp_memtop top = made(GSP_MEMTOP_HELD);
     gsp_auto_buf text = {0};
-    gsp_memtop_text(&top, 80, 0, &text);
+    gsp_tui_memtop_text(&top, 80, 0, &text);
     const char *shown = gsp_buf_cstr(&text);
     tap_check(strchr(shown, '\x1b') == NULL);
     tap_check(strstr(shown, "large (a.py:2)") != NULL);
@@ -49,7 +49,7 @@ TAP_TEST(text_is_escaped_and_fits)
     }
     tap_eq_int(lines, GSP_MEMTOP_HEAD_LINES + 3);
     gsp_buf_clear(&text);
-    gsp_memtop_text(&top, 80, 1, &text);
+    gsp_tui_memtop_text(&top, 80, 1, &text);
     tap_check(strstr(gsp_buf_cstr(&text), "small") == NULL);
 }
 
@@ -57,7 +57,7 @@ TAP_TEST(json_has_null_for_unknown_values)
 {
     const struct gsp_memtop top = made(GSP_MEMTOP_HELD);
     gsp_auto_buf text = {0};
-    gsp_memtop_json(&top, 1, &text);
+    gsp_tui_memtop_json(&top, 1, &text);
     const char *json = gsp_buf_cstr(&text);
     tap_check(strstr(json, "\"rss_bytes\":null") != NULL);
     tap_check(strstr(json, "\"rows\":[{\"name\":\"large (a.py:2)\",\"held_bytes\":3000") != NULL);

@@ -13,37 +13,37 @@ struct bench {
 
 static void make_rows(struct bench *b)
 {
-    tap_require(gsp_top_rows_make(b->top, &b->ui.query, &b->rows, NULL) == GSP_OK);
-    gsp_ui_settle(&b->ui, b->rows.count);
+    tap_require(gsp_tui_rows_build(b->top, &b->ui.query, &b->rows, NULL) == GSP_OK);
+    gsp_tui_ui_clamp_cursor(&b->ui, b->rows.count);
 }
 
 static struct bench begin(bool is_replay)
 {
     struct bench b = {.profile = fix_small()};
     b.top = fix_top(b.profile);
-    gsp_ui_init(&b.ui, is_replay);
+    gsp_tui_ui_init(&b.ui, is_replay);
     make_rows(&b);
     return b;
 }
 
 static void end(struct bench *b)
 {
-    gsp_top_rows_free(&b->rows);
-    gsp_ui_free(&b->ui);
-    gsp_top_free(b->top);
-    gsp_profile_free(b->profile);
+    gsp_tui_rows_free(&b->rows);
+    gsp_tui_ui_free(&b->ui);
+    gsp_tui_top_free(b->top);
+    gsp_model_profile_free(b->profile);
 }
 
 static void press(struct bench *b, int code)
 {
-    gsp_ui_press(&b->ui, &(struct gsp_ui_key){.code = code}, b->top, &b->rows);
+    gsp_tui_ui_press(&b->ui, &(struct gsp_ui_key){.code = code}, b->top, &b->rows);
     make_rows(b);
 }
 
 static void click(struct bench *b, unsigned x, unsigned y)
 {
-    gsp_ui_press(&b->ui, &(struct gsp_ui_key){.code = GSP_KEY_CLICK, .x = x, .y = y}, b->top,
-                 &b->rows);
+    gsp_tui_ui_press(&b->ui, &(struct gsp_ui_key){.code = GSP_KEY_CLICK, .x = x, .y = y}, b->top,
+                     &b->rows);
     make_rows(b);
 }
 
@@ -68,24 +68,24 @@ TAP_TEST(the_cursor_stays_in_the_table)
 {
     struct bench b = begin(false);
     size_t count = b.rows.count;
-    tap_require(count > gsp_ui_page(&b.ui));
+    tap_require(count > gsp_tui__ui_page(&b.ui));
     press(&b, GSP_KEY_UP);
     tap_eq_int(b.ui.cursor, 0);
     press(&b, GSP_KEY_END);
     tap_eq_int(b.ui.cursor, count - 1);
-    tap_eq_int(b.ui.first, count - gsp_ui_page(&b.ui));
+    tap_eq_int(b.ui.first, count - gsp_tui__ui_page(&b.ui));
     press(&b, GSP_KEY_DOWN);
     tap_eq_int(b.ui.cursor, count - 1);
     press(&b, GSP_KEY_PAGE_UP);
-    tap_eq_int(b.ui.cursor, count - 1 - gsp_ui_page(&b.ui));
+    tap_eq_int(b.ui.cursor, count - 1 - gsp_tui__ui_page(&b.ui));
     press(&b, GSP_KEY_HOME);
     tap_eq_int(b.ui.first, 0);
     press(&b, GSP_KEY_WHEEL_DOWN);
     tap_eq_int(b.ui.cursor, 3);
     b.ui.height = 100;
-    gsp_ui_settle(&b.ui, 2);
+    gsp_tui_ui_clamp_cursor(&b.ui, 2);
     tap_eq_int(b.ui.cursor, 1);
-    gsp_ui_settle(&b.ui, 0);
+    gsp_tui_ui_clamp_cursor(&b.ui, 0);
     tap_eq_int(b.ui.cursor, 0);
     end(&b);
 }
@@ -206,14 +206,14 @@ TAP_TEST(the_footer_fits)
         struct gsp_ui ui;
         const struct gsp_ui_help *help;
         size_t width = 0;
-        gsp_ui_init(&ui, replay);
-        for (size_t i = 0; (help = gsp_ui_help_at(&ui, i)); i++) {
+        gsp_tui_ui_init(&ui, replay);
+        for (size_t i = 0; (help = gsp_tui__ui_help_at(&ui, i)); i++) {
             if (help->footer)
                 width += strcspn(help->keys, ", ") + strlen(help->footer) + 2;
             tap_check(strlen(help->text) <= 59);
         }
         tap_check(width <= GSP_TOP_WIDTH_MIN + 1); /* without the trailing blank */
-        gsp_ui_free(&ui);
+        gsp_tui_ui_free(&ui);
     }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bars a flame graph must have, worked out from the document alone, and which it has.
+// Computes the bars of a flame graph from the document, and compares them with the painted ones.
 import assert from "node:assert/strict";
 
 const ROW = 19;
-/** Bars wider than this have their name in them. */
+/** Wider bars contain their name. */
 const TEXT_MIN = 26;
 const TOLERANCE = 0.02;
 
-/** Runs in the page before its scripts: keeps what is painted on each canvas since it was cleared. */
+/** Runs in the page before its scripts: records what is painted on each canvas since it was
+ * cleared. */
 export function keepBars() {
     const proto = CanvasRenderingContext2D.prototype;
     const { clearRect, fillRect, fillText } = proto;
@@ -27,7 +28,7 @@ export function keepBars() {
 
 const sum = (node) => node.own + node.kids.reduce((all, kid) => all + kid.total, 0);
 
-/** A node of the reference's tree: its kids are found by a key, and keep the order of the document. */
+/** Returns the child of a node with a key; adds it if needed. Children are in document order. */
 function kid(of, key, name) {
     let found = of.byKey.get(key);
     if (!found) {
@@ -44,27 +45,27 @@ const pathOf = ({ nodes }, node) => {
     return path;
 };
 
-/** The bars of its process and thread that a sample stands below, where there are several. */
+/** Returns the bars of process and thread above a sample, if there are several. */
 function towerOf({ threads, processes }, i) {
     const { pid, tid, name } = threads[i];
     const pids = new Set(threads.map((thread) => thread.pid));
-    const made = [];
+    const bars = [];
     if (pids.size > 1) {
         const command = processes?.find((one) => one.pid === pid)?.name;
-        made.push([`p${pid}`, command ? `process ${pid}: ${command}` : `process ${pid}`]);
+        bars.push([`p${pid}`, command ? `process ${pid}: ${command}` : `process ${pid}`]);
     }
     if (threads.length > pids.size) {
-        made.push([`t${i}`, name ? `thread ${name} (${tid})` : `thread ${tid}`]);
+        bars.push([`t${i}`, name ? `thread ${name} (${tid})` : `thread ${tid}`]);
     }
-    return made;
+    return bars;
 }
 
-/** Rows of { start, end, name }, the heaviest sibling first; `only` chooses a thread. */
+/** Returns rows of { start, end, name }, the heaviest sibling first; `only` selects a thread. */
 export function heaviestFirst(stacks, only = -1) {
     const root = kid({ byKey: new Map(), kids: [] }, 0, "");
     const { node, weight, thread } = stacks.samples;
     const nodeName = (at) => stacks.frames[stacks.nodes.frame[at]].func || "(no name)";
-    // In the order of threads and nodes, which decides between equal widths.
+    // The order of threads and nodes decides between equal widths.
     const order = node.map((_, i) => i).filter((i) => node[i] >= 0);
     order.sort((a, b) => thread[a] - thread[b] || node[a] - node[b] || a - b);
     for (const i of order) {
@@ -97,8 +98,8 @@ function layOut(root) {
     return rows;
 }
 
-/** Rows of one thread in the order of time.  A sample stands for the time before it, as far as the
- * one before it does not; those that follow each other without a gap are joined. */
+/** Returns the rows of one thread in time order. A sample covers the time since the one before it,
+ * at most its weight; equal calls without a gap are merged. */
 export function inTime(stacks, thread) {
     const rows = [];
     let before = [];
@@ -122,7 +123,7 @@ export function inTime(stacks, thread) {
     return rows;
 }
 
-/** What of the rows must be painted when `from` to `to` fills the axis, as rectangles. */
+/** Returns the expected rectangles of a row if `from` to `to` fills the axis. */
 function rectangles(row, { from, to, left, width }) {
     const scale = width / (to - from);
     const wide = [];
@@ -143,8 +144,8 @@ function rectangles(row, { from, to, left, width }) {
 
 const near = (a, b) => Math.abs(a - b) <= TOLERANCE;
 
-/** Things that have an x, to be found by it. */
-class ByPlace {
+/** Finds objects by their x. */
+class ByX {
     constructor(list) {
         this.bins = new Map();
         for (const one of list) {
@@ -154,7 +155,7 @@ class ByPlace {
         }
     }
 
-    /** Those within a pixel of x. */
+    /** Returns those at most a pixel away. */
     at(x) {
         const bin = Math.round(x);
         return [bin - 1, bin, bin + 1].flatMap((one) => this.bins.get(one) ?? []);
@@ -166,9 +167,9 @@ class ByPlace {
 }
 
 /**
- * Every bar of at least a pixel is painted where it belongs and as wide as it is, every smaller one
- * has its column, names stand in bars, and nothing else is painted.  `axis.top` is where the first
- * row begins.  Gives how many bars of at least a pixel there were.
+ * Checks that every bar of at least a pixel is painted with its position and width, that every
+ * narrower bar has its column, that names are inside their bars, and that nothing else is painted.
+ * `axis.top` is the top of the first row. Returns the number of bars of at least a pixel.
  */
 export function compareBars(rows, painted, axis, about) {
     let found = 0;
@@ -179,17 +180,17 @@ export function compareBars(rows, painted, axis, about) {
         const texts = painted.texts.filter((text) => near(text.y, y + ROW / 2));
         const { wide, narrow } = rectangles(row, axis);
         const where = `${about}, row ${depth}`;
-        const [thereBars, wideBars] = [new ByPlace(bars), new ByPlace(wide)];
-        const columns = new ByPlace([...new Set(narrow)].map((x) => ({ x })));
-        const missing = wide.filter((bar) => !thereBars.hasBar(bar));
-        assert.deepEqual(missing, [], `${where}: bars that are missing`);
-        // A column at the edge of two may be rounded either way.
-        const lost = narrow.filter((x) => !thereBars.at(x).length);
-        assert.deepEqual(lost, [], `${where}: columns that are missing`);
-        const strange = bars.filter(
+        const [paintedBars, wideBars] = [new ByX(bars), new ByX(wide)];
+        const columns = new ByX([...new Set(narrow)].map((x) => ({ x })));
+        const missing = wide.filter((bar) => !paintedBars.hasBar(bar));
+        assert.deepEqual(missing, [], `${where}: missing bars`);
+        // A column at an edge may be rounded either way.
+        const lost = narrow.filter((x) => !paintedBars.at(x).length);
+        assert.deepEqual(lost, [], `${where}: missing columns`);
+        const unexpected = bars.filter(
             (bar) => !wideBars.hasBar(bar) && !(bar.w === 1 && columns.at(bar.x).length),
         );
-        assert.deepEqual(strange, [], `${where}: bars that nothing stands for`);
+        assert.deepEqual(unexpected, [], `${where}: unexpected bars`);
         const named = wide.filter(({ seen }) => seen > TEXT_MIN);
         assert.equal(texts.length, named.length, `${where}: names`);
         for (const { x, name } of named) {

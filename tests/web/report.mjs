@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report's page in a real browser: one start of it for all checks.
+// Checks the report page in a browser, which is started once for all checks.
 //
 // usage: report.mjs MODULES FOLDER BROWSER
 //
-// FOLDER has a page for each document of report_documents.py; prints a JSON object that has for
-// each check null, or what was wrong.  Called by tests/integration/test_report_browser.py, which
-// finds the names of the checks in this file.
+// FOLDER has a page for each document of report_documents.py. Prints a JSON object with the result
+// of each check: null or the error. Called by tests/integration/test_report_browser.py, which reads
+// the names of the checks from this file.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -24,7 +24,7 @@ const WIDE = { width: 1440, height: 900 };
 let browser;
 const pages = new Map();
 
-/** A page of the folder; opened once for each name. */
+/** Opens a page of the folder, once for each name and set of options. */
 async function open(name, options = {}) {
     const key = name + JSON.stringify(options);
     if (pages.has(key)) return pages.get(key);
@@ -40,7 +40,7 @@ async function open(name, options = {}) {
     page.on("console", (line) => page.faults.push(line.text()));
     page.on("pageerror", (error) => page.faults.push(String(error)));
     page.on("request", (request) => {
-        if (!request.url().startsWith("file:")) page.faults.push(`asked for ${request.url()}`);
+        if (!request.url().startsWith("file:")) page.faults.push(`requested ${request.url()}`);
     });
     await page.goto(pathToFileURL(`${folder}/${name}.html`).href);
     await page.waitForSelector("html[data-ready]");
@@ -49,7 +49,7 @@ async function open(name, options = {}) {
     return page;
 }
 
-/** Until what was asked of the next frames has been drawn, and what waits for a pause is done. */
+/** Waits until everything is drawn and no part is busy. */
 const settle = (page) =>
     page.evaluate(
         () =>
@@ -67,11 +67,12 @@ const settle = (page) =>
 const texts = (page, selector) => page.locator(selector).allInnerTexts();
 const drawn = (page, selector) =>
     page.locator(selector).evaluate((canvas) => Number(canvas.dataset.drawn));
-const told = (page, part) => page.locator(`${part} .told`).first().innerText();
+/** Returns the description of the selected bar. */
+const pickedBar = (page, part) => page.locator(`${part} .picked`).first().innerText();
 const range = (page) => page.locator("#range").innerText();
 const column = (page, part, n) => texts(page, `${part} tbody tr > :nth-child(${n})`);
 
-/** How many pixels of a canvas have been painted at all. */
+/** Returns the number of painted pixels of a canvas. */
 const painted = (page, selector) =>
     page.locator(selector).evaluate((canvas) => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -80,19 +81,19 @@ const painted = (page, selector) =>
         return n;
     });
 
-/** Clicks on the i-th step, which zooms to it. */
+/** Zooms to the i-th step by a click. */
 async function clickStep(page, { steps, duration_s }, i) {
     const canvas = page.locator("#timeline .lanes canvas");
     await canvas.scrollIntoViewIfNeeded();
     const box = await canvas.boundingBox();
     const { stage } = await paintedBars(page, "#timeline .lanes canvas");
     const middle = (steps.t[i] + steps.duration_s[i] / 2) / duration_s;
-    // Below the axis and the name of the row.
+    // Below the axis and the head of the row.
     await page.mouse.click(box.x + 74 + (stage.outer - 74 - 14) * middle, box.y + 24 + 22 + 9);
     await settle(page);
 }
 
-check("every part of a run is shown", async () => {
+check("a run has all parts", async () => {
     const page = await open("ordinary");
     assert.equal(await page.title(), "train.py \u2013 gsprof");
     assert.deepEqual(await texts(page, "h2"), [
@@ -103,7 +104,7 @@ check("every part of a run is shown", async () => {
         "Modules",
         "Memory",
         "Losses",
-        "Keys and gestures",
+        "Keyboard and mouse",
     ]);
     assert.equal(await page.locator("#summary .card").count(), 6);
     assert.equal(await page.locator("#summary .card.bad .card-value").innerText(), "252 ms");
@@ -115,7 +116,7 @@ check("every part of a run is shown", async () => {
     }
 });
 
-check("charts follow a drag, and come back", async () => {
+check("charts zoom by dragging and reset", async () => {
     const page = await open("ordinary");
     const over = page.locator("#charts .u-over").first();
     await over.scrollIntoViewIfNeeded();
@@ -124,7 +125,7 @@ check("charts follow a drag, and come back", async () => {
     const y = box.y + box.height / 2;
     await page.mouse.move(at(0.5), y);
     await settle(page);
-    // Each chart shows its value at that moment.
+    // Each chart shows its value at that time.
     const values = await texts(page, "#charts .legend .at");
     assert.ok(
         values.every((text) => !text.includes("mean")),
@@ -140,19 +141,19 @@ check("charts follow a drag, and come back", async () => {
     assert.match(await range(page), /^7\.\d+ s \u2013 (14\.9|15\.0)\d* s/);
     const part = await page.locator("#stacks .note").first().innerText();
     assert.notEqual(part, whole);
-    assert.match(part, /^15(\.\d+)? s in 1,50\d samples \u00b7 of the chosen stretch only/);
+    assert.match(part, /^15(\.\d+)? s in 1,50\d samples \u00b7 selected time range only/);
     await page.keyboard.press("0");
     await settle(page);
     assert.equal(await page.locator("#range").isHidden(), true);
     assert.equal(await page.locator("#stacks .note").first().innerText(), whole);
 });
 
-check("a legend has no value where its line has none", async () => {
+check("a legend has no value outside its line", async () => {
     const page = await open("late");
     const over = page.locator("#charts .u-over");
     await over.scrollIntoViewIfNeeded();
     const box = await over.boundingBox();
-    // At seconds of ten: two processes, and the time of the only step.
+    // Time, and the values of the second process and of the only step.
     for (const [t, worker, step] of [
         [1, "\u2013", "\u2013"],
         [1.9, "\u2013", "500 ms"],
@@ -174,15 +175,15 @@ check("the flame graph: views, search, zoom and keys", async () => {
     await page.keyboard.press("Escape");
     await page.fill("#stacks input[type=search] >> nth=0", "ATTENTION");
     await settle(page);
-    // 18 + 14 of 100 samples of each cycle are in it.
+    // 18 + 14 of 100 samples of a cycle.
     assert.equal(
         await page.locator("#stacks .tools .tally").first().innerText(),
-        "1 functions, 32.0 %",
+        "1 function, 32.0 %",
     );
     await page.fill("#stacks input[type=search] >> nth=0", "");
     await settle(page);
     await canvas.focus();
-    assert.match(await told(page, "#stacks"), /^<module>[^]*total: 30 s, 100 %/);
+    assert.match(await pickedBar(page, "#stacks"), /^<module>[^]*total: 30 s, 100 %/);
     for (const [key, name] of [
         ["ArrowDown", "main"],
         ["ArrowDown", "train"],
@@ -193,7 +194,7 @@ check("the flame graph: views, search, zoom and keys", async () => {
         ["ArrowLeft", "forward"],
     ]) {
         await page.keyboard.press(key);
-        assert.equal((await told(page, "#stacks")).split("\n")[0], name);
+        assert.equal((await pickedBar(page, "#stacks")).split("\n")[0], name);
     }
     const before = await drawn(page, "#stacks .panes canvas");
     await page.keyboard.press("Enter");
@@ -204,7 +205,7 @@ check("the flame graph: views, search, zoom and keys", async () => {
     assert.equal(await drawn(page, "#stacks .panes canvas"), before);
 });
 
-/** What is painted on a canvas, and where its axis lies. */
+/** Returns the bars and texts on a canvas, and its size. */
 const paintedBars = (page, selector) =>
     page.locator(selector).evaluate((canvas) => ({
         painted: canvas.painted,
@@ -221,7 +222,7 @@ const documentOf = (name) => {
     return JSON.parse(/id="document">(.*?)<\/script>/s.exec(page)[1]);
 };
 
-/** Compares a flame graph with what the document says; `zoom` is the window, all without it. */
+/** Compares a flame graph with the document; `zoom` is the visible range, by default all. */
 async function checkHeaviest(page, rows, about, zoom) {
     await settle(page);
     const { painted, stage } = await paintedBars(page, "#stacks .panes canvas");
@@ -239,8 +240,8 @@ async function checkInTime(page, rows, about, max) {
     return compareBars(rows, painted, axis, about);
 }
 
-check("the flame graph has every bar, and no other", async () => {
-    // Pages take time: not every width at every resolution.
+check("the flame graph has every bar and no other", async () => {
+    // Opening pages is slow: not every width at every resolution.
     const views = [
         ["bars-0", 1, [390, 1024, 1440]],
         ["bars-1", 1, [1440]],
@@ -260,7 +261,7 @@ check("the flame graph has every bar, and no other", async () => {
             await page.setViewportSize({ width, height: WIDE.height });
             bars += await checkHeaviest(page, rows, about);
         }
-        // Nearer: the neighbours on both sides are outside.
+        // Zoomed: the neighbours on both sides are outside.
         const zoomed = rows[1]?.[1];
         if (zoomed) {
             await page.locator("#stacks .panes canvas").focus();
@@ -274,10 +275,10 @@ check("the flame graph has every bar, and no other", async () => {
         }
         assert.deepEqual(page.faults, []);
     }
-    assert.ok(bars > 3000, `only ${bars} bars were compared`);
+    assert.ok(bars > 3000, `compared only ${bars} bars`);
 });
 
-check("each process and thread has its own tower, with names and lines", async () => {
+check("each process and thread has a tower with its name", async () => {
     const page = await open("bars-1", { viewport: WIDE, deviceScaleFactor: 1 });
     const { stacks } = documentOf("bars-1");
     await page.selectOption("#stacks select", "-1");
@@ -295,18 +296,18 @@ check("each process and thread has its own tower, with names and lines", async (
         ["process 100: python3 train.py", 2],
         ["process 200: python3 worker.py", 1],
     ]);
-    // The heaviest line of the bar, not the first of its function.
+    // The heaviest line of the bar, not the first line of its function.
     await page.selectOption("#stacks select", "0");
     await page.locator("#stacks .panes canvas").focus();
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("ArrowUp");
-    const first = (await told(page, "#stacks")).split("\n").join(" ");
+    const first = (await pickedBar(page, "#stacks")).split("\n").join(" ");
     const [row] = heaviestFirst(stacks, 0);
     const node = stacks.nodes.frame.findIndex(
         (frame, i) => stacks.nodes.parent[i] < 0 && stacks.frames[frame].func === row[0].name,
     );
     assert.ok(first.includes(`m.py:${stacks.nodes.line[node]} `), first);
-    // And that of the function in the table.
+    // The table has the heaviest line of the function.
     const cells = await column(page, "#stacks", 2);
     const lines = stacks.frames.map((frame) => `m.py:${frame.hot_line}`);
     assert.ok(
@@ -315,7 +316,7 @@ check("each process and thread has its own tower, with names and lines", async (
     );
 });
 
-check("time order stands on the axis of the charts", async () => {
+check("the time order is aligned with the charts", async () => {
     const page = await open("ordinary");
     await page.click("#stacks [data-value=time]");
     await settle(page);
@@ -338,7 +339,7 @@ check("time order stands on the axis of the charts", async () => {
     assert.equal(await drawn(page, "#stacks .panes canvas"), whole);
 });
 
-check("a late sample stands for the time before it", async () => {
+check("a late sample covers the time before it", async () => {
     const page = await open("late");
     await page.click("#stacks [data-value=time]");
     const rows = [
@@ -356,23 +357,23 @@ check("a late sample stands for the time before it", async () => {
     assert.equal(await checkInTime(page, rows, "late", 10), 6);
 });
 
-check("of a sample that reaches into the chosen stretch only that part counts", async () => {
+check("a sample partly inside the selected range counts in part", async () => {
     const page = await open("late");
     await clickStep(page, documentOf("late"), 0);
     const note = () => page.locator("#stacks .note").first().innerText();
-    assert.match(await note(), /^500 ms in 2 samples \u00b7 of the chosen stretch only/);
+    assert.match(await note(), /^500 ms in 2 samples \u00b7 selected time range only/);
     const cells = async () => [await column(page, "#stacks", 1), await column(page, "#stacks", 3)];
     assert.deepEqual(await cells(), [
         ["busy", "before", "main"],
         ["400 ms", "100 ms", "0 s"],
     ]);
-    /** What is told of the bar of `busy`, and of its caller. */
+    /** Returns the descriptions of the bar of `busy` and of its caller. */
     const bars = async () => {
         await page.locator("#stacks .panes canvas").focus();
         await page.keyboard.press("ArrowDown");
-        const busy = await told(page, "#stacks");
+        const busy = await pickedBar(page, "#stacks");
         await page.keyboard.press("ArrowUp");
-        return `${busy}\n${await told(page, "#stacks")}`;
+        return `${busy}\n${await pickedBar(page, "#stacks")}`;
     };
     for (const mode of ["left", "time"]) {
         await page.click(`#stacks [data-value=${mode}]`);
@@ -386,7 +387,7 @@ check("of a sample that reaches into the chosen stretch only that part counts", 
     assert.match(await bars(), /^busy[^]*total: 3 s, 44\.4 %[^]*main[^]*total: 6\.75 s, 100 %/);
 });
 
-check("the sandwich of a function that is picked in the table", async () => {
+check("a click in the table opens the sandwich of a function", async () => {
     const page = await open("ordinary");
     await page.getByRole("button", { name: "attention", exact: true }).click();
     await settle(page);
@@ -395,23 +396,23 @@ check("the sandwich of a function that is picked in the table", async () => {
     const [callers, callees] = [0, 1].map((n) => page.locator("#stacks .panes canvas").nth(n));
     await callees.focus();
     await page.keyboard.press("ArrowDown");
-    const below = page.locator("#stacks .panes .told").nth(1);
+    const below = page.locator("#stacks .panes .picked").nth(1);
     assert.match(await below.innerText(), /^softmax/);
     await callers.focus();
     for (let i = 0; i < 2; i++) await page.keyboard.press("ArrowUp");
-    const above = page.locator("#stacks .panes .told").nth(0);
+    const above = page.locator("#stacks .panes .picked").nth(0);
     assert.match(await above.innerText(), /^forward[^]*9\.6 s/);
     await page.click("#stacks [data-value=left]");
 });
 
-check("tables are sorted, filtered and copied", async () => {
+check("tables can be sorted, filtered and copied", async () => {
     const page = await open("ordinary");
     const head = page.locator("#modules th").filter({ hasText: "Module" });
     await head.locator("button").click();
     assert.equal(await head.getAttribute("aria-sort"), "ascending");
     assert.equal((await column(page, "#modules", 1))[0], "layers.0.attn");
     await head.locator("button").click();
-    // Numbers in names are numbers.
+    // Numbers in names are sorted by value.
     assert.equal((await column(page, "#modules", 1))[0], "layers.11.mlp");
     await page.fill("#modules input[type=search]", "mlp BACK");
     assert.equal(await page.locator("#modules .tally").innerText(), "12 of 48 rows");
@@ -430,20 +431,20 @@ check("tables are sorted, filtered and copied", async () => {
     await page.fill("#modules input[type=search]", "");
 });
 
-check("a library without names of functions is named once", async () => {
+check("a library without symbols is named once", async () => {
     const page = await open("ordinary");
     const sites = await column(page, "#memory .table >> nth=0 >> css=", 1);
     assert.equal(sites.length, 4);
     assert.equal(sites[2].trim(), "libc10.so");
     assert.equal(sites[3].trim(), "libstdc++.so.6");
     assert.equal(sites[0].trim(), "imread codec.so:3");
-    // Nor twice of its bar: the last of the first row.
+    // Also in the description of its bar, the last of the first row.
     await page.locator("#memory .lanes canvas").focus();
     await page.keyboard.press("ArrowRight");
-    assert.match(await told(page, "#memory"), /^libstdc\+\+\.so\.6\s*total: 1 MiB/);
+    assert.match(await pickedBar(page, "#memory"), /^libstdc\+\+\.so\.6\s*total: 1 MiB/);
 });
 
-check("theme, help and the keys for them", async () => {
+check("keys for theme, help and parts", async () => {
     const page = await open("ordinary");
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await ground();
@@ -462,7 +463,7 @@ check("theme, help and the keys for them", async () => {
     assert.equal(await page.evaluate(() => document.activeElement.type), "search");
 });
 
-check("keys work wherever the focus is, unless a text is typed", async () => {
+check("keys work with any focus except in text boxes", async () => {
     const page = await open("ordinary");
     const active = () => page.evaluate(() => document.activeElement.textContent);
     const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
@@ -474,7 +475,7 @@ check("keys work wherever the focus is, unless a text is typed", async () => {
             await page.keyboard.press(name);
         };
         const isList = control.endsWith("select");
-        // A list goes to the entry that is typed, and no other key waits for the next letter.
+        // A list uses letters to find an entry.
         if (isList) {
             await key("l");
             await key("o");
@@ -496,7 +497,7 @@ check("keys work wherever the focus is, unless a text is typed", async () => {
         assert.equal(await page.evaluate(() => document.activeElement.type), "search", control);
     }
     await page.selectOption("#stacks select", "-1");
-    // A box for text takes every key.
+    // A text box uses every key.
     const filter = page.locator("#modules input[type=search]");
     await filter.focus();
     await page.keyboard.type("t5/?");
@@ -504,7 +505,7 @@ check("keys work wherever the focus is, unless a text is typed", async () => {
     await filter.fill("");
 });
 
-check("the wheel moves the page until a graph has the focus", async () => {
+check("the wheel scrolls the page until a graph has the focus", async () => {
     const page = await open("large");
     await page.evaluate(() => document.activeElement.blur());
     const canvas = page.locator("#stacks .panes canvas").first();
@@ -512,7 +513,7 @@ check("the wheel moves the page until a graph has the focus", async () => {
     const places = () =>
         canvas.evaluate((node) => [window.scrollY, node.closest(".stage").scrollTop]);
     const box = await canvas.boundingBox();
-    // Within the window, below the header.
+    // Inside the viewport, below the header.
     await page.mouse.move(box.x + box.width / 2, Math.max(box.y + 40, 300));
     const wheel = async (done) => {
         const before = await places();
@@ -522,8 +523,8 @@ check("the wheel moves the page until a graph has the focus", async () => {
         return [before, await places()];
     };
     const [before, after] = await wheel(([y], [now]) => now > y);
-    assert.ok(after[0] > before[0], "the page moves");
-    assert.equal(after[1], before[1], "the rows stand still");
+    assert.ok(after[0] > before[0], "the page scrolls");
+    assert.equal(after[1], before[1], "the rows do not scroll");
     assert.match(await page.locator("#stacks .below").first().innerText(), /click the graph/);
     await canvas.focus();
     const [still, moved] = await wheel(([, top], [, now]) => now > top);
@@ -534,11 +535,11 @@ check("the wheel moves the page until a graph has the focus", async () => {
         const stage = node.closest(".stage");
         return stage.scrollHeight - stage.clientHeight;
     });
-    assert.equal(hidden, 0, "all rows are shown");
+    assert.equal(hidden, 0, "all rows are visible");
     assert.ok(await page.locator("#stacks .below").first().isHidden());
 });
 
-check("bars in cells begin at the left, those of changes in the middle", async () => {
+check("bars in cells start at the left, those of changes in the middle", async () => {
     const bars = (page, selector) =>
         page.locator(selector).evaluateAll((cells) =>
             cells.map((cell) => ({
@@ -559,7 +560,7 @@ check("bars in cells begin at the left, those of changes in the middle", async (
     }
 });
 
-check("a filter moves nothing", async () => {
+check("a filter does not move other content", async () => {
     const page = await open("ordinary");
     const places = () =>
         page.evaluate(() => ({
@@ -579,7 +580,7 @@ check("a filter moves nothing", async () => {
     assert.deepEqual(await places(), before);
 });
 
-check("a click on a step zooms to it, and tables follow or say that they do not", async () => {
+check("a click on a step zooms to it, and tables follow or have a note", async () => {
     const page = await open("ordinary");
     const { steps } = documentOf("ordinary");
     const rows = () => column(page, "#timeline .table >> nth=0 >> css=", 2);
@@ -603,7 +604,7 @@ check("a click on a step zooms to it, and tables follow or say that they do not"
     assert.deepEqual(await rows(), [String(steps.t.length)]);
 });
 
-check("axes of percentages stay, and no line leaves its chart", async () => {
+check("percentage axes are fixed, and no line leaves its chart", async () => {
     const page = await open("ordinary");
     const heights = () =>
         page
@@ -628,7 +629,7 @@ check("axes of percentages stay, and no line leaves its chart", async () => {
             [0, 100],
         ],
     );
-    // The memory's axis follows, and has the values on both sides of the stretch in it too.
+    // The axis of memory follows, and includes the values next to the range.
     const { t, v } = charts[1].series[0];
     const [start, end] = [15 - 15 / 32, 15 + 15 / 32];
     const first = t.findLastIndex((at) => at < start);
@@ -641,7 +642,7 @@ check("axes of percentages stay, and no line leaves its chart", async () => {
     const cores = await many.locator("#charts .chart").first().getAttribute("data-height");
     assert.equal(cores, "0 200", "181 to 190 % of two cores");
     const machine = await many.locator("#charts .chart").nth(1).getAttribute("data-height");
-    assert.equal(machine, "0 100.2", "a hair above 100 %");
+    assert.equal(machine, "0 100.2", "slightly above 100 %");
 });
 
 check("a comparison", async () => {
@@ -650,7 +651,7 @@ check("a comparison", async () => {
         (await column(page, "#compare .table >> nth=0 >> css=", 9)).map((t) => t.trim()),
         ["\u25bc worse", "\u25b2 better", "= same", "= same", "? too few values"],
     );
-    // Of almost nothing no percentage can be told.
+    // A percentage of almost zero says nothing.
     const [changes, reaches] = [4, 5].map((n) =>
         column(page, "#compare .table >> nth=0 >> css=", n),
     );
@@ -663,9 +664,12 @@ check("a comparison", async () => {
     const places = await column(page, "#compare .table >> nth=2 >> css=", 2);
     const sorted = [...functions].sort((x, y) => Math.abs(y.change_s) - Math.abs(x.change_s));
     assert.equal(places[0], `${sorted[0].file}:${sorted[0].line}`);
-    assert.match(await page.locator(".failed").innerText(), /step_time > 3% \(it is \+4\.10 %\)/);
+    assert.match(
+        await page.locator(".failed").innerText(),
+        /step_time > 3% \(measured: \+4\.10 %\)/,
+    );
     const canvas = page.locator("#compare .lanes canvas");
-    // softmax took half the time: blue.  augment took more: red.
+    // softmax took half the time: blue. augment took more: red.
     const colors = await canvas.evaluate((node) => {
         const { data } = node.getContext("2d").getImageData(0, 0, node.width, node.height);
         const found = { red: 0, blue: 0 };
@@ -680,7 +684,7 @@ check("a comparison", async () => {
     assert.deepEqual(page.faults, []);
 });
 
-check("hostile strings are shown, and do nothing", async () => {
+check("hostile strings are shown as text", async () => {
     const page = await open("hostile");
     assert.match(await page.title(), /^<\/script><script>/);
     assert.equal(await page.locator("#app script, #app img").count(), 0);
@@ -688,7 +692,7 @@ check("hostile strings are shown, and do nothing", async () => {
     await page.click("#stacks [data-value=sandwich]");
     await page.click("#stacks [data-value=time]");
     await settle(page);
-    // No name makes the page wider than the window.
+    // No name makes the page wider than the viewport.
     const [wide, window] = await page.evaluate(() => [
         document.documentElement.scrollWidth,
         document.documentElement.clientWidth,
@@ -701,19 +705,20 @@ check("hostile strings are shown, and do nothing", async () => {
     });
     await page.locator("#losses").getByRole("button", { name: "Copy as CSV" }).click();
     const csv = await page.evaluate(() => window.copied[0]);
-    // No formula for a spreadsheet, and quotes are doubled.
+    // Formulas are quoted, and quotes are doubled.
     assert.match(csv, /\r\n'=cmd\|/);
     assert.match(csv, /"""quotes"" & 'more'/);
     assert.deepEqual(page.faults, []);
 });
 
-check("little or nothing to show", async () => {
+check("documents with little or no data", async () => {
     const empty = await open("empty");
-    assert.match(await empty.locator("#stacks .none").first().innerText(), /^No sample was taken/);
+    assert.match(await empty.locator("#stacks .none").first().innerText(), /^There are no samples/);
     assert.match(await empty.locator("#losses").innerText(), /Nothing was lost/);
     assert.equal(await empty.locator("#charts, #timeline, #modules, #memory").count(), 0);
     const bare = await open("bare");
-    assert.match(await bare.locator("#nothing").innerText(), /nothing to show/);
+    assert.match(await bare.locator("#nothing").innerText(), /no data to show/);
+    assert.match(await bare.locator("#losses").innerText(), /Losses were not recorded/);
     const timeless = await open("timeless");
     assert.equal(await timeless.locator("#stacks [data-value=time]").count(), 0);
     assert.match(
@@ -721,6 +726,21 @@ check("little or nothing to show", async () => {
         /^4 samples in 400 samples/,
     );
     for (const page of [empty, bare, timeless]) assert.deepEqual(page.faults, []);
+});
+
+check("documents that the page cannot show", async () => {
+    const context = await browser.newContext();
+    for (const [name, message] of [
+        ["newer", /document has version 2, but this page supports version 1\.$/],
+        ["malformed", /document is malformed: stacks\.samples\.node\[3\] is not a number\.$/],
+    ]) {
+        const page = await context.newPage();
+        await page.goto(pathToFileURL(`${folder}/${name}.html`).href);
+        const alert = page.locator("[role=alert]");
+        await alert.waitFor();
+        assert.match(await alert.innerText(), /^Cannot show this report: /);
+        assert.match(await alert.innerText(), message);
+    }
 });
 
 check("fifty thousand samples and eight hours cost pixels, not points", async () => {
@@ -731,7 +751,7 @@ check("fifty thousand samples and eight hours cost pixels, not points", async ()
             .locator("#charts .chart")
             .evaluateAll((all) => all.map((one) => Number(one.dataset.points)));
     for (const n of await points()) assert.ok(n > width && n <= 2 * width, `${n} points`);
-    // The one high value among 144,000 is drawn: the axis reaches it.
+    // The axis includes the one high value of 144,000.
     assert.match(await page.locator("#charts .at").first().innerText(), /max 400 W/);
     const rows = 760 / 19 + 2;
     for (const mode of ["left", "time"]) {
@@ -740,14 +760,14 @@ check("fifty thousand samples and eight hours cost pixels, not points", async ()
         const bars = await drawn(page, "#stacks .panes canvas");
         assert.ok(bars > 30 && bars <= rows * width, `${mode}: ${bars} bars`);
     }
-    // The rows below come by scrolling: there the leaves are thousands, drawn once a pixel.
+    // Scroll to the thousands of leaves: one bar is drawn for each pixel.
     await page
         .locator("#stacks .stage")
         .evaluate((stage) => (stage.scrollTop = stage.scrollHeight));
     await settle(page);
     const bars = await drawn(page, "#stacks .panes canvas");
     assert.ok(bars > 2000 && bars <= rows * width, `${bars} bars`);
-    // Nearer, single values are drawn.
+    // Zoomed in, single values are drawn.
     for (let i = 0; i < 9; i++) await page.keyboard.press("+");
     await settle(page);
     for (const n of await points()) assert.ok(n < 400, `${n} points`);
@@ -756,7 +776,7 @@ check("fifty thousand samples and eight hours cost pixels, not points", async ()
     assert.deepEqual(page.faults, []);
 });
 
-check("narrow screens, dark", async () => {
+check("a narrow screen in dark", async () => {
     const page = await open("ordinary", {
         viewport: { width: 360, height: 740 },
         colorScheme: "dark",
@@ -770,11 +790,11 @@ check("narrow screens, dark", async () => {
     assert.deepEqual(page.faults, []);
 });
 
-check("accessible, in both themes", async () => {
+check("the page is accessible in both themes", async () => {
     const source = readFileSync(`${modules}/axe-core/axe.min.js`, "utf8");
     const all = ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"];
     const narrow = { viewport: { width: 360, height: 740 }, colorScheme: "dark" };
-    // What differs between themes is contrast; what differs between pages is the comparison.
+    // Themes differ in contrast only; the comparison has its own part.
     for (const [page, part, runOnly, least] of [
         [await open("ordinary"), "html", all, 20],
         [await open("ordinary", narrow), "html", ["color-contrast"], 1],
@@ -782,7 +802,7 @@ check("accessible, in both themes", async () => {
     ]) {
         const found = await page.evaluate(
             async ([text, where, only]) => {
-                // The page's own policy forbids this to scripts, but not to a debugger.
+                // The policy of the page forbids this to scripts, but not to a debugger.
                 if (!window.axe) (0, eval)(text);
                 const options = { resultTypes: ["violations"], runOnly: only };
                 const { violations, passes } = await window.axe.run(where, options);
@@ -796,11 +816,11 @@ check("accessible, in both themes", async () => {
             [source, part, runOnly],
         );
         assert.deepEqual(found.faults, []);
-        assert.ok(found.passed >= least, `only ${found.passed} rules were looked at`);
+        assert.ok(found.passed >= least, `checked only ${found.passed} rules`);
     }
 });
 
-check("nothing went wrong meanwhile, and nothing was asked of the network", async () => {
+check("there were no errors and no network requests", async () => {
     const page = await open("ordinary");
     assert.deepEqual(page.faults, []);
 });

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts on one time axis: zooming in one zooms all, and a moment pointed at shows in all.
+// Charts on the shared time axis: they zoom together and show the same cursor.
 import uPlot from "uplot";
 import { decimate, lowerBound } from "./decimate";
 import { beforeNextFrame, button, el, foreign } from "./dom";
 import type { Chart, Series } from "./document";
 import { BYTE_STEPS, TIME_STEPS, known, moment, value } from "./format";
-import type { TimeRange } from "./range";
+import type { AxisRange } from "./range";
 import { cssColor, lineColor, onTheme } from "./theme";
 
-/** Left of the time axis in every view on it, so that they stand aligned.  In CSS pixels. */
+/** Space left and right of the time axis in all views on it, in CSS pixels. */
 export const GUTTER = 74;
 export const RIGHT = 14;
 const HEIGHT = 150;
-/** How many pixels beside the end of a line still point at it. */
-const POINTED = 3;
-/** More lines than these are switched off at first: they can be switched on. */
+/** How far beyond its ends a line still has a value, in pixels. */
+const SLACK = 3;
+/** Lines after these are hidden until the user shows them. */
 const LINES_AT_FIRST = 8;
 
 interface Key {
@@ -64,14 +64,14 @@ export class ChartView {
     private readonly shown: boolean[];
     private readonly series: Series[];
     private plot: uPlot | null = null;
-    /** The lowest and the highest of all there is, and of what is drawn. */
+    /** The lowest and the highest value of all points, and of the loaded points. */
     private readonly wholeExtent: [number, number];
     private loaded: [number, number] = [0, 1];
     private readonly refresh: () => void;
 
     constructor(
         private readonly chart: Chart,
-        private readonly range: TimeRange,
+        private readonly range: AxisRange,
         private readonly points = false,
     ) {
         this.series = chart.series.filter((one) => one.t.length > 0);
@@ -95,7 +95,7 @@ export class ChartView {
         this.root = el("figure", { class: "chart", "data-chart": chart.id }, head, this.holder);
         this.refresh = beforeNextFrame(() => this.load());
         range.listen(this.refresh);
-        range.listenCursor(() => this.follow());
+        range.listenCursor(() => this.showCursor());
         onTheme(() => this.build());
         const observer = new ResizeObserver(() => this.resize());
         observer.observe(this.holder);
@@ -120,15 +120,15 @@ export class ChartView {
                 () => {
                     const to = this.shown.includes(false);
                     this.shown.forEach((shown, i) => shown !== to && this.toggle(i));
-                    say();
+                    label();
                 },
                 { class: "all" },
             );
-            const say = (): void => {
+            const label = (): void => {
                 const some = this.shown.includes(false);
                 all.textContent = some ? `Show all ${this.series.length}` : "Hide all";
             };
-            say();
+            label();
             list.prepend(all);
         }
         return list;
@@ -163,7 +163,7 @@ export class ChartView {
 
     private settings(): uPlot.Options {
         const soft = cssColor("--soft");
-        const bytewise = /^(bytes|B)(\/s)?$/.test(this.chart.unit ?? "");
+        const bytewise = /^(bytes|B)(\/s)?$/.test(this.chart.unit);
         const grid = { stroke: cssColor("--grid"), width: 1 };
         const font = "12px system-ui, sans-serif";
         return {
@@ -173,7 +173,7 @@ export class ChartView {
             legend: { show: false },
             scales: {
                 x: { time: false, auto: false },
-                y: { range: () => this.height() },
+                y: { range: () => this.yRange() },
             },
             cursor: {
                 drag: { x: true, y: false, setScale: false },
@@ -241,22 +241,22 @@ export class ChartView {
         };
     }
 
-    /** The axis of percentages is the same wherever one looks: to 100, or to as many hundreds as
-     * cores were busy.  Others begin at zero where that costs no detail, and reach to what lies just
-     * outside the stretch too, so that no line leaves the picture. */
-    private height(): [number, number] {
+    /** Returns the ends of the y axis. That of percentages does not depend on the range: it ends at
+     * 100, or at the next multiple of 100 if several cores were busy. Others begin at zero unless
+     * that hides detail, and include the points next to the range, so that lines stay inside. */
+    private yRange(): [number, number] {
         const [low, high] = this.chart.unit === "%" ? this.wholeExtent : this.loaded;
         if (!(low <= high)) return [0, 1];
         if (this.chart.unit === "%" && low >= 0) {
-            // A clock that is a hair off does not make another hundred.
+            // Allow for a small error of the clock.
             return [0, Math.max(Math.ceil((high - 1) / 100) * 100, high, 100)];
         }
         const bottom = low >= 0 && low < high * 0.7 ? 0 : low;
-        const room = (high - bottom || Math.abs(high) || 1) * 0.08;
-        return [bottom === 0 && low >= 0 ? 0 : bottom - room, high + room];
+        const margin = (high - bottom || Math.abs(high) || 1) * 0.08;
+        return [bottom === 0 && low >= 0 ? 0 : bottom - margin, high + margin];
     }
 
-    /** Single values would not be seen as a line. */
+    /** A line of few points could be invisible without markers. */
     private get fewPoints(): boolean {
         return this.points || (this.plot?.data[0].length ?? 0) < this.width / 30;
     }
@@ -266,22 +266,22 @@ export class ChartView {
         if (!plot) return;
         const { start, end } = this.range;
         const pixels = this.width - GUTTER - RIGHT;
-        const wanted = this.series.map((one, i) => (this.shown[i] ? one : { t: [], v: [] }));
-        const data = decimate(wanted, start, end, pixels);
+        const lines = this.series.map((one, i) => (this.shown[i] ? one : { t: [], v: [] }));
+        const data = decimate(lines, start, end, pixels);
         this.loaded = extremes(data.ys);
-        this.root.dataset.height = this.height().join(" ");
+        this.root.dataset.height = this.yRange().join(" ");
         plot.batch(() => {
             plot.setData([data.x, ...data.ys] as uPlot.AlignedData, false);
             plot.setScale("x", { min: start, max: end });
         });
-        // How much was handed to the browser: tests hold it against the width.
+        // The tests compare it with the width.
         this.root.dataset.points = String(data.x.length);
         this.root.dataset.thinned = String(data.thinned);
-        this.follow();
+        this.showCursor();
     }
 
-    /** The cursor of whichever view is pointed at, here too. */
-    private follow(): void {
+    /** Shows the cursor of the view under the pointer here as well. */
+    private showCursor(): void {
         const plot = this.plot;
         if (!plot) return;
         const at = this.range.cursor;
@@ -289,11 +289,11 @@ export class ChartView {
         if (Math.abs((plot.cursor.left ?? -10) - left) > 0.5) {
             plot.setCursor({ left, top: plot.cursor.top ?? -10 }, false);
         }
-        this.say();
+        this.updateLegend();
     }
 
-    /** Beside each name: the value at the cursor, else what the stretch has. */
-    private say(): void {
+    /** Shows the value at the cursor next to each name; without a cursor, mean and maximum. */
+    private updateLegend(): void {
         const at = this.range.cursor;
         this.keys.forEach((key, i) => {
             key.value.textContent = !this.shown[i]
@@ -314,16 +314,16 @@ export class ChartView {
         const { unit } = this.chart;
         const text = found
             ? `mean ${value(found.mean, unit)}, max ${value(found.high, unit)}`
-            : "nothing here";
+            : "no values";
         this.summaries.set(one, { from: start, to: end, text });
         return text;
     }
 
-    /** The value nearest to a moment.  Before a line begins and after it ends there is none: a process
-     * was not there yet, or no longer. */
+    /** Returns the value nearest to a time. Before the first and after the last point there is none:
+     * the process did not exist. */
     private valueAt(one: Series, at: number): string {
         const last = one.t.length - 1;
-        const slack = (POINTED * this.range.length) / (this.width - GUTTER - RIGHT);
+        const slack = (SLACK * this.range.length) / (this.width - GUTTER - RIGHT);
         if (at < one.t[0] - slack || at > one.t[last] + slack) return value(null, this.chart.unit);
         const after = Math.min(lowerBound(one.t, at), last);
         const before = Math.max(0, after - 1);

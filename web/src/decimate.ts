@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level of detail for lines: as many points as there are pixels, none of the peaks lost.
+// Level of detail for lines: about as many points as pixels, with all peaks.
 
 export interface Line {
     t: ArrayLike<number>;
     v: ArrayLike<number | null>;
 }
 
-/** x, and for each line a value, null (a gap), or undefined (no value here, the line goes on). */
+/** For each x and line a value, null (a gap), or undefined (no point; the line continues). */
 export interface Aligned {
     x: number[];
     ys: (number | null | undefined)[][];
-    /** Whether values were folded into columns. */
+    /** Whether values were merged into columns. */
     thinned: boolean;
 }
 
-/** The first index whose value is not below t. */
+/** Returns the first index whose value is not below t. */
 export function lowerBound(list: ArrayLike<number>, t: number, from = 0, to = list.length): number {
     while (from < to) {
         const middle = (from + to) >>> 1;
@@ -24,30 +24,30 @@ export function lowerBound(list: ArrayLike<number>, t: number, from = 0, to = li
     return from;
 }
 
-/** The indices of what is seen between start and end, and one more on each side. */
-function seen(line: Line, start: number, end: number): [number, number] {
+/** Returns the indices of the points between start and end, and one more on each side. */
+function visible(line: Line, start: number, end: number): [number, number] {
     const from = lowerBound(line.t, start);
     const to = lowerBound(line.t, end, from);
     return [Math.max(0, from - 1), Math.min(line.t.length, to + 2)];
 }
 
-/** All values side by side on the union of their times. */
+/** Aligns all points on the union of their times. */
 function join(lines: Line[], spans: [number, number][]): Aligned {
-    const moments = new Set<number>();
+    const times = new Set<number>();
     lines.forEach((line, k) => {
-        for (let i = spans[k][0]; i < spans[k][1]; i++) moments.add(line.t[i]);
+        for (let i = spans[k][0]; i < spans[k][1]; i++) times.add(line.t[i]);
     });
-    const x = Array.from(moments).sort((a, b) => a - b);
-    const place = new Map(x.map((t, i) => [t, i]));
+    const x = Array.from(times).sort((a, b) => a - b);
+    const index = new Map(x.map((t, i) => [t, i]));
     const ys = lines.map((line, k) => {
         const y = new Array<number | null | undefined>(x.length);
-        for (let i = spans[k][0]; i < spans[k][1]; i++) y[place.get(line.t[i])!] = line.v[i];
+        for (let i = spans[k][0]; i < spans[k][1]; i++) y[index.get(line.t[i])!] = line.v[i];
         return y;
     });
     return { x, ys, thinned: false };
 }
 
-/** Of each column of pixels the lowest and the highest value, in the order in which they came. */
+/** Returns the lowest and the highest value of each column of pixels, in their order in time. */
 function fold(line: Line, span: [number, number], start: number, step: number, columns: number) {
     const y = new Array<number | null | undefined>(columns * 2);
     let i = span[0];
@@ -82,9 +82,9 @@ function fold(line: Line, span: [number, number], start: number, step: number, c
     return y;
 }
 
-/** What of the lines a picture of so many pixels shows between start and end. */
+/** Returns the points to draw between start and end on an axis of this many pixels. */
 export function decimate(lines: Line[], start: number, end: number, pixels: number): Aligned {
-    const spans = lines.map((line) => seen(line, start, end));
+    const spans = lines.map((line) => visible(line, start, end));
     const points = spans.reduce((most, [from, to]) => Math.max(most, to - from), 0);
     const columns = Math.max(16, Math.floor(pixels));
     if (points <= columns * 2) return join(lines, spans);

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements made of data.  Text goes in as text only: names come from programs we know nothing of.
+// Creates elements. Text is only ever set as text: names come from untrusted programs.
 
 export type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | undefined>;
 
-/** el("p", {class: "x"}, "text", node).  A false or missing attribute is left out. */
+/** el("p", {class: "x"}, "text", node). Attributes that are false or undefined are left out. */
 export function el<K extends keyof HTMLElementTagNameMap>(
     tag: K,
     attributes: Attributes = {},
     ...children: Child[]
 ): HTMLElementTagNameMap[K] {
-    const made = document.createElement(tag);
+    const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
         if (value === undefined || value === false) continue;
-        made.setAttribute(name, value === true ? "" : String(value));
+        element.setAttribute(name, value === true ? "" : String(value));
     }
-    for (const child of children) if (child) made.append(child);
-    return made;
+    for (const child of children) if (child) element.append(child);
+    return element;
 }
 
 export function button(
     text: string,
-    act: () => void,
+    action: () => void,
     attributes: Attributes = {},
 ): HTMLButtonElement {
-    const made = el("button", { type: "button", ...attributes }, text);
-    made.addEventListener("click", act);
-    return made;
+    const element = el("button", { type: "button", ...attributes }, text);
+    element.addEventListener("click", action);
+    return element;
 }
 
-/** A name that may be of any script and direction, kept from disturbing what stands around it. */
+/** A name in any script and direction, isolated from the text around it. */
 export function foreign(text: string, attributes: Attributes = {}): HTMLElement {
     return el("bdi", { dir: "auto", ...attributes }, text);
 }
 
-/** A choice of which exactly one holds: buttons in a group. */
+/** A group of buttons of which exactly one is pressed. */
 export class Choice<T extends string> {
     readonly root: HTMLElement;
     private readonly buttons = new Map<T, HTMLButtonElement>();
@@ -68,20 +68,21 @@ export class Choice<T extends string> {
     }
 }
 
-/** Runs at most once before the next picture is shown, however often it is asked. */
+/** Returns a function that runs `work` once before the next frame, however often it is called. */
 export function beforeNextFrame(work: () => void): () => void {
-    let asked = false;
+    let isScheduled = false;
     return () => {
-        if (asked) return;
-        asked = true;
+        if (isScheduled) return;
+        isScheduled = true;
         requestAnimationFrame(() => {
-            asked = false;
+            isScheduled = false;
             work();
         });
     };
 }
 
-/** Runs once nothing has asked for it for a moment; the element says meanwhile that it is busy. */
+/** Returns a function that runs `work` once it has not been called for a while. Until then the
+ * element is marked as busy. */
 export function afterPause(element: HTMLElement, work: () => void): () => void {
     const pauseMs = 100;
     let timer = 0;
@@ -95,18 +96,18 @@ export function afterPause(element: HTMLElement, work: () => void): () => void {
     };
 }
 
-/** Text to the clipboard; false when the browser does not let us. */
+/** Copies text to the clipboard; returns false if the browser does not allow it. */
 export async function copyText(text: string): Promise<boolean> {
     try {
         await navigator.clipboard.writeText(text);
         return true;
     } catch {
-        const area = el("textarea", { class: "unseen", "aria-hidden": "true" });
+        const area = el("textarea", { class: "offscreen", "aria-hidden": "true" });
         area.value = text;
         document.body.append(area);
         area.select();
-        const done = document.execCommand("copy");
+        const isDone = document.execCommand("copy");
         area.remove();
-        return done;
+        return isDone;
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers for people: three figures, units that fit.
+// Formats numbers with three significant figures and a suitable unit.
 
 const DASH = "\u2013";
 const MINUS = "\u2212";
@@ -22,7 +22,7 @@ export function count(v: number | null | undefined): string {
     return known(v) ? v.toLocaleString("en-US", { maximumFractionDigits: 2 }) : DASH;
 }
 
-/** With so many decimals, and a real minus. */
+/** Formats with a fixed number of decimals and a minus sign. */
 export function fixed(v: number | null | undefined, decimals: number): string {
     return known(v) ? v.toFixed(decimals).replace("-", MINUS) : DASH;
 }
@@ -33,10 +33,10 @@ export function percent(share: number | null | undefined): string {
     return `${(share * 100).toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2)} %`;
 }
 
-/** More than a hundred times as much: before, there was as good as nothing. */
+/** Above this share the old value was close to zero, and a percentage says nothing. */
 const FROM_NOTHING = 100;
 
-/** A change with its sign: +4.10 %. */
+/** Formats a change with its sign: +4.10 %. */
 export function change(share: number | null | undefined): string {
     if (!known(share)) return DASH;
     if (share > FROM_NOTHING) return "from ~0";
@@ -70,7 +70,7 @@ export function bytes(v: number | null | undefined): string {
     return `${figures(size)} ${units[at]}`;
 }
 
-/** A value of a unit as the document names units: "s", "bytes", "bytes/s", "%", "W", "" ... */
+/** Formats a value with a unit of the document: "s", "bytes", "bytes/s", "%", "W", "" ... */
 export function value(v: number | null | undefined, unit: string | undefined): string {
     if (!known(v)) return DASH;
     switch (unit ?? "") {
@@ -89,7 +89,7 @@ export function value(v: number | null | undefined, unit: string | undefined): s
     }
 }
 
-/** A moment of the time axis, as fine as the distance between two marks asks for. */
+/** Formats a time on an axis whose marks are `step` apart. */
 export function moment(t: number, step: number): string {
     const decimals = step >= 1 ? 0 : Math.min(9, Math.ceil(-Math.log10(step) - 1e-9));
     if (Math.abs(t) < 60 && step < 60) return `${t.toFixed(decimals)} s`;
@@ -102,7 +102,7 @@ export function moment(t: number, step: number): string {
     return `${sign}${head}:${rest}`;
 }
 
-/** Distances between marks of a time axis that are whole for people. */
+/** Distances between the marks of a time axis. */
 export const TIME_STEPS: number[] = [];
 for (let power = 1e-9; power < 0.5; power *= 10) {
     TIME_STEPS.push(...[1, 2, 5].map((k) => Number((k * power).toPrecision(3))));
@@ -110,15 +110,15 @@ for (let power = 1e-9; power < 0.5; power *= 10) {
 TIME_STEPS.push(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200);
 for (let days = 86400; days < 1e10; days *= 10) TIME_STEPS.push(days, days * 2, days * 5);
 
-/** The same for bytes: powers of two. */
+/** Distances between the marks of an axis of bytes. */
 export const BYTE_STEPS: number[] = [];
 for (let size = 1; size < 2 ** 60; size *= 2) BYTE_STEPS.push(size);
 
-/** Which value has the share q of the sorted values below it. */
+/** Returns the q-quantile of sorted values, or null if there are none. */
 export function quantile(sorted: ArrayLike<number>, q: number): number | null {
     if (!sorted.length) return null;
-    const place = q * (sorted.length - 1);
-    const low = Math.floor(place);
+    const at = q * (sorted.length - 1);
+    const low = Math.floor(at);
     const high = Math.min(low + 1, sorted.length - 1);
-    return sorted[low] + (sorted[high] - sorted[low]) * (place - low);
+    return sorted[low] + (sorted[high] - sorted[low]) * (at - low);
 }

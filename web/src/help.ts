@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dialog that says which keys there are.
+// The help dialog.
 import { button, el } from "./dom";
 import type { Section } from "./section";
 
 const KEYS: [string, string][] = [
-    ["?", "this help"],
-    ["t", "light or dark; a list with the focus takes letters itself"],
-    ["1 \u2013 9", "to a part of the report"],
-    ["0", "all of the time again"],
-    ["+  \u2212", "nearer and farther in time"],
-    [",  .", "earlier and later"],
-    ["/", "search in the flame graph; Escape ends it"],
-    ["Tab", "from one control or graph to the next"],
+    ["?", "show this help"],
+    ["t", "switch between light and dark (not while a list has the focus)"],
+    ["1 \u2013 9", "go to a part of the report"],
+    ["0", "show the whole time"],
+    ["+  \u2212", "zoom in and out in time"],
+    [",  .", "move to earlier and later times"],
+    ["/", "search the flame graph; Escape clears the search"],
+    ["Tab", "go to the next control or graph"],
 ];
 
 const GRAPH_KEYS: [string, string][] = [
-    ["\u2190 \u2192", "the bar before and after"],
-    ["\u2191 \u2193", "the caller and the callee"],
+    ["\u2190 \u2192", "previous and next bar"],
+    ["\u2191 \u2193", "caller and callee"],
     ["Enter", "zoom to the bar"],
     ["Escape", "zoom out"],
     ["n  N", "next and previous match of the search"],
 ];
 
 const MOUSE: [string, string][] = [
-    ["drag", "on a time axis: zoom to the stretch; in a flame graph: move"],
-    ["double-click", "on a time axis: all of the time again"],
-    ["click", "on a step, or in a flame graph: zoom to it; in time order: choose it"],
-    ["wheel", "moves the page; in a graph that has the focus: its rows"],
-    ["Ctrl + wheel", "nearer and farther"],
-    ["Shift + wheel", "to the side"],
+    ["drag", "on a time axis: zoom to the range; in a flame graph: pan"],
+    ["double-click", "on a time axis: show the whole time"],
+    ["click", "zoom to a step, span or function; in time order: select it"],
+    ["wheel", "scroll the page; in a focused graph: scroll its rows"],
+    ["Ctrl + wheel", "zoom in and out"],
+    ["Shift + wheel", "pan"],
 ];
 
 function list(rows: [string, string][]): HTMLElement {
-    const made = el("dl", { class: "keys" });
-    for (const [key, text] of rows)
-        made.append(el("dt", {}, el("kbd", {}, key)), el("dd", {}, text));
-    return made;
+    const element = el("dl", { class: "keys" });
+    for (const [key, text] of rows) {
+        element.append(el("dt", {}, el("kbd", {}, key)), el("dd", {}, text));
+    }
+    return element;
 }
 
 export function helpDialog(sections: Section[]): HTMLDialogElement {
     const dialog = el("dialog", { "aria-labelledby": "help-title" });
     const parts = sections.map((one, i) => `${i + 1} ${one.title}`).join(", ");
     dialog.append(
-        el("h2", { id: "help-title" }, "Keys and gestures"),
+        el("h2", { id: "help-title" }, "Keyboard and mouse"),
         el(
             "div",
             { class: "columns" },
@@ -50,14 +51,14 @@ export function helpDialog(sections: Section[]): HTMLDialogElement {
             el(
                 "div",
                 {},
-                el("h3", {}, "In a graph that has the focus"),
+                el("h3", {}, "In a focused graph"),
                 list(GRAPH_KEYS),
                 el("h3", {}, "Mouse and touch"),
                 list(MOUSE),
             ),
         ),
         el("p", { class: "note" }, `Parts: ${parts}.`),
-        el("p", { class: "note" }, "Each part explains itself under \u201cHow to read this\u201d."),
+        el("p", { class: "note" }, "\u201cHow to read this\u201d explains each part."),
         button("Close", () => dialog.close()),
     );
     dialog.addEventListener("click", (event) => {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: what the document has is shown, in the order in which it is read.
+// The page: one part for each kind of data in the document.
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { compareSection } from "./compare";
 import { button, el, foreign } from "./dom";
-import { endOfTime, readDocument } from "./document";
 import type { Report } from "./document";
 import { FlameSection } from "./flame";
 import { moment, seconds } from "./format";
@@ -16,18 +15,12 @@ import {
     modulesSection,
     summarySection,
 } from "./parts";
-import { TimeRange } from "./range";
+import { AxisRange } from "./range";
+import { KINDS, endOfTime, readDocument } from "./read";
 import { section } from "./section";
 import type { Section } from "./section";
 import { startTheme, themeButton, toggleTheme } from "./theme";
 import { timelineSection } from "./timeline";
-
-const KINDS: Record<string, string> = {
-    run: "Run",
-    session: "Session",
-    profile: "Profile",
-    compare: "Comparison",
-};
 
 function started(report: Report): string {
     const digits = report.start_ns ?? "";
@@ -37,11 +30,11 @@ function started(report: Report): string {
     return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
-/** The chip in the header: which stretch is looked at, and the way back. */
-function rangeChip(range: TimeRange): HTMLElement {
+/** Shows the selected time range in the header, with a button to reset it. */
+function rangeChip(range: AxisRange): HTMLElement {
     const text = el("span", { role: "status" });
     const chip = el("div", { class: "chip", id: "range", hidden: true }, text);
-    chip.append(button("Reset", () => range.reset(), { title: "Show all of the time (0)" }));
+    chip.append(button("Reset", () => range.reset(), { title: "Show the whole time (0)" }));
     range.listen(() => {
         chip.hidden = range.isWhole;
         const step = range.length / 100;
@@ -56,9 +49,9 @@ interface Built {
     flame: FlameSection | null;
 }
 
-function build(report: Report, range: TimeRange): Built {
+function build(report: Report, range: AxisRange): Built {
     const sections: (Section | null)[] = [summarySection(report)];
-    if (report.compare) sections.push(compareSection(report.compare, report.verdict ?? [], range));
+    if (report.compare) sections.push(compareSection(report.compare, report.verdict, range));
     sections.push(chartsSection(report.charts ?? [], range));
     if (report.steps?.t.length || report.spans?.t.length) {
         sections.push(timelineSection(report, range));
@@ -66,17 +59,19 @@ function build(report: Report, range: TimeRange): Built {
     const flame = report.stacks ? new FlameSection(report.stacks, range) : null;
     if (flame) sections.push(flame.section);
     sections.push(modulesSection(report.modules ?? [], range));
-    if (report.memory) sections.push(memorySection(report.memory, [], range));
+    if (report.memory) sections.push(memorySection(report.memory, range));
     sections.push(lossesSection(report));
-    const kept = sections.filter((one): one is Section => one !== null);
-    if (kept.length === 1 && !report.cards?.length && !report.verdict?.length) {
-        const text = "Nothing was measured, so there is nothing to show.";
-        kept.push(section("nothing", "Nothing here", [], el("p", { class: "none" }, text)));
+    const used = sections.filter((one): one is Section => one !== null);
+    // Only the summary and the losses.
+    if (used.length <= 2 && !report.compare && !report.cards.length && !report.verdict.length) {
+        const text = "The recording has no data to show.";
+        const note = el("p", { class: "none" }, text);
+        used.splice(1, 0, section("nothing", "No data", [], note));
     }
-    return { sections: kept, flame };
+    return { sections: used, flame };
 }
 
-/** Not by the address, which a page inside another page does not have. */
+/** Does not change the address: a page embedded in another page has none. */
 function goTo(part: Section): void {
     part.root.scrollIntoView({ block: "start" });
     part.root.querySelector("h2")?.focus({ preventScroll: true });
@@ -94,7 +89,7 @@ function navigation(sections: Section[]): HTMLElement {
         links.set(one.id, link);
         list.append(el("li", {}, link));
     });
-    // The part that is at the top is the current one.
+    // The topmost visible part is the current one.
     const seen = new Set<string>();
     const observer = new IntersectionObserver(
         (changes) => {
@@ -114,8 +109,8 @@ function navigation(sections: Section[]): HTMLElement {
     return el("nav", { "aria-label": "Parts of the report" }, list);
 }
 
-/** Whether what has the focus takes the key for itself.  A list takes letters, for the entry that
- * begins with them; a box that is ticked takes none. */
+/** Returns whether the focused control uses the key itself. A list uses letters to find an entry; a
+ * checkbox uses none. */
 function isTyping(event: KeyboardEvent): boolean {
     const { target } = event;
     if (target instanceof HTMLSelectElement) return /^\p{L}$/u.test(event.key);
@@ -123,8 +118,8 @@ function isTyping(event: KeyboardEvent): boolean {
     return target instanceof HTMLTextAreaElement;
 }
 
-function listenToKeys(built: Built, range: TimeRange, help: HTMLDialogElement): void {
-    const acts: Record<string, () => void> = {
+function addShortcuts(built: Built, range: AxisRange, help: HTMLDialogElement): void {
+    const actions: Record<string, () => void> = {
         "?": () => help.showModal(),
         t: toggleTheme,
         "0": () => range.reset(),
@@ -139,8 +134,8 @@ function listenToKeys(built: Built, range: TimeRange, help: HTMLDialogElement): 
         if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
         if (help.open) return;
         const part = built.sections[Number(event.key) - 1];
-        const act = acts[event.key];
-        if (act) act();
+        const action = actions[event.key];
+        if (action) action();
         else if (part) goTo(part);
         else return;
         event.preventDefault();
@@ -152,10 +147,10 @@ function start(app: HTMLElement): void {
     const report = readDocument();
     const title = report.title || "report";
     document.title = `${title} \u2013 gsprof`;
-    const range = new TimeRange(endOfTime(report));
+    const range = new AxisRange(endOfTime(report));
     const built = build(report, range);
     const help = helpDialog(built.sections);
-    const sub = [KINDS[report.kind ?? ""] ?? "Report", started(report), seconds(report.duration_s)];
+    const sub = [KINDS[report.kind], started(report), seconds(report.duration_s)];
     const header = el(
         "header",
         {},
@@ -172,13 +167,13 @@ function start(app: HTMLElement): void {
             themeButton(),
             button("Help", () => help.showModal(), {
                 class: "quiet",
-                title: "Keys and how to read the views (?)",
+                title: "Keyboard and mouse (?)",
             }),
         ),
         navigation(built.sections),
     );
     const main = el("main", { id: "main" }, ...built.sections.map((one) => one.root));
-    const footer = el("footer", {}, `gsprof ${report.gsprof ?? ""}`.trim());
+    const footer = el("footer", {}, `gsprof ${report.gsprof}`);
     app.append(
         el("a", { class: "skip", href: "#main" }, "Skip to the report"),
         header,
@@ -186,8 +181,8 @@ function start(app: HTMLElement): void {
         footer,
         help,
     );
-    listenToKeys(built, range, help);
-    // Told to tests: everything stands.
+    addShortcuts(built, range, help);
+    // The tests wait for this.
     document.documentElement.dataset.ready = "true";
 }
 
@@ -197,9 +192,7 @@ if (app) {
         start(app);
     } catch (error) {
         const text = error instanceof Error ? error.message : String(error);
-        app.append(
-            el("p", { role: "alert", class: "none" }, `This report cannot be shown: ${text}`),
-        );
+        app.append(el("p", { role: "alert", class: "none" }, `Cannot show this report: ${text}.`));
         throw error;
     }
 }

@@ -1,38 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that are text and tables: summary, modules, memory, losses.
+// Summary, charts, modules, memory and losses.
 import { ChartView } from "./charts";
 import { el, foreign } from "./dom";
 import type { Card, Chart, Memory, Module, Report, Site } from "./document";
 import { bytes, count, known, percent, seconds } from "./format";
-import { TreeLanes } from "./flame";
 import { LanesView } from "./lanes";
-import type { TimeRange } from "./range";
+import { heaviestFirst } from "./layout";
+import type { AxisRange } from "./range";
 import { functionCell, section } from "./section";
 import type { Section } from "./section";
 import { Table } from "./table";
 import type { Column } from "./table";
-import { leftHeavy, treeOfStacks } from "./tree";
+import { treeOfStacks } from "./tree";
+import { TreeLanes } from "./tree_lanes";
 
 function card(one: Card): HTMLElement {
     return el(
         "li",
-        { class: `card ${one.tone ?? "plain"}`, "data-card": one.id },
+        { class: `card ${one.tone}`, "data-card": one.id },
         el("span", { class: "card-title" }, foreign(one.title)),
         el("span", { class: "card-value" }, foreign(one.value)),
         one.detail ? el("span", { class: "card-detail" }, foreign(one.detail)) : null,
     );
 }
 
-/** Cards of the report; a compare report or one without any has what can be said of it. */
+function plainCard(id: string, title: string, value: string): Card {
+    return { id, title, value, detail: "", tone: "plain" };
+}
+
+/** Returns the cards of the report, or the duration if it has none. */
 function cardsOf(report: Report): Card[] {
-    if (report.cards?.length) return report.cards;
+    if (report.cards.length) return report.cards;
     if (!known(report.duration_s)) return [];
-    return [{ id: "wall", title: "Wall time", value: seconds(report.duration_s) }];
+    return [plainCard("wall", "Wall time", seconds(report.duration_s))];
 }
 
 export function summarySection(report: Report): Section {
     const cards = cardsOf(report);
-    const verdict = report.verdict ?? [];
+    const { verdict } = report;
     const content: Node[] = [];
     if (cards.length) content.push(el("ul", { class: "cards" }, ...cards.map(card)));
     const columns = el("div", { class: "columns" });
@@ -42,7 +47,7 @@ export function summarySection(report: Report): Section {
             el("div", { class: "verdict" }, el("h3", {}, "Verdict"), el("ul", {}, ...lines)),
         );
     }
-    if (report.facts?.length) {
+    if (report.facts.length) {
         const list = el("dl");
         for (const fact of report.facts) {
             list.append(el("dt", {}, foreign(fact.name)), el("dd", {}, foreign(fact.value)));
@@ -54,12 +59,12 @@ export function summarySection(report: Report): Section {
 }
 
 const CHARTS_EXPLANATION = [
-    "All charts share one time axis: the same place from left to right is the same moment in each. Point at a moment to see the values there; without that, the mean and the highest value of what is shown stand beside each name. Click a name to hide or show its line.",
-    "Drag across a stretch to look closer: every view on the time axis follows, and the flame graph counts that stretch only. Double-click, press 0, or use the button in the header to see everything again.",
-    "Where there are more values than pixels, the lowest and the highest of each pixel are drawn, so no peak is lost. A gap in a line is a time for which the value is not known.",
+    "All charts share one time axis. Point at a chart to see the values at that time next to each name; otherwise the mean and the maximum of the visible range are shown. Click a name to hide or show its line.",
+    "Drag to select a time range: all views on the time axis zoom to it, and the flame graph counts only that range. Double-click, press 0, or click Reset in the header to show everything.",
+    "If there are more values than pixels, the lowest and the highest value of each pixel are drawn, so peaks stay visible. A gap in a line is a time for which the value is unknown.",
 ];
 
-export function chartsSection(charts: Chart[], range: TimeRange): Section | null {
+export function chartsSection(charts: Chart[], range: AxisRange): Section | null {
     const used = charts.filter((chart) => chart.series.some((one) => one.t.length > 0));
     if (!used.length) return null;
     const views = used.map((chart) => new ChartView(chart, range).root);
@@ -67,19 +72,19 @@ export function chartsSection(charts: Chart[], range: TimeRange): Section | null
 }
 
 const MODULES_EXPLANATION = [
-    "Each row is one module of the model in one stage. Share is its part of the time of all modules in that stage; a module's time includes that of the modules inside it.",
-    "The mean hides outliers: compare p50 (a usual call) with p99 and the maximum. Where they are far apart, some calls wait for something.",
+    "Each row is a module of the model in one stage. Share is its part of the time of all modules in that stage. The time of a module includes the modules inside it.",
+    "The mean hides outliers: compare p50 (a typical call) with p99 and the maximum. If they are far apart, some calls wait for something.",
 ];
 
-/** Says of a table that has no times that it does not follow the chosen stretch. */
-function ofTheWhole(range: TimeRange, what: string): HTMLElement {
-    const text = `${what} of the whole run: the chosen stretch does not limit this part.`;
+/** A note for tables without times, which do not follow the selected range. */
+function wholeRunNote(range: AxisRange, what: string): HTMLElement {
+    const text = `${what} of the whole run: the selected time range does not apply here.`;
     const note = el("p", { class: "note whole", role: "status", hidden: true }, text);
     range.listen(() => (note.hidden = range.isWhole));
     return note;
 }
 
-export function modulesSection(modules: Module[], range: TimeRange): Section | null {
+export function modulesSection(modules: Module[], range: AxisRange): Section | null {
     if (!modules.length) return null;
     const time = (
         title: string,
@@ -91,7 +96,7 @@ export function modulesSection(modules: Module[], range: TimeRange): Section | n
         show: (row) => seconds(of(row)),
     });
     const table = new Table<Module>({
-        caption: "Modules by what they took",
+        caption: "Modules by total time",
         rows: modules,
         sort: 4,
         columns: [
@@ -100,8 +105,8 @@ export function modulesSection(modules: Module[], range: TimeRange): Section | n
                 value: (row) => row.module,
                 show: (row) => foreign(row.module, { class: "func" }),
             },
-            { title: "Class", value: (row) => row.class ?? "" },
-            { title: "Stage", value: (row) => row.stage ?? "" },
+            { title: "Class", value: (row) => row.class },
+            { title: "Stage", value: (row) => row.stage },
             { title: "Calls", number: true, value: (row) => row.calls },
             { ...time("Total", (row) => row.total_s), bar: (row) => row.share },
             {
@@ -117,38 +122,33 @@ export function modulesSection(modules: Module[], range: TimeRange): Section | n
             time("Max", (row) => row.max_s),
         ],
     });
-    const note = ofTheWhole(range, "Modules");
+    const note = wholeRunNote(range, "Modules");
     return section("modules", "Modules", MODULES_EXPLANATION, note, table.root);
 }
 
 const MEMORY_EXPLANATION = [
-    "Peak is the most memory that was resident at once. Growth is the trend over the whole run: a program that keeps growing at a steady pace may be leaking, one that grows at its start is filling caches.",
-    "Sites are the places in the program where the memory was asked for that was held at the peak, with the stack that asked. In the graph, width is bytes, and the bars below are what a function called.",
+    "Peak is the highest resident memory. Growth is the trend over the whole run: a program that grows steadily may leak; one that grows only at the start fills caches.",
+    "Sites are the call stacks that allocated the memory held at the peak. In the graph, the width is bytes, and the bars below a function are its callees.",
 ];
 
 function siteName(site: Site): string {
     return site.stack[site.stack.length - 1]?.func ?? "?";
 }
 
-export function memorySection(memory: Memory, charts: Chart[], range: TimeRange): Section | null {
-    const sites = memory.sites ?? [];
+export function memorySection(memory: Memory, range: AxisRange): Section | null {
+    const { sites } = memory;
     const facts: Card[] = [];
     if (known(memory.peak_rss_bytes)) {
-        facts.push({ id: "peak", title: "Peak resident", value: bytes(memory.peak_rss_bytes) });
+        facts.push(plainCard("peak", "Peak resident", bytes(memory.peak_rss_bytes)));
     }
     if (known(memory.growth_bytes_per_s)) {
-        facts.push({
-            id: "growth",
-            title: "Growth",
-            value: `${bytes(memory.growth_bytes_per_s)}/s`,
-        });
+        facts.push(plainCard("growth", "Growth", `${bytes(memory.growth_bytes_per_s)}/s`));
     }
-    if (!facts.length && !sites.length && !charts.length) return null;
-    const content: Node[] = [ofTheWhole(range, "Memory")];
+    if (!facts.length && !sites.length) return null;
+    const content: Node[] = [wholeRunNote(range, "Memory")];
     if (facts.length) content.push(el("ul", { class: "cards" }, ...facts.map(card)));
-    content.push(...charts.map((chart) => new ChartView(chart, range).root));
     if (sites.length) content.push(...siteViews(sites));
-    else content.push(el("p", { class: "note" }, "Where memory was allocated was not recorded."));
+    else content.push(el("p", { class: "note" }, "Allocation sites were not recorded."));
     return section("memory", "Memory", MEMORY_EXPLANATION, ...content);
 }
 
@@ -158,7 +158,7 @@ function siteViews(sites: Site[]): Node[] {
     );
     const all = sites.reduce((sum, site) => sum + (site.bytes ?? 0), 0);
     const view = new LanesView({ label: "Memory by call stack" });
-    view.show(new TreeLanes(frames, "bytes").of(tree, leftHeavy(tree), all));
+    view.show(new TreeLanes(frames, "bytes").of(tree, heaviestFirst(tree), all));
     const table = new Table<Site>({
         caption: "Allocation sites",
         rows: sites,
@@ -189,29 +189,30 @@ function siteViews(sites: Site[]): Node[] {
             { title: "Blocks", number: true, value: (site) => site.count },
         ],
     });
-    return [el("h3", {}, "Where it was allocated"), view.root, table.root];
+    return [el("h3", {}, "Allocation sites"), view.root, table.root];
 }
 
 function callers(site: Site): string | Node {
-    const above = site.stack.slice(0, -1).reverse();
-    if (!above.length) return "\u2013";
-    if (above.length === 1) return functionCell(above[0]);
-    const list = above.slice(1).map((frame) => el("div", {}, functionCell(frame)));
-    return el("details", { class: "stack" }, el("summary", {}, functionCell(above[0])), ...list);
+    const [caller, ...others] = site.stack.slice(0, -1).reverse();
+    if (!caller) return "\u2013";
+    if (!others.length) return functionCell(caller);
+    const list = others.map((frame) => el("div", {}, functionCell(frame)));
+    return el("details", { class: "stack" }, el("summary", {}, functionCell(caller)), ...list);
 }
 
 const LOSSES_EXPLANATION = [
-    "What the measurement itself missed or could not read. Small numbers beside the number of samples change nothing; large ones mean that the shares above have to be read with care.",
+    "Data that the recording is known to miss. Counts that are small relative to the number of samples do not matter; large ones make the shares above less reliable.",
 ];
 
 export function lossesSection(report: Report): Section | null {
-    const losses = report.losses;
-    if (!losses) return null;
-    if (!losses.length) {
-        return section("losses", "Losses", [], el("p", { class: "none" }, "Nothing was lost."));
+    if (report.kind === "compare") return null;
+    const { losses } = report;
+    if (!losses?.length) {
+        const text = losses ? "Nothing was lost." : "Losses were not recorded.";
+        return section("losses", "Losses", [], el("p", { class: "none" }, text));
     }
     const table = new Table({
-        caption: "What was lost, and why",
+        caption: "Losses by cause",
         rows: losses,
         sort: 1,
         columns: [
@@ -222,7 +223,7 @@ export function lossesSection(report: Report): Section | null {
                 value: (row) => row.count,
                 show: (row) => count(row.count),
             },
-            { title: "Why", value: (row) => row.why ?? "" },
+            { title: "Why", value: (row) => row.why },
         ],
     });
     return section("losses", "Losses", LOSSES_EXPLANATION, table.root);

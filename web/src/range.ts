@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stretch of time that is being looked at, which every view on a time axis follows.
+// The visible part of an axis. All views on the time axis share one.
 
 export type Listener = () => void;
 
-export class TimeRange {
+export class AxisRange {
     readonly min = 0;
     start: number;
     end: number;
-    /** The moment that is pointed at, in any view; null when none is. */
+    /** Where the pointer is, in any view; null if it is in none. */
     cursor: number | null = null;
     private readonly listeners: Listener[] = [];
-    private readonly pointed: Listener[] = [];
+    private readonly cursorListeners: Listener[] = [];
 
-    constructor(readonly max: number) {
+    /** The default of `shortest` is a nanosecond for each of 1000 pixels. */
+    constructor(
+        readonly max: number,
+        private readonly shortest = 1e-6,
+    ) {
         this.start = this.min;
         this.end = max;
     }
@@ -30,19 +34,18 @@ export class TimeRange {
     }
 
     listenCursor(listener: Listener): void {
-        this.pointed.push(listener);
+        this.cursorListeners.push(listener);
     }
 
     point(at: number | null): void {
         if (at === this.cursor) return;
         this.cursor = at;
-        for (const listener of this.pointed) listener();
+        for (const listener of this.cursorListeners) listener();
     }
 
     set(start: number, end: number): void {
         if (!(end > start)) return;
-        // A nanosecond a pixel is as close as it gets.
-        const length = Math.min(Math.max(end - start, 1e-6), this.max - this.min);
+        const length = Math.min(Math.max(end - start, this.shortest), this.max - this.min);
         start = Math.min(Math.max(start, this.min), this.max - length);
         if (start === this.start && start + length === this.end) return;
         this.start = start;
@@ -54,16 +57,16 @@ export class TimeRange {
         this.set(this.min, this.max);
     }
 
-    /** Nearer (factor below 1) or farther, around a moment that stays where it is. */
+    /** Zooms in (factor below 1) or out; `around` keeps its position. */
     zoom(factor: number, around = (this.start + this.end) / 2): void {
         const start = around - (around - this.start) * factor;
         const end = around + (this.end - around) * factor;
-        // Nearer and farther again is all of it, however that is rounded.
+        // Zooming in and out again shows the whole, whatever the rounding.
         if (end - start >= (this.max - this.min) * (1 - 1e-9)) this.reset();
         else this.set(start, end);
     }
 
-    /** Moves by a share of what is seen. */
+    /** Moves by a share of the visible part. */
     pan(share: number): void {
         const by = this.length * share;
         this.set(this.start + by, this.end + by);

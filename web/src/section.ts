@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the page, and how each says what it shows.
+// Parts of the page, and names and locations of functions.
 import { el, foreign } from "./dom";
 import type { Child } from "./dom";
 import type { Frame } from "./document";
@@ -10,7 +10,7 @@ export interface Section {
     root: HTMLElement;
 }
 
-/** A part with a heading and an explanation that opens. */
+/** A part with a heading and an explanation that can be opened. */
 export function section(
     id: string,
     title: string,
@@ -33,53 +33,54 @@ export function section(
     return { id, title, root };
 }
 
-/** A frame's function; there are programs that give theirs no name. */
-export function nameOf(frame: Frame | undefined): string {
+export type Location = Pick<Frame, "func" | "file" | "line" | "hot_line">;
+
+/** Returns the name of a function; it may have none. */
+export function nameOf(frame: Location | undefined): string {
     return frame?.func || "(no name)";
 }
 
-export function shortFile(file: string | null | undefined): string {
-    if (!file) return "";
+export function shortFile(file: string): string {
     const parts = file.split("/");
     return parts.length > 4 ? `\u2026/${parts.slice(-3).join("/")}` : file;
 }
 
-/** File and line: the line that is given, else the function's heaviest, else its first. */
-export function place(frame: Frame | undefined, line?: number): string {
+/** Returns file and line: the given line, else the heaviest of the function, else its first. */
+export function place(frame: Location | undefined, line?: number): string {
     if (!frame?.file) return "";
     const shown = line || frame.hot_line || frame.line;
     return shown ? `${frame.file}:${shown}` : frame.file;
 }
 
-/** Whether the function's name is only that of its library, which has no names for its functions. */
-function isLibrary(frame: Frame): boolean {
+/** Returns whether the function has only the name of its library, which has no symbols. */
+function isLibrary(frame: Location): boolean {
     if (!frame.file || frame.line || frame.hot_line) return false;
     return frame.file.slice(frame.file.lastIndexOf("/") + 1) === frame.func;
 }
 
-/** The same beside the function's name; empty if it says nothing more. */
-export function placeBeside(frame: Frame | undefined, line?: number): string {
+/** Returns the location to show next to the name; empty if the name is the location. */
+export function placeBeside(frame: Location | undefined, line?: number): string {
     return frame && isLibrary(frame) && frame.file === frame.func ? "" : place(frame, line);
 }
 
-/** A place for a cell: its end, and all of it for whoever points at it. */
-export function fileCell(file: string | null | undefined): HTMLElement {
-    return foreign(shortFile(file), { class: "file", title: file ?? "" });
+/** Shows the end of a path; the tooltip has all of it. */
+export function fileCell(file: string): HTMLElement {
+    return foreign(shortFile(file), { class: "file", title: file });
 }
 
-/** A function's name with its file behind it, for a cell. */
+/** Shows the name of a function and its file. */
 export function functionCell(
-    frame: Frame | undefined,
-    act?: () => void,
-    withFile = !act,
+    frame: Location | undefined,
+    action?: () => void,
+    withFile = !action,
 ): HTMLElement {
     const name = foreign(nameOf(frame), { class: "func" });
-    const made = el("span", { class: "function", title: place(frame) });
-    if (act) {
+    const cell = el("span", { class: "function", title: place(frame) });
+    if (action) {
         const link = el("button", { type: "button", class: "link" }, name);
-        link.addEventListener("click", act);
-        made.append(link);
-    } else made.append(name);
-    if (frame?.file && withFile && !isLibrary(frame)) made.append(" ", fileCell(place(frame)));
-    return made;
+        link.addEventListener("click", action);
+        cell.append(link);
+    } else cell.append(name);
+    if (frame?.file && withFile && !isLibrary(frame)) cell.append(" ", fileCell(place(frame)));
+    return cell;
 }

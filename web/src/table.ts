@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table that can be sorted, filtered and copied.  Ten thousand rows are no trouble: those that
-// were not asked for are not in the page, but filter, order and copy see them all.
+// A table that can be sorted, filtered and copied. The page has only the first rows of a long table,
+// but sort, filter and copy apply to all of them.
 import { button, copyText, el } from "./dom";
 import { count } from "./format";
 
@@ -8,15 +8,15 @@ export type Cell = string | number | null | undefined;
 
 export interface Column<R> {
     title: string;
-    /** What the column means, for whoever points at its head. */
+    /** Tooltip of the heading. */
     help?: string;
     value: (row: R) => Cell;
-    /** How a value is shown; without it, as it is. */
+    /** Formats the value; without it, the value is shown unchanged. */
     show?: (row: R) => string | Node;
     number?: boolean;
-    /** From 0 to 1: a bar below the value. */
+    /** Length of a bar below the value, from 0 to 1. */
     bar?: (row: R) => number | null;
-    /** The bar goes from -1 to 1: from the middle, to the left or to the right. */
+    /** Whether the bar starts in the middle; its length is from -1 to 1. */
     signed?: boolean;
 }
 
@@ -24,14 +24,14 @@ export interface TableOptions<R> {
     caption: string;
     columns: Column<R>[];
     rows: R[];
-    /** Index of the column that orders it at first, and whether the largest comes first. */
+    /** Index of the column to sort by at first, and the order. */
     sort?: number;
     descending?: boolean;
 }
 
 const FIRST_ROWS = 25;
 const FEW_ROWS = 6;
-/** Characters from which on a text may be broken anywhere. */
+/** Longer texts may be broken anywhere. */
 const LONG_TEXT = 40;
 
 function compare(a: Cell, b: Cell): number {
@@ -39,7 +39,7 @@ function compare(a: Cell, b: Cell): number {
     return String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
-/** A cell of CSV.  A text that a spreadsheet would take for a formula is marked as text. */
+/** Formats a cell for CSV. A text that a spreadsheet would read as a formula is quoted. */
 export function csvCell(cell: Cell): string {
     if (cell === null || cell === undefined) return "";
     let text = String(cell);
@@ -76,7 +76,7 @@ export class Table<R> {
             el("thead", {}, head),
             this.body,
         );
-        // Reached by the keyboard, since it may have to be scrolled.
+        // Focusable, so that it can be scrolled with the keyboard.
         const scroll = el("div", {
             class: "scroll",
             tabindex: "0",
@@ -95,7 +95,7 @@ export class Table<R> {
     }
 
     private head(column: Column<R>, i: number): HTMLTableCellElement {
-        const act = (): void => {
+        const sort = (): void => {
             this.descending = this.sort === i ? !this.descending : column.number === true;
             this.sort = i;
             this.update();
@@ -103,7 +103,7 @@ export class Table<R> {
         const cell = el(
             "th",
             { scope: "col", class: column.number ? "number" : undefined, title: column.help },
-            button(column.title, act),
+            button(column.title, sort),
         );
         this.heads.push(cell);
         return cell;
@@ -124,15 +124,15 @@ export class Table<R> {
             this.update();
         });
         const copy = button("Copy as CSV", () => {
-            void copyText(this.csv()).then((done) => {
-                copy.textContent = done ? "Copied" : "Not allowed here";
+            void copyText(this.csv()).then((isDone) => {
+                copy.textContent = isDone ? "Copied" : "Not allowed";
                 setTimeout(() => (copy.textContent = "Copy as CSV"), 2000);
             });
         });
         return el("div", { class: "tools" }, filter, this.tally, copy);
     }
 
-    /** While rows are filtered the table keeps its place: nothing below it moves, no column shifts. */
+    /** Keeps the size of the table and its columns while rows are filtered. */
     private hold(isHeld: boolean): void {
         if (isHeld === this.isHeld) return;
         this.isHeld = isHeld;
@@ -175,7 +175,7 @@ export class Table<R> {
             this.shown.sort((a, b) => {
                 const x = column.value(a);
                 const y = column.value(b);
-                // What is not known comes last, whichever way the order goes.
+                // Unknown values come last in both orders.
                 if (missing(x) || missing(y)) return Number(missing(x)) - Number(missing(y));
                 return sign * compare(x, y);
             });
@@ -195,7 +195,7 @@ export class Table<R> {
         const rows = all === 1 ? "row" : "rows";
         const whole = `${count(all)} ${rows}`;
         this.tally.textContent = seen < all ? `${count(seen)} of ${whole}` : whole;
-        // Few rows are seen at a glance.
+        // Few rows need no filter.
         if (this.filter) this.filter.hidden = all <= FEW_ROWS && !this.words.length;
         this.more.replaceChildren();
         if (some.length < seen) {
@@ -210,7 +210,7 @@ export class Table<R> {
             );
         }
         if (!seen) {
-            const text = all ? "No row matches the filter." : "Nothing to show.";
+            const text = all ? "No row matches the filter." : "No rows.";
             const cell = el("td", { colspan: this.options.columns.length, class: "none" }, text);
             this.body.append(el("tr", {}, cell));
         }

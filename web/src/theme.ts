@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Light or dark: the system's choice until the reader makes another.  Canvases ask here for colours.
+// Light or dark, as the system or the user chooses, and the colours of canvases.
 import { button } from "./dom";
 
 type Theme = "light" | "dark";
@@ -10,7 +10,7 @@ const listeners: (() => void)[] = [];
 let chosen: Theme | null = null;
 let printing = false;
 
-/** Storage is refused to files by some browsers. */
+/** Some browsers refuse storage to local files. */
 function remember(theme: Theme): void {
     try {
         localStorage.setItem(KEY, theme);
@@ -53,20 +53,21 @@ export function toggleTheme(): void {
 }
 
 export function themeButton(): HTMLButtonElement {
-    const made = button("", toggleTheme, { class: "quiet", id: "theme" });
-    const say = (): void => {
-        made.textContent = theme() === "dark" ? "Light" : "Dark";
-        made.title = `Change to the ${theme() === "dark" ? "light" : "dark"} theme (t)`;
+    const element = button("", toggleTheme, { class: "quiet", id: "theme" });
+    const label = (): void => {
+        const other = theme() === "dark" ? "Light" : "Dark";
+        element.textContent = other;
+        element.title = `Switch to the ${other.toLowerCase()} theme (t)`;
     };
-    onTheme(say);
-    say();
-    return made;
+    onTheme(label);
+    label();
+    return element;
 }
 
 export function startTheme(): void {
     chosen = remembered();
     dark.addEventListener("change", apply);
-    // Ink on paper: canvases are drawn anew for it.
+    // Canvases are drawn again in the light theme for paper.
     window.addEventListener("beforeprint", () => {
         printing = true;
         apply();
@@ -78,7 +79,7 @@ export function startTheme(): void {
     apply();
 }
 
-/** A colour of the style sheet, by its name there. */
+/** Returns a colour of the style sheet. */
 export function cssColor(name: string): string {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -96,7 +97,7 @@ function palette(which: Theme): string[] {
     const list = palettes[which];
     if (!list.length) {
         for (let i = 0; i < SHADES; i++) {
-            // Neighbouring numbers get distant hues.  Text on each has a contrast above 4.5.
+            // Neighbouring indices have distant hues. The contrast of text on each is above 4.5.
             const hue = (i * 137.5) % 360;
             const tint = Math.floor(i / 16) * 4;
             list.push(
@@ -109,16 +110,16 @@ function palette(which: Theme): string[] {
     return list;
 }
 
-/** The place of a name in the palette: the same name always has the same colour. */
+/** Returns the index of the colour of a name: the same name always has the same colour. */
 export function shadeOf(name: string): number {
     return hash(name) % SHADES;
 }
 
-export function shade(place: number): string {
-    return palette(theme())[place % SHADES];
+export function shade(index: number): string {
+    return palette(theme())[index % SHADES];
 }
 
-/** Between blue (less, -1), grey (equal) and red (more, 1). */
+/** Returns a colour between blue (-1, less), grey (0) and red (1, more). */
 export function divergent(ratio: number): string {
     const size = Math.min(1, Math.abs(ratio));
     const hue = ratio > 0 ? 6 : 212;
@@ -127,13 +128,13 @@ export function divergent(ratio: number): string {
         : `hsl(${hue} ${Math.round(62 * Math.sqrt(size))}% ${Math.round(25 + 13 * size)}%)`;
 }
 
-/** Lines of charts: told apart also by those who see few colours, and on both grounds. */
+/** Colours of lines, distinguishable with colour blindness and on both backgrounds. */
 const LINES: Record<Theme, string[]> = {
     light: ["#2f5fd0", "#c2410c", "#0f7b6c", "#8b3fc4", "#a16207", "#be185d", "#4b5563", "#15803d"],
     dark: ["#7aa5ff", "#ff9d5c", "#45d0b8", "#cf9bff", "#e6c34a", "#ff8ab8", "#b6c0d0", "#7ddc8a"],
 };
 
-export function lineColor(place: number): string {
+export function lineColor(index: number): string {
     const list = LINES[theme()];
-    return list[place % list.length];
+    return list[index % list.length];
 }

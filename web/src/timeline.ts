@@ -1,54 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps and spans on the time axis, and what they took.
+// Steps and spans on the time axis, and statistics of their durations.
 import { ChartView } from "./charts";
 import { afterPause, el } from "./dom";
 import type { Report, Spans, Steps, Thread } from "./document";
 import { count, quantile, seconds } from "./format";
 import { LanesView } from "./lanes";
-import type { TimeRange } from "./range";
+import { levelOf, packRows } from "./layout";
+import type { Interval, Level } from "./layout";
+import type { AxisRange } from "./range";
 import { section } from "./section";
 import type { Section } from "./section";
 import { Table } from "./table";
 import { cssColor, shade, shadeOf } from "./theme";
-import { levelOf } from "./tree";
-import type { Level } from "./tree";
 
 const EXPLANATION = [
-    "Time runs from left to right, on the same axis as the charts. A bar is one step of the training loop, or one span that the program marked; spans inside others stand below them. A mark of one pixel is an event without a length.",
-    "Steps alternate between two shades so that their borders can be seen. Those that took more than one and a half times the median are in the colour of a warning.",
-    "Click a step or a span, or drag, to look closer; double-click to see everything again. The charts, the flame graph and the tables below follow: the tables count what lies in the chosen stretch, also in part.",
+    "Time runs from left to right, on the same axis as the charts. A bar is a step of the training loop or a span that the program marked; inner spans are below the spans that enclose them. A mark of one pixel is an event without a duration.",
+    "Steps alternate between two shades. Steps that took more than one and a half times the median have a warning colour.",
+    "Click a step or span, or drag, to zoom in; double-click to show everything. The charts, the flame graph and the tables below follow: the tables count everything that is at least partly inside the selected time range.",
 ];
-
-interface Placed {
-    item: number;
-    start: number;
-    end: number;
-}
 
 interface Row {
     head: string | null;
     level: Level;
 }
 
-/** Bars in as few rows as keep them from overlapping. */
-function rowsOf(bars: Placed[]): Placed[][] {
-    const rows: Placed[][] = [];
-    bars.sort((a, b) => a.start - b.start || b.end - a.end);
-    for (const bar of bars) {
-        // Clocks of two sources may differ by a hair, which is no overlap.
-        const slack = (bar.end - bar.start) / 20;
-        let row = rows.find((one) => one[one.length - 1].end <= bar.start + slack);
-        if (!row) rows.push((row = []));
-        const before = row[row.length - 1]?.end ?? bar.start;
-        row.push({ ...bar, start: Math.max(bar.start, before) });
-    }
-    return rows;
-}
-
 function threadName(thread: Thread | undefined, i: number): string {
     if (!thread) return `thread ${i}`;
-    const who = thread.pid === thread.tid ? `${thread.pid}` : `${thread.pid}/${thread.tid}`;
-    return thread.name ? `${thread.name} (${who})` : `thread ${who}`;
+    const [pid, tid] = [thread.pid ?? "?", thread.tid ?? "?"];
+    const ids = pid === tid ? `${pid}` : `${pid}/${tid}`;
+    return thread.name ? `${thread.name} (${ids})` : `thread ${ids}`;
 }
 
 interface Statistics {
@@ -65,15 +45,15 @@ function statistics(name: string, durations: number[]): Statistics {
     return { name, n: sorted.length, total, mean: total / sorted.length, sorted };
 }
 
-/** Durations that are counted together. */
+/** Steps or spans with common statistics. */
 interface Group {
     name: string;
     t: number[];
     duration_s: number[];
 }
 
-/** Statistics of what lies in the chosen stretch, also in part. */
-function statisticsOf(groups: Group[], { start, end, isWhole }: TimeRange): Statistics[] {
+/** Returns statistics of everything that is at least partly inside the range. */
+function statisticsOf(groups: Group[], { start, end, isWhole }: AxisRange): Statistics[] {
     return groups
         .map(({ name, t, duration_s }) =>
             statistics(
@@ -88,7 +68,7 @@ function statisticsTable(
     caption: string,
     what: string,
     groups: Group[],
-    range: TimeRange,
+    range: AxisRange,
 ): HTMLElement {
     const rows = statisticsOf(groups, range);
     const column = (title: string, of: (row: Statistics) => number | null, help?: string) => ({
@@ -108,9 +88,9 @@ function statisticsTable(
             { title: "Count", number: true, value: (row) => row.n },
             { ...column("Total", (row) => row.total), bar: (row) => row.total / most },
             column("Mean", (row) => row.mean),
-            column("p50", (row) => quantile(row.sorted, 0.5), "Half took no longer than this"),
-            column("p90", (row) => quantile(row.sorted, 0.9), "Nine of ten took no longer"),
-            column("p99", (row) => quantile(row.sorted, 0.99), "99 of 100 took no longer"),
+            column("p50", (row) => quantile(row.sorted, 0.5), "Half took at most this long"),
+            column("p90", (row) => quantile(row.sorted, 0.9), "90 % took at most this long"),
+            column("p99", (row) => quantile(row.sorted, 0.99), "99 % took at most this long"),
             column("Max", (row) => row.sorted[row.n - 1] ?? null),
         ],
     });
@@ -124,14 +104,15 @@ function statisticsTable(
     return table.root;
 }
 
-function groups<K>(n: number, key: (i: number) => K): Map<K, number[]> {
-    const made = new Map<K, number[]>();
+/** Groups the indices below n by a key. */
+function groupBy<K>(n: number, key: (i: number) => K): Map<K, number[]> {
+    const lists = new Map<K, number[]>();
     for (let i = 0; i < n; i++) {
-        const list = made.get(key(i));
+        const list = lists.get(key(i));
         if (list) list.push(i);
-        else made.set(key(i), [i]);
+        else lists.set(key(i), [i]);
     }
-    return made;
+    return lists;
 }
 
 class Timeline {
@@ -142,8 +123,8 @@ class Timeline {
     constructor(
         private readonly steps: Steps | undefined,
         private readonly spans: Spans | undefined,
-        private readonly range: TimeRange,
-        /** Whether the document has a chart of the steps, which then is not drawn twice. */
+        private readonly range: AxisRange,
+        /** Whether the document has its own chart of the steps. */
         private readonly hasChart: boolean,
     ) {
         this.stepCount = steps?.t.length ?? 0;
@@ -153,7 +134,7 @@ class Timeline {
     }
 
     private addSteps(steps: Steps): void {
-        const ranks = groups(steps.t.length, (i) => steps.rank?.[i] ?? null);
+        const ranks = groupBy(steps.t.length, (i) => steps.rank[i]);
         for (const [rank, list] of ranks) {
             const head = rank === null ? "steps" : `steps of rank ${rank}`;
             this.add(
@@ -168,14 +149,14 @@ class Timeline {
     }
 
     private addSpans(spans: Spans): void {
-        for (const [thread, list] of groups(spans.t.length, (i) => spans.thread[i])) {
-            let head: string | null = threadName(spans.threads?.[thread], thread);
-            const depths = Array.from(groups(list.length, (k) => spans.depth[list[k]]));
+        for (const [thread, list] of groupBy(spans.t.length, (i) => spans.thread[i])) {
+            let head: string | null = threadName(spans.threads[thread], thread);
+            const depths = Array.from(groupBy(list.length, (k) => spans.depth[list[k]]));
             depths.sort(([a], [b]) => a - b);
-            for (const [, places] of depths) {
+            for (const [, indices] of depths) {
                 this.add(
                     head,
-                    places.map((k) => ({
+                    indices.map((k) => ({
                         item: this.stepCount + list[k],
                         start: spans.t[list[k]],
                         end: spans.t[list[k]] + spans.duration_s[list[k]],
@@ -186,8 +167,8 @@ class Timeline {
         }
     }
 
-    private add(head: string | null, bars: Placed[]): void {
-        for (const row of rowsOf(bars)) {
+    private add(head: string | null, bars: Interval[]): void {
+        for (const row of packRows(bars)) {
             this.rows.push({ head, level: levelOf(row) });
             head = null;
         }
@@ -219,7 +200,7 @@ class Timeline {
                 item < stepCount
                     ? stepColor(item)
                     : shade(shades[spans!.name[item - stepCount]] ?? 0),
-            tell: (item) => {
+            describe: (item) => {
                 const isStep = item < stepCount;
                 const from = isStep ? steps! : spans!;
                 const i = isStep ? item : item - stepCount;
@@ -227,8 +208,8 @@ class Timeline {
                 return {
                     title: isStep ? `step ${steps!.step[item] ?? item}` : spanName(item),
                     lines: [
-                        length > 0 ? `took ${seconds(length)}` : "an event",
-                        `from ${seconds(start)}`,
+                        length > 0 ? `duration: ${seconds(length)}` : "event",
+                        `start: ${seconds(start)}`,
                     ],
                 };
             },
@@ -239,21 +220,21 @@ class Timeline {
     section(): Section {
         const { steps, spans } = this;
         const content: Node[] = [];
-        const there = (steps?.t.length ?? 0) + (spans?.t.length ?? 0);
+        const shown = (steps?.t.length ?? 0) + (spans?.t.length ?? 0);
         const seen = (steps?.seen ?? 0) + (spans?.seen ?? 0);
-        if (seen > there) {
+        if (seen > shown) {
             content.push(
                 el(
                     "p",
                     { class: "note" },
-                    `Of ${count(seen)} steps and spans the shortest and the longest of each stretch are shown.`,
+                    `${count(shown)} of ${count(seen)} steps and spans are shown: the shortest and the longest of each interval.`,
                 ),
             );
         }
         content.push(this.lanes().root);
         if (steps?.t.length) content.push(...this.stepViews(steps));
         if (spans?.t.length) {
-            const byName = Array.from(groups(spans.t.length, (i) => spans.name[i]));
+            const byName = Array.from(groupBy(spans.t.length, (i) => spans.name[i]));
             const rows = byName.map(([name, list]) => ({
                 name: spans.names[name] ?? "?",
                 t: list.map((i) => spans.t[i]),
@@ -268,7 +249,7 @@ class Timeline {
     }
 
     private stepViews(steps: Steps): Node[] {
-        const ranks = Array.from(groups(steps.t.length, (i) => steps.rank?.[i] ?? null));
+        const ranks = Array.from(groupBy(steps.t.length, (i) => steps.rank[i]));
         const name = (rank: number | null): string =>
             rank === null ? "all steps" : `rank ${rank}`;
         const rows = ranks.map(([rank, list]) => ({
@@ -281,8 +262,9 @@ class Timeline {
         const chart = new ChartView(
             {
                 id: "step-time",
-                title: "Time of each step",
+                title: "Step time",
                 unit: "s",
+                help: null,
                 series: ranks.map(([rank, list]) => ({
                     name: name(rank),
                     t: list.map((i) => steps.t[i]),
@@ -296,7 +278,7 @@ class Timeline {
     }
 }
 
-export function timelineSection(report: Report, range: TimeRange): Section {
+export function timelineSection(report: Report, range: AxisRange): Section {
     const hasChart = (report.charts ?? []).some((chart) => chart.id === "steps");
     return new Timeline(report.steps, report.spans, range, hasChart).section();
 }

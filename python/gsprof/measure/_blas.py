@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating point operations that NumPy asks of BLAS, counted on their way there.
+"""Counts the floating-point operations of NumPy's calls to BLAS.
 
-While a block is open, the entries of NumPy's own library for CBLAS lead through counters (C): every
-product of matrices and vectors is seen, be it written as a @ b, dot, inner, einsum or tensordot.
-What NumPy computes itself (element by element, integers) and what LAPACK does is not."""
+While a block is open, the CBLAS entries of NumPy's library go through counters in C. They see every
+product of matrices and vectors, written as a @ b, dot, inner, einsum or tensordot. Work that NumPy
+does itself (element-wise, integers) and LAPACK are not counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MODULES = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
 
 
 def _library() -> Optional[str]:
-    """The file of NumPy's library, if it is imported."""
+    """Returns the file of NumPy's library if it is imported."""
     for name in _MODULES:
         path = getattr(sys.modules.get(name), "__file__", None)
         if path:
@@ -27,7 +27,7 @@ def _library() -> Optional[str]:
 
 
 class _Hooks:
-    """In place while a block of any thread is open."""
+    """The counters' hooks; installed while a block of any thread is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,8 +35,8 @@ class _Hooks:
         self._path = ""
         self._slots = 0
 
-    def put(self) -> bool:
-        """False when there is no NumPy, or none whose calls can be seen."""
+    def install(self) -> bool:
+        """Returns False without NumPy, or if its calls cannot be hooked."""
         path = _library()
         if path is None:
             return False
@@ -48,7 +48,7 @@ class _Hooks:
                 self._open += 1
             return self._slots > 0
 
-    def take(self) -> None:
+    def remove(self) -> None:
         with self._lock:
             self._open -= 1
             if self._open == 0:
@@ -59,7 +59,7 @@ _HOOKS = _Hooks()
 
 
 class BlasBlock:
-    """A block whose calls are counted, in the thread that it begins in."""
+    """Counts the calls of a block, in the thread that begins it."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -67,17 +67,17 @@ class BlasBlock:
         self._before: Tuple[int, ...] = ()
 
     def begin(self) -> None:
-        self._is_on = _HOOKS.put()
+        self._is_on = _HOOKS.install()
         self._thread = threading.get_ident()
         self._before = _gsprof.blas_counts()
 
     def end(self) -> Optional[Dict[str, int]]:
-        """Operations by kind; None when no call was seen."""
+        """Returns operations by kind; None if no call was seen."""
         if not self._is_on:
             return None
         self._is_on = False
-        _HOOKS.take()
-        # Counts are each thread's own.
+        _HOOKS.remove()
+        # Counts are per thread.
         if threading.get_ident() != self._thread:
             return None
         calls, *flops = (now - then for now, then in zip(_gsprof.blas_counts(), self._before))

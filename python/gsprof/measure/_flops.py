@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating point operations of PyTorch, counted by operator while they are dispatched.
+"""Counts the floating-point operations of PyTorch by operator, at dispatch.
 
-A multiplication with its addition is two operations, as torch.utils.flop_counter has it.
-Operators that move, compare or work element by element are not counted."""
+A multiply-add is two operations, as in torch.utils.flop_counter. Operators that move, compare or
+work element-wise are not counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _product(numbers: Shape) -> int:
 
 
 def _matmul(a: Any, b: Any) -> int:
-    """Of the last two dimensions, for every one before them."""
+    """Product of the last two dimensions, for each index of the others."""
     return 2 * _product(a.shape) * int(b.shape[-1])
 
 
@@ -46,8 +46,8 @@ def _addmv(args: Tuple[Any, ...], out: Any) -> int:
 
 
 def _convolution_of(sparse: Shape, weight: Shape) -> int:
-    """Every element of the smaller side meets each weight of its group: sparse is the output, or
-    the input when the convolution is transposed."""
+    """Each element of `sparse` is combined with each weight of its group. sparse is the output, or
+    the input if the convolution is transposed."""
     return 2 * int(sparse[0]) * _product(sparse[2:]) * _product(weight)
 
 
@@ -59,7 +59,7 @@ def _convolution(args: Tuple[Any, ...], out: Any) -> int:
 def _convolution_backward(args: Tuple[Any, ...], out: Any) -> int:
     grad, data, weight, transposed, mask = args[0], args[1], args[2], bool(args[7]), args[10]
     once = _convolution_of((data if transposed else grad).shape, weight.shape)
-    # The gradients of the input and of the weights cost what the forward pass costs, each.
+    # The gradient of the input and that of the weights each cost as much as the forward pass.
     return once * (int(bool(mask[0])) + int(bool(mask[1])))
 
 
@@ -73,7 +73,7 @@ def _transposed_convolution(args: Tuple[Any, ...], out: Any) -> int:
 
 
 def _attention_of(query: Shape, key: Shape, value: Shape, times: Tuple[int, int]) -> int:
-    """times: products over the size of keys, and over the size of values."""
+    """times: number of products over the key size, and over the value size."""
     pairs = _product(query[:-1]) * int(key[-2])
     return 2 * pairs * (times[0] * int(query[-1]) + times[1] * int(value[-1]))
 
@@ -83,12 +83,12 @@ def _attention(args: Tuple[Any, ...], out: Any) -> int:
 
 
 def _attention_backward(args: Tuple[Any, ...], out: Any) -> int:
-    """Scores once more; gradients of values and scores; gradients of queries and keys."""
+    """The scores again, and the gradients of values, scores, queries and keys."""
     return _attention_of(args[1].shape, args[2].shape, args[3].shape, (3, 2))
 
 
 def _lstm_layer(args: Tuple[Any, ...], out: Any) -> int:
-    """One direction of a layer by oneDNN: both products of every step."""
+    """One direction of a oneDNN layer: both products of every step."""
     data, w_input, w_hidden = args[0], args[1], args[2]
     return 2 * _product(data.shape[:-1]) * (_product(w_input.shape) + _product(w_hidden.shape))
 
@@ -98,14 +98,14 @@ def _lstm_layer_backward(args: Tuple[Any, ...], out: Any) -> int:
 
 
 def _self_attention_of(data: Shape, weights: Sequence[Any]) -> int:
-    """Every weight meets every token; then attention of all tokens to all."""
+    """Each weight is applied to each token; then attention between all tokens."""
     tokens = _product(data[:-1])
     inner = 2 * 2 * tokens * int(data[-2]) * int(data[-1])
     return inner + 2 * tokens * sum(_product(weight.shape) for weight in weights)
 
 
 def _encoder_layer(args: Tuple[Any, ...], out: Any) -> int:
-    """The whole layer as one operator, which inference takes."""
+    """The whole layer as one operator, used in inference."""
     return _self_attention_of(args[0].shape, (args[3], args[5], args[14], args[16]))
 
 
@@ -113,7 +113,7 @@ def _multi_head(args: Tuple[Any, ...], out: Any) -> int:
     return _self_attention_of(args[0].shape, (args[5], args[7]))
 
 
-# Names as the dispatcher has them, without overloads.
+# By the dispatcher's names, without overloads.
 _FORMULAS: Dict[str, Formula] = {
     "aten::mm": _mm,
     "aten::bmm": _mm,
@@ -149,7 +149,7 @@ _FORMULAS: Dict[str, Formula] = {
 
 
 class _Counts:
-    """What one thread counted so far; blocks take differences."""
+    """Counts of one thread so far; blocks compute differences."""
 
     def __init__(self) -> None:
         self.by_name: Dict[str, int] = {}
@@ -166,7 +166,7 @@ class _Counts:
         try:
             flops = formula(args, out)
         except (AttributeError, IndexError, TypeError, ValueError):
-            return  # a form of the operator that is not known here
+            return  # an unknown form of the operator
         self.by_name[name] = self.by_name.get(name, 0) + flops
 
 
@@ -174,11 +174,11 @@ def _make_mode(torch: Any, counts: _Counts) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Mode(TorchDispatchMode):  # type: ignore[misc]
-        """Sees every operator below autograd, those of the backward pass too."""
+        """Sees every operator below autograd, including the backward pass."""
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            # To skip it, PyTorch imports the whole compiler with the first operator: seconds, and
+            # True makes PyTorch import the whole compiler with the first operator: seconds, and
             # hundreds of modules, for a program that compiles nothing.
             return False
 
@@ -191,7 +191,7 @@ def _make_mode(torch: Any, counts: _Counts) -> Any:
 
     disable = getattr(torch, "_disable_dynamo", None)
     if disable is not None:
-        # A program that does compile must not have this function compiled.
+        # If the program compiles, this function must not be compiled.
         dispatch = Mode.__torch_dispatch__
         skip = functools.partial(setattr, Mode, "__torch_dispatch__", disable(dispatch))
         _imports.when_imported("torch._dynamo", skip)
@@ -209,8 +209,8 @@ def _counts() -> _Counts:
 
 
 class FlopBlock:
-    """A block whose operators are counted, in the thread that it begins in.  Blocks of one thread
-    share one mode, so that coroutines may leave theirs in any order."""
+    """Counts the operators of a block, in the thread that begins it. Blocks of one thread share a
+    mode, so that coroutines may leave theirs in any order."""
 
     def __init__(self) -> None:
         self._counts: Optional[_Counts] = None
@@ -231,7 +231,7 @@ class FlopBlock:
         self._operators = counts.operators
 
     def end(self) -> Optional[Dict[str, int]]:
-        """Operations by operator; None when no operator of PyTorch was seen."""
+        """Returns operations by operator; None if no operator of PyTorch was seen."""
         counts = self._counts
         if counts is None:
             return None
@@ -242,7 +242,7 @@ class FlopBlock:
         }
         seen = counts.operators > self._operators
         counts.open -= 1
-        # A block that another thread leaves cannot take the mode away from its own.
+        # Only the thread that entered the mode can leave it.
         if counts.open == 0 and counts is _counts():
             counts.mode.__exit__(None, None, None)
             counts.mode = None

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time and hits of lines, by sys.monitoring or, before Python 3.12, by a trace function in C.
+"""Measures time and hits of lines with sys.monitoring or, before Python 3.12, a trace function in
+C.
 
-Code of the standard library, of installed packages and of gsprof is not looked at: a line that
-calls it has its time."""
+Code of the standard library, of installed packages and of gsprof is not traced: its time counts for
+the line that calls it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _Counts = Dict[_Key, Tuple[int, int]]
 
 
 class Line(NamedTuple):
-    """One line that ran; time_s has what it called in it."""
+    """A line that ran; time_s includes its calls."""
 
     file: str
     function: str
@@ -36,7 +37,7 @@ class Line(NamedTuple):
 
 
 class LineStats:
-    """The lines of a block, in the order of files and lines."""
+    """The lines of a block, ordered by file and line."""
 
     def __init__(self, lines: List[Line]) -> None:
         self.lines = lines
@@ -45,14 +46,14 @@ class LineStats:
         return len(self.lines)
 
     def top(self, count: int = 10) -> List[Line]:
-        """Where the time went."""
+        """Returns the lines with the most time."""
         return sorted(self.lines, key=lambda line: -line.time_s)[:count]
 
     def to_list(self) -> List[Dict[str, Any]]:
         return [{**line._asdict(), "source": line.source} for line in self.lines]
 
     def text(self) -> str:
-        """A table of every function that ran."""
+        """Returns a table of every function that ran."""
         rows: List[str] = []
         function: Tuple[str, str] = ("", "")
         for line in self.lines:
@@ -68,7 +69,7 @@ class LineStats:
 
 
 def _folders() -> Tuple[str, ...]:
-    """Where code lies that is not the program's own."""
+    """Returns the folders of code that is not the program's own."""
     paths = sysconfig.get_paths()
     found = {
         paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths
@@ -78,7 +79,7 @@ def _folders() -> Tuple[str, ...]:
 
 
 def _last_line(code: Any) -> int:
-    """No line of a code object lies behind those of its table."""
+    """Returns the last line of the code object's line table."""
     if hasattr(code, "co_lines"):
         return max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
     import dis
@@ -87,7 +88,7 @@ def _last_line(code: Any) -> int:
 
 
 class _Tracer:
-    """One for the process: blocks share it and take differences."""
+    """One per process: blocks share it and compute differences."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,13 +97,13 @@ class _Tracer:
         self._tool: Optional[int] = None
         self._by_trace = not hasattr(sys, "monitoring")
         self._folders: Tuple[str, ...] = ()
-        self._hook: Any = None  # what new threads were traced by before
+        self._hook: Any = None  # the previous trace function of new threads
 
     def _on_code(self, code: Any) -> Tuple[int, int]:
         file = code.co_filename
         if file.startswith("<frozen") or os.path.realpath(file).startswith(self._folders):
             return 0, 0
-        # A line may stand before the one that a function is said to begin at.
+        # Generated code may have a negative line number.
         first = max(code.co_firstlineno, 0)
         return first, _last_line(code) - first + 1
 
@@ -115,7 +116,7 @@ class _Tracer:
         self._is_ready = True
 
     def begin(self) -> Optional[_Counts]:
-        """What end() wants; None when somebody else is tracing and lines cannot be had."""
+        """Returns the counts that end() needs; None if another tool traces the program."""
         with self._lock:
             self._make_ready()
             if self._open == 0 and not self._switch_on():
@@ -141,7 +142,7 @@ class _Tracer:
         if not self._by_trace:
             return self._monitor()
         if sys.gettrace() is not None:
-            return _refuse("another trace function (a debugger, coverage) is at work")
+            return _refuse("another trace function (a debugger, coverage) is active")
         if not _gsprof.lines_start(True):
             return _refuse("this interpreter has no trace functions in C")
         self._hook = getattr(threading, "_trace_hook", None)
@@ -163,7 +164,7 @@ class _Tracer:
 
     def _monitor(self) -> bool:
         monitoring = getattr(sys, "monitoring")
-        # 2 is for profilers; 3 and 4 are nobody's.
+        # 2 is for profilers; 3 and 4 are unassigned.
         for tool in (2, 3, 4):
             try:
                 monitoring.use_tool_id(tool, "gsprof")
@@ -172,7 +173,7 @@ class _Tracer:
             self._tool = tool
             break
         else:
-            return _refuse("other tools have every place of sys.monitoring")
+            return _refuse("other tools use all ids of sys.monitoring")
         _gsprof.lines_start(False)
         events = 0
         for event, callback in _callbacks(monitoring).items():
@@ -183,7 +184,7 @@ class _Tracer:
 
 
 def _refuse(why: str) -> bool:
-    warnings.warn(f"no lines are profiled: {why}", RuntimeWarning, stacklevel=5)
+    warnings.warn(f"lines are not profiled: {why}", RuntimeWarning, stacklevel=5)
     return False
 
 
@@ -201,7 +202,7 @@ def _callbacks(monitoring: Any) -> Dict[int, Any]:
 
 
 def _counts() -> _Counts:
-    """Code objects that are equal (a function defined anew) count as one."""
+    """Equal code objects (a function defined twice) count as one."""
     found: _Counts = {}
     for code, lines in _gsprof.lines_counts():
         name = getattr(code, "co_qualname", code.co_name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured of a block.  What could not be is None, never 0."""
+"""Measurements of a block. A value that could not be measured is None, never 0."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class MemoryMetrics:
     initial_ram_mb: Optional[float] = None
     peak_ram_mb: Optional[float] = None
     final_ram_mb: Optional[float] = None
-    # Of this process where the driver tells, else all that is in use on the GPUs.
+    # Of this process if the driver reports it, else all memory in use on the GPUs.
     peak_gpu_mb: Optional[float] = None
-    # None: not looked for (detailed_memory), or the block was too short to tell.
+    # None: not tested (see detailed_memory), or the block was too short.
     memory_leak_detected: Optional[bool] = None
     growth_mb_per_s: Optional[float] = None
     growth_sites: List[GrowthSite] = field(default_factory=list)
@@ -39,26 +39,26 @@ class TimingMetrics:
 
 @dataclass(frozen=True)
 class ComputeMetrics:
-    """Utilisations are means over the block, 0 to 100."""
+    """Utilisations are means over the block, from 0 to 100."""
 
     estimated_flops: Optional[int] = None
     flops_per_second: Optional[float] = None
     # Of all GPUs.
     gpu_utilization_percent: Optional[float] = None
-    # CPU time of this process over that of all cores it may use.
+    # CPU time of this process, in per cent of all cores it may use.
     cpu_utilization_percent: Optional[float] = None
     flops_by_operator: Dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SystemMetrics:
-    """The machine, or what the control group allows of it; means over the block."""
+    """The machine, or the part that the control group allows; means over the block."""
 
     cpu_percent: Optional[float] = None
     memory_percent: Optional[float] = None
-    # Share of time with a request under way, of the busiest device.
+    # Share of time with a request in progress, of the busiest device.
     disk_io_percent: Optional[float] = None
-    # Received and sent, all devices but the loopback.
+    # Received and sent, all devices except loopback.
     network_io_mb: Optional[float] = None
 
 
@@ -83,7 +83,7 @@ def _size(mb: float) -> str:
 
 @dataclass(frozen=True)
 class PerformanceMetrics:
-    """All of one block.
+    """All measurements of one block.
 
     >>> PerformanceMetrics(
     ...     "training",
@@ -102,11 +102,11 @@ class PerformanceMetrics:
     system: SystemMetrics
     energy: Optional[EnergyMetrics] = None
     lines: Optional[LineStats] = None
-    # The block was left by this exception: its repr().
+    # repr() of the exception that left the block.
     error: Optional[str] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        """Plain dictionaries, lists, numbers and texts, as json.dumps() takes them."""
+        """Returns plain dictionaries, lists, numbers and strings, for json.dumps()."""
         plain: Dict[str, Any] = {
             "name": self.name,
             "memory": asdict(self.memory),
@@ -125,7 +125,7 @@ class PerformanceMetrics:
         return plain
 
     def summary(self) -> str:
-        """One line; the GPU is left out where there is none."""
+        """Returns one line; without a GPU, it does not mention it."""
         parts = []
         if self.memory.peak_ram_mb is not None:
             parts.append(f"Peak RAM: {_size(self.memory.peak_ram_mb)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PerformanceProfiler: blocks of code and what they took."""
+"""PerformanceProfiler measures blocks of code."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ._metrics import (
 
 _MB = float(1 << 20)
 _JOULES_PER_KWH = 3.6e6
-# About what the world's electricity was worth in the years around 2023.
+# About the carbon intensity of the world's electricity around 2023.
 _WORLD_G_PER_KWH = 475.0
-# Looks at memory begin as close as this when leaks are looked for, or when the kernel's high-water
-# mark cannot be set back, and become rarer as a block goes on, until they are memory_interval
-# apart: a short block is seen as well as a long one.
-_CLOSE_LOOK_S = 0.001
-_RESET = "/proc/self/clear_refs"
+# First interval of memory samples if leaks are tested for, or if the kernel's high-water mark
+# cannot be reset. The interval grows to memory_interval during a block, so that short blocks are
+# resolved too.
+_FIRST_INTERVAL_S = 0.001
+_RESET_FILE = "/proc/self/clear_refs"
 
 
 def _check_bool(name: str, value: object) -> bool:
@@ -48,8 +48,8 @@ def _check_number(name: str, value: object, least: float) -> float:
 
 
 class PerformanceProfiler:
-    """Measures blocks of code.  What is not asked for costs nothing; sampling is done by a thread
-    that never needs the interpreter.
+    """Measures blocks of code. Disabled measurements cost nothing; a thread that never needs the
+    GIL does the sampling.
 
     >>> profiler = PerformanceProfiler(track_gpu=False)
     >>> with profiler.profile("sum"):
@@ -73,9 +73,9 @@ class PerformanceProfiler:
         cpu_tdp_watts: Optional[float] = None,
         reset_peak: bool = True,
     ) -> None:
-        """memory_interval is in seconds.  cpu_tdp_watts, of all processors, makes the estimate of
-        energy better where there are no counters.  reset_peak lets a block set back the kernel's
-        high-water mark of resident memory, which makes its own peak exact."""
+        """memory_interval is in seconds. cpu_tdp_watts, of all processors, improves the estimate of
+        energy on machines without counters. reset_peak lets a block reset the kernel's high-water
+        mark of resident memory, which makes the block's peak exact."""
         self.track_gpu = _check_bool("track_gpu", track_gpu)
         self.track_carbon = _check_bool("track_carbon", track_carbon)
         self.detailed_memory = _check_bool("detailed_memory", detailed_memory)
@@ -89,8 +89,8 @@ class PerformanceProfiler:
         if cpu_tdp_watts is not None:
             tdp = _check_number("cpu_tdp_watts", cpu_tdp_watts, 0.001)
         self.reset_peak = _check_bool("reset_peak", reset_peak)
-        is_exact = self.reset_peak and os.access(_RESET, os.W_OK)
-        first = min(_CLOSE_LOOK_S, self.memory_interval)
+        is_exact = self.reset_peak and os.access(_RESET_FILE, os.W_OK)
+        first = min(_FIRST_INTERVAL_S, self.memory_interval)
         if is_exact and not self.detailed_memory:
             first = self.memory_interval
         self._sampler = _gsprof.Sampler(self.memory_interval, first, self.track_gpu, tdp, is_exact)
@@ -101,7 +101,7 @@ class PerformanceProfiler:
         self._open: List[_Running] = []
 
     def profile(self, operation_name: str) -> "_Block":
-        """A block, by with or async with; or a decorator, for functions of any kind.
+        """Returns a block for `with` or `async with`; also a decorator for any kind of function.
 
         >>> profiler = PerformanceProfiler(track_gpu=False)
         >>> @profiler.profile("double")
@@ -117,8 +117,8 @@ class PerformanceProfiler:
         return _Block(self, operation_name)
 
     def get_metrics(self, operation_name: Optional[str] = None) -> PerformanceMetrics:
-        """Of the last block of that name, or of the one that ended last.  Of a block that has not
-        ended, when none has: what it took so far."""
+        """Returns the metrics of the last block of that name, or of the block that ended last. If
+        none has ended, those of a running block so far."""
         with self._lock:
             name = self._newest if operation_name is None else operation_name
             found = None if name is None else self._last.get(name)
@@ -131,7 +131,7 @@ class PerformanceProfiler:
         if running:
             return running[-1].so_far()
         if operation_name is None:
-            raise RuntimeError("nothing was profiled yet: use `with profiler.profile(name):` first")
+            raise RuntimeError("nothing was profiled: use `with profiler.profile(name):` first")
         if not isinstance(operation_name, str):
             raise TypeError(f"operation_name must be a str or None, not {operation_name!r}")
         listed = ", ".join(repr(one) for one in known[:20]) or "none"
@@ -139,25 +139,25 @@ class PerformanceProfiler:
         raise KeyError(f"no operation {operation_name!r} was profiled; known: {listed}{more}")
 
     def get_timing_breakdown(self) -> Dict[str, float]:
-        """Seconds by operation, all blocks of a name together, in the order of their first end."""
+        """Returns seconds by operation, summed over its blocks, in order of first end."""
         with self._lock:
             return dict(self._total_s)
 
     def has_results(self) -> bool:
-        """Whether a block has ended, be it by an exception."""
+        """Whether a block has ended, with or without an exception."""
         with self._lock:
             return bool(self._last)
 
     def get_current_memory(self) -> float:
-        """Resident memory of this process now, in MB of 2**20 bytes."""
+        """Returns the resident memory of this process, in MB of 2**20 bytes."""
         resident = _gsprof.memory_now()[1]
         if resident is None:
-            raise RuntimeError("the memory of this process cannot be read from /proc/self/statm")
+            raise RuntimeError("/proc/self/statm cannot be read")
         return float(resident) / _MB
 
     def get_current_gpu_memory(self) -> float:
-        """How full the fullest GPU is now: a share from 0 to 1, of all processes together; 0.0
-        where no GPU is there or track_gpu is off."""
+        """Returns the used share of the fullest GPU's memory, from 0 to 1, by all processes; 0.0
+        without a GPU or if track_gpu is off."""
         share: Optional[float] = self._sampler.gpu_share()
         return 0.0 if share is None else share
 
@@ -176,7 +176,7 @@ class PerformanceProfiler:
 
 
 class _Block:
-    """What profile() gives.  It may be entered again, also while it is open."""
+    """The result of profile(). It may be entered several times, also while it is open."""
 
     def __init__(self, profiler: PerformanceProfiler, operation_name: str) -> None:
         self._profiler = profiler
@@ -201,7 +201,7 @@ class _Block:
         self.__exit__(kind, error, trace)
 
     def again(self) -> "_Block":
-        """For each call of a decorated function a block of its own."""
+        """Returns a new block, for a call of a decorated function."""
         return _Block(self._profiler, self._name)
 
     def __call__(self, function: Any) -> Any:
@@ -209,7 +209,7 @@ class _Block:
 
 
 class _Running:
-    """One block, from its begin to its end."""
+    """A block between begin() and end()."""
 
     def __init__(self, profiler: PerformanceProfiler, operation_name: str) -> None:
         self.operation_name = operation_name
@@ -234,8 +234,8 @@ class _Running:
             self._lines = _lines.TRACER.begin()
 
     def so_far(self) -> PerformanceMetrics:
-        """Without what only an end can tell."""
-        return self._metrics(self._sampler.look(self._began))
+        """Returns the metrics so far, without those that need the end of the block."""
+        return self._metrics(self._sampler.so_far(self._began))
 
     def end(self, error: Optional[BaseException]) -> None:
         profiler = self._profiler
@@ -312,7 +312,7 @@ class _Running:
 
 
 def _together(counts: List[Optional[Dict[str, int]]]) -> Optional[Dict[str, int]]:
-    """Of all that saw something; None when nobody did."""
+    """Merges the counts that are known; None if none is."""
     seen = [one for one in counts if one is not None]
     return {name: flops for one in seen for name, flops in one.items()} if seen else None
 
@@ -324,5 +324,5 @@ def _mb(count: Optional[float]) -> Optional[float]:
 def _cpu_percent(cpu_s: float, wall_s: float, cores: Optional[float]) -> Optional[float]:
     if not cores or wall_s <= 0:
         return None
-    # Ticks of the clocks may make it a little more than all.
+    # The resolution of the clocks may make it slightly more than 100.
     return min(100.0, 100 * cpu_s / wall_s / cores)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does memory grow for good?  A trend test that one large allocation, a warm-up, a cache that
-fills, or the saw teeth of a garbage collector do not deceive (src/stats/growth.h tells how)."""
+"""Tests whether memory keeps growing. A large allocation, a warm-up, a filling cache or the
+sawtooth of a garbage collector do not count as growth (see src/stats/growth.h)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Point = Tuple[float, float]
 
 
 class Trend(NamedTuple):
-    """What became of memory: is_growing None when there was too little to see."""
+    """The trend of memory; is_growing is None if there are too few samples."""
 
     is_growing: Optional[bool]
     bytes_per_s: Optional[float]
@@ -21,7 +21,7 @@ class Trend(NamedTuple):
 
 
 def judge(points: Sequence[Point]) -> Trend:
-    """Whether memory grows, by looks (seconds, bytes) in the order of time.
+    """Tests samples (seconds, bytes) in time order.
 
     >>> judge([(second, 1e6 * second) for second in range(100)]).is_growing
     True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof.profiler: measuring one's own code.
+"""gsprof.profiler: measures parts of a program.
 
 >>> from gsprof.profiler import MetricsCollector, Reporter
 >>> collector = MetricsCollector()
@@ -11,9 +11,9 @@
 >>> sorted(report)
 ['memory', 'throughput', 'timing']
 
-CUDATimer takes times, of a GPU by its events; MemoryTracker follows memory; MetricsCollector keeps
-times and numbers and says where the time goes; Reporter writes them down; StreamProfiler shows how
-streams overlap; compare_runs tells whether a run is faster than another, and how surely."""
+CUDATimer measures times, on a GPU with events. MemoryTracker follows memory. MetricsCollector keeps
+times and values and finds bottlenecks. Reporter writes them to files. StreamProfiler measures how
+streams overlap. compare_runs tests whether one run is faster than another."""
 
 from __future__ import annotations
 

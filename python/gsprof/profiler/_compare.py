@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two runs beside each other: how much faster, and how surely."""
+"""Compares two runs: how much faster one is, and whether the difference is significant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIME, RATE, OTHER = "time", "rate", "other"
 
 _RATE_WORDS = ("per_sec", "/s", "throughput", "samples_s", "fps", "qps", "tokens_s")
 _TIME_WORDS = ("time", "_ms", "_s", "_us", "_ns", "latency", "duration", "elapsed", "seconds")
-# Names of which less or more is no speed.
+# Names of metrics that are not speeds.
 _OTHER_WORDS = ("loss", "accuracy", "memory", "bytes", "peak", "batch_size", "error", "score", "lr")
 
 
@@ -34,7 +34,7 @@ _Run = Dict[str, _Metric]
 
 
 def _kind_of(name: str) -> str:
-    """What a number without a section is, by its name."""
+    """Guesses the kind of a number without a section from its name."""
     lower = name.lower()
     if any(word in lower for word in _RATE_WORDS):
         return RATE
@@ -50,7 +50,7 @@ def _is_number(value: object) -> bool:
 
 
 def _metric(kind: str, value: Any) -> Optional[_Metric]:
-    """Of a number, a list of them, or statistics that have a mean; None of anything else."""
+    """Returns the metric of a number, a list of numbers, or statistics with a mean; else None."""
     if _is_number(value):
         return _Metric(kind, float(value), []) if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -103,7 +103,7 @@ def _of_mapping(mapping: Mapping[str, Any]) -> _Run:
         metric = _metric(_kind_of(str(name)), value)
         if metric is not None:
             found[str(name)] = metric
-    # Numbers of which no name says what they are, are times: that is what runs are compared for.
+    # If the kind of no name is known, treat the numbers as times.
     if found and not any(metric.kind in (TIME, RATE) for metric in found.values()):
         for name, metric in found.items():
             if not any(word in name.lower() for word in _OTHER_WORDS):
@@ -126,7 +126,7 @@ def _run_of(what: str, run: Any) -> _Run:
     if isinstance(run, Mapping):
         return _of_mapping(run)
     raise TypeError(
-        f"run {what} is a report, a collector, a timer, a mapping or the path of a JSON file, "
+        f"run {what} must be a report, a collector, a timer, a mapping or the path of a JSON file, "
         f"not {type(run).__name__}"
     )
 
@@ -135,13 +135,13 @@ def _run_of(what: str, run: Any) -> _Run:
 
 
 def _difference(a: _Metric, b: _Metric) -> Dict[str, Any]:
-    """Bounds of the difference of the means, and p; None when single numbers are all there is."""
+    """Returns bounds of the difference of the means, and p; all None for single numbers."""
     found: Dict[str, Any] = {"ci_low": None, "ci_high": None, "p_value": None, "method": None}
     if len(a.values) < 2 or len(b.values) < 2:
         return found
-    low, high, p, exact = _gsprof.contrast(a.values, b.values, ROUNDS, CONFIDENCE)
+    low, high, p, exact = _gsprof.compare(a.values, b.values, ROUNDS, CONFIDENCE)
     if not math.isfinite(p):
-        return found  # values that hang together so much that they are as good as one
+        return found  # the values are so correlated that they count as one
     method = "bootstrap, exact permutation" if exact else "bootstrap, permutation"
     found.update(ci_low=low, ci_high=high, p_value=p, method=method)
     return found
@@ -170,7 +170,7 @@ def _row(a: _Metric, b: _Metric) -> Dict[str, Any]:
         found["speedup"] = _ratio(b.mean, a.mean)
     found.update(_difference(a, b))
     p = found["p_value"]
-    # Bounds and p are two ways of asking; what both say is said.
+    # Significant only if both the bounds and p say so.
     found["significant"] = bool(
         p is not None and p < 1 - CONFIDENCE and not found["ci_low"] <= 0 <= found["ci_high"]
     )
@@ -191,7 +191,7 @@ def _verdict(row: Dict[str, Any]) -> str:
 
 
 def _leading(rows: Dict[str, Dict[str, Any]]) -> Optional[str]:
-    """The metric that stands for the whole run; None: there is none, and times are added up."""
+    """Returns the metric that represents the whole run; None if the times have to be added up."""
     times = [name for name, row in rows.items() if row["kind"] == TIME]
     for name in (*ITERATIONS, "total", "time", "total_time", "epoch", "wall_time"):
         if name in times:
@@ -204,7 +204,7 @@ def _leading(rows: Dict[str, Dict[str, Any]]) -> Optional[str]:
 
 
 class Comparison(Dict[str, Any]):
-    """What compare_runs() found; str() of it is a table with a verdict."""
+    """The result of compare_runs(); str() of it is a table with a verdict."""
 
     def __str__(self) -> str:
         rows = []
@@ -222,18 +222,18 @@ class Comparison(Dict[str, Any]):
 
 
 def compare_runs(a: Any, b: Any) -> Comparison:
-    """Compares run b with run a: reports, collectors, timers, JSON files that a Reporter wrote, or
-    mappings of numbers or lists of them.
+    """Compares run b with run a. A run is a report, a collector, a timer, a JSON file of a
+    Reporter, or a mapping of numbers or lists of numbers.
 
     >>> before = {"step_ms": [10.0, 10.2, 9.9, 10.1]}
     >>> found = compare_runs(before, {"step_ms": [5.0, 5.1, 4.9, 5.0]})
     >>> round(found["speedup"], 2), found["significant"]
     (2.01, True)
 
-    speedup is above 1 when b is faster: of the iteration if that was measured, else of all common
-    times together.  metrics has a row for each common name: a, b, difference, bounds of it at 95 %
-    (ci_low, ci_high; bootstrap), p_value (permutation), significant, verdict.  Single numbers can
-    be compared, not tested."""
+    speedup is above 1 if b is faster; it is that of the iteration if it was measured, else of all
+    common times together. metrics has a row for each common name: a, b, difference, its 95 % bounds
+    (ci_low, ci_high; bootstrap), p_value (permutation), significant, verdict. Single numbers are
+    compared but not tested."""
     runs = (_run_of("a", a), _run_of("b", b))
     common = [name for name in runs[0] if name in runs[1] and name != BATCH_SIZE]
     if not common:
@@ -272,9 +272,9 @@ def _sentence(found: Dict[str, Any], has_speed: bool) -> str:
     shown = f"{speedup:.2f}x" if speedup >= 1 else f"{1 / speedup if speedup else math.inf:.2f}x"
     way = "faster" if speedup > 1 else "slower"
     if found["significant"]:
-        surely = f"p = {row['p_value']:.2g}" if row else "significant in some of them"
+        certainty = f"p = {row['p_value']:.2g}" if row else "significant in some of them"
     elif row is not None and row["p_value"] is None:
-        surely = "single numbers: not tested"
+        certainty = "single numbers: not tested"
     else:
-        surely = "not significant: chance may have done it"
-    return f"b is {shown} {way} than a ({what}; {surely})"
+        certainty = "not significant"
+    return f"b is {shown} {way} than a ({what}; {certainty})"

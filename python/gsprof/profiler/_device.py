@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where times and memory of a GPU come from: PyTorch if the program has it, else NVIDIA's driver,
-else there is none and the host's clock serves."""
+"""Sources of GPU times and memory: PyTorch if the program uses it, else NVIDIA's driver. Without a
+GPU, times come from the host's clock."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -13,13 +14,13 @@ import warnings
 from collections import deque
 from typing import Any, Deque, List, NamedTuple, Optional, Tuple
 
-from .._torch_gpu import CudaEvents
+from ..torch._gpu import CudaEvents
 
 HOST = "host"
 TORCH = "torch.cuda"
 DRIVER = "cuda driver"
 
-# So many measurements may wait for the GPU before the oldest are asked for.
+# Most measurements that wait for the GPU before the oldest are read.
 _WAITING_MAX = 1024
 
 _Pointer = ctypes.c_void_p
@@ -30,7 +31,7 @@ class DriverError(RuntimeError):
 
 
 class Driver:
-    """The few functions of libcuda.so.1 that are used here, on one device's primary context."""
+    """The functions of libcuda.so.1 that gsprof uses, on one device's primary context."""
 
     def __init__(self, library: ctypes.CDLL, device: int) -> None:
         self.library = library
@@ -39,9 +40,9 @@ class Driver:
         count = ctypes.c_int(0)
         self.call("cuDeviceGetCount", ctypes.byref(count))
         if count.value == 0:
-            raise DriverError("the driver knows no device")
+            raise DriverError("the driver has no devices")
         if not 0 <= device < count.value:
-            raise ValueError(f"device {device}: there are {count.value}, counted from 0")
+            raise ValueError(f"device {device} does not exist: {count.value} devices, from 0")
         handle = ctypes.c_int(0)
         self.call("cuDeviceGet", ctypes.byref(handle), device)
         self.context = _Pointer()
@@ -50,17 +51,17 @@ class Driver:
     def call(self, name: str, *args: Any) -> None:
         code = getattr(self.library, name)(*args)
         if code != 0:
-            raise DriverError(f"{name} gave error {code}")
+            raise DriverError(f"{name} failed with error {code}")
 
     def enter(self) -> None:
-        """Contexts belong to threads; one that has none gets ours."""
+        """Sets our context in this thread if it has none."""
         current = _Pointer()
         self.call("cuCtxGetCurrent", ctypes.byref(current))
         if not current.value:
             self.call("cuCtxSetCurrent", self.context)
 
     def memory(self) -> Tuple[int, int]:
-        """Bytes in use on the device, by whomever, and all that it has."""
+        """Returns the bytes in use on the device, by all processes, and its total."""
         self.enter()
         free, total = ctypes.c_size_t(0), ctypes.c_size_t(0)
         self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -77,7 +78,7 @@ class Driver:
 
 
 class DriverEvents:
-    """Events by the driver, with the members that CudaEvents has for PyTorch."""
+    """Events of the driver, with the interface of CudaEvents."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -108,40 +109,31 @@ class _Event:
         driver.call("cuEventCreate", ctypes.byref(self.handle), 0)
 
     def __del__(self) -> None:
-        # A child after fork has no device whose events it could end.
+        # A child of fork cannot use the device.
         if self.handle.value and os.getpid() == self.driver.pid:
             self.driver.library.cuEventDestroy_v2(self.handle)
 
 
 def torch_cuda() -> Optional[Any]:
-    """torch.cuda, if the program uses PyTorch and there is a device; never imports it."""
+    """Returns torch if the program has imported it and a device is available; never imports it."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     try:
         return torch if cuda is not None and cuda.is_available() else None
-    except Exception:  # a module that is half imported, or a broken driver
+    except Exception:  # a partially imported module, or a broken driver
         return None
 
 
-class _Libraries:
-    """libcuda.so.1, looked for once; None: there is none."""
-
-    tried = False
-    cuda: Optional[ctypes.CDLL] = None
-
-
+@functools.lru_cache(maxsize=None)
 def _library() -> Optional[ctypes.CDLL]:
-    if not _Libraries.tried:
-        try:
-            _Libraries.cuda = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            pass
-        _Libraries.tried = True
-    return _Libraries.cuda
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 def find_driver(device: int = 0) -> Optional[Driver]:
-    """The driver, if there is one with a device."""
+    """Returns the driver, or None without one or without a device."""
     library = _library()
     try:
         return Driver(library, device) if library is not None else None
@@ -150,7 +142,7 @@ def find_driver(device: int = 0) -> Optional[Driver]:
 
 
 def find_events(device: int = 0) -> Tuple[str, Any]:
-    """Which clock there is, and what takes its events; None for the host's."""
+    """Returns the name of the clock, and the source of its events; None for the host's."""
     torch = torch_cuda()
     if torch is not None:
         return TORCH, CudaEvents(torch)
@@ -168,7 +160,7 @@ class _Waiting(NamedTuple):
 
 
 class EventClock:
-    """What the extension asks when a measurement begins and ends on a device."""
+    """Times measurements on a device; called by the extension at their begin and end."""
 
     def __init__(self, events: Any, synchronize: bool) -> None:
         self.events = events
@@ -177,16 +169,16 @@ class EventClock:
         self._pid = os.getpid()
         self._waiting: Deque[_Waiting] = deque()
         self._known: List[Tuple[str, float, int]] = []
-        self._settling = threading.Lock()  # of what waits and what is known; children do neither
+        self._settling = threading.Lock()  # of _waiting and _known; unused in children of fork
 
     def usable(self) -> bool:
-        """A device cannot be used in a child after fork, nor after it has failed."""
+        """False in a child of fork, and after the device has failed."""
         return not self.failed and os.getpid() == self._pid
 
     def _give_up(self, error: Exception) -> None:
         self.failed = True
         self._waiting.clear()
-        warnings.warn(f"the host's clock from here on: {error}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"switched to the host's clock: {error}", RuntimeWarning, stacklevel=3)
 
     def begin(self) -> Any:
         if not self.usable():
@@ -200,7 +192,7 @@ class EventClock:
             return None
 
     def end(self, name: str, begin: Any, began_ns: int) -> Optional[float]:
-        """Milliseconds, or None when they are not known yet."""
+        """Returns milliseconds, or None if they are not known yet."""
         host_ms = (time.monotonic_ns() - began_ns) / 1e6
         if begin is None or not self.usable():
             return host_ms
@@ -227,7 +219,7 @@ class EventClock:
             self._known.append((first.name, took_ms, first.began_ns))
 
     def settle(self) -> List[Tuple[str, float, int]]:
-        """Name, milliseconds and beginning of all that had to wait."""
+        """Waits for the pending measurements; returns their names, milliseconds and begins."""
         if os.getpid() != self._pid:
             return []
         with self._settling:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one page: no network, charts as inline SVG, dark and light."""
+"""The report as one page without network access: inline SVG charts, dark and light."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHART_HEIGHT = 126
 LANE_HEIGHT = 18
 LANES_MAX = 12
 COLORS = 8
-# A chart has a column for each point of its width, of which it shows the least and the greatest.
+# Columns of a chart; each shows the least and the greatest of its values.
 COLUMNS = 450
 
 _STYLE = """
@@ -38,7 +38,7 @@ th button:focus-visible{outline:2px solid var(--c0)}svg{width:100%;height:auto;d
 svg text{fill:var(--dim);font:12px system-ui,sans-serif}svg .frame{stroke:var(--line);fill:none}
 """
 
-# Sorting by a click on a column's head: by number where cells have one, else by text.
+# Sorts a table by the clicked column: by number if the cells have one, else by text.
 _SCRIPT = """
 for (const button of document.querySelectorAll("th button")) {
   button.addEventListener("click", () => {
@@ -93,7 +93,7 @@ def _figure(svg: str, caption: str) -> str:
 
 
 def _columns(samples: Sequence[Tuple[int, float]]) -> List[Tuple[float, float, float]]:
-    """Place (0 to 1), least and greatest of the values that fall on each column."""
+    """Returns position (0 to 1), least and greatest value of each column that has values."""
     finite = [(at, value) for at, value in samples if math.isfinite(value)]
     if not finite:
         return []
@@ -149,7 +149,7 @@ def _shares(shares: Dict[str, float], order: Dict[str, int]) -> str:
             f'height="26" fill="{color}"/></g>'
         )
         if width > 8 * len(shown):
-            # On a bar of any colour: a plate in the page's own.
+            # A plate in the page's background colour, readable on bars of any colour.
             parts.append(
                 f'<rect x="{left + 3:.1f}" y="5" width="{7 * len(shown)}" height="16" rx="3" '
                 f'fill="var(--bg)"/><text x="{left + 6:.1f}" y="17">{_escape(shown)}</text>'
@@ -159,7 +159,7 @@ def _shares(shares: Dict[str, float], order: Dict[str, int]) -> str:
 
 
 def _lanes(names: Sequence[str], samples: Dict[str, List[Tuple[int, float]]]) -> str:
-    """What ran when: a lane for each name, its times merged where they share a column."""
+    """Returns the timeline: a lane for each name; intervals closer than a pixel are merged."""
     shown = [name for name in names if samples[name]][:LANES_MAX]
     if not shown:
         return ""
@@ -188,9 +188,7 @@ def _lanes(names: Sequence[str], samples: Dict[str, List[Tuple[int, float]]]) ->
             f'<path d="{shape}" fill="var(--c{lane % COLORS})">'
             f"<title>{_escape(title)}</title></path>"
         )
-    caption = (
-        f"from the first beginning to the last end, {_text.milliseconds((last - first) / 1e6)}"
-    )
+    caption = f"from the first start to the last end: {_text.milliseconds((last - first) / 1e6)}"
     if len(names) > len(shown):
         caption += f"; the first {len(shown)} of {len(names)} names"
     return _figure(_svg(len(shown) * (LANE_HEIGHT + 6), "timeline", parts), caption)
@@ -233,7 +231,7 @@ def _bottlenecks(collector: Any, order: Dict[str, int]) -> List[str]:
     bar = _shares(found["shares"], order) if found["shares"] else ""
     return [
         "<h2>Where the time goes</h2>",
-        "<p>Each moment counts once, for the innermost measurement. Point at a part for its "
+        "<p>Each moment counts once, for the innermost measurement. Hover over a part to see its "
         "name.</p>",
         bar,
         f"<ul>{reasons}</ul>",
@@ -283,7 +281,7 @@ def _pair(place: int, name: str, row: Dict[str, Any]) -> List[str]:
 
 
 def page(collector: Any, comparison: Optional[Any]) -> str:
-    """The whole document."""
+    """Returns the whole document."""
     times, metrics = collector._names(_series.TIMES), collector._names(_series.VALUES)
     order = {name: place for place, name in enumerate(times)}
     samples = {name: collector._samples(_series.TIMES, name) for name in times}

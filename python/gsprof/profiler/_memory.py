@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of the device, if there is one, and of the process, always."""
+"""Tracks the memory of the process, and of the device if there is one."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .. import _gsprof, _sites
 from . import _device, _residence, _text
 
 PROCESS = "process"
-# Changes of resident memory below this are those of small blocks.
-_UNSEEN_BYTES = 1 << 20
+# Unexplained changes of resident memory below this are ignored: small blocks cause them.
+_UNEXPLAINED_BYTES_MIN = 1 << 20
 
 
 class _Sample(NamedTuple):
-    """As the extension gives them; bytes, None: not known."""
+    """A sample of the extension: bytes, None if not known."""
 
     at_ns: int
     resident: Optional[int]
     reserved: Optional[int]
     device: Optional[int]
-    unfiled: Optional[int]  # resident, without pages of files
+    nonfile: Optional[int]  # resident, without pages of files
 
 
 def _greatest(*numbers: Optional[int]) -> Optional[int]:
@@ -36,7 +36,7 @@ def _change(first: Optional[int], last: Optional[int]) -> Optional[int]:
 
 
 def _rows(stats: Dict[str, Any]) -> List[List[str]]:
-    """Sites for people."""
+    """Returns the sites as rows of a table."""
     return [
         [
             _text.plain(f"{site['file']}:{site['line']}" if site["line"] else site["file"]),
@@ -49,7 +49,7 @@ def _rows(stats: Dict[str, Any]) -> List[List[str]]:
 
 
 class _TorchMemory:
-    """PyTorch's own account of what it allocated on the device."""
+    """PyTorch's own statistics of its memory on the device."""
 
     def __init__(self, torch: Any, device: int) -> None:
         self._cuda = torch.cuda
@@ -83,7 +83,7 @@ class _TorchMemory:
 
 
 class MemoryTracker:
-    """Follows memory while it is entered.
+    """Tracks memory while it is entered.
 
     >>> tracker = MemoryTracker(interval=10)
     >>> with tracker:
@@ -94,15 +94,15 @@ class MemoryTracker:
     >>> [event["action"] for event in tracker.get_allocation_timeline()][0]
     'start'
 
-    `source` says whose memory it is: "torch.cuda" (what PyTorch allocated on the device),
-    "cuda driver" (what is in use on the device, by whomever) or "process": resident memory is then
-    what is allocated; that and writable memory that was asked for and not used yet is what is
-    reserved.  What the process has is under names that begin with process_ in any case.
+    `source` names the memory: "torch.cuda" (allocated by PyTorch on the device), "cuda driver" (in
+    use on the device, by all processes) or "process". For a process, "allocated" is resident
+    memory; "reserved" adds writable memory that was requested but not used yet. Names that begin
+    with process_ are always about the process.
 
-    track_timeline samples every `interval` ms by a thread that never needs the interpreter; without
-    it only the beginning and the end are known.  track_allocations makes of the samples the events
-    of get_allocation_timeline(), and counts every allocation of the process by its line; while
-    memory is counted already (GSPROF_MEMORY, gsprof mem record) that count serves."""
+    With track_timeline a thread that never needs the GIL samples every `interval` ms; without it,
+    only the start and the end are known. track_allocations provides the events of
+    get_allocation_timeline(), and counts every allocation of the process by line; if memory is
+    already counted (GSPROF_MEMORY, gsprof mem record), those counts are used."""
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class MemoryTracker:
         device: int = 0,
     ) -> None:
         if isinstance(interval, bool) or not isinstance(interval, (int, float)):
-            raise TypeError(f"interval is a number of ms, not {type(interval).__name__}")
+            raise TypeError(f"interval must be a number of ms, not {type(interval).__name__}")
         if not (math.isfinite(interval) and 0 < interval <= 3600000):
-            raise ValueError(f"interval is more than 0 ms and at most an hour, not {interval}")
+            raise ValueError(f"interval must be above 0 ms and at most an hour, not {interval}")
         self.track_allocations = bool(track_allocations)
         self.track_timeline = bool(track_timeline)
         self.interval = interval
@@ -134,7 +134,7 @@ class MemoryTracker:
         self._started = False
         self._start_allocated: Optional[int] = None
         self._end: Dict[str, Optional[int]] = {}
-        self._before: _sites.Look = {}
+        self._before: _sites.Lines = {}
         self._changes: List[_sites.Change] = []
         self._first_event: Optional[int] = None
         self._seen: Optional[List[_residence.Event]] = None
@@ -151,7 +151,7 @@ class MemoryTracker:
         )
 
     def start(self) -> "MemoryTracker":
-        """Begins, as `with` does; what was seen before is forgotten."""
+        """Starts tracking, as `with` does; discards earlier data."""
         self._depth += 1
         if self._depth == 1:
             if self._torch is not None:
@@ -159,7 +159,7 @@ class MemoryTracker:
                 self._start_allocated = self._torch.allocated()
             self._started = True
             if self.track_allocations:
-                # First, so that its own tables are not taken for the block's.
+                # Before the sampler, so that the tracer's own tables do not count.
                 self._before = _sites.TRACER.begin()
                 self._first_event = _sites.TRACER.event()
                 self._seen = None
@@ -167,7 +167,7 @@ class MemoryTracker:
         return self
 
     def stop(self) -> None:
-        """Ends; ValueError when it was not started."""
+        """Stops tracking; ValueError if it was not started."""
         if self._depth == 0:
             raise ValueError("stop() without start()")
         self._depth -= 1
@@ -201,9 +201,9 @@ class MemoryTracker:
             raise RuntimeError("nothing was tracked yet: use `with tracker:` around the code")
         samples = [_Sample(*sample) for sample in self._sampler.samples()]
         if self._depth > 0:
-            at_ns, resident, reserved, _, unfiled = _gsprof.memory_now()
+            at_ns, resident, reserved, _, nonfile = _gsprof.memory_now()
             device = self._driver.memory()[0] if self._driver is not None else None
-            samples.append(_Sample(at_ns, resident, reserved, device, unfiled))
+            samples.append(_Sample(at_ns, resident, reserved, device, nonfile))
         return samples
 
     def _allocated(self, sample: _Sample) -> Optional[int]:
@@ -213,13 +213,13 @@ class MemoryTracker:
         return sample.reserved if self.source == PROCESS else sample.device
 
     def get_stats(self) -> Dict[str, Any]:
-        """Bytes: peak_allocated, peak_reserved, current_allocated, current_reserved,
-        start_allocated, change (from the start to now or to the end) and process_*; count of
-        allocations (PyTorch's own; the process's own; otherwise rises that the samples show);
-        sites, the lines of the program that allocated the most of the process's memory, each with
-        file, line, held_bytes and held_blocks (more than at the start), allocated_bytes and
-        allocated_blocks (None: not known); source, samples and duration_ms.  count and sites are
-        None without track_allocations."""
+        """Returns, in bytes, peak_allocated, peak_reserved, current_allocated, current_reserved,
+        start_allocated, change (from the start to now or to the end) and process_*; count, the
+        number of allocations (of PyTorch, else of the process, else of rises in the samples);
+        sites, the lines that allocated the most memory of the process, each with file, line,
+        held_bytes and held_blocks (more than at the start), allocated_bytes and allocated_blocks
+        (None: not known); source, samples and duration_ms. count and sites are None without
+        track_allocations."""
         samples = self._samples()
         first, last = samples[0], samples[-1]
         peak = _Sample(*self._sampler.peak())
@@ -267,7 +267,7 @@ class MemoryTracker:
         ]
 
     def _events_seen(self) -> Optional[List[_residence.Event]]:
-        """Allocations one by one; None where only samples are known."""
+        """Returns the single allocations; None if only samples are known."""
         if self.source != PROCESS or self._first_event is None:
             return None
         if self._seen is not None:
@@ -275,7 +275,7 @@ class MemoryTracker:
         return [_residence.Event(*event) for event in _sites.TRACER.events(self._first_event)]
 
     def _events(self, timeline: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-        """As samples show them."""
+        """Derives events from the samples."""
         events: List[Dict[str, Any]] = []
         before: Optional[int] = None
         is_going_on = False
@@ -286,7 +286,7 @@ class MemoryTracker:
                 is_going_on = False
                 continue
             action = "start" if not events else "alloc" if (size or 0) > 0 else "free"
-            # A process takes the pages of one block over several samples.
+            # A process touches the pages of one block over several samples.
             if is_going_on and action == events[-1]["action"] and self.source == PROCESS:
                 began_ms, sum_bytes = events[-1]["time_ms"], events[-1]["size"]
                 events[-1] = {**events[-1], **sample, "time_ms": began_ms}
@@ -298,26 +298,28 @@ class MemoryTracker:
         return events
 
     def _merged(self, samples: List[_Sample], seen: List[_residence.Event]) -> List[Dict[str, Any]]:
-        """Allocations one by one, and of the changes that samples show those that no allocation
-        explains: memory that the interpreter itself maps, and that of small blocks.  Pages of files
-        are none's: the kernel reads the code of libraries, and drops it, as it likes."""
+        """Merges the single allocations with those changes in the samples that no allocation
+        explains: memory mapped by the interpreter itself, and small blocks. Pages of files do not
+        count: the kernel loads and drops the code of libraries at any time."""
         timeline = self._timeline(samples)
         times = [sample.at_ns for sample in samples]
         resident = [
-            sample.resident if sample.unfiled is None else sample.unfiled for sample in samples
+            sample.resident if sample.nonfile is None else sample.nonfile for sample in samples
         ]
-        unseen = _residence.unexplained(times, resident, seen)
+        unexplained = _residence.unexplained(times, resident, seen)
         events = [{**timeline[0], "action": "start", "size": 0, "exact": True}]
         changes = [(event.at_ns, event.size, True) for event in seen]
         changes += [
-            (ns, size, False) for ns, size in zip(times, unseen) if abs(size) >= _UNSEEN_BYTES
+            (ns, size, False)
+            for ns, size in zip(times, unexplained)
+            if abs(size) >= _UNEXPLAINED_BYTES_MIN
         ]
-        # Those of samples after allocations of the same time.
+        # At the same time, allocations come before changes of samples.
         changes.sort(key=lambda event: (event[0], not event[2]))
         for at_ns, size, is_exact in changes:
             if not times[0] <= at_ns <= times[-1]:
                 continue
-            # What is allocated is as of the sample before.
+            # "allocated" and "reserved" are of the sample before.
             then = timeline[max(0, bisect_left(times, at_ns) - 1)]
             event = {
                 "time_ms": (at_ns - times[0]) / 1e6,
@@ -329,17 +331,17 @@ class MemoryTracker:
         return events
 
     def get_timeline(self) -> List[Dict[str, Any]]:
-        """Every sample: time_ms since the start, allocated, reserved and process, in bytes."""
+        """Returns every sample: time_ms since the start; allocated, reserved, process in bytes."""
         return self._timeline(self._samples())
 
     def get_allocation_timeline(self) -> List[Dict[str, Any]]:
-        """What was taken and given back: each with time_ms, action ("start", "alloc", "free"),
-        size, what was allocated and reserved then by the last sample, and exact.  Of a process,
-        every allocation of 64 KiB or more and its end is one event; changes of resident memory
-        (without pages of files) that none of them explains are events by the samples, which are
-        not exact.  So are all events of a device, and those of an interpreter whose allocations
-        cannot be seen one by one; there, a rise that goes on over several samples is one.  Without
-        track_allocations the samples as they are."""
+        """Returns allocations and frees, each with time_ms, action ("start", "alloc", "free"),
+        size, allocated and reserved of the last sample before, and exact. For a process, every
+        allocation of 64 KiB or more is an event, and so is its free; changes of resident memory
+        (without pages of files) that they do not explain are events derived from samples, with
+        exact False. All events of a device are derived from samples, and those of an interpreter in
+        which single allocations are not recorded; there, a rise over several samples is one event.
+        Without track_allocations, returns the samples."""
         samples = self._samples()
         if not self.track_allocations:
             return self._timeline(samples)
@@ -349,19 +351,18 @@ class MemoryTracker:
         )
 
     def save_device_snapshot(self, path: _text.Path) -> None:
-        """What PyTorch's allocator has on its devices, segment by segment and block by block, as
-        the pickle that PyTorch's memory viewer opens; with the stacks of allocations if
-        torch.cuda.memory._record_memory_history() was called before.  RuntimeError where PyTorch
-        uses no device, or cannot make one."""
-        take = None if self._torch is None else self._torch.snapshot
-        if take is None:
-            raise RuntimeError("there is no snapshot: PyTorch uses no device, or cannot make one")
-        content = pickle.dumps(take())
+        """Writes the segments and blocks of PyTorch's allocator as a pickle for PyTorch's memory
+        viewer, with the stacks of allocations if torch.cuda.memory._record_memory_history() was
+        called before. Raises RuntimeError if PyTorch uses no device or has no snapshots."""
+        snapshot = None if self._torch is None else self._torch.snapshot
+        if snapshot is None:
+            raise RuntimeError("no snapshot: PyTorch uses no device, or does not support snapshots")
+        content = pickle.dumps(snapshot())
         with open(path, "wb") as file:
             file.write(content)
 
     def clear(self) -> None:
-        """Forgets what was seen; RuntimeError while it is entered."""
+        """Discards all data; RuntimeError while it is entered."""
         if self._depth:
             raise RuntimeError("the tracker is entered")
         self._sampler = self._new_sampler()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times and numbers of a run, and what they say about where the time goes."""
+"""Collects times and values of a run, and finds bottlenecks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from . import _device, _series, _text
 
 BATCH_SIZE = "batch_size"
 
-# What a whole iteration is likely to be called, the likeliest first.
+# Likely names of a whole iteration, the likeliest first.
 ITERATIONS = ("iteration", "full_iteration", "step", "train_step", "training_step", "batch")
 
-# Parts of names that tell a phase, the first that fits.
+# Phases, and the parts of names that select them; the first match counts.
 PHASES = (
     ("optimizer", ("optim", "zero_grad", "update", "sched")),
     ("backward", ("backward", "bwd", "grad")),
@@ -34,7 +34,7 @@ REASONS = {
     "communication": "waiting for other ranks: overlap it with the backward pass",
     "checkpoint": "writing checkpoints: less often, or in the background",
     "evaluation": "evaluation: less often, or on less data",
-    "idle": "nothing that was measured ran then: measure what lies between",
+    "idle": "no measurement covers this time: measure the code in between",
 }
 
 
@@ -51,8 +51,8 @@ def phase_of(name: str) -> str:
 
 
 class Report(Dict[str, Any]):
-    """What a collector has, as a dictionary: timing, memory, throughput, and metrics if there are
-    any.  str() of it is a table; values_by_name has the numbers themselves."""
+    """The data of a collector: timing, memory, throughput, and metrics if any were recorded. str()
+    of it is a table; values_by_name has the kept values."""
 
     def __init__(self, sections: Dict[str, Any], collector: "MetricsCollector") -> None:
         super().__init__(sections)
@@ -66,8 +66,8 @@ class Report(Dict[str, Any]):
         return self._text
 
 
-class MetricsCollector(_gsprof.Recorder):
-    """Keeps numbers and times by name.
+class MetricsCollector(_gsprof.MetricRecorder):
+    """Collects values and times by name.
 
     >>> collector = MetricsCollector()
     >>> for size in (8, 8):
@@ -80,9 +80,9 @@ class MetricsCollector(_gsprof.Recorder):
     >>> collector.analyze_bottlenecks()["bottleneck"] in ("forward", "idle", "iteration")
     True
 
-    All values up to 100,000 of a name are kept, then a fair choice of so many; count, mean, std,
-    min and max are of all of them in any case.  NaN and infinities are counted, and in no figure.
-    Threads may use one collector.  memory=False takes no samples of memory."""
+    Up to 100,000 values of a name are kept; beyond that, a uniform random choice of them. count,
+    mean, std, min and max are of all values. NaN and infinities are counted but not included in the
+    statistics. Threads may share a collector. memory=False switches memory sampling off."""
 
     def __init__(self, *, memory: bool = True, memory_interval: float = 100) -> None:
         self._sampler: Optional[_gsprof.MemorySampler] = None
@@ -90,13 +90,8 @@ class MetricsCollector(_gsprof.Recorder):
             self._sampler = _gsprof.MemorySampler(memory_interval)
             self._sampler.start(True)
 
-    record = _gsprof.Recorder._record
-    measure_time = _gsprof.Recorder._measure
-    start = _gsprof.Recorder._start
-    stop = _gsprof.Recorder._stop
-
     def names(self) -> List[str]:
-        """All names, times first."""
+        """Returns all names, times first."""
         return self._names(_series.TIMES) + self._names(_series.VALUES)
 
     def _kind(self, name: str) -> int:
@@ -104,14 +99,14 @@ class MetricsCollector(_gsprof.Recorder):
             return _series.TIMES
         if name in self._names(_series.VALUES):
             return _series.VALUES
-        raise KeyError(f"nothing is named {name!r}; known: {_series.listed(self.names())}")
+        raise KeyError(f"no series is named {name!r}; known: {_series.listed(self.names())}")
 
     def get_stats(self, name: str) -> Dict[str, Any]:
-        """count, total, mean, std, min, max, median, p95, p99 and last; times are in ms."""
+        """Returns count, total, mean, std, min, max, median, p95, p99 and last; times in ms."""
         return _series.statistics(self, self._kind(name), name)
 
     def get_values(self, name: str) -> List[float]:
-        """The values that were kept, in the order of time."""
+        """Returns the kept values in time order."""
         return _series.values(self, self._kind(name), name)
 
     # ------------------------------------------------------------------ throughput
@@ -121,7 +116,7 @@ class MetricsCollector(_gsprof.Recorder):
         return next((name for name in ITERATIONS if name in names), None)
 
     def _span_s(self, *chosen: Tuple[int, str]) -> float:
-        """From the first beginning to the last end of some series."""
+        """Returns the seconds from the first start to the last end of some series."""
         stats = [self._stats(kind, name) for kind, name in chosen]
         stats = [one for one in stats if one["count"] + one["nonfinite"] > 0]
         if not stats:
@@ -131,8 +126,8 @@ class MetricsCollector(_gsprof.Recorder):
 
     @property
     def throughput(self) -> Dict[str, Optional[float]]:
-        """samples_per_sec, when batch_size was recorded, and iterations_per_sec: from the first
-        iteration's beginning to the last one's end, with everything between them."""
+        """samples_per_sec, if batch_size was recorded, and iterations_per_sec: over the whole time
+        from the start of the first iteration to the end of the last."""
         iteration = self._iteration()
         has_batches = BATCH_SIZE in self._names(_series.VALUES)
         chosen: List[Tuple[int, str]] = []
@@ -158,8 +153,8 @@ class MetricsCollector(_gsprof.Recorder):
 
     @property
     def memory(self) -> Dict[str, Optional[int]]:
-        """peak_allocated and peak_reserved in bytes: of PyTorch on the device if there is one,
-        else of the process since the collector was made."""
+        """peak_allocated and peak_reserved in bytes: of PyTorch on the device if it uses one, else
+        of the process since the collector was created."""
         torch = _device.torch_cuda()
         if torch is not None:
             return {
@@ -177,8 +172,8 @@ class MetricsCollector(_gsprof.Recorder):
     # --------------------------------------------------------------------- reports
 
     def generate_report(self) -> Report:
-        """timing (ms), memory (bytes) and throughput; metrics, if there are others than
-        batch_size."""
+        """Returns timing (ms), memory (bytes) and throughput; metrics, if any besides batch_size
+        were recorded."""
         sections: Dict[str, Any] = {
             "timing": {
                 name: _series.basics(self, _series.TIMES, name)
@@ -208,7 +203,7 @@ class MetricsCollector(_gsprof.Recorder):
         return rows
 
     def notes(self) -> List[str]:
-        """What a reader of the figures should know."""
+        """Returns remarks on the figures."""
         found = []
         for kind in (_series.TIMES, _series.VALUES):
             for name in self._names(kind):
@@ -217,11 +212,11 @@ class MetricsCollector(_gsprof.Recorder):
                 if stats["nonfinite"]:
                     found.append(f"{shown}: {stats['nonfinite']} of {every} values are not finite")
                 if stats["lost"]:
-                    found.append(f"{shown}: {stats['lost']} values are in the figures only")
+                    found.append(f"{shown}: {stats['lost']} values are only in the statistics")
         return found
 
     def summary(self) -> str:
-        """Tables of times and metrics, memory and throughput."""
+        """Returns tables of times and metrics, memory and throughput."""
         lines: List[str] = []
         keys = ("count", "mean", "std", "min", "p95", "max")
         for kind, title in ((_series.TIMES, "time"), (_series.VALUES, "metric")):
@@ -241,7 +236,7 @@ class MetricsCollector(_gsprof.Recorder):
         return "\n".join(lines + [f"note: {note}" for note in self.notes()])
 
     def clear(self) -> None:
-        """Forgets all values; memory is watched from here on."""
+        """Discards all values and restarts memory sampling."""
         self._clear()
         if self._sampler is not None:
             self._sampler.start(True)
@@ -249,8 +244,8 @@ class MetricsCollector(_gsprof.Recorder):
     # ----------------------------------------------------------------- bottlenecks
 
     def _wall_ms(self) -> Tuple[float, Optional[float]]:
-        """All the time from the first beginning to the last end, and what no measurement covers:
-        None when several threads measured, whose times lie beside each other."""
+        """Returns the time from the first start to the last end, and the part that no measurement
+        covers; None for the latter if several threads measured in parallel."""
         names = self._names(_series.TIMES)
         wall_ms = self._span_s(*((_series.TIMES, name) for name in names)) * 1e3
         stats = [self._stats(_series.TIMES, name) for name in names]
@@ -260,8 +255,8 @@ class MetricsCollector(_gsprof.Recorder):
         return wall_ms, max(0.0, wall_ms - sum(one["outer"] for one in stats))
 
     def get_phase_breakdown(self) -> Dict[str, float]:
-        """Milliseconds of each phase, as names tell it; what is measured within another
-        measurement counts once."""
+        """Returns the milliseconds of each phase, found by the names; nested measurements count
+        once."""
         found: Dict[str, float] = {}
         for name in self._names(_series.TIMES):
             phase = phase_of(name)
@@ -269,9 +264,9 @@ class MetricsCollector(_gsprof.Recorder):
         return found
 
     def analyze_bottlenecks(self) -> Dict[str, Any]:
-        """Where the time goes: bottleneck (a name, or "idle"), phase, share, shares of all names
-        and of idle (of what lies within another measurement each moment counts once, for the
-        innermost), phases, reasons, idle_ms, total_ms and throughput."""
+        """Returns where the time goes: bottleneck (a name, or "idle"), phase, share, shares of all
+        names and of idle (each moment counts once, for the innermost measurement), phases, reasons,
+        idle_ms, total_ms and throughput."""
         own = {
             name: float(self._stats(_series.TIMES, name)["self"])
             for name in self._names(_series.TIMES)
@@ -288,7 +283,7 @@ class MetricsCollector(_gsprof.Recorder):
             "share": None,
             "shares": {},
             "phases": {},
-            "reasons": ["nothing was measured: use measure_time() around the parts"],
+            "reasons": ["nothing was measured: put measure_time() around the parts"],
             "idle_ms": idle_ms if own else None,
             "total_ms": total_ms,
             "throughput": self.throughput,
@@ -319,5 +314,5 @@ class MetricsCollector(_gsprof.Recorder):
             if phase != found["phase"] and phase != "other" and part >= 0.2:
                 reasons.append(f"{phase} takes {_text.percent(part)}: {REASONS[phase]}")
         if found["idle_ms"] is None:
-            reasons.append("idle is not known: several threads measured at once")
+            reasons.append("idle is not known: several threads measured in parallel")
         return reasons

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a collector has, as files and as text."""
+"""Writes the data of a collector to files and as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._metrics import MetricsCollector
 
 
 class Reporter:
-    """Writes what a collector has.
+    """Writes the data of a collector.
 
     >>> import os, tempfile
     >>> collector = MetricsCollector()
@@ -26,17 +26,17 @@ class Reporter:
     ...     "forward_pass" in open(path).read()
     True
 
-    A file appears whole or not at all; OSError tells the path that cannot be written."""
+    Files are written atomically; OSError names the path that cannot be written."""
 
     def __init__(self, collector: MetricsCollector) -> None:
         if not isinstance(collector, MetricsCollector):
-            raise TypeError(f"a MetricsCollector is wanted, not {type(collector).__name__}")
+            raise TypeError(f"collector must be a MetricsCollector, not {type(collector).__name__}")
         self.collector = collector
 
     def save_json(self, path: _text.Path, values: bool = False) -> None:
-        """timing, memory and throughput, and metrics if there are any; with values, every value
-        that was kept too, by which compare_runs() can test.  NaN and infinities are null; how many
-        a metric had is its "nonfinite"."""
+        """Writes timing, memory, throughput, and metrics if any were recorded. With values=True
+        also every kept value, which compare_runs() needs for its tests. NaN and infinities are
+        null; a metric's "nonfinite" is their number."""
         report = self.collector.generate_report()
         whole: Dict[str, Any] = dict(report)
         if values:
@@ -44,7 +44,7 @@ class Reporter:
                 for name, stats in whole.get(section, {}).items():
                     stats["values"] = report.values_by_name[name]
         text = json.dumps(_text.finite(whole), indent=2, allow_nan=False, ensure_ascii=False)
-        # A lone surrogate in a name would be no UTF-8.
+        # A lone surrogate in a name cannot be encoded in UTF-8.
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
         _text.write_whole(path, text + "\n")
 
@@ -58,8 +58,8 @@ class Reporter:
         return rows
 
     def save_csv(self, path: _text.Path) -> None:
-        """A row for each value that was kept: time_s after the first, kind ("time" or "metric"),
-        name, value and unit ("ms" of times)."""
+        """Writes a row for each kept value: time_s since the first, kind ("time" or "metric"),
+        name, value and unit ("ms" for times)."""
         rows = self._samples()
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -71,13 +71,13 @@ class Reporter:
         _text.write_whole(path, out.getvalue())
 
     def save_html(self, path: _text.Path, baseline: Any = None) -> None:
-        """One file that needs no network: figures, charts, tables and the timeline; with a
-        baseline, whatever compare_runs() takes, the comparison with it too."""
+        """Writes a self-contained page: figures, charts, tables and the timeline; with a baseline,
+        which is any run that compare_runs() accepts, also the comparison with it."""
         comparison = None if baseline is None else compare_runs(baseline, self.collector)
         _text.write_whole(path, _html.page(self.collector, comparison))
 
     def print_summary(self) -> None:
-        """Tables of times and metrics, and where the time goes."""
+        """Prints tables of times and metrics, and the bottleneck."""
         print(self.collector.summary())
         found = self.collector.analyze_bottlenecks()
         if found["bottleneck"] is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which changes of resident memory the known allocations cannot explain."""
+"""Finds changes of resident memory that the known allocations do not explain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 
 class Event(NamedTuple):
-    """An allocation, or with a size below 0 a free, as the extension gives it."""
+    """An allocation, or a free if size is negative."""
 
     at_ns: int
     size: int
@@ -17,29 +17,28 @@ class Event(NamedTuple):
 
 
 def _pages(size: int) -> int:
-    """The most that a block and its allocator's head can have resident."""
+    """Returns the most bytes that a block and its header can have resident."""
     return (size // mmap.PAGESIZE + 2) * mmap.PAGESIZE
 
 
 class _Account:
-    """Pages are resident once they are touched, which can be long after the allocation; after the
-    free they stay as long as the allocator likes.  So two sums are held, each at the most that it
-    can be: live bytes that may yet be touched explain a rise, freed bytes that may still be
-    resident explain a fall."""
+    """Pages become resident when they are touched, possibly long after the allocation; after a free
+    the allocator may keep them. So the account has two upper bounds: live bytes not yet touched,
+    which may explain a rise, and freed bytes still resident, which may explain a fall."""
 
     def __init__(self) -> None:
         self._untouched = 0
         self._kept = 0
         self._sizes: Dict[int, int] = {}
         self._live = 0
-        # Since the last sample: a block may be over before the next.
+        # Most live bytes since the last sample: a block may be freed before the next one.
         self._most_live = 0
-        # By how much known blocks changed resident memory so far.
+        # Change of resident memory that known blocks have explained so far.
         self._explained = 0
-        # Of known blocks that may have been resident at the first sample, which are not in that.
+        # Bytes of known blocks that may have been resident at the first sample; not in _explained.
         self._older = 0
 
-    def _forget(self, event: Event) -> bool:
+    def _remove(self, event: Event) -> bool:
         whole = self._sizes.pop(event.address, None)
         if whole is None:
             return False
@@ -50,9 +49,9 @@ class _Account:
             self._live += _pages(whole + event.size)
         return True
 
-    def take(self, event: Event, is_early: bool) -> None:
-        """Each event, in order; early are those up to the first sample."""
-        is_known = self._forget(event)
+    def add(self, event: Event, is_early: bool) -> None:
+        """Adds the next event; is_early: it is not later than the first sample."""
+        is_known = self._remove(event)
         size = _pages(abs(event.size))
         if event.size > 0:
             self._sizes[event.address] = event.size
@@ -65,8 +64,9 @@ class _Account:
             self._older += size
 
     def unexplained(self, change: int, allocated_next: int, freed_next: int) -> int:
-        """Of a change between two samples, after the events up to the second.  That may have seen
-        what events did up to the third, so they lend."""
+        """Returns the unexplained part of a change between two samples; the events up to the second
+        have been added. The second sample may include later events up to the third, so those
+        explain too."""
         if change > 0:
             explained = min(change, max(0, self._untouched + allocated_next))
             self._untouched -= explained
@@ -83,18 +83,18 @@ class _Account:
 def unexplained(
     times_ns: Sequence[int], resident: Sequence[Optional[int]], events: Sequence[Event]
 ) -> List[int]:
-    """For each sample, by how much resident memory changed since the one before that no event
+    """Returns, for each sample, the change of resident memory since the previous one that no event
     explains."""
     account = _Account()
     found = []
     event_times = [event.at_ns for event in events]
-    # Events up to the first sample, up to the second and so on; those after the last are its next.
+    # Number of events up to each sample, then of all events.
     ends = [bisect_right(event_times, at_ns) for at_ns in times_ns] + [len(events)]
     before: Optional[int] = None
     first = 0
     for now, end, end_of_next in zip(resident, ends, ends[1:]):
         for event in events[first:end]:
-            account.take(event, is_early=before is None)
+            account.add(event, is_early=before is None)
         first = end
         sizes = [event.size for event in events[end:end_of_next]]
         if before is None or now is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was recorded under a name, as numbers to show."""
+"""Statistics of the values recorded under a name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .. import _gsprof
 TIMES = 0
 VALUES = 1
 
-# So many names are listed in a message.
+# Most names that a message lists.
 _LISTED = 20
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message: 'a', 'b' and 3 more."""
+    """Returns names for a message: 'a', 'b' and 3 more."""
     every = list(names)
     text = ", ".join(repr(name) for name in every[:_LISTED])
     if len(every) > _LISTED:
@@ -25,9 +25,9 @@ def listed(names: Iterable[str]) -> str:
 
 
 def raw(recorder: _gsprof.Recorder, kind: int, name: str) -> Dict[str, Any]:
-    """What C keeps of a series; KeyError with the names that there are."""
+    """Returns the statistics that C keeps of a series; KeyError lists the existing names."""
     if not isinstance(name, str):
-        raise TypeError(f"a name is a str, not {type(name).__name__}")
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
     try:
         return recorder._stats(kind, name)
     except KeyError:
@@ -38,29 +38,29 @@ def raw(recorder: _gsprof.Recorder, kind: int, name: str) -> Dict[str, Any]:
 
 
 def values(recorder: _gsprof.Recorder, kind: int, name: str) -> List[float]:
-    """The values that were kept, in the order of time."""
+    """Returns the kept values in time order."""
     return [value for _, value in recorder._samples(kind, name)]
 
 
 def percentile(ordered: Sequence[float], share: float) -> Optional[float]:
-    """By linear interpolation, as numpy has it; None of nothing."""
+    """Interpolates linearly, as numpy does; None for an empty list."""
     if not ordered:
         return None
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
 def basics(recorder: _gsprof.Recorder, kind: int, name: str) -> Dict[str, Any]:
-    """mean, std, min and max; None when no value was finite."""
+    """Returns mean, std, min and max; each is None if no value is finite."""
     stats = raw(recorder, kind, name)
     some = stats["count"] > 0
     return {key: stats[key] if some else None for key in ("mean", "std", "min", "max")}
 
 
 def statistics(recorder: _gsprof.Recorder, kind: int, name: str) -> Dict[str, Any]:
-    """All that is known of a series."""
+    """Returns all statistics of a series."""
     stats = raw(recorder, kind, name)
     some = stats["count"] > 0
     ordered = sorted(v for v in values(recorder, kind, name) if math.isfinite(v))

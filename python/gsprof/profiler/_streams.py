@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the time each stream of a GPU is busy, and how much of it at once."""
+"""Measures how much each GPU stream is busy, and how much the streams overlap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Work(NamedTuple):
 
 
 class _HostEvents:
-    """The host's clock in the place of a GPU's events."""
+    """The host's clock, with the interface of GPU events."""
 
     def record(self, stream: int = 0) -> int:
         del stream
@@ -33,22 +33,26 @@ class _HostEvents:
 
 
 class _Watched:
-    """The profilers that are entered, and PyTorch's StreamContext as it was."""
+    """The profilers that are entered, and the original methods of PyTorch's StreamContext."""
 
-    lock = threading.Lock()
-    profilers: List["StreamProfiler"] = []
-    original: Optional[Tuple[Any, Any, Any]] = None
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.profilers: List["StreamProfiler"] = []
+        self.original: Optional[Tuple[Any, Any, Any]] = None
+
+
+_watched = _Watched()
 
 
 def _watch(context: Any) -> None:
-    """Lets `with torch.cuda.stream(s):` tell the profilers that are entered."""
+    """Makes `with torch.cuda.stream(s):` notify the profilers that are entered."""
     enter, leave = context.__enter__, context.__exit__
 
     def watched_enter(self: Any) -> Any:
         result = enter(self)
         self._gsprof_work = [
             (profiler, profiler._begin(getattr(self, "stream", None)))
-            for profiler in list(_Watched.profilers)
+            for profiler in list(_watched.profilers)
         ]
         return result
 
@@ -58,19 +62,19 @@ def _watch(context: Any) -> None:
         self._gsprof_work = []
         return leave(self, *error)
 
-    _Watched.original = (context, enter, leave)
+    _watched.original = (context, enter, leave)
     context.__enter__, context.__exit__ = watched_enter, watched_exit
 
 
 def _unwatch() -> None:
-    if _Watched.original is not None:
-        context, enter, leave = _Watched.original
+    if _watched.original is not None:
+        context, enter, leave = _watched.original
         context.__enter__, context.__exit__ = enter, leave
-        _Watched.original = None
+        _watched.original = None
 
 
 class _Use:
-    """One piece of work on a stream, as a context manager."""
+    """A context manager for one piece of work on a stream."""
 
     def __init__(self, profiler: "StreamProfiler", number: int) -> None:
         self._profiler = profiler
@@ -87,7 +91,7 @@ class _Use:
 
 
 class StreamProfiler:
-    """Sees which streams work when.
+    """Measures when each stream is busy.
 
     >>> profiler = StreamProfiler(num_streams=2)
     >>> with profiler:
@@ -99,16 +103,16 @@ class StreamProfiler:
     >>> [stream["tasks"] for stream in stats["streams"]]
     [1, 1]
 
-    While it is entered, every `with torch.cuda.stream(s):` is seen, and timed by events on that
-    stream.  Without PyTorch, `with profiler.stream(number):` says what belongs together, on a
-    stream of the driver, which it gives.  Without a GPU streams are threads: submit() gives each
-    stream one, and times are the host's; `clock` says which."""
+    While it is entered, every `with torch.cuda.stream(s):` is timed by events on that stream.
+    Without PyTorch, `with profiler.stream(number) as handle:` provides a stream of the driver and
+    times the block. Without a GPU, streams are threads: submit() starts one for each stream, and
+    the host's clock measures. `clock` names the clock."""
 
     def __init__(self, num_streams: int = 4, *, device: int = 0) -> None:
         if isinstance(num_streams, bool) or not isinstance(num_streams, int):
-            raise TypeError(f"num_streams is an int, not {type(num_streams).__name__}")
+            raise TypeError(f"num_streams must be an int, not {type(num_streams).__name__}")
         if num_streams < 1:
-            raise ValueError(f"num_streams is at least 1, not {num_streams}")
+            raise ValueError(f"num_streams must be at least 1, not {num_streams}")
         self.num_streams = num_streams
         self.clock, events = _device.find_events(device)
         self._events: Any = _HostEvents() if events is None else events
@@ -132,10 +136,10 @@ class StreamProfiler:
             self._work, self._numbers, self._kept = [], {}, []
         torch = sys.modules.get("torch")
         context = getattr(getattr(torch, "cuda", None), "StreamContext", None)
-        with _Watched.lock:
-            if context is not None and not _Watched.profilers:
+        with _watched.lock:
+            if context is not None and not _watched.profilers:
                 _watch(context)
-            _Watched.profilers = [*_Watched.profilers, self]
+            _watched.profilers = [*_watched.profilers, self]
         self._events.wait()
         self._wall = None
         self._first = self._events.record()
@@ -152,24 +156,24 @@ class StreamProfiler:
         last = self._events.record()
         self._events.wait()
         self._wall = _Work(-1, self._first, last)
-        with _Watched.lock:
-            _Watched.profilers = [one for one in _Watched.profilers if one is not self]
-            if not _Watched.profilers:
+        with _watched.lock:
+            _watched.profilers = [one for one in _watched.profilers if one is not self]
+            if not _watched.profilers:
                 _unwatch()
 
     def _number_of(self, stream: Any) -> int:
-        """Streams are numbered as they come; the handle tells one, else the object itself."""
+        """Numbers streams in order of first use; the handle identifies one, else the object."""
         key: object = getattr(stream, "cuda_stream", None)
         if key is None:
             key = id(stream)
-            self._kept.append(stream)  # its id must not be another's meanwhile
+            self._kept.append(stream)  # keeps its id from being reused
         with self._lock:
             return self._numbers.setdefault(key, len(self._numbers))
 
     def _record(self, handle: Any) -> Any:
         if self.clock == _device.DRIVER:
             return self._events.record(handle or 0)
-        # PyTorch's event goes to the stream that is current, which is this one.
+        # PyTorch records the event on the current stream, which is this one.
         return self._events.record()
 
     def _begin_on(self, number: int, handle: Any) -> Tuple[int, Any, Any]:
@@ -187,13 +191,13 @@ class StreamProfiler:
 
     def _check(self, number: object) -> int:
         if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"a stream is told by its number, not by {type(number).__name__}")
+            raise TypeError(f"a stream number must be an int, not {type(number).__name__}")
         if not 0 <= number < self.num_streams:
-            raise ValueError(f"stream {number}: there are {self.num_streams}, counted from 0")
+            raise ValueError(f"stream {number} does not exist: {self.num_streams} streams, from 0")
         return number
 
     def handle(self, number: int) -> Any:
-        """The driver's handle of a stream; None where there is no driver to ask."""
+        """Returns the driver's handle of a stream; None without a driver."""
         self._check(number)
         if self.clock != _device.DRIVER:
             return None
@@ -203,12 +207,13 @@ class StreamProfiler:
             return self._handles[number]
 
     def stream(self, number: int) -> Any:
-        """A context manager: what is done within belongs to that stream."""
+        """Returns a context manager that assigns its block to that stream."""
         return _Use(self, self._check(number))
 
     def submit(self, number: int, func: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Calls func(*args) on that stream: in a thread of the stream's own without a GPU, which
-        leaving the profiler waits for; at once with one, where work is only handed over."""
+        """Calls func(*args) on that stream. Without a GPU it runs in the stream's thread, and
+        leaving the profiler waits for it; with a GPU it is called directly, since it only queues
+        work."""
         self._check(number)
         if not self._depth:
             raise RuntimeError("the profiler is not entered: use `with profiler:`")
@@ -232,7 +237,7 @@ class StreamProfiler:
     # --------------------------------------------------------------------- results
 
     def _intervals(self) -> List[Tuple[int, float, float]]:
-        """Stream, beginning and end in ms after the start."""
+        """Returns stream, start and end of each piece of work, in ms since the start."""
         with self._lock:
             work = list(self._work)
         found = []
@@ -243,11 +248,12 @@ class StreamProfiler:
         return found
 
     def get_stats(self) -> Dict[str, Any]:
-        """wall_ms; streams, each with tasks, busy_ms and utilization; active_ms (some stream was
-        busy), overlap_ms (several were), overlap (of the active time), concurrency (streams busy
-        on average while any was) and efficiency (of all streams all the time).
+        """Returns wall_ms; streams, each with tasks, busy_ms and utilization; active_ms (at least
+        one stream busy), overlap_ms (at least two), overlap (its share of the active time),
+        concurrency (mean number of busy streams while any was) and efficiency (busy share of all
+        streams).
 
-        Raises RuntimeError before the profiler was left."""
+        Raises RuntimeError while the profiler is entered, and before."""
         if self._wall is None:
             raise RuntimeError("nothing was profiled yet: use `with profiler:` around the code")
         intervals = self._intervals()
@@ -291,11 +297,11 @@ class StreamProfiler:
         ]
         return "\n".join(
             [
-                f"{_text.milliseconds(stats['wall_ms'])} by the clock: {stats['clock']}",
-                *_text.table(("stream", "tasks", "busy", "of the time"), rows),
-                f"overlap: {_text.percent(stats['overlap'])} of the time that any was busy; "
-                f"{stats['concurrency']:.2f} streams at once",
-                f"efficiency: {_text.percent(stats['efficiency'])} of all streams all the time",
+                f"{_text.milliseconds(stats['wall_ms'])}, clock: {stats['clock']}",
+                *_text.table(("stream", "tasks", "busy", "share"), rows),
+                f"overlap: {_text.percent(stats['overlap'])} of the active time; "
+                f"{stats['concurrency']:.2f} streams busy on average",
+                f"efficiency: {_text.percent(stats['efficiency'])} of all streams' time",
             ]
         )
 
@@ -304,7 +310,7 @@ class StreamProfiler:
 
 
 def covered_parts(intervals: Sequence[Tuple[float, float]]) -> List[Tuple[float, float]]:
-    """The same without overlaps.
+    """Returns the union of the intervals, as disjoint intervals.
 
     >>> covered_parts([(5, 6), (0, 2), (1, 3)])
     [(0, 3), (5, 6)]
@@ -319,7 +325,7 @@ def covered_parts(intervals: Sequence[Tuple[float, float]]) -> List[Tuple[float,
 
 
 def covered(intervals: Sequence[Tuple[float, float]]) -> Tuple[float, float]:
-    """How long at least one of them lasts, and how long at least two.
+    """Returns the lengths covered by at least one and by at least two intervals.
 
     >>> covered([(0, 2), (1, 3), (5, 6)])
     (4.0, 1.0)

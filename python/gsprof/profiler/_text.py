@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and tables for people, JSON that every reader takes."""
+"""Formats numbers and tables, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def percent(value: Optional[float]) -> str:
 
 
 def plain(text: object) -> str:
-    r"""A name for a terminal or a page: what cannot be shown is escaped.
+    r"""Returns a name for a terminal or a page, with unprintable characters escaped.
 
     >>> plain("a\x1b[0m\ud800")
     'a\\x1b[0m\\ud800'
@@ -66,7 +66,7 @@ def plain(text: object) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
-    """Lines of a table: the first column to the left, the others to the right."""
+    """Returns the lines of a table: first column left-aligned, the others right-aligned."""
     shown = [[plain(cell) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in shown) for i in range(len(head))]
 
@@ -78,7 +78,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
 
 
 def finite(value: Any) -> Any:
-    """The same for JSON, which has neither NaN nor infinities: they are null."""
+    """Returns the value for JSON, with null for NaN and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -89,12 +89,12 @@ def finite(value: Any) -> Any:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """The file is there whole or as it was; OSError has the path that was asked for."""
+    """Writes the file atomically; OSError has the caller's path."""
     name = os.fspath(path)
     if not isinstance(name, str):
-        raise TypeError(f"a path is a str, not {type(name).__name__}")
+        raise TypeError(f"a path must be a str, not {type(name).__name__}")
     if os.path.exists(name) and not os.path.isfile(name):
-        # A pipe or a terminal cannot be replaced, and a folder refuses here.
+        # A pipe or a terminal cannot be replaced; open() fails for a folder.
         with open(name, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times by name: of a GPU by its events, else by the host's clock."""
+"""Times by name, measured by events on a GPU or by the host's clock."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Statistics = Dict[str, Any]
 
 def _count(what: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what} is an int, not {type(value).__name__}")
+        raise TypeError(f"{what} must be an int, not {type(value).__name__}")
     if value < least:
-        raise ValueError(f"{what} is at least {least}, not {value}")
+        raise ValueError(f"{what} must be at least {least}, not {value}")
     return value
 
 
-class CUDATimer(_gsprof.Recorder):
-    """Measures named pieces of code, in milliseconds.
+class CUDATimer(_gsprof.TimeRecorder):
+    """Measures named parts of a program, in milliseconds.
 
     >>> timer = CUDATimer()
     >>> with timer.measure("forward_pass"):
@@ -30,10 +30,9 @@ class CUDATimer(_gsprof.Recorder):
     >>> timer.time(sum, range(1000))["count"]
     10
 
-    `clock` says what the times are of: "torch.cuda" or "cuda driver" (events that the GPU passes)
-    or "host".  With synchronize, a measurement waits for the GPU before it begins and before it
-    ends; without, the times are fetched when they are asked for.  Names may repeat and nest; what
-    is kept of each is in get_stats().  Threads may use one timer."""
+    `clock` names the clock: "torch.cuda" or "cuda driver" (events on the GPU), or "host". With
+    synchronize, a measurement waits for the GPU before it begins and before it ends; without, the
+    times are read when they are needed. Names may repeat and nest. Threads may share a timer."""
 
     def __init__(
         self,
@@ -52,13 +51,9 @@ class CUDATimer(_gsprof.Recorder):
             self._clock = _device.EventClock(events, self.synchronize)
             self._set_clock(self._clock)
 
-    measure = _gsprof.Recorder._measure
-    start = _gsprof.Recorder._start
-    stop = _gsprof.Recorder._stop
-
     @property
     def clock(self) -> str:
-        """What takes the times: "torch.cuda", "cuda driver" or "host"."""
+        """The clock of the times: "torch.cuda", "cuda driver" or "host"."""
         return self._found if self._clock and self._clock.usable() else _device.HOST
 
     def _settle(self) -> None:
@@ -67,7 +62,7 @@ class CUDATimer(_gsprof.Recorder):
                 self._add(name, took_ms, began_ns)
 
     def get_elapsed(self, name: str) -> float:
-        """The latest time of that name, in ms."""
+        """Returns the latest time of that name, in ms."""
         self._settle()
         stats = _series.raw(self, _series.TIMES, name)
         if stats["count"] == 0:
@@ -75,7 +70,7 @@ class CUDATimer(_gsprof.Recorder):
         return float(stats["last"])
 
     def get_stats(self, name: str) -> Statistics:
-        """count, total, mean, std, min, max, median, p95, p99 and last, in ms.
+        """Returns count, total, mean, std, min, max, median, p95, p99 and last, in ms.
 
         >>> timer = CUDATimer()
         >>> for _ in range(3):
@@ -91,17 +86,17 @@ class CUDATimer(_gsprof.Recorder):
 
     @property
     def results(self) -> Dict[str, Statistics]:
-        """get_stats() of every name, in the order of their first use."""
+        """get_stats() of every name, in order of first use."""
         self._settle()
         return {name: self.get_stats(name) for name in self._names(_series.TIMES)}
 
     def time(self, func: Any, *args: Any, name: Optional[str] = None, **kwargs: Any) -> Any:
-        """Calls func(*args, **kwargs) `warmup` times, then measures `repeat` calls; their
-        statistics.  With a text in the place of func it is measure()."""
+        """Calls func(*args, **kwargs) `warmup` times, then measures `repeat` calls and returns
+        their statistics. If func is a str, it is measure(func)."""
         if isinstance(func, str):
             return self.measure(func)
         if not callable(func):
-            raise TypeError(f"{type(func).__name__} cannot be called")
+            raise TypeError(f"{type(func).__name__} is not callable")
         if name is None:
             name = str(getattr(func, "__qualname__", type(func).__name__))
         return self._iterate(name, lambda: func(*args, **kwargs), self.warmup, self.repeat)
@@ -109,7 +104,7 @@ class CUDATimer(_gsprof.Recorder):
     def time_iterations(
         self, name: str, func: Callable[[], Any], iterations: int = 100, warmup: int = 10
     ) -> Statistics:
-        """The same with counts of its own."""
+        """Does the same as time(), with the given counts."""
         return self._iterate(
             name, func, _count("warmup", warmup, 0), _count("iterations", iterations, 1)
         )
@@ -118,7 +113,7 @@ class CUDATimer(_gsprof.Recorder):
         self._settle()
         for _ in range(warmup):
             func()
-        # Apart, so that what was measured under this name before is not in the answer.
+        # A separate recorder: the result must not include earlier measurements of this name.
         alone = _gsprof.Recorder()
         for _ in range(repeat):
             with self.measure(name) as timing:
@@ -132,12 +127,12 @@ class CUDATimer(_gsprof.Recorder):
         return _series.statistics(alone, _series.TIMES, name)
 
     def clear(self) -> None:
-        """Forgets all measurements."""
+        """Discards all measurements."""
         self._settle()
         self._clear()
 
     def summary(self) -> str:
-        """A table of all names."""
+        """Returns a table of all names."""
         keys = ("mean", "std", "min", "p95", "max")
         rows = []
         for name, stats in self.results.items():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has the agent, without its Python half, and takes up its settings: at each byte on stdin, or all
-the time when a second argument is there.  Says which value gsprof.torch.rate has."""
+"""Runs the agent without its Python half and applies its settings: at each byte on stdin, or in a
+loop with a second argument. Prints the value of gsprof.torch.rate."""
 
 import ctypes
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gsprof.measure must do: measure_checks.py every|host|gpu.  Says "done" at the end."""
+"""Checks gsprof.measure: measure_checks.py every|host|gpu. Prints "done" at the end."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ import looks
 from raising import raised
 
 MB = 1 << 20
-PAGE_MB = b"x" * MB  # touched: what calloc gives is not resident
+PAGE_MB = b"x" * MB  # touched: memory of calloc() is not resident
 
 
 def burn(seconds):
-    """CPU time of this thread, whatever else the machine does."""
+    """Uses CPU time of this thread, independent of the machine's load."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
@@ -38,7 +38,7 @@ def check_bad_input():
     profiler = PerformanceProfiler(track_gpu=False)
     assert not profiler.has_results()
     assert profiler.get_timing_breakdown() == {}
-    assert "nothing was profiled yet" in raised(RuntimeError, profiler.get_metrics)
+    assert "nothing was profiled" in raised(RuntimeError, profiler.get_metrics)
     assert "known: none" in raised(KeyError, profiler.get_metrics, "x")
     raised(TypeError, profiler.get_metrics, 3)
     raised(TypeError, profiler.profile, 3)
@@ -70,7 +70,7 @@ def check_blocks():
             burn(0.05)
         held = [PAGE_MB + b"%d" % i for i in range(24)]
         high_mb = profiler.get_current_memory()
-        burn(0.1)  # several looks: what was there only between two may not be seen
+        burn(0.1)  # several samples: memory held only between two may be missed
         held.clear()
     outer, inner = profiler.get_metrics(), profiler.get_metrics("inner")
     assert outer.name == "outer" and outer.error is None
@@ -97,7 +97,7 @@ def check_blocks():
 
 
 def check_peaks():
-    """A later block has its own peak, though no look saw it and an earlier one was higher."""
+    """A later block has its own peak, though no sample saw it and an earlier one was higher."""
     if not os.access("/proc/self/clear_refs", os.W_OK):
         return
     profiler = PerformanceProfiler(track_gpu=False, memory_interval=60)
@@ -196,7 +196,7 @@ def check_energy():
         track_gpu=False, track_carbon=True, carbon_intensity_g_per_kwh=100.0, cpu_tdp_watts=50.0
     )
     with profiler.profile("energy"):
-        time.sleep(0.05)  # a look at the end: energy is of a time
+        time.sleep(0.05)  # a sample at the end: energy needs a duration
     energy = profiler.get_metrics().energy
     assert energy.energy_kwh > 0 and energy.source in ("estimate", "counters", "mixed")
     assert abs(energy.carbon_g - 100.0 * energy.energy_kwh) < 1e-12
@@ -312,7 +312,7 @@ def check_lines():
     caller = next(line for line in here if line.source == "return list(yields())")
     assert 0.02 <= burnt.time_s <= caller.time_s, (burnt, caller)
     assert lines.top(1)[0].time_s >= burnt.time_s and "burn(0.02)" in lines.text()
-    # Nobody is traced any more, and nothing was counted twice.
+    # No thread is traced any more, and nothing was counted twice.
     assert sys.gettrace() is None
     called(3)
     assert {line.source: line.hits for line in profiler.get_metrics().lines.lines}["total = 0"] == 2
@@ -329,7 +329,7 @@ def check_other_tracers():
         warnings.simplefilter("always")
         with profiler.profile("refused"):
             called(3)
-    assert any("no lines are profiled" in str(one.message) for one in told)
+    assert any("lines are not profiled" in str(one.message) for one in told)
     assert profiler.get_metrics().lines is None
     sys.settrace(None)
 
@@ -338,7 +338,7 @@ def check_other_tracers():
 
 
 def check_gpu():
-    """With the stand-in for NVML, which has three GPUs."""
+    """With the fake NVML, which has three GPUs."""
     profiler = PerformanceProfiler(track_gpu=True, track_carbon=True, memory_interval=0.01)
     with profiler.profile("gpu"):
         burn(0.05)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every block of Python of a page, each by itself, with stand-ins for the reader's own model
-and data: measure_doc.py PAGE plain|torch.  Says one line of JSON for each block."""
+"""Runs each Python block of a page by itself, with substitutes for the reader's own model and data:
+measure_doc.py PAGE plain|torch. Prints one line of JSON for each block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = []
 
 
 class Plain:
-    """What the blocks use of a tensor or a model, without PyTorch."""
+    """The part of a tensor or a model that the blocks use, without PyTorch."""
 
     def cuda(self):
         return self
@@ -41,7 +41,7 @@ def torch_names():
     import torch
 
     class OnCpu(torch.nn.Module):
-        """There is no GPU here: what would go there stays."""
+        """Without a GPU, the tensor stays where it is."""
 
         def __init__(self):
             super().__init__()
@@ -65,7 +65,7 @@ def torch_names():
 
 
 def allocate_data():
-    """1 MB, touched and kept, by the profiler of the block that calls."""
+    """Keeps 1 MB, touched, in the profiler of the calling block."""
     KEPT.append(b"%d" % len(KEPT) + b"x" * (1 << 20))
     looks.wait_for_look(sys._getframe(1).f_globals["profiler"])
     return KEPT[-1]

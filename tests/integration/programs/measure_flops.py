@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that gsprof.measure counts beside those that torch counts, where it does: a line of
-JSON for each model, and the names of the formulas that both have."""
+"""Compares the operations counted by gsprof.measure with those counted by torch: a line of JSON for
+each model, and the names of the formulas that both have."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recurrent():
 def attention():
     model = nn.MultiheadAttention(16, 4, batch_first=True)
     x = torch.randn(2, 7, 16, requires_grad=True)
-    # With weights asked for, attention is made of products that everybody counts.
+    # If its weights are requested, attention consists of products that both count.
     return lambda: model(x, x, x, need_weights=True)[0].sum().backward()
 
 
@@ -64,7 +64,7 @@ def theirs(run):
 
 
 def check_formulas():
-    """Attention, of which each device has its own operators: by the formulas alone."""
+    """Attention has different operators on each device: checks the formulas alone."""
     try:
         from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
     except ImportError:
@@ -80,8 +80,8 @@ def check_formulas():
 
 
 def check_edges(profiler):
-    """No module is imported while a block is measured.  Nothing of PyTorch, nothing that counts,
-    nested blocks, inference in one operator."""
+    """No module is imported while a block is measured. Blocks without PyTorch, without counted
+    operators, nested blocks, inference in one operator."""
     with profiler.profile("first"):
         before = set(sys.modules)
         torch.ones(2, 3) @ torch.ones(3, 4)

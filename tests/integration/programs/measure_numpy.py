@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that NumPy asks of BLAS: each way of writing a product, and what is no product."""
+"""Operations of NumPy's calls to BLAS: each way of writing a product, and other calls."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ def nested():
 
 
 def beside():
-    """What another thread computes meanwhile is not this block's."""
+    """Operations of another thread do not count for this block."""
     with profiler.profile("beside"):
         thread = threading.Thread(target=lambda: a @ b)
         thread.start()
@@ -70,7 +70,7 @@ answers = {
     "beside": (beside(), 2 * 40 * 30 * 40),
     "raises": (raises(), gemm),
 }
-assert np.allclose(a @ b, 40) and np.allclose(a @ a.T, 40), "results are what they were"
+assert np.allclose(a @ b, 40) and np.allclose(a @ a.T, 40), "the results are unchanged"
 wrong = {name: pair for name, pair in answers.items() if pair[0] != pair[1]}
 names = count(lambda: (a @ b, a @ np.ones(40)))[1]
 assert sorted(names) == ["blas::gemm", "blas::gemv"], names

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocations whose number and size are known, counted by the engine: memory_counts.py CHECK...
 
-Each check begins and ends counting itself, and fails by an assertion."""
+Each check starts and stops counting itself, and fails with an assertion."""
 
 import os
 import resource
@@ -30,12 +30,12 @@ def line_after(mark):
     raise LookupError(mark)
 
 
-# As the interpreter has it: relative in 3.8.
+# As in code objects: relative in 3.8.
 FILE = line_after.__code__.co_filename
 
 
 def held(mark, snapshot=None):
-    """Live bytes and count, allocated bytes and count, and live bytes at the peak, of a line."""
+    """Returns live bytes and count, allocated bytes and count, and live bytes at the peak."""
     sums = [0, 0, 0, 0, 0]
     for site in (snapshot or _memory.snapshot()).sites:
         if site.line == (FILE, line_after(mark)):
@@ -45,7 +45,7 @@ def held(mark, snapshot=None):
 
 
 def exact():
-    """To the byte: what a line asked for, what it holds, and by whom it was called."""
+    """Exact counts: the bytes a line allocated and holds, and its callers."""
     keep = [None] * 300
     wanted = [1000 + i for i in range(300)]
 
@@ -96,7 +96,7 @@ def realloc():
 
 
 def peak():
-    """What was live at the peak, when all of it is gone."""
+    """Live bytes at the peak, after all is freed."""
     _memory.start("exact")
     # first
     big = [bytes(1 << 20) for _ in range(10)]
@@ -117,7 +117,7 @@ def peak():
 
 
 def threads():
-    """Blocks of many threads, freed by another."""
+    """Blocks of many threads, freed by another thread."""
     blocks = [[None] * 500 for _ in range(6)]
 
     def work(mine):
@@ -147,7 +147,7 @@ def threads():
 
 
 def fork():
-    """A child counts its own, from 0; what it frees of its parent's is not negative."""
+    """A child counts from 0; freeing its parent's blocks does not make counts negative."""
     _memory.start("exact")
     # parent
     mine = [bytes(5000) for _ in range(100)]
@@ -179,7 +179,7 @@ def fork():
 
 
 def deep():
-    """A stack of thousands of frames is cut, in the middle, and told."""
+    """A stack of thousands of frames is cut in the middle, and counted as a loss."""
 
     def down(n):
         # deep
@@ -209,7 +209,7 @@ def deep():
 
 
 def signals():
-    """Handlers that allocate, at any moment."""
+    """Signal handlers that allocate at any time."""
     kept = []
     ready = []
 
@@ -231,7 +231,7 @@ def signals():
 
 
 def no_memory():
-    """An allocation that fails is the program's own affair, and is not counted."""
+    """A failed allocation raises in the program as usual, and is not counted."""
     usage = 1 << 30
     for mode in ("exact", "sampled"):
         _memory.start(mode, 64 * KIB)
@@ -259,7 +259,7 @@ def no_memory():
 
 
 def sampled():
-    """Estimates within what they say of themselves; nothing is left when all is freed."""
+    """Estimates are within their stated error; nothing is left when all is freed."""
     keep = [None] * 40000
     _memory.start("sampled", 64 * KIB)
     for i in range(len(keep)):
@@ -273,8 +273,8 @@ def sampled():
         if site.line == (FILE, line_after("sample"))
     )
     error **= 0.5
-    # Of 610 samples the error is 4 %.  It is estimated from the same samples, so fewer than 479 or
-    # more than 777 of them are six errors away.  False alarms: below 1e-7 (Poisson).
+    # The error of 610 samples is 4 %. It is estimated from the same samples, so fewer than 479 or
+    # more than 777 of them are six errors away. False alarms: below 1e-7 (Poisson).
     assert truth * 0.02 < error < truth * 0.08, (truth, error)
     assert abs(found[0] - truth) < 6 * error, (found, truth, error)
     assert abs(found[1] - 40000) < 6 * 40000 * error / truth, found
@@ -284,7 +284,7 @@ def sampled():
 
 
 def again():
-    """Off is off: allocators are as they were, and counting begins from 0."""
+    """Stopping restores the allocators, and counting restarts from 0."""
     import ctypes
 
     def allocators():
@@ -323,7 +323,7 @@ def again():
 
 
 def libraries():
-    """Libraries that come and go while counting; native memory is told by who asked for it."""
+    """Libraries loaded and unloaded while counting; native memory is attributed to its library."""
     import _ctypes
 
     _memory.start("exact")
@@ -345,12 +345,12 @@ def libraries():
         for frame in site.frames[:1]
         if frame.kind == "native"
     }
-    assert natives, "nobody asked malloc"
+    assert natives, "no native allocation"
     _memory.stop()
 
 
 def numpy():
-    """Arrays are seen, at their line."""
+    """Arrays are counted at their line."""
     try:
         import numpy as np
     except ImportError:
@@ -369,7 +369,7 @@ def numpy():
 
 
 def generators():
-    """Frames of generators and coroutines belong to the stack."""
+    """Stacks include frames of generators and coroutines."""
     kept = []
 
     def inner():
@@ -400,7 +400,7 @@ def generators():
 
 
 def interpreters():
-    """Others in the same process."""
+    """Sub-interpreters in the same process."""
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             module = __import__(name)
@@ -418,7 +418,7 @@ def interpreters():
 
 
 def device():
-    """A stand-in for torch.cuda, with two GPUs."""
+    """A fake torch.cuda with two GPUs."""
     import types
 
     import gsprof
@@ -433,37 +433,37 @@ def device():
         return {**found, "allocated_bytes.all.peak": 1 << 20}
 
     cuda = types.SimpleNamespace(memory_stats=memory_stats, device_count=lambda: 2)
-    assert _device_memory.look() is None
+    assert _device_memory.read() is None
     sys.modules["torch.cuda"] = cuda
-    assert _device_memory.look() is None  # a module that is half imported
+    assert _device_memory.read() is None  # a partially imported module
     cuda.is_initialized = lambda: state["used"]
     _device_memory.at_step()
     _memory.start("exact")
-    assert _device_memory.look() is None
+    assert _device_memory.read() is None
     assert "GPU" not in _memory_files.text("Now")
     gsprof.step()
     assert state["asked"] == 0
     state["used"] = True
-    assert _device_memory.look() == (3000, 6000, 2 << 20)
+    assert _device_memory.read() == (3000, 6000, 2 << 20)
     assert "PyTorch on GPUs 3000 B, at the peak 2048 KiB; reserved 6000 B" in _memory_files.text("")
-    # Once in so much time, whatever a step takes.
+    # At most once per interval, however short a step is.
     state["asked"] = 0
-    _device_memory._State.next_s = 0.0
+    _device_memory._next_s = 0.0
     gsprof.step()
     assert state["asked"] == 2
-    _device_memory._State.next_s = float("inf")
+    _device_memory._next_s = float("inf")
     gsprof.step()
     assert state["asked"] == 2
-    # A fault of PyTorch's stays there; GSPROF_DEBUG would tell of it.
+    # An error in PyTorch is swallowed; GSPROF_DEBUG would print it.
     del cuda.device_count
     os.environ["GSPROF_DEBUG"] = "0"
-    _device_memory.tell()
+    _device_memory.publish()
     _memory.stop()
     del sys.modules["torch.cuda"]
 
 
 def at_the_end():
-    """Counting while the interpreter ends."""
+    """Counting while the interpreter shuts down."""
     import atexit
 
     class Last:

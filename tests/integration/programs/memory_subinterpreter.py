@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what is counted before and after a sub-interpreter has come and gone: whether counting is
-on, the MiB that are live, and the frames of the largest site."""
+"""Prints the counts before and after a sub-interpreter runs: whether counting is on, the live MiB,
+and the frames of the largest site."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ SCRIPT = "blocks = [bytearray(1 << 20) for _ in range(16)]"
 
 
 def create():
-    """One that shares the lock, and so can load extensions."""
+    """Creates one that shares the GIL, and so can load extensions."""
     if sys.version_info < (3, 12):
         return module.create()
     if sys.version_info < (3, 13):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks of every kind, in one process; says its facts as a line of JSON and waits for its end.
+"""Uses marks of every kind in one process; prints its facts as a line of JSON and waits.
 
 usage: package_marks.py (the package is on PYTHONPATH)"""
 
@@ -136,7 +136,7 @@ def stacks():
     marker = 17  # noqa: F841
     with gsprof.span("slow one"):
         pass
-    # Stacks of events come at most so often.
+    # Stacks of events are rate-limited.
     threading.Event().wait(0.02)
     try:
         with gsprof.span("raises"):
@@ -183,8 +183,8 @@ def main():
         pass
     print(json.dumps({"pid": os.getpid(), "child": child, "file": gsprof.__file__}), flush=True)
 
-    # A thread that writes on while the interpreter goes down.  It may have got the place of one
-    # that has ended, whose rows it must not push out.
+    # A thread that keeps writing while the interpreter shuts down. It may reuse the lane of a
+    # thread that has ended, whose rows it must not overwrite.
     def on():
         for _ in range(2000):
             with gsprof.span("daemon"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uses gsprof.profiler in every way and says what it found; the first argument chooses."""
+"""Checks gsprof.profiler; the first argument selects the checks."""
 
 from __future__ import annotations
 
@@ -182,9 +182,9 @@ def make_and_drop():
 
 
 def check_lifetimes():
-    """Nothing is left of a recorder, also not of what was started and never stopped."""
+    """A freed recorder leaks nothing, not even measurements that were never stopped."""
     growths = []
-    # The interpreter itself takes some at first; a leak shows in every round.
+    # The interpreter itself allocates at first; a leak shows in every round.
     while not growths or growths[-1] >= 200:
         assert len(growths) < 5, growths
         before = sys.getallocatedblocks()
@@ -403,7 +403,7 @@ def check_streams():
     raised(TypeError, StreamProfiler, 1.5)
     both = threading.Barrier(2)
     with profiler_:
-        # Two that wait for each other are busy at the same time.
+        # Two tasks that wait for each other are busy at the same time.
         for number in range(2):
             profiler_.submit(number, both.wait)
         with profiler_.stream(3):
@@ -417,7 +417,7 @@ def check_streams():
     profiler_.print_stream_efficiency()
 
 
-# ----------------------------------------------------------------- a stand-in driver
+# --------------------------------------------------------------------- a fake driver
 
 
 def check_driver():
@@ -479,7 +479,7 @@ def check_driver_streams():
     profiler_ = StreamProfiler(num_streams=2)
     assert profiler_.clock == "cuda driver"
     with profiler_:
-        # Both are queued at once, so they run beside each other.
+        # Both are queued at once, so they run in parallel.
         for number in range(2):
             with profiler_.stream(number) as handle:
                 cuda.standin_work(ctypes.c_void_p(handle), ctypes.c_double(40.0))
@@ -499,7 +499,7 @@ def check_driver_failing():
             with timer.measure("x"):
                 spin(1)
     assert timer.clock == "host" and timer.get_stats("x")["min"] >= 1
-    assert len(said) == 1 and "cuEventRecord gave error 700" in str(said[0].message)
+    assert len(said) == 1 and "cuEventRecord failed with error 700" in str(said[0].message)
 
 
 def check_driver_empty():
@@ -508,7 +508,7 @@ def check_driver_empty():
     assert StreamProfiler().clock == "host"
 
 
-# ----------------------------------------------------- a stand-in for torch.cuda
+# ----------------------------------------------------------------- a fake torch.cuda
 
 
 class FakeEvent:

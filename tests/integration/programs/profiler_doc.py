@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every block of Python of a page, each by itself, with stand-ins for the reader's own model
-and data: profiler_doc.py PAGE plain|torch.  Says one line of JSON for each block."""
+"""Runs each Python block of a page by itself, with substitutes for the reader's own model and data:
+profiler_doc.py PAGE plain|torch. Prints one line of JSON for each block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gsprof.profiler import CUDATimer, MetricsCollector, Reporter
 
 
 class Plain:
-    """What the blocks use of a tensor."""
+    """The part of a tensor that the blocks use."""
 
     def __init__(self, values):
         self.values = values
@@ -41,7 +41,7 @@ class PlainStream:
 
 
 class Batches:
-    """A loader that can be asked for all batches or for the next one."""
+    """A loader of all batches or of the next one."""
 
     def __init__(self, make):
         self.make = make
@@ -86,7 +86,7 @@ def torch_names():
         "criterion": lambda output, target: ((output - target.mean()) ** 2).mean(),
         "optimizer": optimizer,
         "make": lambda: torch.randn(16, 8),
-        # No device, no streams: that is what torch.cuda.stream() takes then.
+        # Without a device, torch.cuda.stream() accepts this.
         "streams": [None] * 4,
     }
 
@@ -135,7 +135,7 @@ def fill(names):
 
 
 def found(names):
-    """What a test may want to look at."""
+    """Returns the values that a test checks."""
     for name in ("elapsed", "speedup", "stats", "timeline", "report", "analysis", "comparison"):
         if name in names:
             return {name: names[name]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gsprof.profiler.MemoryTracker must do; profiler_checks.py runs these."""
+"""Checks of gsprof.profiler.MemoryTracker; profiler_checks.py runs them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def check_memory():
     raised(TypeError, MemoryTracker, interval="1")
     tracker = MemoryTracker(interval=1)
     with tracker:
-        # Not of the interpreter's allocator, which may keep what is given back.
+        # Not from the interpreter's allocator, which may keep freed memory.
         block = mmap.mmap(-1, size)
         for place in range(0, size, mmap.PAGESIZE):
             block[place] = 1
         deadline = time.monotonic() + 30
-        # The interpreter is busy: the thread needs none.
+        # The GIL is busy: the sampling thread does not need it.
         seen = tracker.get_stats()["samples"]
         while tracker.get_stats()["samples"] < seen + 3:
             assert time.monotonic() < deadline
@@ -66,7 +66,7 @@ def check_memory():
 
 
 def check_timeline():
-    """Every allocation and its end, by whichever allocator: size and time."""
+    """Every allocation and its free, by any allocator: size and time."""
     makers = {"bytes": lambda size: b"x" * size, "bytearray": bytearray}
     try:
         import numpy
@@ -105,7 +105,7 @@ def check_timeline():
 
 
 def check_timeline_of_churn():
-    """Pages are touched after the allocation and given back after the free, which samples see."""
+    """Pages are touched after the allocation and returned after the free, which samples show."""
     tracker = MemoryTracker(interval=1)
     kept = []
     with tracker:
@@ -119,7 +119,8 @@ def check_timeline_of_churn():
 
 
 def unseen(resident, events):
-    """What samples at 0, 10, 20, … show that these events, (time, MB, address), do not explain."""
+    """Returns the changes in samples at 0, 10, 20, … that the events do not explain. Events are
+    (time, MB, address)."""
     found = _residence.unexplained(
         range(0, 10 * len(resident), 10),
         [size if size is None else 500 * MB + size * MB for size in resident],
@@ -129,23 +130,23 @@ def unseen(resident, events):
 
 
 def check_residence():
-    """Of changes of resident memory, what allocations do not explain: made-up series."""
-    # The oldest of three is freed, and the next takes its place: seen amid that, before and after.
+    """Unexplained changes of resident memory, in made-up series."""
+    # The oldest of three is freed, and the next replaces it; sampled before, during and after.
     blocks = [(12, 30, 1), (14, 30, 2), (22, 30, 3), (23, -30, 1), (32, 30, 4), (33, -30, 2)]
     for level in (60, 48, 71, 90):
         for later in (60, 55, 77, 120):
             assert unseen([0, 0, level, later, 60], blocks) == [0] * 5, (level, later)
-    # Touched late, kept after the free, given back with what was freed before.
+    # Touched late, kept after the free, returned with memory freed before.
     late = [(5, 30, 1), (55, -30, 1), (56, 30, 2), (75, -30, 2)]
     assert unseen([0, 0, 10, 10, 30, 30, 60, 60, 60, 0], late) == [0] * 10
-    # A sample may see what events do up to the next one.
+    # A sample may include events up to the next one.
     assert unseen([0, 30, 30, 0, 0], [(12, 30, 1), (33, -30, 1)]) == [0] * 5
-    # Blocks that are older than the first sample, or in it already; a munmap() of a part.
+    # Blocks older than the first sample, or included in it; a partial munmap().
     assert unseen([0, 0, 0, -30, 0], [(5, -30, 7), (35, 30, 1)]) == [0] * 5
     assert unseen([0, 0, 0, -30], [(-1, 30, 1), (15, -30, 1)]) == [0] * 4
     parts = [(5, 30, 8 * MB), (15, -10, 8 * MB), (25, -20, 18 * MB), (35, 30, 8 * MB)]
     assert unseen([0, 30, 20, 0, 0, 30, 33], parts) == [0] * 6 + [3]
-    # Memory that no allocation explains, beside such as it does and after it.
+    # Unexplained memory, together with explained memory and after it.
     assert unseen([0, 40, 40, 0], []) == [0, 40, 0, -40]
     assert unseen([0, 70, None, 70, 30], [(5, 30, 1)]) == [0, 40, 0, 0, -40]
     churn = [
@@ -156,8 +157,8 @@ def check_residence():
 
 
 def simulate_memory(chance):
-    """Blocks that are touched bit by bit, freed, kept, used again or given back, in any order: all
-    that is resident is theirs."""
+    """Blocks that are touched gradually, freed, kept, reused or returned, in any order, explain all
+    resident memory."""
     for _ in range(300):
         events, resident, live, kept, read_at = [], [0], {}, 0, 0
         for now in range(1, 400):
@@ -178,7 +179,7 @@ def simulate_memory(chance):
                 events.append((now, -size, address))
             else:
                 kept = chance.randint(0, kept)
-            # A sample's time is taken first; it may be read late.
+            # A sample's time is read first, its value possibly later.
             if now % 10 == 0:
                 read_at = now + chance.randint(0, 9)
             if now == read_at:
@@ -199,7 +200,7 @@ def lines_of(function):
 
 
 def check_sites():
-    """By the memory engine, or by tracemalloc where it cannot be."""
+    """Counted by the memory engine, or by tracemalloc if it is not available."""
     holds, drops = lines_of(held_and_dropped)
     package = os.path.dirname(os.path.dirname(profiler.__file__))
     tracker = MemoryTracker(track_timeline=False)
@@ -221,7 +222,7 @@ def check_sites():
 
 
 def check_names_of_sites():
-    """Every site has a readable name, and no function of ours is in a stack."""
+    """Every site has a readable name, and no stack has a function of gsprof."""
     import gsprof
     from gsprof import _memory
 
@@ -258,7 +259,7 @@ def check_names_of_sites():
 
 
 def check_engine():
-    """The engine's counts, and that whoever switched it on keeps it."""
+    """Uses the engine's counts, and leaves it on if it was on before."""
     from gsprof import _gsprof, _memory
 
     def found():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof.query as rows and as Arrow: query_arrow.py GOLDEN.  Runs without NumPy too."""
+"""gsprof.query as rows and as Arrow: query_arrow.py GOLDEN. Also runs without NumPy."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def check_rows():
 
 
 def check_damage(golden):
-    """Whatever was done to the bytes: an answer, or the one exception."""
+    """Any change of the bytes gives a result or MalformedData."""
     chance = random.Random(5)
     for length in range(0, len(golden), 7):
         try:
@@ -63,14 +63,14 @@ def check_arrow(found, nothing):
         table = pyarrow.table(many)
         table.validate(full=True)
     assert table.to_pylist() == many
-    # What was handed out outlives what it came from, column by column; what nobody took is freed.
+    # Exported columns outlive the result; columns not imported are freed.
     column = table.column("s")
     many.__arrow_c_stream__()
     before = resident()
     for _ in range(200):
         many.__arrow_c_stream__()
         pyarrow.RecordBatchReader.from_stream(many).read_next_batch()
-    assert resident() - before < 64 << 20, "handing out leaks"
+    assert resident() - before < 64 << 20, "exporting leaks"
     del many, table
     assert column[69999].as_py() == "n69999"
     return column

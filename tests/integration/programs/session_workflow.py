@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A long job that marks its phases by named sessions, as the documentation shows it."""
+"""A long job that marks its phases with named sessions, as in the documentation."""
 import requests
 import time
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains and calls models of every kind with tracing off and on, and says of each check whether it
-held; the rows are looked at from outside.  One process, for importing PyTorch takes seconds."""
+"""Trains and calls models of every kind with tracing off and on, and prints which checks failed;
+the test reads the rows. One process, since importing PyTorch takes seconds."""
 
 import copy
 import gc
@@ -17,7 +17,8 @@ import warnings
 
 import gsprof
 import torch
-from gsprof import _gsprof, _torch, _torch_overhead
+from gsprof import _gsprof
+from gsprof.torch import _hooks, _overhead
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
@@ -134,7 +135,7 @@ def models_are_copied_and_stored(_plain):
     before = sorted(vars(model))
     x = torch.ones(3, 4)
     want = model(x)
-    assert sorted(vars(model)) == before, "something was stored on the module"
+    assert sorted(vars(model)) == before, "an attribute was stored on the module"
     assert torch.equal(pickle.loads(pickle.dumps(model))(x), want)
     twin = copy.deepcopy(model)
     assert torch.equal(twin(x), want)
@@ -252,7 +253,7 @@ def many_modules_and_depth(_plain):
     assert _gsprof.torch_state()["modules"] >= before + MANY
     del model
     gc.collect()
-    assert _gsprof.torch_state()["modules"] <= before + 1, "modules that are gone are remembered"
+    assert _gsprof.torch_state()["modules"] <= before + 1, "freed modules are still in the table"
     assert Deep()(150) == 0
 
 
@@ -306,7 +307,7 @@ def forks_in_the_middle(_plain):
 
     child, _ = Forks()(torch.ones(1))
     if child == 0:
-        # Here as well: the call that was running at the fork has ended.
+        # In the child too: the call that was running at the fork has ended.
         ours = all(row["module"] for row in gsprof.query("SELECT module FROM python.torch_trace"))
         os._exit(0 if ours else 9)
     assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 0
@@ -336,7 +337,7 @@ def filters_choose(_plain):
 @check
 def a_gpu_stand_in_is_read_later(_plain):
     class Events:
-        """In the place of torch.cuda: a clock that counts what was recorded."""
+        """A fake torch.cuda: its clock counts the recorded events."""
 
         def __init__(self):
             self.now, self.passed, self.waited = 0, -1, 0
@@ -362,63 +363,63 @@ def a_gpu_stand_in_is_read_later(_plain):
             return x
 
     events, model = Events(), OnGpu()
-    _torch.use_gpu(events)
+    _hooks.use_gpu(events)
     try:
         model(torch.ones(1))
         for _ in range(4):
             gsprof.step()
-        assert len(_torch._State.gpu._waiting) == 1, "it was read before the GPU had passed"
+        assert len(_hooks._state.gpu._waiting) == 1, "read before the GPU had passed the event"
         events.passed = events.now
         gsprof.step()
-        assert not _torch._State.gpu._waiting and not events.waited
-        _torch._State.gpu.sync = True
+        assert not _hooks._state.gpu._waiting and not events.waited
+        _hooks._state.gpu.sync = True
         model(torch.ones(1))
         assert events.waited == 2
     finally:
-        _torch._State.gpu = None
+        _hooks._state.gpu = None
         _gsprof.torch_callback("gpu", None)
 
 
 @check
 def overhead_is_estimated(_plain):
-    assert _torch_overhead.estimate([1.1] * 7) is None
+    assert _overhead.estimate([1.1] * 7) is None
     ratios = [1.08 + 0.001 * i for i in range(40)]
-    found = _torch_overhead.estimate(ratios + [50.0])
+    found = _overhead.estimate(ratios + [50.0])
     assert 9 < found.percent < 11 and found.low < found.percent < found.high < 12
 
 
 @check
 def fewer_steps_are_traced_by_what_they_cost(_plain):
-    """Ratios of steps with hooks to those after them -> of how many steps one is traced."""
+    """Ratios of steps with hooks to those after them -> one step in how many is traced."""
 
     def cost(percent, count=64, spread=0.1):
         half = count // 2
         return [1 + (percent + spread * (i - half) / half) / 100 for i in range(count)]
 
-    measure = _torch_overhead.Measure()
-    assert measure(cost(20), 20.0, 1.0, 1) == 1, "there is no limit"
+    measure = _overhead.Measure()
+    assert measure(cost(20), 20.0, 1.0, 1) == 1, "no limit"
     measure.limit(5.0)
     assert measure([], 1.2, 1.0, 1) == 1, "clearly within the limit"
-    assert measure([], 1.3, 1.0, 1) == 4, "not clearly: steps are compared"
-    assert measure(cost(90, 31), 1.3, 0.25, 4) == 4, "there are too few of them"
+    assert measure([], 1.3, 1.0, 1) == 4, "not clearly within: steps are compared"
+    assert measure(cost(90, 31), 1.3, 0.25, 4) == 4, "too few comparisons"
     assert measure(cost(19), 3.0, 0.25, 4) == 4
-    assert measure(cost(21), 3.0, 0.25, 4) == 8, "they cost more than hooks know"
-    assert measure(cost(19), 3.0, 0.125, 8) == 8, "less, and not so much less"
-    assert measure(cost(12, spread=60), 3.0, 0.125, 8) == 8, "not for sure"
+    assert measure(cost(21), 3.0, 0.25, 4) == 8, "the cost is above the hooks' own times"
+    assert measure(cost(19), 3.0, 0.125, 8) == 8, "less, but not by enough"
+    assert measure(cost(12, spread=60), 3.0, 0.125, 8) == 8, "not certain"
     assert measure(cost(12), 3.0, 0.125, 8) == 4
     assert measure(cost(6), 3.0, 0.25, 4) == 2
-    assert measure([], 4.9, 0.5, 2) == 2, "twice what hooks know, as it was found to be"
+    assert measure([], 4.9, 0.5, 2) == 2, "twice the hooks' own times, as measured"
     assert measure([], 2.4, 0.5, 2) == 2 and measure([], 1.9, 0.5, 2) == 1
     assert measure([], 2.4, 1.0, 1) == 1
-    assert measure([], 2.6, 1.0, 1) == 4, "compared once more"
-    assert measure(cost(-50), 21.0, 0.25, 4) == 8, "what hooks took is certain"
-    assert measure(cost(900), 3.0, 0.125, 8) == 8, "it is not the hooks that make them differ"
+    assert measure([], 2.6, 1.0, 1) == 4, "compared again"
+    assert measure(cost(-50), 21.0, 0.25, 4) == 8, "the hooks' own times are a lower bound"
+    assert measure(cost(900), 3.0, 0.125, 8) == 8, "the steps differ for other reasons"
     measure.limit(5.0)
-    assert measure([], 33.0, 1.0, 1) == 8, "by the time that hooks took"
+    assert measure([], 33.0, 1.0, 1) == 8, "by the hooks' own times"
     measure.limit(5.0)
     assert measure([], 12.0, 0.1, 1) == 1, "a tenth of the steps costs a tenth"
     measure.limit(5.0, has_variables=True)
-    assert measure([], 2.4, 1.0, 1) == 1, "variables may cost as much again"
+    assert measure([], 2.4, 1.0, 1) == 1, "variables double the limit"
     assert measure([], 3.0, 1.0, 1) == 4
     assert measure(cost(7), 3.0, 0.25, 4) == 1
     measure.limit(0)
@@ -427,7 +428,7 @@ def fewer_steps_are_traced_by_what_they_cost(_plain):
 
 @check
 def overhead_is_measured_and_kept_below_a_limit(_plain):
-    """Cheap modules, many of them: what their rows cost shows in the time of a step."""
+    """Many cheap modules: the cost of their rows shows in the duration of a step."""
 
     class Dense(nn.Module):
         def __init__(self):
@@ -448,8 +449,8 @@ def overhead_is_measured_and_kept_below_a_limit(_plain):
     try:
         end = time.monotonic() + 60
         while not (_gsprof.torch_state()["thin"] > 1 and compared()):
-            assert time.monotonic() < end, "fewer steps were not traced"
-            # A burst, for the ring has other rows to keep; then until it is measured again.
+            assert time.monotonic() < end, "the number of traced steps was not reduced"
+            # A short burst, since the ring has other rows; then until the next measurement.
             for _ in range(60):
                 model(x)
                 gsprof.step()
@@ -469,12 +470,13 @@ def overhead_is_measured_and_kept_below_a_limit(_plain):
     finally:
         gsprof.enable_torch_profiling(shadow="off", adaptive=0)
         model(x)
-    assert _gsprof.torch_state()["thin"] == 1, "lowered for ever"
+    assert _gsprof.torch_state()["thin"] == 1, "fewer steps are still traced"
 
 
 @check
 def the_budget_holds_from_the_first_steps(_plain):
-    """Rows that cost more than the step itself: not some seconds later, and every rank alike."""
+    """Rows that cost more than the step itself are reduced at once, in the same way on all
+    ranks."""
     model, x = nn.Sequential(*(nn.Identity() for _ in range(50))), torch.ones(1)
     gsprof.enable_torch_profiling(adaptive=0.001)
     try:
@@ -489,7 +491,7 @@ def the_budget_holds_from_the_first_steps(_plain):
 
 @check
 def rows_are_modules_times_steps(_plain):
-    """One row a module, step and stage: the model's backward pass is the whole one."""
+    """One row per module, step and stage: the model's backward pass is the whole one."""
 
     class Counted(nn.Module):
         def __init__(self):
@@ -525,14 +527,14 @@ def rows_are_modules_times_steps(_plain):
     assert all(
         row["most"] <= whole for (_, stage), row in found.items() if stage == "backward"
     ), found
-    assert found["body.2", "backward"]["most"] == 0, "what it is given is what it returns"
+    assert found["body.2", "backward"]["most"] == 0, "it returns its input"
     body = found["body", "backward"]
     assert body["most"] >= found["body.0", "backward"]["least"] > 0
 
 
 @check
 def hooks_of_gradients_are_not_seen(_plain):
-    """A tensor with our hook is stored, copied and hooked as one without."""
+    """A tensor with our hook can be saved, copied and hooked like any other."""
     gsprof.enable_torch_profiling(backward=True)
     try:
         model, seen = Perceptron(), []
@@ -565,7 +567,7 @@ def parts_of_a_model_have_its_prefix(_plain):
             self.net = Perceptron()
             self.lost = nn.MSELoss()
 
-        # What a program calls its first argument is its own affair.
+        # The first argument may have any name.
         def training_step(this, x):  # noqa: B902
             return this.lost(this._shared(x), torch.zeros(2, 2))
 
@@ -589,7 +591,7 @@ def every_backward_pass_has_a_name(_plain):
     alone, lost = nn.Linear(4, 2), nn.MSELoss()
     gsprof.step()
     lost(alone(torch.ones(2, 4)), torch.zeros(2, 2)).backward()
-    assert gsprof.query(sql)[-1]["module"].startswith("Linear"), "not the loss, and not nothing"
+    assert gsprof.query(sql)[-1]["module"].startswith("Linear"), "not the loss, and not empty"
 
 
 @check
@@ -658,7 +660,7 @@ def compiled_models_keep_one_graph(_plain):
 
 def main():
     plain = train()
-    # Every step is traced, unless that costs too much.
+    # Every step is traced unless the overhead is above the limit.
     assert gsprof.enable_torch_profiling(adaptive=0, vars="loss@train")
     failed = {}
     only = sys.argv[1:]

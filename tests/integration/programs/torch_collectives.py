@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives of modules that stand in for torch.distributed: every name that a version of PyTorch
-has is seen, under any of the names that it is reached by."""
+"""Collectives of a fake torch.distributed: every operation of any PyTorch version is recorded, by
+whatever name it is called."""
 
 import json
 import os
 import sys
 import types
 
-from gsprof import _collectives, _gsprof
+from gsprof import _gsprof
+from gsprof.torch import _collectives
 
 OTHERS = ("Backend", "new_group", "get_rank")
 
@@ -25,7 +26,7 @@ class P2POp:
 
 
 def stand_in(names):
-    """torch with torch.distributed, whose functions say what they were given."""
+    """Returns torch with torch.distributed, whose functions return their arguments."""
     inner = types.ModuleType("torch.distributed.distributed_c10d")
     outer = types.ModuleType("torch.distributed")
     for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the environment switched on, seen by the line after the import of PyTorch."""
+"""Prints what the environment switched on, right after the import of PyTorch."""
 
 import json
 import threading

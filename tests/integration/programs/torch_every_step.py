@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small transformer with steps of some milliseconds and the default settings: of how many steps
-one was traced, at the least, and how many were."""
+"""A small transformer with steps of some milliseconds and the default settings: prints the largest
+thin (1: every step was traced), and the number of steps."""
 
 import json
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks that train a model sharded by FSDP2 over gloo, and one call of a functional collective.
-One import of PyTorch, then fork; each rank says its process and what failed."""
+One import of PyTorch, then fork; each rank prints its pid and failures."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks that talk by gloo: collectives, and a model in DistributedDataParallel.  One import of
-PyTorch, then fork; each rank says its process and what failed."""
+"""Two ranks over gloo: collectives, and a model in DistributedDataParallel. One import of PyTorch,
+then fork; each rank prints its pid and failures."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small transformer on the CPU until it is ended."""
+"""Trains a small transformer on the CPU until it is killed."""
 
 import target
 import torch

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wrapper of Module.__call__ around a class that stands in for PyTorch's: every interpreter has
-its own way to be called, and few have PyTorch."""
+"""The wrapper of Module.__call__ on a fake Module: interpreters differ in their calling
+conventions, and few have PyTorch."""
 
 import copy
 import gc
@@ -13,7 +13,8 @@ import threading
 import traceback
 import types
 
-from gsprof import _gsprof, _quiet, _torch_names
+from gsprof import _gsprof, _quiet
+from gsprof.torch import _names
 
 CALLS = 1000
 
@@ -52,7 +53,7 @@ def must_raise(error, function, *args, **kwargs):
 
 
 def looks_like(wrapper, original):
-    """Code that inspects, copies or pickles the function finds what it would find alone."""
+    """Code that inspects, copies or pickles the function sees the original."""
     for look in (repr, inspect.getsource, inspect.getsourcefile, inspect.signature):
         assert look(wrapper) == look(original), look
     assert inspect.isfunction(wrapper) and isinstance(wrapper, types.FunctionType)
@@ -71,14 +72,14 @@ def wrapped(depth):
     try:
         fail(depth)
     except BaseException as error:
-        _quiet.unseen(error)
+        _quiet.hide_wrapper(error)
         raise
     finally:
         gc.collect()
 
 
 def hidden_frames():
-    """A wrapper that lets an exception pass is not in its traceback."""
+    """A wrapper is not in the traceback of an exception that passes through it."""
     for depth in range(3):
         try:
             wrapped(depth)
@@ -94,8 +95,8 @@ def main():
     _gsprof.set("torch.shadow", "off")
     wrapper = _gsprof.torch_install(original)
     assert _gsprof.torch_install(original) is wrapper
-    _gsprof.torch_callback("name_module", _torch_names.name_module)
-    _gsprof.torch_callback("is_wanted", _torch_names.is_wanted)
+    _gsprof.torch_callback("name_module", _names.name_module)
+    _gsprof.torch_callback("is_selected", _names.is_selected)
     Module.__call__ = wrapper
     assert wrapper.__wrapped__ is original and wrapper.__doc__ == original.__doc__
     assert Module.__call__ is wrapper and Module().__call__.__self__ is not None
@@ -115,7 +116,7 @@ def main():
     assert _gsprof.torch_path(model) == "Module"
     assert _gsprof.torch_path(model._modules["b"]._modules["c"]) == "b.c"
     known = _gsprof.torch_state()["modules"]
-    # Addresses are used again: what is gone must be forgotten before.
+    # Addresses are reused: freed modules must be removed from the table first.
     for i in range(3000):
         assert Module(**{f"p{i % 7}": Module()})(i) == i
     gc.collect()
@@ -133,7 +134,7 @@ def main():
     for thread in threads:
         thread.join()
     assert not wrong
-    # Whatever our own code does wrong, the program goes on.
+    # Errors of our own code do not affect the program.
     _gsprof.torch_callback("name_module", lambda module, parent: 1 // 0)
     assert Module()(1) == 1
 
@@ -142,7 +143,7 @@ def main():
 
     _gsprof.torch_callback("name_module", interrupt)
     must_raise(KeyboardInterrupt, Module(), 1)
-    _gsprof.torch_callback("name_module", _torch_names.name_module)
+    _gsprof.torch_callback("name_module", _names.name_module)
     assert Module()(1) == 1
     _gsprof.stop()
     assert model(1) == 1

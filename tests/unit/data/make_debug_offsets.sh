@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# make_debug_offsets.sh -- the first bytes of _PyRuntime as an interpreter's file has them.
+# make_debug_offsets.sh -- extracts the first bytes of _PyRuntime from an interpreter's file.
 #
 #   make_debug_offsets.sh ELF > debug_offsets_3.X.bin
 #   make_debug_offsets.sh --headers INCLUDE_DIR > debug_offsets_3.Xt.bin
 #
-# The second form lets the headers themselves fill the struct, free-threaded: for versions of
-# which no such build is at hand.
+# The second form compiles the free-threaded struct from the headers, for versions without an
+# installed free-threaded build.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Line tables with the truth beside them, as the interpreter that runs this says.
+"""Write line tables and the expected lines, as reported by the interpreter that runs this.
 
     python3.X tests/unit/data/make_lines.py > tests/unit/data/lines_3.X.txt
 
 A code object is a line "code FIRST_LINE TABLE_HEX" and a line of runs "START-END:LINE", bytes,
-LINE -1 where the instruction has none.  Works on 3.8 and later.
+LINE is -1 if the instruction has none. Works with 3.8 and later.
 """
 
 import dis

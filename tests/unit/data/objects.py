@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A target for test_py_object.c: says where its objects are and what should be seen of them.
+"""A target for test_py_object.c: prints the addresses of its objects and the expected results.
 
-Lines of "kind TAB address TAB expected", then "end"; afterwards it waits to be told to go.
-In what is expected, @ stands for the address and * for anything without a space.
+Lines of "kind TAB address TAB expected", then "end"; then it waits for a line on stdin.
+In the expected text, @ is the address and * is anything without a space.
 """
 
 import collections
@@ -15,13 +15,13 @@ import threading
 KEEP = []
 
 
-def say(kind, address, expected):
+def put(kind, address, expected):
     print(kind, "0x%x" % address, expected, sep="\t")
 
 
 def show(value, expected=None):
     KEEP.append(value)
-    say("repr", id(value), repr(value) if expected is None else expected)
+    put("repr", id(value), repr(value) if expected is None else expected)
 
 
 class Plain:
@@ -31,7 +31,7 @@ class Plain:
 
 
 class Slotted(Plain):
-    """Gets a dict that is not made of shared keys."""
+    """Has a dict without shared keys."""
 
     def __init__(self):
         super().__init__()
@@ -185,7 +185,7 @@ def attributes():
     extra.__dict__["more"] = 2
     for value in (plain, slotted, extra):
         KEEP.append(value)
-        say("name", id(value), "plain")
+        put("name", id(value), "plain")
 
 
 def names():
@@ -195,22 +195,22 @@ def names():
     for name in ("worker-1", "w\xf6rker"):
         threading.Thread(target=started.wait, name=name, daemon=True).start()
     for thread in threading.enumerate():
-        say("thread", thread.ident, thread.name)
-    say("interp", main(), "-")
+        put("thread", thread.ident, thread.name)
+    put("interp", main(), "-")
 
 
-def tell_frames(frame):
-    """A function of its own, so that the frames it tells of do not change meanwhile."""
-    say("locals", id(frame), "inside=2 frame=* b=2 captured='in a cell'")
-    say("code", id(frame.f_code), "-")
+def print_frames(frame):
+    """Print the callers' frames; a separate function, so that those frames do not change."""
+    put("locals", id(frame), "inside=2 frame=* b=2 captured='in a cell'")
+    put("code", id(frame.f_code), "-")
     outer = frame.f_back
-    say(
+    put(
         "locals",
         id(outer),
         "a=1 b=2 key='k' rest=(9,) more={'z': 0} x=[1] total=3 squares=[1] inner=* "
         "captured='in a cell'",
     )
-    say("code", id(outer.f_code), "-")
+    put("code", id(outer.f_code), "-")
     print("end", flush=True)
     sys.stdin.readline()
 
@@ -226,7 +226,7 @@ def local_variables(a, b=2, *rest, key="k", **more):
     def inner():
         inside = b
         frame = sys._getframe()
-        tell_frames(frame)
+        print_frames(frame)
         return captured, inside
 
     return inner()
@@ -235,7 +235,7 @@ def local_variables(a, b=2, *rest, key="k", **more):
 def main():
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     free_threaded = sysconfig.get_config_var("Py_GIL_DISABLED")
-    say("version", sys.hexversion, "t" if free_threaded else "-")
+    put("version", sys.hexversion, "t" if free_threaded else "-")
     numbers()
     texts()
     containers()

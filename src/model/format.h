@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * words.h -- the numbers of a profile as text for people: three significant figures, thousands
+ * separators, units, losses by cause.
+ *
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "model/profile.h"
+
+/* All append to out. */
+void gsp_model_count_put(uint64_t n, struct gsp_buf *out); /* "12,345" */
+/* The plural ending of a noun: "" or "s". */
+static inline const char *gsp_model_plural_s(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+void gsp_model_percent_put(double pct,
+                           struct gsp_buf *out); /* "12.3", "1.23", "0.12", "<0.01"; without "%" */
+
+/* A weight in its unit: "1.50 s", "12,345 samples", "3.20 MiB". */
+void gsp_model_amount_put(enum gsp_unit unit, int64_t weight, struct gsp_buf *out);
+
+/* "12 stacks torn, 3 ticks late"; "none" if nothing is missing. */
+void gsp_model_losses_put(const struct gsp_losses *losses, struct gsp_buf *out);
+
+/* "python3 train.py", plus " and 3 more processes" if there are more. Not escaped. "unknown
+ * program" if no process is known. */
+void gsp_model_command_put(const struct gsp_profile *profile, struct gsp_buf *out);
+
+/* "5,998 samples in 60.0 s at 100 Hz", without the parts that are unknown. */
+void gsp_model_extent_put(const struct gsp_profile *profile, struct gsp_buf *out);
+
+/* The number of samples; for a profile in GSP_UNIT_COUNT, the sum of its weights. */
+uint64_t gsp_model_profile_samples(const struct gsp_profile *profile);

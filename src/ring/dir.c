@@ -1,0 +1,725 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring/dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/time.h"
+#include "ring/dir_internal.h"
+#include "ring/meta.h"
+#include "ring/process.h"
+#include "ring/reader.h"
+#include "wire/control.h"
+#include "wire/memory.h"
+
+#define META_NAME   "meta.json"
+#define META_MAX    65536
+#define ROOTS_MAX   1024U
+#define PLACES_MAX  65536U
+#define ROOT_CHARS  192U
+/* Space for the rings of one process and some workers. */
+#define ROOM_BYTES  (UINT64_C(128) << 20)
+/* $XDG_RUNTIME_DIR, /dev/shm, /tmp, /var/tmp. */
+#define OWN_ROOTS   4U
+
+#define LITTLE_ROOM "%.90s has %" PRIu64 " MB of space for tables, %" PRIu64 " MB are needed"
+
+struct root {
+    char path[ROOT_CHARS];
+};
+
+/* -------------------------------------------------------------------------------------- roots */
+
+/* The path of this root does not name the user, so its parent must belong to the user. */
+static bool xdg_root(struct root *out)
+{
+    const char *base = secure_getenv("XDG_RUNTIME_DIR");
+    struct stat st;
+    if (!base || base[0] != '/' || stat(base, &st) != 0 || !S_ISDIR(st.st_mode) ||
+        st.st_uid != geteuid()) {
+        return false;
+    }
+    const int n = snprintf(out->path, sizeof(out->path), "%s/gsprof", base);
+    return n > 0 && (size_t)n < sizeof(out->path);
+}
+
+/* Lists the roots of this user in order of preference, and returns their number. The ones on disk
+ * are for containers with little shared memory. */
+static size_t own_roots(struct root out[OWN_ROOTS])
+{
+    static const char *const FOLDERS[] = {"/dev/shm", "/tmp", "/var/tmp"};
+    size_t count = xdg_root(&out[0]) ? 1 : 0;
+    for (size_t i = 0; i < GSP_COUNT(FOLDERS); i++) {
+        snprintf(out[count++].path, sizeof(out->path), "%s/gsprof-%u", FOLDERS[i],
+                 (unsigned)geteuid());
+    }
+    return count;
+}
+
+int gsp_ring__dir_open_own(int at_fd, const char *path, bool for_writing, struct gsp_err *err)
+{
+    struct stat st;
+    gsp_auto_fd fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        const int code = errno == ENOENT                     ? GSP_E_NOFILE
+                         : errno == EACCES || errno == EPERM ? GSP_E_PERM
+                                                             : GSP_E_IO;
+        gsp_err_fill(err, code, errno, "%s: %s", path, strerror(errno));
+        return code;
+    }
+    if (fstat(fd, &st) != 0) {
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
+    }
+    if (st.st_uid != geteuid() && (for_writing || geteuid() != 0)) {
+        return gsp_err_set(err, GSP_E_PERM, 0, "%s belongs to user %u, this is user %u", path,
+                           (unsigned)st.st_uid, (unsigned)geteuid());
+    }
+    if (for_writing && (st.st_mode & 077) != 0 && fchmod(fd, 0700) != 0) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: other users have access", path);
+    }
+    return gsp_fd_release(&fd);
+}
+
+static int make_root(const char *path, struct gsp_err *err)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", path, strerror(errno));
+    }
+    const int fd = gsp_ring__dir_open_own(AT_FDCWD, path, true, err);
+    return fd == GSP_E_NOFILE || fd == GSP_E_IO ? GSP_E_NOWRITE : fd;
+}
+
+/* ----------------------------------------------------------------------------------- creation */
+
+static void read_cmdline(pid_t pid, char *out, size_t cap)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    out[0] = '\0';
+    /* A command line may have megabytes: read only the part that is kept. */
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    const ssize_t got = read(fd, out, cap - 1);
+    size_t n = got > 0 ? (size_t)got : 0;
+    while (n > 0 && out[n - 1] == '\0') {
+        n--;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (out[i] == '\0' || out[i] == '\n') {
+            out[i] = ' ';
+        }
+    }
+    out[n] = '\0';
+}
+
+static void describe(const struct gsp_ring_dir_spec *about, uint64_t start_time,
+                     struct gsp_ring__meta *meta)
+{
+    memset(meta, 0, sizeof(*meta));
+    meta->pid = about->pid;
+    meta->start_time = start_time;
+    meta->pid_ns = gsp_ring__process_pid_ns();
+    meta->rank = about->rank;
+    meta->created_ns = gsp_realtime_ns();
+    snprintf(meta->version, sizeof(meta->version), "%s", GSP_VERSION);
+    if (gethostname(meta->host, sizeof(meta->host) - 1) != 0) {
+        meta->host[0] = '\0';
+    }
+    if (about->cmdline) {
+        snprintf(meta->cmdline, sizeof(meta->cmdline), "%s", about->cmdline);
+    } else {
+        read_cmdline(about->pid, meta->cmdline, sizeof(meta->cmdline));
+    }
+}
+
+static bool load_meta(int folder_fd, struct gsp_ring__meta *out)
+{
+    gsp_auto_buf text = {0};
+    gsp_auto_fd fd = openat(folder_fd, META_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 && gsp_fd_read_all(fd, META_MAX, &text, NULL) == 0 &&
+           gsp_ring__meta_parse(gsp_buf_sv(&text), out, NULL) == 0;
+}
+
+static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
+{
+    gsp_auto_buf text = {0};
+    gsp_ring__meta_write(meta, &text);
+    if (text.failed) {
+        return gsp_err_nomem(err);
+    }
+    char tmp[64];
+    snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", META_NAME, (int)getpid());
+    gsp_auto_fd fd =
+        openat(folder_fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", META_NAME, strerror(errno));
+    }
+    if (gsp_fd_write_all(fd, text.p, text.len, err) != 0 ||
+        renameat(folder_fd, tmp, folder_fd, META_NAME) != 0) {
+        const int sys = errno;
+        unlinkat(folder_fd, tmp, 0);
+        return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", META_NAME, strerror(sys));
+    }
+    return 0;
+}
+
+/* Creates meta.json, or updates it if another writer or an earlier program of this process created
+ * it: exec keeps the pid and the start time, but changes the command line. */
+static int update_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
+{
+    struct gsp_ring__meta known;
+    if (faccessat(folder_fd, META_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        return write_meta(folder_fd, meta, err);
+    }
+    if (meta->cmdline[0] == '\0' || !load_meta(folder_fd, &known) ||
+        strcmp(known.cmdline, meta->cmdline) == 0) {
+        return 0;
+    }
+    memcpy(known.cmdline, meta->cmdline, sizeof(known.cmdline));
+    if (meta->rank != GSP_NULL_I64) {
+        known.rank = meta->rank;
+    }
+    /* Rings are useful even with the old command line. */
+    gsp_ignore(write_meta(folder_fd, &known, NULL));
+    return 0;
+}
+
+bool gsp_ring_dir_update_cmdline(int folder_fd, pid_t pid, struct gsp_ring_dir_program *last)
+{
+    struct gsp_ring__meta meta = {.rank = GSP_NULL_I64};
+    read_cmdline(pid, meta.cmdline, sizeof(meta.cmdline));
+    if (meta.cmdline[0] == '\0' || strcmp(meta.cmdline, last->cmdline) == 0) {
+        return false;
+    }
+    memcpy(last->cmdline, meta.cmdline, sizeof(last->cmdline));
+    gsp_ignore(update_meta(folder_fd, &meta, NULL));
+    return true;
+}
+
+static int name_folder(const struct gsp_ring_dir_spec *about, uint64_t *start_time, char name[64],
+                       struct gsp_err *err)
+{
+    char state = 0;
+    *start_time = about->start_time;
+    if (*start_time == 0 && !gsp_ring_process_start_time(about->pid, start_time, &state)) {
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d does not exist", (int)about->pid);
+    }
+    snprintf(name, 64, "%d-%" PRIu64, (int)about->pid, *start_time);
+    return 0;
+}
+
+static int open_folder(int root_fd, const char *name)
+{
+    return openat(root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Opens the directory if another writer of the process has created it in this root. */
+static int find_folder(const char *root, const char *name)
+{
+    gsp_auto_fd root_fd = gsp_ring__dir_open_own(AT_FDCWD, root, true, NULL);
+    return root_fd < 0 ? -1 : open_folder(root_fd, name);
+}
+
+/* Creates the directory in a root; with needs_room, only if the root has enough space. */
+static int make_folder(const char *root, const char *name, bool needs_room, int *folder_fd,
+                       struct gsp_err *err)
+{
+    gsp_auto_fd root_fd = make_root(root, err);
+    if (root_fd < 0) {
+        return root_fd;
+    }
+    const uint64_t room = gsp_ring__dir_space(root_fd);
+    if (needs_room && room < ROOM_BYTES) {
+        return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, LITTLE_ROOM, root, room >> 20,
+                           (uint64_t)ROOM_BYTES >> 20);
+    }
+    if (mkdirat(root_fd, name, 0700) == 0 || errno == EEXIST) {
+        *folder_fd = open_folder(root_fd, name);
+    }
+    if (*folder_fd < 0) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", root, name, strerror(errno));
+    }
+    return 0;
+}
+
+/* Returns the root with the most space, or count if none is writable. */
+static size_t find_most_space(const struct root *roots, size_t count)
+{
+    size_t best = count;
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        gsp_auto_fd fd = make_root(roots[i].path, NULL);
+        const uint64_t room = fd < 0 ? 0 : gsp_ring__dir_space(fd);
+        if (fd >= 0 && (best == count || room > most)) {
+            best = i;
+            most = room;
+        }
+    }
+    return best;
+}
+
+/* Opens an existing directory; else creates it in the first root with enough space, or in the one
+ * with the most space. `note` says why it is not in the first root. */
+static int open_or_make(const char *name, int *folder_fd, char note[GSP_RING_DIR_NOTE],
+                        struct gsp_err *err)
+{
+    struct root roots[OWN_ROOTS];
+    struct gsp_err why = {0};
+    const size_t count = own_roots(roots);
+    note[0] = '\0';
+    for (size_t i = 0; i < count && *folder_fd < 0; i++) {
+        *folder_fd = find_folder(roots[i].path, name);
+    }
+    for (size_t i = 0; i < count && *folder_fd < 0; i++) {
+        gsp_ignore(make_folder(roots[i].path, name, true, folder_fd, i == 0 ? &why : NULL));
+        snprintf(note, GSP_RING_DIR_NOTE, "%.159s", why.msg);
+    }
+    const size_t last = *folder_fd < 0 ? find_most_space(roots, count) : count;
+    if (*folder_fd >= 0) {
+        return 0;
+    }
+    if (last == count) {
+        return gsp_err_set(err, why.code, why.sys, "%s", why.msg);
+    }
+    return make_folder(roots[last].path, name, false, folder_fd, err);
+}
+
+int gsp_ring_dir_create(const struct gsp_ring_dir_spec *about, int *folder_fd, struct gsp_err *err)
+{
+    char name[64];
+    uint64_t start_time = 0;
+    struct gsp_ring__meta meta;
+    char note[GSP_RING_DIR_NOTE];
+    *folder_fd = -1;
+    int rc = name_folder(about, &start_time, name, err);
+    int made = -1;
+    if (rc == 0) {
+        rc = open_or_make(name, &made, note, err);
+    }
+    gsp_auto_fd fd = made;
+    if (rc != 0) {
+        return rc;
+    }
+    describe(about, start_time, &meta);
+    memcpy(meta.note, note, sizeof(meta.note));
+    rc = update_meta(fd, &meta, err);
+    if (rc == 0) {
+        *folder_fd = gsp_fd_release(&fd);
+    }
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------- space */
+
+uint64_t gsp_ring__dir_space(int fd)
+{
+    struct statvfs fs;
+    struct statfs kind;
+    /* A file system without a size has no limit. If the size is unknown, fallocate() will fail. */
+    if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0) {
+        return UINT64_MAX;
+    }
+    const uint64_t all = (uint64_t)fs.f_blocks * fs.f_frsize;
+    const uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t stays = all / 4 * 3 < GSP_RING_DIR_FREE_BYTES ? all / 4 * 3 : GSP_RING_DIR_FREE_BYTES;
+    if (all / 2 > stays && fstatfs(fd, &kind) == 0 && kind.f_type == TMPFS_MAGIC) {
+        stays = all / 2;
+    }
+    return left > stays ? left - stays : 0;
+}
+
+bool gsp_ring_dir_has_space(int fd, uint64_t bytes)
+{
+    return gsp_ring__dir_space(fd) >= bytes;
+}
+
+/* Returns the space in a root without creating it; 0 if it cannot be used. */
+static uint64_t inspect_root(const char *root, char note[GSP_RING_DIR_NOTE])
+{
+    char parent[ROOT_CHARS];
+    snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(root, '/') - root), root);
+    gsp_auto_fd fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || faccessat(fd, ".", W_OK, AT_EACCESS) != 0) {
+        snprintf(note, GSP_RING_DIR_NOTE, "%.100s: %.40s", parent, strerror(errno));
+        return 0;
+    }
+    const uint64_t room = gsp_ring__dir_space(fd);
+    if (room < ROOM_BYTES) {
+        snprintf(note, GSP_RING_DIR_NOTE, LITTLE_ROOM, root, room >> 20,
+                 (uint64_t)ROOM_BYTES >> 20);
+    }
+    return room;
+}
+
+bool gsp_ring_dir_choose(struct gsp_ring_dir_choice *out)
+{
+    struct root roots[OWN_ROOTS];
+    const size_t count = own_roots(roots);
+    *out = (struct gsp_ring_dir_choice){0};
+    for (size_t i = 0; i < count; i++) {
+        char note[GSP_RING_DIR_NOTE] = "";
+        const uint64_t room = inspect_root(roots[i].path, note);
+        if (i == 0) {
+            memcpy(out->note, note, sizeof(note));
+        }
+        if (room > out->room && out->room < ROOM_BYTES) {
+            out->room = room;
+            memcpy(out->root, roots[i].path, sizeof(out->root));
+        }
+    }
+    return out->room > 0;
+}
+
+/* ------------------------------------------------------------------------------------ listing */
+
+struct root_list {
+    struct root *at;
+    size_t count;
+};
+
+static void add_root(struct root_list *list, const char *path)
+{
+    if (list->count < ROOTS_MAX && strlen(path) < ROOT_CHARS) {
+        snprintf(list->at[list->count++].path, ROOT_CHARS, "%s", path);
+    }
+}
+
+/* Adds the roots of all users: <folder>/<prefix>*<suffix>. */
+static void add_roots_of_all(struct root_list *list, const char *folder, const char *prefix,
+                             const char *suffix)
+{
+    DIR *dir = opendir(folder);
+    for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+        char path[ROOT_CHARS + sizeof(e->d_name)];
+        if (e->d_name[0] != '.' && strncmp(e->d_name, prefix, strlen(prefix)) == 0) {
+            snprintf(path, sizeof(path), "%s/%s%s", folder, e->d_name, suffix);
+            add_root(list, path);
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+}
+
+static int list_roots(struct root_list *list, struct gsp_err *err)
+{
+    list->count = 0;
+    list->at = calloc(ROOTS_MAX, sizeof(*list->at));
+    if (!list->at) {
+        return gsp_err_nomem(err);
+    }
+    struct root own[OWN_ROOTS];
+    struct root login;
+    const size_t count = own_roots(own);
+    for (size_t i = 0; i < count; i++) {
+        add_root(list, own[i].path);
+    }
+    /* XDG_RUNTIME_DIR may be set in the target but not in this process. */
+    snprintf(login.path, sizeof(login.path), "/run/user/%u/gsprof", (unsigned)geteuid());
+    add_root(list, login.path);
+    if (geteuid() == 0) {
+        add_roots_of_all(list, "/run/user", "", "/gsprof");
+        add_roots_of_all(list, "/dev/shm", "gsprof-", "");
+        add_roots_of_all(list, "/tmp", "gsprof-", "");
+        add_roots_of_all(list, "/var/tmp", "gsprof-", "");
+    }
+    return 0;
+}
+
+/* Parses "<pid>-<start time>". */
+static bool parse_name(const char *name, int32_t *pid, uint64_t *start_time)
+{
+    char *end = NULL;
+    if (name[0] < '1' || name[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    const long first = strtol(name, &end, 10);
+    if (errno || first > INT32_MAX || *end != '-' || end[1] < '0' || end[1] > '9') {
+        return false;
+    }
+    *start_time = strtoull(end + 1, &end, 10);
+    *pid = (int32_t)first;
+    return errno == 0 && *end == '\0';
+}
+
+static bool is_ring_name(const char *name)
+{
+    return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
+}
+
+/* Whether it is a request or response file of inject, eval or mem record. A killed command leaves
+ * them behind. */
+static bool is_request_name(const char *name)
+{
+    static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
+    for (size_t i = 0; i < GSP_COUNT(ENDS); i++) {
+        if (strncmp(name, "visit-", 6) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gsp_ring__dir_owns_file(const char *name)
+{
+    return is_ring_name(name) || is_request_name(name) || strcmp(name, META_NAME) == 0 ||
+           strcmp(name, GSP_CONTROL_FILE) == 0 || strcmp(name, GSP_MEMORY_FILE) == 0 ||
+           (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
+}
+
+static void read_ring(int folder_fd, const char *name, struct gsp_ring_dir *place)
+{
+    struct gsp_ring_view *view = NULL;
+    struct gsp_ring_state state;
+    if (gsp_ring_open(folder_fd, name, &view, NULL) != 0) {
+        return;
+    }
+    gsp_ring_state(view, &state);
+    if (state.newest_ns > place->last_write_ns) {
+        place->last_write_ns = state.newest_ns;
+    }
+    if (place->rank == GSP_NULL_I64) {
+        place->rank = gsp_ring_info(view)->rank;
+    }
+    place->small_rings += (state.status & GSP_RING_SMALL) != 0;
+    gsp_ring_view_close(view);
+}
+
+static void read_files(int folder_fd, struct gsp_ring_dir *place)
+{
+    const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!dir) {
+        gsp_fd_close(&copy);
+        return;
+    }
+    for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        struct stat st;
+        if (!gsp_ring__dir_owns_file(e->d_name) ||
+            fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) {
+            continue;
+        }
+        place->bytes += (uint64_t)st.st_blocks * 512;
+        if (is_ring_name(e->d_name)) {
+            place->rings++;
+            read_ring(folder_fd, e->d_name, place);
+        }
+    }
+    closedir(dir);
+}
+
+uint64_t gsp_ring__dir_pid_ns(int folder_fd)
+{
+    struct gsp_ring__meta meta;
+    return load_meta(folder_fd, &meta) ? meta.pid_ns : 0;
+}
+
+static void read_meta(int folder_fd, struct gsp_ring_dir *place, uint64_t *pid_ns)
+{
+    struct gsp_ring__meta meta;
+    *pid_ns = 0;
+    if (!load_meta(folder_fd, &meta)) {
+        return;
+    }
+    *pid_ns = meta.pid_ns;
+    place->rank = meta.rank;
+    snprintf(place->cmdline, sizeof(place->cmdline), "%.255s", meta.cmdline);
+    memcpy(place->note, meta.note, sizeof(place->note));
+}
+
+/* Returns false if the directory cannot be read. */
+static bool read_place(int root_fd, const char *root, const char *name, struct gsp_ring_dir *place)
+{
+    struct stat st;
+    const int n = snprintf(place->path, sizeof(place->path), "%s/%s", root, name);
+    if (n < 0 || (size_t)n >= sizeof(place->path)) {
+        return false;
+    }
+    gsp_auto_fd fd = gsp_ring__dir_open_own(root_fd, name, false, NULL);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        return false;
+    }
+    uint64_t pid_ns = 0;
+    place->uid = st.st_uid;
+    place->dev = st.st_dev;
+    place->rank = GSP_NULL_I64;
+    place->last_write_ns = GSP_NULL_I64;
+    read_meta(fd, place, &pid_ns);
+    read_files(fd, place);
+    place->live = gsp_ring_process_is_live(place->pid, place->start_time, pid_ns);
+    if (place->last_write_ns == GSP_NULL_I64) {
+        place->last_write_ns = st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
+    }
+    return true;
+}
+
+static bool has_path(const struct gsp_ring_dirs *places, const char *path)
+{
+    for (size_t i = 0; i < places->count; i++) {
+        if (strcmp(places->at[i].path, path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_place(struct gsp_ring_dirs *places, const struct gsp_ring_dir *place,
+                     struct gsp_err *err)
+{
+    if (places->count == PLACES_MAX) {
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes have rings", PLACES_MAX);
+    }
+    if (!gsp_array_fit(&places->at, &places->capacity, places->count + 1)) {
+        return gsp_err_nomem(err);
+    }
+    places->at[places->count++] = *place;
+    return 0;
+}
+
+/* Selects ring directories. */
+struct filter {
+    pid_t pid; /* 0: all processes */
+    bool bare; /* include directories without rings */
+};
+
+static int read_root(const char *root, struct filter filter, struct gsp_ring_dirs *places,
+                     struct gsp_err *err)
+{
+    const int fd = gsp_ring__dir_open_own(AT_FDCWD, root, false, err);
+    if (fd < 0) {
+        return fd;
+    }
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        gsp_fd_close(&fd);
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", root, strerror(errno));
+    }
+    int rc = 0;
+    for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
+        struct gsp_ring_dir place;
+        memset(&place, 0, sizeof(place));
+        if (parse_name(e->d_name, &place.pid, &place.start_time) &&
+            (filter.pid == 0 || filter.pid == place.pid) &&
+            read_place(dirfd(dir), root, e->d_name, &place) && (filter.bare || place.rings > 0) &&
+            !has_path(places, place.path)) {
+            rc = add_place(places, &place, err);
+        }
+    }
+    closedir(dir);
+    return rc;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct gsp_ring_dir *left = a;
+    const struct gsp_ring_dir *right = b;
+    if (left->start_time != right->start_time) {
+        return left->start_time > right->start_time ? -1 : 1;
+    }
+    return left->pid > right->pid ? -1 : left->pid < right->pid;
+}
+
+/* Skips a root that cannot be read, and stores the reason in *refused. */
+static int read_places(struct filter filter, struct gsp_ring_dirs *out, struct gsp_err *refused,
+                       struct gsp_err *err)
+{
+    *out = (struct gsp_ring_dirs){0};
+    struct root_list roots;
+    int rc = list_roots(&roots, err);
+    for (size_t i = 0; i < roots.count && rc == 0; i++) {
+        struct gsp_err why = {0};
+        rc = read_root(roots.at[i].path, filter, out, &why);
+        if (rc == GSP_E_NOMEM || rc == GSP_E_LIMIT) {
+            gsp_err_fill(err, rc, why.sys, "%s", why.msg);
+        } else if (rc != 0) {
+            if (rc != GSP_E_NOFILE && refused->code == GSP_OK) {
+                *refused = why;
+            }
+            rc = 0;
+        }
+    }
+    free(roots.at);
+    if (rc != 0) {
+        gsp_ring_dirs_free(out);
+        return rc;
+    }
+    if (out->count > 1) {
+        qsort(out->at, out->count, sizeof(*out->at), by_start);
+    }
+    return 0;
+}
+
+int gsp_ring_dirs_read(struct gsp_ring_dirs *out, struct gsp_err *err)
+{
+    struct gsp_err refused = {0};
+    return read_places((struct filter){0}, out, &refused, err);
+}
+
+int gsp_ring__dirs_read_all(struct gsp_ring_dirs *out, struct gsp_err *err)
+{
+    struct gsp_err refused = {0};
+    return read_places((struct filter){.bare = true}, out, &refused, err);
+}
+
+void gsp_ring_dirs_free(struct gsp_ring_dirs *places)
+{
+    if (places) {
+        free(places->at);
+        *places = (struct gsp_ring_dirs){0};
+    }
+}
+
+int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err)
+{
+    struct gsp_ring_dirs places;
+    struct gsp_err refused = {0};
+    const int rc = read_places((struct filter){.pid = pid}, &places, &refused, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const struct gsp_ring_dir *best = NULL;
+    for (size_t i = 0; i < places.count; i++) {
+        if (!best || (places.at[i].live && !best->live)) {
+            best = &places.at[i];
+        }
+    }
+    if (best) {
+        *out = *best;
+    }
+    gsp_ring_dirs_free(&places);
+    if (!best && refused.code == GSP_E_PERM) {
+        return gsp_err_set(err, GSP_E_PERM, refused.sys, "%s", refused.msg);
+    }
+    if (!best) {
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
+    }
+    return 0;
+}
+
+int gsp_ring_dir_open(const struct gsp_ring_dir *place, int *folder_fd, struct gsp_err *err)
+{
+    *folder_fd = gsp_ring__dir_open_own(AT_FDCWD, place->path, false, err);
+    if (*folder_fd < 0) {
+        return *folder_fd;
+    }
+    /* Partner: is_held() in sweep.c. If the file system has no locks, a sweep may remove the files;
+     * files that are already mapped stay readable. */
+    struct flock hold = {.l_type = F_RDLCK};
+    gsp_ignore(fcntl(*folder_fd, F_OFD_SETLK, &hold) != 0);
+    return 0;
+}
