@@ -6,11 +6,11 @@
 
 #include "frames/session_internal.h"
 
-/* Larger values are ignored: bins store extremes in single precision. */
+/* Larger values do not fit into bins, whose extremes have single precision. */
 #define VALUE_MAX 1e30
 
-/* Members that identify the device of the other members. */
-static bool is_identity(struct gsp_sv name)
+/* Members that name the device of the others. */
+static bool names_device(struct gsp_sv name)
 {
     static const char *const NAMES[] = {"gpu", "pid", "domain", "device"};
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
@@ -20,8 +20,8 @@ static bool is_identity(struct gsp_sv name)
     return false;
 }
 
-/* Numbers that are identifiers, not values. */
-static bool is_id(struct gsp_sv name)
+/* Members whose numbers are identifiers. */
+static bool is_identifier(struct gsp_sv name)
 {
     static const char *const NAMES[] = {"frame_id", "container_pid", "gpu_instance", "cpu"};
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
@@ -31,7 +31,7 @@ static bool is_id(struct gsp_sv name)
     return false;
 }
 
-/* Reads the last token as a number; strings with a number count. */
+/* Whether the last token is a number, or a string that contains one. */
 static bool is_number(struct gsp_json_scan *scan, double *out)
 {
     char text[64];
@@ -104,7 +104,7 @@ static struct gsp_sv item_device(struct session_reader *reader, size_t i, bool o
     return gsp_buf_sv(&reader->device);
 }
 
-/* Adds an identifying member to the name of the device. */
+/* Appends an identifying member to the device name of its object. */
 static void add_identity(struct session_reader *reader, struct gsp_sv name)
 {
     const struct gsp_json_scan *scan = &reader->scan;
@@ -122,7 +122,7 @@ static void add_identity(struct session_reader *reader, struct gsp_sv name)
         gsp_buf_printf(&reader->device, "%.15g", v);
 }
 
-/* Reads an object of an array; the last token was its {. */
+/* Reads an object of an array. The last token was its {. */
 static int read_element(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
     struct gsp_json_scan *scan = &reader->scan;
@@ -142,7 +142,7 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
         struct gsp_sv name = {reader->member_names.p + member.name_at, member.name_len};
         if (names_device(name))
             add_identity(reader, name);
-        else if (!is_id(name) && is_number(scan, &member.v))
+        else if (!is_identifier(name) && is_number(scan, &member.v))
             gsp_buf_put(&reader->members, &member, sizeof(member));
         rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
@@ -158,7 +158,7 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
     return rc;
 }
 
-/* Reads an array; the last token was its [, and reader->metric has its name. */
+/* Reads an array. The last token was its [. */
 static int read_array(struct session_reader *reader, struct gsp_sv name, struct gsp_err *err)
 {
     struct gsp_json_scan *scan = &reader->scan;
@@ -173,7 +173,7 @@ static int read_array(struct session_reader *reader, struct gsp_sv name, struct 
         } else if (is_number(scan, &v)) {
             set_metric(reader, name, (struct gsp_sv){0});
             struct gsp_sv device = item_device(reader, i, of_gpus);
-            /* A file of one machine has one item, without a device. */
+            /* A file of one machine has only the first item. */
             rc = put_value(reader, of_machine && i == 0 ? (struct gsp_sv){0} : device, v, err);
         } else {
             rc = gsp_json_scan_skip(scan, err);
@@ -184,14 +184,14 @@ static int read_array(struct session_reader *reader, struct gsp_sv name, struct 
     return rc;
 }
 
-/* Reads the object of a device; the last token was its {, and reader->device has its name. */
+/* Reads the object of a device, whose name is in reader->device. The last token was its {. */
 static int read_device(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
     struct gsp_json_scan *scan = &reader->scan;
     int rc = gsp_json_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         double v = 0;
-        bool is_value = !is_id(scan->text);
+        bool is_value = !is_identifier(scan->text);
         set_metric(reader, group, scan->text);
         rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK && is_value && is_number(scan, &v))
@@ -204,7 +204,7 @@ static int read_device(struct session_reader *reader, struct gsp_sv group, struc
     return rc;
 }
 
-/* Reads an object of the frame ("cpu", "disk"); the last token was its {. */
+/* Reads an object of the metric frame ("cpu", "disk"). The last token was its {. */
 static int read_group(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
     struct gsp_json_scan *scan = &reader->scan;
@@ -214,7 +214,7 @@ static int read_group(struct session_reader *reader, struct gsp_sv group, struct
         double v = 0;
         gsp_buf_clear(&reader->device);
         gsp_buf_putsv(&reader->device, scan->text);
-        bool is_value = !is_id(scan->text);
+        bool is_value = !is_identifier(scan->text);
         set_metric(reader, group, scan->text);
         rc = gsp_json_scan_next(scan, err);
         if (rc < 0)
@@ -248,7 +248,7 @@ static void read_time(struct session_reader *reader)
     }
 }
 
-/* Reads a member of the frame; the last token was the first one of its value. */
+/* Reads a member of the metric frame. The last token began its value. */
 static int read_member(struct session_reader *reader, struct gsp_sv name, struct gsp_err *err)
 {
     struct gsp_json_scan *scan = &reader->scan;
@@ -263,7 +263,7 @@ static int read_member(struct session_reader *reader, struct gsp_sv name, struct
         return read_gpu_ids(reader, err);
     if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN)
         return read_array(reader, name, err);
-    if (is_id(name) || !is_number(scan, &v))
+    if (is_identifier(name) || !is_number(scan, &v))
         return GSP_OK;
     set_metric(reader, name, (struct gsp_sv){0});
     return put_value(reader, (struct gsp_sv){0}, v, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_internal.h -- the state of the reader of session files.
+ * session_internal.h -- state shared by the source files of the session reader.
  *
  * Threads: one owner.
  */
@@ -17,7 +17,7 @@ struct session_value {
     double v;
 };
 
-/* A member of an object in an array. The device is known only at the end of the object. */
+/* A member of an object in an array. Its device is known only at the end of the object. */
 struct session_member {
     size_t name_at; /* in member_names */
     size_t name_len;
@@ -27,25 +27,27 @@ struct session_member {
 struct session_reader {
     struct gsp_json_scan scan;
     struct gsp_session_data *data;
-    const struct gsp_session_read_options *want;
-    struct gsp_hmap series; /* hashes of metric and device */
+    const struct gsp_session_read_options *options;
+    struct gsp_hmap series; /* hashes of metric and device -> index of the series */
     size_t series_cap;
-    struct gsp_buf values; /* struct session_value, of the current frame */
+    size_t row_cap;
+    struct gsp_buf values; /* struct session_value, of the current metric frame */
     struct gsp_buf members;
     struct gsp_buf member_names;
     struct gsp_buf metric; /* name of the current metric */
     struct gsp_buf device; /* name of the current device */
     struct gsp_buf gpu_text;
-    size_t gpu_at[SESSION_GPUS_MAX + 1]; /* where each GPU's id starts in gpu_text, and its end */
+    size_t gpu_at[SESSION_GPUS_MAX + 1]; /* offset of each GPU's id in gpu_text, and the end */
     size_t gpu_count;
-    int64_t time_ns; /* of the current frame */
+    int64_t time_ns; /* of the current metric frame */
     bool has_time;
 };
 
-/* Reads one frame; the last token was its {. */
+/* Reads one metric frame. The last token was its {. */
 GSP_MUST_CHECK int gsp_session__frame(struct session_reader *reader, struct gsp_err *err);
-/* Adds the values of the current frame to their series. */
+/* Adds the values of the current metric frame to their series. */
 GSP_MUST_CHECK int gsp_session__add(struct session_reader *reader, struct gsp_err *err);
-/* Finds or adds the series of a metric and a device. *out is UINT32_MAX if there are too many. */
+/* Finds or adds the series of a metric and a device. *out is UINT32_MAX if the limit on the number
+ * of series is reached. */
 GSP_MUST_CHECK int gsp_session__series(struct session_reader *reader, struct gsp_sv metric,
                                        struct gsp_sv device, uint32_t *out, struct gsp_err *err);

@@ -10,19 +10,19 @@
 #include "base/json.h"
 #include "frames/session_internal.h"
 
-/* The member of a row with that name, or NULL. */
+/* Returns the text member of a row with this name; NULL if none exists. */
 static char **row_text(struct gsp_session_row *row, struct gsp_sv name)
 {
     const struct {
         const char *name;
         char **at;
-    } members[] = {{"metric", &row->metric},
-                   {"device", &row->device},
-                   {"unit", &row->unit},
-                   {"integral_unit", &row->integral_unit}};
-    for (size_t i = 0; i < GSP_COUNT(members); i++) {
-        if (gsp_sv_eq(gsp_sv_of(members[i].name), name))
-            return members[i].at;
+    } fields[] = {{"metric", &row->metric},
+                  {"device", &row->device},
+                  {"unit", &row->unit},
+                  {"integral_unit", &row->integral_unit}};
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            return fields[i].at;
     }
     return NULL;
 }
@@ -32,16 +32,16 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     const struct {
         const char *name;
         double *at;
-    } members[] = {
-#define PLACE(name) {#name, &row->name},
-        GSP_SESSION_STATISTICS(PLACE)
-#undef PLACE
+    } fields[] = {
+#define FIELD(name) {#name, &row->name},
+        GSP_SESSION_STATISTICS(FIELD)
+#undef FIELD
             {"count", &row->count},
         {"integral", &row->integral},
     };
-    for (size_t i = 0; i < GSP_COUNT(members); i++) {
-        if (gsp_sv_eq(gsp_sv_of(members[i].name), name))
-            return members[i].at;
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            return fields[i].at;
     }
     return NULL;
 }
@@ -68,11 +68,11 @@ static int read_row(struct gsp_json_scan *scan, struct gsp_session_row *row, str
     return rc;
 }
 
+/* Reads the rows of the summary. The last token was its [. */
 static int read_summary(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
     struct gsp_json_scan *scan = &reader->scan;
-    size_t cap = data->row_count;
     int rc = gsp_json_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
         if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
@@ -80,7 +80,7 @@ static int read_summary(struct session_reader *reader, struct gsp_err *err)
         if (data->row_count == GSP_SESSION_ROWS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "summary has more than %u rows",
                                GSP_SESSION_ROWS_MAX);
-        if (!gsp_array_fit(&data->rows, &cap, data->row_count + 1))
+        if (!gsp_array_fit(&data->rows, &reader->row_cap, data->row_count + 1))
             return gsp_err_nomem(err);
         struct gsp_session_row *row = &data->rows[data->row_count++];
         *row = (struct gsp_session_row){.count = (double)NAN, .integral = (double)NAN};
@@ -97,7 +97,7 @@ static int read_summary(struct session_reader *reader, struct gsp_err *err)
 static int read_frames(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_json_scan *scan = &reader->scan;
-    bool values = reader->want->values;
+    bool values = reader->options->values;
     int rc = gsp_json_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
         if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
@@ -132,7 +132,7 @@ struct text_field {
     size_t cap;
 };
 
-static void copy_text(struct gsp_sv text, const struct text_place *place)
+static void copy_text(struct gsp_sv text, const struct text_field *field)
 {
     snprintf(field->out, field->cap, "%.*s", (int)(text.len < field->cap ? text.len : field->cap),
              text.p ? text.p : "");
@@ -142,15 +142,15 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
 {
     struct gsp_session_data *data = reader->data;
     const struct gsp_json_scan *scan = &reader->scan;
-    const struct text_place members[] = {
+    const struct text_field fields[] = {
         {"name", data->name, sizeof(data->name)},
         {"host", data->host, sizeof(data->host)},
         {"start_time", data->start_time, sizeof(data->start_time)},
         {"end_time", data->end_time, sizeof(data->end_time)},
     };
-    for (size_t i = 0; i < GSP_COUNT(members); i++) {
-        if (scan->kind == GSP_JSON_SCAN_STRING && gsp_sv_eq(gsp_sv_of(members[i].name), name))
-            copy_text(scan->text, &members[i]);
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        if (scan->kind == GSP_JSON_SCAN_STRING && gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            copy_text(scan->text, &fields[i]);
     }
     if (scan->kind != GSP_JSON_SCAN_NUMBER)
         return;
@@ -162,8 +162,8 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
         data->has_format = true;
 }
 
-/* Reads the metadata; the last token was its {. Copies all of it, and the members that are shown.
- */
+/* Copies "metadata" as JSON and extracts the members that are displayed. The last token was its
+ * {. */
 static int read_metadata(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_json_scan *scan = &reader->scan;
@@ -190,7 +190,7 @@ static int read_metadata(struct session_reader *reader, struct gsp_err *err)
     return rc;
 }
 
-/* Reads a member of the file; the last token was the first one of its value. */
+/* Reads a member of the file. The last token began its value. */
 static int read_part(struct session_reader *reader, struct gsp_sv name, bool *has_frames,
                      struct gsp_err *err)
 {
@@ -225,7 +225,7 @@ static int read_all(struct session_reader *reader, struct gsp_err *err)
     bool has_frames = false;
     int rc = gsp_json_scan_next(scan, err);
     if (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a session file: not a JSON object");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file is not a JSON object");
     if (rc == GSP_OK)
         rc = gsp_json_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
@@ -240,12 +240,12 @@ static int read_all(struct session_reader *reader, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = gsp_json_scan_next(scan, err); /* nothing may follow */
     if (rc == GSP_OK && !has_frames)
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a session file: it has no frames");
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file has no frames");
     return rc;
 }
 
 int gsp_session_read(gsp_json_scan_reader read, void *ctx,
-                     const struct gsp_session_read_options *want, struct gsp_session_data **out,
+                     const struct gsp_session_read_options *options, struct gsp_session_data **out,
                      struct gsp_err *err)
 {
     *out = NULL;
@@ -259,7 +259,7 @@ int gsp_session_read(gsp_json_scan_reader read, void *ctx,
     data->duration_s = (double)NAN;
     data->frequency_ms = (double)NAN;
     reader->data = data;
-    reader->want = want;
+    reader->options = options;
     int rc = gsp_json_scan_open(&reader->scan, read, ctx, err);
     if (rc == GSP_OK)
         rc = read_all(reader, err);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_read.h -- reads a session file: its metadata and summary, and its frames as time series.
+ * session_read.h -- reads a session file: its metadata, and its metric frames as time series.
  *
- * Reads:   session_format.h, and incomplete files of that kind (only frames, numbers as strings).
- *          Memory depends on the number of series, not on the number of frames.
- * Gives:   the rows of the summary; for each series count, mean, deviation and extremes and, on
- *          request, time bins with extremes and mean.
+ * Reads:   the format of session_format.h, of any length; parts may be missing (only frames,
+ *          numbers as strings). Memory depends only on the number of series.
+ * Gives:   the summary rows of the file; for each series its count, mean, deviation and extremes
+ *          and, if requested, its mean and extremes per bin of time.
  * Threads: one owner.
  *
  * A series is a metric of one device: "disk.read_bytes_per_s" of "sda", "gpu_util" of
@@ -45,7 +45,7 @@ struct gsp_session_series {
     struct gsp_session_bin *bins; /* GSP_SESSION_BINS, or NULL if not requested */
 };
 
-/* One row of the summary. Missing numbers are NaN. */
+/* One row of "summary". Missing numbers are NaN. */
 struct gsp_session_row {
     char *metric;
     char *device;
@@ -55,45 +55,45 @@ struct gsp_session_row {
 };
 
 struct gsp_session_data {
-    struct gsp_buf metadata; /* JSON, like the next four; empty if missing */
+    struct gsp_buf metadata; /* this and the next four: JSON; empty if missing */
     struct gsp_buf by_device;
     struct gsp_buf by_client;
     struct gsp_buf losses;
     struct gsp_buf gaps;
-    char name[256]; /* of the metadata, like the next five; "" or NaN if missing */
+    char name[256]; /* this and the next three are from the metadata; "" if missing */
     char host[256];
     char start_time[64];
     char end_time[64];
-    double duration_s;
-    double frequency_ms;
-    bool has_format; /* written by gsprof, so the units are those of the document */
+    double duration_s;   /* NaN if missing */
+    double frequency_ms; /* NaN if missing */
+    bool has_format;     /* written by gsprof: units are those of docs/formats/session.md */
     struct gsp_session_row *rows;
     size_t row_count;
     struct gsp_session_series *series;
     size_t series_count;
     uint64_t series_lost; /* values of series beyond GSP_SESSION_SERIES_MAX */
     uint64_t frames;
-    uint64_t timeless; /* frames without a valid time */
-    int64_t first_ns;  /* CLOCK_REALTIME of the first and the last frame; 0: none */
+    uint64_t timeless; /* metric frames without a valid time */
+    int64_t first_ns;  /* CLOCK_REALTIME of the first and the last metric frame; 0: none */
     int64_t last_ns;
     int32_t zone_s; /* UTC offset of the first metric frame */
     bool has_zone;
-    int64_t bin_ns; /* width of a bin; the first starts at first_ns */
+    int64_t bin_ns; /* width of a bin; the first begins at first_ns */
 };
 
 struct gsp_session_read_options {
-    bool values; /* read the values of the frames; otherwise only count the frames */
-    bool (*bins)(void *ctx,
-                 const char *metric); /* whether to fill bins for the metric; may be NULL */
+    bool values; /* read the series; otherwise only count the metric frames */
+    bool (*bins)(void *ctx, const char *metric); /* whether to collect bins for a metric; or NULL */
     void *ctx;
 };
 
-/* Reads a complete file with `read`. On failure *out is NULL. Fails with FORMAT (not JSON, not a
- * session file), LIMIT, NOMEM, and as read does. */
+/* Reads a whole file through the callback `read`. The caller frees *out with
+ * gsp_session_data_free(); it is NULL on failure. Fails with FORMAT (not JSON, not a session),
+ * LIMIT or NOMEM, or as read does. */
 GSP_MUST_CHECK int gsp_session_read(gsp_json_scan_reader read, void *ctx,
-                                    const struct gsp_session_read_options *want,
+                                    const struct gsp_session_read_options *options,
                                     struct gsp_session_data **out, struct gsp_err *err);
 void gsp_session_data_free(struct gsp_session_data *data); /* NULL does nothing */
 
-/* The standard deviation of a series; NaN for fewer than two values. */
+/* Returns the standard deviation of a series; NaN for fewer than two values. */
 double gsp_series_std(const struct gsp_session_series *series);

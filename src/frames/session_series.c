@@ -23,7 +23,7 @@ static int add_series(struct session_reader *reader, struct gsp_sv metric, struc
     data->series_count++;
     if (!series->metric || !series->device)
         return gsp_err_nomem(err);
-    if (reader->want->bins && reader->want->bins(reader->want->ctx, series->metric)) {
+    if (reader->options->bins && reader->options->bins(reader->options->ctx, series->metric)) {
         series->bins = calloc(GSP_SESSION_BINS, sizeof(*series->bins));
         if (!series->bins)
             return gsp_err_nomem(err);
@@ -67,8 +67,8 @@ static void merge_bin(struct gsp_session_bin *into, const struct gsp_session_bin
     into->max = from->max > into->max ? from->max : into->max;
 }
 
-/* Doubles the width of the bins, so that the same number of bins covers twice the time. */
-static void widen(struct gsp_session_data *data)
+/* Doubles the width of the bins, so that they cover twice the time. */
+static void widen_bins(struct gsp_session_data *data)
 {
     data->bin_ns *= 2;
     for (size_t k = 0; k < data->series_count; k++) {
@@ -93,7 +93,7 @@ static size_t find_bin(struct session_reader *reader)
     }
     int64_t since = reader->time_ns - data->first_ns;
     if (since < 0)
-        return 0; /* the clock was set back to before the start */
+        return 0; /* the clock was set back before the start */
     while (since / data->bin_ns >= GSP_SESSION_BINS)
         widen_bins(data);
     data->last_ns = reader->time_ns > data->last_ns ? reader->time_ns : data->last_ns;

@@ -33,13 +33,13 @@ static bool all_bins(void *ctx, const char *metric)
     return true;
 }
 
-/* The first byte is the length of the pieces in which the file is read. */
+/* The first byte is the size of the pieces in which the file is read. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
     struct pieces pieces = {data + 1, size - 1, 0, (size_t)data[0] + 1};
-    struct gsp_session_read_options want = {.values = true, .bins = all_bins};
+    struct gsp_session_read_options options = {.values = true, .bins = all_bins};
     struct gsp_session_data *session = NULL;
     struct gsp_err err = {0};
     if (gsp_session_read(read_piece, &pieces, &options, &session, &err) != GSP_OK)
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gsp_auto_buf out = {0};
     struct gsp_plot plot = {.metrics = "e,u,a", .format = GSP_PLOT_HTML};
     if (gsp_export_plot_draw(&plot, session, &out, &err) != GSP_OK && err.msg[0] == '\0')
-        abort(); /* a failure must have a message */
+        abort(); /* a failure without a message */
     gsp_session_data_free(session);
     return 0;
 }

@@ -21,7 +21,7 @@ pytestmark = NEEDS_EXTENSION
 
 @pytest.fixture(scope="module")
 def package() -> Any:
-    """The package of the build, in this process, with nothing switched on."""
+    """The package of the build, imported into this process with the agent off."""
     sys.path.insert(0, str(PACKAGE))
     try:
         import gsprof
@@ -118,7 +118,7 @@ def test_exceptions_match_the_error_table() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_query_exceptions(package: Any) -> None:
+def test_exceptions_of_query(package: Any) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     with pytest.raises(package.errors.GsprofError):

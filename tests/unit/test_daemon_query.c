@@ -80,10 +80,10 @@ TAP_TEST(every_value_of_every_frame)
     log.made.gpus = 1; /* a new metric: a new segment */
     add_frames(&log, 60);
     struct gsp_store *store = open_query_store(&log, NULL, 0);
-    tap_eq_str(ask(store,
-                   "SELECT count(DISTINCT frame_id), min(frame_id), max(frame_id), min(host), "
-                   "count(sessions) FROM session.frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(DISTINCT frame_id), min(frame_id), max(frame_id), min(host), "
+                     "count(sessions) FROM session.frame",
+                     &out),
                "100,1,100,here,0");
     tap_eq_str(query(store,
                      "SELECT ts_ns, device, value FROM session.frame WHERE frame_id = 100 AND "
@@ -100,7 +100,7 @@ TAP_TEST(every_value_of_every_frame)
     tap_eq_str(query(store, "SELECT max(frame_id) FROM session.frame", &out), "100");
     gsp_store_close(store);
     store = open_query_store(&log, NULL, 0);
-    tap_eq_str(ask(store, "SELECT max(frame_id) FROM session.frame", &out), "110");
+    tap_eq_str(query(store, "SELECT max(frame_id) FROM session.frame", &out), "110");
     gsp_store_close(store);
     close_log(&log);
 }
@@ -117,10 +117,10 @@ TAP_TEST(frames_have_their_sessions)
     open_log(&log);
     add_frames(&log, 40);
     struct gsp_store *store = open_query_store(&log, sessions, 3);
-    tap_eq_str(ask(store,
-                   "SELECT sessions, min(frame_id) AS f, max(frame_id) FROM session.frame "
-                   "GROUP BY sessions ORDER BY f",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT sessions, min(frame_id) AS f, max(frame_id) FROM session.frame "
+                     "GROUP BY sessions ORDER BY f",
+                     &out),
                "NULL,1,4;[\"a \\\"b\\\"\"],5,20;[\"on\",\"a \\\"b\\\"\"],21,30;[\"on\"],31,40");
     tap_eq_str(query(store,
                      "SELECT name, status, end_ns, freq_ms, labels, first_frame, last_frame "
@@ -153,10 +153,10 @@ TAP_TEST(many_sessions_of_one_frame)
     open_log(&log);
     add_frames(&log, 20);
     struct gsp_store *store = open_query_store(&log, sessions, MANY);
-    tap_eq_str(ask(store,
-                   "SELECT count(DISTINCT sessions), max(len(string_split(sessions, ','))), "
-                   "bool_or(sessions LIKE '[\"s999\",%') FROM session.frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(DISTINCT sessions), max(len(string_split(sessions, ','))), "
+                     "bool_or(sessions LIKE '[\"s999\",%') FROM session.frame",
+                     &out),
                "11,32,true");
     tap_eq_str(query(store,
                      "SELECT count(*) FROM session.list AS s, "
@@ -201,12 +201,13 @@ TAP_TEST(damaged_rows_are_null)
     gsp_store_close(store);
     damage(&log, (off_t)(metrics * (int64_t)sizeof(double) + 48));
     store = open_query_store(&log, NULL, 0);
-    tap_eq_str(ask(store,
-                   "SELECT frame_id, count(value), count(ts_ns) FROM session.frame "
-                   "WHERE frame_id >= 4 AND metric = 'system.cpu.util_percent' AND device IS NULL "
-                   "GROUP BY frame_id ORDER BY frame_id",
-                   &out),
-               "4,1,1;5,0,0");
+    tap_eq_str(
+        query(store,
+              "SELECT frame_id, count(value), count(ts_ns) FROM session.frame "
+              "WHERE frame_id >= 4 AND metric = 'system.cpu.util_percent' AND device IS NULL "
+              "GROUP BY frame_id ORDER BY frame_id",
+              &out),
+        "4,1,1;5,0,0");
     gsp_store_close(store);
     close_log(&log);
 }
@@ -221,7 +222,7 @@ TAP_TEST(missing_log_is_an_error)
     memcpy(folder, log.folder, sizeof(folder));
     snprintf(log.folder, sizeof(log.folder), "/no/such/folder");
     struct gsp_store *store = open_query_store(&log, NULL, 0);
-    tap_check(strstr(ask(store, "SELECT count(*) FROM session.frame", &out),
+    tap_check(strstr(query(store, "SELECT count(*) FROM session.frame", &out),
                      "! IO the log of frames cannot be read") != NULL);
     tap_eq_str(query(store, "SELECT count(*) FROM session.list", &out), "0");
     gsp_store_close(store);

@@ -11,7 +11,7 @@
 #include "frames/session_read.h"
 #include "tap.h"
 
-/* Provides a text in pieces of a given size, so that every token is split somewhere. */
+/* A text that is read in pieces of a given size, so that tokens are split. */
 struct pieces {
     const char *text;
     size_t len;
@@ -31,8 +31,8 @@ static int64_t read_piece(void *ctx, char *out, size_t n, struct gsp_err *err)
     return (int64_t)n;
 }
 
-/* The text, written again from its tokens; "" if it is rejected. */
-static void again(const char *text, size_t piece, struct gsp_buf *out, struct gsp_err *err)
+/* Tokenizes the text and writes the tokens as JSON; "" if the text is rejected. */
+static void retokenize(const char *text, size_t piece, struct gsp_buf *out, struct gsp_err *err)
 {
     struct pieces pieces = {text, strlen(text), 0, piece};
     struct gsp_json_scan scan;
@@ -53,7 +53,7 @@ static void again(const char *text, size_t piece, struct gsp_buf *out, struct gs
     gsp_json_scan_close(&scan);
 }
 
-TAP_TEST(tokens_split_at_every_position)
+TAP_TEST(tokens_may_be_split_anywhere)
 {
     static const char TEXT[] =
         " {\"a\" : [1, -2.5, 1e3, 0.1, 12345678901234567890, true,false , null], "
@@ -71,7 +71,7 @@ TAP_TEST(tokens_split_at_every_position)
     }
 }
 
-TAP_TEST(rejects_malformed_json)
+TAP_TEST(malformed_json_is_rejected)
 {
     static const char *const TEXTS[] = {
         "",        "{",       "[1,]",    "{\"a\":1,}",  "[1 2]",  "{\"a\" 1}", "{1:2}",
@@ -155,18 +155,17 @@ static bool all_bins(void *ctx, const char *metric)
 static int load(const char *text, struct gsp_session_data **out, struct gsp_err *err)
 {
     struct pieces pieces = {text, strlen(text), 0, 7};
-    struct gsp_session_read_options want = {.values = true, .bins = all_bins};
-    return gsp_session_read(read_piece, &pieces, &want, out, err);
+    struct gsp_session_read_options options = {.values = true, .bins = all_bins};
+    return gsp_session_read(read_piece, &pieces, &options, out, err);
 }
 
 static const struct gsp_session_series *find(const struct gsp_session_data *data,
                                              const char *metric, const char *device)
 {
-    for (size_t i = 0; i < data->series_count; i++) {
+    for (size_t i = 0; i < data->series_count; i++)
         if (strcmp(data->series[i].metric, metric) == 0 &&
             strcmp(data->series[i].device, device) == 0)
             return &data->series[i];
-    }
     return NULL;
 }
 
@@ -219,7 +218,7 @@ TAP_TEST(frames_become_series)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(files_of_other_programs)
+TAP_TEST(files_of_other_tools)
 {
     struct gsp_session_data *data = NULL;
     struct gsp_err err = {0};
@@ -233,7 +232,7 @@ TAP_TEST(files_of_other_programs)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(rejects_other_files)
+TAP_TEST(malformed_sessions_are_rejected)
 {
     static const char *const TEXTS[] = {"[]",
                                         "{}",
@@ -250,7 +249,7 @@ TAP_TEST(rejects_other_files)
     }
 }
 
-TAP_TEST(plots_escape_names)
+TAP_TEST(pictures_escape_names)
 {
     static const char TEXT[] =
         "{\"metadata\":{\"name\":\"</script><script>alert(1)\",\"format\":1},\"frames\":["
@@ -274,7 +273,7 @@ TAP_TEST(plots_escape_names)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(plot_without_values_is_an_error)
+TAP_TEST(a_session_without_matching_metrics_is_rejected)
 {
     struct gsp_session_data *data = NULL;
     struct gsp_err err = {0};
