@@ -45,10 +45,9 @@ static int tick(double rate_hz, double seconds, int is_awake)
     for (int64_t slot = 1; slot < slots; slot++) {
         const int64_t due = start_ns + slot * period_ns;
         const struct timespec at = {due / NS_PER_S, (long)(due % NS_PER_S)};
-        while (read_clock(CLOCK_MONOTONIC) < due) {
+        while (read_clock(CLOCK_MONOTONIC) < due)
             if (!is_awake)
                 clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-        }
         count++;
         const int64_t passed = (read_clock(CLOCK_MONOTONIC) - start_ns) / period_ns;
         if (passed > slot) {
@@ -68,10 +67,9 @@ static uint64_t stack_of(int pid)
     unsigned long long end = 0;
     snprintf(path, sizeof(path), "/proc/%d/maps", pid);
     FILE *maps = fopen(path, "r");
-    while (maps && fgets(line, sizeof(line), maps)) {
+    while (maps && fgets(line, sizeof(line), maps))
         if (strstr(line, "[stack]"))
             end = strtoull(strchr(line, '-') + 1, NULL, 16);
-    }
     if (maps)
         fclose(maps);
     return end ? end - 4096 : 0;

@@ -160,15 +160,14 @@ static void append_floor(const struct job *job)
 
 static void run_kind(const struct job *job)
 {
-    if (job->kind == LANE) {
+    if (job->kind == LANE)
         append_lanes(job);
-    } else if (job->kind == AGENT) {
+    else if (job->kind == AGENT)
         append_agent(job);
-    } else if (job->kind == MUTEX) {
+    else if (job->kind == MUTEX)
         append_mutex(job);
-    } else {
+    else
         append_floor(job);
-    }
 }
 
 static void *run_job(void *arg)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bias: compares the shares of functions in ordinary recordings with recordings by --blocking, which
+"""Bias: compares the shares of functions in ordinary recordings with those by --blocking, which
 stops the target for each stack. The targets call and return as fast as Python can
 (tests/integration/programs/adversary.py). The result is the largest difference of a function's own
 share.

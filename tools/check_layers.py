@@ -19,7 +19,7 @@ TAG = re.compile(
 
 
 def read_table(path: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """The allowed edges of every folder, and the doors of every heavy header."""
+    """The permitted edges of each folder, and the folders that may include each heavy header."""
     edges: dict[str, set[str]] = {}
     doors: dict[str, set[str]] = {}
     for line in path.read_text().splitlines():
@@ -32,7 +32,7 @@ def read_table(path: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
 
 
 def find_cycle(edges: dict[str, set[str]]) -> list[str]:
-    """One cycle of the table, or nothing."""
+    """A cycle of the table, or an empty list."""
     done: set[str] = set()
 
     def walk(node: str, path: list[str]) -> list[str]:
@@ -106,10 +106,12 @@ def main() -> int:
     edges, doors = read_table(root / "tools" / "layers.txt")
     faults = []
     for folder, others in edges.items():
-        faults += [f"layers.txt: {folder} names no folder: {o}" for o in others - edges.keys()]
+        faults += [
+            f"layers.txt: {folder} names an unknown folder: {o}" for o in others - edges.keys()
+        ]
     cycle = find_cycle(edges)
     if cycle:
-        faults.append("layers.txt: a cycle: " + " -> ".join(cycle))
+        faults.append("layers.txt: cycle: " + " -> ".join(cycle))
     files: dict[str, list[Path]] = {}
     for folder_path in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
         if folder_path.name not in edges:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 # A definition starts in the first column, and its body's brace stands alone on a line.
 DEFINITION = re.compile(
-    r"^(?!static\b|typedef\b|return\b|else\b)[A-Za-z_][^;{}#=\n]*?\b(gsp_\w+)\([^;{}]*\)[^;{}]*\n\{",
+    r"^(?!static\b|typedef\b|return\b)[A-Za-z_][^;{}#=\n]*?\b(gsp_\w+)\([^;{}]*\)[^;{}]*\n\{",
     re.MULTILINE,
 )
 WORD = re.compile(r"\bgsp_\w+")

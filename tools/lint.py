@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every check that needs no test: format, layers, sizes, analysers, linters, and builds
-in which a warning is an error.
+"""Runs all static checks: format, layers, names, sizes, prose, links, analysers, linters, and
+builds with warnings as errors.
 
 usage: lint.py [--list] [CHECK]..."""
 
@@ -27,11 +27,11 @@ JOBS = os.cpu_count() or 1
 
 Result = Tuple[bool, str]
 
-# What must not get into the repository.  Written so that this file does not contain it.
+# Text that must not be in the repository. Written so that this file does not contain it.
 FORBIDDEN = {
     "a path of one machine": r"(?<![\w./$~})>*])/(?:root|home|Users)/(?!usr\b|user\b|me\b|u\b)\w",
     "a registry host": r"\b(?:pypi|npmjs|crates|rubygems|pythonhosted|yarnpkg)\.(?:org|com|io)\b",
-    "a note to do something later": r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b",
+    "a note about later work": r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b",
 }
 # Recorded output of real programs keeps its paths and its spelling.
 RECORDED = re.compile(r"^tests/(?:fuzz/corpus|golden|unit/data)/")
@@ -50,7 +50,7 @@ def run(*command: str) -> Result:
 
 
 def tracked(*patterns: str) -> List[str]:
-    """The files of the repository, new ones too; not those that were deleted."""
+    """The files of the repository, including new ones, without deleted ones."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
         cwd=ROOT,
@@ -84,12 +84,29 @@ def check_layers() -> Result:
     return run(sys.executable, "tools/check_layers.py", ".")
 
 
+def check_names() -> Result:
+    return run(sys.executable, "tools/check_names.py", ".")
+
+
+def check_prose() -> Result:
+    return run(sys.executable, "tools/check_prose.py")
+
+
+def check_links() -> Result:
+    return run(sys.executable, "tools/check_links.py")
+
+
+def check_schema() -> Result:
+    """The files generated from the schema of the report document are up to date."""
+    return run(sys.executable, "tools/gen_report_schema.py", "--check")
+
+
 def check_sizes() -> Result:
     return run(sys.executable, "tools/check_sizes.py", *c_files())
 
 
 def check_words() -> Result:
-    """Machine-specific paths, registry hosts, notes to do something later."""
+    """Machine-specific paths, registry hosts, notes about later work."""
     faults = []
     for name in tracked():
         if RECORDED.match(name):
@@ -108,7 +125,7 @@ def check_words() -> Result:
 
 def check_spelling() -> Result:
     names = [name for name in tracked() if name != "LICENSE" and not RECORDED.match(name)]
-    # Words that are no mistakes here: the last is one on purpose, in tests of "did you mean".
+    # Words that are correct here. The last is misspelt on purpose, in tests of "did you mean".
     return run("codespell", "-L", "ans,asend,nd,te,ot,hist,inout,recrod", *names)
 
 
@@ -133,10 +150,10 @@ def check_flake8() -> Result:
 
 
 def check_mypy() -> Result:
-    """Folder by folder: scripts of different folders may bear the same name."""
+    """Folder by folder, because scripts of different folders may have the same name."""
     folders: Dict[str, List[str]] = {}
     for name in python_files():
-        # What the tests profile are specimens, some of them strange on purpose.
+        # The programs that tests profile are unusual on purpose.
         if "/programs/" not in name and not RECORDED.match(name):
             folders.setdefault(os.path.dirname(name), []).append(name)
     cache = str(run_tests.ASAN_BUILD / "mypy-cache")
@@ -145,7 +162,7 @@ def check_mypy() -> Result:
 
 
 def build_strictly(folder: Path, setup: List[str], compiler: str) -> Result:
-    """In the folder that the tests take afterwards: nothing is compiled twice."""
+    """Builds in the folder that the tests use, so that nothing is compiled twice."""
     if not (folder / "build.ninja").exists():
         ok, text = run("env", f"CC={compiler}", *setup, "-Dwerror=true")
     else:
@@ -177,14 +194,14 @@ def with_includes(name: str, seen: Dict[str, bytes]) -> Dict[str, bytes]:
     return seen
 
 
-# How far the analyser follows one function: less than a tenth of its own limit, which leaves lint
-# within its minutes; "deep" takes the whole, and wants running before a release.
+# How far the analyser follows a function. Less than a tenth of its default keeps lint fast; "deep"
+# uses the default. Run it before a release.
 TIDY_NODES = 20000
 TIDY_NODES_DEEP = 225000
 
 
 def tidy_one(name: str, salt: bytes, nodes: int) -> Result:
-    """One file per process; what was clean once stays clean until something changes."""
+    """Checks one file in one process. A clean result counts until the file or a header changes."""
     content = with_includes(name, {})
     digest = hashlib.sha256(salt + f"{nodes} {name}".encode())
     for path in sorted(content):
@@ -195,7 +212,7 @@ def tidy_one(name: str, salt: bytes, nodes: int) -> Result:
         return True, ""
     command = ["clang-tidy", "--quiet", "-p", str(run_tests.ASAN_BUILD)]
     if name.startswith("tests/"):
-        # Most of the time for little: a test that goes wrong fails, and runs under ASan.
+        # Slow and of little use: a wrong test fails, and tests run under ASan.
         command.append("--checks=-clang-analyzer-*")
     for word in ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={nodes}"):
         command.append(f"--extra-arg={word}")
@@ -226,31 +243,35 @@ def check_deep() -> Result:
 def check_cppcheck() -> Result:
     flags = ["--quiet", "--std=c11", "--error-exitcode=1", "--inline-suppr", f"-j{JOBS}"]
     flags += ["--enable=warning,performance,portability", "--suppress=missingIncludeSystem"]
-    # Two that it gets wrong: compound literals after "?", and rows of an array of arrays.
+    # False positives: compound literals after "?", and rows of an array of arrays.
     flags += ["--suppress=internalAstError", "--suppress=legacyUninitvar"]
     flags += ["-Isrc", "-D_GNU_SOURCE", "-D__x86_64__", '-DGSP_VERSION="0"']
-    # It does not read system headers: what it must know of Python's, and of <link.h>.
+    # It does not read system headers. These macros are from Python's headers and from <link.h>.
     flags += ["-DPyAPI_FUNC(t)=t", "-DElfW(t)=Elf64_##t"]
     flags += [f"-DPy_RETURN_{v.upper()}=return Py_{v}" for v in ("None", "True", "False")]
     return run("cppcheck", *flags, *tracked("src/**.c"))
 
 
 def check_offsets() -> Result:
-    """The generated tables are what the generator makes of the headers found here."""
+    """The generated tables match the headers of the interpreters on this machine."""
     return run(system_python(), "tools/gen_offsets.py", "--check")
 
 
 def check_web() -> Result:
-    """Types and format of the report's page."""
+    """Types and format of the report page."""
     return run("tools/get-web.sh", "--check")
 
 
 CHECKS: Dict[str, Callable[[], Result]] = {
     "format": check_format,
     "layers": check_layers,
+    "names": check_names,
     "sizes": check_sizes,
     "offsets": check_offsets,
     "words": check_words,
+    "prose": check_prose,
+    "links": check_links,
+    "schema": check_schema,
     "spelling": check_spelling,
     "shell": check_shell,
     "black": check_black,
@@ -263,7 +284,7 @@ CHECKS: Dict[str, Callable[[], Result]] = {
     "cppcheck": check_cppcheck,
     "deep": check_deep,
 }
-# Only when it is asked for.
+# Only on request.
 ON_REQUEST = {"deep"}
 
 

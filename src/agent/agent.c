@@ -110,9 +110,8 @@ static bool wait_while(_Atomic uint32_t *word, uint32_t value, int64_t end_ns)
 {
     while (atomic_load(word) == value) {
         const int64_t left_ns = end_ns - gsp_now_ns();
-        if (my_work > 0 || left_ns <= 0) {
+        if (my_work > 0 || left_ns <= 0)
             return false;
-        }
         const struct timespec left = {left_ns / GSP_NS_PER_S, left_ns % GSP_NS_PER_S};
         syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &left, NULL, 0);
     }
@@ -125,9 +124,8 @@ static bool wait_while(_Atomic uint32_t *word, uint32_t value, int64_t end_ns)
 static void forget(void)
 {
     const uint32_t phase = atomic_load(&agent.phase);
-    if (phase == OFF || phase == QUIET) {
+    if (phase == OFF || phase == QUIET)
         return;
-    }
     for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_exchange(&agent.ring[i], NULL);
         agent.parents[i] = ring ? ring : agent.parents[i];
@@ -153,9 +151,8 @@ static void drop_parents(void)
 {
     const bool safe = !gsp_agent__gate_is_nested();
     for (size_t i = 0; i < TABLES_MAX; i++) {
-        if (safe) {
+        if (safe)
             gsp_ring_abandon(agent.parents[i]);
-        }
         agent.parents[i] = NULL;
     }
 }
@@ -190,9 +187,8 @@ static bool store_folder(int fd)
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, agent.folder, sizeof(agent.folder) - 1);
     agent.folder[n > 0 ? n : 0] = '\0';
-    if (n <= 0 || (size_t)n == sizeof(agent.folder) - 1 || fstat(fd, &st) != 0) {
+    if (n <= 0 || (size_t)n == sizeof(agent.folder) - 1 || fstat(fd, &st) != 0)
         return false;
-    }
     agent.folder_dev = st.st_dev;
     agent.folder_ino = st.st_ino;
     return true;
@@ -201,9 +197,8 @@ static bool store_folder(int fd)
 int gsp_agent__ring_dir_open(void)
 {
     struct stat st;
-    if (gsp_sandbox_is_new()) {
+    if (gsp_sandbox_is_new())
         return -1;
-    }
     const int fd = open(agent.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 &&
         (fstat(fd, &st) != 0 || st.st_dev != agent.folder_dev || st.st_ino != agent.folder_ino)) {
@@ -233,9 +228,8 @@ static enum gsp_agent_rc begin(void)
         return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_SPACE;
     }
     const enum gsp_agent_rc made_page = gsp_agent__page_make(fd);
-    if (made_page == GSP_AGENT_OK) {
+    if (made_page == GSP_AGENT_OK)
         apply_environment();
-    }
     return made_page;
 }
 
@@ -252,9 +246,8 @@ static bool enter_phase(uint32_t work, uint32_t *was)
     do {
         *was = atomic_load(&agent.phase);
         const bool is_done = work == STARTING ? *was == ON : *was == OFF;
-        if (is_done) {
+        if (is_done)
             return false;
-        }
         const uint32_t next = work == STARTING && *was == FORKED ? RESUMING : work;
         if (!is_changing(*was) && atomic_compare_exchange_strong(&agent.phase, was, next)) {
             begin_work();
@@ -277,9 +270,8 @@ enum gsp_agent_rc gsp_agent_start(void)
         rc = begin();
         atomic_fetch_add(&agent.generation, 1);
         end_work(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
-        if (rc == GSP_AGENT_OK) {
+        if (rc == GSP_AGENT_OK)
             gsp_agent__settings_write();
-        }
     }
     pthread_setcancelstate(cancel, NULL);
     errno = saved_errno;
@@ -289,9 +281,8 @@ enum gsp_agent_rc gsp_agent_start(void)
 /* Starts the agent at the first call in a child. */
 static void start_in_child(void)
 {
-    if (gsp_unlikely(atomic_load_explicit(&agent.phase, memory_order_acquire) == FORKED)) {
+    if (gsp_unlikely(atomic_load_explicit(&agent.phase, memory_order_acquire) == FORKED))
         gsp_agent_start();
-    }
 }
 
 /* --------------------------------------------------------------------------------------- stop */
@@ -314,9 +305,8 @@ static void end(void)
     bool more = detach_rings(detached);
     for (int round = 0; round < STOP_ROUNDS && (round == 0 || more); round++) {
         const bool empty = gsp_agent__gate_wait();
-        for (size_t i = 0; i < TABLES_MAX && empty; i++) {
+        for (size_t i = 0; i < TABLES_MAX && empty; i++)
             gsp_ring_close(detached[i]);
-        }
         more = detach_rings(detached);
     }
     gsp_agent_mark(GSP_CONTROL_EJECTED, ~GSP_CONTROL_EJECTED);
@@ -375,9 +365,8 @@ bool gsp_agent_set(enum gsp_setting_id id, const char *value)
     const bool done =
         gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
         gsp_agent__page_set(agent.folder, id, checked);
-    if (done) {
+    if (done)
         gsp_agent__settings_write();
-    }
     errno = saved_errno;
     return done;
 }
@@ -387,9 +376,8 @@ void gsp_agent_applied(uint64_t serial)
     start_in_child();
     /* Partner: the load in the process that changed the setting. */
     if (atomic_exchange_explicit(&gsp_agent__page()->applied, serial, memory_order_release) !=
-        serial) {
+        serial)
         gsp_agent__settings_write();
-    }
 }
 
 void gsp_agent_mark(uint32_t set, uint32_t clear)
@@ -406,9 +394,8 @@ void gsp_agent_mark(uint32_t set, uint32_t clear)
 
 const struct gsp_table *gsp_agent_table_at(size_t id)
 {
-    if (id < GSP_TABLE_COUNT) {
+    if (id < GSP_TABLE_COUNT)
         return gsp_wire_table_at(id);
-    }
     /* Partner: the exchange in gsp_agent_table_add(). */
     return id < TABLES_MAX
                ? atomic_load_explicit(&agent.user[id - GSP_TABLE_COUNT], memory_order_acquire)
@@ -422,9 +409,8 @@ enum gsp_table_id gsp_agent_table_add(const struct gsp_table *table)
         /* Partner: the load in gsp_agent_table_at(). */
         if (atomic_compare_exchange_strong_explicit(&agent.user[i], &old, table,
                                                     memory_order_release, memory_order_acquire) ||
-            (strcmp(old->name, table->name) == 0 && strcmp(old->schema, table->schema) == 0)) {
+            (strcmp(old->name, table->name) == 0 && strcmp(old->schema, table->schema) == 0))
             return (enum gsp_table_id)(GSP_TABLE_COUNT + i);
-        }
     }
     return (enum gsp_table_id)TABLES_MAX;
 }
@@ -435,9 +421,8 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
     char value[GSP_CONTROL_VALUE];
     int64_t rows = 0;
     if (gsp_wire_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
-        gsp_parse_i64(value, 1, GSP_RING_ROWS_LIMIT, &rows, NULL) == 0) {
+        gsp_parse_i64(value, 1, GSP_RING_ROWS_LIMIT, &rows, NULL) == 0)
         return (uint32_t)rows;
-    }
     const bool has_room = table == GSP_TABLE_python_torch_trace && fstatvfs(folder_fd, &fs) == 0 &&
                           (uint64_t)fs.f_bavail * fs.f_frsize >= TRACE_ROOM_BYTES;
     return has_room ? TRACE_ROWS : ROWS_DEFAULT;
@@ -456,9 +441,8 @@ static struct gsp_ring *make_ring(enum gsp_table_id table)
      * follower writes its ring of losses to the same directory. */
     spec.keeps_old =
         spec.table && (strcmp(spec.table->schema, "python") == 0 || table == GSP_TABLE_gsprof_loss);
-    if (table == GSP_TABLE_gsprof_setting) {
+    if (table == GSP_TABLE_gsprof_setting)
         gsp_agent__settings_spec(&spec);
-    }
     if (fd < 0 || gsp_ring_create(fd, &spec, &ring, NULL) != 0) {
         gsp_agent_mark(GSP_CONTROL_QUIET, 0);
         return NULL;
@@ -489,9 +473,8 @@ static void lose(enum gsp_table_id table, uint32_t rows)
 {
     atomic_fetch_add(&agent.lost[table], rows);
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
-    if (ring) {
+    if (ring)
         gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0));
-    }
 }
 
 /* Creates the ring, unless another thread has done so. If it returns NULL, it has counted own_rows
@@ -502,17 +485,15 @@ static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t gener
     begin_work();
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
     const bool exists = ring != NULL;
-    if (!exists) {
+    if (!exists)
         ring = make_ring(table);
-    }
     const uint32_t outcome = ring ? NOT_MADE : CANNOT_BE;
     if (!ring) {
         atomic_store(&agent.retry_ns[table], gsp_now_ns() + RING_RETRY_NS);
         lose(table, own_rows);
     } else if (!exists) {
-        if (atomic_exchange(&agent.retry_ns[table], 0) != 0) {
+        if (atomic_exchange(&agent.retry_ns[table], 0) != 0)
             gsp_agent_mark(0, GSP_CONTROL_QUIET);
-        }
         ring = publish(table, ring, generation, own_rows);
     }
     end_work(&agent.making[table], outcome);
@@ -523,9 +504,8 @@ static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t gener
 static bool claim_making(enum gsp_table_id table, uint32_t *making)
 {
     *making = NOT_MADE;
-    if (atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE)) {
+    if (atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE))
         return true;
-    }
     return *making == CANNOT_BE && gsp_now_ns() >= atomic_load(&agent.retry_ns[table]) &&
            atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE);
 }
@@ -533,13 +513,11 @@ static bool claim_making(enum gsp_table_id table, uint32_t *making)
 /* Waits until another thread has created the ring or failed. Returns false at the timeout. */
 static bool wait_for_maker(enum gsp_table_id table, int64_t end_ns)
 {
-    if (wait_while(&agent.making[table], BEING_MADE, end_ns)) {
+    if (wait_while(&agent.making[table], BEING_MADE, end_ns))
         return true;
-    }
     uint32_t making = BEING_MADE;
-    if (gsp_now_ns() >= end_ns) {
+    if (gsp_now_ns() >= end_ns)
         atomic_compare_exchange_strong(&agent.making[table], &making, MADE_LATE);
-    }
     return false;
 }
 
@@ -553,9 +531,8 @@ static bool wait_for_start(uint32_t *phase, int64_t end_ns)
         return !is_changing(*phase);
     }
     if (!wait_while(&agent.phase, *phase, end_ns)) {
-        if (gsp_now_ns() >= end_ns) {
+        if (gsp_now_ns() >= end_ns)
             atomic_store(&agent.late_generation, generation + 1);
-        }
         return false;
     }
     *phase = atomic_load(&agent.phase);
@@ -570,24 +547,19 @@ static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
     for (int round = 0; round < RING_ROUNDS; round++) {
         start_in_child();
         uint32_t phase = atomic_load(&agent.phase);
-        if ((phase == STARTING || phase == RESUMING) && !wait_for_start(&phase, end_ns)) {
+        if ((phase == STARTING || phase == RESUMING) && !wait_for_start(&phase, end_ns))
             break;
-        }
         const uint32_t generation = atomic_load(&agent.generation);
-        if (phase != ON) {
+        if (phase != ON)
             return NULL;
-        }
         uint32_t making = NOT_MADE;
-        if (claim_making(table, &making)) {
+        if (claim_making(table, &making))
             return make_and_publish(table, generation, own_rows);
-        }
-        if (making != BEING_MADE || !wait_for_maker(table, end_ns)) {
+        if (making != BEING_MADE || !wait_for_maker(table, end_ns))
             break;
-        }
         struct gsp_ring *ring = atomic_load(&agent.ring[table]);
-        if (ring) {
+        if (ring)
             return ring;
-        }
     }
     lose(table, own_rows);
     return NULL;
@@ -597,9 +569,8 @@ static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
 static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id table,
                                                               uint32_t own_rows)
 {
-    if (!gsp_agent_table_at((size_t)table)) {
+    if (!gsp_agent_table_at((size_t)table))
         return NULL;
-    }
     const int saved_errno = errno;
     int cancel = 0;
     /* Opening files is a cancellation point. A thread that ended here would never leave its gate.
@@ -635,9 +606,8 @@ bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
     const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace, 1);
     struct gsp_lane *lane = gsp_likely(ring != NULL) ? gsp_ring_lane(ring) : NULL;
-    if (gsp_likely(lane != NULL)) {
+    if (gsp_likely(lane != NULL))
         gsp_append_python_torch_trace(lane, row);
-    }
     gsp_agent__gate_leave(stay);
     return lane != NULL;
 }
@@ -663,9 +633,8 @@ void gsp_agent_set_rank(int64_t rank)
     const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_load(&agent.ring[i]);
-        if (ring) {
+        if (ring)
             gsp_ring_set_rank(ring, rank);
-        }
     }
     gsp_agent__gate_leave(stay);
 }

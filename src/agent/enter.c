@@ -49,9 +49,8 @@ static const char *start_fault(enum gsp_agent_rc rc)
 static void write_file(const char *path, const char *text, size_t len)
 {
     struct gsp_newfile file;
-    if (gsp_newfile_open(&file, path, true, NULL) != 0) {
+    if (gsp_newfile_open(&file, path, true, NULL) != 0)
         return;
-    }
     file.lazy = true;
     if (gsp_fd_write_all(file.fd, text, len, NULL) == 0) {
         /* An error cannot be reported. */
@@ -66,9 +65,8 @@ static void write_outcome(void *arg)
     struct request *request = arg;
     struct gsp_agent__script_outcome *said = &request->said;
     const char *file = said->file.len > 0 ? gsp_buf_cstr(&said->file) : NULL;
-    if (file && !said->text.failed) {
+    if (file && !said->text.failed)
         write_file(file, said->text.p, said->text.len);
-    }
     if (request->outcome) {
         const size_t len = strnlen(said->line, sizeof(said->line) - 1);
         said->line[len] = '\n';
@@ -84,11 +82,10 @@ static void *run(void *arg)
     /* An interpreter that is shutting down ends threads that request the GIL. */
     pthread_cleanup_push(write_outcome, request);
     const char *fault = start_fault(gsp_agent_start());
-    if (!fault && request->script) {
+    if (!fault && request->script)
         gsp_agent__python_run(request->script, said);
-    } else {
+    else
         snprintf(said->line, sizeof(said->line), "%s", fault ? fault : "ok");
-    }
     pthread_cleanup_pop(1);
     return NULL;
 }
@@ -100,9 +97,8 @@ static int start_thread(struct request *request)
     pthread_t thread;
     sigset_t all;
     sigset_t before;
-    if (pthread_attr_init(&attr) != 0) {
+    if (pthread_attr_init(&attr) != 0)
         return -1;
-    }
     sigfillset(&all);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -120,12 +116,10 @@ int gsp_agent_enter(const char *script, const char *outcome)
     if (request) {
         request->script = script ? strdup(script) : NULL;
         request->outcome = outcome ? strdup(outcome) : NULL;
-        if ((!script || request->script) && (!outcome || request->outcome)) {
+        if ((!script || request->script) && (!outcome || request->outcome))
             rc = start_thread(request);
-        }
-        if (rc != 0) {
+        if (rc != 0)
             free_request(request);
-        }
     }
     errno = saved_errno;
     return rc;

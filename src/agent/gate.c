@@ -45,9 +45,8 @@ static struct gsp_agent__gate *find_free(uint32_t tid)
 {
     for (uint32_t i = 0; i < GATES_MAX; i++) {
         uint32_t free_owner = 0;
-        if (atomic_load_explicit(&gates[i].owner, memory_order_relaxed) != 0) {
+        if (atomic_load_explicit(&gates[i].owner, memory_order_relaxed) != 0)
             continue;
-        }
         /* Partner of acquire: the store in end_thread(). */
         if (atomic_compare_exchange_strong_explicit(&gates[i].owner, &free_owner, tid,
                                                     memory_order_acquire, memory_order_relaxed)) {
@@ -63,13 +62,11 @@ static struct gsp_agent__gate *find_free(uint32_t tid)
 struct gsp_agent__gate *gsp_agent__gate_claim(void)
 {
     /* Not while this thread is in the crowd: it would leave the gate instead of the crowd. */
-    if (my_crowd > 0 || my_stays++ % CROWD_STAYS != 0) {
+    if (my_crowd > 0 || my_stays++ % CROWD_STAYS != 0)
         return NULL;
-    }
     pthread_once(&once, init_once);
-    if (end_key_error != 0) {
+    if (end_key_error != 0)
         return NULL;
-    }
     const int saved_errno = errno;
     struct gsp_agent__gate *gate = find_free((uint32_t)gettid());
     if (gate && pthread_setspecific(end_key, gate) != 0) {
@@ -99,9 +96,8 @@ void gsp_agent__crowd_leave(void)
 static bool order_all(void)
 {
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
         return true;
-    }
     return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
 }
 
@@ -114,9 +110,8 @@ static bool wait_for(const struct gsp_agent__gate *gate)
     uint64_t now = first;
     for (unsigned i = 0; i < WAITS_MAX; i++) {
         if ((now & GSP_AGENT__DEPTH) == 0 ||
-            (now & ~(uint64_t)GSP_AGENT__DEPTH) != (first & ~(uint64_t)GSP_AGENT__DEPTH)) {
+            (now & ~(uint64_t)GSP_AGENT__DEPTH) != (first & ~(uint64_t)GSP_AGENT__DEPTH))
             return true;
-        }
         nanosleep(&pause, NULL);
         now = atomic_load_explicit(&gate->word, memory_order_acquire);
     }
@@ -128,9 +123,8 @@ static bool crowd_is_out(void)
 {
     const struct timespec pause = {0, WAIT_NS};
     for (unsigned i = 0; i < WAITS_MAX; i++) {
-        if (atomic_load(&crowd) == 0) {
+        if (atomic_load(&crowd) == 0)
             return true;
-        }
         nanosleep(&pause, NULL);
     }
     return false;
@@ -138,14 +132,12 @@ static bool crowd_is_out(void)
 
 bool gsp_agent__gate_wait(void)
 {
-    if (!order_all()) {
+    if (!order_all())
         return false;
-    }
     const uint32_t count = atomic_load(&gate_count);
     bool empty = true;
-    for (uint32_t i = 0; i < count && empty; i++) {
+    for (uint32_t i = 0; i < count && empty; i++)
         empty = wait_for(&gates[i]);
-    }
     return empty && crowd_is_out();
 }
 

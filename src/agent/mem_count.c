@@ -55,18 +55,16 @@ static bool try_lock(void)
 void gsp_agent__mem_wait(int tries)
 {
     const struct timespec pause = {0, SLEEP_NS};
-    if (tries >= YIELDS) {
+    if (tries >= YIELDS)
         syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
-    } else if (tries >= SPINS) {
+    else if (tries >= SPINS)
         sched_yield();
-    }
 }
 
 void gsp_agent__mem_lock(void)
 {
-    for (int i = 0; !try_lock(); i += i < YIELDS) {
+    for (int i = 0; !try_lock(); i += i < YIELDS)
         gsp_agent__mem_wait(i);
-    }
 }
 
 void gsp_agent__mem_unlock(void)
@@ -104,9 +102,8 @@ static struct gsp_agent__walk *free_walk(void)
 {
     for (uint32_t i = 0; has_end_key && i < WALKS_MAX; i++) {
         uint32_t free_owner = 0;
-        if (atomic_compare_exchange_strong(&walks[i].owner, &free_owner, 1)) {
+        if (atomic_compare_exchange_strong(&walks[i].owner, &free_owner, 1))
             return &walks[i];
-        }
     }
     return NULL;
 }
@@ -147,9 +144,8 @@ static void make_root(struct gsp_agent__mem_thread *me)
     roots += own ? 1 : 0;
     me->root = gsp_agent__node_put(0, gsp_agent__frame_put(&key, &frame));
     me->generation = generation;
-    if (me->walk) {
+    if (me->walk)
         me->walk->depth = 0;
-    }
 }
 
 /* ------------------------------------------------------------------------------ on and off */
@@ -178,15 +174,12 @@ void gsp_agent__mem_count_on(enum gsp_memory_mode mode)
 
 void gsp_agent__mem_count_reset(void)
 {
-    for (uint32_t i = 0; i < WALKS_MAX; i++) {
-        if (&walks[i] != gsp_agent__mem_this_thread.walk) {
+    for (uint32_t i = 0; i < WALKS_MAX; i++)
+        if (&walks[i] != gsp_agent__mem_this_thread.walk)
             atomic_store(&walks[i].owner, 0);
-        }
-    }
     gsp_agent__mem_this_thread.random = 0;
-    if (atomic_load(&locked) != 0) {
+    if (atomic_load(&locked) != 0)
         gsp_agent__live_abandon(); /* a thread of the parent, perhaps this one, was changing it */
-    }
     gsp_agent__mem_unlock();
 }
 
@@ -206,9 +199,8 @@ bool gsp_agent__mem_is_due(struct gsp_agent__mem_thread *me, size_t bytes)
                    (bytes < INT64_MAX / 2 ? (int64_t)bytes : INT64_MAX / 2);
         due = me->left < 0;
     }
-    if (due) {
+    if (due)
         me->left = gsp_agent__distance(gsp_agent__random_next(&me->random), mean_bytes);
-    }
     return due && me->paused == 0;
 }
 
@@ -243,9 +235,8 @@ static void count_alloc(uint32_t number, const struct gsp_agent__weight *weight)
     add(&site->alloc_bytes, weight->bytes);
     add(&site->alloc_count, weight->count);
     add(&site->samples, 1);
-    if (weight->var != 0) {
+    if (weight->var != 0)
         add(&site->alloc_var, weight->var);
-    }
     add(&total->alloc_bytes, weight->bytes);
     add(&total->alloc_count, weight->count);
     add(&head->live_bytes, weight->bytes);
@@ -254,25 +245,22 @@ static void count_alloc(uint32_t number, const struct gsp_agent__weight *weight)
         atomic_store_explicit(&head->peak_ns, coarse_ns(), memory_order_relaxed);
         add(&head->peak_epoch, 1);
     }
-    if (counted++ % CLOCK_EVERY == 0 || weight->var != 0) {
+    if (counted++ % CLOCK_EVERY == 0 || weight->var != 0)
         atomic_store_explicit(&head->last_ns, coarse_ns(), memory_order_relaxed);
-    }
 }
 
 static void count_free(uint32_t number, const struct gsp_agent__weight *weight)
 {
     /* The block was removed from the table before a restart: its site number is no longer valid. */
-    if (number >= atomic_load_explicit(&head->site_count, memory_order_relaxed)) {
+    if (number >= atomic_load_explicit(&head->site_count, memory_order_relaxed))
         return;
-    }
     struct gsp_memory_site *site = gsp_agent__site_at(number);
     struct gsp_memory_total *total = &head->total[site->allocator];
     keep_peak(site);
     add(&site->free_bytes, weight->bytes);
     add(&site->free_count, weight->count);
-    if (weight->var != 0) {
+    if (weight->var != 0)
         add(&site->free_var, weight->var);
-    }
     add(&total->free_bytes, weight->bytes);
     add(&total->free_count, weight->count);
     atomic_store_explicit(&head->live_bytes, get(&head->live_bytes) - weight->bytes,
@@ -281,9 +269,8 @@ static void count_free(uint32_t number, const struct gsp_agent__weight *weight)
 
 static void count_loss(enum gsp_memory_loss loss)
 {
-    if (loss < GSP_MEMORY_LOSSES) {
+    if (loss < GSP_MEMORY_LOSSES)
         add(&head->lost[loss], 1);
-    }
 }
 
 static bool is_on(void)
@@ -296,9 +283,8 @@ static uint32_t find_site(enum gsp_memory_allocator allocator, const void *calle
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     enum gsp_memory_loss loss = GSP_MEMORY_LOSSES;
-    if (me->generation != generation) {
+    if (me->generation != generation)
         make_root(me);
-    }
     uint32_t node = gsp_agent__walk(me->root, mean_bytes == 0 ? me->walk : NULL, &loss);
     const uint32_t library = caller ? gsp_agent__module_frame(caller, generation) : 0;
     if (library != 0) {
@@ -321,25 +307,22 @@ static void count_freed(const struct gsp_agent__block *block)
     const struct gsp_agent__weight weight =
         gsp_agent__weigh(block->address, block->size, mean_bytes);
     count_free(block->site, &weight);
-    if (gsp_unlikely(block->size >= gsp_agent__mem_events_from) && mean_bytes == 0) {
+    if (gsp_unlikely(block->size >= gsp_agent__mem_events_from) && mean_bytes == 0)
         gsp_agent__mem_event(block->address, -(int64_t)block->size);
-    }
 }
 
 static void track(const struct gsp_agent__block *block)
 {
-    if (!gsp_agent__live_put(block)) {
+    if (!gsp_agent__live_put(block))
         count_loss(GSP_MEMORY_LOST_LIVE);
-    }
 }
 
 void gsp_agent__mem_count_alloc(const void *block, size_t bytes,
                                 enum gsp_memory_allocator allocator, const void *caller)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
-    if (!me->walk && atomic_load(&gsp_agent__mem_mode) == GSP_MEMORY_EXACT) {
+    if (!me->walk && atomic_load(&gsp_agent__mem_mode) == GSP_MEMORY_EXACT)
         claim_walk(me);
-    }
     gsp_agent__mem_lock();
     if (is_on()) {
         struct gsp_agent__block old;
@@ -351,9 +334,8 @@ void gsp_agent__mem_count_alloc(const void *block, size_t bytes,
         const struct gsp_agent__weight weight = gsp_agent__weigh(block, bytes, mean_bytes);
         const uint32_t site = find_site(allocator, caller);
         count_alloc(site, &weight);
-        if (gsp_unlikely(bytes >= gsp_agent__mem_events_from) && mean_bytes == 0) {
+        if (gsp_unlikely(bytes >= gsp_agent__mem_events_from) && mean_bytes == 0)
             gsp_agent__mem_event(block, (int64_t)bytes);
-        }
         const struct gsp_agent__block now = {.address = block, .size = bytes, .site = site};
         track(&now);
     }
@@ -364,9 +346,8 @@ void gsp_agent__mem_count_free(const void *block)
 {
     struct gsp_agent__block old;
     gsp_agent__mem_lock();
-    if (is_on() && gsp_agent__live_remove(block, &old)) {
+    if (is_on() && gsp_agent__live_remove(block, &old))
         count_freed(&old);
-    }
     gsp_agent__mem_unlock();
 }
 
@@ -381,18 +362,16 @@ bool gsp_agent__mem_untrack(const void *block, struct gsp_agent__block *out)
 void gsp_agent__mem_confirm_free(const struct gsp_agent__block *block)
 {
     gsp_agent__mem_lock();
-    if (is_on()) {
+    if (is_on())
         count_freed(block);
-    }
     gsp_agent__mem_unlock();
 }
 
 void gsp_agent__mem_track_again(const struct gsp_agent__block *block)
 {
     gsp_agent__mem_lock();
-    if (is_on()) {
+    if (is_on())
         track(block);
-    }
     gsp_agent__mem_unlock();
 }
 
@@ -410,9 +389,8 @@ void gsp_agent__mem_confirm_partial_free(const struct gsp_agent__block *block, s
             .site = block->site,
         };
         count_free(block->site, &weight);
-        if (gsp_unlikely(bytes >= gsp_agent__mem_events_from)) {
+        if (gsp_unlikely(bytes >= gsp_agent__mem_events_from))
             gsp_agent__mem_event(block->address, -(int64_t)bytes);
-        }
         track(&rest);
     }
     gsp_agent__mem_unlock();
@@ -421,9 +399,8 @@ void gsp_agent__mem_confirm_partial_free(const struct gsp_agent__block *block, s
 void gsp_agent__mem_count_nested(void)
 {
     /* Without the lock, because this thread may hold it. */
-    if (is_on()) {
+    if (is_on())
         atomic_fetch_add_explicit(&head->lost[GSP_MEMORY_LOST_NESTED], 1, memory_order_relaxed);
-    }
 }
 
 uint32_t gsp_agent__mem_node(void)
@@ -433,9 +410,8 @@ uint32_t gsp_agent__mem_node(void)
     uint32_t node = 0;
     gsp_agent__mem_lock();
     if (is_on()) {
-        if (me->generation != generation) {
+        if (me->generation != generation)
             make_root(me);
-        }
         node = gsp_agent__walk(me->root, NULL, &loss);
     }
     gsp_agent__mem_unlock();

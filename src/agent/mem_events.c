@@ -39,12 +39,10 @@ size_t gsp_agent_memory_events_read(uint64_t *at, struct gsp_agent_memory_event 
 {
     size_t n = 0;
     gsp_agent__mem_lock();
-    if (count - *at > EVENTS_MAX) {
+    if (count - *at > EVENTS_MAX)
         *at = count - EVENTS_MAX;
-    }
-    for (; n < room && *at < count; n++, (*at)++) {
+    for (; n < room && *at < count; n++, (*at)++)
         out[n] = events[*at % EVENTS_MAX];
-    }
     gsp_agent__mem_unlock();
     return n;
 }

@@ -57,12 +57,10 @@ static void check_modules(void)
     const bool is_turn =
         counts++ % CHECK_EVERY == 0 || gsp_agent_memory_mode() == GSP_MEMORY_SAMPLED;
     const bool is_close = atomic_load_explicit(&check_closely, memory_order_relaxed) > 0;
-    if (is_close) {
+    if (is_close)
         atomic_fetch_sub_explicit(&check_closely, 1, memory_order_relaxed);
-    }
-    if (is_close || (is_turn && !gsp_agent__modules_is_forked())) {
+    if (is_close || (is_turn && !gsp_agent__modules_is_forked()))
         gsp_agent__modules_scan();
-    }
 }
 
 /* Calls tick() if it is due. Only Python's main thread does so, while it holds the GIL: it is the
@@ -73,14 +71,12 @@ static void run_tick(enum gsp_memory_allocator allocator)
     const struct gsp_memory_head *head = gsp_agent_memory_view();
     int64_t due_ns = atomic_load_explicit(&next_tick_ns, memory_order_relaxed);
     const bool holds_python = allocator == GSP_MEMORY_PY_MEM || allocator == GSP_MEMORY_PY_OBJECT;
-    if (!call || !head || !holds_python) {
+    if (!call || !head || !holds_python)
         return;
-    }
     const int64_t now_ns = atomic_load_explicit(&head->last_ns, memory_order_relaxed);
     if (now_ns >= due_ns && gettid() == getpid() && !python->is_finalizing() &&
-        atomic_compare_exchange_strong(&next_tick_ns, &due_ns, now_ns + tick_ns)) {
+        atomic_compare_exchange_strong(&next_tick_ns, &due_ns, now_ns + tick_ns))
         call();
-    }
 }
 
 /* Counts in a thread that is not below another hook. Preserves the allocator's errno. */
@@ -95,9 +91,8 @@ static __attribute__((noinline)) void count(const struct stay *stay, void *block
         check_modules();
         run_tick(allocator);
     }
-    if (block && bytes >= notice_bytes && me->paused == 0) {
+    if (block && bytes >= notice_bytes && me->paused == 0)
         gsp_agent__mem_notice();
-    }
     errno = saved_errno;
 }
 
@@ -105,9 +100,8 @@ static inline struct stay begin(bool exact, size_t bytes)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     struct stay stay = {me->left, false, me->busy == 0};
-    if (!stay.is_free) {
+    if (!stay.is_free)
         return stay;
-    }
     if (exact) {
         stay.is_due =
             me->paused == 0 &&
@@ -126,14 +120,12 @@ static inline void end(const struct stay *stay, void *block, size_t bytes,
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (!stay->is_free) {
-        if (me->busy == GSP_AGENT__INSIDE) {
+        if (me->busy == GSP_AGENT__INSIDE)
             gsp_agent__mem_count_nested();
-        }
         return;
     }
-    if (stay->is_due || bytes >= notice_bytes) {
+    if (stay->is_due || bytes >= notice_bytes)
         count(stay, block, bytes, allocator, caller);
-    }
     me->left = stay->left;
     me->busy = 0;
 }
@@ -144,9 +136,8 @@ static bool untrack(const void *block, struct gsp_agent__block *out)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
-    if (!block || busy == GSP_AGENT__INSIDE) {
+    if (!block || busy == GSP_AGENT__INSIDE)
         return false;
-    }
     me->busy = GSP_AGENT__INSIDE;
     const bool found = gsp_agent__mem_untrack(block, out);
     me->busy = busy;
@@ -159,11 +150,10 @@ static void finish_old(const struct gsp_agent__block *old, bool was_freed)
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     me->busy = GSP_AGENT__INSIDE;
-    if (was_freed) {
+    if (was_freed)
         gsp_agent__mem_confirm_free(old);
-    } else {
+    else
         gsp_agent__mem_track_again(old);
-    }
     me->busy = busy;
 }
 
@@ -171,9 +161,8 @@ static __attribute__((noinline)) void count_freed(const void *block)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
-    if (!block) {
+    if (!block)
         return;
-    }
     if (busy == GSP_AGENT__INSIDE) {
         gsp_agent__mem_count_nested();
         return;
@@ -245,9 +234,8 @@ static __attribute__((noinline)) void *py_realloc_counted(bool exact, unsigned d
     const struct stay stay = begin(exact, bytes);
     const bool tracked = untrack(old, &was);
     void *block = domains[domain].was.realloc(ctx, old, request_size(&stay, domain, bytes));
-    if (tracked) {
+    if (tracked)
         finish_old(&was, block != NULL);
-    }
     end(&stay, block, bytes, allocator_of(domain), NULL);
     return block;
 }
@@ -256,9 +244,8 @@ static inline void *py_malloc(bool exact, unsigned domain, void *ctx, size_t byt
 {
     const struct domain *my = &domains[domain];
     if (!exact && gsp_likely(bytes <= my->small)) {
-        if (passes(bytes)) {
+        if (passes(bytes))
             return my->was.malloc(ctx, bytes);
-        }
     } else if (!exact) {
         gsp_ignore(passes(bytes));
     }
@@ -269,26 +256,23 @@ static inline void *py_calloc(bool exact, unsigned domain, void *ctx, size_t n, 
 {
     const struct domain *my = &domains[domain];
     const size_t bytes = product(n, each);
-    if (!exact && passes(bytes) && bytes <= my->small) {
+    if (!exact && passes(bytes) && bytes <= my->small)
         return my->was.calloc(ctx, n, each);
-    }
     return py_calloc_counted(exact, domain, ctx, n, each);
 }
 
 static inline void *py_realloc(bool exact, unsigned domain, void *ctx, void *old, size_t bytes)
 {
     const struct domain *my = &domains[domain];
-    if (!exact && passes(bytes) && bytes <= my->small && !gsp_agent__may_be_live(old)) {
+    if (!exact && passes(bytes) && bytes <= my->small && !gsp_agent__may_be_live(old))
         return my->was.realloc(ctx, old, bytes);
-    }
     return py_realloc_counted(exact, domain, ctx, old, bytes);
 }
 
 static inline void py_free(unsigned domain, void *ctx, void *block)
 {
-    if (gsp_agent__may_be_live(block)) {
+    if (gsp_agent__may_be_live(block))
         count_freed(block);
-    }
     domains[domain].was.free(ctx, block);
 }
 
@@ -322,9 +306,8 @@ PY_HOOKS(exact, true, 2)
 /* The hottest path: pymalloc, whose limit is a constant. */
 static inline void *plain_malloc(unsigned domain, void *ctx, size_t bytes)
 {
-    if (gsp_likely(bytes <= PY_SMALL) && passes(bytes)) {
+    if (gsp_likely(bytes <= PY_SMALL) && passes(bytes))
         return domains[domain].was.malloc(ctx, bytes);
-    }
     return bytes <= PY_SMALL ? py_malloc_counted(false, domain, ctx, bytes)
                              : py_malloc(false, domain, ctx, bytes);
 }
@@ -352,15 +335,12 @@ static const struct gsp_agent_allocator py_hooks[2][DOMAINS] = {
 
 static bool is_hook(const struct gsp_agent_allocator *allocator)
 {
-    if (allocator->malloc == plain_malloc_1 || allocator->malloc == plain_malloc_2) {
+    if (allocator->malloc == plain_malloc_1 || allocator->malloc == plain_malloc_2)
         return true;
-    }
     for (size_t i = 0; i < 2; i++) {
-        for (size_t j = 0; j < DOMAINS; j++) {
-            if (allocator->malloc == py_hooks[i][j].malloc) {
+        for (size_t j = 0; j < DOMAINS; j++)
+            if (allocator->malloc == py_hooks[i][j].malloc)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -370,9 +350,8 @@ static size_t small_of(unsigned domain, const struct gsp_agent_allocator *raw)
 {
     const struct gsp_agent_allocator *was = &domains[domain].was;
     const bool is_plain = was->ctx == NULL;
-    if (domain == 0 || was->malloc == raw->malloc) {
+    if (domain == 0 || was->malloc == raw->malloc)
         return 0;
-    }
     return is_plain ? PY_SMALL : PY_SMALL_DEBUG;
 }
 
@@ -401,9 +380,8 @@ static bool try_detour(unsigned domain)
 {
     struct gsp_agent_allocator watched = domains[0].was;
     const struct domain *my = &domains[domain];
-    if (my->small != PY_SMALL) {
+    if (my->small != PY_SMALL)
         return false;
-    }
     watched.malloc = trial_malloc;
     watched.free = trial_free;
     python->set_allocator(0, &watched);
@@ -423,18 +401,16 @@ static void hook_python(bool exact)
     for (unsigned i = 0; i < DOMAINS; i++) {
         python->get_allocator((int)i, &now[i]);
         /* A hook that could not be removed before keeps its allocator. */
-        if (!is_hook(&now[i]) && !domains[i].is_in_place) {
+        if (!is_hook(&now[i]) && !domains[i].is_in_place)
             domains[i].was = now[i];
-        }
     }
     for (unsigned i = 0; i < DOMAINS; i++) {
         domains[i].small = small_of(i, &domains[0].was);
         domains[i].has_detour = !exact && !domains[i].is_in_place && try_detour(i);
     }
     for (unsigned i = 0; i < DOMAINS; i++) {
-        if (domains[i].is_in_place && !is_hook(&now[i])) {
+        if (domains[i].is_in_place && !is_hook(&now[i]))
             continue; /* another library has wrapped it */
-        }
         struct gsp_agent_allocator mine = py_hooks[exact ? 1 : 0][i];
         mine.ctx = domains[i].was.ctx;
         if (domains[i].has_detour) {
@@ -473,9 +449,8 @@ static __attribute__((noinline)) void *malloc_counted(bool exact, size_t bytes, 
 
 static void *sampled_malloc(size_t bytes)
 {
-    if (passes_any(bytes)) {
+    if (passes_any(bytes))
         return malloc(bytes);
-    }
     return malloc_counted(false, bytes, CALLER);
 }
 
@@ -495,9 +470,8 @@ static void *calloc_counted(bool exact, size_t n, size_t each, const void *calle
 
 static void *sampled_calloc(size_t n, size_t each)
 {
-    if (passes_any(product(n, each))) {
+    if (passes_any(product(n, each)))
         return calloc(n, each);
-    }
     return calloc_counted(false, n, each, CALLER);
 }
 
@@ -522,9 +496,8 @@ static void *realloc_counted(bool exact, void *old, size_t bytes, const void *ca
 
 static void *sampled_realloc(void *old, size_t bytes)
 {
-    if (passes_any(bytes) && !gsp_agent__may_be_live(old)) {
+    if (passes_any(bytes) && !gsp_agent__may_be_live(old))
         return realloc(old, bytes);
-    }
     return realloc_counted(false, old, bytes, CALLER);
 }
 
@@ -540,9 +513,8 @@ static void *array_counted(bool exact, void *old, size_t n, size_t each, const v
     const struct stay stay = begin(exact, bytes);
     const bool tracked = untrack(old, &was);
     void *block = reallocarray(old, n, each);
-    if (tracked) {
+    if (tracked)
         finish_old(&was, block != NULL || n == 0 || each == 0);
-    }
     end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
     return block;
 }
@@ -560,9 +532,8 @@ static void *exact_reallocarray(void *old, size_t n, size_t each)
 
 static void hooked_free(void *block)
 {
-    if (gsp_unlikely(gsp_agent__may_be_live(block))) {
+    if (gsp_unlikely(gsp_agent__may_be_live(block)))
         count_freed(block);
-    }
     free(block);
 }
 
@@ -640,9 +611,8 @@ static void *block_of(void *mapped)
 
 static void *sampled_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-    if (!is_memory(prot, flags) || passes_any(bytes)) {
+    if (!is_memory(prot, flags) || passes_any(bytes))
         return mmap(at, bytes, prot, flags, fd, offset);
-    }
     const struct stay stay = begin(false, bytes);
     void *block = mmap(at, bytes, prot, flags, fd, offset);
     end(&stay, block_of(block), bytes, GSP_MEMORY_MMAP, CALLER);
@@ -651,9 +621,8 @@ static void *sampled_mmap(void *at, size_t bytes, int prot, int flags, int fd, o
 
 static void *exact_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-    if (!is_memory(prot, flags)) {
+    if (!is_memory(prot, flags))
         return mmap(at, bytes, prot, flags, fd, offset);
-    }
     const struct stay stay = begin(true, bytes);
     void *block = mmap(at, bytes, prot, flags, fd, offset);
     end(&stay, block_of(block), bytes, GSP_MEMORY_MMAP, CALLER);
@@ -675,11 +644,10 @@ static int hooked_munmap(void *block, size_t bytes)
     struct gsp_agent__block was;
     const bool tracked = gsp_agent__may_be_live(block) && untrack(block, &was);
     const int rc = munmap(block, bytes);
-    if (tracked && rc == 0 && bytes < was.size) {
+    if (tracked && rc == 0 && bytes < was.size)
         finish_part(&was, bytes);
-    } else if (tracked) {
+    else if (tracked)
         finish_old(&was, rc == 0);
-    }
     return rc;
 }
 
@@ -689,9 +657,8 @@ static void *mremap_counted(bool exact, void *old, const size_t bytes[2], int fl
     const struct stay stay = begin(exact, bytes[1]);
     const bool tracked = untrack(old, &was);
     void *block = mremap(old, bytes[0], bytes[1], flags, to);
-    if (tracked) {
+    if (tracked)
         finish_old(&was, block != MAP_FAILED);
-    }
     /* A mapping that was not tracked may not be memory. */
     const struct stay counted = {stay.left, stay.is_due && tracked, stay.is_free};
     end(&counted, block_of(block), bytes[1], GSP_MEMORY_MMAP, NULL);
@@ -764,9 +731,8 @@ bool gsp_agent__hooks_install(const struct gsp_agent_memory_opts *opts)
 {
     const bool exact = opts->mode == GSP_MEMORY_EXACT;
     struct gsp_agent__hook *hooks = native_hooks[exact ? 1 : 0];
-    if (opts->python) {
+    if (opts->python)
         python_copy = *opts->python;
-    }
     python = opts->python ? &python_copy : NULL;
     notice_bytes = opts->notice_bytes == 0           ? SIZE_MAX
                    : opts->notice_bytes < NOTICE_MIN ? NOTICE_MIN
@@ -775,12 +741,10 @@ bool gsp_agent__hooks_install(const struct gsp_agent_memory_opts *opts)
     atomic_store(&next_tick_ns, gsp_now_ns() + opts->tick_ns);
     atomic_store(&tick, python ? opts->tick : NULL);
     const uintptr_t interpreter = python ? (uintptr_t)python->set_allocator : 0;
-    if (!gsp_agent__modules_hook(hooks, HOOKS, interpreter)) {
+    if (!gsp_agent__modules_hook(hooks, HOOKS, interpreter))
         return false;
-    }
-    if (python) {
+    if (python)
         hook_python(exact);
-    }
     return true;
 }
 
@@ -792,9 +756,8 @@ void gsp_agent__hooks_end_python(void)
 
 void gsp_agent__hooks_remove(void)
 {
-    if (python) {
+    if (python)
         unhook_python();
-    }
     gsp_agent__modules_unhook();
     notice_bytes = SIZE_MAX;
 }

@@ -52,9 +52,8 @@ static bool map_slots(uint32_t slots, uint64_t **keys, uint32_t **sizes)
 {
     void *area = mmap(NULL, bytes_of(slots), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (area == MAP_FAILED) {
+    if (area == MAP_FAILED)
         return false;
-    }
     *keys = area;
     *sizes = (uint32_t *)(void *)((char *)area + (size_t)slots * sizeof(uint64_t));
     return true;
@@ -62,19 +61,16 @@ static bool map_slots(uint32_t slots, uint64_t **keys, uint32_t **sizes)
 
 bool gsp_agent__live_init(void)
 {
-    if (live.keys && !live.is_left) {
+    if (live.keys && !live.is_left)
         munmap(live.keys, bytes_of(live.slots));
-    }
     memset(&live, 0, sizeof(live));
     for (uint32_t i = 0; i < GSP_AGENT__FILTER; i++) {
         /* Do not write to pages that were never written. */
-        if (atomic_load_explicit(&gsp_agent__filter[i], memory_order_relaxed) != 0) {
+        if (atomic_load_explicit(&gsp_agent__filter[i], memory_order_relaxed) != 0)
             atomic_store_explicit(&gsp_agent__filter[i], 0, memory_order_relaxed);
-        }
     }
-    if (!map_slots(SLOTS_FIRST, &live.keys, &live.sizes)) {
+    if (!map_slots(SLOTS_FIRST, &live.keys, &live.sizes))
         return false;
-    }
     live.slots = SLOTS_FIRST;
     return true;
 }
@@ -87,9 +83,8 @@ void gsp_agent__live_abandon(void)
 static void put_slot(uint64_t *keys, uint32_t *sizes, uint32_t slots, uint64_t key, uint32_t size)
 {
     uint32_t at = home_of(key, slots);
-    while (keys[at] != 0) {
+    while (keys[at] != 0)
         at = at + 1 == slots ? 0 : at + 1;
-    }
     keys[at] = key;
     sizes[at] = size;
 }
@@ -100,18 +95,16 @@ static void filter_add(const void *block)
 {
     _Atomic uint8_t *at = gsp_agent__filter_at(block);
     const uint8_t now = atomic_load_explicit(at, memory_order_relaxed);
-    if (now != FILTER_FULL) {
+    if (now != FILTER_FULL)
         atomic_store_explicit(at, (uint8_t)(now + 1), memory_order_relaxed);
-    }
 }
 
 static void filter_remove(const void *block)
 {
     _Atomic uint8_t *at = gsp_agent__filter_at(block);
     const uint8_t now = atomic_load_explicit(at, memory_order_relaxed);
-    if (now != FILTER_FULL && now != 0) {
+    if (now != FILTER_FULL && now != 0)
         atomic_store_explicit(at, (uint8_t)(now - 1), memory_order_relaxed);
-    }
 }
 
 /* ----------------------------------------------------------------------------------- blocks */
@@ -119,20 +112,16 @@ static void filter_remove(const void *block)
 /* Grows the map if necessary. Returns false if it is full. */
 static bool fit(void)
 {
-    if ((uint64_t)live.count * 100 < (uint64_t)live.slots * LOAD_PCT) {
+    if ((uint64_t)live.count * 100 < (uint64_t)live.slots * LOAD_PCT)
         return true;
-    }
     uint64_t *keys = NULL;
     uint32_t *sizes = NULL;
     const uint32_t slots = live.slots * 2 < SLOTS_MAX ? live.slots * 2 : SLOTS_MAX;
-    if (live.slots == SLOTS_MAX || !map_slots(slots, &keys, &sizes)) {
+    if (live.slots == SLOTS_MAX || !map_slots(slots, &keys, &sizes))
         return false;
-    }
-    for (uint32_t i = 0; i < live.slots; i++) {
-        if (live.keys[i] != 0) {
+    for (uint32_t i = 0; i < live.slots; i++)
+        if (live.keys[i] != 0)
             put_slot(keys, sizes, slots, live.keys[i], live.sizes[i]);
-        }
-    }
     munmap(live.keys, bytes_of(live.slots));
     live.keys = keys;
     live.sizes = sizes;
@@ -167,9 +156,8 @@ bool gsp_agent__live_put(const struct gsp_agent__block *block)
 {
     const uint64_t key = key_of(block->address, block->site);
     const bool is_big = block->size >= SIZE_IN_LIST;
-    if (!live.keys || !fit() || (is_big && !put_big(key, block->size))) {
+    if (!live.keys || !fit() || (is_big && !put_big(key, block->size)))
         return false;
-    }
     put_slot(live.keys, live.sizes, live.slots, key, is_big ? SIZE_IN_LIST : (uint32_t)block->size);
     live.count++;
     filter_add(block->address);
@@ -182,9 +170,8 @@ static void close_gap(uint32_t gap)
     uint32_t at = gap;
     for (;;) {
         at = at + 1 == live.slots ? 0 : at + 1;
-        if (live.keys[at] == 0) {
+        if (live.keys[at] == 0)
             break;
-        }
         const uint32_t home = home_of(live.keys[at], live.slots);
         const bool stays = gap <= at ? home > gap && home <= at : home > gap || home <= at;
         if (!stays) {
@@ -199,14 +186,12 @@ static void close_gap(uint32_t gap)
 bool gsp_agent__live_remove(const void *block, struct gsp_agent__block *out)
 {
     const uint64_t address = key_of(block, 0) >> SITE_BITS;
-    if (!live.keys || address == 0) {
+    if (!live.keys || address == 0)
         return false;
-    }
     uint32_t at = home_of(key_of(block, 0), live.slots);
     while (live.keys[at] >> SITE_BITS != address) {
-        if (live.keys[at] == 0) {
+        if (live.keys[at] == 0)
             return false;
-        }
         at = at + 1 == live.slots ? 0 : at + 1;
     }
     out->address = block;

@@ -75,18 +75,15 @@ static uintptr_t replacement_of(const struct gsp_slots *dyn, const ElfW(Rela) * 
     const bool skip_mapping =
         is_ours(dyn) || gsp_slots_hold(dyn, python_at) || gsp_slots_hold(dyn, hooks[0].real);
     for (size_t i = 0; i < hook_count; i++) {
-        if (hooks[i].real == 0 || (hooks[i].is_mapping && skip_mapping)) {
+        if (hooks[i].real == 0 || (hooks[i].is_mapping && skip_mapping))
             continue;
-        }
-        if (unhook && value == hooks[i].hook) {
+        if (unhook && value == hooks[i].hook)
             return hooks[i].real;
-        }
         /* Not bound yet: its first call would bind it to the same function. */
         if (!unhook &&
             (value == hooks[i].real || (is_lazy && !gsp_slots_hold(dyn, hooks[i].real) &&
-                                        is_named(gsp_slots_name(dyn, rela), hooks[i].name)))) {
+                                        is_named(gsp_slots_name(dyn, rela), hooks[i].name))))
             return hooks[i].hook;
-        }
     }
     return 0;
 }
@@ -108,21 +105,17 @@ static void change_slots(const struct gsp_slots *dyn, const ElfW(Rela) * rela, s
     for (size_t i = 0; i < count; i++) {
         const uint64_t type = ELF64_R_TYPE(rela[i].r_info);
         if (ELF64_R_SYM(rela[i].r_info) == 0 ||
-            (type != GSP_SLOT_CALL && type != GSP_SLOT_POINTER && type != GSP_SLOT_WORD)) {
+            (type != GSP_SLOT_CALL && type != GSP_SLOT_POINTER && type != GSP_SLOT_WORD))
             continue;
-        }
         const uintptr_t slot = dyn->base + rela[i].r_offset;
-        if (slot % sizeof(uintptr_t) != 0 || !gsp_slots_hold(dyn, slot)) {
+        if (slot % sizeof(uintptr_t) != 0 || !gsp_slots_hold(dyn, slot))
             continue;
-        }
         const uintptr_t value = *(const uintptr_t *)slot; // NOLINT(performance-no-int-to-ptr)
-        if (type == GSP_SLOT_CALL && is_untouched(dyn, value)) {
+        if (type == GSP_SLOT_CALL && is_untouched(dyn, value))
             round->is_whole = false;
-        }
         const uintptr_t other = replacement_of(dyn, &rela[i], value, round->unhook);
-        if (other != 0 && gsp_slots_write(dyn, slot, other, round->mem_fd)) {
+        if (other != 0 && gsp_slots_write(dyn, slot, other, round->mem_fd))
             round->hooked = slot;
-        }
     }
 }
 
@@ -135,16 +128,13 @@ static int find_real(struct dl_phdr_info *info, size_t size, void *unused)
     (void)size;
     (void)unused;
     struct gsp_slots dyn;
-    if (!gsp_slots_read(info, &dyn) || !is_ours(&dyn)) {
+    if (!gsp_slots_read(info, &dyn) || !is_ours(&dyn))
         return 0;
-    }
     for (size_t i = 0; i < dyn.counts[0]; i++) {
         const uintptr_t slot = dyn.base + dyn.tables[0][i].r_offset;
-        for (size_t j = 0; j < hook_count; j++) {
-            if (is_named(gsp_slots_name(&dyn, &dyn.tables[0][i]), hooks[j].name)) {
+        for (size_t j = 0; j < hook_count; j++)
+            if (is_named(gsp_slots_name(&dyn, &dyn.tables[0][i]), hooks[j].name))
                 hooks[j].real = *(const uintptr_t *)slot; // NOLINT(performance-no-int-to-ptr)
-            }
-        }
     }
     return 1;
 }
@@ -162,15 +152,12 @@ static bool is_excluded(const struct dl_phdr_info *info, const struct gsp_slots 
 
 static struct module *module_put(const struct dl_phdr_info *info, const struct gsp_slots *dyn)
 {
-    for (size_t i = 0; i < module_count; i++) {
+    for (size_t i = 0; i < module_count; i++)
         if (modules[i].base == dyn->base && modules[i].start == dyn->start &&
-            modules[i].end == dyn->end) {
+            modules[i].end == dyn->end)
             return &modules[i];
-        }
-    }
-    if (module_count == MODULES_MAX) {
+    if (module_count == MODULES_MAX)
         return NULL;
-    }
     /* The main program has no name here. */
     const char *name = info->dlpi_name && *info->dlpi_name ? info->dlpi_name : "program";
     const struct gsp_sv base = gsp_sv_basename(gsp_sv_of(name));
@@ -189,15 +176,12 @@ static struct module *module_put(const struct dl_phdr_info *info, const struct g
 /* Whether the module still has its hooks, that is, was not unloaded and loaded again. */
 static bool is_hooked(const struct module *module)
 {
-    if (module->hooked == 0) {
+    if (module->hooked == 0)
         return false;
-    }
     const uintptr_t value = *(const uintptr_t *)module->hooked; // NOLINT(performance-no-int-to-ptr)
-    for (size_t i = 0; i < hook_count; i++) {
-        if (hooks[i].hook == value) {
+    for (size_t i = 0; i < hook_count; i++)
+        if (hooks[i].hook == value)
             return true;
-        }
-    }
     return false;
 }
 
@@ -206,11 +190,9 @@ static void drop_unloaded(void)
 {
     size_t kept = 0;
     gsp_agent__mem_lock();
-    for (size_t i = 0; i < module_count; i++) {
-        if (modules[i].round == round_number) {
+    for (size_t i = 0; i < module_count; i++)
+        if (modules[i].round == round_number)
             modules[kept++] = modules[i];
-        }
-    }
     module_count = kept;
     gsp_agent__mem_unlock();
 }
@@ -220,21 +202,17 @@ static int scan_module(struct dl_phdr_info *info, size_t size, void *arg)
     (void)size;
     struct round *round = arg;
     struct gsp_slots dyn;
-    if (!gsp_slots_read(info, &dyn)) {
+    if (!gsp_slots_read(info, &dyn))
         return 0;
-    }
     struct module *module = round->unhook ? NULL : module_put(info, &dyn);
-    if (module) {
+    if (module)
         module->round = round_number;
-    }
     if (is_excluded(info, &dyn) ||
-        (module && module->is_done && (!round->some_left || is_hooked(module)))) {
+        (module && module->is_done && (!round->some_left || is_hooked(module))))
         return 0;
-    }
     struct round own = {.unhook = round->unhook, .is_whole = true, .mem_fd = round->mem_fd};
-    for (size_t i = 0; i < GSP_COUNT(dyn.tables); i++) {
+    for (size_t i = 0; i < GSP_COUNT(dyn.tables); i++)
         change_slots(&dyn, dyn.tables[i], dyn.counts[i], &own);
-    }
     if (module) {
         module->is_done = own.is_whole || ++module->tries >= TRIES_MAX;
         module->hooked = own.hooked != 0 ? own.hooked : module->hooked;
@@ -261,9 +239,8 @@ static void scan_all(bool unhook)
     round.some_left = counts[1] != seen_subs;
     round_number++;
     dl_iterate_phdr(scan_module, &round);
-    if (round.some_left && !unhook) {
+    if (round.some_left && !unhook)
         drop_unloaded();
-    }
     if (round.is_whole) {
         seen_adds = counts[0];
         seen_subs = counts[1];
@@ -275,9 +252,8 @@ static void scan_all(bool unhook)
 static void scan(bool unhook)
 {
     int cancel = 0;
-    if (gsp_sandbox_is_new()) {
+    if (gsp_sandbox_is_new())
         return;
-    }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     scan_all(unhook);
     pthread_setcancelstate(cancel, NULL);
@@ -285,15 +261,13 @@ static void scan(bool unhook)
 
 bool gsp_agent__modules_hook(struct gsp_agent__hook *all, size_t count, uintptr_t python)
 {
-    if (atomic_exchange(&looking, 1) != 0) {
+    if (atomic_exchange(&looking, 1) != 0)
         return false;
-    }
     hooks = all;
     hook_count = count;
     python_at = python;
-    for (size_t i = 0; i < module_count; i++) {
+    for (size_t i = 0; i < module_count; i++)
         modules[i].is_done = false;
-    }
     dl_iterate_phdr(find_real, NULL);
     scan(false);
     atomic_store(&looking, 0);
@@ -302,12 +276,10 @@ bool gsp_agent__modules_hook(struct gsp_agent__hook *all, size_t count, uintptr_
 
 void gsp_agent__modules_unhook(void)
 {
-    for (int i = 0; atomic_exchange(&looking, 1) != 0; i += i < INT_MAX) {
+    for (int i = 0; atomic_exchange(&looking, 1) != 0; i += i < INT_MAX)
         gsp_agent__mem_wait(i);
-    }
-    if (hooks) {
+    if (hooks)
         scan(true);
-    }
     hook_count = 0;
     atomic_store(&looking, 0);
 }
@@ -315,13 +287,11 @@ void gsp_agent__modules_unhook(void)
 void gsp_agent__modules_scan(void)
 {
     unsigned long long counts[2] = {0, 0};
-    if (atomic_exchange(&looking, 1) != 0) {
+    if (atomic_exchange(&looking, 1) != 0)
         return;
-    }
     dl_iterate_phdr(read_counts, counts);
-    if (hook_count != 0 && (counts[0] != seen_adds || counts[1] != seen_subs)) {
+    if (hook_count != 0 && (counts[0] != seen_adds || counts[1] != seen_subs))
         scan(false);
-    }
     atomic_store(&looking, 0);
 }
 
@@ -329,9 +299,8 @@ bool gsp_agent__modules_hold(void)
 {
     const int64_t end_ns = gsp_now_ns() + HOLD_NS;
     for (int i = 0; atomic_exchange(&looking, 1) != 0; i += i < INT_MAX) {
-        if (gsp_now_ns() >= end_ns) {
+        if (gsp_now_ns() >= end_ns)
             return false;
-        }
         gsp_agent__mem_wait(i);
     }
     return true;
@@ -356,9 +325,8 @@ bool gsp_agent__modules_is_forked(void)
 static struct module *module_at(uintptr_t address)
 {
     static size_t last; /* most calls come from one library */
-    if (last < module_count && address >= modules[last].start && address < modules[last].end) {
+    if (last < module_count && address >= modules[last].start && address < modules[last].end)
         return &modules[last];
-    }
     for (size_t i = 0; i < module_count; i++) {
         if (address >= modules[i].start && address < modules[i].end) {
             last = i;
@@ -371,9 +339,8 @@ static struct module *module_at(uintptr_t address)
 uint32_t gsp_agent__module_frame(const void *code, uint32_t generation)
 {
     struct module *module = module_at((uintptr_t)code);
-    if (!module) {
+    if (!module)
         return 0;
-    }
     if (module->generation != generation || module->frame == 0) {
         const uint32_t name = gsp_agent__text_put(gsp_sv_of(module->name));
         const struct gsp_agent__frame_key key = {.code = 3, .instr = module->base, .name = name};

@@ -36,9 +36,8 @@ static void put_rows(const struct gsp_memory_head *head, uint32_t node)
     };
     for (; node != 0; node = nodes[node].parent) {
         const struct gsp_memory_frame *frame = &frames[nodes[node].frame];
-        if (frame->kind == GSP_MEMORY_THREAD) {
+        if (frame->kind == GSP_MEMORY_THREAD)
             continue;
-        }
         row.func = text_id(head, frame->name);
         row.file = text_id(head, frame->file);
         row.lineno = frame->line;
@@ -69,17 +68,15 @@ static _Atomic pid_t owner;
 /* Reports the first omitted stack at once, and the others with the next stack or at the end. */
 static void omit(void)
 {
-    if (atomic_fetch_add_explicit(&omitted, 1, memory_order_relaxed) == 0) {
+    if (atomic_fetch_add_explicit(&omitted, 1, memory_order_relaxed) == 0)
         put_loss(1);
-    }
 }
 
 void gsp_agent__mem_notice_end(void)
 {
     const uint64_t before = atomic_exchange_explicit(&omitted, 0, memory_order_relaxed);
-    if (before > 1 && atomic_load_explicit(&owner, memory_order_relaxed) == getpid()) {
+    if (before > 1 && atomic_load_explicit(&owner, memory_order_relaxed) == getpid())
         put_loss(before - 1);
-    }
 }
 
 void gsp_agent__mem_notice(void)
@@ -88,13 +85,11 @@ void gsp_agent__mem_notice(void)
     const int64_t now_ns = gsp_now_ns();
     int64_t due_ns = atomic_load_explicit(&next_ns, memory_order_relaxed);
     const struct gsp_memory_head *head = gsp_agent_memory_view();
-    if (!head || !gsp_agent_is_on()) {
+    if (!head || !gsp_agent_is_on())
         return;
-    }
     const pid_t pid = getpid();
-    if (atomic_exchange_explicit(&owner, pid, memory_order_relaxed) != pid) {
+    if (atomic_exchange_explicit(&owner, pid, memory_order_relaxed) != pid)
         atomic_store(&omitted, 0); /* a forked child: they belong to the parent */
-    }
     if (now_ns < due_ns || !atomic_compare_exchange_strong(&next_ns, &due_ns, now_ns + PAUSE_NS)) {
         omit();
         return;

@@ -56,15 +56,13 @@ bool gsp_agent__tables_init(struct gsp_memory_head *to)
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     /* Maps zeros over the old indexes, if any. */
     void *made = mmap(by, sizeof(*by), PROT_READ | PROT_WRITE, flags | (by ? MAP_FIXED : 0), -1, 0);
-    if (made == MAP_FAILED) {
+    if (made == MAP_FAILED)
         return false;
-    }
     by = made;
     head = to;
     /* One site without a stack for each allocator, so that a site always exists. */
-    for (uint32_t i = 0; i < GSP_MEMORY_ALLOCATORS; i++) {
+    for (uint32_t i = 0; i < GSP_MEMORY_ALLOCATORS; i++)
         gsp_agent__site_at(i)->allocator = i;
-    }
     atomic_store_explicit(&head->site_count, GSP_MEMORY_ALLOCATORS, memory_order_release);
     const struct gsp_agent__frame_key key = {.code = 1};
     const struct gsp_memory_frame cut = {
@@ -86,9 +84,8 @@ static uint64_t hash_text(struct gsp_sv text)
         memcpy(&word, text.p + i, 8);
         sum = mix(sum, word);
     }
-    for (; i < text.len; i++) {
+    for (; i < text.len; i++)
         sum = sum * 31 + (unsigned char)text.p[i];
-    }
     return mix(sum, 0);
 }
 
@@ -100,17 +97,14 @@ uint32_t gsp_agent__text_put(struct gsp_sv text)
     uint32_t slot = (uint32_t)hash_text(text) & (TEXT_SLOTS - 1);
     for (uint32_t i = 0; i < TEXT_TRIES; i++, slot = (slot + 1) & (TEXT_SLOTS - 1)) {
         const uint32_t at = by->text[slot];
-        if (at == 0) {
+        if (at == 0)
             break;
-        }
-        if (gsp_sv_eq(gsp_wire_memory_text(strings, used, at), text)) {
+        if (gsp_sv_eq(gsp_wire_memory_text(strings, used, at), text))
             return at;
-        }
     }
     const uint32_t bytes = ((uint32_t)(sizeof(uint32_t) + text.len) + 3) & ~3U;
-    if (text.len == 0 || by->text[slot] != 0 || head->strings_bytes - used < bytes) {
+    if (text.len == 0 || by->text[slot] != 0 || head->strings_bytes - used < bytes)
         return 0;
-    }
     const uint32_t len = (uint32_t)text.len;
     memcpy(strings + used, &len, sizeof(len));
     memcpy(strings + used + sizeof(len), text.p, text.len);
@@ -132,9 +126,8 @@ static bool same_key(const struct gsp_agent__frame_key *a, const struct gsp_agen
 static uint32_t key_slot(const struct gsp_agent__frame_key *key)
 {
     uint32_t slot = (uint32_t)mix(key->code, key->instr) & (FRAME_SLOTS - 1);
-    while (by->frame[slot] != 0 && !same_key(&by->keys[by->frame[slot]].key, key)) {
+    while (by->frame[slot] != 0 && !same_key(&by->keys[by->frame[slot]].key, key))
         slot = (slot + 1) & (FRAME_SLOTS - 1);
-    }
     return slot;
 }
 
@@ -153,9 +146,8 @@ bool gsp_agent__frames_full(void)
 
 static bool key_put(const struct gsp_agent__frame_key *key, uint32_t frame)
 {
-    if (by->key_count + 1 >= KEYS_MAX) {
+    if (by->key_count + 1 >= KEYS_MAX)
         return false;
-    }
     const uint32_t number = ++by->key_count;
     by->keys[number].key = *key;
     by->keys[number].frame = frame;
@@ -178,17 +170,15 @@ uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
     uint32_t number = gsp_agent__frame_find(&line_key);
     if (number == 0) {
         number = atomic_load_explicit(&head->frame_count, memory_order_relaxed);
-        if (number >= head->frame_max || !key_put(&line_key, number)) {
+        if (number >= head->frame_max || !key_put(&line_key, number))
             return 0;
-        }
         struct gsp_memory_frame *frames = area(head->frames_off);
         frames[number] = *frame;
         atomic_store_explicit(&head->frame_count, number + 1, memory_order_release);
     }
     /* If no key is free, the frame is decoded again next time. */
-    if (gsp_agent__frame_find(key) == 0) {
+    if (gsp_agent__frame_find(key) == 0)
         gsp_ignore(key_put(key, number));
-    }
     return number;
 }
 
@@ -212,9 +202,8 @@ uint32_t gsp_agent__node_short(uint32_t node)
     const struct gsp_memory_node *nodes = area(head->nodes_off);
     const struct gsp_memory_frame *frames = area(head->frames_off);
     const uint32_t frame = nodes[node].frame;
-    if (frames[frame].kind != GSP_MEMORY_NATIVE) {
+    if (frames[frame].kind != GSP_MEMORY_NATIVE)
         return gsp_agent__node_put(GSP_AGENT__SHORT, frame);
-    }
     const uint32_t above = nodes[nodes[node].parent].frame;
     const bool has_function = frames[above].kind == GSP_MEMORY_PYTHON;
     const uint32_t under =
@@ -228,16 +217,14 @@ uint32_t gsp_agent__node_put(uint32_t parent, uint32_t frame)
     uint32_t slot = (uint32_t)mix(parent, frame) & (NODE_SLOTS - 1);
     while (by->node[slot] != 0) {
         const struct gsp_memory_node *node = &nodes[by->node[slot]];
-        if (node->parent == parent && node->frame == frame) {
+        if (node->parent == parent && node->frame == frame)
             return by->node[slot];
-        }
         slot = (slot + 1) & (NODE_SLOTS - 1);
     }
     const uint32_t number = atomic_load_explicit(&head->node_count, memory_order_relaxed);
     const uint32_t max = is_short(parent) ? head->node_max : whole_part(head->node_max);
-    if (frame == 0 || number >= max) {
+    if (frame == 0 || number >= max)
         return 0;
-    }
     nodes[number] = (struct gsp_memory_node){parent, frame};
     by->node[slot] = number;
     atomic_store_explicit(&head->node_count, number + 1, memory_order_release);
@@ -254,15 +241,13 @@ struct gsp_memory_site *gsp_agent__site_at(uint32_t site)
 uint32_t gsp_agent__site_put(uint32_t node, uint32_t allocator, bool *is_full)
 {
     *is_full = false;
-    if (node == 0) {
+    if (node == 0)
         return allocator;
-    }
     uint32_t slot = (uint32_t)mix(node, allocator) & (SITE_SLOTS - 1);
     while (by->site[slot] != 0) {
         const struct gsp_memory_site *site = gsp_agent__site_at(by->site[slot] - 1);
-        if (site->node == node && site->allocator == allocator) {
+        if (site->node == node && site->allocator == allocator)
             return by->site[slot] - 1;
-        }
         slot = (slot + 1) & (SITE_SLOTS - 1);
     }
     const uint32_t number = atomic_load_explicit(&head->site_count, memory_order_relaxed);

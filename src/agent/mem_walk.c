@@ -32,9 +32,8 @@ static bool is_rough;
 void gsp_agent__walk_init(const struct gsp_agent_python *from)
 {
     memset(&python, 0, sizeof(python));
-    if (from) {
+    if (from)
         python = *from;
-    }
 }
 
 static inline uintptr_t word_at(uintptr_t base, uint16_t off)
@@ -59,9 +58,8 @@ static inline bool is_shim(uintptr_t frame)
 
 static inline uintptr_t skip_shims(uintptr_t frame)
 {
-    while (frame != 0 && is_shim(frame)) {
+    while (frame != 0 && is_shim(frame))
         frame = word_at(frame, python.at.frame_back);
-    }
     return frame;
 }
 
@@ -83,17 +81,14 @@ static inline struct raw raw_at(uintptr_t frame)
 
 static uintptr_t top_frame(void)
 {
-    if (!python.this_thread || python.is_finalizing()) {
+    if (!python.this_thread || python.is_finalizing())
         return 0; /* thread states are being freed */
-    }
     const uintptr_t thread = (uintptr_t)python.this_thread();
-    if (thread == 0) {
+    if (thread == 0)
         return 0;
-    }
     uintptr_t top = word_at(thread, python.at.tstate_top);
-    if (top != 0 && python.at.frames == GSP_AGENT_FRAMES_CFRAME) {
+    if (top != 0 && python.at.frames == GSP_AGENT_FRAMES_CFRAME)
         top = word_at(top, python.at.cframe_frame);
-    }
     return skip_shims(top);
 }
 
@@ -133,9 +128,8 @@ struct text {
 static struct text text_at(uintptr_t object)
 {
     struct text text = {0};
-    if (object == 0) {
+    if (object == 0)
         return text;
-    }
     const uint32_t state = (uint32_t)int_at(object, python.at.text_state);
     const bool is_ascii = (state >> python.at.text_ascii_bit & 1) != 0;
     if ((state >> python.at.text_compact_bit & 1) != 0) {
@@ -153,9 +147,8 @@ static uint32_t put_text(uintptr_t object)
     char out[NAME_MAX_ + 4];
     const struct text text = text_at(object);
     size_t len = 0;
-    if (!text.data || (text.width != 1 && text.width != 2 && text.width != 4)) {
+    if (!text.data || (text.width != 1 && text.width != 2 && text.width != 4))
         return 0;
-    }
     const size_t most = NAME_MAX_ / 4;
     size_t i = text.len > NAME_MAX_ ? text.len - most : 0;
     for (; i < text.len && len < NAME_MAX_; i++) {
@@ -216,13 +209,11 @@ static uint32_t offset_of(const struct raw *raw)
         /* The thread's copy of the bytecode: {Py_ssize_t size; char *entries[]}. */
         const uintptr_t copies = word_at(raw->code, python.at.code_tlbc);
         const uint32_t which = (uint32_t)int_at(raw->frame, python.at.frame_tlbc);
-        if (copies != 0 && which < word_at(copies, 0)) {
+        if (copies != 0 && which < word_at(copies, 0))
             start = word_at(copies + sizeof(uintptr_t) * (which + 1UL), 0);
-        }
     }
-    if (raw->instr + 2 == start) {
+    if (raw->instr + 2 == start)
         return 0; /* 3.11 and 3.12: one unit before the first instruction */
-    }
     const uint64_t off = raw->instr - start;
     return raw->instr >= start && off < TABLE_MAX ? (uint32_t)off : UINT32_MAX;
 }
@@ -254,10 +245,8 @@ static uint32_t decode(const struct raw *raw, const struct gsp_agent__frame_key 
 /* Returns the frame's number; 0 if the table is full or the frame has no code object. */
 static uint32_t frame_of(const struct raw *raw)
 {
-    if (raw->code == 0 ||
-        word_at(raw->code, python.at.object_type) != (uintptr_t)python.code_type) {
+    if (raw->code == 0 || word_at(raw->code, python.at.object_type) != (uintptr_t)python.code_type)
         return 0;
-    }
     struct gsp_agent__frame_key key = {
         .code = raw->code,
         .instr = raw->instr,
@@ -274,9 +263,8 @@ static uint32_t frame_of(const struct raw *raw)
         key.instr = 0;
         known = gsp_agent__frame_find(&key);
     }
-    if (known == 0 && gsp_agent__frames_full()) {
+    if (known == 0 && gsp_agent__frames_full())
         return GSP_AGENT__CUT_FRAME;
-    }
     return known != 0 ? known : decode(raw, &key, has_offset);
 }
 
@@ -289,15 +277,13 @@ static bool has_same_frames(const struct gsp_agent__walk *last, uintptr_t top, u
     uint32_t i = last->depth;
     *same = i;
     for (uintptr_t frame = top; frame != 0; frame = caller_of(frame)) {
-        if (i == 0 || last->at[i - 1].frame != frame) {
+        if (i == 0 || last->at[i - 1].frame != frame)
             return false;
-        }
         i--;
         const struct raw raw = raw_at(frame);
         found[last->depth - 1 - i] = raw;
-        if (last->at[i].instr != raw.instr || last->at[i].code != raw.code) {
+        if (last->at[i].instr != raw.instr || last->at[i].code != raw.code)
             *same = i;
-        }
     }
     return i == 0;
 }
@@ -309,16 +295,14 @@ static bool collect(uintptr_t top, uint32_t *depth, bool *is_cut)
     uint32_t hops = 0;
     uint32_t i = 0;
     uintptr_t frame = top;
-    for (; frame != 0 && i < KEEP_MAX; frame = caller_of(frame)) {
+    for (; frame != 0 && i < KEEP_MAX; frame = caller_of(frame))
         found[i++] = raw_at(frame);
-    }
     *depth = i;
     *is_cut = frame != 0;
     while (frame != 0 && hops < HOPS_MAX) {
         const uintptr_t next = caller_of(frame);
-        if (next == 0) {
+        if (next == 0)
             found[i] = raw_at(frame);
-        }
         frame = next;
         hops++;
     }
@@ -333,17 +317,15 @@ static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk
     for (uint32_t i = count; i > 0; i--) {
         const struct raw *raw = &found[i - 1];
         const uint32_t frame = node != 0 ? frame_of(raw) : 0;
-        if (node != 0 && !gsp_agent__frame_is_own(frame)) {
+        if (node != 0 && !gsp_agent__frame_is_own(frame))
             node = gsp_agent__node_put(node, frame);
-        }
         if (last) {
             last->at[last->depth++] =
                 (struct gsp_agent__walk_frame){raw->frame, raw->code, raw->instr, node};
         }
     }
-    if (last && is_rough) {
+    if (last && is_rough)
         last->depth = 0; /* the next walk decodes again */
-    }
     return node;
 }
 
@@ -371,9 +353,8 @@ uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_m
     bool is_cut = false;
     *loss = GSP_MEMORY_LOSSES;
     const uintptr_t top = root != 0 ? top_frame() : 0;
-    if (top == 0) {
+    if (top == 0)
         return root;
-    }
     if (last && last->root == root && last->depth > 0 && has_same_frames(last, top, &same)) {
         depth = last->depth - same;
         last->depth = same;

@@ -15,9 +15,8 @@
 /* 1 - exp(-x) for x >= 0. */
 static double sampled_share(double x)
 {
-    if (x > FAR) {
+    if (x > FAR)
         return 1.0;
-    }
     /* exp(-x) = (exp(-x / 2^k))^(2^k): for the difference from 1, d -> 2 d - d^2. */
     int halvings = 0;
     while (x > 0.25) {
@@ -30,9 +29,8 @@ static double sampled_share(double x)
         term *= -x / i;
         sum += term;
     }
-    for (int i = 0; i < halvings; i++) {
+    for (int i = 0; i < halvings; i++)
         sum = sum * (2 - sum);
-    }
     return sum;
 }
 
@@ -58,9 +56,8 @@ static double log_of(double x)
 
 struct gsp_agent__weight gsp_agent__weigh(const void *block, size_t bytes, uint64_t mean_bytes)
 {
-    if (mean_bytes == 0 || bytes == 0) {
+    if (mean_bytes == 0 || bytes == 0)
         return (struct gsp_agent__weight){bytes, 1, 0};
-    }
     const double size = (double)bytes;
     const double seen = sampled_share(size / (double)mean_bytes);
     const double weight = 1 / seen;

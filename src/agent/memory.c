@@ -38,14 +38,12 @@ static bool can_fork; /* without fork handlers, a child would change its parent'
 
 static bool reserve(void)
 {
-    if (home) {
+    if (home)
         return true;
-    }
     const size_t bytes = gsp_wire_memory_bytes(&gsp_agent__mem_capacity[GSP_MEMORY_EXACT]);
     void *area = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (area == MAP_FAILED) {
+    if (area == MAP_FAILED)
         return false;
-    }
     home = area;
     home_bytes = bytes;
     return true;
@@ -87,9 +85,8 @@ static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
     gsp_auto_fd folder = gsp_agent__ring_dir_open();
     snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", GSP_MEMORY_FILE, (int)getpid());
     gsp_auto_fd fd = folder >= 0 ? make_file(folder, tmp, bytes) : -1;
-    if (fd < 0) {
+    if (fd < 0)
         return false;
-    }
     bool done = false;
     char state = 0;
     uint64_t start_time = 0;
@@ -99,12 +96,10 @@ static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
         done =
             mmap(home, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
     }
-    if (done && !keep) {
+    if (done && !keep)
         fill_head(home, opts);
-    }
-    if (done) {
+    if (done)
         home->start_time = start_time;
-    }
     gsp_agent__mem_unlock();
     if (!done || renameat(folder, tmp, folder, GSP_MEMORY_FILE) != 0) {
         unlinkat(folder, tmp, 0);
@@ -128,9 +123,8 @@ static _Thread_local struct {
 static void before_fork(void)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
-    if (me->busy == GSP_AGENT__INSIDE) {
+    if (me->busy == GSP_AGENT__INSIDE)
         return; /* a signal handler that interrupted the engine forks */
-    }
     forking.is_on = true;
     forking.busy = me->busy;
     me->busy = GSP_AGENT__INSIDE;
@@ -139,17 +133,15 @@ static void before_fork(void)
 
 static void end_fork(void)
 {
-    if (forking.is_on) {
+    if (forking.is_on)
         gsp_agent__mem_this_thread.busy = forking.busy;
-    }
     memset(&forking, 0, sizeof(forking));
 }
 
 static void after_fork_in_parent(void)
 {
-    if (forking.has_modules) {
+    if (forking.has_modules)
         gsp_agent__modules_release();
-    }
     end_fork();
 }
 
@@ -162,16 +154,14 @@ static void forget(void)
     gsp_agent__modules_reset();
     gsp_agent__mem_count_reset();
     end_fork();
-    if (!home || mode == GSP_MEMORY_OFF) {
+    if (!home || mode == GSP_MEMORY_OFF)
         return;
-    }
     atomic_store(&gsp_agent__mem_mode, GSP_MEMORY_OFF);
     void *own = mmap(home, home_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     /* If a signal handler that interrupted the engine forked, counting cannot restart. */
-    if (own == MAP_FAILED || gsp_agent__mem_this_thread.busy == GSP_AGENT__INSIDE) {
+    if (own == MAP_FAILED || gsp_agent__mem_this_thread.busy == GSP_AGENT__INSIDE)
         return;
-    }
     fill_head(home, &last_opts);
     if (gsp_agent__mem_count_init(home, &last_opts)) {
         atomic_store(&is_childs, 1);
@@ -186,15 +176,12 @@ static void watch_forks(void)
 
 static enum gsp_agent_memory_rc start(const struct gsp_agent_memory_opts *opts)
 {
-    if (!can_fork || !reserve()) {
+    if (!can_fork || !reserve())
         return GSP_AGENT_MEMORY_NO_MEMORY;
-    }
-    if (!map_file(opts, false)) {
+    if (!map_file(opts, false))
         return GSP_AGENT_MEMORY_NO_SPACE;
-    }
-    if (!gsp_agent__mem_count_init(home, opts)) {
+    if (!gsp_agent__mem_count_init(home, opts))
         return GSP_AGENT_MEMORY_NO_MEMORY;
-    }
     has_counters = true;
     atomic_store(&is_childs, 0);
     gsp_agent__mem_count_on(opts->mode);
@@ -210,16 +197,14 @@ enum gsp_agent_memory_rc gsp_agent_memory_start(const struct gsp_agent_memory_op
     const int saved_errno = errno;
     enum gsp_agent_memory_rc rc = GSP_AGENT_MEMORY_BUSY;
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
-    if (atomic_exchange(&changing, 1) != 0) {
+    if (atomic_exchange(&changing, 1) != 0)
         return rc;
-    }
     me->paused++;
     if (atomic_load(&gsp_agent__mem_mode) == GSP_MEMORY_OFF) {
         pthread_once(&once, watch_forks);
         last_opts = *opts;
-        if (last_opts.interval_bytes < INTERVAL_MIN || last_opts.interval_bytes > INTERVAL_MAX) {
+        if (last_opts.interval_bytes < INTERVAL_MIN || last_opts.interval_bytes > INTERVAL_MAX)
             last_opts.interval_bytes = INTERVAL_MIN;
-        }
         if (opts->python) {
             last_python = *opts->python;
             last_opts.python = &last_python;
@@ -235,9 +220,8 @@ enum gsp_agent_memory_rc gsp_agent_memory_start(const struct gsp_agent_memory_op
 void gsp_agent_memory_stop(void)
 {
     const int saved_errno = errno;
-    if (atomic_exchange(&changing, 1) != 0) {
+    if (atomic_exchange(&changing, 1) != 0)
         return;
-    }
     if (atomic_load(&gsp_agent__mem_mode) != GSP_MEMORY_OFF) {
         gsp_agent__mem_count_on(GSP_MEMORY_OFF);
         gsp_agent__hooks_remove();
@@ -296,9 +280,8 @@ const struct gsp_memory_head *gsp_agent_memory_view(void)
 
 void gsp_agent_memory_device(uint64_t allocated_bytes, uint64_t reserved_bytes, uint64_t peak_bytes)
 {
-    if (atomic_load(&gsp_agent__mem_mode) == GSP_MEMORY_OFF) {
+    if (atomic_load(&gsp_agent__mem_mode) == GSP_MEMORY_OFF)
         return;
-    }
     atomic_store(&home->device_allocated_bytes, allocated_bytes);
     atomic_store(&home->device_reserved_bytes, reserved_bytes);
     atomic_store(&home->device_peak_bytes, peak_bytes);

@@ -41,14 +41,12 @@ static size_t page_bytes(void)
 struct gsp_control *gsp_agent__page(void)
 {
     struct gsp_control *page = atomic_load_explicit(&home, memory_order_acquire);
-    if (page) {
+    if (page)
         return page;
-    }
     struct gsp_control *fresh =
         mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fresh == MAP_FAILED) {
+    if (fresh == MAP_FAILED)
         return &no_memory;
-    }
     gsp_wire_control_init(fresh, GSP_VERSION);
     /* Partner: the load above. */
     if (!atomic_compare_exchange_strong_explicit(&home, &page, fresh, memory_order_acq_rel,
@@ -101,9 +99,8 @@ static void copy_values(const struct gsp_control *from, struct gsp_control *to)
 {
     for (unsigned i = 0; i < GSP_SET_COUNT; i++) {
         char value[GSP_CONTROL_VALUE];
-        if (gsp_wire_control_get(from, (enum gsp_setting_id)i, value)) {
+        if (gsp_wire_control_get(from, (enum gsp_setting_id)i, value))
             gsp_wire_control_set(to, (enum gsp_setting_id)i, value);
-        }
     }
 }
 
@@ -113,9 +110,8 @@ static void fill_page(struct gsp_control *fresh, bool keep_values, uint32_t stat
 {
     const struct gsp_control *old = gsp_agent__page();
     gsp_wire_control_init(fresh, GSP_VERSION);
-    if (keep_values) {
+    if (keep_values)
         copy_values(old, fresh);
-    }
     const uint64_t serial = atomic_load_explicit(&old->serial, memory_order_relaxed);
     atomic_store_explicit(&fresh->serial, (serial | 1) + 1, memory_order_relaxed);
     atomic_store_explicit(&fresh->applied, (serial | 1) + 1, memory_order_relaxed);
@@ -125,19 +121,17 @@ static void fill_page(struct gsp_control *fresh, bool keep_values, uint32_t stat
 void gsp_agent__page_make_private(bool keep_values, uint32_t state)
 {
     struct gsp_control *page = gsp_agent__page();
-    if (page == &no_memory || !lock(lock_end_ns())) {
+    if (page == &no_memory || !lock(lock_end_ns()))
         return;
-    }
     struct gsp_control *fresh =
         mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh != MAP_FAILED) {
         fill_page(fresh, keep_values, state);
         if (mremap(fresh, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) ==
-            MAP_FAILED) {
+            MAP_FAILED)
             munmap(fresh, page_bytes());
-        } else {
+        else
             has_file = false;
-        }
     }
     unlock();
 }
@@ -151,9 +145,8 @@ static bool is_used_by_other(int fd)
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
         (has_file && st.st_dev == file_dev && st.st_ino == file_ino) ||
         pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
-        memcmp(magic, GSP_CONTROL_MAGIC, sizeof(magic)) != 0) {
+        memcmp(magic, GSP_CONTROL_MAGIC, sizeof(magic)) != 0)
         return false;
-    }
     uint32_t state = 0;
     return pread(fd, &state, sizeof(state), offsetof(struct gsp_control, state)) ==
                (ssize_t)sizeof(state) &&
@@ -169,13 +162,11 @@ static struct gsp_control *make_file(int folder_fd, const char *tmp)
     gsp_auto_fd fd =
         openat(folder_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     /* Reserve the bytes first: a full file system is an error here, not a SIGBUS later. */
-    if (fd < 0 || posix_fallocate(fd, 0, (off_t)page_bytes()) != 0 || fstat(fd, &st) != 0) {
+    if (fd < 0 || posix_fallocate(fd, 0, (off_t)page_bytes()) != 0 || fstat(fd, &st) != 0)
         return NULL;
-    }
     struct gsp_control *page = mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) {
+    if (page == MAP_FAILED)
         return NULL;
-    }
     fill_page(page, true, GSP_CONTROL_LOADED);
     file_dev = st.st_dev;
     file_ino = st.st_ino;
@@ -185,14 +176,12 @@ static struct gsp_control *make_file(int folder_fd, const char *tmp)
 static enum gsp_agent_rc make_page(int folder_fd)
 {
     struct gsp_control *to = gsp_agent__page();
-    if (to == &no_memory) {
+    if (to == &no_memory)
         return GSP_AGENT_NO_MEMORY;
-    }
     gsp_auto_fd before =
         openat(folder_fd, GSP_CONTROL_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (before >= 0 && is_used_by_other(before)) {
+    if (before >= 0 && is_used_by_other(before))
         return GSP_AGENT_OTHER;
-    }
     char tmp[64];
     snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", GSP_CONTROL_FILE, (int)getpid());
     struct gsp_control *page = make_file(folder_fd, tmp);
@@ -204,23 +193,20 @@ static enum gsp_agent_rc make_page(int folder_fd)
         }
         unlinkat(folder_fd, GSP_CONTROL_FILE, 0);
     }
-    if (page) {
+    if (page)
         munmap(page, page_bytes());
-    }
     unlinkat(folder_fd, tmp, 0);
     return GSP_AGENT_NO_SPACE;
 }
 
 enum gsp_agent_rc gsp_agent__page_make(int folder_fd)
 {
-    if (!lock(lock_end_ns())) {
+    if (!lock(lock_end_ns()))
         return GSP_AGENT_NO_SPACE;
-    }
     const enum gsp_agent_rc rc = make_page(folder_fd);
     unlock();
-    if (rc != GSP_AGENT_OK) {
+    if (rc != GSP_AGENT_OK)
         gsp_agent__page_make_private(true, GSP_CONTROL_QUIET);
-    }
     return rc;
 }
 
@@ -231,15 +217,13 @@ static int lock_file(const char *folder, int64_t end_ns)
     char path[512];
     struct stat st;
     if (!has_file || gsp_sandbox_is_new() ||
-        snprintf(path, sizeof(path), "%s/%s", folder, GSP_CONTROL_FILE) < 0) {
+        snprintf(path, sizeof(path), "%s/%s", folder, GSP_CONTROL_FILE) < 0)
         return -1;
-    }
     const int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == file_dev && st.st_ino == file_ino) {
         do {
-            if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            if (flock(fd, LOCK_EX | LOCK_NB) == 0)
                 return fd;
-            }
         } while (pause_until(end_ns));
     }
     gsp_fd_close(&fd);
@@ -250,14 +234,12 @@ bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char 
 {
     struct gsp_control *page = gsp_agent__page();
     const int64_t end_ns = lock_end_ns();
-    if (page == &no_memory || !lock(end_ns)) {
+    if (page == &no_memory || !lock(end_ns))
         return false;
-    }
     const int fd = lock_file(folder, end_ns);
     const bool can = fd >= 0 || !has_file;
-    if (can) {
+    if (can)
         gsp_wire_control_set(page, id, value);
-    }
     if (fd >= 0) {
         /* Closing does not release the lock if a child was forked meanwhile and has the descriptor.
          */

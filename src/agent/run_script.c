@@ -92,9 +92,8 @@ static bool find_functions(void *handle, struct python *out)
 {
     for (size_t i = 0; i < GSP_COUNT(FUNCTIONS); i++) {
         void *address = dlsym(handle, FUNCTIONS[i].name);
-        if (!address && !FUNCTIONS[i].may_be_missing) {
+        if (!address && !FUNCTIONS[i].may_be_missing)
             return false;
-        }
         memcpy((char *)out + FUNCTIONS[i].offset, &address, sizeof(address));
     }
     return true;
@@ -116,9 +115,8 @@ static int copy_nth(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct nth *nth = arg;
     (void)size;
-    if (nth->left-- > 0) {
+    if (nth->left-- > 0)
         return 0;
-    }
     snprintf(nth->path, sizeof(nth->path), "%s", info->dlpi_name ? info->dlpi_name : "");
     return 1;
 }
@@ -131,22 +129,18 @@ static bool find_anywhere(struct python *out)
         struct nth nth;
         nth.left = n;
         nth.path[0] = '\0';
-        if (dl_iterate_phdr(copy_nth, &nth) == 0) {
+        if (dl_iterate_phdr(copy_nth, &nth) == 0)
             return false;
-        }
-        if (nth.path[0] != '/') {
+        if (nth.path[0] != '/')
             continue;
-        }
         void *handle = dlopen(nth.path, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
-        if (!handle) {
+        if (!handle)
             continue;
-        }
         const bool found = find_functions(handle, out);
         /* The library stays loaded. */
         dlclose(handle);
-        if (found) {
+        if (found)
             return true;
-        }
     }
 }
 
@@ -171,9 +165,8 @@ static void copy_bytes(const struct python *py, struct object *globals, const ch
     struct object *found = py->PyDict_GetItemString(globals, name);
     char *text = NULL;
     ssize_t len = 0;
-    if (found && py->PyBytes_AsStringAndSize(found, &text, &len) == 0) {
+    if (found && py->PyBytes_AsStringAndSize(found, &text, &len) == 0)
         gsp_buf_put(out, text, (size_t)len);
-    }
 }
 
 /* The caller holds the GIL. */
@@ -195,26 +188,22 @@ static void run_script(const struct python *py, const char *path, const struct g
             copy_bytes(py, globals, "name", &out->file);
             copy_bytes(py, globals, "text", &out->text);
         }
-        if (result) {
+        if (result)
             py->Py_DecRef(result);
-        }
     }
     py->PyErr_Clear();
-    if (code) {
+    if (code)
         py->Py_DecRef(code);
-    }
-    if (globals) {
+    if (globals)
         py->Py_DecRef(globals);
-    }
 }
 
 /* Waits, because a program that has just started may still initialize its interpreter. */
 static bool wait_until_initialized(const struct python *py)
 {
     const struct timespec pause = {.tv_nsec = START_WAIT_NS};
-    for (int i = 0; i < START_WAITS && !py->Py_IsInitialized(); i++) {
+    for (int i = 0; i < START_WAITS && !py->Py_IsInitialized(); i++)
         nanosleep(&pause, NULL);
-    }
     return py->Py_IsInitialized() != 0;
 }
 

@@ -53,9 +53,8 @@ static bool put_row(size_t i, const char *value)
 
 void gsp_agent__settings_write(void)
 {
-    if (!gsp_agent_is_on() || atomic_exchange_explicit(&busy, 1, memory_order_acquire) != 0) {
+    if (!gsp_agent_is_on() || atomic_exchange_explicit(&busy, 1, memory_order_acquire) != 0)
         return;
-    }
     const uint32_t generation = atomic_load_explicit(gsp_agent_generation(), memory_order_relaxed);
     if (generation != known_generation) {
         memset(is_known, 0, sizeof(is_known));

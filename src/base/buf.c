@@ -174,12 +174,11 @@ void gsp_buf_term(struct gsp_buf *buf, struct gsp_sv text)
         size_t n = gsp_utf8_len(text);
         bool plain = n && !is_term_unsafe(decode(text.p, n));
         n += n == 0;
-        if (plain) {
+        if (plain)
             gsp_buf_put(buf, text.p, n);
-        } else {
+        else
             for (size_t i = 0; i < n; i++)
                 gsp_buf_printf(buf, "\\x%02x", (unsigned)(unsigned char)text.p[i]);
-        }
         text.p += n;
         text.len -= n;
     }
@@ -236,11 +235,10 @@ void gsp_buf_shell(struct gsp_buf *buf, struct gsp_sv word)
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, word);
     gsp_buf_putc(buf, '\'');
-    for (size_t i = 0; i < safe.len; i++) {
+    for (size_t i = 0; i < safe.len; i++)
         if (safe.p[i] == '\'')
             gsp_buf_puts(buf, "'\\''");
         else
             gsp_buf_putc(buf, safe.p[i]);
-    }
     gsp_buf_putc(buf, '\'');
 }

@@ -22,10 +22,9 @@ static const struct row UNKNOWN = {0, 70, 500, "UNKNOWN", "unknown error"};
 
 static const struct row *find(int code)
 {
-    for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(ROWS); i++)
         if (ROWS[i].code == code)
             return &ROWS[i];
-    }
     return &UNKNOWN;
 }
 

@@ -47,10 +47,9 @@ static bool grow(struct gsp_hmap *map)
     struct gsp_map_slot *slots = calloc(cap, sizeof(*slots));
     if (!slots)
         return false;
-    for (size_t i = 0; i < map->cap; i++) {
+    for (size_t i = 0; i < map->cap; i++)
         if (map->slots[i].used)
             *probe(slots, cap, map->slots[i].a, map->slots[i].b) = map->slots[i];
-    }
     free(map->slots);
     map->slots = slots;
     map->cap = cap;

@@ -78,10 +78,9 @@ bool gsp_slots_read(const struct dl_phdr_info *info, struct gsp_slots *out)
     }
     if (section)
         read_dynamic(out, section);
-    for (size_t i = 0; i < GSP_COUNT(out->tables); i++) {
+    for (size_t i = 0; i < GSP_COUNT(out->tables); i++)
         if (!out->tables[i])
             out->counts[i] = 0;
-    }
     return section && out->symbols && out->strings;
 }
 

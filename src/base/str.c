@@ -73,10 +73,9 @@ size_t gsp_utf8_len(struct gsp_sv text)
     unsigned high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
     if (p[1] < low || p[1] > high)
         return 0;
-    for (size_t i = 2; i < len; i++) {
+    for (size_t i = 2; i < len; i++)
         if ((p[i] & 0xc0u) != 0x80)
             return 0;
-    }
     return len;
 }
 

@@ -22,10 +22,9 @@ static bool is_launcher(struct gsp_sv program)
 {
     static const char *const names[] = {"sh",  "bash",    "dash",   "zsh",     "ksh",    "busybox",
                                         "env", "timeout", "setsid", "taskset", "numactl"};
-    for (size_t i = 0; i < GSP_COUNT(names); i++) {
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
         if (gsp_sv_eq(program, gsp_sv_of(names[i])))
             return true;
-    }
     return false;
 }
 

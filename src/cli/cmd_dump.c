@@ -201,9 +201,8 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
     else
         gsp_json_null(json);
     gsp_json_put_str(json, "kind", frame->is_native ? "native" : "python");
-    if (frame->is_native) {
+    if (frame->is_native)
         gsp_json_put_bool(json, "bridged", frame->bridged);
-    }
     gsp_json_key(json, "is_entry");
     if (frame->is_entry < 0)
         gsp_json_null(json);
@@ -298,10 +297,9 @@ static void json_tasks(const struct dump_opts *opts, const struct gsp_dump *dump
     for (size_t i = 0; i < dump->task_count; i++) {
         const struct gsp_dump_task *task = &dump->tasks[i];
         const struct gsp_dump_thread *owner = &dump->threads[0];
-        for (size_t k = 0; k < dump->thread_count; k++) {
+        for (size_t k = 0; k < dump->thread_count; k++)
             if (dump->threads[k].python_id == task->python_id)
                 owner = &dump->threads[k];
-        }
         if (owner == thread)
             json_task(opts, task, json);
     }
@@ -390,12 +388,11 @@ static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
     if (rc < 0)
         return rc;
     put_losses(dump, &sink->losses);
-    if (sink->opts->json) {
+    if (sink->opts->json)
         for (size_t i = 0; i < dump->thread_count; i++)
             json_thread(sink->opts, dump, &dump->threads[i], &sink->json);
-    } else {
+    else
         put_text(sink->opts, dump, &sink->term, &sink->out);
-    }
     gsp_sample_dump_free(dump);
     return GSP_OK;
 }

@@ -38,10 +38,9 @@ static const char *help_choice(size_t i)
         topics++;
     if (i < topics)
         return gsp_help_topic_at(i);
-    for (size_t k = 0; k < gsp_command_count; k++) {
+    for (size_t k = 0; k < gsp_command_count; k++)
         if (!gsp_commands[k]->hidden && topics++ == i)
             return gsp_commands[k]->name;
-    }
     return NULL;
 }
 

@@ -129,18 +129,15 @@ static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct 
     struct gsp_json json;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    if (opts->name) {
+    if (opts->name)
         gsp_json_put_str(&json, "name", opts->name);
-    }
     int rc = put_labels(&json, &opts->labels, err);
     if (rc == GSP_OK)
         rc = put_pids(&json, &opts->pids, err);
-    if (opts->stacks) {
+    if (opts->stacks)
         gsp_json_put_bool(&json, "stacks", true);
-    }
-    if (opts->force) {
+    if (opts->force)
         gsp_json_put_bool(&json, "force", true);
-    }
     gsp_json_obj_end(&json);
     if (rc == GSP_OK && opts->stacks && !opts->pids.count)
         rc = gsp_err_set(err, GSP_E_USAGE, 0, "--stacks needs the processes: --pid PID");
@@ -260,9 +257,8 @@ static int run_stop(const struct gsp_parsed *parsed)
     struct gsp_json json;
     gsp_json_init(&json, &body);
     gsp_json_obj_begin(&json);
-    if (opts->name) {
+    if (opts->name)
         gsp_json_put_str(&json, "name", opts->name);
-    }
     gsp_json_obj_end(&json);
     return ask_and_say(parsed, "POST", "/profiling/stop", &body, say_done);
 }

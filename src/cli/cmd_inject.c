@@ -290,10 +290,9 @@ static void take_raised(const struct gsp_visit_result *result, struct gsp_err *e
     struct gsp_sv rest = result->trace;
     struct gsp_sv line;
     struct gsp_sv last = {"", 0};
-    while (gsp_sv_split(&rest, '\n', &line)) {
+    while (gsp_sv_split(&rest, '\n', &line))
         if (line.len > 0)
             last = line;
-    }
     gsp_err_fill(err, GSP_E_NOTSUP, 0, "%.*s", (int)(last.len < 200 ? last.len : 200), last.p);
 }
 

@@ -212,12 +212,11 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *pla
     if (rc < 0)
         return rc;
     int64_t now_ns = gsp_realtime_ns();
-    for (size_t i = 0; i < places->count; i++) {
+    for (size_t i = 0; i < places->count; i++)
         if (opts->json)
             add_for_programs(made, &places->at[i], limits);
         else
             add_for_people(made, &places->at[i], limits, now_ns);
-    }
     struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                  .color = parsed->globals.color};
     rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);

@@ -134,16 +134,14 @@ static enum form form_of(const struct mem_report_opts *opts)
                       {".html", FORM_HTML},       {".svg", FORM_SVG},   {".pb.gz", FORM_PPROF},
                       {".pprof", FORM_PPROF},     {".pb", FORM_PPROF},  {".folded", FORM_FOLDED},
                       {".collapsed", FORM_FOLDED}};
-    for (size_t i = 0; opts->format && i < FORMS; i++) {
+    for (size_t i = 0; opts->format && i < FORMS; i++)
         if (strcmp(form_name(i), opts->format) == 0)
             return (enum form)i;
-    }
     if (!opts->output || strcmp(opts->output, "-") == 0)
         return FORM_TEXT;
-    for (size_t i = 0; i < GSP_COUNT(extensions); i++) {
+    for (size_t i = 0; i < GSP_COUNT(extensions); i++)
         if (gsp_sv_ends(gsp_sv_of(opts->output), extensions[i].extension))
             return extensions[i].form;
-    }
     return FORMS;
 }
 
@@ -189,10 +187,9 @@ static int ask(struct session *session, size_t i, struct gsp_err *err)
     struct gsp_memreport *report = &session->reports[i];
     enum gsp_memlog_group_by by = GSP_MEMBY_LINE;
     session->faulty = session->parsed->args[i];
-    for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++) {
+    for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++)
         if (strcmp(gsp_memlog_group_by_name(k), opts->by) == 0)
             by = (enum gsp_memlog_group_by)k;
-    }
     const bool is_text = session->form == FORM_TEXT;
     report->limit = is_text ? ROWS_FOR_PEOPLE : 0;
     if (session->form == FORM_HTML)

@@ -256,12 +256,11 @@ static void look_title(struct session *session, char *program, size_t cap)
     gsp_auto_buf raw = {0};
     gsp_auto_buf shown = {0};
     char **args = session->parsed->args;
-    if (session->launch.pid > 0) {
+    if (session->launch.pid > 0)
         for (size_t i = 0; args[i]; i++)
             gsp_buf_printf(&raw, "%s%s", i ? " " : "", args[i]);
-    } else {
+    else
         gsp_proc_cmdline(session->pid, &raw);
-    }
     gsp_buf_term(&shown, gsp_buf_sv(&raw));
     const char *title = gsp_buf_cstr(&shown);
     snprintf(session->title, sizeof(session->title), "%s", title ? title : "");
@@ -565,10 +564,9 @@ static void tell_next(struct session *session)
         gsp_term_line(&session->term,
                       "    gsprof query %s \"SELECT * FROM gsprof.hot_functions() LIMIT 20\"",
                       output);
-    for (size_t i = 0; i < GSP_COUNT(viewers) && !is_ours; i++) {
+    for (size_t i = 0; i < GSP_COUNT(viewers) && !is_ours; i++)
         if (strcmp(viewers[i].format, name) == 0)
             command = viewers[i].command;
-    }
     if (command)
         gsp_term_line(&session->term, "    %s %s", command, output);
     else

@@ -75,14 +75,12 @@ static const struct gsp_table *find_table(const struct entry *entry)
 static const struct gsp_column *find_column(const struct entry *entry)
 {
     const struct gsp_table *table = find_table(entry);
-    for (uint32_t i = 0; table && i < table->column_count; i++) {
+    for (uint32_t i = 0; table && i < table->column_count; i++)
         if (gsp_sv_eq(gsp_sv_of(table->columns[i].name), entry->part[2]))
             return &table->columns[i];
-    }
-    for (size_t i = 0; table && i < GSP_COUNT(COMMON); i++) {
+    for (size_t i = 0; table && i < GSP_COUNT(COMMON); i++)
         if (gsp_sv_eq(gsp_sv_of(COMMON[i].name), entry->part[2]))
             return &COMMON[i];
-    }
     return NULL;
 }
 

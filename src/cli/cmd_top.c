@@ -107,10 +107,9 @@ static void set_query(struct gsp_top_session *session)
     query->view.by_function = opts->view.by_function || !opts->lines;
     query->tree = opts->tree;
     query->sort = opts->tree ? GSP_TOP_TOTAL_PCT : GSP_TOP_OWN_PCT;
-    for (size_t i = 0; opts->sort && gsp_tui_top_column_name(i); i++) {
+    for (size_t i = 0; opts->sort && gsp_tui_top_column_name(i); i++)
         if (strcmp(gsp_tui_top_column_name(i), opts->sort) == 0)
             query->sort = (enum gsp_top_column)i;
-    }
     snprintf(query->filter, sizeof(query->filter), "%s", opts->filter ? opts->filter : "");
 }
 

@@ -37,10 +37,9 @@ static const char *format_name(size_t i, bool to_write)
         const struct gsp_format *format = gsp_export_format_at(k);
         if (to_write ? !format->write : !format->read)
             continue;
-        for (size_t n = 0; n < GSP_COUNT(format->aliases); n++) {
+        for (size_t n = 0; n < GSP_COUNT(format->aliases); n++)
             if (format->aliases[n] && i-- == 0)
                 return format->aliases[n];
-        }
     }
     return NULL;
 }

@@ -127,10 +127,9 @@ static void look_python(const char *folder, const char *name, struct gsp_doctor 
     if (!realpath(path, real) || !is_elf(real) || out->python_count == GSP_DOCTOR_ROWS_MAX)
         return;
     bool supported = gsp_doctor_version_of(real, version, sizeof(version));
-    for (size_t i = 0; i < out->python_count; i++) {
+    for (size_t i = 0; i < out->python_count; i++)
         if (strcmp(out->pythons[i].path, real) == 0)
             return;
-    }
     struct gsp_doctor_python *row = &out->pythons[out->python_count++];
     snprintf(row->path, sizeof(row->path), "%.*s", (int)sizeof(row->path) - 1, real);
     snprintf(row->version, sizeof(row->version), "%s", version);
@@ -156,10 +155,9 @@ static void look_path(struct gsp_doctor *out)
             continue;
         snprintf(folder, sizeof(folder), "%.*s", (int)part.len, part.p);
         DIR *dir = opendir(folder);
-        for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+        for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir))
             if (is_interpreter_name(e->d_name))
                 look_python(folder, e->d_name, out);
-        }
         if (dir)
             closedir(dir);
     }

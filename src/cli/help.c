@@ -57,10 +57,9 @@ static void put_option(const struct gsp_opt *opt, size_t width, struct gsp_buf *
 static void put_options(const struct gsp_opt *opts, size_t count, bool whole, size_t width,
                         struct gsp_buf *out)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (whole || !opts[i].advanced)
             put_option(&opts[i], width, out);
-    }
 }
 
 static void put_usage(const struct gsp_command *command, struct gsp_buf *out)

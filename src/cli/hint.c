@@ -408,10 +408,9 @@ static bool is_entering(const struct scene *scene)
     if (code == GSP_E_PERM || code == GSP_E_NOPROC || code == GSP_E_NOTPY ||
         code == GSP_E_VERSION || code == GSP_E_STARTING)
         return false;
-    for (size_t i = 0; i < GSP_COUNT(names); i++) {
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
         if (strcmp(scene->command, names[i]) == 0)
             return true;
-    }
     return false;
 }
 

@@ -18,10 +18,9 @@ static void put_safe(char *out, size_t cap, const char *text)
 static bool is_near(const char *server)
 {
     static const char *const NAMES[] = {"localhost:", "127.", "[::1]", "unix:"};
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         if (strncmp(server, NAMES[i], strlen(NAMES[i])) == 0)
             return true;
-    }
     return false;
 }
 

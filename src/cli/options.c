@@ -82,19 +82,17 @@ struct found {
 
 static const struct gsp_opt *find_long(const struct gsp_opt *opts, size_t count, struct gsp_sv name)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (gsp_sv_eq(gsp_sv_of(opts[i].name), name))
             return &opts[i];
-    }
     return NULL;
 }
 
 static const struct gsp_opt *find_letter(const struct gsp_opt *opts, size_t count, char letter)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (opts[i].letter == letter)
             return &opts[i];
-    }
     return NULL;
 }
 
@@ -480,10 +478,9 @@ static int check_args(struct walk *walk)
 
 const struct gsp_command *gsp_command_find(const char *name)
 {
-    for (size_t i = 0; i < gsp_command_count; i++) {
+    for (size_t i = 0; i < gsp_command_count; i++)
         if (strcmp(gsp_commands[i]->name, name) == 0)
             return gsp_commands[i];
-    }
     return NULL;
 }
 

@@ -153,10 +153,9 @@ static bool is_wanted(const struct target *target, size_t i, const char *prefix)
 {
     if (target->change_count == 0)
         return !prefix || begins(i, gsp_sv_of(prefix));
-    for (size_t k = 0; k < target->change_count; k++) {
+    for (size_t k = 0; k < target->change_count; k++)
         if (target->changes[k].id == (enum gsp_setting_id)i)
             return true;
-    }
     return false;
 }
 
@@ -177,10 +176,9 @@ static void put_state(struct gsp_json *json, uint32_t state)
                 {GSP_CONTROL_QUIET, "quiet"}};
     gsp_json_key(json, "state");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < GSP_COUNT(BITS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(BITS); i++)
         if (state & BITS[i].bit)
             gsp_json_str(json, BITS[i].name);
-    }
     gsp_json_arr_end(json);
 }
 

@@ -272,10 +272,9 @@ static int ask_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv who
 static void put_alone(struct gsp_sv whole, struct gsp_sv statement, struct gsp_buf *out)
 {
     gsp_buf_clear(out);
-    for (const char *p = whole.p; p < statement.p; p++) {
+    for (const char *p = whole.p; p < statement.p; p++)
         if (((unsigned char)*p & 0xc0) != 0x80) /* a character of several bytes is one column */
             gsp_buf_putc(out, *p == '\n' ? '\n' : ' ');
-    }
     gsp_buf_putsv(out, statement);
 }
 

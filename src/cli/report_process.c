@@ -167,11 +167,10 @@ static struct gsp_sv cell_text(const struct gsp_rows *rows, const struct gsp_bat
 static int64_t cell_i64(const struct gsp_rows *rows, const struct gsp_batch_view *batch,
                         const char *column, size_t row)
 {
-    for (size_t i = 0; i < rows->column_count; i++) {
+    for (size_t i = 0; i < rows->column_count; i++)
         if (strcmp(rows->columns[i].name, column) == 0 && rows->columns[i].kind == GSP_CELL_I64 &&
             !gsp_model_values_is_null(&batch->values[i], row))
             return ((const int64_t *)batch->values[i].data)[row];
-    }
     return -1;
 }
 
@@ -184,10 +183,9 @@ static int each_row(const struct gsp_buf *answer,
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
     int rc = gsp_json_rows_new(gsp_buf_sv(answer), NULL, &rows, err);
-    while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, err)) > 0) {
+    while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, err)) > 0)
         for (size_t i = 0; i < batch.row_count; i++)
             put(rows, &batch, i, out);
-    }
     gsp_rows_free(rows);
     return rc;
 }

@@ -13,10 +13,9 @@ const char *gsp_sampling_capture(size_t i)
 
 static enum gsp_capture_policy capture_of(const char *name)
 {
-    for (size_t i = 0; i < GSP_COUNT(CAPTURES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(CAPTURES); i++)
         if (name && strcmp(name, CAPTURES[i]) == 0)
             return (enum gsp_capture_policy)i;
-    }
     return GSP_CAPTURE_AUTO;
 }
 

@@ -138,10 +138,9 @@ static int linger(struct gsp_top_session *session, struct gsp_err *err)
     gsp_tui_top_end_interval(session->top);
     session->ui.query.whole = true; /* there is no last second any more */
     int rc = gsp_top_show(session, err);
-    while (rc == GSP_OK && !gsp_top_stop && !session->ui.wants_quit) {
+    while (rc == GSP_OK && !gsp_top_stop && !session->ui.wants_quit)
         if (gsp_top_hear_keys(session, (int)(BEAT_NS / GSP_NS_PER_MS)))
             rc = gsp_top_show(session, err);
-    }
     return rc;
 }
 

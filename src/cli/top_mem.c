@@ -179,10 +179,9 @@ static int look(struct memview *view, struct gsp_err *err)
         while (view->stack_count < view->take.count)
             stacks[view->stack_count++] = GSP_MEMSTACKS_NONE;
     }
-    for (size_t i = 0; rc == GSP_OK && i < view->take.count; i++) {
+    for (size_t i = 0; rc == GSP_OK && i < view->take.count; i++)
         if (view->take.at[i].table)
             rc = add_process(view, i, err);
-    }
     const double seconds = view->last_ns ? (double)(now_ns - view->last_ns) / 1e9 : 0;
     view->last_ns = now_ns;
     return rc == GSP_OK ? make_rows(view, seconds, err) : rc;

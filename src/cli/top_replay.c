@@ -27,12 +27,11 @@ static int64_t measure(struct gsp_top_session *session)
     int64_t last_ns = 0;
     session->is_sorted = true;
     gsp_model_sample_iter_init(&iter, session->profile);
-    while (gsp_model_sample_iter_next(&iter, &sample)) {
+    while (gsp_model_sample_iter_next(&iter, &sample))
         if (sample.time_ns < last_ns)
             session->is_sorted = false;
         else
             last_ns = sample.time_ns;
-    }
     /* A sample stands for the time up to the next one. */
     int64_t seen_ns = last_ns < INT64_MAX - meta->period_ns ? last_ns + meta->period_ns : last_ns;
     return meta->duration_ns > last_ns ? meta->duration_ns : seen_ns;

@@ -60,10 +60,9 @@ static int code_of(int status, const char *name)
     };
     if (strcmp(name, gsp_err_name(GSP_E_NOPROC)) == 0)
         return GSP_E_NOPROC;
-    for (size_t i = 0; i < GSP_COUNT(CODES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(CODES); i++)
         if (CODES[i].status == status)
             return CODES[i].code;
-    }
     return GSP_E_IO;
 }
 

@@ -25,10 +25,9 @@ struct members {
 
 static bool is_skipped(const struct members *members, struct gsp_sv name)
 {
-    for (size_t i = 0; members->skip && members->skip[i]; i++) {
+    for (size_t i = 0; members->skip && members->skip[i]; i++)
         if (gsp_sv_eq(gsp_sv_of(members->skip[i]), name))
             return true;
-    }
     return false;
 }
 

@@ -146,10 +146,9 @@ static double cpuset_of(struct folder *folder, const char *const *names, size_t 
 {
     char line[4096];
     do {
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             if (gsp_collect__read_line(line, sizeof(line), "%s/%s", folder->path, names[i]))
                 return (double)gsp_collect__parse_cpu_list(gsp_sv_of(line));
-        }
     } while (go_up(folder));
     return 0;
 }

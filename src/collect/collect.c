@@ -18,9 +18,9 @@ static const struct gsp_collector_type *const types[] = {
 #define TYPES GSP_COUNT(types)
 
 struct slot {
-    struct gsp_collector *collector; /* NULL: not open */
-    struct gsp_err err;              /* why */
-    int64_t next_try_ns;             /* 0: at the first read */
+    void *collector;     /* NULL: not open */
+    struct gsp_err err;  /* why */
+    int64_t next_try_ns; /* 0: at the first read */
 };
 
 struct gsp_collect {
@@ -111,10 +111,9 @@ void gsp_collect_watch(struct gsp_collect *collect, const int32_t *pids, size_t 
     free(collect->pids);
     collect->pids = copy;
     collect->pid_count = count;
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < TYPES; i++)
         if (collect->slots[i].collector && types[i]->watch)
             types[i]->watch(collect->slots[i].collector, copy, count);
-    }
 }
 
 bool gsp_collect_state(const struct gsp_collect *collect, size_t i, struct gsp_collect_state *out)

@@ -48,22 +48,22 @@ struct gsp_collect_sink {
     void (*row)(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row);
 };
 
-struct gsp_collector; /* defined by each source */
-
+/* A source of metrics. Each has a struct of its own, which these functions get as a void pointer.
+ */
 struct gsp_collector_type {
     const char *name; /* "cpu"; shown by status, doctor and in the configuration */
     const char *doc;  /* what it reads, in one clause */
     /* Borrows env. Fails with NOTSUP and the reason if the source does not exist on this
      * machine; after any other failure it may be tried again. */
-    int (*open)(const struct gsp_collect_env *env, struct gsp_collector **out, struct gsp_err *err);
-    void (*read)(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+    int (*open)(const struct gsp_collect_env *env, void **out, struct gsp_err *err);
+    void (*read)(void *collector, const struct gsp_collect_tick *tick,
                  struct gsp_collect_sink *sink);
     /* Why values of the last read are NULL; NULL if none are missing. Borrowed until the next
      * read. */
-    const char *(*trouble)(const struct gsp_collector *self);
-    void (*close)(struct gsp_collector *self); /* NULL does nothing */
+    const char *(*trouble)(const void *collector);
+    void (*close)(void *collector); /* NULL does nothing */
     /* Sets the processes to watch; NULL for sources without processes. */
-    void (*watch)(struct gsp_collector *self, const int32_t *pids, size_t count);
+    void (*watch)(void *collector, const int32_t *pids, size_t count);
 };
 
 /* The sources in reading order; NULL past the last. */

@@ -25,7 +25,7 @@ struct core {
     double freq_mhz; /* NULL: not known */
 };
 
-struct gsp_collector {
+struct cpu_collector {
     struct gsp_collect_env env;
     struct gsp_row_system_cpu blank;
     struct core total;
@@ -44,8 +44,9 @@ struct gsp_collector {
     struct gsp_collect_trouble trouble;
 };
 
-static void close_cpu(struct gsp_collector *self)
+static void close_cpu(void *collector)
 {
+    struct cpu_collector *self = collector;
     if (!self)
         return;
     for (size_t i = 0; i < self->core_count; i++)
@@ -59,11 +60,10 @@ static void close_cpu(struct gsp_collector *self)
     free(self);
 }
 
-static int open_cpu(const struct gsp_collect_env *env, struct gsp_collector **out,
-                    struct gsp_err *err)
+static int open_cpu(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct cpu_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     self->env = *env;
@@ -82,7 +82,7 @@ static int open_cpu(const struct gsp_collect_env *env, struct gsp_collector **ou
 }
 
 /* The core with that number, added if it is new; NULL if memory runs out. */
-static struct core *core_of(struct gsp_collector *self, int64_t number)
+static struct core *core_of(struct cpu_collector *self, int64_t number)
 {
     const size_t i = (size_t)number;
     if (number < 0)
@@ -105,7 +105,7 @@ static struct core *core_of(struct gsp_collector *self, int64_t number)
     return &self->cores[i];
 }
 
-static bool read_lines(struct gsp_collector *self, size_t *count, uint64_t *ctx)
+static bool read_lines(struct cpu_collector *self, size_t *count, uint64_t *ctx)
 {
     *count = 0;
     *ctx = GSP_UNKNOWN;
@@ -125,7 +125,7 @@ static bool read_lines(struct gsp_collector *self, size_t *count, uint64_t *ctx)
     return *count > 0;
 }
 
-static void read_freqs(struct gsp_collector *self, int64_t now_ns)
+static void read_freqs(struct cpu_collector *self, int64_t now_ns)
 {
     double sum = 0;
     size_t known = 0;
@@ -166,7 +166,7 @@ static double group_percent(uint64_t now, uint64_t last, double seconds, double 
 }
 
 /* Fills percentages of the cgroup limit, if it is below that of the machine. */
-static void fill_limit(struct gsp_collector *self, size_t online, double seconds,
+static void fill_limit(struct cpu_collector *self, size_t online, double seconds,
                        const struct gsp_collect_tick *tick, struct gsp_row_system_cpu *row)
 {
     struct gsp_cgroup_cpu now;
@@ -187,7 +187,7 @@ static void fill_limit(struct gsp_collector *self, size_t online, double seconds
     self->last_group = now;
 }
 
-static void put_total(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void put_total(struct cpu_collector *self, const struct gsp_collect_tick *tick,
                       size_t online, uint64_t ctx, struct gsp_collect_sink *sink,
                       struct gsp_row_system_cpu *row)
 {
@@ -208,9 +208,10 @@ static void put_total(struct gsp_collector *self, const struct gsp_collect_tick 
     sink->row(sink, GSP_TABLE_system_cpu, row);
 }
 
-static void read_cpu(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_cpu(void *collector, const struct gsp_collect_tick *tick,
                      struct gsp_collect_sink *sink)
 {
+    struct cpu_collector *self = collector;
     size_t count = 0;
     uint64_t ctx = 0;
     gsp_collect__trouble_begin(&self->trouble);
@@ -241,8 +242,9 @@ static void read_cpu(struct gsp_collector *self, const struct gsp_collect_tick *
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_cpu(const struct gsp_collector *self)
+static const char *trouble_cpu(const void *collector)
 {
+    const struct cpu_collector *self = collector;
     return gsp_collect__trouble_get(&self->trouble);
 }
 

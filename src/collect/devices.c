@@ -59,10 +59,9 @@ static struct gsp_device *find_or_add(struct gsp_devices *devices, struct gsp_sv
 static void end_round(struct gsp_devices *devices)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < devices->count; i++) {
+    for (size_t i = 0; i < devices->count; i++)
         if (devices->at[i].round == devices->round)
             devices->at[kept++] = devices->at[i];
-    }
     devices->count = kept;
 }
 

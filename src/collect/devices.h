@@ -34,7 +34,7 @@ struct gsp_devices {
     uint64_t round;
 };
 
-/* A source; it must be the first member of its struct gsp_collector. */
+/* A source; it must be the first member of the collector's struct. */
 struct gsp_device_file {
     const struct gsp_device_kind *kind;
     struct gsp_collect_env env;

@@ -9,7 +9,7 @@
 
 #define SECTOR_BYTES 512.0
 
-struct gsp_collector {
+struct disk_collector {
     struct gsp_device_file file;
     struct gsp_row_system_disk blank;
 };
@@ -38,7 +38,7 @@ static void put_disk(struct gsp_device_file *file, const struct gsp_collect_tick
                      double seconds, struct gsp_collect_sink *sink)
 {
     /* file is the first member of the source. */
-    const struct gsp_collector *self = (const void *)file;
+    const struct disk_collector *self = (const void *)file;
     struct gsp_row_system_disk row = self->blank;
     const uint64_t *now = line->counters;
     const uint64_t *last = device->last;
@@ -71,19 +71,19 @@ static const struct gsp_device_kind KIND = {
     .put = put_disk,
 };
 
-static void close_disk(struct gsp_collector *self)
+static void close_disk(void *collector)
 {
+    struct disk_collector *self = collector;
     if (!self)
         return;
     gsp_collect__devices_close(&self->file);
     free(self);
 }
 
-static int open_disk(const struct gsp_collect_env *env, struct gsp_collector **out,
-                     struct gsp_err *err)
+static int open_disk(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct disk_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     gsp_collect__blank(GSP_TABLE_system_disk, &self->blank);
@@ -96,14 +96,16 @@ static int open_disk(const struct gsp_collect_env *env, struct gsp_collector **o
     return GSP_OK;
 }
 
-static void read_disk(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_disk(void *collector, const struct gsp_collect_tick *tick,
                       struct gsp_collect_sink *sink)
 {
+    struct disk_collector *self = collector;
     gsp_collect__devices_read(&self->file, tick, sink);
 }
 
-static const char *trouble_disk(const struct gsp_collector *self)
+static const char *trouble_disk(const void *collector)
 {
+    const struct disk_collector *self = collector;
     return gsp_collect__trouble_get(&self->file.trouble);
 }
 

@@ -30,7 +30,7 @@ struct zone {
     uint64_t last_uj;
 };
 
-struct gsp_collector {
+struct energy_collector {
     struct gsp_collect_env env;
     struct zone zones[ZONES_MAX];
     size_t zone_count;
@@ -43,8 +43,9 @@ struct gsp_collector {
     struct gsp_collect_trouble trouble;
 };
 
-static void close_energy(struct gsp_collector *self)
+static void close_energy(void *collector)
 {
+    struct energy_collector *self = collector;
     if (!self)
         return;
     for (size_t i = 0; i < self->zone_count; i++)
@@ -69,7 +70,7 @@ static void name_zone(const char *folder, const char *entry, struct zone *zone)
     snprintf(zone->device, sizeof(zone->device), "%s%s%s", parent, parent[0] ? " " : "", name);
 }
 
-static void add_zone(struct gsp_collector *self, const char *folder, const char *entry)
+static void add_zone(struct energy_collector *self, const char *folder, const char *entry)
 {
     char range[32];
     struct zone *zone = &self->zones[self->zone_count];
@@ -91,7 +92,7 @@ static int by_device(const void *a, const void *b)
     return strcmp(((const struct zone *)a)->device, ((const struct zone *)b)->device);
 }
 
-static void find_zones(struct gsp_collector *self)
+static void find_zones(struct energy_collector *self)
 {
     char folder[PATH_MAX];
     snprintf(folder, sizeof(folder), "%s/class/powercap", self->env.sys_root);
@@ -99,20 +100,17 @@ static void find_zones(struct gsp_collector *self)
     if (!dir)
         return;
     /* Other zones (intel-rapl-mmio) report the same energy again. */
-    for (const struct dirent *e = readdir(dir); e && self->zone_count < ZONES_MAX;
-         e = readdir(dir)) {
+    for (const struct dirent *e = readdir(dir); e && self->zone_count < ZONES_MAX; e = readdir(dir))
         if (strncmp(e->d_name, ZONE_PREFIX, strlen(ZONE_PREFIX)) == 0)
             add_zone(self, folder, e->d_name);
-    }
     closedir(dir);
     qsort(self->zones, self->zone_count, sizeof(self->zones[0]), by_device);
 }
 
-static int open_energy(const struct gsp_collect_env *env, struct gsp_collector **out,
-                       struct gsp_err *err)
+static int open_energy(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct energy_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     self->env = *env;
@@ -141,7 +139,7 @@ static double zone_joules(const struct zone *zone, uint64_t now)
     return (double)(zone->range_uj - zone->last_uj + now) / UJ_PER_J;
 }
 
-static void put_zone(struct gsp_collector *self, struct zone *zone,
+static void put_zone(struct energy_collector *self, struct zone *zone,
                      const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     const uint64_t now = gsp_collect__read_number(zone->fd);
@@ -156,7 +154,7 @@ static void put_zone(struct gsp_collector *self, struct zone *zone,
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 
-static void put_estimate(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void put_estimate(struct energy_collector *self, const struct gsp_collect_tick *tick,
                          struct gsp_collect_sink *sink)
 {
     struct gsp_cpu_line now = {0};
@@ -189,9 +187,10 @@ static void put_estimate(struct gsp_collector *self, const struct gsp_collect_ti
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 
-static void read_energy(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_energy(void *collector, const struct gsp_collect_tick *tick,
                         struct gsp_collect_sink *sink)
 {
+    struct energy_collector *self = collector;
     gsp_collect__trouble_begin(&self->trouble);
     for (size_t i = 0; i < self->zone_count; i++)
         put_zone(self, &self->zones[i], tick, sink);
@@ -201,8 +200,9 @@ static void read_energy(struct gsp_collector *self, const struct gsp_collect_tic
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_energy(const struct gsp_collector *self)
+static const char *trouble_energy(const void *collector)
 {
+    const struct energy_collector *self = collector;
     return gsp_collect__trouble_get(&self->trouble);
 }
 

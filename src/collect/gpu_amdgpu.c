@@ -31,7 +31,7 @@ struct gpu {
     char pci_bus[32];
 };
 
-struct gsp_collector {
+struct gpu_amdgpu_collector {
     struct gsp_collect_env env;
     char driver[64];
     struct gpu gpus[GPUS_MAX];
@@ -49,8 +49,9 @@ static void close_gpu(struct gpu *gpu)
     }
 }
 
-static void close_amdgpu(struct gsp_collector *self)
+static void close_amdgpu(void *collector)
 {
+    struct gpu_amdgpu_collector *self = collector;
     if (!self)
         return;
     for (size_t i = 0; i < self->count; i++)
@@ -105,10 +106,9 @@ static void read_bus(const char *device, char *out, size_t cap)
         return;
     struct gsp_text_scan rest = gsp_collect__scan_of(gsp_buf_sv(&text));
     struct gsp_text_scan line;
-    while (gsp_collect__scan_line(&rest, &line)) {
+    while (gsp_collect__scan_line(&rest, &line))
         if (gsp_collect__scan_text(&line, key))
             snprintf(out, cap, "%.*s", (int)(line.end - line.p), line.p);
-    }
 }
 
 static void describe(struct gpu *gpu, const char *device)
@@ -123,13 +123,13 @@ static void describe(struct gpu *gpu, const char *device)
     }
 }
 
-static bool device_of(const struct gsp_collector *self, const char *card, char out[PATH_MAX])
+static bool device_of(const struct gpu_amdgpu_collector *self, const char *card, char out[PATH_MAX])
 {
     const int n = snprintf(out, PATH_MAX, "%s/class/drm/%s/device", self->env.sys_root, card);
     return n > 0 && n < PATH_MAX;
 }
 
-static void add_card(struct gsp_collector *self, const char *card)
+static void add_card(struct gpu_amdgpu_collector *self, const char *card)
 {
     char device[PATH_MAX];
     char vendor[16];
@@ -167,7 +167,7 @@ static int by_card(const void *a, const void *b)
 }
 
 /* NVIDIA GPUs are numbered first. */
-static int64_t count_nvidia(const struct gsp_collector *self)
+static int64_t count_nvidia(const struct gpu_amdgpu_collector *self)
 {
     char path[PATH_MAX];
     int64_t count = 0;
@@ -180,16 +180,15 @@ static int64_t count_nvidia(const struct gsp_collector *self)
     return count;
 }
 
-static void scan_cards(struct gsp_collector *self)
+static void scan_cards(struct gpu_amdgpu_collector *self)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/class/drm", self->env.sys_root);
     DIR *dir = opendir(path);
     for (const struct dirent *e = dir ? readdir(dir) : NULL; e && self->count < GPUS_MAX;
-         e = readdir(dir)) {
+         e = readdir(dir))
         if (is_card(e->d_name))
             add_card(self, e->d_name);
-    }
     if (dir)
         closedir(dir);
     qsort(self->gpus, self->count, sizeof(self->gpus[0]), by_card);
@@ -198,11 +197,10 @@ static void scan_cards(struct gsp_collector *self)
         self->gpus[i].index = first + (int64_t)i;
 }
 
-static int open_amdgpu(const struct gsp_collect_env *env, struct gsp_collector **out,
-                       struct gsp_err *err)
+static int open_amdgpu(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct gpu_amdgpu_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     self->env = *env;
@@ -223,7 +221,7 @@ static double scaled(uint64_t value, double per_unit)
     return value == GSP_UNKNOWN ? gsp_null_f64() : (double)value / per_unit;
 }
 
-static void put_device(struct gsp_collector *self, struct gpu *gpu,
+static void put_device(struct gpu_amdgpu_collector *self, struct gpu *gpu,
                        const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_gpu_device row;
@@ -264,7 +262,7 @@ static void put_metrics(const struct gpu *gpu, const struct gsp_collect_tick *ti
     sink->row(sink, GSP_TABLE_gpu_metrics, &row);
 }
 
-static void put_energy(const struct gsp_collector *self, const struct gpu *gpu,
+static void put_energy(const struct gpu_amdgpu_collector *self, const struct gpu *gpu,
                        const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     char device[32];
@@ -281,7 +279,7 @@ static void put_energy(const struct gsp_collector *self, const struct gpu *gpu,
 }
 
 /* After a reset the files of the GPU are new. */
-static void reopen_gpu(struct gsp_collector *self, struct gpu *gpu)
+static void reopen_gpu(struct gpu_amdgpu_collector *self, struct gpu *gpu)
 {
     char device[PATH_MAX];
     close_gpu(gpu);
@@ -290,9 +288,10 @@ static void reopen_gpu(struct gsp_collector *self, struct gpu *gpu)
     gpu->has_row = false;
 }
 
-static void read_amdgpu(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_amdgpu(void *collector, const struct gsp_collect_tick *tick,
                         struct gsp_collect_sink *sink)
 {
+    struct gpu_amdgpu_collector *self = collector;
     const bool due = tick->mono_ns >= self->next_scan_ns;
     gsp_collect__trouble_begin(&self->trouble);
     for (size_t i = 0; i < self->count; i++) {
@@ -318,8 +317,9 @@ static void read_amdgpu(struct gsp_collector *self, const struct gsp_collect_tic
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_amdgpu(const struct gsp_collector *self)
+static const char *trouble_amdgpu(const void *collector)
 {
+    const struct gpu_amdgpu_collector *self = collector;
     return gsp_collect__trouble_get(&self->trouble);
 }
 

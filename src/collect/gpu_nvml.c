@@ -60,7 +60,7 @@ struct gpu {
     struct gsp_gpu_samples samples;
 };
 
-struct gsp_collector {
+struct gpu_nvml_collector {
     struct gsp_collect_env env;
     struct gsp_nvml nvml;
     char driver[96];
@@ -77,8 +77,9 @@ struct gsp_collector {
     struct gsp_collect_trouble trouble;
 };
 
-static void close_nvml(struct gsp_collector *self)
+static void close_nvml(void *collector)
 {
+    struct gpu_nvml_collector *self = collector;
     if (!self)
         return;
     gsp_collect__nvml_close(&self->nvml);
@@ -115,7 +116,7 @@ static void forget_counters(struct gpu *gpu)
     gpu->last_mj = GSP_UNKNOWN;
 }
 
-static struct gpu *add_gpu(struct gsp_collector *self)
+static struct gpu *add_gpu(struct gpu_nvml_collector *self)
 {
     if (self->count == GPUS_MAX)
         return NULL;
@@ -132,12 +133,11 @@ static struct gpu *add_gpu(struct gsp_collector *self)
 
 /* The GPU with this uuid; otherwise the one at that index, if it has no uuid yet; otherwise a
  * new one. */
-static struct gpu *gpu_of(struct gsp_collector *self, const char *uuid, unsigned index)
+static struct gpu *gpu_of(struct gpu_nvml_collector *self, const char *uuid, unsigned index)
 {
-    for (size_t i = 0; uuid[0] && i < self->count; i++) {
+    for (size_t i = 0; uuid[0] && i < self->count; i++)
         if (strcmp(self->gpus[i].uuid, uuid) == 0)
             return &self->gpus[i];
-    }
     if (index < self->count && (!self->gpus[index].uuid[0] || !uuid[0]))
         return &self->gpus[index];
     return add_gpu(self);
@@ -161,7 +161,7 @@ static void describe(const struct gsp_nvml *nvml, struct gpu *gpu)
 }
 
 /* Lists the GPUs again. Known GPUs keep their number. */
-static int enumerate(struct gsp_collector *self)
+static int enumerate(struct gpu_nvml_collector *self)
 {
     const struct gsp_nvml *nvml = &self->nvml;
     unsigned count = 0;
@@ -193,11 +193,10 @@ static int enumerate(struct gsp_collector *self)
     return GSP_NVML_OK;
 }
 
-static int open_nvml(const struct gsp_collect_env *env, struct gsp_collector **out,
-                     struct gsp_err *err)
+static int open_nvml(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct gpu_nvml_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     self->env = *env;
@@ -223,7 +222,7 @@ static int open_nvml(const struct gsp_collect_env *env, struct gsp_collector **o
     return 0;
 }
 
-static void restart(struct gsp_collector *self)
+static void restart(struct gpu_nvml_collector *self)
 {
     self->nvml.shutdown();
     const int code = self->nvml.init();
@@ -255,16 +254,15 @@ static void try_handle(const struct gsp_nvml *nvml, struct gpu *gpu)
     describe(nvml, gpu);
 }
 
-static bool any_lost(const struct gsp_collector *self)
+static bool any_lost(const struct gpu_nvml_collector *self)
 {
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (self->gpus[i].lost)
             return true;
-    }
     return false;
 }
 
-static void find_lost(struct gsp_collector *self, int64_t now_ns)
+static void find_lost(struct gpu_nvml_collector *self, int64_t now_ns)
 {
     if (!any_lost(self) || now_ns < self->next_retry_ns)
         return;
@@ -273,10 +271,9 @@ static void find_lost(struct gsp_collector *self, int64_t now_ns)
     self->next_retry_ns = now_ns + RETRY_NS;
     if (first)
         return;
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (self->gpus[i].lost)
             try_handle(&self->nvml, &self->gpus[i]);
-    }
     if (any_lost(self) && now_ns >= self->next_restart_ns) {
         restart(self);
         self->next_restart_ns = now_ns + self->restart_ns;
@@ -290,7 +287,7 @@ static void find_lost(struct gsp_collector *self, int64_t now_ns)
     }
 }
 
-static void put_device(const struct gsp_collector *self, struct gpu *gpu,
+static void put_device(const struct gpu_nvml_collector *self, struct gpu *gpu,
                        const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_gpu_device row;
@@ -312,7 +309,7 @@ static void put_device(const struct gsp_collector *self, struct gpu *gpu,
 }
 
 /* Adds a row of gpu.device if it is the first or differs from the last. */
-static void update_device(const struct gsp_collector *self, struct gpu *gpu,
+static void update_device(const struct gpu_nvml_collector *self, struct gpu *gpu,
                           const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     const struct gsp_nvml *nvml = &self->nvml;
@@ -409,7 +406,7 @@ static double field_rate(const struct gsp_nvml_field *field, uint64_t now, uint6
     return gsp_collect__rate(now, last, seconds);
 }
 
-static void fill_rates(const struct gsp_collector *self, struct gpu *gpu, double seconds,
+static void fill_rates(const struct gpu_nvml_collector *self, struct gpu *gpu, double seconds,
                        struct gsp_row_gpu_metrics *row)
 {
     struct gsp_nvml_field queried[FIELDS] = {{0}};
@@ -447,7 +444,7 @@ static double waited_rate(const struct gpu *gpu, unsigned direction, int64_t now
 }
 
 /* Measures PCIe rates with older drivers: at most one call per read, in turns. */
-static void wait_for_pcie(struct gsp_collector *self, double seconds, int64_t now_ns)
+static void wait_for_pcie(struct gpu_nvml_collector *self, double seconds, int64_t now_ns)
 {
     self->pcie_budget_s += PCIE_SHARE * seconds;
     if (self->pcie_budget_s > 1)
@@ -472,7 +469,7 @@ static void wait_for_pcie(struct gsp_collector *self, double seconds, int64_t no
     self->pcie_budget_s -= self->pcie_wait_s;
 }
 
-static void put_energy(const struct gsp_collector *self, struct gpu *gpu, double seconds,
+static void put_energy(const struct gpu_nvml_collector *self, struct gpu *gpu, double seconds,
                        const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink,
                        struct gsp_row_gpu_metrics *row)
 {
@@ -499,7 +496,7 @@ static void put_energy(const struct gsp_collector *self, struct gpu *gpu, double
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 
-static void report_trouble(struct gsp_collector *self, const struct gpu *gpu)
+static void report_trouble(struct gpu_nvml_collector *self, const struct gpu *gpu)
 {
     if (gpu->lost || gpu->code != GSP_NVML_OK)
         gsp_collect__trouble_add(&self->trouble, "GPU %lld: %s (%d)", (long long)gpu->index,
@@ -510,7 +507,7 @@ static void report_trouble(struct gsp_collector *self, const struct gpu *gpu)
                                  (long long)gpu->index);
 }
 
-static void read_gpu(struct gsp_collector *self, struct gpu *gpu, double seconds,
+static void read_gpu(struct gpu_nvml_collector *self, struct gpu *gpu, double seconds,
                      const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_gpu_metrics row;
@@ -544,9 +541,10 @@ static void read_gpu(struct gsp_collector *self, struct gpu *gpu, double seconds
     report_trouble(self, gpu);
 }
 
-static void read_nvml(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_nvml(void *collector, const struct gsp_collect_tick *tick,
                       struct gsp_collect_sink *sink)
 {
+    struct gpu_nvml_collector *self = collector;
     const double seconds = gsp_collect__seconds(self->last_mono_ns, tick);
     gsp_collect__trouble_begin(&self->trouble);
     find_lost(self, tick->mono_ns);
@@ -557,8 +555,9 @@ static void read_nvml(struct gsp_collector *self, const struct gsp_collect_tick 
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_nvml(const struct gsp_collector *self)
+static const char *trouble_nvml(const void *collector)
 {
+    const struct gpu_nvml_collector *self = collector;
     return gsp_collect__trouble_get(&self->trouble);
 }
 

@@ -100,11 +100,10 @@ static const struct gsp_gpu_name *name_of(struct gsp_gpu_procs *procs,
 
 static bool is_duplicate(const struct gsp_gpu_procs *procs, unsigned i)
 {
-    for (unsigned j = 0; j < i; j++) {
+    for (unsigned j = 0; j < i; j++)
         if (procs->list[j].pid == procs->list[i].pid &&
             procs->list[j].gpu_instance == procs->list[i].gpu_instance)
             return true;
-    }
     return false;
 }
 

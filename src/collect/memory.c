@@ -5,7 +5,7 @@
 #include "collect/cgroup.h"
 #include "collect/source.h"
 
-struct gsp_collector {
+struct memory_collector {
     struct gsp_collect_env env;
     struct gsp_row_system_memory blank;
     int meminfo_fd;
@@ -18,8 +18,9 @@ struct gsp_collector {
     struct gsp_collect_trouble trouble;
 };
 
-static void close_memory(struct gsp_collector *self)
+static void close_memory(void *collector)
 {
+    struct memory_collector *self = collector;
     if (!self)
         return;
     gsp_fd_close(&self->meminfo_fd);
@@ -29,11 +30,10 @@ static void close_memory(struct gsp_collector *self)
     free(self);
 }
 
-static int open_memory(const struct gsp_collect_env *env, struct gsp_collector **out,
-                       struct gsp_err *err)
+static int open_memory(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct memory_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     self->env = *env;
@@ -68,7 +68,7 @@ static uint64_t sum(const uint64_t *values, size_t count)
     return all;
 }
 
-static void fill_machine(struct gsp_collector *self, struct gsp_row_system_memory *row)
+static void fill_machine(struct memory_collector *self, struct gsp_row_system_memory *row)
 {
     enum { TOTAL, FREE, AVAILABLE, BUFFERS, CACHED, SWAP_TOTAL, SWAP_FREE, COUNT };
     static const char *const keys[COUNT] = {"MemTotal", "MemFree",   "MemAvailable", "Buffers",
@@ -90,7 +90,7 @@ static void fill_machine(struct gsp_collector *self, struct gsp_row_system_memor
     row->swap_used_bytes = difference(v[SWAP_TOTAL], v[SWAP_FREE]);
 }
 
-static void fill_faults(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void fill_faults(struct memory_collector *self, const struct gsp_collect_tick *tick,
                         struct gsp_row_system_memory *row)
 {
     static const char *const keys[] = {"pgfault", "pgmajfault"};
@@ -105,7 +105,7 @@ static void fill_faults(struct gsp_collector *self, const struct gsp_collect_tic
 }
 
 /* Fills the values of the cgroup, if it allows difference than the machine has. */
-static const char *fill_limit(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static const char *fill_limit(struct memory_collector *self, const struct gsp_collect_tick *tick,
                               struct gsp_row_system_memory *row)
 {
     struct gsp_cgroup_memory now;
@@ -130,9 +130,10 @@ static const char *fill_limit(struct gsp_collector *self, const struct gsp_colle
     return "cgroup";
 }
 
-static void read_memory(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_memory(void *collector, const struct gsp_collect_tick *tick,
                         struct gsp_collect_sink *sink)
 {
+    struct memory_collector *self = collector;
     struct gsp_row_system_memory row = self->blank;
     gsp_collect__trouble_begin(&self->trouble);
     row.ts_ns = tick->ts_ns;
@@ -146,8 +147,9 @@ static void read_memory(struct gsp_collector *self, const struct gsp_collect_tic
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_memory(const struct gsp_collector *self)
+static const char *trouble_memory(const void *collector)
 {
+    const struct memory_collector *self = collector;
     return gsp_collect__trouble_get(&self->trouble);
 }
 

@@ -4,7 +4,7 @@
 
 #include "collect/devices.h"
 
-struct gsp_collector {
+struct network_collector {
     struct gsp_device_file file;
     struct gsp_row_system_network blank;
 };
@@ -14,7 +14,7 @@ static void put_network(struct gsp_device_file *file, const struct gsp_collect_t
                         double seconds, struct gsp_collect_sink *sink)
 {
     /* file is the first member of the source. */
-    const struct gsp_collector *self = (const void *)file;
+    const struct network_collector *self = (const void *)file;
     struct gsp_row_system_network row = self->blank;
     const uint64_t *now = line->counters;
     const uint64_t *last = device->last;
@@ -42,19 +42,19 @@ static const struct gsp_device_kind KIND = {
     .put = put_network,
 };
 
-static void close_network(struct gsp_collector *self)
+static void close_network(void *collector)
 {
+    struct network_collector *self = collector;
     if (!self)
         return;
     gsp_collect__devices_close(&self->file);
     free(self);
 }
 
-static int open_network(const struct gsp_collect_env *env, struct gsp_collector **out,
-                        struct gsp_err *err)
+static int open_network(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct network_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     gsp_collect__blank(GSP_TABLE_system_network, &self->blank);
@@ -67,14 +67,16 @@ static int open_network(const struct gsp_collect_env *env, struct gsp_collector 
     return GSP_OK;
 }
 
-static void read_network(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_network(void *collector, const struct gsp_collect_tick *tick,
                          struct gsp_collect_sink *sink)
 {
+    struct network_collector *self = collector;
     gsp_collect__devices_read(&self->file, tick, sink);
 }
 
-static const char *trouble_network(const struct gsp_collector *self)
+static const char *trouble_network(const void *collector)
 {
+    const struct network_collector *self = collector;
     return gsp_collect__trouble_get(&self->file.trouble);
 }
 

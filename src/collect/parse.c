@@ -73,10 +73,9 @@ struct gsp_sv gsp_collect__parse_selected(struct gsp_sv text)
 {
     struct gsp_text_scan rest = gsp_collect__scan_of(text);
     struct gsp_sv word;
-    while (gsp_collect__scan_word(&rest, &word)) {
+    while (gsp_collect__scan_word(&rest, &word))
         if (word.len > 2 && word.p[0] == '[' && word.p[word.len - 1] == ']')
             return (struct gsp_sv){word.p + 1, word.len - 2};
-    }
     return (struct gsp_sv){0};
 }
 
@@ -133,10 +132,9 @@ bool gsp_collect__parse_loadavg(struct gsp_sv text, struct gsp_loadavg *out)
 
 static bool scan_numbers(struct gsp_text_scan *scan, uint64_t *out, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!gsp_collect__scan_u64(scan, &out[i]))
             return false;
-    }
     return true;
 }
 
@@ -198,12 +196,11 @@ void gsp_collect__parse_pressure(struct gsp_sv text, struct gsp_pressure *out)
     struct gsp_text_scan rest = gsp_collect__scan_of(text);
     struct gsp_text_scan line;
     *out = (struct gsp_pressure){0};
-    while (gsp_collect__scan_line(&rest, &line)) {
+    while (gsp_collect__scan_line(&rest, &line))
         if (gsp_collect__scan_text(&line, "some "))
             parse_stall(line, &out->some);
         else if (gsp_collect__scan_text(&line, "full "))
             parse_stall(line, &out->full);
-    }
 }
 
 /* "pid (comm) S ppid …": comm may contain anything, even ')'. */
@@ -286,20 +283,18 @@ uint64_t gsp_collect__parse_cpu_list(struct gsp_sv text)
 static bool has_controller(struct gsp_sv list, const char *controller)
 {
     struct gsp_sv part;
-    while (gsp_sv_split(&list, ',', &part)) {
+    while (gsp_sv_split(&list, ',', &part))
         if (gsp_sv_eq(part, gsp_sv_of(controller)))
             return true;
-    }
     return false;
 }
 
 static bool leads_out(struct gsp_sv path)
 {
     struct gsp_sv part;
-    while (gsp_sv_split(&path, '/', &part)) {
+    while (gsp_sv_split(&path, '/', &part))
         if (gsp_sv_eq(part, gsp_sv_of("..")))
             return true;
-    }
     return false;
 }
 

@@ -9,7 +9,7 @@
 static const char *const resources[] = {"cpu", "memory", "io"};
 #define RESOURCES GSP_COUNT(resources)
 
-struct gsp_collector {
+struct pressure_collector {
     struct gsp_collect_env env;
     struct gsp_row_system_pressure blank;
     int fds[RESOURCES];
@@ -19,8 +19,9 @@ struct gsp_collector {
     struct gsp_collect_trouble trouble;
 };
 
-static void close_pressure(struct gsp_collector *self)
+static void close_pressure(void *collector)
 {
+    struct pressure_collector *self = collector;
     if (!self)
         return;
     for (size_t i = 0; i < RESOURCES; i++)
@@ -29,11 +30,10 @@ static void close_pressure(struct gsp_collector *self)
     free(self);
 }
 
-static int open_pressure(const struct gsp_collect_env *env, struct gsp_collector **out,
-                         struct gsp_err *err)
+static int open_pressure(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct pressure_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     bool any = false;
@@ -64,9 +64,10 @@ static double share(const struct gsp_stall *now, const struct gsp_stall *last, d
     return rate / US_PER_S > 1 ? 100 : 100 * rate / US_PER_S;
 }
 
-static void read_pressure(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_pressure(void *collector, const struct gsp_collect_tick *tick,
                           struct gsp_collect_sink *sink)
 {
+    struct pressure_collector *self = collector;
     const double seconds = gsp_collect__seconds(self->last_mono_ns, tick);
     gsp_collect__trouble_begin(&self->trouble);
     for (size_t i = 0; i < RESOURCES; i++) {
@@ -93,8 +94,9 @@ static void read_pressure(struct gsp_collector *self, const struct gsp_collect_t
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_pressure(const struct gsp_collector *self)
+static const char *trouble_pressure(const void *collector)
 {
+    const struct pressure_collector *self = collector;
     return gsp_collect__trouble_get(&self->trouble);
 }
 

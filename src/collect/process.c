@@ -59,7 +59,7 @@ struct watched {
     int64_t swap_bytes;
 };
 
-struct gsp_collector {
+struct process_collector {
     struct gsp_collect_env env;
     struct gsp_row_process_metrics blank;
     struct gsp_row_process_thread blank_thread;
@@ -93,8 +93,9 @@ static void close_watched(struct watched *w)
     w->smaps_fd = -1;
 }
 
-static void close_process(struct gsp_collector *self)
+static void close_process(void *collector)
 {
+    struct process_collector *self = collector;
     if (!self)
         return;
     for (size_t i = 0; i < self->count; i++)
@@ -104,11 +105,10 @@ static void close_process(struct gsp_collector *self)
     free(self);
 }
 
-static int open_process(const struct gsp_collect_env *env, struct gsp_collector **out,
-                        struct gsp_err *err)
+static int open_process(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_collector *self = calloc(1, sizeof(*self));
+    struct process_collector *self = calloc(1, sizeof(*self));
     if (!self)
         return gsp_err_nomem(err);
     const long ticks = sysconf(_SC_CLK_TCK);
@@ -124,7 +124,7 @@ static int open_process(const struct gsp_collect_env *env, struct gsp_collector 
 }
 
 /* The rank in a distributed job, from the variables that launchers set. */
-static int64_t rank_of(const struct gsp_collector *self, int32_t pid)
+static int64_t rank_of(const struct process_collector *self, int32_t pid)
 {
     static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
     gsp_auto_buf text = {0};
@@ -140,7 +140,7 @@ static int64_t rank_of(const struct gsp_collector *self, int32_t pid)
     return GSP_NULL_I64;
 }
 
-static void open_watched(const struct gsp_collector *self, struct watched *w, int32_t pid)
+static void open_watched(const struct process_collector *self, struct watched *w, int32_t pid)
 {
     const char *root = self->env.proc_root;
     *w = (struct watched){.pid = pid,
@@ -157,19 +157,19 @@ static void open_watched(const struct gsp_collector *self, struct watched *w, in
     w->has_clock = self->is_live && clock_getcpuclockid(pid, &w->clock) == 0;
 }
 
-static struct watched *find_watched(struct gsp_collector *self, int32_t pid)
+static struct watched *find_watched(struct process_collector *self, int32_t pid)
 {
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (self->watched[i].pid == pid)
             return &self->watched[i];
-    }
     return NULL;
 }
 
 /* Processes that are already watched continue. The pid of one that has exited may belong to a
  * new process. */
-static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
+static void watch(void *collector, const int32_t *pids, size_t count)
 {
+    struct process_collector *self = collector;
     count = count < PIDS_MAX ? count : PIDS_MAX;
     struct watched *next = calloc(count ? count : 1, sizeof(*next));
     if (!next)
@@ -191,10 +191,9 @@ static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
             open_watched(self, &next[n++], pids[i]);
         }
     }
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (!self->watched[i].is_watched)
             close_watched(&self->watched[i]);
-    }
     free(self->watched);
     self->watched = next;
     self->count = n;
@@ -202,14 +201,13 @@ static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
 
 static struct thread *find_thread(struct watched *w, int32_t tid)
 {
-    for (size_t i = 0; i < w->thread_count; i++) {
+    for (size_t i = 0; i < w->thread_count; i++)
         if (w->threads[i].tid == tid)
             return &w->threads[i];
-    }
     return NULL;
 }
 
-static bool add_thread(const struct gsp_collector *self, struct watched *w, int32_t tid)
+static bool add_thread(const struct process_collector *self, struct watched *w, int32_t tid)
 {
     struct thread *thread = find_thread(w, tid);
     if (thread) {
@@ -228,7 +226,7 @@ static bool add_thread(const struct gsp_collector *self, struct watched *w, int3
 }
 
 /* The name of a thread; NULL if it has exited. */
-static uint32_t name_of(struct gsp_collector *self, const struct watched *w, int32_t tid,
+static uint32_t name_of(struct process_collector *self, const struct watched *w, int32_t tid,
                         struct gsp_collect_sink *sink)
 {
     char name[64];
@@ -238,8 +236,9 @@ static uint32_t name_of(struct gsp_collector *self, const struct watched *w, int
     return sink->intern(sink, GSP_TABLE_process_thread, gsp_sv_of(name));
 }
 
-static void put_thread(struct gsp_collector *self, const struct watched *w, struct thread *thread,
-                       const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
+static void put_thread(struct process_collector *self, const struct watched *w,
+                       struct thread *thread, const struct gsp_collect_tick *tick,
+                       struct gsp_collect_sink *sink)
 {
     if (thread->sched.cpu_ns < thread->row_cpu_ns + THREAD_CPU_NS)
         return;
@@ -256,14 +255,14 @@ static void put_thread(struct gsp_collector *self, const struct watched *w, stru
     sink->row(sink, GSP_TABLE_process_thread, &row);
 }
 
-static void put_threads(struct gsp_collector *self, const struct watched *w,
+static void put_threads(struct process_collector *self, const struct watched *w,
                         const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     for (size_t i = 0; i < w->thread_count; i++)
         put_thread(self, w, &w->threads[i], tick, sink);
 }
 
-static void retire_unlisted(struct gsp_collector *self, struct watched *w,
+static void retire_unlisted(struct process_collector *self, struct watched *w,
                             const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     size_t kept = 0;
@@ -280,7 +279,7 @@ static void retire_unlisted(struct gsp_collector *self, struct watched *w,
 }
 
 /* Returns false if there are too many threads, or they cannot be listed. */
-static bool list_threads(struct gsp_collector *self, struct watched *w,
+static bool list_threads(struct process_collector *self, struct watched *w,
                          const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     char path[PATH_MAX];
@@ -306,7 +305,7 @@ static bool list_threads(struct gsp_collector *self, struct watched *w,
 
 /* The number of times its threads were put on a CPU. The kernel reports these context switches
  * per thread. */
-static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint64_t threads,
+static int64_t ctx_switches(struct process_collector *self, struct watched *w, uint64_t threads,
                             const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     const bool is_due = tick->mono_ns >= w->next_threads_ns;
@@ -338,7 +337,7 @@ static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint6
 }
 
 /* CPU time since the start, from the most precise source available. */
-static uint64_t cpu_ns(const struct gsp_collector *self, const struct watched *w,
+static uint64_t cpu_ns(const struct process_collector *self, const struct watched *w,
                        const struct gsp_pid_stat *stat)
 {
     struct timespec t;
@@ -347,7 +346,7 @@ static uint64_t cpu_ns(const struct gsp_collector *self, const struct watched *w
     return (uint64_t)((double)(stat->user_ticks + stat->system_ticks) / self->ticks_per_s * 1e9);
 }
 
-static void fill_io(struct gsp_collector *self, const struct watched *w,
+static void fill_io(struct process_collector *self, const struct watched *w,
                     struct gsp_row_process_metrics *row)
 {
     static const char *const keys[] = {"read_bytes", "write_bytes"};
@@ -364,7 +363,7 @@ static void fill_io(struct gsp_collector *self, const struct watched *w,
     row->write_bytes = gsp_collect__i64(v[1]);
 }
 
-static void fill_pss(struct gsp_collector *self, struct watched *w, int64_t now_ns,
+static void fill_pss(struct process_collector *self, struct watched *w, int64_t now_ns,
                      struct gsp_row_process_metrics *row)
 {
     static const char *const keys[] = {"Pss", "Swap"};
@@ -385,7 +384,7 @@ static void fill_pss(struct gsp_collector *self, struct watched *w, int64_t now_
                                  (int)w->pid);
 }
 
-static void fill_stat(struct gsp_collector *self, struct watched *w,
+static void fill_stat(struct process_collector *self, struct watched *w,
                       const struct gsp_pid_stat *stat, const struct gsp_collect_tick *tick,
                       struct gsp_row_process_metrics *row)
 {
@@ -409,7 +408,7 @@ static void fill_stat(struct gsp_collector *self, struct watched *w,
 }
 
 /* A process that was first seen between fork and exec has another environment now. */
-static void update_name(const struct gsp_collector *self, struct watched *w, struct gsp_sv name)
+static void update_name(const struct process_collector *self, struct watched *w, struct gsp_sv name)
 {
     if (gsp_sv_eq(name, gsp_sv_of(w->name)))
         return;
@@ -418,7 +417,7 @@ static void update_name(const struct gsp_collector *self, struct watched *w, str
     snprintf(w->name, sizeof(w->name), "%.*s", (int)name.len, name.p);
 }
 
-static void put_process(struct gsp_collector *self, struct watched *w,
+static void put_process(struct process_collector *self, struct watched *w,
                         const struct gsp_collect_tick *tick, struct gsp_collect_sink *sink)
 {
     struct gsp_row_process_metrics row = self->blank;
@@ -449,17 +448,19 @@ static void put_process(struct gsp_collector *self, struct watched *w,
     sink->row(sink, GSP_TABLE_process_metrics, &row);
 }
 
-static void read_process(struct gsp_collector *self, const struct gsp_collect_tick *tick,
+static void read_process(void *collector, const struct gsp_collect_tick *tick,
                          struct gsp_collect_sink *sink)
 {
+    struct process_collector *self = collector;
     gsp_collect__trouble_begin(&self->trouble);
     for (size_t i = 0; i < self->count; i++)
         put_process(self, &self->watched[i], tick, sink);
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_process(const struct gsp_collector *self)
+static const char *trouble_process(const void *collector)
 {
+    const struct process_collector *self = collector;
     return gsp_collect__trouble_get(&self->trouble);
 }
 

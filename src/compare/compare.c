@@ -78,10 +78,9 @@ void gsp_compare__note(struct gsp_compare *compare, struct gsp_sv text)
 const struct gsp_compare_row *gsp_compare__metric(const struct gsp_compare *compare,
                                                   const char *name)
 {
-    for (size_t i = 0; i < compare->metric_count; i++) {
+    for (size_t i = 0; i < compare->metric_count; i++)
         if (gsp_sv_eq(compare->metrics[i].name, gsp_sv_of(name)))
             return &compare->metrics[i];
-    }
     return NULL;
 }
 
@@ -147,10 +146,9 @@ static void put_kinds(const struct gsp_digest *digest, struct gsp_buf *out)
 /* Functions of both, or none at all: two trees with nothing in common are no comparison. */
 static bool has_common(const struct gsp_compare *compare)
 {
-    for (size_t i = 0; i < compare->function_count; i++) {
+    for (size_t i = 0; i < compare->function_count; i++)
         if (compare->functions[i].total[0] > 0 && compare->functions[i].total[1] > 0)
             return true;
-    }
     return compare->metric_count + compare->module_count > 0;
 }
 

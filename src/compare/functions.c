@@ -120,10 +120,9 @@ static bool join(struct maker *maker, int side)
 
 static bool has_steps(const struct gsp_digest *digest, int64_t pid)
 {
-    for (size_t i = 0; i < digest->step_count; i++) {
+    for (size_t i = 0; i < digest->step_count; i++)
         if (digest->steps[i].pid == pid)
             return true;
-    }
     return false;
 }
 
@@ -287,10 +286,9 @@ static void sum_nodes(struct maker *maker, int side)
 static bool calls_itself(const struct gsp_compare *compare, size_t node)
 {
     const uint32_t frame = compare->nodes[node].frame;
-    for (int32_t at = compare->nodes[node].parent; at >= 0; at = compare->nodes[at].parent) {
+    for (int32_t at = compare->nodes[node].parent; at >= 0; at = compare->nodes[at].parent)
         if (compare->nodes[at].frame == frame)
             return true;
-    }
     return false;
 }
 
@@ -380,17 +378,15 @@ static void test_functions(struct maker *maker)
     }
     for (size_t i = 0; place && i < compare->function_count; i++)
         place[i] = TESTED_MAX;
-    for (size_t i = 0; place && i < compare->function_count && count < TESTED_MAX; i++) {
+    for (size_t i = 0; place && i < compare->function_count && count < TESTED_MAX; i++)
         if (is_tested(compare, all, compare->order[i]))
             place[compare->order[i]] = count++;
-    }
     double *values[2] = {place ? slices_of(maker, 0, place) : NULL,
                          place ? slices_of(maker, 1, place) : NULL};
     if (values[0] && values[1]) {
-        for (uint32_t i = 0; i < compare->function_count; i++) {
+        for (uint32_t i = 0; i < compare->function_count; i++)
             if (place[i] < TESTED_MAX)
                 test_one(compare, maker, values, i, place[i]);
-        }
         gsp_compare__correct(compare, &compare->functions[0].row, compare->function_count,
                              sizeof(*compare->functions));
     } else {

@@ -223,10 +223,9 @@ static void put_compare(struct gsp_json *json, const struct gsp_compare *compare
 
 static const struct gsp_digest_fact *fact_named(const struct gsp_digest *digest, struct gsp_sv name)
 {
-    for (size_t i = 0; i < digest->fact_count; i++) {
+    for (size_t i = 0; i < digest->fact_count; i++)
         if (gsp_sv_eq(digest->facts[i].name, name))
             return &digest->facts[i];
-    }
     return NULL;
 }
 

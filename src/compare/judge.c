@@ -16,10 +16,9 @@ const struct gsp_effort gsp_effort_many = {.rounds = 1000, .blocks_max = 40, .ef
 static void drop_nonfinite(struct gsp_side *side)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < side->count; i++) {
+    for (size_t i = 0; i < side->count; i++)
         if (isfinite(side->values[i]))
             side->values[kept++] = side->values[i];
-    }
     side->count = kept;
     if (!isfinite(side->mean))
         side->mean = gsp_stats_mean(side->values, kept);

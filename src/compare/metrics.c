@@ -36,10 +36,9 @@ static const struct chart_rule RULES[] = {
 static const struct chart_rule *rule_of(struct gsp_sv id)
 {
     static const struct chart_rule other = {0};
-    for (size_t i = 0; i < GSP_COUNT(RULES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(RULES); i++)
         if (gsp_sv_eq(id, gsp_sv_of(RULES[i].id)))
             return &RULES[i];
-    }
     return &other;
 }
 
@@ -124,12 +123,11 @@ static struct gsp_side points_of(struct gsp_compare *compare, const struct gsp_d
         compare->no_memory = true;
         return side;
     }
-    for (size_t i = 0; i < line->count; i++) {
+    for (size_t i = 0; i < line->count; i++)
         if (!line->is_binned)
             side.values[side.count++] = line->v[i];
         else if (i % 2 == 1)
             side.values[side.count++] = (line->v[i - 1] + line->v[i]) / 2;
-    }
     return side;
 }
 
@@ -199,12 +197,11 @@ static struct gsp_side lines_of(struct gsp_compare *compare, const struct gsp_di
     const double width = fmax((end - begin) / (double)count, 1e-9);
     for (size_t i = 0; side.count > 0 && i < chart->series_count; i++)
         add_line(&chart->series[i], begin, width, &side, lines);
-    for (size_t i = 0; i < side.count; i++) {
+    for (size_t i = 0; i < side.count; i++)
         if (lines[i] < 1)
             side.values[i] = (double)NAN;
         else if (!is_sum)
             side.values[i] /= lines[i];
-    }
     free(lines);
     return side;
 }
@@ -226,10 +223,9 @@ static struct gsp_sv plain_name(struct gsp_sv name)
 static const struct gsp_digest_series *line_named(const struct gsp_digest_chart *chart,
                                                   struct gsp_sv name, size_t n)
 {
-    for (size_t i = 0; i < chart->series_count; i++) {
+    for (size_t i = 0; i < chart->series_count; i++)
         if (gsp_sv_eq(plain_name(chart->series[i].name), name) && n-- == 0)
             return &chart->series[i];
-    }
     return NULL;
 }
 
@@ -245,10 +241,9 @@ static size_t same_before(const struct gsp_digest_chart *chart, size_t i)
 static void drop_startup(struct gsp_side *side)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < side->count; i++) {
+    for (size_t i = 0; i < side->count; i++)
         if (isfinite(side->values[i]))
             side->values[kept++] = side->values[i];
-    }
     const size_t from = gsp_stats_startup(side->values, kept);
     side->count = kept - from;
     memmove(side->values, side->values + from, side->count * sizeof(double));

@@ -111,10 +111,9 @@ void gsp_compare__modules(struct gsp_compare *compare)
         if (at)
             is_taken[*at] = true;
     }
-    for (size_t i = 0; ok && i < side[1]->module_count; i++) {
+    for (size_t i = 0; ok && i < side[1]->module_count; i++)
         if (!is_taken[i])
             add_pair(compare, NULL, &side[1]->modules[i]);
-    }
     compare->no_memory = compare->no_memory || !ok;
     gsp_hmap_free(&of_b);
     free(is_taken);

@@ -48,10 +48,9 @@ static const struct gsp_compare_row *metric_of(const struct several *several, co
                                                size_t i)
 {
     const struct gsp_sv name = several->compare->metrics[i].name;
-    for (size_t k = 0; k < one->self->metric_count; k++) {
+    for (size_t k = 0; k < one->self->metric_count; k++)
         if (gsp_sv_eq(one->self->metrics[k].name, name))
             return &one->self->metrics[k];
-    }
     return NULL;
 }
 
@@ -134,10 +133,9 @@ int gsp_compare_several(const struct gsp_digest *const *const sides[2], const si
         several.ones[side] = calloc(counts[side], sizeof(*several.ones[side]));
     if (!several.values || !several.ones[0] || !several.ones[1])
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++)
         for (size_t i = 0; rc == GSP_OK && i < counts[side]; i++)
             rc = open_one(&several.ones[side][i], sides[side][i], &alike, err);
-    }
     if (rc == GSP_OK)
         judge_all(&several);
     if (rc == GSP_OK && several.compare->no_memory)

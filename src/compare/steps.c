@@ -15,10 +15,9 @@ void gsp_step_series_clear(struct gsp_step_series *steps)
 
 static bool has_ranks(const struct gsp_digest *digest)
 {
-    for (size_t i = 1; i < digest->step_count; i++) {
+    for (size_t i = 1; i < digest->step_count; i++)
         if (digest->steps[i].rank != digest->steps[0].rank)
             return true;
-    }
     return false;
 }
 

@@ -88,10 +88,9 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     size_t len = 0;
     while (len < text.len && text.p[len] > ' ' && text.p[len] < 127)
         len++;
-    for (size_t i = len; i < text.len; i++) {
+    for (size_t i = len; i < text.len; i++)
         if (!strchr(" \t\r\n", text.p[i]) || !text.p[i])
             len = 0;
-    }
     if (!len)
         return gsp_err_set(err, GSP_E_USAGE, 0,
                            "the token file %.150s must contain exactly one word", path);

@@ -123,10 +123,9 @@ static struct gsp_row_gpu_device *device_of(const struct gsp_rows_out *out, int6
     GSP_REQUIRES(&out->lock)
 {
     struct gsp_row_gpu_device *rows = (void *)out->devices.p;
-    for (size_t i = 0; i < out->devices.len / sizeof(*rows); i++) {
+    for (size_t i = 0; i < out->devices.len / sizeof(*rows); i++)
         if (rows[i].gpu == gpu)
             return &rows[i];
-    }
     return NULL;
 }
 

@@ -88,7 +88,7 @@ static void put_responses(struct gsp_json *json, const struct gsp_route *route)
     put_response(json, gsp_sv_of("200"), "the result", route->content, schema_of(route));
     struct gsp_sv rest = gsp_sv_of(route->errors);
     struct gsp_sv status;
-    while (rest.p && gsp_sv_split(&rest, ' ', &status)) {
+    while (rest.p && gsp_sv_split(&rest, ' ', &status))
         if (status.len)
             put_response(json, status, "an error", NULL, gsp_daemon__error_schema);
     }
@@ -117,10 +117,9 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
 /* Whether an earlier row of the table has the same path. */
 static bool is_repeated(const struct gsp_route *route)
 {
-    for (const struct gsp_route *before = gsp_routes; before < route; before++) {
+    for (const struct gsp_route *before = gsp_routes; before < route; before++)
         if (strcmp(before->path, route->path) == 0)
             return true;
-    }
     return false;
 }
 
@@ -145,10 +144,9 @@ void gsp_route_openapi(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_a
             continue;
         gsp_json_key(&json, route->path);
         gsp_json_obj_begin(&json);
-        for (const struct gsp_route *same = route; same->method; same++) {
+        for (const struct gsp_route *same = route; same->method; same++)
             if (strcmp(same->path, route->path) == 0)
                 put_operation(&json, same);
-        }
         gsp_json_obj_end(&json);
     }
     gsp_json_obj_end(&json);

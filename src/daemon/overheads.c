@@ -78,7 +78,7 @@ size_t gsp_overheads_read(struct gsp_overhead *out, size_t cap)
     size_t count = 0;
     if (gsp_ring_dirs_read(&places, NULL) < 0)
         return 0;
-    for (size_t i = 0; i < places.count && count < cap; i++) {
+    for (size_t i = 0; i < places.count && count < cap; i++)
         if (places.at[i].live)
             count += read_process(&places.at[i], out + count, cap - count);
     }

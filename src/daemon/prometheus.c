@@ -112,10 +112,9 @@ static const struct metric METRICS[] = {
 
 static const struct gsp_column *find_column(const struct gsp_table *table, const char *name)
 {
-    for (uint32_t i = 0; i < table->column_count; i++) {
+    for (uint32_t i = 0; i < table->column_count; i++)
         if (strcmp(table->columns[i].name, name) == 0)
             return &table->columns[i];
-    }
     return NULL;
 }
 

@@ -12,10 +12,9 @@
 /* Whether a path matches a pattern. Copies the text at {...} to capture. */
 static bool matches(const char *pattern, const char *path, char capture[GSP_CAPTURE_MAX])
 {
-    while (*pattern && *pattern != '{') {
+    while (*pattern && *pattern != '{')
         if (*pattern++ != *path++)
             return false;
-    }
     if (!*pattern)
         return *path == '\0';
     const size_t len = strcspn(path, "/");
@@ -29,10 +28,9 @@ static bool matches(const char *pattern, const char *path, char capture[GSP_CAPT
 static const struct gsp_route *find(const char *method, const char *path,
                                     char capture[GSP_CAPTURE_MAX])
 {
-    for (const struct gsp_route *route = gsp_routes; route->method; route++) {
+    for (const struct gsp_route *route = gsp_routes; route->method; route++)
         if (matches(route->path, path, capture) && strcmp(route->method, method) == 0)
             return route;
-    }
     return NULL;
 }
 

@@ -190,10 +190,9 @@ static void first_line(const struct gsp_buf *output, struct gsp_err *err)
 static int code_of(int status)
 {
     static const int codes[] = {GSP_E_PERM, GSP_E_NOPROC, GSP_E_TORN, GSP_E_FORMAT, GSP_E_NOMEM};
-    for (size_t i = 0; i < GSP_COUNT(codes); i++) {
+    for (size_t i = 0; i < GSP_COUNT(codes); i++)
         if (gsp_err_exit_status(codes[i]) == status)
             return codes[i];
-    }
     return GSP_E_IO;
 }
 

@@ -152,10 +152,9 @@ static void put_missing(struct gsp_json *json, const struct start *start)
 {
     gsp_json_key(json, "missing_pids");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < start->order.pid_count; i++) {
+    for (size_t i = 0; i < start->order.pid_count; i++)
         if (!gsp_targets_runs(start->pids32[i]))
             gsp_json_i64(json, start->pids32[i]);
-    }
     gsp_json_arr_end(json);
 }
 

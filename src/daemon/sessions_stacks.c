@@ -334,10 +334,9 @@ static void add_wanted(const struct session *s, struct gsp_buf *out)
 {
     for (uint32_t i = 0; i < s->pid_count; i++) {
         const struct stacks_part *last = NULL;
-        for (size_t k = 0; k < s->part_count; k++) {
+        for (size_t k = 0; k < s->part_count; k++)
             if (s->parts[k].kept && s->parts[k].pid == s->pids[i])
                 last = &s->parts[k];
-        }
         if (last && last->end == GSP_STACKS_ENDED)
             continue;
         struct gsp_stacks_wanted wanted = {.pid = s->pids[i],

@@ -258,10 +258,9 @@ static struct gsp_sv without_prefix(struct gsp_sv name)
 int gsp_setting_find(struct gsp_sv name)
 {
     name = without_prefix(name);
-    for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(ROWS); i++)
         if (gsp_sv_eq(name, gsp_sv_of(ROWS[i].shown.name)))
             return (int)i;
-    }
     return -1;
 }
 

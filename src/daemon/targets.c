@@ -207,10 +207,9 @@ int gsp_targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *co
         return GSP_E_NOMEM;
     qsort(more, all, sizeof(*more), by_number);
     *count = 0;
-    for (size_t i = 0; i < all; i++) {
+    for (size_t i = 0; i < all; i++)
         if (i == 0 || more[i] != more[i - 1])
             more[(*count)++] = more[i];
-    }
     return GSP_OK;
 }
 
@@ -481,12 +480,11 @@ bool gsp_targets_tend(struct gsp_targets *targets)
 {
     gsp_lock_take(&targets->lock);
     const size_t before = targets->pid_count;
-    for (size_t i = 0; i < targets->pid_count;) {
+    for (size_t i = 0; i < targets->pid_count;)
         if (gsp_targets_runs(targets->pids[i]))
             i++;
         else
             remove_at(targets, i);
-    }
     const bool forgotten = targets->pid_count != before;
     for (size_t i = 0; i < targets->recording_count; i++) {
         struct recording *recording = targets->recordings[i];

@@ -73,9 +73,8 @@ static void open_slice(struct writer *writer, uint32_t function, int64_t time_ns
         gsp_json_put_sv(&writer->json, "file",
                         gsp_model_profile_string_at(writer->profile, frame->file));
     }
-    if (frame->first_line) {
+    if (frame->first_line)
         gsp_json_put_u64(&writer->json, "line", frame->first_line);
-    }
     gsp_json_obj_end(&writer->json);
     gsp_json_obj_end(&writer->json);
     writer->open[writer->open_count++] = function;
@@ -162,10 +161,9 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     gsp_json_obj_end(&writer->json);
     gsp_json_key(&writer->json, "traceEvents");
     gsp_json_arr_begin(&writer->json);
-    for (uint32_t i = 0; i < writer->timeline.thread_count; i++) {
+    for (uint32_t i = 0; i < writer->timeline.thread_count; i++)
         if (writer->timeline.threads[i].len)
             write_thread(writer, i);
-    }
     gsp_json_arr_end(&writer->json);
     gsp_json_obj_end(&writer->json);
     gsp_buf_putc(&writer->out->buf, '\n');

@@ -15,10 +15,9 @@ static const struct escape ESCAPES[] = {
 
 static bool is_code(struct gsp_sv text)
 {
-    for (size_t i = 0; i < GSP_COUNT(ESCAPES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(ESCAPES); i++)
         if (gsp_sv_starts(text, ESCAPES[i].code))
             return true;
-    }
     return false;
 }
 
@@ -27,10 +26,9 @@ static void put_label(struct gsp_buf *out, struct gsp_sv label)
 {
     for (size_t i = 0; i < label.len; i++) {
         const char *code = NULL;
-        for (size_t k = 0; k < GSP_COUNT(ESCAPES) && !code; k++) {
+        for (size_t k = 0; k < GSP_COUNT(ESCAPES) && !code; k++)
             if (label.p[i] == ESCAPES[k].byte)
                 code = ESCAPES[k].code;
-        }
         if (code && (label.p[i] != '%' || is_code((struct gsp_sv){label.p + i, label.len - i})))
             gsp_buf_puts(out, code);
         else
@@ -43,10 +41,9 @@ static void unescape_label(struct gsp_buf *out, struct gsp_sv label)
     gsp_buf_clear(out);
     while (label.len) {
         const struct escape *escape = NULL;
-        for (size_t k = 0; k < GSP_COUNT(ESCAPES) && !escape; k++) {
+        for (size_t k = 0; k < GSP_COUNT(ESCAPES) && !escape; k++)
             if (gsp_sv_starts(label, ESCAPES[k].code))
                 escape = &ESCAPES[k];
-        }
         size_t used = escape ? strlen(escape->code) : 1;
         gsp_buf_putc(out, escape ? escape->byte : *label.p);
         label.p += used;

@@ -23,19 +23,17 @@ static bool has_name(const struct gsp_format *format, const char *name)
 {
     if (strcmp(format->name, name) == 0)
         return true;
-    for (size_t i = 0; i < GSP_COUNT(format->aliases); i++) {
+    for (size_t i = 0; i < GSP_COUNT(format->aliases); i++)
         if (format->aliases[i] && strcmp(format->aliases[i], name) == 0)
             return true;
-    }
     return false;
 }
 
 const struct gsp_format *gsp_export_format_find(const char *name)
 {
-    for (size_t i = 0; i < GSP_COUNT(formats); i++) {
+    for (size_t i = 0; i < GSP_COUNT(formats); i++)
         if (has_name(formats[i], name))
             return formats[i];
-    }
     return NULL;
 }
 
@@ -63,10 +61,9 @@ static const struct gsp_format *detect(const char *path, struct gsp_sv bytes)
     const struct gsp_format *named = gsp_export_format_of_path(path);
     if (named && (!named->sniff || named->sniff(bytes)))
         return named;
-    for (size_t i = 0; i < GSP_COUNT(formats); i++) {
+    for (size_t i = 0; i < GSP_COUNT(formats); i++)
         if (formats[i]->sniff && formats[i]->sniff(bytes))
             return formats[i];
-    }
     return named;
 }
 

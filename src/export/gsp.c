@@ -584,10 +584,9 @@ static int64_t choose_resolution(const struct gsp_profile *profile)
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     gsp_model_sample_iter_init(&iter, profile);
-    while (gsp_model_sample_iter_next(&iter, &sample)) {
+    while (gsp_model_sample_iter_next(&iter, &sample))
         if (sample.time_ns % GSP_NS_PER_US != 0)
             return 1;
-    }
     return GSP_NS_PER_US;
 }
 

@@ -350,10 +350,9 @@ static int read_sample(struct reader *reader, unsigned head, struct fields *colu
     sample.stack = (uint32_t)stack;
     int64_t elapsed = (int64_t)((uint64_t)time - (uint64_t)thread->time);
     sample.weight = get_weight(reader, head, elapsed, thread->weight, &columns[GSP_COLUMN_WEIGHT]);
-    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
+    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++)
         if (columns[i].invalid)
             return malformed(reader, "invalid sample");
-    }
     thread->time = time;
     thread->stack = sample.stack;
     thread->weight = sample.weight;
@@ -389,10 +388,9 @@ static int read_samples(struct reader *reader, struct gsp_sv content)
         if (rc)
             return rc;
     }
-    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
+    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++)
         if (has_more(&columns[i]))
             return malformed(reader, "unused bytes of a column");
-    }
     return GSP_OK;
 }
 

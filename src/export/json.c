@@ -192,9 +192,8 @@ static void write_frames(struct writer *writer)
         else
             gsp_json_null(&writer->json);
         gsp_json_put_str(&writer->json, "kind", kinds[frame->kind]);
-        if (frame->kind == GSP_FRAME_BRIDGED) {
+        if (frame->kind == GSP_FRAME_BRIDGED)
             gsp_json_put_bool(&writer->json, "bridged", true);
-        }
         gsp_json_obj_end(&writer->json);
     }
     gsp_json_arr_end(&writer->json);

@@ -27,10 +27,9 @@ bool gsp_export_plot_matches(const char *words, const char *metric)
     struct gsp_sv word = {0};
     if (!words)
         return true;
-    while (gsp_sv_split(&rest, ',', &word)) {
+    while (gsp_sv_split(&rest, ',', &word))
         if (word.len && memmem(metric, strlen(metric), word.p, word.len))
             return true;
-    }
     return false;
 }
 

@@ -16,10 +16,9 @@ static double nice_step(double least)
 {
     double power = pow(10, floor(log10(least)));
     double steps[] = {1, 2, 5, 10};
-    for (size_t i = 0; i < GSP_COUNT(steps); i++) {
+    for (size_t i = 0; i < GSP_COUNT(steps); i++)
         if (steps[i] * power >= least * (1 - 1e-9))
             return steps[i] * power;
-    }
     return 10 * power;
 }
 
@@ -74,10 +73,9 @@ static int64_t time_step(int64_t span_ns)
     double least = (double)span_ns / TIME_TICKS;
     if (least < (double)GSP_NS_PER_S)
         return (int64_t)nice_step(least < (double)GSP_NS_PER_MS ? (double)GSP_NS_PER_MS : least);
-    for (size_t i = 0; i < GSP_COUNT(STEPS_S); i++) {
+    for (size_t i = 0; i < GSP_COUNT(STEPS_S); i++)
         if ((double)STEPS_S[i] * (double)GSP_NS_PER_S >= least)
             return STEPS_S[i] * GSP_NS_PER_S;
-    }
     int64_t day = 86400 * GSP_NS_PER_S;
     return day * (int64_t)nice_step(least / (double)day);
 }

@@ -110,10 +110,9 @@ const char *gsp_export__plot_glyph(char c, float *advance)
     size_t i = (size_t)(unsigned char)c - ' ';
     const char *glyph = i < GSP_COUNT(GLYPHS) ? GLYPHS[i] : NO_GLYPH;
     int widest = 1;
-    for (const char *p = glyph; *p; p += *p == ' ' ? 1 : 2) {
+    for (const char *p = glyph; *p; p += *p == ' ' ? 1 : 2)
         if (*p != ' ' && *p - '0' > widest)
             widest = *p - '0';
-    }
     *advance = (float)widest + 2.5F;
     return glyph;
 }

@@ -57,10 +57,9 @@ bool gsp_export_plot_needs_metric(void *ctx, const char *metric)
     if (plot->metrics)
         return gsp_export_plot_matches(plot->metrics, metric);
     for (size_t i = 0; i < GSP_COUNT(DEFAULT_PANELS); i++) {
-        for (size_t k = 0; k < METRICS_MAX && DEFAULT_PANELS[i].of[k].metric; k++) {
+        for (size_t k = 0; k < METRICS_MAX && DEFAULT_PANELS[i].of[k].metric; k++)
             if (strcmp(DEFAULT_PANELS[i].of[k].metric, metric) == 0)
                 return true;
-        }
     }
     return strcmp(metric, HEAT_CORES) == 0;
 }
@@ -142,10 +141,9 @@ const char *gsp_export_plot_unit(const char *metric)
                  {"gpu_memory", "%"},   {"dram_util", "%"},
                  {"disk_util", "%"},    {"cpu.cores", "%"},
                  {"bandwidth", "GB/s"}, {"_grams", "g"}};
-    for (size_t i = 0; i < GSP_COUNT(UNITS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(UNITS); i++)
         if (gsp_sv_ends(gsp_sv_of(metric), UNITS[i].end))
             return UNITS[i].unit;
-    }
     return "";
 }
 

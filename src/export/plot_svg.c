@@ -177,12 +177,11 @@ static void put_data(const struct plot_scene *scene, struct gsp_buf *out)
         put_panel_data(scene, PLOT_AT(scene->panels, struct plot_panel, i), &json);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
-    for (size_t i = 0; i < text.len; i++) {
+    for (size_t i = 0; i < text.len; i++)
         if (text.p[i] == '<')
             gsp_buf_puts(out, "\\u003c");
         else
             gsp_buf_putc(out, text.p[i]);
-    }
     out->failed = out->failed || text.failed;
 }
 

@@ -413,10 +413,9 @@ static int put_rows(struct arrow *arrow, struct gsp_err *err)
 {
     static const uint32_t END[2] = {CONTINUATION, 0};
     int rc = put_schema(arrow, err);
-    for (size_t i = 0; rc == GSP_OK && i < arrow->rows->column_count; i++) {
+    for (size_t i = 0; rc == GSP_OK && i < arrow->rows->column_count; i++)
         if (arrow->rows->columns[i].kind == GSP_CELL_DICT)
             rc = put_dictionary(arrow, i, err);
-    }
     struct gsp_batch_view batch;
     int more = 0;
     while (rc == GSP_OK && !arrow->out->failed &&

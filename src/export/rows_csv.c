@@ -10,10 +10,9 @@ static bool needs_quotes(struct gsp_sv text)
 {
     if (text.len == 0 || text.p[0] == ' ' || text.p[text.len - 1] == ' ')
         return true;
-    for (size_t i = 0; i < text.len; i++) {
+    for (size_t i = 0; i < text.len; i++)
         if (text.p[i] == '"' || text.p[i] == ',' || text.p[i] == '\n' || text.p[i] == '\r')
             return true;
-    }
     return false;
 }
 

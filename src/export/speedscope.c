@@ -160,10 +160,9 @@ static int write_all(struct writer *writer, struct gsp_err *err)
         return rc;
     gsp_json_key(&writer->json, "profiles");
     gsp_json_arr_begin(&writer->json);
-    for (uint32_t i = 0; i < writer->timeline.thread_count; i++) {
+    for (uint32_t i = 0; i < writer->timeline.thread_count; i++)
         if (writer->timeline.threads[i].len)
             write_thread(writer, i);
-    }
     gsp_json_arr_end(&writer->json);
     gsp_json_obj_end(&writer->json);
     gsp_buf_putc(&writer->out->buf, '\n');

@@ -40,10 +40,9 @@ static const struct unit *find_unit(struct gsp_sv name)
         {"microseconds", GSP_UNIT_NS, 1e3}, {"milliseconds", GSP_UNIT_NS, 1e6},
         {"seconds", GSP_UNIT_NS, 1e9},      {"bytes", GSP_UNIT_BYTES, 1},
     };
-    for (size_t i = 0; i < GSP_COUNT(units); i++) {
+    for (size_t i = 0; i < GSP_COUNT(units); i++)
         if (gsp_sv_eq(name, gsp_sv_of(units[i].name)))
             return &units[i];
-    }
     return NULL;
 }
 

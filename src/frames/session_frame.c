@@ -13,10 +13,9 @@
 static bool names_device(struct gsp_sv name)
 {
     static const char *const NAMES[] = {"gpu", "pid", "domain", "device"};
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         if (gsp_sv_eq(gsp_sv_of(NAMES[i]), name))
             return true;
-    }
     return false;
 }
 
@@ -24,10 +23,9 @@ static bool names_device(struct gsp_sv name)
 static bool is_identifier(struct gsp_sv name)
 {
     static const char *const NAMES[] = {"frame_id", "container_pid", "gpu_instance", "cpu"};
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         if (gsp_sv_eq(gsp_sv_of(NAMES[i]), name))
             return true;
-    }
     return false;
 }
 

@@ -20,10 +20,9 @@ static char **row_text(struct gsp_session_row *row, struct gsp_sv name)
                   {"device", &row->device},
                   {"unit", &row->unit},
                   {"integral_unit", &row->integral_unit}};
-    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+    for (size_t i = 0; i < GSP_COUNT(fields); i++)
         if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
             return fields[i].at;
-    }
     return NULL;
 }
 
@@ -42,7 +41,6 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     for (size_t i = 0; i < GSP_COUNT(fields); i++) {
         if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
             return fields[i].at;
-    }
     return NULL;
 }
 
@@ -148,10 +146,9 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
         {"start_time", data->start_time, sizeof(data->start_time)},
         {"end_time", data->end_time, sizeof(data->end_time)},
     };
-    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+    for (size_t i = 0; i < GSP_COUNT(fields); i++)
         if (scan->kind == GSP_JSON_SCAN_STRING && gsp_sv_eq(gsp_sv_of(fields[i].name), name))
             copy_text(scan->text, &fields[i]);
-    }
     if (scan->kind != GSP_JSON_SCAN_NUMBER)
         return;
     if (gsp_sv_eq(name, gsp_sv_of("duration_s")))
@@ -211,10 +208,9 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
         return read_summary(reader, err);
     if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_METADATA)))
         return read_metadata(reader, err);
-    for (size_t i = 0; i < GSP_COUNT(copies); i++) {
+    for (size_t i = 0; i < GSP_COUNT(copies); i++)
         if (gsp_sv_eq(gsp_sv_of(copies[i].name), name))
             return copy_value(reader, copies[i].out, err);
-    }
     return gsp_json_scan_skip(&reader->scan, err);
 }
 

@@ -213,10 +213,9 @@ void *gsp_http__watcher_run(void *arg)
 {
     struct gsp_http_server *server = arg;
     gsp_lock_take(&server->lock);
-    while (!server->stopping) {
+    while (!server->stopping)
         if (!gsp_lock_wait_until(&server->lock, &server->changed, gsp_now_ns() + WATCH_PERIOD_NS))
             end_slow(server);
-    }
     gsp_lock_release(&server->lock);
     return NULL;
 }

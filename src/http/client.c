@@ -36,10 +36,9 @@ static size_t on_data(char *data, size_t size, size_t count, void *user)
 static bool is_local(const char *host)
 {
     static const char *const names[] = {"localhost", "127.", "[::1]"};
-    for (size_t i = 0; i < GSP_COUNT(names); i++) {
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
         if (strncasecmp(host, names[i], strlen(names[i])) == 0)
             return true;
-    }
     return false;
 }
 

@@ -173,12 +173,11 @@ static void add_headers(struct MHD_Response *response, const struct gsp_http_ans
     /* RFC 5987: percent-encode all characters except letters, digits, '-', '.' and '_'. */
     gsp_auto_buf value = {0};
     gsp_buf_puts(&value, "attachment; filename*=UTF-8''");
-    for (const char *p = answer->file_name; *p; p++) {
+    for (const char *p = answer->file_name; *p; p++)
         if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._", *p))
             gsp_buf_putc(&value, *p);
         else
             gsp_buf_printf(&value, "%%%02X", (unsigned)(unsigned char)*p);
-    }
     const char *text = gsp_buf_cstr(&value);
     if (text)
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text);

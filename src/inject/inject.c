@@ -217,10 +217,9 @@ static void find_eval(struct job *job)
 
 static bool is_safe_pc(const struct job *job, uint64_t pc)
 {
-    for (size_t i = 0; i < job->eval.count; i++) {
+    for (size_t i = 0; i < job->eval.count; i++)
         if (pc >= job->eval.items[i].start && pc < job->eval.items[i].end)
             return true;
-    }
     if (job->running_tries <= EVAL_TRIES && gsp_now_ns() - job->start_ns < EVAL_NS)
         return false;
     const struct gsp_map *map = gsp_proc_maps_find(job->maps, pc);

@@ -129,10 +129,9 @@ static void put_package(struct gsp_json *json, const struct gsp_visit *visit, co
     const struct package package = {path, tag, path && !keeps_compiled(visit->pid, path)};
     gsp_json_key(json, "modules");
     gsp_json_obj_begin(json);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         if (is_source(found[i]->d_name))
             put_module(json, &package, found[i]->d_name);
-    }
     gsp_json_obj_end(json);
     gsp_json_key(json, "libraries");
     gsp_json_arr_begin(json);

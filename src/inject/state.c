@@ -38,10 +38,9 @@ static const short INTERRUPTS[] = {
 
 static bool is_in(const short *list, size_t count, long number)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (list[i] == number)
             return true;
-    }
     return false;
 }
 

@@ -35,10 +35,9 @@ uint32_t gsp_memlog_group_frame(const struct gsp_profile *profile, uint32_t stac
 static bool is_library(struct gsp_sv file)
 {
     static const char *const marks[] = {"/site-packages/", "/dist-packages/", "/lib/python"};
-    for (size_t i = 0; i < GSP_COUNT(marks); i++) {
+    for (size_t i = 0; i < GSP_COUNT(marks); i++)
         if (file.len && memmem(file.p, file.len, marks[i], strlen(marks[i])))
             return true;
-    }
     return file.len == 0 || file.p[0] == '<';
 }
 

@@ -132,10 +132,9 @@ static int set_leaks(struct making *make, const struct gsp_memlog_groups *groups
         rc = replay_to(make, leaks->to_ns, err);
     if (rc == GSP_OK)
         add_live(make, 1);
-    for (size_t i = 0; i < make->values->count; i++) {
+    for (size_t i = 0; i < make->values->count; i++)
         if (!is_leak[groups->of_site[i]])
             make->values->at[i] = (struct gsp_memlog_value){0};
-    }
     free(is_leak);
     return rc;
 }
@@ -255,10 +254,9 @@ int gsp_memlog_rows_create(struct gsp_memlog_rows *rows, const struct gsp_memlog
         }
     }
     free(most);
-    for (size_t g = 0; g < groups->count; g++) {
+    for (size_t g = 0; g < groups->count; g++)
         if (rows->at[g].value.bytes != 0 || rows->at[g].value.count != 0)
             rows->at[rows->count++] = rows->at[g];
-    }
     if (rows->count)
         qsort(rows->at, rows->count, sizeof(*rows->at), by_amount);
     return GSP_OK;

@@ -325,10 +325,9 @@ int gsp_memlog_writer_tick(struct gsp_memlog_writer *writer, uint32_t index, int
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         mask |= (uint64_t)(now[i] != process->totals[i]) << i;
     gsp_buf_varint(&writer->raw, mask);
-    for (size_t i = 0; i < GSP_MEMTOTALS; i++) {
+    for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         if ((mask >> i) & 1)
             put_step(&writer->raw, (uint64_t)now[i], (uint64_t)process->totals[i]);
-    }
     memcpy(process->totals, now, sizeof(now));
     gsp_buf_varint(&writer->raw, put_changes(writer, process, table));
     gsp_buf_putsv(&writer->raw, gsp_buf_sv(&writer->changes));

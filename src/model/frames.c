@@ -40,9 +40,8 @@ bool gsp_model_file_is_own(struct gsp_sv file)
             return memchr(rest.p, '/', rest.len) == NULL;
         }
     }
-    for (size_t i = 0; i < GSP_COUNT(OWN_FILES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(OWN_FILES); i++)
         if (gsp_sv_eq(rest, gsp_sv_of(OWN_FILES[i])))
             return true;
-    }
     return rest.p[0] == '_' && memchr(rest.p, '/', rest.len) == NULL;
 }

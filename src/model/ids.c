@@ -19,10 +19,9 @@ enum gsp_frame_kind gsp_model_frame_type_find(struct gsp_sv name)
 {
     static const enum gsp_frame_kind KINDS[] = {GSP_FRAME_PYTHON, GSP_FRAME_NATIVE,
                                                 GSP_FRAME_KERNEL, GSP_FRAME_MARK};
-    for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(KINDS); i++)
         if (gsp_sv_eq(name, gsp_sv_of(gsp_model_frame_type_name(KINDS[i]))))
             return KINDS[i];
-    }
     return GSP_FRAME_NATIVE;
 }
 

@@ -74,9 +74,8 @@ GSP_MUST_CHECK static inline int gsp_rows_next(struct gsp_rows *rows, struct gsp
 
 static inline void gsp_rows_free(struct gsp_rows *rows) /* NULL does nothing */
 {
-    if (rows) {
+    if (rows)
         rows->ops->free(rows);
-    }
 }
 
 static inline bool gsp_model_values_is_null(const struct gsp_values *values, size_t row)

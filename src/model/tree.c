@@ -46,10 +46,9 @@ static const char *const IMPORT_ROOTS[] = {"/site-packages/", "/dist-packages/",
 static size_t after_last(struct gsp_sv text, const char *part)
 {
     size_t n = strlen(part);
-    for (size_t i = text.len; i >= n; i--) {
+    for (size_t i = text.len; i >= n; i--)
         if (memcmp(text.p + i - n, part, n) == 0)
             return i;
-    }
     return 0;
 }
 
@@ -324,10 +323,9 @@ static bool add_all(struct builder *build)
     if (build->view.threads || build->view.processes)
         return add_grouped(build);
     size_t n = gsp_model_profile_total_count(build->profile);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (!add_total(build, gsp_model_profile_total_at(build->profile, i), 0, 0))
             return false;
-    }
     return true;
 }
 

@@ -13,10 +13,9 @@ static const struct gsp_cfi_arch ARCHS[] = {
 
 const struct gsp_cfi_arch *gsp_native__arch(uint16_t machine)
 {
-    for (size_t i = 0; i < GSP_COUNT(ARCHS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(ARCHS); i++)
         if (ARCHS[i].machine == machine)
             return &ARCHS[i];
-    }
     return NULL;
 }
 
@@ -51,10 +50,9 @@ static bool after_call_x86_64(const unsigned char *bytes, size_t len)
 {
     if (len >= 5 && bytes[len - 5] == 0xe8)
         return true;
-    for (size_t n = 2; n <= 7 && n <= len; n++) {
+    for (size_t n = 2; n <= 7 && n <= len; n++)
         if (is_indirect_call(bytes + len - n, n))
             return true;
-    }
     return false;
 }
 

@@ -51,10 +51,9 @@ struct gsp_native_namer {
 static struct gsp_native_file *open_own(struct gsp_native_namer *namer,
                                         const struct gsp_native_file *file)
 {
-    for (size_t i = 0; i < namer->file_count; i++) {
+    for (size_t i = 0; i < namer->file_count; i++)
         if (namer->files[i].file == file)
             return namer->files[i].own;
-    }
     if (!gsp_array_fit(&namer->files, &namer->file_cap, namer->file_count + 1))
         return NULL;
     int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);

@@ -16,10 +16,9 @@ static uint32_t module_of(const struct gsp_native *native, uint64_t pc)
     if (text)
         return text->module;
     /* Unloaded in the meantime: the last module at this address is the most likely. */
-    for (size_t i = native->module_count; i-- > 0;) {
+    for (size_t i = native->module_count; i-- > 0;)
         if (pc >= native->modules[i].base && pc < native->modules[i].end)
             return (uint32_t)i;
-    }
     return GSP_NATIVE_NO_MODULE;
 }
 
@@ -77,10 +76,9 @@ struct search {
 
 static void add_range(struct gsp_native_ranges *out, uint64_t start, uint64_t len)
 {
-    for (size_t i = 0; i < out->count; i++) {
+    for (size_t i = 0; i < out->count; i++)
         if (out->items[i].start == start)
             return;
-    }
     if (out->count < GSP_NATIVE_RANGES_MAX && len > 0)
         out->items[out->count++] = (struct gsp_native_range){start, start + len};
 }

@@ -123,10 +123,9 @@ static void add_section(struct gsp_native_symbols *symbols, const struct source 
         size_t n = count - at < CHUNK ? (size_t)(count - at) : CHUNK;
         if (!read_at(source, sh->sh_offset + at * sizeof(*chunk), chunk, n * sizeof(*chunk)))
             break;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             if (!add_symbol(symbols, &chunk[i]))
                 return;
-        }
     }
     symbols->tables[symbols->table_count++] = (struct strings){.fd = source->fd,
                                                                .bytes = source->bytes,
@@ -275,10 +274,9 @@ static bool covers(const struct gsp_native_symbols *symbols, size_t i, uint64_t 
     const struct symbol *symbol = &symbols->items[i];
     if (symbol->size)
         return addr - symbol->start < symbol->size;
-    for (size_t k = i + 1; k < symbols->count; k++) {
+    for (size_t k = i + 1; k < symbols->count; k++)
         if (symbols->items[k].start > symbol->start)
             return addr < symbols->items[k].start;
-    }
     return true;
 }
 

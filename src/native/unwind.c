@@ -348,10 +348,9 @@ static bool search(const struct walk *walk, const struct leaf *leaf, enum proof 
     if (proof == PROOF_CALL && !leaf->start)
         return false;
     uint64_t high = walk->low + walk->len;
-    for (size_t i = 0; i < SEARCH_MAX && leaf->sp + 8 * i < high; i++) {
+    for (size_t i = 0; i < SEARCH_MAX && leaf->sp + 8 * i < high; i++)
         if (is_caller(walk, leaf, leaf->sp + 8 * i, proof, found))
             return true;
-    }
     return false;
 }
 

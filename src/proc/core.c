@@ -138,10 +138,9 @@ static const char *machine_name(uint16_t machine)
         {EM_ARM, "32-bit ARM"}, {EM_PPC64, "ppc64"},     {EM_S390, "s390"},
         {EM_RISCV, "RISC-V"},
     };
-    for (size_t i = 0; i < GSP_COUNT(names); i++) {
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
         if (names[i].machine == machine)
             return names[i].name;
-    }
     return "another machine";
 }
 
@@ -189,12 +188,11 @@ static int read_header(struct gsp_core *core, struct gsp_err *err)
 /* Writes a path in the form of /proc/PID/maps: newlines are escaped. */
 static void put_path(struct gsp_buf *text, const char *path)
 {
-    for (; *path; path++) {
+    for (; *path; path++)
         if (*path == '\n')
             gsp_buf_puts(text, "\\012");
         else
             gsp_buf_putc(text, *path);
-    }
 }
 
 static void put_area(struct gsp_core *core, const struct gsp_core__area *area, struct gsp_buf *text)
@@ -268,10 +266,9 @@ static bool was_filtered(const struct gsp_core *core)
         gsp_proc_core_unwind_regs(core, 0, &regs) ? gsp_proc__core_load_at(core, regs.sp) : NULL;
     if (stack)
         return stack->meant_len == 0;
-    for (size_t i = 0; i < core->load_count; i++) {
+    for (size_t i = 0; i < core->load_count; i++)
         if (core->loads[i].flags & PF_W && core->loads[i].meant_len)
             return false;
-    }
     return true;
 }
 

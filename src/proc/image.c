@@ -67,12 +67,11 @@ static int read_headers(struct gsp_image *image, struct gsp_err *err)
         return gsp_err_set(err, rc, 0, "%s: program headers: %s", image->map->path,
                            gsp_err_text(rc));
     const Elf64_Phdr *dynamic = NULL;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (phdrs[i].p_type == PT_LOAD && image->segment_count < GSP_IMAGE_SEGMENTS_MAX)
             image->segments[image->segment_count++] = phdrs[i];
         else if (phdrs[i].p_type == PT_DYNAMIC)
             dynamic = &phdrs[i];
-    }
     if (image->segment_count == 0)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "%s: no loaded segment", image->map->path);
     if (ehdr.e_type == ET_DYN)

@@ -168,10 +168,9 @@ bool gsp_proc__perf_parse(const void *record, size_t len, struct gsp_perf_sample
     uint64_t used;
     if (!get_u64(&at, end, &abi) || abi != PERF_SAMPLE_REGS_ABI_64)
         return false;
-    for (size_t i = 0; i < GSP_COUNT(values); i++) {
+    for (size_t i = 0; i < GSP_COUNT(values); i++)
         if (!get_u64(&at, end, &values[i]))
             return false;
-    }
     if (!get_u64(&at, end, &area) || area == 0 || area > (size_t)(end - at))
         return false;
     *out = (struct gsp_perf_sample){.stack = at};

@@ -122,10 +122,9 @@ static enum gsp_container container_of_text(const char *text)
         {"containerd", GSP_CONTAINER_OTHER},
         {"systemd-nspawn", GSP_CONTAINER_OTHER},
     };
-    for (size_t i = 0; i < GSP_COUNT(marks); i++) {
+    for (size_t i = 0; i < GSP_COUNT(marks); i++)
         if (strstr(text, marks[i].mark))
             return marks[i].kind;
-    }
     return GSP_CONTAINER_NONE;
 }
 

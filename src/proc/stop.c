@@ -71,10 +71,9 @@ void gsp_proc_stop_free(struct gsp_stop *stop)
 
 static bool is_held(const struct gsp_stop *stop, pid_t tid)
 {
-    for (size_t i = 0; i < stop->count; i++) {
+    for (size_t i = 0; i < stop->count; i++)
         if (stop->items[i].tid == tid)
             return true;
-    }
     return false;
 }
 
@@ -88,10 +87,9 @@ static int push(struct gsp_stop *stop, pid_t tid)
 
 static bool is_leaving(const struct gsp_stop *stop, pid_t tid)
 {
-    for (size_t i = 0; i < stop->count; i++) {
+    for (size_t i = 0; i < stop->count; i++)
         if (stop->items[i].tid == tid)
             return stop->items[i].leaving;
-    }
     return false;
 }
 

@@ -127,10 +127,9 @@ void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out)
         size_t len = buf.len < CMDLINE_MAX ? buf.len : CMDLINE_MAX;
         while (len > 0 && buf.p[len - 1] == '\0')
             len--;
-        for (size_t i = 0; i < len; i++) {
+        for (size_t i = 0; i < len; i++)
             if (buf.p[i] == '\0')
                 buf.p[i] = ' ';
-        }
         gsp_buf_put(out, buf.p, len);
         return;
     }

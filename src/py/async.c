@@ -284,10 +284,9 @@ static int set_each(struct search *search, gsp_raddr set, bool weak)
         rc = gsp_proc_mem_read(search->mem, table + i * 16, entries, n * 16);
         if (rc != GSP_OK)
             return rc;
-        for (size_t k = 0; k < n; k++) {
+        for (size_t k = 0; k < n; k++)
             if (!report_task(search, member_of(search, entries[k][0], weak)))
                 return search->rc;
-        }
     }
     return GSP_OK;
 }

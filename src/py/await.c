@@ -61,10 +61,9 @@ static enum kind kind_of(const struct gsp_py_codes *codes, gsp_raddr object)
         gsp_proc_mem_read_u64(codes->mem, object + lay->object_type, &type) != GSP_OK ||
         gsp_py__type_name(codes->mem, lay, type, &name) != GSP_OK)
         return KIND_OTHER;
-    for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(KINDS); i++)
         if (gsp_sv_eq(gsp_buf_sv(&name), gsp_sv_of(KINDS[i].name)))
             return KINDS[i].kind;
-    }
     return KIND_OTHER;
 }
 

@@ -52,11 +52,10 @@ static void member_set(struct gsp_py_layout *layout, const struct gsp_py__debug_
 {
     unsigned char *at = (unsigned char *)layout + f->member;
     uint16_t narrow = (uint16_t)value;
-    if (f->width == sizeof(narrow)) {
+    if (f->width == sizeof(narrow))
         memcpy(at, &narrow, sizeof(narrow));
-    } else {
+    else
         memcpy(at, &value, sizeof(value));
-    }
 }
 
 static bool is_none(const struct gsp_py__debug_field *f, uint32_t value)
@@ -75,13 +74,11 @@ static bool is_repeated(const struct source *src, size_t index)
 {
     const struct gsp_py__debug_field *fields = src->table->fields;
     uint64_t value = word_at(src->bytes, fields[index].at);
-    for (size_t i = 0; i < index; i++) {
+    for (size_t i = 0; i < index; i++)
         if (fields[i].bound == fields[index].bound && fields[i].at != GSP_NO_OFFSET &&
             !is_none(&fields[i], member_get(src->known, &fields[i])) &&
-            word_at(src->bytes, fields[i].at) == value) {
+            word_at(src->bytes, fields[i].at) == value)
             return true;
-        }
-    }
     return false;
 }
 
@@ -99,13 +96,11 @@ static int read_field(const struct source *src, size_t index, struct gsp_py_layo
                       struct gsp_err *err)
 {
     const struct gsp_py__debug_field *f = &src->table->fields[index];
-    if (f->at == GSP_NO_OFFSET) {
+    if (f->at == GSP_NO_OFFSET)
         return 0; /* the table has it */
-    }
     uint32_t known = member_get(src->known, f);
-    if (is_none(f, known)) {
+    if (is_none(f, known))
         return 0; /* this build does not have the member */
-    }
     uint64_t value = word_at(src->bytes, f->at);
     bool is_size = f->bound == GSP_NO_OFFSET;
     bool fits = value < (f->width == sizeof(uint16_t) ? GSP_NO_OFFSET : UINT32_MAX);
@@ -121,11 +116,9 @@ static int read_field(const struct source *src, size_t index, struct gsp_py_layo
 
 static const struct gsp_py__debug_table *find_table(uint32_t minor)
 {
-    for (size_t i = 0; i < gsp_py__debug_table_count; i++) {
-        if (gsp_py__debug_tables[i].minor == minor) {
+    for (size_t i = 0; i < gsp_py__debug_table_count; i++)
+        if (gsp_py__debug_tables[i].minor == minor)
             return &gsp_py__debug_tables[i];
-        }
-    }
     return NULL;
 }
 
@@ -145,9 +138,8 @@ static int check_header(const struct gsp_py_layout *out, const struct gsp_py_lay
 static int find_source(const unsigned char *bytes, size_t len, struct source *out,
                        struct gsp_err *err)
 {
-    if (len < AT_VERSION + sizeof(uint64_t) || memcmp(bytes, COOKIE, COOKIE_LEN) != 0) {
+    if (len < AT_VERSION + sizeof(uint64_t) || memcmp(bytes, COOKIE, COOKIE_LEN) != 0)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "no debug offsets at the start of the runtime");
-    }
     uint64_t version = word_at(bytes, AT_VERSION);
     uint32_t minor = GSP_PY_MINOR((uint32_t)version);
     out->bytes = bytes;
@@ -159,12 +151,10 @@ static int find_source(const unsigned char *bytes, size_t len, struct source *ou
                            GSP_PY_MINOR_MAX);
     }
     uint64_t free_threaded = 0;
-    if (len >= out->table->size) {
+    if (len >= out->table->size)
         free_threaded = word_at(bytes, out->table->at_free_threaded);
-    }
-    if (len < out->table->size || free_threaded > 1) {
+    if (len < out->table->size || free_threaded > 1)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "the runtime's debug offsets are malformed");
-    }
     out->known = gsp_py_layout_find(minor, free_threaded != 0);
     return out->known ? 0 : gsp_err_set(err, GSP_E_VERSION, 0, "no table for this build");
 }
@@ -174,21 +164,18 @@ int gsp_py_debug_offsets_read(const void *bytes, size_t len, struct gsp_py_layou
 {
     struct source src = {0};
     int rc = find_source(bytes, len, &src, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     struct gsp_py_layout layout = *src.known;
     layout.version = (uint32_t)word_at(bytes, AT_VERSION);
     for (size_t i = 0; i < src.table->field_count; i++) {
         rc = read_field(&src, i, &layout, err);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     rc = check_header(&layout, src.known, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     /* The runtime's size of a code object includes one instruction. */
     layout.code_size = layout.code_code_adaptive;
     *out = layout;
@@ -211,9 +198,8 @@ int gsp_py_remote_exec_read(const void *bytes, size_t len, struct gsp_py_remote_
 {
     struct source src = {0};
     int rc = find_source(bytes, len, &src, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     if (src.table->minor < REMOTE_EXEC_MINOR) {
         return gsp_err_set(err, GSP_E_VERSION, 0,
                            "Python 3.%u does not support remote execution (PEP 768, 3.14+)",
@@ -230,9 +216,8 @@ int gsp_py_remote_exec_read(const void *bytes, size_t len, struct gsp_py_remote_
         words[EXEC_EVAL_BREAKER] >= thread || pending % sizeof(int32_t) != 0 || path <= pending ||
         words[EXEC_PATH_SIZE] < REMOTE_PATH_MIN || words[EXEC_PATH_SIZE] > REMOTE_PATH_MAX ||
         path + words[EXEC_PATH_SIZE] > 2 * thread || words[EXEC_ENABLED] % sizeof(int32_t) != 0 ||
-        words[EXEC_ENABLED] > 2ULL * src.known->interp_size) {
+        words[EXEC_ENABLED] > 2ULL * src.known->interp_size)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "the offsets of remote execution are malformed");
-    }
     *out = (struct gsp_py_remote_exec){.eval_breaker = (uint32_t)words[EXEC_EVAL_BREAKER],
                                        .pending = (uint32_t)pending,
                                        .path = (uint32_t)path,

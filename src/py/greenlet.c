@@ -83,10 +83,9 @@ static bool is_kind(struct search *search, gsp_raddr type)
     if (known)
         return *known == 1;
     gsp_raddr base = type;
-    for (size_t i = 0; base && base != search->type && i < BASES_MAX; i++) {
+    for (size_t i = 0; base && base != search->type && i < BASES_MAX; i++)
         if (gsp_proc_mem_read_u64(search->mem, base + search->lay->type_base, &base) != GSP_OK)
             base = 0;
-    }
     if (!gsp_hmap_put(&search->types, type, 0, base == search->type))
         search->rc = GSP_E_NOMEM;
     return base == search->type;
@@ -155,11 +154,10 @@ static void calibrate(struct search *search, gsp_raddr greenlet)
         search->frame_at = is_stack(words, i) && is_frame(search, words[i]) ? i : 0;
     if (!search->frame_at || words[search->frame_at - 5] == MAIN_STOP)
         return;
-    for (size_t i = search->frame_at + 1; !search->parent_at && i + 2 < IMPL_WORDS; i++) {
+    for (size_t i = search->frame_at + 1; !search->parent_at && i + 2 < IMPL_WORDS; i++)
         if (words[i] != greenlet && is_greenlet(search, words[i]) &&
             is_greenlet(search, words[i + 2]) && is_main(search, words[i]))
             search->parent_at = i + 2;
-    }
 }
 
 static bool read_position(struct search *search, gsp_raddr greenlet, struct position *out)

@@ -7,9 +7,8 @@ const struct gsp_py_layout *gsp_py_layout_find(uint32_t minor, bool free_threade
 {
     for (size_t i = 0; i < gsp_py__layout_count; i++) {
         const struct gsp_py_layout *layout = &gsp_py__layouts[i];
-        if (GSP_PY_MINOR(layout->version) == minor && layout->free_threaded == free_threaded) {
+        if (GSP_PY_MINOR(layout->version) == minor && layout->free_threaded == free_threaded)
             return layout;
-        }
     }
     return NULL;
 }

@@ -35,9 +35,8 @@ static int line_of_lnotab(const uint8_t *table, size_t len, uint32_t first_line,
     uint64_t at = 0;
     for (size_t i = 0; i + 1 < len; i += 2) {
         at += table[i];
-        if (at > addr) {
+        if (at > addr)
             break;
-        }
         line += signed_byte(table[i + 1]);
     }
     return line_or_unknown(line);
@@ -51,12 +50,10 @@ static int line_of_linetable(const uint8_t *table, size_t len, uint32_t first_li
     for (size_t i = 0; i + 1 < len; i += 2) {
         int step = signed_byte(table[i + 1]);
         end += table[i];
-        if (step != LINETABLE_NO_LINE) {
+        if (step != LINETABLE_NO_LINE)
             line += step;
-        }
-        if (addr < end) {
+        if (addr < end)
             return step == LINETABLE_NO_LINE ? GSP_PY_LINE_NONE : line_or_unknown(line);
-        }
     }
     return GSP_PY_LINE_UNKNOWN;
 }
@@ -67,9 +64,8 @@ static bool read_signed_varint(const uint8_t *table, size_t len, size_t at, int6
     uint64_t value = 0;
     for (unsigned shift = 0; at < len && shift <= VARINT_BITS_MAX; at++) {
         uint8_t byte = table[at];
-        if ((byte & LOCATION_FIRST_BYTE) != 0) {
+        if ((byte & LOCATION_FIRST_BYTE) != 0)
             return false;
-        }
         value |= (uint64_t)(byte & (VARINT_MORE - 1U)) << shift;
         if ((byte & VARINT_MORE) == 0) {
             int64_t size = (int64_t)(value >> 1U);
@@ -88,23 +84,20 @@ static int line_of_locations(const uint8_t *table, size_t len, uint32_t first_li
     size_t i = 0;
     while (i < len) {
         uint8_t first = table[i];
-        if ((first & LOCATION_FIRST_BYTE) == 0) {
+        if ((first & LOCATION_FIRST_BYTE) == 0)
             return GSP_PY_LINE_UNKNOWN;
-        }
         unsigned kind = (first >> 3U) & 15U;
         int64_t step = 0;
         if (kind >= LOCATION_ONE_LINE && kind < LOCATION_NO_COLUMNS) {
             step = kind - LOCATION_ONE_LINE;
         } else if (kind == LOCATION_NO_COLUMNS || kind == LOCATION_LONG) {
-            if (!read_signed_varint(table, len, i + 1, &step)) {
+            if (!read_signed_varint(table, len, i + 1, &step))
                 return GSP_PY_LINE_UNKNOWN;
-            }
         }
         line += step;
         end += ((first & 7ULL) + 1U) * CODE_UNIT_BYTES;
-        if (addr < end) {
+        if (addr < end)
             return kind == LOCATION_NONE ? GSP_PY_LINE_NONE : line_or_unknown(line);
-        }
         do {
             i++;
         } while (i < len && (table[i] & LOCATION_FIRST_BYTE) == 0);

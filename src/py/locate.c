@@ -140,11 +140,9 @@ static gsp_raddr scan_cookie(struct gsp_mem *mem, struct gsp_image *image)
             if (gsp_proc_mem_read(mem, range.addr + off, buf, chunk) != GSP_OK)
                 break;
             /* The runtime is aligned, so a cookie never straddles two chunks. */
-            for (size_t at = (size_t)(-(range.addr + off) & 7); at + 8 <= chunk && !found;
-                 at += 8) {
+            for (size_t at = (size_t)(-(range.addr + off) & 7); at + 8 <= chunk && !found; at += 8)
                 if (memcmp(buf + at, COOKIE, 8) == 0)
                     found = range.addr + off + at;
-            }
         }
     }
     free(buf);

@@ -33,9 +33,8 @@ struct str_head {
 
 static size_t utf8_put(uint32_t c, char *out)
 {
-    if (c >= 0x110000U || (c >= 0xd800U && c < 0xe000U)) {
+    if (c >= 0x110000U || (c >= 0xd800U && c < 0xe000U))
         c = REPLACEMENT;
-    }
     if (c < 0x80U) {
         out[0] = (char)c;
         return 1;
@@ -65,18 +64,16 @@ static int parse_head(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
     uint32_t state = 0;
     /* The layout may come from the target, so check it. */
     if (layout->unicode_length + sizeof(out->length) > layout->unicode_ascii_size ||
-        layout->unicode_state + sizeof(state) > layout->unicode_ascii_size) {
+        layout->unicode_state + sizeof(state) > layout->unicode_ascii_size)
         return GSP_E_FORMAT;
-    }
     memcpy(&out->length, head + layout->unicode_length, sizeof(out->length));
     memcpy(&state, head + layout->unicode_state, sizeof(state));
     out->kind = (state >> layout->unicode_kind_bit) & 7U;
     bool ascii = ((state >> layout->unicode_ascii_bit) & 1U) != 0;
     bool compact = ((state >> layout->unicode_compact_bit) & 1U) != 0;
     bool kind_ok = out->kind == 1 || (!ascii && (out->kind == 2 || out->kind == 4));
-    if (!kind_ok || out->length > STR_LENGTH_MAX) {
+    if (!kind_ok || out->length > STR_LENGTH_MAX)
         return GSP_E_FORMAT;
-    }
     if (compact) {
         out->data = addr + (ascii ? layout->unicode_ascii_size : layout->unicode_compact_size);
         return 0;
@@ -99,9 +96,8 @@ static int put_text(const unsigned char *data, size_t count, unsigned kind, size
             memcpy(&c, data + 4 * i, sizeof(c));
         }
         size_t n = utf8_put(c, utf8);
-        if (n > room) {
+        if (n > room)
             break;
-        }
         gsp_buf_put(out, utf8, n);
         room -= n;
     }
@@ -113,33 +109,28 @@ int gsp_py__str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
 {
     unsigned char head[STR_HEAD_MAX];
     size_t head_len = sizeof(head);
-    if (layout->unicode_ascii_size > sizeof(head)) {
+    if (layout->unicode_ascii_size > sizeof(head))
         return GSP_E_FORMAT;
-    }
     /* The first read contains most strings completely. At the end of a mapping, read less. */
     int rc = gsp_proc_mem_read(mem, addr, head, head_len);
     if (rc == GSP_E_FAULT) {
         head_len = layout->unicode_ascii_size;
         rc = gsp_proc_mem_read(mem, addr, head, head_len);
     }
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     struct str_head str = {0};
     rc = parse_head(mem, layout, addr, head, &str);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     size_t count = str.length < max_bytes ? (size_t)str.length : max_bytes;
     size_t bytes = count * str.kind;
-    if (str.data >= addr && str.data - addr <= head_len && bytes <= head_len - (str.data - addr)) {
+    if (str.data >= addr && str.data - addr <= head_len && bytes <= head_len - (str.data - addr))
         return put_text(head + (str.data - addr), count, str.kind, max_bytes, out);
-    }
     gsp_auto_buf data = {0};
     char *room = gsp_buf_reserve(&data, bytes);
-    if (!room) {
+    if (!room)
         return GSP_E_NOMEM;
-    }
     rc = gsp_proc_mem_read(mem, str.data, room, bytes);
     return rc != 0 ? rc : put_text((unsigned char *)room, count, str.kind, max_bytes, out);
 }
@@ -151,9 +142,8 @@ static int str_is(const struct gsp_py__view *v, gsp_raddr addr, const char *text
     size_t len = strlen(text);
     *out = false;
     int rc = gsp_py__str_read(v->mem, v->layout, addr, len + 1, &buf);
-    if (rc == GSP_E_FAULT || rc == GSP_E_FORMAT) {
+    if (rc == GSP_E_FAULT || rc == GSP_E_FORMAT)
         return 0; /* not a str */
-    }
     *out = rc == 0 && buf.len == len && (len == 0 || memcmp(buf.p, text, len) == 0);
     return rc;
 }
@@ -166,16 +156,13 @@ static int cstr_read(struct gsp_mem *mem, gsp_raddr addr, char *out, size_t cap)
     while (len + 1 < cap) {
         gsp_raddr at = addr + len;
         size_t n = PAGE_BYTES - (size_t)(at % PAGE_BYTES);
-        if (n > cap - 1 - len) {
+        if (n > cap - 1 - len)
             n = cap - 1 - len;
-        }
         int rc = gsp_proc_mem_read(mem, at, out + len, n);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
-        if (memchr(out + len, 0, n)) {
+        if (memchr(out + len, 0, n))
             return 0;
-        }
         len += n;
     }
     out[len] = 0;
@@ -188,15 +175,12 @@ int gsp_py__type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
     char name[TYPE_NAME_MAX];
     uint64_t addr = 0;
     int rc = gsp_proc_mem_read_u64(mem, type + layout->type_name, &addr);
-    if (rc == 0) {
+    if (rc == 0)
         rc = cstr_read(mem, addr, name, sizeof(name));
-    }
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
-    if (name[0] == 0) {
+    if (name[0] == 0)
         return GSP_E_FORMAT;
-    }
     gsp_buf_term(out, gsp_sv_of(name));
     return out->failed ? GSP_E_NOMEM : 0;
 }
@@ -224,9 +208,8 @@ static int keys_read_old(const struct gsp_py__view *v, const unsigned char *head
 {
     uint64_t size = 0;
     memcpy(&size, head + v->layout->dictkeys_log2_size, sizeof(size));
-    if (size > 4ULL * DICT_ENTRIES_MAX || (size & (size - 1)) != 0) {
+    if (size > 4ULL * DICT_ENTRIES_MAX || (size & (size - 1)) != 0)
         return GSP_E_FORMAT;
-    }
     out->entries = addr + v->layout->dictkeys_indices + index_bytes_old(size);
     out->entry_bytes = 24;
     out->key_at = 8;
@@ -238,9 +221,8 @@ static int keys_read_new(const struct gsp_py__view *v, const unsigned char *head
 {
     unsigned log2_bytes = head[v->layout->dictkeys_log2_index];
     unsigned kind = head[v->layout->dictkeys_kind];
-    if (log2_bytes > 32 || kind > KEYS_SPLIT) {
+    if (log2_bytes > 32 || kind > KEYS_SPLIT)
         return GSP_E_FORMAT;
-    }
     out->entries = addr + v->layout->dictkeys_indices + (1ULL << log2_bytes);
     out->entry_bytes = kind == KEYS_GENERAL ? 24 : 16;
     out->key_at = kind == KEYS_GENERAL ? 8 : 0;
@@ -252,17 +234,14 @@ static int keys_read(const struct gsp_py__view *v, gsp_raddr addr, gsp_raddr val
 {
     unsigned char head[64];
     *out = (struct keys){.values = values};
-    if (v->layout->dictkeys_indices > sizeof(head)) {
+    if (v->layout->dictkeys_indices > sizeof(head))
         return GSP_E_FORMAT;
-    }
     int rc = gsp_proc_mem_read(v->mem, addr, head, v->layout->dictkeys_indices);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     memcpy(&out->count, head + v->layout->dictkeys_nentries, sizeof(out->count));
-    if (out->count > DICT_ENTRIES_MAX) {
+    if (out->count > DICT_ENTRIES_MAX)
         return GSP_E_FORMAT;
-    }
     return v->layout->dictkeys_kind == GSP_NO_OFFSET ? keys_read_old(v, head, addr, out)
                                                      : keys_read_new(v, head, addr, out);
 }
@@ -279,16 +258,14 @@ static int keys_each(const struct gsp_py__view *v, const struct keys *keys, gsp_
             {keys->values + done * sizeof(uint64_t), n * sizeof(uint64_t), values},
         };
         int rc = gsp_proc_mem_gather(v->mem, spans, keys->values ? 2 : 1, NULL);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
         for (size_t i = 0; i < n; i++) {
             uint64_t pair[2] = {0, 0};
             memcpy(pair, entries + i * keys->entry_bytes + keys->key_at, sizeof(pair));
             gsp_raddr value = keys->values ? values[i] : pair[1];
-            if (pair[0] != 0 && value != 0 && !fn(arg, pair[0], value)) {
+            if (pair[0] != 0 && value != 0 && !fn(arg, pair[0], value))
                 return 0;
-            }
         }
         done += n;
     }
@@ -307,9 +284,8 @@ int gsp_py__dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
     };
     struct keys keys = {0};
     int rc = gsp_proc_mem_gather(mem, spans, 2, NULL);
-    if (rc == 0) {
+    if (rc == 0)
         rc = keys_read(&view, keys_addr, values ? values + layout->dictvalues_values : 0, &keys);
-    }
     return rc != 0 ? rc : keys_each(&view, &keys, fn, arg);
 }
 
@@ -320,9 +296,8 @@ int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object, struct gsp
     const struct gsp_py_layout *l = v->layout;
     *out = (struct gsp_py__type){0};
     int rc = gsp_proc_mem_read_u64(v->mem, object + l->object_type, &out->addr);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     struct gsp_mem_span spans[] = {
         {out->addr + l->type_basicsize, sizeof(out->basicsize), &out->basicsize},
         {out->addr + l->type_itemsize, sizeof(out->itemsize), &out->itemsize},
@@ -331,9 +306,8 @@ int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object, struct gsp
         {out->addr + l->type_base, sizeof(out->base), &out->base},
     };
     rc = gsp_proc_mem_gather(v->mem, spans, GSP_COUNT(spans), NULL);
-    if (rc == 0 && (out->basicsize < l->object_size || out->basicsize > (1 << 20))) {
+    if (rc == 0 && (out->basicsize < l->object_size || out->basicsize > (1 << 20)))
         rc = GSP_E_FORMAT;
-    }
     return rc;
 }
 
@@ -344,12 +318,10 @@ static int find_managed(const struct gsp_py__view *v, gsp_raddr object,
     const struct gsp_py_layout *l = v->layout;
     uint8_t valid = 0;
     int rc = gsp_proc_mem_read_u64(v->mem, object - l->managed_dict, dict);
-    if (rc == 0 && l->managed_values != GSP_NO_OFFSET) {
+    if (rc == 0 && l->managed_values != GSP_NO_OFFSET)
         rc = gsp_proc_mem_read_u64(v->mem, object - l->managed_values, values);
-    }
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     if ((*dict & 1U) != 0) { /* 3.12 */
         *values = *dict + 1;
         *dict = 0;
@@ -371,13 +343,11 @@ static int dict_slot(const struct gsp_py__view *v, gsp_raddr object,
     if (at < 0) {
         uint64_t size = 0;
         int rc = gsp_proc_mem_read_u64(v->mem, object + v->layout->var_ob_size, &size);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
         int64_t items = (int64_t)size < 0 ? (int64_t)(0 - size) : (int64_t)size;
-        if (items < 0 || items > (1 << 30) || type->itemsize < 0 || type->itemsize > (1 << 20)) {
+        if (items < 0 || items > (1 << 30) || type->itemsize < 0 || type->itemsize > (1 << 20))
             return GSP_E_FORMAT;
-        }
         at += (type->basicsize + items * type->itemsize + 7) / 8 * 8;
     }
     *out = object + (uint64_t)at;
@@ -392,9 +362,8 @@ int gsp_py__attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
     gsp_raddr values = 0;
     gsp_raddr dict = 0;
     int rc = gsp_py__type_read(&view, object, &type);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     if (layout->managed_dict != GSP_NO_OFFSET && (type.flags & TYPE_MANAGED_DICT) != 0) {
         rc = find_managed(&view, object, &type, &values, &dict);
     } else if (type.dictoffset != 0) {
@@ -402,12 +371,10 @@ int gsp_py__attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
         rc = dict_slot(&view, object, &type, &slot);
         rc = rc != 0 ? rc : gsp_proc_mem_read_u64(mem, slot, &dict);
     }
-    if (rc != 0 || (values == 0 && dict == 0)) {
+    if (rc != 0 || (values == 0 && dict == 0))
         return rc;
-    }
-    if (values == 0) {
+    if (values == 0)
         return gsp_py__dict_each(mem, layout, dict, fn, arg);
-    }
     uint64_t keys_addr = 0;
     struct keys keys = {0};
     rc = gsp_proc_mem_read_u64(mem, type.addr + layout->type_cached_keys, &keys_addr);
@@ -427,9 +394,8 @@ static bool find_item(void *arg, gsp_raddr key, gsp_raddr value)
     struct lookup *lookup = arg;
     bool same = false;
     lookup->rc = str_is(lookup->view, key, lookup->key, &same);
-    if (same) {
+    if (same)
         lookup->value = value;
-    }
     return lookup->rc == 0 && !same;
 }
 
@@ -459,9 +425,8 @@ int gsp_py__long_head(const struct gsp_py__view *v, gsp_raddr addr, struct gsp_p
 {
     uint64_t tag = 0;
     int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->long_tag, &tag);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     if (GSP_PY_MINOR(v->layout->version) >= 12) {
         out->negative = (tag & 3U) == 2;
         out->digit_count = (tag & 3U) == 1 ? 0 : tag >> 3U;
@@ -479,22 +444,18 @@ int gsp_py__uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
     struct gsp_py__long head = {0};
     uint32_t digits[3] = {0};
     int rc = gsp_py__long_head(&view, addr, &head);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
-    if (head.negative || head.digit_count > GSP_COUNT(digits)) {
+    if (head.negative || head.digit_count > GSP_COUNT(digits))
         return GSP_E_FORMAT;
-    }
     if (head.digit_count > 0) {
         rc = gsp_proc_mem_read(mem, addr + layout->long_digits, digits,
                                (size_t)head.digit_count * sizeof(digits[0]));
     }
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
-    if (digits[2] > 15U) {
+    if (digits[2] > 15U)
         return GSP_E_FORMAT; /* more than 64 bits */
-    }
     *out = digits[0] | ((uint64_t)digits[1] << 30U) | ((uint64_t)digits[2] << 60U);
     return 0;
 }
@@ -516,12 +477,10 @@ static bool name_thread(void *arg, gsp_raddr key, gsp_raddr value)
     gsp_raddr text = 0;
     int rc = gsp_py__uint_read(v->mem, v->layout, key, &ident);
     rc = rc != 0 ? rc : gsp_py__attr_find(v->mem, v->layout, value, "_name", &text);
-    if (rc == 0 && text != 0) {
+    if (rc == 0 && text != 0)
         rc = gsp_py__str_read(v->mem, v->layout, text, THREAD_NAME_BYTES, &name);
-    }
-    if (rc == 0 && name.len > 0) {
+    if (rc == 0 && name.len > 0)
         naming->fn(naming->arg, ident, gsp_buf_sv(&name));
-    }
     /* A thread that is starting or ending does not hide the others. */
     naming->rc = rc == GSP_E_FAULT || rc == GSP_E_FORMAT ? 0 : rc;
     return naming->rc == 0;
@@ -536,17 +495,14 @@ int gsp_py_thread_names(struct gsp_mem *mem, const struct gsp_py_layout *layout,
     gsp_raddr module = 0;
     gsp_raddr active = 0;
     int rc = gsp_proc_mem_read_u64(mem, interp + layout->interp_modules, &modules);
-    if (rc != 0 || modules == 0) {
+    if (rc != 0 || modules == 0)
         return rc;
-    }
     rc = gsp_py__dict_find(mem, layout, modules, "threading", &module);
-    if (rc != 0 || module == 0) {
+    if (rc != 0 || module == 0)
         return rc;
-    }
     rc = gsp_py__attr_find(mem, layout, module, "_active", &active);
-    if (rc != 0 || active == 0) {
+    if (rc != 0 || active == 0)
         return rc;
-    }
     rc = gsp_py__dict_each(mem, layout, active, name_thread, &naming);
     return rc != 0 ? rc : naming.rc;
 }

@@ -53,9 +53,8 @@ static size_t to_decimal(const uint32_t *digits, size_t count, uint32_t *out)
             out[k] = (uint32_t)(value % 1000000000U);
             carry = value / 1000000000U;
         }
-        for (; carry != 0; carry /= 1000000000U) {
+        for (; carry != 0; carry /= 1000000000U)
             out[len++] = (uint32_t)(carry % 1000000000U);
-        }
     }
     return len;
 }
@@ -67,9 +66,8 @@ static int write_int(struct gsp_py__repr *r, gsp_raddr addr)
     uint32_t digits[DIGITS_MAX];
     uint32_t decimal[DIGITS_MAX + 8];
     int rc = gsp_py__long_head(v, addr, &head);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     if (head.digit_count > DIGITS_MAX) {
         gsp_buf_printf(r->out, "<int of about %" PRIu64 " bits>", head.digit_count * 30U);
         return 0;
@@ -77,18 +75,15 @@ static int write_int(struct gsp_py__repr *r, gsp_raddr addr)
     if (head.digit_count > 0) {
         rc = gsp_proc_mem_read(v->mem, addr + v->layout->long_digits, digits,
                                (size_t)head.digit_count * sizeof(digits[0]));
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     size_t len = to_decimal(digits, (size_t)head.digit_count, decimal);
-    if (head.negative) {
+    if (head.negative)
         gsp_buf_putc(r->out, '-');
-    }
     gsp_buf_printf(r->out, "%" PRIu32, len > 0 ? decimal[len - 1] : 0);
-    for (size_t i = len > 0 ? len - 1 : 0; i-- > 0;) {
+    for (size_t i = len > 0 ? len - 1 : 0; i-- > 0;)
         gsp_buf_printf(r->out, "%09" PRIu32, decimal[i]);
-    }
     return 0;
 }
 
@@ -96,9 +91,8 @@ static int write_bool(struct gsp_py__repr *r, gsp_raddr addr)
 {
     uint64_t value = 0;
     int rc = gsp_py__uint_read(r->view.mem, r->view.layout, addr, &value);
-    if (rc == 0) {
+    if (rc == 0)
         gsp_buf_puts(r->out, value ? "True" : "False");
-    }
     return rc;
 }
 
@@ -137,9 +131,8 @@ static int write_float(struct gsp_py__repr *r, gsp_raddr addr)
     double value = 0;
     int rc =
         gsp_proc_mem_read(r->view.mem, addr + r->view.layout->float_value, &value, sizeof(value));
-    if (rc == 0) {
+    if (rc == 0)
         gsp_py__write_double(r->out, value, false);
-    }
     return rc;
 }
 
@@ -148,9 +141,8 @@ static int write_complex(struct gsp_py__repr *r, gsp_raddr addr)
     double parts[2] = {0, 0};
     int rc =
         gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, parts, sizeof(parts));
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     gsp_buf_putc(r->out, '(');
     gsp_py__write_double(r->out, parts[0], false);
     gsp_buf_putc(r->out, signbit(parts[1]) ? '-' : '+');
@@ -171,11 +163,10 @@ static void put_escaped(struct gsp_buf *out, unsigned char c)
             return;
         }
     }
-    if (c < 0x20U || c == 0x7fU) {
+    if (c < 0x20U || c == 0x7fU)
         gsp_buf_printf(out, "\\x%02x", c);
-    } else {
+    else
         gsp_buf_putc(out, (char)c);
-    }
 }
 
 static int write_str(struct gsp_py__repr *r, gsp_raddr addr)
@@ -183,13 +174,11 @@ static int write_str(struct gsp_py__repr *r, gsp_raddr addr)
     gsp_auto_buf text = {0};
     size_t room = room_of(r);
     int rc = gsp_py__str_read(r->view.mem, r->view.layout, addr, room + 4, &text);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     gsp_buf_putc(r->out, '\'');
-    for (size_t i = 0; i < text.len && r->out->len - r->start <= r->limits.bytes_max; i++) {
+    for (size_t i = 0; i < text.len && r->out->len - r->start <= r->limits.bytes_max; i++)
         put_escaped(r->out, (unsigned char)text.p[i]);
-    }
     gsp_buf_putc(r->out, '\'');
     return 0;
 }
@@ -200,26 +189,22 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
     gsp_auto_buf data = {0};
     uint64_t len = 0;
     int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->bytes_size, &len);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     size_t n = len < room_of(r) + 1 ? (size_t)len : room_of(r) + 1;
     char *room = gsp_buf_reserve(&data, n + 1);
-    if (!room) {
+    if (!room)
         return GSP_E_NOMEM;
-    }
     rc = gsp_proc_mem_read(v->mem, addr + v->layout->bytes_data, room, n);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     gsp_buf_puts(r->out, "b'");
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)room[i];
-        if (c >= 0x80U) {
+        if (c >= 0x80U)
             gsp_buf_printf(r->out, "\\x%02x", c);
-        } else {
+        else
             put_escaped(r->out, c);
-        }
     }
     gsp_buf_putc(r->out, '\'');
     return 0;
@@ -230,9 +215,8 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
 /* Writes the separator before an item. Returns false if no more items are shown. */
 static bool next_item(struct gsp_py__repr *r, size_t *shown)
 {
-    if (*shown > 0) {
+    if (*shown > 0)
         gsp_buf_puts(r->out, ", ");
-    }
     if (*shown >= r->limits.items_max || is_full(r)) {
         gsp_buf_puts(r->out, "...");
         return false;
@@ -248,9 +232,8 @@ static int write_items(struct gsp_py__repr *r, gsp_raddr items, uint64_t count)
         uint64_t item = 0;
         int rc = gsp_proc_mem_read_u64(r->view.mem, items + i * sizeof(item), &item);
         rc = rc != 0 ? rc : write_object(r, item);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     return 0;
 }
@@ -262,9 +245,8 @@ static int write_list(struct gsp_py__repr *r, gsp_raddr addr)
     uint64_t items = 0;
     int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
     rc = rc != 0 ? rc : gsp_proc_mem_read_u64(v->mem, addr + v->layout->list_items, &items);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     gsp_buf_putc(r->out, '[');
     rc = write_items(r, items, count);
     gsp_buf_putc(r->out, ']');
@@ -276,9 +258,8 @@ static int write_tuple(struct gsp_py__repr *r, gsp_raddr addr)
     const struct gsp_py__view *v = &r->view;
     uint64_t count = 0;
     int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     gsp_buf_putc(r->out, '(');
     rc = write_items(r, addr + v->layout->tuple_items, count);
     gsp_buf_puts(r->out, count == 1 ? ",)" : ")");
@@ -294,9 +275,8 @@ struct items {
 static bool write_pair(void *arg, gsp_raddr key, gsp_raddr value)
 {
     struct items *items = arg;
-    if (!next_item(items->r, &items->shown)) {
+    if (!next_item(items->r, &items->shown))
         return false;
-    }
     items->rc = write_object(items->r, key);
     if (items->rc == 0) {
         gsp_buf_puts(items->r->out, ": ");
@@ -321,25 +301,21 @@ static int write_set_items(struct gsp_py__repr *r, gsp_raddr table, uint64_t slo
     for (uint64_t i = 0; i < slots && used > 0; i++) {
         uint64_t slot[2] = {0, 0};
         int rc = gsp_proc_mem_read(r->view.mem, table + i * sizeof(slot), slot, sizeof(slot));
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
         if (slot[0] == 0 || slot[1] == UINT64_MAX) {
             /* Empty slots are cheap, but a hostile table can have 2^64 of them. */
             r->nodes += i % 64U == 63U;
-            if (is_full(r)) {
+            if (is_full(r))
                 return 0;
-            }
             continue;
         }
         used--;
-        if (!next_item(r, &shown)) {
+        if (!next_item(r, &shown))
             return 0;
-        }
         rc = write_object(r, slot[0]);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     return 0;
 }
@@ -356,9 +332,8 @@ static int write_set(struct gsp_py__repr *r, gsp_raddr addr, bool frozen)
         {addr + l->set_table, sizeof(table), &table},
     };
     int rc = gsp_proc_mem_gather(r->view.mem, spans, GSP_COUNT(spans), NULL);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     if (used == 0) {
         gsp_buf_puts(r->out, frozen ? "frozenset()" : "set()");
         return 0;
@@ -382,9 +357,8 @@ static int write_nested(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kin
         [GSP_PY__FROZENSET] = "frozenset({...})",
     };
     bool inside = r->depth >= r->limits.depth_max || r->depth >= GSP_PY__DEPTH_MAX;
-    for (unsigned i = 0; i < r->depth && !inside; i++) {
+    for (unsigned i = 0; i < r->depth && !inside; i++)
         inside = r->open[i] == addr;
-    }
     if (inside) {
         gsp_buf_puts(r->out, marks[kind]);
         return 0;
@@ -431,9 +405,8 @@ static const struct builtin *find_builtin(struct gsp_sv name, uint64_t flags, bo
     for (size_t i = 0; i < GSP_COUNT(BUILTINS); i++) {
         const struct builtin *b = &BUILTINS[i];
         *exact = is_static && gsp_sv_eq(name, gsp_sv_of(b->name));
-        if ((*exact && b->flag == 0) || (flags & b->flag) != 0) {
+        if ((*exact && b->flag == 0) || (flags & b->flag) != 0)
             return b;
-        }
     }
     return NULL;
 }
@@ -499,13 +472,11 @@ static const struct builtin *find_by_base(struct gsp_py__repr *r, const struct g
         gsp_auto_buf name = {0};
         uint64_t flags = 0;
         if (gsp_py__type_name(r->view.mem, l, base, &name) != 0 ||
-            gsp_proc_mem_read_u64(r->view.mem, base + l->type_flags, &flags) != 0) {
+            gsp_proc_mem_read_u64(r->view.mem, base + l->type_flags, &flags) != 0)
             return NULL;
-        }
         const struct builtin *b = find_builtin(gsp_buf_sv(&name), flags, &exact);
-        if (b || gsp_proc_mem_read_u64(r->view.mem, base + l->type_base, &base) != 0) {
+        if (b || gsp_proc_mem_read_u64(r->view.mem, base + l->type_base, &base) != 0)
             return b;
-        }
     }
     return NULL;
 }
@@ -517,22 +488,18 @@ static int write_typed(struct gsp_py__repr *r, gsp_raddr addr)
     bool exact = false;
     int rc = gsp_py__type_read(&r->view, addr, &type);
     rc = rc != 0 ? rc : gsp_py__type_name(r->view.mem, r->view.layout, type.addr, &name_buf);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     struct gsp_sv name = gsp_buf_sv(&name_buf);
     const struct builtin *b = find_builtin(name, type.flags, &exact);
-    if (b && (exact || b->kind == GSP_PY__TYPE)) {
+    if (b && (exact || b->kind == GSP_PY__TYPE))
         return write_value(r, addr, b->kind);
-    }
     rc = gsp_py__write_array(r, addr, &type, name);
-    if (rc <= 0) {
+    if (rc <= 0)
         return rc;
-    }
     b = b ? b : find_by_base(r, &type);
-    if (b) {
+    if (b)
         return write_subclass(r, addr, name, b->kind);
-    }
     gsp_buf_putc(r->out, '<');
     gsp_buf_putsv(r->out, name);
     gsp_buf_printf(r->out, " at 0x%" PRIx64 ">", addr);
@@ -564,13 +531,11 @@ static int write_object(struct gsp_py__repr *r, gsp_raddr addr)
 static void truncate_text(struct gsp_py__repr *r)
 {
     size_t max = r->limits.bytes_max > 3 ? r->limits.bytes_max - 3 : 0;
-    if (r->out->len - r->start <= r->limits.bytes_max) {
+    if (r->out->len - r->start <= r->limits.bytes_max)
         return;
-    }
     size_t len = r->start + max;
-    while (len > r->start && ((unsigned char)r->out->p[len] & 0xc0U) == 0x80U) {
+    while (len > r->start && ((unsigned char)r->out->p[len] & 0xc0U) == 0x80U)
         len--;
-    }
     r->out->len = len;
     gsp_buf_puts(r->out, "...");
 }
@@ -579,16 +544,14 @@ int gsp_py_repr(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_rad
                 const struct gsp_py_repr_limits *limits, struct gsp_buf *out)
 {
     struct gsp_py__repr r = {.view = {mem, layout}, .out = out, .start = out->len};
-    if (limits) {
+    if (limits)
         r.limits = *limits;
-    }
     r.limits.bytes_max = r.limits.bytes_max ? r.limits.bytes_max : BYTES_DEFAULT;
     r.limits.items_max = r.limits.items_max ? r.limits.items_max : ITEMS_DEFAULT;
     r.limits.depth_max = r.limits.depth_max ? r.limits.depth_max : DEPTH_DEFAULT;
     int rc = write_object(&r, addr);
-    if (out->failed) {
+    if (out->failed)
         return GSP_E_NOMEM;
-    }
     truncate_text(&r);
     return rc;
 }

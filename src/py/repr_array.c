@@ -66,9 +66,8 @@ static int write_scalar(struct gsp_py__repr *r, gsp_raddr addr, const struct sca
     unsigned char bytes[8] = {0};
     int rc =
         gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, bytes, scalar->bytes);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     gsp_buf_printf(r->out, "np.%s(", scalar->name);
     if (scalar->kind == SCALAR_FLOAT) {
         write_scalar_float(r->out, bytes, scalar->bytes);
@@ -90,15 +89,12 @@ static int write_scalar(struct gsp_py__repr *r, gsp_raddr addr, const struct sca
 
 static const struct scalar *find_scalar(struct gsp_sv name)
 {
-    if (!gsp_sv_starts(name, NUMPY_PREFIX)) {
+    if (!gsp_sv_starts(name, NUMPY_PREFIX))
         return NULL;
-    }
     struct gsp_sv rest = {name.p + strlen(NUMPY_PREFIX), name.len - strlen(NUMPY_PREFIX)};
-    for (size_t i = 0; i < GSP_COUNT(SCALARS); i++) {
-        if (gsp_sv_eq(rest, gsp_sv_of(SCALARS[i].name))) {
+    for (size_t i = 0; i < GSP_COUNT(SCALARS); i++)
+        if (gsp_sv_eq(rest, gsp_sv_of(SCALARS[i].name)))
             return &SCALARS[i];
-        }
-    }
     return NULL;
 }
 
@@ -107,9 +103,8 @@ static const struct scalar *find_scalar(struct gsp_sv name)
 static void write_shape(struct gsp_buf *out, const int64_t *dims, size_t count)
 {
     gsp_buf_puts(out, " shape=(");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         gsp_buf_printf(out, i == 0 ? "%" PRId64 : ", %" PRId64, dims[i]);
-    }
     gsp_buf_puts(out, count == 1 ? ",)" : ")");
 }
 
@@ -120,16 +115,13 @@ static int write_dtype(struct gsp_py__repr *r, gsp_raddr descr)
     uint64_t scalar_type = 0;
     int rc = gsp_proc_mem_read_u64(r->view.mem, descr + r->view.layout->object_size, &scalar_type);
     rc = rc != 0 ? rc : gsp_py__type_name(r->view.mem, r->view.layout, scalar_type, &name);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     struct gsp_sv text = gsp_buf_sv(&name);
-    if (gsp_sv_starts(text, NUMPY_PREFIX)) {
+    if (gsp_sv_starts(text, NUMPY_PREFIX))
         text = (struct gsp_sv){text.p + strlen(NUMPY_PREFIX), text.len - strlen(NUMPY_PREFIX)};
-    }
-    if (gsp_sv_ends(text, "_")) {
+    if (gsp_sv_ends(text, "_"))
         text.len--;
-    }
     gsp_buf_puts(r->out, " dtype=");
     gsp_buf_putsv(r->out, text);
     return 0;
@@ -142,18 +134,15 @@ static int write_ndarray(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv n
     int64_t dims[DIMS_MAX];
     int rc =
         gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, words, sizeof(words));
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     uint32_t count = (uint32_t)words[1];
-    if (count > DIMS_MAX) {
+    if (count > DIMS_MAX)
         return GSP_E_FORMAT;
-    }
     if (count > 0) {
         rc = gsp_proc_mem_read(r->view.mem, words[2], dims, count * sizeof(dims[0]));
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     gsp_buf_putc(r->out, '<');
     gsp_buf_putsv(r->out, name);
@@ -185,20 +174,16 @@ struct tensor {
 static bool parse_tensor(struct gsp_mem *mem, const uint64_t *words, struct tensor *out)
 {
     uint64_t count = words[0];
-    if (count > DIMS_MAX) {
+    if (count > DIMS_MAX)
         return false;
-    }
-    if (count <= TENSOR_INLINE) {
+    if (count <= TENSOR_INLINE)
         memcpy(out->dims, words + 1, (size_t)count * sizeof(out->dims[0]));
-    } else if (gsp_proc_mem_read(mem, words[1], out->dims, (size_t)count * sizeof(out->dims[0])) !=
-               0) {
+    else if (gsp_proc_mem_read(mem, words[1], out->dims, (size_t)count * sizeof(out->dims[0])) != 0)
         return false;
-    }
     uint64_t elements = 1;
     for (size_t i = 0; i < count; i++) {
-        if (out->dims[i] < 0 || out->dims[i] > (1LL << 48U)) {
+        if (out->dims[i] < 0 || out->dims[i] > (1LL << 48U))
             return false;
-        }
         elements *= (uint64_t)out->dims[i];
     }
     out->dim_count = (size_t)count;
@@ -213,18 +198,14 @@ static bool find_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct tensor *o
     uint64_t words[TENSOR_WORDS];
     const size_t needed = 2 + 2 * TENSOR_INLINE + 2;
     if (gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, impls, sizeof(impls)) !=
-        0) {
+        0)
         return false;
-    }
     for (size_t i = 0; i < GSP_COUNT(impls); i++) {
-        if (gsp_proc_mem_read(r->view.mem, impls[i], words, sizeof(words)) != 0) {
+        if (gsp_proc_mem_read(r->view.mem, impls[i], words, sizeof(words)) != 0)
             continue;
-        }
-        for (size_t k = 0; k + 1 + needed <= TENSOR_WORDS; k++) {
-            if ((words[k] & ~1ULL) == addr && parse_tensor(r->view.mem, words + k + 1, out)) {
+        for (size_t k = 0; k + 1 + needed <= TENSOR_WORDS; k++)
+            if ((words[k] & ~1ULL) == addr && parse_tensor(r->view.mem, words + k + 1, out))
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -232,9 +213,8 @@ static bool find_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct tensor *o
 static int write_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv name)
 {
     struct tensor tensor = {0};
-    if (!find_tensor(r, addr, &tensor)) {
+    if (!find_tensor(r, addr, &tensor))
         return 1;
-    }
     gsp_buf_putc(r->out, '<');
     gsp_buf_putsv(r->out, name);
     write_shape(r->out, tensor.dims, tensor.dim_count);
@@ -248,9 +228,8 @@ enum array_kind { ARRAY_NONE, ARRAY_NUMPY, ARRAY_TORCH };
 
 static enum array_kind kind_of(struct gsp_sv name)
 {
-    if (gsp_sv_eq(name, gsp_sv_of("numpy.ndarray"))) {
+    if (gsp_sv_eq(name, gsp_sv_of("numpy.ndarray")))
         return ARRAY_NUMPY;
-    }
     bool torch = gsp_sv_eq(name, gsp_sv_of("torch._C.TensorBase")) ||
                  gsp_sv_eq(name, gsp_sv_of("torch._C._TensorBase"));
     return torch ? ARRAY_TORCH : ARRAY_NONE;
@@ -264,13 +243,11 @@ static enum array_kind find_kind(struct gsp_py__repr *r, const struct gsp_py__ty
     gsp_raddr base = type->base;
     for (unsigned i = 0; i < BASES_MAX && base != 0 && kind == ARRAY_NONE; i++) {
         gsp_auto_buf text = {0};
-        if (gsp_py__type_name(r->view.mem, r->view.layout, base, &text) != 0) {
+        if (gsp_py__type_name(r->view.mem, r->view.layout, base, &text) != 0)
             break;
-        }
         kind = kind_of(gsp_buf_sv(&text));
-        if (gsp_proc_mem_read_u64(r->view.mem, base + r->view.layout->type_base, &base) != 0) {
+        if (gsp_proc_mem_read_u64(r->view.mem, base + r->view.layout->type_base, &base) != 0)
             break;
-        }
     }
     return kind;
 }
@@ -279,9 +256,8 @@ int gsp_py__write_array(struct gsp_py__repr *r, gsp_raddr addr, const struct gsp
                         struct gsp_sv name)
 {
     const struct scalar *scalar = find_scalar(name);
-    if (scalar) {
+    if (scalar)
         return write_scalar(r, addr, scalar);
-    }
     switch (find_kind(r, type, name)) {
     case ARRAY_NUMPY:
         return write_ndarray(r, addr, name);

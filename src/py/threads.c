@@ -20,10 +20,9 @@ void gsp_py__thread_clear(struct gsp_py_thread *thread)
 
 static pid_t tid_of_ns(const struct gsp_task *tasks, size_t count, int64_t ns_tid)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (tasks[i].ns_tid == ns_tid)
             return tasks[i].tid;
-    }
     return 0;
 }
 

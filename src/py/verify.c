@@ -193,10 +193,9 @@ static bool copy_shows_call(const struct gsp_py_walker *walker, const unsigned c
         (word_at(high, lay->iframe_funcobj, 8) & REF_MASK) != callee->func)
         return false;
     const unsigned char *word = low + (caller->sp - caller->addr);
-    for (size_t i = 0; i < HELD_WORDS && word + 8 <= high; i++, word += 8) {
+    for (size_t i = 0; i < HELD_WORDS && word + 8 <= high; i++, word += 8)
         if ((word_at(word, 0, 8) & REF_MASK) == callee->func)
             return true;
-    }
     return false;
 }
 
@@ -224,23 +223,20 @@ static bool probe_agrees(const struct gsp_py_walker *walker, const struct probe 
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     const struct members at = members_of(lay);
-    for (size_t i = 0; i < PROBE_READS; i++) {
+    for (size_t i = 0; i < PROBE_READS; i++)
         if (word_at(probe->callee[i], at.back, 8) != callee->caller ||
             (word_at(probe->callee[i], at.code, 8) & REF_MASK) !=
                 walker->codes.codes[callee->code].addr)
             return false;
-    }
-    for (size_t i = 0; i < PROBE_READS && callee->caller != caller->addr; i++) {
+    for (size_t i = 0; i < PROBE_READS && callee->caller != caller->addr; i++)
         if (word_at(probe->between[i], at.back, 8) != caller->addr)
             return false;
-    }
     *instr = word_at(probe->caller[0], at.instr, at.instr_len);
-    for (size_t i = 0; i < PROBE_READS; i++) {
+    for (size_t i = 0; i < PROBE_READS; i++)
         if (word_at(probe->caller[i], at.instr, at.instr_len) != *instr ||
             (word_at(probe->caller[i], at.code, 8) & REF_MASK) !=
                 walker->codes.codes[caller->code].addr)
             return false;
-    }
     /* The frame of a function that has returned is not overwritten, so the thread's pointer must
      * refer to the innermost frame before and after the reads. */
     bool is_top = callee == &walker->chain.frames[0];
@@ -314,10 +310,9 @@ static bool stack_holds(struct gsp_snap *snap, gsp_raddr sp, gsp_raddr callee, g
         count = (callee - sp) / 8;
     if (count == 0 || gsp_proc_snap_read(snap, sp, words, count * 8) != GSP_OK)
         return false;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if ((words[i] & REF_MASK) == func)
             return true;
-    }
     return false;
 }
 

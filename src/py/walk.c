@@ -340,10 +340,9 @@ static bool may_have_called(const struct gsp_py_layout *lay, const struct raw *r
  */
 static bool is_loop(const struct gsp_py_chain *chain)
 {
-    for (size_t i = 0; i + 1 < chain->depth; i++) {
+    for (size_t i = 0; i + 1 < chain->depth; i++)
         if (chain->frames[i].addr == chain->frames[chain->depth - 1].addr)
             return true;
-    }
     return chain->depth == 0; /* only shims */
 }
 

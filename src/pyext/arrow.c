@@ -15,12 +15,10 @@ static bool copy_bytes(PyObject *from, void **out)
     char *data = NULL;
     Py_ssize_t len = 0;
     *out = NULL;
-    if (from == Py_None) {
+    if (from == Py_None)
         return true;
-    }
-    if (PyBytes_AsStringAndSize(from, &data, &len) < 0) {
+    if (PyBytes_AsStringAndSize(from, &data, &len) < 0)
         return false;
-    }
     char *copy = malloc((size_t)len + 1);
     if (!copy) {
         PyErr_NoMemory();
@@ -38,9 +36,8 @@ static bool read_column(PyObject *from, struct gsp_arrow_column *out)
     long long length = 0;
     long long null_count = 0;
     PyObject *buffers = NULL;
-    if (!PyArg_ParseTuple(from, "LLO!", &length, &null_count, &PyTuple_Type, &buffers)) {
+    if (!PyArg_ParseTuple(from, "LLO!", &length, &null_count, &PyTuple_Type, &buffers))
         return false;
-    }
     const Py_ssize_t count = PyTuple_Size(buffers);
     if (count > GSP_ARROW_BUFFERS) {
         PyErr_SetString(PyExc_ValueError, "a column has at most three buffers");
@@ -49,11 +46,9 @@ static bool read_column(PyObject *from, struct gsp_arrow_column *out)
     out->length = length;
     out->null_count = null_count;
     out->buffer_count = count;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (!copy_bytes(PyTuple_GetItem(buffers, i), &out->buffers[i])) {
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!copy_bytes(PyTuple_GetItem(buffers, i), &out->buffers[i]))
             return false;
-        }
-    }
     return true;
 }
 
@@ -65,9 +60,8 @@ static bool read_field(PyObject *from, struct gsp_arrow_field *out)
     PyObject *metadata = NULL;
     PyObject *dictionary = NULL;
     void *texts[3] = {NULL, NULL, NULL};
-    if (!PyArg_ParseTuple(from, "OOOO", &name, &format, &metadata, &dictionary)) {
+    if (!PyArg_ParseTuple(from, "OOOO", &name, &format, &metadata, &dictionary))
         return false;
-    }
     const bool ok = copy_bytes(name, &texts[0]) && copy_bytes(format, &texts[1]) &&
                     copy_bytes(metadata, &texts[2]);
     out->name = texts[0];
@@ -82,20 +76,17 @@ static bool read_batch(PyObject *from, struct gsp_arrow_table *table, size_t bat
 {
     long long length = 0;
     PyObject *columns = NULL;
-    if (!PyArg_ParseTuple(from, "LO!", &length, &PyTuple_Type, &columns)) {
+    if (!PyArg_ParseTuple(from, "LO!", &length, &PyTuple_Type, &columns))
         return false;
-    }
     if ((size_t)PyTuple_Size(columns) != table->field_count) {
         PyErr_SetString(PyExc_ValueError, "each field needs a column");
         return false;
     }
     table->lengths[batch] = length;
-    for (size_t i = 0; i < table->field_count; i++) {
+    for (size_t i = 0; i < table->field_count; i++)
         if (!read_column(PyTuple_GetItem(columns, (Py_ssize_t)i),
-                         &table->columns[batch * table->field_count + i])) {
+                         &table->columns[batch * table->field_count + i]))
             return false;
-        }
-    }
     return true;
 }
 
@@ -111,16 +102,12 @@ static bool read_table(PyObject *fields, PyObject *batches, struct gsp_arrow_tab
         PyErr_NoMemory();
         return false;
     }
-    for (size_t i = 0; i < table->field_count; i++) {
-        if (!read_field(PyTuple_GetItem(fields, (Py_ssize_t)i), &table->fields[i])) {
+    for (size_t i = 0; i < table->field_count; i++)
+        if (!read_field(PyTuple_GetItem(fields, (Py_ssize_t)i), &table->fields[i]))
             return false;
-        }
-    }
-    for (size_t i = 0; i < table->batch_count; i++) {
-        if (!read_batch(PyTuple_GetItem(batches, (Py_ssize_t)i), table, i)) {
+    for (size_t i = 0; i < table->batch_count; i++)
+        if (!read_batch(PyTuple_GetItem(batches, (Py_ssize_t)i), table, i))
             return false;
-        }
-    }
     return true;
 }
 
@@ -134,13 +121,11 @@ static PyObject *arrow_stream(PyObject *module, PyObject *args)
     (void)module;
     PyObject *fields = NULL;
     PyObject *batches = NULL;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &fields, &PyTuple_Type, &batches)) {
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &fields, &PyTuple_Type, &batches))
         return NULL;
-    }
     struct gsp_arrow_table *table = calloc(1, sizeof(*table));
-    if (!table) {
+    if (!table)
         return PyErr_NoMemory();
-    }
     atomic_init(&table->refs, 1);
     if (!read_table(fields, batches, table)) {
         gsp_pyext__arrow_unref(table);
@@ -152,9 +137,8 @@ static PyObject *arrow_stream(PyObject *module, PyObject *args)
         return PyErr_NoMemory();
     }
     PyObject *capsule = PyCapsule_New(stream, CAPSULE, free_capsule);
-    if (!capsule) {
+    if (!capsule)
         gsp_pyext__arrow_stream_free(stream);
-    }
     return capsule;
 }
 

@@ -15,25 +15,22 @@ struct position {
 
 static void free_column(struct gsp_arrow_column *column)
 {
-    for (size_t i = 0; i < GSP_ARROW_BUFFERS; i++) {
+    for (size_t i = 0; i < GSP_ARROW_BUFFERS; i++)
         free(column->buffers[i]);
-    }
 }
 
 void gsp_pyext__arrow_unref(struct gsp_arrow_table *table)
 {
-    if (!table || atomic_fetch_sub(&table->refs, 1) != 1) {
+    if (!table || atomic_fetch_sub(&table->refs, 1) != 1)
         return;
-    }
     for (size_t i = 0; table->fields && i < table->field_count; i++) {
         free(table->fields[i].name);
         free(table->fields[i].format);
         free(table->fields[i].metadata);
         free_column(&table->fields[i].dictionary);
     }
-    for (size_t i = 0; table->columns && i < table->field_count * table->batch_count; i++) {
+    for (size_t i = 0; table->columns && i < table->field_count * table->batch_count; i++)
         free_column(&table->columns[i]);
-    }
     free(table->fields);
     free(table->lengths);
     free(table->columns);
@@ -53,17 +50,14 @@ static void release_schema(struct ArrowSchema *schema)
     for (int64_t i = 0; schema->children && i < schema->n_children; i++) {
         /* A child that was moved has no release function. */
         struct ArrowSchema *child = schema->children[i];
-        if (child && child->release) {
+        if (child && child->release)
             child->release(child);
-        }
     }
-    if (schema->dictionary && schema->dictionary->release) {
+    if (schema->dictionary && schema->dictionary->release)
         schema->dictionary->release(schema->dictionary);
-    }
     /* All children are in one allocation. */
-    if (schema->children) {
+    if (schema->children)
         free(schema->children[0]);
-    }
     free(schema->children);
     free(schema->dictionary);
     gsp_pyext__arrow_unref(schema->private_data);
@@ -79,13 +73,11 @@ static bool fill_field(const struct gsp_arrow_field *field, struct gsp_arrow_tab
                                 .flags = NULLABLE,
                                 .release = release_schema,
                                 .private_data = ref(table)};
-    if (!field->has_dictionary) {
+    if (!field->has_dictionary)
         return true;
-    }
     out->dictionary = malloc(sizeof(*out->dictionary));
-    if (!out->dictionary) {
+    if (!out->dictionary)
         return false;
-    }
     *out->dictionary = (struct ArrowSchema){.format = "u",
                                             .name = "",
                                             .flags = NULLABLE,
@@ -129,16 +121,13 @@ static void release_array(struct ArrowArray *array)
 {
     for (int64_t i = 0; array->children && i < array->n_children; i++) {
         struct ArrowArray *child = array->children[i];
-        if (child && child->release) {
+        if (child && child->release)
             child->release(child);
-        }
     }
-    if (array->dictionary && array->dictionary->release) {
+    if (array->dictionary && array->dictionary->release)
         array->dictionary->release(array->dictionary);
-    }
-    if (array->children) {
+    if (array->children)
         free(array->children[0]);
-    }
     free(array->children);
     free(array->dictionary);
     free(array->buffers);
@@ -155,24 +144,20 @@ static bool fill_array(const struct gsp_arrow_column *column, struct gsp_arrow_t
                                .release = release_array,
                                .private_data = ref(table)};
     out->buffers = malloc(GSP_ARROW_BUFFERS * sizeof(*out->buffers));
-    if (!out->buffers) {
+    if (!out->buffers)
         return false;
-    }
-    for (size_t i = 0; i < GSP_ARROW_BUFFERS; i++) {
+    for (size_t i = 0; i < GSP_ARROW_BUFFERS; i++)
         out->buffers[i] = column->buffers[i];
-    }
     return true;
 }
 
 static bool fill_child(const struct gsp_arrow_table *table, size_t batch, size_t field,
                        struct gsp_arrow_table *owner, struct ArrowArray *out)
 {
-    if (!fill_array(&table->columns[batch * table->field_count + field], owner, out)) {
+    if (!fill_array(&table->columns[batch * table->field_count + field], owner, out))
         return false;
-    }
-    if (!table->fields[field].has_dictionary) {
+    if (!table->fields[field].has_dictionary)
         return true;
-    }
     out->dictionary = calloc(1, sizeof(*out->dictionary));
     return out->dictionary && fill_array(&table->fields[field].dictionary, owner, out->dictionary);
 }
@@ -183,9 +168,8 @@ static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
     struct gsp_arrow_table *table = position->table;
     *out = (struct ArrowArray){0};
     /* An array without release marks the end. */
-    if (position->next == table->batch_count) {
+    if (position->next == table->batch_count)
         return 0;
-    }
     const size_t batch = position->next++;
     const size_t count = table->field_count;
     const struct gsp_arrow_column rows = {.length = table->lengths[batch], .buffer_count = 1};
@@ -249,8 +233,7 @@ struct ArrowArrayStream *gsp_pyext__arrow_stream_new(struct gsp_arrow_table *tab
 void gsp_pyext__arrow_stream_free(struct ArrowArrayStream *stream)
 {
     /* A consumer that moved the content has cleared release. */
-    if (stream && stream->release) {
+    if (stream && stream->release)
         stream->release(stream);
-    }
     free(stream);
 }

@@ -26,17 +26,15 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *arg)
 static const struct gsp_blas_hook *hook_for(const char *symbol)
 {
     static const char PREFIX[] = "scipy_";
-    if (strncmp(symbol, PREFIX, sizeof(PREFIX) - 1) == 0) {
+    if (strncmp(symbol, PREFIX, sizeof(PREFIX) - 1) == 0)
         symbol += sizeof(PREFIX) - 1;
-    }
     size_t count = 0;
     const struct gsp_blas_hook *hooks = gsp_pyext__blas_hooks(&count);
     for (size_t i = 0; i < count; i++) {
         const size_t len = strlen(hooks[i].name);
         if (strncmp(symbol, hooks[i].name, len) == 0 &&
-            strcmp(symbol + len, hooks[i].is_wide ? "64_" : "") == 0) {
+            strcmp(symbol + len, hooks[i].is_wide ? "64_" : "") == 0)
             return &hooks[i];
-        }
     }
     return NULL;
 }
@@ -46,15 +44,13 @@ static bool change_slot(const struct gsp_slots *slots, uintptr_t slot,
                         const struct gsp_blas_hook *hook, bool put, int mem_fd)
 {
     const uintptr_t value = *(const uintptr_t *)slot;
-    if (!put) {
+    if (!put)
         return value == hook->hook && gsp_slots_write(slots, slot, *hook->real, mem_fd);
-    }
     /* A lazy slot points into its own library; binding it would overwrite the hook. */
     const bool is_lazy = gsp_slots_hold(slots, value);
     const bool is_other = *hook->real != 0 && *hook->real != value;
-    if (value == hook->hook || is_lazy || is_other) {
+    if (value == hook->hook || is_lazy || is_other)
         return false;
-    }
     *hook->real = value;
     return gsp_slots_write(slots, slot, hook->hook, mem_fd);
 }
@@ -67,13 +63,11 @@ static long change_slots(const struct gsp_slots *slots, bool put, int mem_fd)
         for (size_t i = 0; i < slots->counts[t]; i++) {
             const uint64_t type = ELF64_R_TYPE(rela[i].r_info);
             if (ELF64_R_SYM(rela[i].r_info) == 0 ||
-                (type != GSP_SLOT_CALL && type != GSP_SLOT_POINTER)) {
+                (type != GSP_SLOT_CALL && type != GSP_SLOT_POINTER))
                 continue;
-            }
             const struct gsp_blas_hook *hook = hook_for(gsp_slots_name(slots, &rela[i]));
-            if (hook && change_slot(slots, slots->base + rela[i].r_offset, hook, put, mem_fd)) {
+            if (hook && change_slot(slots, slots->base + rela[i].r_offset, hook, put, mem_fd))
                 changed++;
-            }
         }
     }
     return changed;
@@ -84,14 +78,12 @@ static PyObject *blas_hook(PyObject *module, PyObject *args)
     (void)module;
     struct library library = {0};
     int put = 0;
-    if (!PyArg_ParseTuple(args, "si", &library.path, &put)) {
+    if (!PyArg_ParseTuple(args, "si", &library.path, &put))
         return NULL;
-    }
     long changed = 0;
     gsp_auto_fd mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-    if (mem_fd >= 0 && dl_iterate_phdr(find_library, &library)) {
+    if (mem_fd >= 0 && dl_iterate_phdr(find_library, &library))
         changed = change_slots(&library.slots, put != 0, mem_fd);
-    }
     return PyLong_FromLong(changed);
 }
 

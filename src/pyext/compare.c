@@ -14,17 +14,15 @@
 static double *numbers_of(PyObject *list, size_t *count)
 {
     const Py_ssize_t len = PyList_Size(list);
-    if (len < 0) {
+    if (len < 0)
         return NULL;
-    }
     double *numbers = malloc(((size_t)len + 1) * sizeof(*numbers));
     if (!numbers) {
         PyErr_NoMemory();
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < len; i++) {
+    for (Py_ssize_t i = 0; i < len; i++)
         numbers[i] = PyFloat_AsDouble(PyList_GetItem(list, i));
-    }
     if (PyErr_Occurred()) {
         free(numbers);
         return NULL;
@@ -39,9 +37,8 @@ static PyObject *compare(PyObject *module, PyObject *args)
     PyObject *lists[2] = {NULL, NULL};
     Py_ssize_t rounds = 0;
     double confidence = 0;
-    if (!PyArg_ParseTuple(args, "OOnd", &lists[0], &lists[1], &rounds, &confidence)) {
+    if (!PyArg_ParseTuple(args, "OOnd", &lists[0], &lists[1], &rounds, &confidence))
         return NULL;
-    }
     size_t counts[2] = {0, 0};
     double *first = numbers_of(lists[0], &counts[0]);
     double *second = first ? numbers_of(lists[1], &counts[1]) : NULL;
@@ -73,9 +70,8 @@ static PyObject *growth(PyObject *module, PyObject *args)
     PyObject *values = NULL;
     size_t count = 0;
     size_t value_count = 0;
-    if (!PyArg_ParseTuple(args, "OO", &times, &values)) {
+    if (!PyArg_ParseTuple(args, "OO", &times, &values))
         return NULL;
-    }
     double *t = numbers_of(times, &count);
     double *v = t ? numbers_of(values, &value_count) : NULL;
     PyObject *result = NULL;

@@ -72,9 +72,8 @@ static void report_to_run(void)
     do {
         fd = open(child_setup.run_file, O_WRONLY | O_APPEND | O_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
-    while (fd >= 0 && write(fd, line, (size_t)len) < 0 && errno == EINTR) {
+    while (fd >= 0 && write(fd, line, (size_t)len) < 0 && errno == EINTR)
         continue;
-    }
     gsp_fd_close(&fd);
 }
 
@@ -88,13 +87,11 @@ static bool close_others(posix_spawn_file_actions_t *actions)
     bool ok = dir != NULL;
     for (const struct dirent *entry = NULL; ok && (entry = readdir(dir));) {
         int64_t fd = 0;
-        if (gsp_parse_i64(entry->d_name, STDERR_FILENO + 1, INT32_MAX, &fd, NULL) == 0) {
+        if (gsp_parse_i64(entry->d_name, STDERR_FILENO + 1, INT32_MAX, &fd, NULL) == 0)
             ok = posix_spawn_file_actions_addclose(actions, (int)fd) == 0;
-        }
     }
-    if (dir) {
+    if (dir)
         closedir(dir);
-    }
     return ok;
 }
 
@@ -111,15 +108,12 @@ static bool set_files(posix_spawn_file_actions_t *actions)
 static char **copy_environment(void)
 {
     size_t count = 0;
-    while (environ && environ[count]) {
+    while (environ && environ[count])
         count++;
-    }
     char **copy = calloc(count + 1, sizeof(*copy));
-    for (size_t i = 0, n = 0; copy && i < count; i++) {
-        if (strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) != 0) {
+    for (size_t i = 0, n = 0; copy && i < count; i++)
+        if (strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) != 0)
             copy[n++] = environ[i];
-        }
-    }
     return copy;
 }
 
@@ -133,9 +127,8 @@ static void reap(pid_t child, const sigset_t *blocked)
         ended = waitpid(child, NULL, 0);
     } while (ended < 0 && errno == EINTR);
     /* waitpid() fails if the program ignores SIGCHLD. */
-    if (ended == child && sigtimedwait(blocked, &info, &now) == SIGCHLD && info.si_pid != child) {
+    if (ended == child && sigtimedwait(blocked, &info, &now) == SIGCHLD && info.si_pid != child)
         kill(getpid(), SIGCHLD); /* it was of a child of the program: resend */
-    }
 }
 
 /* Starts `gsprof follow PID`, detached: a shell starts it and exits at once. */
@@ -152,17 +145,15 @@ static void spawn(char **environment, const sigset_t *mask, const sigset_t *bloc
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t child = 0;
-    if (posix_spawn_file_actions_init(&actions) != 0) {
+    if (posix_spawn_file_actions_init(&actions) != 0)
         return;
-    }
     if (posix_spawnattr_init(&attributes) == 0) {
         if (posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK) ==
                 0 &&
             posix_spawnattr_setpgroup(&attributes, 0) == 0 &&
             posix_spawnattr_setsigmask(&attributes, mask) == 0 && set_files(&actions) &&
-            posix_spawn(&child, SHELL, &actions, &attributes, argv, environment) == 0) {
+            posix_spawn(&child, SHELL, &actions, &attributes, argv, environment) == 0)
             reap(child, blocked);
-        }
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
@@ -185,18 +176,16 @@ static void spawn_follower(void)
 
 static void allow_followers(void)
 {
-    if (child_setup.must_allow) {
+    if (child_setup.must_allow)
         prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    }
 }
 
 /* Allows followers, and starts one unless `gsprof run` does. */
 static void allow_and_start_follower(void)
 {
     allow_followers();
-    if (child_setup.run_file[0] == '\0' && child_setup.program[0] != '\0') {
+    if (child_setup.run_file[0] == '\0' && child_setup.program[0] != '\0')
         spawn_follower();
-    }
 }
 
 /* ----------------------------------------------------------------------------------- Python */
@@ -218,15 +207,13 @@ static int run_deferred(void *unused)
     (void)unused;
     const int saved_errno = errno;
     if (forking.frame && PyEval_GetFrame() != forking.frame && forking.calls++ < CALLS_MAX &&
-        Py_AddPendingCall(run_deferred, NULL) == 0) {
+        Py_AddPendingCall(run_deferred, NULL) == 0)
         return 0;
-    }
     forking.frame = NULL;
     gsp_agent_memory_pause(true);
     gsp_agent_memory_child();
-    if (child_setup.is_nested && child_setup.is_followed && gsp_agent_is_on() && claim_process()) {
+    if (child_setup.is_nested && child_setup.is_followed && gsp_agent_is_on() && claim_process())
         allow_and_start_follower();
-    }
     gsp_agent_memory_pause(false);
     errno = saved_errno;
     return 0;
@@ -254,9 +241,8 @@ static PyObject *after_fork(PyObject *module, PyObject *unused)
             allow_followers();
             report_to_run();
         }
-        if (is_counted || (is_recorded && child_setup.program[0] != '\0')) {
+        if (is_counted || (is_recorded && child_setup.program[0] != '\0'))
             defer();
-        }
     }
     errno = saved_errno;
     Py_RETURN_NONE;
@@ -266,9 +252,8 @@ static PyObject *after_fork(PyObject *module, PyObject *unused)
 static void copy_path(char *out, const char *path)
 {
     const int len = snprintf(out, PATH_BYTES, "%s", path);
-    if (len < 0 || (size_t)len >= PATH_BYTES) {
+    if (len < 0 || (size_t)len >= PATH_BYTES)
         out[0] = '\0';
-    }
 }
 
 static PyObject *fork_setup(PyObject *module, PyObject *args)
@@ -278,9 +263,8 @@ static PyObject *fork_setup(PyObject *module, PyObject *args)
     int is_followed = 0;
     const char *run_file = NULL;
     const char *program = NULL;
-    if (!PyArg_ParseTuple(args, "ppyy:fork_setup", &is_nested, &is_followed, &run_file, &program)) {
+    if (!PyArg_ParseTuple(args, "ppyy:fork_setup", &is_nested, &is_followed, &run_file, &program))
         return NULL;
-    }
     child_setup.is_nested = is_nested != 0;
     child_setup.is_followed = is_followed != 0;
     child_setup.must_allow = is_followed && is_limited_by_yama();
@@ -311,9 +295,8 @@ static PyObject *watch_forks(PyObject *module, PyObject *unused)
 {
     (void)unused;
     struct gsp_pyext *state = gsp_pyext__state(module);
-    if (state->watches_forks || !gsp_pyext__is_main()) {
+    if (state->watches_forks || !gsp_pyext__is_main())
         Py_RETURN_NONE;
-    }
     PyObject *posix = PyImport_ImportModule("posix");
     PyObject *add = posix ? PyObject_GetAttrString(posix, "register_at_fork") : NULL;
     PyObject *before = add ? PyObject_GetAttrString(module, "before_fork") : NULL;

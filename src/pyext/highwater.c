@@ -56,9 +56,8 @@ static bool read_marks(int64_t *peak_bytes, int64_t *now_bytes)
 {
     static const char *const names[] = {"\nVmHWM:", "\nVmRSS:"};
     int64_t bytes[GSP_COUNT(names)];
-    if (!gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names))) {
+    if (!gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names)))
         return false;
-    }
     *peak_bytes = bytes[0];
     *now_bytes = bytes[1];
     return true;
@@ -72,9 +71,8 @@ static bool reset_mark(void)
 
 static void keep(int64_t peak_bytes)
 {
-    while (H.count > 0 && H.kept[H.count - 1].peak_bytes <= peak_bytes) {
+    while (H.count > 0 && H.kept[H.count - 1].peak_bytes <= peak_bytes)
         H.count--;
-    }
     if (H.count == KEPT_MAX) {
         memmove(&H.kept[1], &H.kept[2], (KEPT_MAX - 2) * sizeof(H.kept[0]));
         H.count--;
@@ -88,9 +86,8 @@ int64_t gsp_pyext__highwater_begin(void)
     int64_t now_bytes = -1;
     int64_t mark = -1;
     lock();
-    if (H.open == 0) {
+    if (H.open == 0)
         H.count = 0;
-    }
     if (read_marks(&peak_bytes, &now_bytes)) {
         if (peak_bytes - now_bytes <= SLACK_BYTES) {
             mark = H.mark;
@@ -108,13 +105,11 @@ int64_t gsp_pyext__highwater_since(int64_t mark)
 {
     int64_t peak_bytes = -1;
     int64_t now_bytes = -1;
-    if (mark < 0) {
+    if (mark < 0)
         return -1;
-    }
     lock();
-    if (!read_marks(&peak_bytes, &now_bytes)) {
+    if (!read_marks(&peak_bytes, &now_bytes))
         peak_bytes = -1;
-    }
     for (size_t i = 0; i < H.count && peak_bytes >= 0; i++) {
         if (H.kept[i].mark >= mark) {
             peak_bytes = H.kept[i].peak_bytes > peak_bytes ? H.kept[i].peak_bytes : peak_bytes;

@@ -95,15 +95,12 @@ static struct stack *stack_now(void)
 {
     struct stack *stack = mine;
     const uint64_t generation = atomic_load_explicit(&all.generation, memory_order_relaxed);
-    if (gsp_likely(stack && stack->generation == generation)) {
+    if (gsp_likely(stack && stack->generation == generation))
         return stack;
-    }
-    if (generation % 2 == 0) {
+    if (generation % 2 == 0)
         return NULL;
-    }
-    if (!stack) {
+    if (!stack)
         stack = make_stack();
-    }
     if (stack) {
         stack->depth = 0;
         stack->generation = generation;
@@ -113,9 +110,8 @@ static struct stack *stack_now(void)
 
 static void add_time(struct entry *entry, int64_t now_ns)
 {
-    if (!entry->line) {
+    if (!entry->line)
         return;
-    }
 #ifdef GSP_FREE_THREADED
     __atomic_fetch_add(&entry->line->ns, now_ns - entry->since_ns, __ATOMIC_RELAXED);
 #else
@@ -127,9 +123,8 @@ static void begin_line(struct entry *entry, int number, int64_t now_ns)
 {
     const int64_t index = (int64_t)number - entry->lines->first;
     entry->line = NULL;
-    if (index < 0 || (uint64_t)index >= entry->lines->count) {
+    if (index < 0 || (uint64_t)index >= entry->lines->count)
         return;
-    }
     entry->line = &entry->lines->at[index];
     entry->since_ns = now_ns;
 #ifdef GSP_FREE_THREADED
@@ -146,9 +141,8 @@ static struct entry *push(struct stack *stack, const void *frame,
         const size_t cap = stack->cap ? stack->cap * 2 : FIRST_CAP;
         struct entry *entries =
             cap > DEPTH_MAX ? NULL : realloc(stack->entries, cap * sizeof(*entries));
-        if (!entries) {
+        if (!entries)
             return NULL;
-        }
         stack->entries = entries;
         stack->cap = cap;
     }
@@ -161,15 +155,12 @@ static struct entry *push(struct stack *stack, const void *frame,
 static bool unwind_to(struct stack *stack, const void *frame, int64_t now_ns)
 {
     size_t depth = stack->depth;
-    while (depth > 0 && stack->entries[depth - 1].frame != frame) {
+    while (depth > 0 && stack->entries[depth - 1].frame != frame)
         depth--;
-    }
-    if (depth == 0) {
+    if (depth == 0)
         return false;
-    }
-    for (; stack->depth > depth; stack->depth--) {
+    for (; stack->depth > depth; stack->depth--)
         add_time(&stack->entries[stack->depth - 1], now_ns);
-    }
     return true;
 }
 
@@ -184,12 +175,10 @@ void gsp_pyext__lines_stop(void)
 {
     struct stack *stack = stack_now();
     const int64_t now_ns = gsp_now_ns();
-    for (; stack && stack->depth > 0; stack->depth--) {
+    for (; stack && stack->depth > 0; stack->depth--)
         add_time(&stack->entries[stack->depth - 1], now_ns);
-    }
-    if (gsp_pyext__lines_is_on()) {
+    if (gsp_pyext__lines_is_on())
         atomic_fetch_add(&all.generation, 1);
-    }
 }
 
 bool gsp_pyext__lines_is_on(void)
@@ -212,15 +201,13 @@ static bool keep(struct gsp_pyext_code_lines *lines)
     if (all.count == all.cap) {
         const size_t cap = all.cap ? all.cap * 2 : FIRST_CAP;
         struct gsp_pyext_code_lines **codes = realloc(all.codes, cap * sizeof(*codes));
-        if (!codes) {
+        if (!codes)
             return false;
-        }
         all.codes = codes;
         all.cap = cap;
     }
-    if (!gsp_hmap_put(&all.map, (uintptr_t)lines->code, 0, (uint32_t)all.count)) {
+    if (!gsp_hmap_put(&all.map, (uintptr_t)lines->code, 0, (uint32_t)all.count))
         return false;
-    }
     all.codes[all.count++] = lines;
     return true;
 }
@@ -229,9 +216,8 @@ struct gsp_pyext_code_lines *gsp_pyext__lines_add(void *code, int first, size_t 
 {
     const size_t counted = count > LINES_MAX ? LINES_MAX : count;
     struct gsp_pyext_code_lines *lines = calloc(1, sizeof(*lines) + counted * sizeof(lines->at[0]));
-    if (!lines) {
+    if (!lines)
         return NULL;
-    }
     lines->code = code;
     lines->first = first;
     lines->count = counted;
@@ -248,20 +234,17 @@ struct gsp_pyext_code_lines *gsp_pyext__lines_add(void *code, int first, size_t 
 void gsp_pyext__lines_call(const void *frame, struct gsp_pyext_code_lines *lines)
 {
     struct stack *stack = stack_now();
-    if (stack) {
+    if (stack)
         gsp_ignore(!push(stack, frame, lines));
-    }
 }
 
 bool gsp_pyext__lines_line(const void *frame, int line)
 {
     struct stack *stack = stack_now();
-    if (gsp_unlikely(!stack)) {
+    if (gsp_unlikely(!stack))
         return true;
-    }
-    if (gsp_unlikely(stack->depth == 0 || stack->entries[stack->depth - 1].frame != frame)) {
+    if (gsp_unlikely(stack->depth == 0 || stack->entries[stack->depth - 1].frame != frame))
         return false;
-    }
     struct entry *entry = &stack->entries[stack->depth - 1];
     const int64_t now_ns = gsp_now_ns();
     add_time(entry, now_ns);
@@ -272,18 +255,16 @@ bool gsp_pyext__lines_line(const void *frame, int line)
 void gsp_pyext__lines_enter(const void *frame, struct gsp_pyext_code_lines *lines, int line)
 {
     struct stack *stack = stack_now();
-    if (stack && !unwind_to(stack, frame, gsp_now_ns()) && !push(stack, frame, lines)) {
+    if (stack && !unwind_to(stack, frame, gsp_now_ns()) && !push(stack, frame, lines))
         return;
-    }
     gsp_ignore(!gsp_pyext__lines_line(frame, line));
 }
 
 void gsp_pyext__lines_return(const void *frame)
 {
     struct stack *stack = stack_now();
-    if (!stack || stack->depth == 0) {
+    if (!stack || stack->depth == 0)
         return;
-    }
     const int64_t now_ns = gsp_now_ns();
     if (unwind_to(stack, frame, now_ns)) {
         stack->depth--;
@@ -298,8 +279,7 @@ void gsp_pyext__lines_each(bool (*fn)(void *user, const struct gsp_pyext_code_li
         lock();
         const struct gsp_pyext_code_lines *lines = i < all.count ? all.codes[i] : NULL;
         unlock();
-        if (!lines || !fn(user, lines)) {
+        if (!lines || !fn(user, lines))
             return;
-        }
     }
 }

@@ -51,9 +51,8 @@ static struct gsp_pyext_code_lines *add_code(PyObject *code)
     if (!lines) {
         Py_INCREF(code);
         lines = gsp_pyext__lines_add(code, first, count > 0 ? (size_t)count : 0);
-        if (!lines) {
+        if (!lines)
             Py_DECREF(code);
-        }
     }
     return lines;
 }
@@ -62,9 +61,8 @@ static struct gsp_pyext_code_lines *add_code(PyObject *code)
 static struct gsp_pyext_code_lines *selected(PyObject *code)
 {
     struct gsp_pyext_code_lines *lines = gsp_pyext__lines_find(code);
-    if (!lines) {
+    if (!lines)
         lines = add_code(code);
-    }
     return lines && lines->count > 0 ? lines : NULL;
 }
 
@@ -90,21 +88,18 @@ static int trace(PyObject *self, PyObject *frame, int what, PyObject *arg)
         const int line = api.line_of(frame);
         if (gsp_unlikely(!gsp_pyext__lines_line(frame, line))) {
             struct gsp_pyext_code_lines *lines = selected_of(frame);
-            if (lines) {
+            if (lines)
                 gsp_pyext__lines_enter(frame, lines, line);
-            }
         }
     } else if (what == WHAT_CALL) {
         struct gsp_pyext_code_lines *lines = selected_of(frame);
-        if (lines) {
+        if (lines)
             gsp_pyext__lines_call(frame, lines);
-        }
     } else if (what == WHAT_RETURN) {
         gsp_pyext__lines_return(frame);
     }
-    if (gsp_unlikely(!gsp_pyext__lines_is_on())) {
+    if (gsp_unlikely(!gsp_pyext__lines_is_on()))
         api.set_trace(NULL, NULL);
-    }
     return 0;
 }
 
@@ -113,9 +108,8 @@ static PyObject *lines_thread(PyObject *module, PyObject *args)
 {
     (void)module;
     (void)args;
-    if (gsp_pyext__lines_is_on()) {
+    if (gsp_pyext__lines_is_on())
         api.set_trace(trace, NULL);
-    }
     Py_RETURN_NONE;
 }
 
@@ -123,17 +117,14 @@ static PyObject *lines_start(PyObject *module, PyObject *traced)
 {
     (void)module;
     const int by_trace = PyObject_IsTrue(traced);
-    if (by_trace < 0) {
+    if (by_trace < 0)
         return NULL;
-    }
     find_api();
-    if (by_trace && (!api.set_trace || !api.line_of)) {
+    if (by_trace && (!api.set_trace || !api.line_of))
         Py_RETURN_FALSE;
-    }
     gsp_pyext__lines_start();
-    if (by_trace) {
+    if (by_trace)
         api.set_trace(trace, NULL);
-    }
     Py_RETURN_TRUE;
 }
 
@@ -141,12 +132,10 @@ static PyObject *lines_stop(PyObject *module, PyObject *traced)
 {
     (void)module;
     const int by_trace = PyObject_IsTrue(traced);
-    if (by_trace < 0) {
+    if (by_trace < 0)
         return NULL;
-    }
-    if (by_trace) {
+    if (by_trace)
         api.set_trace(NULL, NULL);
-    }
     gsp_pyext__lines_stop();
     Py_RETURN_NONE;
 }
@@ -170,9 +159,8 @@ static PyObject *lines_line(PyObject *module, PyObject *const *args, Py_ssize_t 
     }
     if (gsp_unlikely(!gsp_pyext__lines_line(args[0], (int)line))) {
         struct gsp_pyext_code_lines *lines = selected(args[0]);
-        if (!lines) {
+        if (!lines)
             return return_disable();
-        }
         gsp_pyext__lines_enter(args[0], lines, (int)line);
     }
     Py_RETURN_NONE;
@@ -182,9 +170,8 @@ static PyObject *lines_call(PyObject *module, PyObject *const *args, Py_ssize_t 
 {
     (void)module;
     struct gsp_pyext_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
-    if (!lines) {
+    if (!lines)
         return return_disable();
-    }
     gsp_pyext__lines_call(args[0], lines);
     Py_RETURN_NONE;
 }
@@ -193,9 +180,8 @@ static PyObject *lines_call(PyObject *module, PyObject *const *args, Py_ssize_t 
 static PyObject *lines_return(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    if (count == 0 || !selected(args[0])) {
+    if (count == 0 || !selected(args[0]))
         return return_disable();
-    }
     gsp_pyext__lines_return(args[0]);
     Py_RETURN_NONE;
 }
@@ -205,18 +191,16 @@ static PyObject *lines_throw(PyObject *module, PyObject *const *args, Py_ssize_t
 {
     (void)module;
     struct gsp_pyext_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
-    if (lines) {
+    if (lines)
         gsp_pyext__lines_call(args[0], lines);
-    }
     Py_RETURN_NONE;
 }
 
 static PyObject *lines_unwind(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    if (count > 0 && selected(args[0])) {
+    if (count > 0 && selected(args[0]))
         gsp_pyext__lines_return(args[0]);
-    }
     Py_RETURN_NONE;
 }
 
@@ -226,9 +210,8 @@ static PyObject *hits_of(const struct gsp_pyext_code_lines *lines)
 {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < lines->count; i++) {
-        if (lines->at[i].hits == 0) {
+        if (lines->at[i].hits == 0)
             continue;
-        }
         PyObject *row =
             Py_BuildValue("(nKL)", (Py_ssize_t)lines->first + (Py_ssize_t)i,
                           (unsigned long long)lines->at[i].hits, (long long)lines->at[i].ns);
@@ -245,15 +228,13 @@ static PyObject *hits_of(const struct gsp_pyext_code_lines *lines)
 static bool put_code(void *user, const struct gsp_pyext_code_lines *lines)
 {
     PyObject **out = user;
-    if (lines->count == 0) {
+    if (lines->count == 0)
         return true;
-    }
     PyObject *hits = hits_of(lines);
     PyObject *pair = hits ? PyTuple_Pack(2, (PyObject *)lines->code, hits) : NULL;
     Py_XDECREF(hits);
-    if (!pair || PyList_Append(*out, pair) != 0) {
+    if (!pair || PyList_Append(*out, pair) != 0)
         Py_CLEAR(*out);
-    }
     Py_XDECREF(pair);
     return *out != NULL;
 }
@@ -263,9 +244,8 @@ static PyObject *lines_counts(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     PyObject *list = PyList_New(0);
-    if (list) {
+    if (list)
         gsp_pyext__lines_each(put_code, &list);
-    }
     return list;
 }
 
@@ -274,9 +254,8 @@ static PyObject *lines_setup(PyObject *module, PyObject *args)
     (void)module;
     PyObject *function = NULL;
     PyObject *answer = NULL;
-    if (!PyArg_ParseTuple(args, "OO:lines_setup", &function, &answer)) {
+    if (!PyArg_ParseTuple(args, "OO:lines_setup", &function, &answer))
         return NULL;
-    }
     Py_INCREF(function);
     Py_XDECREF(on_code);
     on_code = function;

@@ -27,9 +27,8 @@ uint32_t gsp_pyext__python_minor(void)
 {
     unsigned long minor = 0;
     const char *text = Py_GetVersion();
-    if (strncmp(text, "3.", 2) == 0) {
+    if (strncmp(text, "3.", 2) == 0)
         minor = strtoul(text + 2, NULL, 10);
-    }
     return (uint32_t)minor;
 }
 
@@ -43,9 +42,8 @@ static bool find_layout(struct gsp_py_layout *out)
                gsp_py_debug_offsets_read(runtime, GSP_PY_DEBUG_OFFSETS_MAX, out, NULL) == 0;
     }
     const struct gsp_py_layout *known = gsp_py_layout_find(minor, false);
-    if (known) {
+    if (known)
         *out = *known;
-    }
     return known != NULL;
 }
 
@@ -98,9 +96,8 @@ static bool find_function(const char *name, void *out)
 static int (*find_is_finalizing(void))(void)
 {
     int (*found)(void) = NULL;
-    if (!find_function("Py_IsFinalizing", (void *)&found)) {
+    if (!find_function("Py_IsFinalizing", (void *)&found))
         gsp_ignore(!find_function("_Py_IsFinalizing", (void *)&found)); /* before 3.13 */
-    }
     return found;
 }
 
@@ -134,13 +131,11 @@ static bool is_right(const struct gsp_agent_python *python, PyObject *code)
     const char *thread = this_thread();
     if ((const void *)Py_TYPE(code) != python->code_type || !thread ||
         !is_at(code, "co_filename", at->code_file) ||
-        !is_at(code, at->minor >= 11 ? "co_qualname" : "co_name", at->code_name)) {
+        !is_at(code, at->minor >= 11 ? "co_qualname" : "co_name", at->code_name))
         return false;
-    }
     const void *frame = word_at(thread, at->tstate_top);
-    if (frame && at->frames == GSP_AGENT_FRAMES_CFRAME) {
+    if (frame && at->frames == GSP_AGENT_FRAMES_CFRAME)
         frame = word_at(frame, at->cframe_frame);
-    }
     const uintptr_t marks = 7; /* tag bits of references since 3.14 */
     return frame && ((uintptr_t)word_at(frame, at->frame_code) & ~marks) == (uintptr_t)code;
 }
@@ -151,9 +146,8 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
     memset(out, 0, sizeof(*out));
     if (!find_layout(&layout) ||
         !find_function("PyMem_GetAllocator", (void *)&out->get_allocator) ||
-        !find_function("PyMem_SetAllocator", (void *)&out->set_allocator)) {
+        !find_function("PyMem_SetAllocator", (void *)&out->set_allocator))
         return false;
-    }
     out->code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
     out->this_thread = this_thread;
     gsp_ignore(!find_function("PyThreadState_GetUnchecked", (void *)&out->attached)); /* 3.13+ */
@@ -195,9 +189,8 @@ static bool has_work(PyObject *package)
 void gsp_pyext__memory_tick(void)
 {
     if (gsp_likely(!atomic_load_explicit(&tick_is_due, memory_order_relaxed)) ||
-        !atomic_exchange(&tick_is_due, false)) {
+        !atomic_exchange(&tick_is_due, false))
         return;
-    }
     PyObject *type = NULL;
     PyObject *value = NULL;
     PyObject *trace = NULL;
@@ -223,9 +216,8 @@ static int run_tick(void *unused)
 static void tick(void)
 {
     atomic_store(&tick_is_due, true);
-    if (gsp_pyext__python_minor() >= 9) {
+    if (gsp_pyext__python_minor() >= 9)
         gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* the queue is full: try next time */
-    }
 }
 
 static PyObject *memory_python_ends(PyObject *module, PyObject *unused)
@@ -248,9 +240,8 @@ static const char *own_folder(PyObject *code)
     const struct gsp_sv path = file ? gsp_pyext__text(file, &keep) : gsp_sv_of("");
     const char *slash = path.len ? memrchr(path.p, '/', path.len) : NULL;
     const size_t len = slash ? (size_t)(slash - path.p) + 1 : 0;
-    if (folder[0] == '\0' && len > 1 && len < sizeof(folder)) {
+    if (folder[0] == '\0' && len > 1 && len < sizeof(folder))
         memcpy(folder, path.p, len);
-    }
     Py_XDECREF(keep);
     Py_XDECREF(file);
     PyErr_Clear();
@@ -265,9 +256,8 @@ static PyObject *memory_start(PyObject *module, PyObject *args)
     unsigned long long notice = 0;
     PyObject *code = NULL;
     struct gsp_agent_python python;
-    if (!PyArg_ParseTuple(args, "pKKO:memory_start", &exact, &interval, &notice, &code)) {
+    if (!PyArg_ParseTuple(args, "pKKO:memory_start", &exact, &interval, &notice, &code))
         return NULL;
-    }
     if (!find_python(&python, code)) {
         PyErr_SetString(PyExc_RuntimeError,
                         "gsprof does not know the frame layout of this interpreter");
@@ -304,9 +294,8 @@ static PyObject *memory_pause(PyObject *module, PyObject *flag)
 {
     (void)module;
     const int pause = PyObject_IsTrue(flag);
-    if (pause < 0) {
+    if (pause < 0)
         return NULL;
-    }
     gsp_agent_memory_pause(pause != 0);
     Py_RETURN_NONE;
 }
@@ -317,9 +306,8 @@ static PyObject *memory_device(PyObject *module, PyObject *args)
     unsigned long long allocated = 0;
     unsigned long long reserved = 0;
     unsigned long long peak = 0;
-    if (!PyArg_ParseTuple(args, "KKK:memory_device", &allocated, &reserved, &peak)) {
+    if (!PyArg_ParseTuple(args, "KKK:memory_device", &allocated, &reserved, &peak))
         return NULL;
-    }
     gsp_agent_memory_device(allocated, reserved, peak);
     Py_RETURN_NONE;
 }
@@ -332,9 +320,8 @@ static PyObject *push(PyObject *list, PyObject *item)
 {
     const bool done = item && PyList_Append(list, item) == 0;
     Py_XDECREF(item);
-    if (!done) {
+    if (!done)
         Py_DECREF(list);
-    }
     return done ? list : NULL;
 }
 
@@ -344,9 +331,8 @@ static PyObject *put_number(PyObject *dict, const char *name, unsigned long long
     PyObject *value = PyLong_FromUnsignedLongLong(number);
     const bool done = value && PyDict_SetItemString(dict, name, value) == 0;
     Py_XDECREF(value);
-    if (!done) {
+    if (!done)
         Py_DECREF(dict);
-    }
     return done ? dict : NULL;
 }
 
@@ -378,9 +364,8 @@ static PyObject *sites_list(const struct gsp_memory_head *head)
     PyObject *list = PyList_New(0);
     const struct gsp_memory_site *sites = (const void *)((const char *)head + head->sites_off);
     const uint32_t count = head->site_count;
-    for (uint32_t i = 0; list && i < count; i++) {
+    for (uint32_t i = 0; list && i < count; i++)
         list = push(list, site_tuple(head, &sites[i]));
-    }
     return list;
 }
 
@@ -389,9 +374,8 @@ static PyObject *nodes_list(const struct gsp_memory_head *head)
     PyObject *list = PyList_New(0);
     const struct gsp_memory_node *nodes = (const void *)((const char *)head + head->nodes_off);
     const uint32_t count = head->node_count;
-    for (uint32_t i = 0; list && i < count; i++) {
+    for (uint32_t i = 0; list && i < count; i++)
         list = push(list, Py_BuildValue("II", nodes[i].parent, nodes[i].frame));
-    }
     return list;
 }
 
@@ -430,9 +414,8 @@ static PyObject *totals_dict(const struct gsp_memory_head *head)
 static PyObject *losses_dict(const struct gsp_memory_head *head)
 {
     PyObject *dict = PyDict_New();
-    for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++) {
+    for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++)
         dict = put_number(dict, gsp_wire_memory_loss_name(i), head->lost[i]);
-    }
     return dict;
 }
 
@@ -441,9 +424,8 @@ static PyObject *memory_view(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     const struct gsp_memory_head *head = gsp_agent_memory_view();
-    if (!head) {
+    if (!head)
         Py_RETURN_NONE;
-    }
     gsp_agent_memory_pause(true);
     /* Sites first: the nodes and frames they refer to were written before them. */
     PyObject *sites = sites_list(head);
@@ -466,9 +448,8 @@ static PyObject *memory_events(PyObject *module, PyObject *from)
     size_t from_bytes = SIZE_MAX;
     if (from != Py_None) {
         from_bytes = PyLong_AsSize_t(from);
-        if (from_bytes == (size_t)-1 && PyErr_Occurred()) {
+        if (from_bytes == (size_t)-1 && PyErr_Occurred())
             return NULL;
-        }
     }
     return PyLong_FromUnsignedLongLong(gsp_agent_memory_events(from_bytes));
 }
@@ -491,14 +472,11 @@ static PyObject *memory_events_since(PyObject *module, PyObject *number)
     struct gsp_agent_memory_event some[64];
     size_t n = 0;
     bool good = list != NULL;
-    while (good && (n = gsp_agent_memory_events_read(&at, some, GSP_COUNT(some))) > 0) {
-        for (size_t i = 0; good && i < n; i++) {
+    while (good && (n = gsp_agent_memory_events_read(&at, some, GSP_COUNT(some))) > 0)
+        for (size_t i = 0; good && i < n; i++)
             good = add_event(list, &some[i]);
-        }
-    }
-    if (!good) {
+    if (!good)
         Py_CLEAR(list);
-    }
     return list;
 }
 

@@ -57,9 +57,8 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     unsigned long long set_context = 0;
     unsigned long long get_info = 0;
     unsigned long long context = 0;
-    if (!PyArg_ParseTuple(args, "d|KKK", &interval_ms, &set_context, &get_info, &context)) {
+    if (!PyArg_ParseTuple(args, "d|KKK", &interval_ms, &set_context, &get_info, &context))
         return NULL;
-    }
     const struct gsp_memwatch_device device = {
         .set_context = (int (*)(void *))(uintptr_t)set_context,
         .get_info = (int (*)(size_t *, size_t *))(uintptr_t)get_info,
@@ -67,9 +66,8 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     };
     const allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *self = alloc(type, 0);
-    if (!self) {
+    if (!self)
         return NULL;
-    }
     struct gsp_memwatch *watch =
         gsp_pyext__memwatch_new((int64_t)(interval_ms * (double)GSP_NS_PER_MS), &device);
     ((struct sampler *)(void *)self)->watch = watch;
@@ -95,9 +93,8 @@ static void sampler_free(PyObject *self)
 static PyObject *sampler_start(PyObject *self, PyObject *with_thread)
 {
     const int wanted = PyObject_IsTrue(with_thread);
-    if (wanted < 0) {
+    if (wanted < 0)
         return NULL;
-    }
     struct gsp_memwatch *watch = watch_of(self);
     PyThreadState *state = PyEval_SaveThread();
     const bool ok = gsp_pyext__memwatch_start(watch, wanted != 0);
@@ -128,9 +125,8 @@ static PyObject *sampler_peak(PyObject *self, PyObject *unused)
     struct gsp_memwatch_sample peak;
     struct gsp_memwatch_sample *samples =
         gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
-    if (!samples) {
+    if (!samples)
         return PyErr_NoMemory();
-    }
     free(samples);
     return tuple_of(&peak);
 }
@@ -142,9 +138,8 @@ static PyObject *sampler_samples(PyObject *self, PyObject *unused)
     struct gsp_memwatch_sample peak;
     struct gsp_memwatch_sample *samples =
         gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
-    if (!samples) {
+    if (!samples)
         return PyErr_NoMemory();
-    }
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
         PyObject *tuple = tuple_of(&samples[i]);

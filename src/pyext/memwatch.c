@@ -39,9 +39,8 @@ static bool read_text(const char *path, char *text, size_t size)
     /* Opened each time: after fork, an inherited descriptor still reads the parent. */
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-    if (n <= 0) {
+    if (n <= 0)
         return false;
-    }
     text[n] = '\0';
     return true;
 }
@@ -50,16 +49,14 @@ static bool read_text(const char *path, char *text, size_t size)
 static bool read_statm(int64_t pages[STATM_FIELDS])
 {
     char text[STATM_MAX];
-    if (!read_text("/proc/self/statm", text, sizeof(text))) {
+    if (!read_text("/proc/self/statm", text, sizeof(text)))
         return false;
-    }
     char *at = text;
     for (int i = 0; i < STATM_FIELDS; i++) {
         char *end = at;
         pages[i] = strtoll(at, &end, 10);
-        if (end == at) {
+        if (end == at)
             return false;
-        }
         at = end;
     }
     return true;
@@ -68,14 +65,12 @@ static bool read_statm(int64_t pages[STATM_FIELDS])
 bool gsp_pyext__status_bytes(const char *const *names, int64_t *bytes, size_t count)
 {
     char text[STATUS_MAX];
-    if (!read_text("/proc/self/status", text, sizeof(text))) {
+    if (!read_text("/proc/self/status", text, sizeof(text)))
         return false;
-    }
     for (size_t i = 0; i < count; i++) {
         const char *at = strstr(text, names[i]);
-        if (!at) {
+        if (!at)
             return false;
-        }
         bytes[i] = strtoll(at + strlen(names[i]), NULL, 10) * 1024;
     }
     return true;
@@ -102,9 +97,8 @@ void gsp_pyext__memory_now(const struct gsp_memwatch_device *device,
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     if (device && device->get_info && device->get_info(&free_bytes, &total_bytes) == 0 &&
-        free_bytes <= total_bytes) {
+        free_bytes <= total_bytes)
         out->device_bytes = (int64_t)(total_bytes - free_bytes);
-    }
 }
 
 void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device,
@@ -114,9 +108,8 @@ void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device,
     int64_t bytes[GSP_COUNT(names)];
     gsp_pyext__memory_now(device, out);
     /* Linux 4.5 and later. */
-    if (gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names))) {
+    if (gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names)))
         out->nonfile_bytes = bytes[0] + bytes[1];
-    }
 }
 
 /* The program may fork at any time: the array that a child sees is always valid and holds cap. */
@@ -125,12 +118,10 @@ static bool grow(struct gsp_memwatch *watch)
     const size_t cap = watch->cap ? watch->cap * 2 : FIRST_CAP;
     struct gsp_memwatch_sample *old = watch->samples;
     struct gsp_memwatch_sample *grown = malloc(cap * sizeof(*grown));
-    if (!grown) {
+    if (!grown)
         return false;
-    }
-    if (old) {
+    if (old)
         memcpy(grown, old, watch->count * sizeof(*grown));
-    }
     watch->samples = grown;
     atomic_signal_fence(memory_order_seq_cst);
     watch->cap = cap;
@@ -145,38 +136,33 @@ static void add_sample(struct gsp_memwatch *watch, const struct gsp_memwatch_sam
     watch->peak.reserved_bytes = greater(watch->peak.reserved_bytes, sample->reserved_bytes);
     watch->peak.device_bytes = greater(watch->peak.device_bytes, sample->device_bytes);
     if (watch->count == GSP_MEMWATCH_KEPT) {
-        for (size_t i = 0; i < watch->count / 2; i++) {
+        for (size_t i = 0; i < watch->count / 2; i++)
             watch->samples[i] = watch->samples[i * 2];
-        }
         watch->count /= 2;
         watch->step_ns *= 2;
     }
-    if (watch->count < watch->cap || grow(watch)) {
+    if (watch->count < watch->cap || grow(watch))
         watch->samples[watch->count++] = *sample;
-    }
 }
 
 static void *run(void *arg)
 {
     struct gsp_memwatch *watch = arg;
-    if (watch->device.set_context) {
+    if (watch->device.set_context)
         (void)watch->device.set_context(watch->device.context);
-    }
     int64_t due_ns = gsp_now_ns();
     pthread_mutex_lock(&watch->mutex);
     while (watch->is_on) {
         due_ns = greater(due_ns + watch->step_ns, gsp_now_ns());
         const struct timespec until = {due_ns / GSP_NS_PER_S, due_ns % GSP_NS_PER_S};
-        if (pthread_cond_timedwait(&watch->stopped, &watch->mutex, &until) == 0) {
+        if (pthread_cond_timedwait(&watch->stopped, &watch->mutex, &until) == 0)
             continue;
-        }
         pthread_mutex_unlock(&watch->mutex);
         struct gsp_memwatch_sample now;
         gsp_pyext__memory_sample(&watch->device, &now);
         pthread_mutex_lock(&watch->mutex);
-        if (watch->is_on) {
+        if (watch->is_on)
             add_sample(watch, &now);
-        }
     }
     pthread_mutex_unlock(&watch->mutex);
     return NULL;
@@ -207,14 +193,12 @@ struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,
                                              const struct gsp_memwatch_device *device)
 {
     struct gsp_memwatch *watch = calloc(1, sizeof(*watch));
-    if (!watch) {
+    if (!watch)
         return NULL;
-    }
     watch->interval_ns = interval_ns > 0 ? interval_ns : GSP_NS_PER_MS;
     watch->pid = getpid();
-    if (device) {
+    if (device)
         watch->device = *device;
-    }
     make_locks(watch);
     return watch;
 }
@@ -269,9 +253,8 @@ void gsp_pyext__memwatch_stop(struct gsp_memwatch *watch)
     watch->has_thread = false;
     pthread_cond_signal(&watch->stopped);
     pthread_mutex_unlock(&watch->mutex);
-    if (has_thread) {
+    if (has_thread)
         pthread_join(watch->thread, NULL);
-    }
 }
 
 bool gsp_pyext__memwatch_is_on(struct gsp_memwatch *watch)
@@ -289,9 +272,8 @@ struct gsp_memwatch_sample *gsp_pyext__memwatch_samples(struct gsp_memwatch *wat
     after_fork(watch);
     pthread_mutex_lock(&watch->mutex);
     struct gsp_memwatch_sample *copy = malloc((watch->count + 1) * sizeof(*copy));
-    if (copy && watch->count > 0) {
+    if (copy && watch->count > 0)
         memcpy(copy, watch->samples, watch->count * sizeof(*copy));
-    }
     *count = watch->count;
     *peak = watch->peak;
     pthread_mutex_unlock(&watch->mutex);
@@ -300,9 +282,8 @@ struct gsp_memwatch_sample *gsp_pyext__memwatch_samples(struct gsp_memwatch *wat
 
 void gsp_pyext__memwatch_free(struct gsp_memwatch *watch)
 {
-    if (!watch) {
+    if (!watch)
         return;
-    }
     gsp_pyext__memwatch_stop(watch);
     pthread_mutex_destroy(&watch->mutex);
     pthread_cond_destroy(&watch->stopped);

@@ -40,9 +40,8 @@ bool gsp_pyext__is_main(void)
     void *(*current)(void) = NULL;
     void *(*main_one)(void) = NULL;
     *(void **)&current = dlsym(RTLD_DEFAULT, "PyInterpreterState_Get");
-    if (!current) {
+    if (!current)
         *(void **)&current = dlsym(RTLD_DEFAULT, "_PyInterpreterState_Get");
-    }
     *(void **)&main_one = dlsym(RTLD_DEFAULT, "PyInterpreterState_Main");
     return !current || !main_one || current() == main_one();
 }
@@ -58,9 +57,8 @@ static PyObject *rank(PyObject *module, PyObject *number)
 {
     (void)module;
     const long long value = PyLong_AsLongLong(number);
-    if (value == -1 && PyErr_Occurred()) {
+    if (value == -1 && PyErr_Occurred())
         return NULL;
-    }
     gsp_agent_set_rank(value);
     Py_RETURN_NONE;
 }
@@ -70,9 +68,8 @@ static PyObject *mark(PyObject *module, PyObject *args)
     (void)module;
     unsigned int set = 0;
     unsigned int clear = 0;
-    if (!PyArg_ParseTuple(args, "II:mark", &set, &clear)) {
+    if (!PyArg_ParseTuple(args, "II:mark", &set, &clear))
         return NULL;
-    }
     gsp_agent_mark(set, clear);
     Py_RETURN_NONE;
 }
@@ -81,9 +78,8 @@ static PyObject *allow_tracing(PyObject *module, PyObject *number)
 {
     (void)module;
     const long pid = PyLong_AsLong(number);
-    if (pid == -1 && PyErr_Occurred()) {
+    if (pid == -1 && PyErr_Occurred())
         return NULL;
-    }
     /* Fails without the Yama module, where no permission is needed. */
     return PyBool_FromLong(prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0) == 0);
 }
@@ -113,9 +109,8 @@ static PyObject *drop_entry(PyObject *module, PyObject *object)
 {
     (void)module;
     struct traceback *first = (struct traceback *)(void *)object;
-    if (!is_old_traceback(object) || !first->next) {
+    if (!is_old_traceback(object) || !first->next)
         Py_RETURN_FALSE;
-    }
     PyObject *next = first->next;
     PyObject *frame = first->frame;
     const struct traceback *second = (struct traceback *)(void *)next;
@@ -153,9 +148,8 @@ static int add_parts(PyObject *module)
         PyModule_AddStringConstant(module, "version", gsp_agent_version()) != 0 ||
         PyModule_AddIntConstant(module, "LOADED", GSP_CONTROL_LOADED) != 0 ||
         PyModule_AddIntConstant(module, "PYTHON", GSP_CONTROL_PYTHON) != 0 ||
-        PyModule_AddIntConstant(module, "TORCH", GSP_CONTROL_TORCH) != 0) {
+        PyModule_AddIntConstant(module, "TORCH", GSP_CONTROL_TORCH) != 0)
         return -1;
-    }
     static int (*const parts[])(PyObject *) = {
         gsp_pyext__arrow_add,    gsp_pyext__blas_add,       gsp_pyext__compare_add,
         gsp_pyext__forks_add,    gsp_pyext__lines_type_add, gsp_pyext__mem_engine_add,
@@ -163,11 +157,9 @@ static int add_parts(PyObject *module)
         gsp_pyext__settings_add, gsp_pyext__span_add,       gsp_pyext__timer_add,
         gsp_pyext__torch_add,    gsp_pyext__user_table_add,
     };
-    for (size_t i = 0; i < GSP_COUNT(parts); i++) {
-        if (parts[i](module) != 0) {
+    for (size_t i = 0; i < GSP_COUNT(parts); i++)
+        if (parts[i](module) != 0)
             return -1;
-        }
-    }
     return 0;
 }
 
@@ -188,18 +180,16 @@ static int visit_state(PyObject *module, visitproc visit, void *arg)
 static int clear_state(PyObject *module)
 {
     struct gsp_pyext *state = PyModule_GetState(module);
-    if (!state) {
+    if (!state)
         return 0;
-    }
     Py_CLEAR(state->span_type);
     Py_CLEAR(state->current);
     Py_CLEAR(state->wrap);
     Py_CLEAR(state->on_span);
     Py_CLEAR(state->on_change);
     Py_CLEAR(state->on_slow_gc);
-    for (size_t i = 0; i < GSP_COUNT(state->names); i++) {
+    for (size_t i = 0; i < GSP_COUNT(state->names); i++)
         Py_CLEAR(state->names[i].text);
-    }
     return 0;
 }
 

@@ -18,15 +18,13 @@ struct gsp_sv gsp_pyext__text(PyObject *text, PyObject **keep)
     *keep = NULL;
     Py_ssize_t len = 0;
     const char *p = PyUnicode_AsUTF8AndSize(text, &len);
-    if (p) {
+    if (p)
         return (struct gsp_sv){p, (size_t)len};
-    }
     PyErr_Clear();
     char *bytes = NULL;
     *keep = PyUnicode_Check(text) ? PyUnicode_AsEncodedString(text, "utf-8", "replace") : NULL;
-    if (*keep && PyBytes_AsStringAndSize(*keep, &bytes, &len) == 0) {
+    if (*keep && PyBytes_AsStringAndSize(*keep, &bytes, &len) == 0)
         return (struct gsp_sv){bytes, (size_t)len};
-    }
     PyErr_Clear();
     return gsp_sv_of("");
 }
@@ -48,9 +46,8 @@ static void write_text(struct gsp_json *json, PyObject *text)
 {
     PyObject *keep = NULL;
     struct gsp_sv sv = gsp_pyext__text(text, &keep);
-    if (sv.len > BYTES_MAX) {
+    if (sv.len > BYTES_MAX)
         sv.len = BYTES_MAX;
-    }
     gsp_json_sv(json, sv);
     Py_XDECREF(keep);
 }
@@ -59,9 +56,8 @@ static void write_text(struct gsp_json *json, PyObject *text)
 static void write_other(struct gsp_json *json, PyObject *value)
 {
     PyObject *text = NULL;
-    if (!PyObject_HasAttrString(value, "is_cuda")) {
+    if (!PyObject_HasAttrString(value, "is_cuda"))
         text = PyObject_Str(value);
-    }
     if (!text) {
         PyErr_Clear();
         text = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");
@@ -85,11 +81,10 @@ static void write_number(struct gsp_json *json, PyObject *value)
     }
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow) {
+    if (overflow)
         write_other(json, value);
-    } else {
+    else
         gsp_json_i64(json, number);
-    }
 }
 
 static void write_value(struct gsp_json *json, PyObject *value, unsigned depth);
@@ -100,9 +95,8 @@ static void write_list(struct gsp_json *json, PyObject *list, unsigned depth)
     const Py_ssize_t count = PySequence_Size(list);
     for (Py_ssize_t i = 0; i < count && i < ITEMS_MAX; i++) {
         PyObject *item = PySequence_GetItem(list, i);
-        if (!item) {
+        if (!item)
             break;
-        }
         write_value(json, item, depth + 1);
         Py_DECREF(item);
     }
@@ -134,28 +128,26 @@ static void write_dict(struct gsp_json *json, PyObject *dict, unsigned depth)
 
 static void write_value(struct gsp_json *json, PyObject *value, unsigned depth)
 {
-    if (value == Py_None) {
+    if (value == Py_None)
         gsp_json_null(json);
-    } else if (PyBool_Check(value)) {
+    else if (PyBool_Check(value))
         gsp_json_bool(json, value == Py_True);
-    } else if (PyFloat_Check(value) || PyLong_Check(value)) {
+    else if (PyFloat_Check(value) || PyLong_Check(value))
         write_number(json, value);
-    } else if (PyUnicode_Check(value)) {
+    else if (PyUnicode_Check(value))
         write_text(json, value);
-    } else if (depth < DEPTH_MAX && (PyList_Check(value) || PyTuple_Check(value))) {
+    else if (depth < DEPTH_MAX && (PyList_Check(value) || PyTuple_Check(value)))
         write_list(json, value, depth);
-    } else if (depth < DEPTH_MAX && PyDict_Check(value)) {
+    else if (depth < DEPTH_MAX && PyDict_Check(value))
         write_dict(json, value, depth);
-    } else {
+    else
         write_other(json, value);
-    }
 }
 
 void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *value)
 {
-    if (out->len == 0) {
+    if (out->len == 0)
         gsp_buf_putc(out, '{');
-    }
     const size_t before = out->len;
     struct gsp_json json;
     gsp_json_init(&json, out);
@@ -164,9 +156,8 @@ void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *v
     gsp_json_keysv(&json, name);
     write_value(&json, value, 0);
     /* A member that does not fit is omitted. */
-    if (out->len > BYTES_MAX) {
+    if (out->len > BYTES_MAX)
         out->len = before;
-    }
 }
 
 /* ------------------------------------------------------------------------ rows of any table */
@@ -174,9 +165,8 @@ void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *v
 static const struct gsp_table *find_table(PyObject *name, enum gsp_table_id *id)
 {
     const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
-    if (!text) {
+    if (!text)
         return NULL;
-    }
     struct gsp_sv rest = gsp_sv_of(text);
     struct gsp_sv schema;
     if (gsp_sv_split(&rest, '.', &schema) && rest.p) {
@@ -221,9 +211,8 @@ static void put_null(unsigned char *at, enum gsp_type type)
 static bool put_value(enum gsp_table_id id, enum gsp_type type, unsigned char *at, PyObject *value,
                       PyObject *keep)
 {
-    if (value == Py_None) {
+    if (value == Py_None)
         return true;
-    }
     PyObject *held = NULL;
     switch (type) {
     case GSP_I64:
@@ -263,9 +252,8 @@ static bool fill_row(const struct gsp_table *table, enum gsp_table_id id, unsign
         put_null(at, column->type);
         PyObject *value = PyDict_GetItemString(values, column->name);
         if (value) {
-            if (!put_value(id, column->type, at, value, keep)) {
+            if (!put_value(id, column->type, at, value, keep))
                 return false;
-            }
         } else if (table->scope != GSP_SCOPE_PLAIN && i < 2) {
             *(int64_t *)(void *)at = i == 0 ? ts_ns : mono_ns;
         } else if (table->scope == GSP_SCOPE_ROWS && i == 2) {
@@ -284,21 +272,17 @@ static PyObject *put(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     enum gsp_table_id id = GSP_TABLE_COUNT;
     const struct gsp_table *table = find_table(args[0], &id);
-    if (!table) {
+    if (!table)
         return NULL;
-    }
-    if (!gsp_agent_is_on()) {
+    if (!gsp_agent_is_on())
         Py_RETURN_FALSE;
-    }
     _Alignas(16) unsigned char row[ROW_BYTES_MAX];
     PyObject *keep = PyList_New(0);
-    if (!keep) {
+    if (!keep)
         return NULL;
-    }
     PyObject *result = NULL;
-    if (fill_row(table, id, row, args[1], keep)) {
+    if (fill_row(table, id, row, args[1], keep))
         result = PyBool_FromLong(gsp_agent_put(id, row));
-    }
     Py_DECREF(keep);
     return result;
 }

@@ -83,11 +83,9 @@ static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, s
         {"lo", WORD_LOOPBACK}, {"estimate", WORD_ESTIMATE}, {"package", WORD_PACKAGE},
         {"dram", WORD_DRAM},   {"gpu", WORD_GPU},
     };
-    for (size_t i = 0; i < GSP_COUNT(words); i++) {
-        if (gsp_sv_eq(text, gsp_sv_of(words[i].text))) {
+    for (size_t i = 0; i < GSP_COUNT(words); i++)
+        if (gsp_sv_eq(text, gsp_sv_of(words[i].text)))
             return words[i].word;
-        }
-    }
     return WORD_OTHER;
 }
 
@@ -98,31 +96,27 @@ static bool known(double value)
 
 static void add(double *sum, double value)
 {
-    if (known(value)) {
+    if (known(value))
         *sum = known(*sum) ? *sum + value : value;
-    }
 }
 
 static void add_bytes(int64_t *sum, int64_t bytes)
 {
-    if (bytes >= 0) {
+    if (bytes >= 0)
         *sum = *sum < 0 ? bytes : *sum + bytes;
-    }
 }
 
 static void raise_to(double *top, double value)
 {
-    if (known(value) && (!known(*top) || value > *top)) {
+    if (known(value) && (!known(*top) || value > *top))
         *top = value;
-    }
 }
 
 static void add_gpu(struct reading *now, const struct gsp_row_gpu_metrics *row)
 {
     add_bytes(&now->gpu_bytes, row->memory_used_bytes);
-    if (row->memory_used_bytes >= 0 && row->memory_total_bytes > 0) {
+    if (row->memory_used_bytes >= 0 && row->memory_total_bytes > 0)
         raise_to(&now->gpu_share, (double)row->memory_used_bytes / (double)row->memory_total_bytes);
-    }
     if (known(row->util_percent)) {
         add(&now->gpu_util_pct, row->util_percent);
         now->gpus++;
@@ -133,9 +127,8 @@ static void add_energy(struct reading *now, const struct gsp_row_energy_metrics 
 {
     /* Other domains are part of a package. */
     if (!known(row->joules) ||
-        (row->domain != WORD_PACKAGE && row->domain != WORD_DRAM && row->domain != WORD_GPU)) {
+        (row->domain != WORD_PACKAGE && row->domain != WORD_DRAM && row->domain != WORD_GPU))
         return;
-    }
     add(&now->joules, row->joules);
     now->energy |= row->source == WORD_ESTIMATE ? GSP_SAMPLER_ESTIMATE : GSP_SAMPLER_COUNTERS;
 }
@@ -151,9 +144,8 @@ static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, cons
         }
     } else if (table == GSP_TABLE_system_memory) {
         const struct gsp_row_system_memory *row = values;
-        if (row->used_bytes >= 0 && row->total_bytes > 0) {
+        if (row->used_bytes >= 0 && row->total_bytes > 0)
             now->memory_pct = 100 * (double)row->used_bytes / (double)row->total_bytes;
-        }
     } else if (table == GSP_TABLE_system_disk) {
         raise_to(&now->disk_pct, ((const struct gsp_row_system_disk *)values)->util_percent);
     } else if (table == GSP_TABLE_system_network) {
@@ -166,9 +158,8 @@ static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, cons
         add_gpu(now, values);
     } else if (table == GSP_TABLE_gpu_process) {
         const struct gsp_row_gpu_process *row = values;
-        if (row->pid == getpid() || row->container_pid == getpid()) {
+        if (row->pid == getpid() || row->container_pid == getpid())
             add_bytes(&now->gpu_own_bytes, row->memory_used_bytes);
-        }
     } else if (table == GSP_TABLE_energy_metrics) {
         add_energy(now, values);
     }
@@ -190,13 +181,11 @@ static void merge(struct reading *out, const struct reading *a, const struct rea
     add(&both.joules, a->joules);
     double *const means[] = {&both.gpu_util_pct, &both.cpu_pct, &both.memory_pct, &both.disk_pct};
     const double before[] = {a->gpu_util_pct, a->cpu_pct, a->memory_pct, a->disk_pct};
-    for (size_t i = 0; i < GSP_COUNT(means); i++) {
-        if (!known(*means[i])) {
+    for (size_t i = 0; i < GSP_COUNT(means); i++)
+        if (!known(*means[i]))
             *means[i] = before[i];
-        } else if (known(before[i]) && a_ns + b_ns > 0) {
+        else if (known(before[i]) && a_ns + b_ns > 0)
             *means[i] = (before[i] * a_ns + *means[i] * b_ns) / (a_ns + b_ns);
-        }
-    }
     *out = both;
 }
 
@@ -204,9 +193,8 @@ static void merge(struct reading *out, const struct reading *a, const struct rea
 static void keep_reading(struct gsp_sampler *sampler, const struct reading *reading)
 {
     if (sampler->reading_count == READINGS_MAX) {
-        for (size_t i = 0; i < READINGS_MAX / 2; i++) {
+        for (size_t i = 0; i < READINGS_MAX / 2; i++)
             merge(&sampler->readings[i], &sampler->readings[i * 2], &sampler->readings[i * 2 + 1]);
-        }
         sampler->reading_count /= 2;
     }
     sampler->readings[sampler->reading_count++] = *reading;
@@ -221,9 +209,8 @@ static void keep_point(struct gsp_sampler *sampler, const struct gsp_sampler_mem
             const struct gsp_sampler_memory_point *two = &sampler->points[i * 2];
             struct gsp_sampler_memory_point one = two[1];
             /* Preserve the peak; for the trend either sample is fine. */
-            if (two[0].resident_bytes > one.resident_bytes) {
+            if (two[0].resident_bytes > one.resident_bytes)
                 one.resident_bytes = two[0].resident_bytes;
-            }
             sampler->points[i] = one;
         }
         sampler->point_count /= 2;
@@ -236,9 +223,8 @@ static void sample_memory(struct gsp_sampler *sampler)
 {
     struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
-    if (now.resident_bytes < 0) {
+    if (now.resident_bytes < 0)
         return;
-    }
     const struct gsp_sampler_memory_point point = {now.at_ns, now.resident_bytes,
                                                    now.anonymous_bytes};
     pthread_mutex_lock(&sampler->mutex);
@@ -278,9 +264,8 @@ static void sample_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
         sampler->now = &now;
         gsp_collect_read(sampler->collect, &tick, &sampler->sink);
         sampler->now = NULL;
-        if (now.gpus > 1) {
+        if (now.gpus > 1)
             now.gpu_util_pct /= now.gpus;
-        }
         now.network_bytes *= (double)(now.at_ns - now.since_ns) / (double)GSP_NS_PER_S;
         pthread_mutex_lock(&sampler->mutex);
         keep_reading(sampler, &now);
@@ -313,9 +298,8 @@ static void *run(void *arg)
         pthread_cond_timedwait(&sampler->changed, &sampler->mutex, &due);
         const int64_t now_ns = gsp_now_ns();
         const int64_t step_ns = sampler->step_ns;
-        if (sampler->open == 0) {
+        if (sampler->open == 0)
             continue;
-        }
         pthread_mutex_unlock(&sampler->mutex);
         if (now_ns >= memory_ns) {
             sample_memory(sampler);
@@ -347,9 +331,8 @@ static void open_sources(struct gsp_sampler *sampler)
 {
     struct gsp_collect_env env = gsp_collect_env_here();
     env.cpu_tdp_watts = sampler->opts.cpu_tdp_watts;
-    if (!sampler->opts.gpu) {
+    if (!sampler->opts.gpu)
         env.nvml_library = "";
-    }
     sampler->collect = NULL;
     gsp_ignore(gsp_collect_open(&env, &sampler->collect, NULL));
 }
@@ -358,13 +341,11 @@ static void open_sources(struct gsp_sampler *sampler)
  * reading the sources, so they can be neither used nor closed. */
 static void after_fork(struct gsp_sampler *sampler)
 {
-    if (sampler->pid == getpid()) {
+    if (sampler->pid == getpid())
         return;
-    }
     sampler->pid = getpid();
-    if (sampler->has_thread) {
+    if (sampler->has_thread)
         open_sources(sampler);
-    }
     sampler->has_thread = false;
     sampler->open = 0;
     sampler->marks = 0;
@@ -376,9 +357,8 @@ static void after_fork(struct gsp_sampler *sampler)
 /* With the mutex held. */
 static void start_thread(struct gsp_sampler *sampler)
 {
-    if (sampler->has_thread) {
+    if (sampler->has_thread)
         return;
-    }
     /* Signals are left to the program's own threads. */
     sigset_t all;
     sigset_t before;
@@ -393,9 +373,8 @@ static void start_thread(struct gsp_sampler *sampler)
 struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
 {
     struct gsp_sampler *sampler = calloc(1, sizeof(*sampler));
-    if (!sampler) {
+    if (!sampler)
         return NULL;
-    }
     sampler->sink = (struct gsp_collect_sink){intern, add_row};
     sampler->opts = *opts;
     sampler->pid = getpid();
@@ -414,17 +393,15 @@ struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
 
 void gsp_pyext__sampler_free(struct gsp_sampler *sampler)
 {
-    if (!sampler) {
+    if (!sampler)
         return;
-    }
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);
     sampler->closing = true;
     pthread_cond_broadcast(&sampler->changed);
     pthread_mutex_unlock(&sampler->mutex);
-    if (sampler->has_thread) {
+    if (sampler->has_thread)
         pthread_join(sampler->thread, NULL);
-    }
     pthread_cond_destroy(&sampler->changed);
     pthread_mutex_destroy(&sampler->mutex);
     pthread_mutex_destroy(&sampler->reading);
@@ -530,9 +507,8 @@ static void sum_up(const struct gsp_sampler *sampler, struct gsp_sampler_window 
             add(&out->joules, r->joules * part);
             out->energy |= known(r->joules) ? r->energy : 0;
         }
-        if (part > 0 && gpu_bytes_of(r) > out->gpu_peak_bytes) {
+        if (part > 0 && gpu_bytes_of(r) > out->gpu_peak_bytes)
             out->gpu_peak_bytes = gpu_bytes_of(r);
-        }
     }
     out->gpu_util_pct = mean_of(&gpu, last->gpu_util_pct);
     out->cpu_pct = mean_of(&cpu, last->cpu_pct);
@@ -542,9 +518,8 @@ static void sum_up(const struct gsp_sampler *sampler, struct gsp_sampler_window 
     for (size_t i = 0; i < sampler->point_count; i++) {
         const struct gsp_sampler_memory_point *p = &sampler->points[i];
         if (p->at_ns >= out->began_ns && p->at_ns <= out->ended_ns &&
-            p->resident_bytes > out->peak_bytes) {
+            p->resident_bytes > out->peak_bytes)
             out->peak_bytes = p->resident_bytes;
-        }
     }
 }
 
@@ -574,9 +549,8 @@ void gsp_pyext__sampler_so_far(struct gsp_sampler *sampler,
     struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
     out->last_bytes = now.resident_bytes;
-    if (now.resident_bytes > out->peak_bytes) {
+    if (now.resident_bytes > out->peak_bytes)
         out->peak_bytes = now.resident_bytes;
-    }
     sample_machine(sampler, FRESH_NS);
     pthread_mutex_lock(&sampler->mutex);
     sum_up(sampler, out);
@@ -587,9 +561,8 @@ void gsp_pyext__sampler_so_far(struct gsp_sampler *sampler,
         /* Without a reset, the mark can only have risen within the block. */
         peak_bytes = usage.ru_maxrss * 1024;
     }
-    if (peak_bytes > out->peak_bytes) {
+    if (peak_bytes > out->peak_bytes)
         out->peak_bytes = peak_bytes;
-    }
 }
 
 struct gsp_sampler_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler,
@@ -600,11 +573,9 @@ struct gsp_sampler_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *s
     pthread_mutex_lock(&sampler->mutex);
     struct gsp_sampler_memory_point *copy = malloc((sampler->point_count + 1) * sizeof(*copy));
     *count = 0;
-    for (size_t i = 0; copy && i < sampler->point_count; i++) {
-        if (sampler->points[i].at_ns >= began_ns && sampler->points[i].at_ns <= ended_ns) {
+    for (size_t i = 0; copy && i < sampler->point_count; i++)
+        if (sampler->points[i].at_ns >= began_ns && sampler->points[i].at_ns <= ended_ns)
             copy[(*count)++] = sampler->points[i];
-        }
-    }
     pthread_mutex_unlock(&sampler->mutex);
     return copy;
 }

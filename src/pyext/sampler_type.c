@@ -26,9 +26,8 @@ static PyObject *object_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int gpu = 0;
     int reset_peak = 1;
     if (!PyArg_ParseTuple(args, "ddpd|p:Sampler", &interval_s, &first_s, &gpu, &tdp_watts,
-                          &reset_peak)) {
+                          &reset_peak))
         return NULL;
-    }
     const struct gsp_sampler_opts opts = {
         .interval_ns = (int64_t)(interval_s * (double)GSP_NS_PER_S),
         .first_ns = (int64_t)(first_s * (double)GSP_NS_PER_S),
@@ -38,9 +37,8 @@ static PyObject *object_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     };
     const allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *self = alloc(type, 0);
-    if (!self) {
+    if (!self)
         return NULL;
-    }
     /* Loading the drivers' libraries may take long. */
     PyThreadState *state = PyEval_SaveThread();
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&opts);
@@ -75,9 +73,8 @@ static PyObject *object_begin(PyObject *self, PyObject *unused)
     gsp_pyext__sampler_begin(sampler, &begin);
     PyEval_RestoreThread(state);
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)&begin, sizeof(begin));
-    if (!bytes) {
+    if (!bytes)
         gsp_pyext__sampler_end(sampler);
-    }
     return bytes;
 }
 
@@ -85,9 +82,8 @@ static bool begin_of(PyObject *bytes, struct gsp_sampler_window_begin *begin)
 {
     char *at = NULL;
     Py_ssize_t len = 0;
-    if (PyBytes_AsStringAndSize(bytes, &at, &len) != 0) {
+    if (PyBytes_AsStringAndSize(bytes, &at, &len) != 0)
         return false;
-    }
     if (len != (Py_ssize_t)sizeof(*begin)) {
         PyErr_SetString(PyExc_ValueError, "not a result of Sampler.begin()");
         return false;
@@ -99,33 +95,29 @@ static bool begin_of(PyObject *bytes, struct gsp_sampler_window_begin *begin)
 /* Steals the value: a new reference, or NULL. */
 static void set(PyObject *dict, const char *name, PyObject *value)
 {
-    if (!value || PyDict_SetItemString(dict, name, value) != 0) {
+    if (!value || PyDict_SetItemString(dict, name, value) != 0)
         PyErr_Clear();
-    }
     Py_XDECREF(value);
 }
 
 static void set_number(PyObject *dict, const char *name, double value)
 {
-    if (!isnan(value)) {
+    if (!isnan(value))
         set(dict, name, PyFloat_FromDouble(value));
-    }
 }
 
 static void set_bytes(PyObject *dict, const char *name, int64_t bytes)
 {
-    if (bytes >= 0) {
+    if (bytes >= 0)
         set(dict, name, PyLong_FromLongLong(bytes));
-    }
 }
 
 /* Unknown values are omitted. */
 static PyObject *dict_of(const struct gsp_sampler_window *window)
 {
     PyObject *dict = PyDict_New();
-    if (!dict) {
+    if (!dict)
         return NULL;
-    }
     const double s = (double)GSP_NS_PER_S;
     set_number(dict, "wall_s", (double)(window->ended_ns - window->began_ns) / s);
     set_number(dict, "user_s", (double)window->user_ns / s);
@@ -149,9 +141,8 @@ static PyObject *dict_of(const struct gsp_sampler_window *window)
 static PyObject *object_so_far(PyObject *self, PyObject *bytes)
 {
     struct gsp_sampler_window_begin begin;
-    if (!begin_of(bytes, &begin)) {
+    if (!begin_of(bytes, &begin))
         return NULL;
-    }
     struct gsp_sampler_window window;
     struct gsp_sampler *sampler = sampler_of(self);
     PyThreadState *state = PyEval_SaveThread();
@@ -171,15 +162,13 @@ static PyObject *object_end(PyObject *self, PyObject *bytes)
 static PyObject *object_memory(PyObject *self, PyObject *bytes)
 {
     struct gsp_sampler_window_begin begin;
-    if (!begin_of(bytes, &begin)) {
+    if (!begin_of(bytes, &begin))
         return NULL;
-    }
     size_t count = 0;
     struct gsp_sampler_memory_point *points =
         gsp_pyext__sampler_memory(sampler_of(self), begin.at_ns, INT64_MAX, &count);
-    if (!points) {
+    if (!points)
         return PyErr_NoMemory();
-    }
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
         PyObject *pair =
@@ -201,9 +190,8 @@ static PyObject *object_gpu_share(PyObject *self, PyObject *unused)
     PyThreadState *state = PyEval_SaveThread();
     const double share = gsp_pyext__sampler_gpu_share(sampler);
     PyEval_RestoreThread(state);
-    if (isnan(share)) {
+    if (isnan(share))
         Py_RETURN_NONE;
-    }
     return PyFloat_FromDouble(share);
 }
 

@@ -20,9 +20,8 @@ static void keep(struct gsp_metric_series *series, double value, int64_t at_ns)
         /* Reservoir sampling: each value so far has the same chance to be kept. */
         const uint64_t seen = series->count + series->nonfinite;
         const uint64_t place = gsp_random_next(&series->random) % seen;
-        if (place < GSP_SERIES_KEPT) {
+        if (place < GSP_SERIES_KEPT)
             series->kept[place] = sample;
-        }
         return;
     }
     size_t cap = series->kept_cap ? series->kept_cap * 2 : FIRST_CAP;
@@ -47,12 +46,10 @@ void gsp_pyext__series_add(struct gsp_metric_series *series, double value, int64
                            int64_t end_ns)
 {
     const bool is_first = series->count + series->nonfinite == 0;
-    if (is_first || at_ns < series->first_ns) {
+    if (is_first || at_ns < series->first_ns)
         series->first_ns = at_ns;
-    }
-    if (is_first || end_ns > series->last_ns) {
+    if (is_first || end_ns > series->last_ns)
         series->last_ns = end_ns;
-    }
     series->last = value;
     if (gsp_unlikely(!isfinite(value))) {
         series->nonfinite++;

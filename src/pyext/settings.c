@@ -35,9 +35,8 @@ void gsp_pyext__settings_refresh(PyObject *module, struct gsp_pyext *state)
     /* Relaxed: a change may be seen later, and no other data depend on it. */
     const uint64_t serial = atomic_load_explicit(gsp_agent_serial(), memory_order_relaxed);
     if (gsp_likely(serial == atomic_load_explicit(&state->serial, memory_order_relaxed)) ||
-        (serial & 1U)) {
+        (serial & 1U))
         return;
-    }
     atomic_store_explicit(&state->serial, serial, memory_order_relaxed);
     atomic_store_explicit(&state->spans_on, is_set(GSP_SET_spans), memory_order_relaxed);
     const double gc_ms = number_of(GSP_SET_stack_gc);
@@ -55,13 +54,11 @@ void gsp_pyext__settings_refresh(PyObject *module, struct gsp_pyext *state)
 static int find(PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
-    if (!text) {
+    if (!text)
         return -1;
-    }
     const int id = gsp_wire_setting_row_find(gsp_sv_of(text));
-    if (id < 0) {
+    if (id < 0)
         PyErr_SetObject(PyExc_KeyError, name);
-    }
     return id;
 }
 
@@ -69,13 +66,11 @@ static PyObject *get(PyObject *module, PyObject *name)
 {
     (void)module;
     const int id = find(name);
-    if (id < 0) {
+    if (id < 0)
         return NULL;
-    }
     char text[GSP_CONTROL_VALUE];
-    if (!gsp_agent_setting((enum gsp_setting_id)id, text)) {
+    if (!gsp_agent_setting((enum gsp_setting_id)id, text))
         return PyUnicode_FromString(gsp_wire_setting_row((size_t)id)->fallback);
-    }
     return PyUnicode_FromString(text);
 }
 
@@ -84,9 +79,8 @@ static int parse_pair(PyObject *args, char canonical[GSP_CONTROL_VALUE])
 {
     PyObject *name = NULL;
     const char *value = NULL;
-    if (!PyArg_ParseTuple(args, "Us", &name, &value)) {
+    if (!PyArg_ParseTuple(args, "Us", &name, &value))
         return -1;
-    }
     const int id = find(name);
     struct gsp_err err = {0};
     if (id >= 0 && gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
@@ -107,9 +101,8 @@ static PyObject *set(PyObject *module, PyObject *args)
 {
     char canonical[GSP_CONTROL_VALUE];
     const int id = parse_pair(args, canonical);
-    if (id < 0) {
+    if (id < 0)
         return NULL;
-    }
     const bool done = gsp_agent_set((enum gsp_setting_id)id, canonical);
     gsp_pyext__settings_refresh(module, gsp_pyext__state(module));
     return PyBool_FromLong(done);
@@ -134,9 +127,8 @@ static PyObject *settings(PyObject *module, PyObject *unused)
         ok = one && PyList_Append(list, one) == 0;
         Py_XDECREF(one);
     }
-    if (ok) {
+    if (ok)
         return list;
-    }
     Py_XDECREF(list);
     return NULL;
 }
@@ -174,9 +166,8 @@ static PyObject *set_callback(PyObject *module, PyObject *args)
 {
     const char *name = NULL;
     PyObject *callable = NULL;
-    if (!PyArg_ParseTuple(args, "sO:set_callback", &name, &callable)) {
+    if (!PyArg_ParseTuple(args, "sO:set_callback", &name, &callable))
         return NULL;
-    }
     struct gsp_pyext *state = gsp_pyext__state(module);
     const struct {
         const char *name;
@@ -217,9 +208,8 @@ static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t
         state->gc_began_ns = 0;
         if (took_ns >= state->gc_limit_ns && state->on_slow_gc) {
             PyObject *result = PyObject_CallFunction(state->on_slow_gc, "L", (long long)took_ns);
-            if (!result) {
+            if (!result)
                 PyErr_Clear();
-            }
             Py_XDECREF(result);
         }
     }

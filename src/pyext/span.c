@@ -46,9 +46,8 @@ static uint32_t generation_now(void)
 
 static bool spans_on(PyObject *module, struct gsp_pyext *state)
 {
-    if (!gsp_agent_is_on()) {
+    if (!gsp_agent_is_on())
         return false;
-    }
     gsp_pyext__settings_refresh(module, state);
     return atomic_load_explicit(&state->spans_on, memory_order_relaxed);
 }
@@ -69,9 +68,8 @@ static uint32_t name_id(struct gsp_pyext *state, PyObject *text, uint32_t genera
     return intern(text);
 #else
     struct gsp_pyext_name *slot = &state->names[((uintptr_t)text >> 4) % GSP_COUNT(state->names)];
-    if (gsp_likely(slot->text == text && slot->generation == generation)) {
+    if (gsp_likely(slot->text == text && slot->generation == generation))
         return slot->id;
-    }
     const uint32_t id = intern(text);
     if (id != GSP_NULL_STR) {
         PyObject *old = slot->text;
@@ -88,9 +86,8 @@ static uint32_t name_id(struct gsp_pyext *state, PyObject *text, uint32_t genera
 /* Returns the span or its nearest ancestor that has not ended; borrowed. */
 static struct span *first_open(struct span *span)
 {
-    while (span && span->depth == 0) {
+    while (span && span->depth == 0)
         span = span->parent;
-    }
     return span;
 }
 
@@ -116,9 +113,8 @@ static void make_innermost(struct gsp_pyext *state, struct span *span)
 {
     PyObject *value = span ? (PyObject *)span : Py_None;
     PyObject *token = PyContextVar_Set(state->current, value);
-    if (!token) {
+    if (!token)
         PyErr_Clear();
-    }
     Py_XDECREF(token);
 }
 
@@ -182,9 +178,8 @@ static PyObject *span_enter(PyObject *self, PyObject *unused)
         span->depth++;
         return self;
     }
-    if (!spans_on(span->module, state)) {
+    if (!spans_on(span->module, state))
         return self;
-    }
     span->generation = generation_now();
     span->id = next_id();
     Py_CLEAR(span->parent);
@@ -237,9 +232,8 @@ static void call_on_span(PyObject *callable, struct span *span, int64_t took_ns,
 static PyObject *span_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     struct span *span = (struct span *)(void *)self;
-    if (span->depth == 0 || --span->depth > 0) {
+    if (span->depth == 0 || --span->depth > 0)
         Py_RETURN_FALSE;
-    }
     const int64_t ended_ns = gsp_now_ns();
     struct gsp_pyext *state = gsp_pyext__state(span->module);
     PyObject *current = NULL;
@@ -252,13 +246,11 @@ static PyObject *span_exit(PyObject *self, PyObject *const *args, Py_ssize_t cou
     /* If recording has stopped meanwhile, the agent rejects the row. */
     if (span->generation == generation_now()) {
         PyObject *const *error = count == 3 && args[0] != Py_None ? args : NULL;
-        if (error) {
+        if (error)
             add_error(span, error[0]);
-        }
         put_row(state, span, ended_ns);
-        if (state->on_span) {
+        if (state->on_span)
             call_on_span(state->on_span, span, ended_ns - span->began_ns, error);
-        }
     }
     Py_RETURN_FALSE;
 }
@@ -283,9 +275,8 @@ static struct span *span_make(PyObject *module, PyObject *name, PyObject *phase)
 {
     const struct gsp_pyext *state = gsp_pyext__state(module);
     struct span *span = PyObject_New(struct span, (PyTypeObject *)(void *)state->span_type);
-    if (!span) {
+    if (!span)
         return NULL;
-    }
     memset((char *)span + offsetof(struct span, module), 0,
            sizeof(*span) - offsetof(struct span, module));
     span->module = module;
@@ -302,18 +293,16 @@ static PyObject *span_again(PyObject *self, PyObject *unused)
     (void)unused;
     const struct span *span = (struct span *)(void *)self;
     struct span *copy = span_make(span->module, span->name, span->phase);
-    if (copy && span->attributes.len > 0) {
+    if (copy && span->attributes.len > 0)
         gsp_buf_putsv(&copy->attributes, gsp_buf_sv(&span->attributes));
-    }
     return (PyObject *)copy;
 }
 
 static PyObject *span_set(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct span *span = (struct span *)(void *)self;
-    if (!PyArg_ParseTuple(args, "")) {
+    if (!PyArg_ParseTuple(args, ""))
         return NULL;
-    }
     Py_ssize_t at = 0;
     PyObject *key = NULL;
     PyObject *value = NULL;
@@ -337,9 +326,8 @@ static PyObject *span_id(PyObject *self, void *unused)
 {
     (void)unused;
     const int64_t id = ((struct span *)(void *)self)->id;
-    if (id == 0) {
+    if (id == 0)
         Py_RETURN_NONE;
-    }
     return PyLong_FromLongLong(id);
 }
 
@@ -443,9 +431,8 @@ static PyObject *event(PyObject *module, PyObject *const *args, Py_ssize_t count
 {
     struct gsp_pyext *state = gsp_pyext__state(module);
     struct span *span = span_from(module, args, count, names);
-    if (!span) {
+    if (!span)
         return NULL;
-    }
     if (spans_on(module, state)) {
         struct span *outer = innermost(state);
         span->generation = generation_now();
@@ -463,9 +450,8 @@ static PyObject *current(PyObject *module, PyObject *unused)
 {
     (void)unused;
     struct span *span = innermost(gsp_pyext__state(module));
-    if (!span) {
+    if (!span)
         Py_RETURN_NONE;
-    }
     return (PyObject *)span;
 }
 
@@ -484,9 +470,8 @@ int gsp_pyext__span_add(PyObject *module)
     struct gsp_pyext *state = gsp_pyext__state(module);
     state->span_type = PyType_FromSpec(&span_spec);
     state->current = PyContextVar_New("gsprof_span", NULL);
-    if (!state->span_type || !state->current || PyModule_AddFunctions(module, functions) != 0) {
+    if (!state->span_type || !state->current || PyModule_AddFunctions(module, functions) != 0)
         return -1;
-    }
     Py_INCREF(state->span_type);
     if (PyModule_AddObject(module, "Span", state->span_type) != 0) {
         Py_DECREF(state->span_type);

@@ -98,9 +98,8 @@ static void named_free(PyObject *self)
 {
     struct named *named = as_named(self);
     PyTypeObject *type = Py_TYPE(self);
-    for (size_t i = 0; i < named->open_count; i++) {
+    for (size_t i = 0; i < named->open_count; i++)
         Py_DECREF((PyObject *)named->open[i]);
-    }
     free(named->open);
     gsp_pyext__series_clear(&named->series);
     Py_XDECREF(named->name);
@@ -158,9 +157,8 @@ static int timing_begin(struct timing *timing)
     timing->thread = thread_number();
     if (gsp_unlikely(named->clock != NULL)) {
         PyObject *token = PyObject_CallMethod(named->clock, "begin", NULL);
-        if (!token) {
+        if (!token)
             return -1;
-        }
         PyObject *old = timing->token;
         timing->token = token;
         Py_XDECREF(old);
@@ -178,9 +176,8 @@ static void add_time(struct named *named, const struct timing *timing, double ms
     const int64_t end_ns = timing->began_ns + (int64_t)(ms * NS_PER_MS);
     gsp_pyext__series_add(&named->series, ms, timing->began_ns, end_ns);
     named->series.self_sum += inner_ms < ms ? ms - inner_ms : 0;
-    if (timing->outside.owner != named->owner) {
+    if (timing->outside.owner != named->owner)
         named->series.outer_sum += ms;
-    }
     named->several |= named->thread != 0 && named->thread != timing->thread;
     named->thread = timing->thread;
     UNLOCK(&named->mutex);
@@ -193,9 +190,8 @@ static int read_clock(struct timing *timing, double *ms)
     PyObject *result = PyObject_CallMethod(named->clock, "end", "OOL", named->name, timing->token,
                                            (long long)timing->began_ns);
     Py_CLEAR(timing->token);
-    if (!result) {
+    if (!result)
         return -1;
-    }
     *ms = result == Py_None ? (double)NAN : PyFloat_AsDouble(result);
     Py_DECREF(result);
     return PyErr_Occurred() ? -1 : 0;
@@ -210,16 +206,13 @@ static int timing_end(struct timing *timing)
     innermost = timing->outside;
     double ms = (double)(end_ns - timing->began_ns) / NS_PER_MS;
     const double inner_ms = inside.owner == named->owner ? inside.inner_ms : 0;
-    if (innermost.owner == named->owner) {
+    if (innermost.owner == named->owner)
         innermost.inner_ms += ms;
-    }
-    if (gsp_unlikely(named->clock != NULL) && read_clock(timing, &ms) != 0) {
+    if (gsp_unlikely(named->clock != NULL) && read_clock(timing, &ms) != 0)
         return -1;
-    }
     timing->elapsed_ms = ms;
-    if (!isnan(ms)) {
+    if (!isnan(ms))
         add_time(named, timing, ms, inner_ms);
-    }
     return 0;
 }
 
@@ -227,11 +220,10 @@ static PyObject *timing_enter(PyObject *self, PyObject *unused)
 {
     (void)unused;
     struct timing *timing = as_timing(self);
-    if (timing->depth > 0) {
+    if (timing->depth > 0)
         timing->depth++;
-    } else if (timing_begin(timing) != 0) {
+    else if (timing_begin(timing) != 0)
         return NULL;
-    }
     Py_INCREF(self);
     return self;
 }
@@ -241,11 +233,10 @@ static PyObject *timing_exit(PyObject *self, PyObject *const *args, Py_ssize_t c
     (void)args;
     (void)count;
     struct timing *timing = as_timing(self);
-    if (timing->depth > 1) {
+    if (timing->depth > 1)
         timing->depth--;
-    } else if (timing->depth == 1 && timing_end(timing) != 0) {
+    else if (timing->depth == 1 && timing_end(timing) != 0)
         return NULL;
-    }
     Py_RETURN_FALSE;
 }
 
@@ -280,9 +271,8 @@ static PyObject *timing_elapsed(PyObject *self, void *unused)
 {
     (void)unused;
     const double ms = as_timing(self)->elapsed_ms;
-    if (isnan(ms)) {
+    if (isnan(ms))
         Py_RETURN_NONE;
-    }
     return PyFloat_FromDouble(ms);
 }
 
@@ -340,9 +330,8 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     (void)kwargs;
     const allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *self = alloc(type, 0);
-    if (!self) {
+    if (!self)
         return NULL;
-    }
     struct recorder *recorder = as_recorder(self);
     recorder->series[TIMES] = PyDict_New();
     recorder->series[VALUES] = PyDict_New();
@@ -364,9 +353,8 @@ static void drop_series(PyObject *series)
     PyObject *all = series ? PyDict_Values(series) : NULL;
     for (Py_ssize_t i = 0; all && i < PyList_Size(all); i++) {
         struct named *named = as_named(PyList_GetItem(all, i));
-        while (named->open_count > 0) {
+        while (named->open_count > 0)
             Py_DECREF((PyObject *)named->open[--named->open_count]);
-        }
     }
     Py_XDECREF(all);
     Py_XDECREF(series);
@@ -390,9 +378,8 @@ static void recorder_free(PyObject *self)
 static PyObject *make_named(struct recorder *recorder, PyObject *series, PyObject *name)
 {
     struct named *named = PyObject_New(struct named, (PyTypeObject *)(void *)recorder->named_type);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     memset((char *)named + offsetof(struct named, name), 0,
            sizeof(*named) - offsetof(struct named, name));
     named->name = name;
@@ -420,9 +407,8 @@ static struct named *find(struct recorder *recorder, enum kind kind, PyObject *n
     LOCK(&recorder->mutex);
     PyObject *found = PyDict_GetItemWithError(recorder->series[kind], name);
     Py_XINCREF(found);
-    if (gsp_unlikely(!found) && make && !PyErr_Occurred()) {
+    if (gsp_unlikely(!found) && make && !PyErr_Occurred())
         found = make_named(recorder, recorder->series[kind], name);
-    }
     UNLOCK(&recorder->mutex);
     return as_named(found);
 }
@@ -430,9 +416,8 @@ static struct named *find(struct recorder *recorder, enum kind kind, PyObject *n
 static PyObject *measure(PyObject *self, PyObject *name)
 {
     struct named *named = find(as_recorder(self), TIMES, name, true);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     PyObject *timing = timing_new(named);
     Py_DECREF((PyObject *)named);
     return timing;
@@ -445,13 +430,11 @@ static PyObject *record(PyObject *self, PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     const double value = PyFloat_AsDouble(args[1]);
-    if (value == -1.0 && PyErr_Occurred()) {
+    if (value == -1.0 && PyErr_Occurred())
         return NULL;
-    }
     struct named *named = find(as_recorder(self), VALUES, args[0], true);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     const int64_t now_ns = gsp_now_ns();
     LOCK(&named->mutex);
     gsp_pyext__series_add(&named->series, value, now_ns, now_ns);
@@ -466,9 +449,8 @@ static int push(struct named *named, struct timing *timing)
     if (named->open_count == named->open_cap) {
         const size_t cap = named->open_cap ? named->open_cap * 2 : 4;
         struct timing **grown = realloc(named->open, cap * sizeof(struct timing *));
-        if (!grown) {
+        if (!grown)
             return -1;
-        }
         named->open = grown;
         named->open_cap = cap;
     }
@@ -491,9 +473,8 @@ static PyObject *start(PyObject *self, PyObject *name)
         LOCK(&named->mutex);
         rc = push(named, as_timing(timing));
         UNLOCK(&named->mutex);
-        if (rc != 0) {
+        if (rc != 0)
             PyErr_NoMemory();
-        }
     }
     if (rc == 0) {
         Py_DECREF((PyObject *)named);
@@ -511,9 +492,8 @@ static struct timing *pop(struct named *named)
     struct timing *found = NULL;
     LOCK(&named->mutex);
     size_t i = named->open_count;
-    while (i > 0 && named->open[i - 1]->thread != thread) {
+    while (i > 0 && named->open[i - 1]->thread != thread)
         i--;
-    }
     if (i > 0) {
         found = named->open[i - 1];
         memmove(named->open + i - 1, named->open + i,
@@ -527,9 +507,8 @@ static struct timing *pop(struct named *named)
 static PyObject *stop(PyObject *self, PyObject *name)
 {
     struct named *named = find(as_recorder(self), TIMES, name, false);
-    if (!named && PyErr_Occurred()) {
+    if (!named && PyErr_Occurred())
         return NULL;
-    }
     struct timing *timing = named ? pop(named) : NULL;
     if (!timing) {
         PyErr_Format(PyExc_ValueError, "stop(%R) without start(%R) in this thread", name, name);
@@ -548,13 +527,11 @@ static PyObject *add(PyObject *self, PyObject *args)
     PyObject *name = NULL;
     double ms = 0;
     long long began_ns = 0;
-    if (!PyArg_ParseTuple(args, "UdL", &name, &ms, &began_ns)) {
+    if (!PyArg_ParseTuple(args, "UdL", &name, &ms, &began_ns))
         return NULL;
-    }
     struct named *named = find(as_recorder(self), TIMES, name, true);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     add_time(named, &(struct timing){.began_ns = began_ns, .thread = thread_number()}, ms, 0);
     Py_DECREF((PyObject *)named);
     Py_RETURN_NONE;
@@ -566,17 +543,15 @@ static int parse(PyObject *args, struct recorder *recorder, struct named **out)
 {
     int kind = 0;
     PyObject *name = NULL;
-    if (!PyArg_ParseTuple(args, "iU", &kind, &name)) {
+    if (!PyArg_ParseTuple(args, "iU", &kind, &name))
         return -1;
-    }
     if (kind < 0 || kind >= KINDS) {
         PyErr_SetString(PyExc_ValueError, "unknown kind");
         return -1;
     }
     *out = find(recorder, (enum kind)kind, name, false);
-    if (!*out && !PyErr_Occurred()) {
+    if (!*out && !PyErr_Occurred())
         PyErr_SetObject(PyExc_KeyError, name);
-    }
     return *out ? 0 : -1;
 }
 
@@ -584,9 +559,8 @@ static PyObject *names(PyObject *self, PyObject *number)
 {
     const long kind = PyLong_AsLong(number);
     if (kind < 0 || kind >= KINDS) {
-        if (!PyErr_Occurred()) {
+        if (!PyErr_Occurred())
             PyErr_SetString(PyExc_ValueError, "unknown kind");
-        }
         return NULL;
     }
     return PyDict_Keys(as_recorder(self)->series[kind]);
@@ -595,9 +569,8 @@ static PyObject *names(PyObject *self, PyObject *number)
 static PyObject *stats(PyObject *self, PyObject *args)
 {
     struct named *named = NULL;
-    if (parse(args, as_recorder(self), &named) != 0) {
+    if (parse(args, as_recorder(self), &named) != 0)
         return NULL;
-    }
     LOCK(&named->mutex);
     struct gsp_metric_series series = named->series;
     const size_t open_count = named->open_count;
@@ -626,20 +599,17 @@ static int by_time(const void *a, const void *b)
 static PyObject *samples(PyObject *self, PyObject *args)
 {
     struct named *named = NULL;
-    if (parse(args, as_recorder(self), &named) != 0) {
+    if (parse(args, as_recorder(self), &named) != 0)
         return NULL;
-    }
     LOCK(&named->mutex);
     const size_t count = named->series.kept_count;
     struct gsp_metric_value *copy = malloc((count + 1) * sizeof(*copy));
-    if (copy && count > 0) {
+    if (copy && count > 0)
         memcpy(copy, named->series.kept, count * sizeof(*copy));
-    }
     UNLOCK(&named->mutex);
     Py_DECREF((PyObject *)named);
-    if (!copy) {
+    if (!copy)
         return PyErr_NoMemory();
-    }
     /* Nested times are added when they end, and a random choice of values is unordered. */
     qsort(copy, count, sizeof(*copy), by_time);
     PyObject *list = PyList_New((Py_ssize_t)count);
@@ -661,9 +631,8 @@ static PyObject *clear(PyObject *self, PyObject *unused)
     struct recorder *recorder = as_recorder(self);
     for (int kind = 0; kind < KINDS; kind++) {
         PyObject *fresh = PyDict_New();
-        if (!fresh) {
+        if (!fresh)
             return NULL;
-        }
         LOCK(&recorder->mutex);
         PyObject *old = recorder->series[kind];
         recorder->series[kind] = fresh;
@@ -772,9 +741,8 @@ int gsp_pyext__timer_add(PyObject *module)
         PyObject_SetAttrString(recorder, "_timing_type", timing) == 0 &&
         PyObject_SetAttrString(module, "Timing", timing) == 0 &&
         PyObject_SetAttrString(module, "Recorder", recorder) == 0 &&
-        add_derived(module, "TimeRecorder", &time_recorder_spec, recorder) == 0) {
+        add_derived(module, "TimeRecorder", &time_recorder_spec, recorder) == 0)
         rc = add_derived(module, "MetricRecorder", &metric_recorder_spec, recorder);
-    }
     Py_XDECREF(recorder);
     Py_XDECREF(timing);
     Py_XDECREF(series);

@@ -55,14 +55,12 @@ static struct gsp_torch_module *name_new_module(const struct gsp_torch_thread *t
     const int32_t up = thread->depth - 1;
     PyObject *parent = up >= 0 && up < GSP_TORCH_DEPTH ? thread->stack[up] : NULL;
     /* A module in the table is alive. */
-    if (!parent || !gsp_pyext__torch_module_find(parent)) {
+    if (!parent || !gsp_pyext__torch_module_find(parent))
         parent = Py_None;
-    }
     PyObject *result =
         gsp_pyext__torch_call_python(T.name_module, Py_BuildValue("(OO)", module, parent));
-    if (!result) {
+    if (!result)
         return NULL;
-    }
     Py_DECREF(result);
     struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     if (!known) {
@@ -79,22 +77,18 @@ static struct gsp_torch_module *find_known(const struct gsp_torch_thread *thread
 {
     struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     const uint32_t filters = atomic_load_explicit(&T.filters, memory_order_relaxed);
-    if (gsp_likely(known && known->filters == filters)) {
+    if (gsp_likely(known && known->filters == filters))
         return known;
-    }
-    if (!known) {
+    if (!known)
         known = T.name_module ? name_new_module(thread, module) : NULL;
-    }
-    if (!known || known->filters == filters) {
+    if (!known || known->filters == filters)
         return known;
-    }
     known->selected = true;
     if (T.is_selected) {
         PyObject *result =
             gsp_pyext__torch_call_python(T.is_selected, Py_BuildValue("(Os)", module, known->path));
-        if (!result) {
+        if (!result)
             return NULL;
-        }
         known->selected = result != Py_False;
         Py_DECREF(result);
     }
@@ -141,9 +135,8 @@ static int finish(const struct call *call, struct gsp_torch_module *known, PyObj
         gsp_pyext__torch_row_set_module(known, row);
         gsp_agent_put_torch(row);
     }
-    if (rc == 0 && T.gradients && output) {
+    if (rc == 0 && T.gradients && output)
         rc = hook_gradients(call, known, output);
-    }
     return rc;
 }
 
@@ -154,9 +147,8 @@ static void add_cost(int64_t between_ns)
 {
     const int64_t own_ns = 2 * between_ns;
     const int64_t mean_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
-    if (own_ns >= COST_MAX_NS) {
+    if (own_ns >= COST_MAX_NS)
         return;
-    }
     /* The first calls touch new pages and cold code. They must not dominate: after 16 steps it is
      * decided whether all steps are traced. */
     const int64_t most_ns = COST_TIMES_MAX * mean_ns;
@@ -172,9 +164,8 @@ static PyObject *call_traced(const struct call *call, struct gsp_torch_thread *t
     PyObject *token = NULL;
     if (gsp_unlikely(T.gpu != NULL)) {
         token = gsp_pyext__torch_call_python(T.gpu, PyTuple_New(0));
-        if (!token) {
+        if (!token)
             return NULL;
-        }
     }
     const int64_t seq = gsp_pyext__torch_next_seq(thread);
     const int64_t step = thread->step;
@@ -190,12 +181,10 @@ static PyObject *call_traced(const struct call *call, struct gsp_torch_thread *t
     row.duration = (double)(ended_ns - began_ns) / GSP_NS_PER_S;
     const int rc = finish(call, known, output, &row, token);
     Py_XDECREF(token);
-    if (entered_ns) {
+    if (entered_ns)
         add_cost(began_ns - entered_ns + gsp_now_ns() - ended_ns);
-    }
-    if (gsp_unlikely(rc != 0)) {
+    if (gsp_unlikely(rc != 0))
         Py_CLEAR(output);
-    }
     return output;
 }
 
@@ -219,21 +208,17 @@ static GSP_COLD void report_error(void)
 static PyObject *call_watched(const struct call *call)
 {
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
-    if (thread->busy) {
+    if (thread->busy)
         return call_original(call);
-    }
     const int64_t entered_ns = thread->calls++ % COST_PERIOD == 0 ? gsp_now_ns() : 0;
     const int32_t depth = thread->depth;
     struct gsp_torch_module *known = find_known(thread, call->module);
-    if (gsp_unlikely(!known)) {
+    if (gsp_unlikely(!known))
         return PyErr_Occurred() ? NULL : call_original(call);
-    }
-    if (depth == 0 && known->is_root && gsp_pyext__torch_before_outermost(known) != 0) {
+    if (depth == 0 && known->is_root && gsp_pyext__torch_before_outermost(known) != 0)
         return NULL;
-    }
-    if (depth < GSP_TORCH_DEPTH) {
+    if (depth < GSP_TORCH_DEPTH)
         thread->stack[depth] = call->module;
-    }
     thread->depth = depth + 1;
     const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
     PyObject *output = (mode & GSP_TORCH_TRACE) && known->selected
@@ -246,15 +231,13 @@ static PyObject *call_watched(const struct call *call)
 
 static inline PyObject *enter(const struct call *call)
 {
-    if (gsp_unlikely(gsp_pyext__torch_stale())) {
+    if (gsp_unlikely(gsp_pyext__torch_stale()))
         gsp_pyext__torch_refresh();
-    }
     PyObject *output = gsp_likely(atomic_load_explicit(&T.mode, memory_order_relaxed) == 0)
                            ? call_original(call)
                            : call_watched(call);
-    if (gsp_unlikely(!output && T.on_error)) {
+    if (gsp_unlikely(!output && T.on_error))
         report_error();
-    }
     return output;
 }
 
@@ -277,9 +260,8 @@ static PyObject *original_of(PyObject *self)
 
 static PyObject *call_tuple(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    if (original_of(self) != T.original) {
+    if (original_of(self) != T.original)
         return PyObject_Call(original_of(self), args, kwargs);
-    }
     const struct call call = {
         .module = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL,
         .tuple = args,
@@ -295,9 +277,8 @@ static PyObject *call_backward(PyObject *self, PyObject *const *args, size_t nar
     const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
     const int64_t began_ns = (mode & GSP_TORCH_TRACE) ? gsp_now_ns() : 0;
     PyObject *result = T.vectorcall(original_of(self), args, nargsf, names);
-    if (began_ns) {
+    if (began_ns)
         gsp_pyext__torch_put_backward(began_ns);
-    }
     return result;
 }
 
@@ -326,11 +307,9 @@ static PyObject *get_attribute(PyObject *self, PyObject *name)
         return original_of(self);
     }
     static const char *const own[] = {"__reduce_ex__", "__get__", "__call__", "__eq__", "__ne__"};
-    for (size_t i = 0; i < GSP_COUNT(own); i++) {
-        if (PyUnicode_CompareWithASCIIString(name, own[i]) == 0) {
+    for (size_t i = 0; i < GSP_COUNT(own); i++)
+        if (PyUnicode_CompareWithASCIIString(name, own[i]) == 0)
             return PyObject_GenericGetAttr(self, name);
-        }
-    }
     return PyObject_GetAttr(original_of(self), name);
 }
 
@@ -417,14 +396,12 @@ static vectorcall_fn find_vectorcall(void)
 {
     const PyObject *version = PySys_GetObject("hexversion");
     const long hex = version ? PyLong_AsLong((PyObject *)(uintptr_t)version) : 0;
-    if (hex < 0x03090000) {
+    if (hex < 0x03090000)
         return NULL; /* heap types support vectorcall since 3.9 */
-    }
     /* The first exists since 3.11, the second until 3.12 and for functions only. */
     void *found = dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
-    if (!found && PyObject_HasAttrString(T.original, "__code__")) {
+    if (!found && PyObject_HasAttrString(T.original, "__code__"))
         found = dlsym(RTLD_DEFAULT, "_PyFunction_Vectorcall");
-    }
     vectorcall_fn function = NULL;
     memcpy(&function, &found, sizeof(function));
     return function;
@@ -434,14 +411,12 @@ static vectorcall_fn find_vectorcall(void)
 static PyTypeObject *wrapper_type(void)
 {
     static PyObject *type;
-    if (type) {
+    if (type)
         return (PyTypeObject *)type;
-    }
     T.vectorcall = find_vectorcall();
     spec.flags |= T.vectorcall ? HAVE_VECTORCALL : 0;
-    if (!T.vectorcall) {
+    if (!T.vectorcall)
         slots[GSP_COUNT(slots) - 2] = (PyType_Slot){0, NULL}; /* 3.8 does not support the members */
-    }
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
     Py_XDECREF(types);
@@ -496,9 +471,8 @@ static PyObject *wrap_backward(PyObject *self, PyObject *original)
 {
     (void)self;
     PyTypeObject *type = wrapper_type();
-    if (type && !T.vectorcall) {
+    if (type && !T.vectorcall)
         Py_RETURN_NONE;
-    }
     return (PyObject *)make_wrapper(original, call_backward);
 }
 
@@ -521,9 +495,8 @@ static PyObject *set_callback(PyObject *self, PyObject *args)
     };
     const char *name = NULL;
     PyObject *callable = NULL;
-    if (!PyArg_ParseTuple(args, "sO:torch_callback", &name, &callable)) {
+    if (!PyArg_ParseTuple(args, "sO:torch_callback", &name, &callable))
         return NULL;
-    }
     for (size_t i = 0; i < GSP_COUNT(callbacks); i++) {
         if (strcmp(callbacks[i].name, name) == 0) {
             /* The old one may be in use by another thread: never freed, there are few. */
@@ -545,25 +518,20 @@ static PyObject *set_name(PyObject *self, PyObject *args)
     int is_root = 0;
     int has_children = 0;
     if (!PyArg_ParseTuple(args, "OUUUpp|U:torch_name", &module, &words[0], &words[1], &words[2],
-                          &is_root, &has_children, &words[3])) {
+                          &is_root, &has_children, &words[3]))
         return NULL;
-    }
     PyObject *keep[4] = {NULL, NULL, NULL, NULL};
     struct gsp_sv texts[4] = {{0}};
-    for (size_t i = 0; i < GSP_COUNT(texts) && words[i]; i++) {
+    for (size_t i = 0; i < GSP_COUNT(texts) && words[i]; i++)
         texts[i] = gsp_pyext__text(words[i], &keep[i]);
-    }
     struct gsp_torch_module *known =
         gsp_pyext__torch_module_put(module, texts[0], texts[1], texts[2]);
-    if (known && texts[3].len > 0 && !known->model) {
+    if (known && texts[3].len > 0 && !known->model)
         known->model = gsp_sv_dup(texts[3]);
-    }
-    for (size_t i = 0; i < GSP_COUNT(keep); i++) {
+    for (size_t i = 0; i < GSP_COUNT(keep); i++)
         Py_XDECREF(keep[i]);
-    }
-    if (!known) {
+    if (!known)
         return NULL;
-    }
     known->is_root = known->is_root || is_root;
     known->has_children = has_children;
     Py_RETURN_NONE;
@@ -574,9 +542,8 @@ static PyObject *path_of(PyObject *self, PyObject *module)
 {
     (void)self;
     const struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
-    if (!known) {
+    if (!known)
         Py_RETURN_NONE;
-    }
     return PyUnicode_DecodeUTF8(known->path, (Py_ssize_t)strlen(known->path), "replace");
 }
 
@@ -584,9 +551,8 @@ static PyObject *refresh(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    if (T.original && gsp_pyext__torch_stale()) {
+    if (T.original && gsp_pyext__torch_stale())
         gsp_pyext__torch_refresh();
-    }
     Py_RETURN_NONE;
 }
 
@@ -606,9 +572,8 @@ static PyMethodDef functions[] = {
 
 int gsp_pyext__torch_add(PyObject *module)
 {
-    if (PyModule_AddFunctions(module, functions) != 0) {
+    if (PyModule_AddFunctions(module, functions) != 0)
         return -1;
-    }
     int rc = gsp_pyext__torch_step_add(module);
     rc = rc == 0 ? gsp_pyext__torch_grad_add(module) : rc;
     return rc == 0 ? gsp_pyext__torch_rows_add(module) : rc;

@@ -42,9 +42,8 @@ void gsp_pyext__torch_cost_begin_step(void)
  */
 static double comparable_s(double seconds)
 {
-    if (T.by_clock) {
+    if (T.by_clock)
         return seconds;
-    }
     const bool same =
         atomic_load_explicit(&T.border_thread, memory_order_relaxed) == gsp_pyext__torch_thread();
     return same && T.cpu_began_ns ? (double)(cpu_ns() - T.cpu_began_ns) / GSP_NS_PER_S : 0;
@@ -75,15 +74,13 @@ static void compare_step(bool sampled, double seconds)
     }
     const double s = comparable_s(seconds);
     const bool has_both = pairs->traced_s > 0 && pairs->next_s > 0;
-    if (has_both && !sampled && s > 0) {
+    if (has_both && !sampled && s > 0)
         put_ratio((pairs->traced_s + pairs->next_s) / s - 1);
-    } else if (has_both && sampled && T.shadow_m > 0) {
+    else if (has_both && sampled && T.shadow_m > 0)
         put_ratio(pairs->traced_s / pairs->next_s);
-    }
     pairs->next_s = sampled ? 0 : s;
-    if (sampled) {
+    if (sampled)
         pairs->traced_s = s;
-    }
 }
 
 void gsp_pyext__torch_cost_add_step(bool sampled, double seconds, int64_t spent_ns)
@@ -93,9 +90,8 @@ void gsp_pyext__torch_cost_add_step(bool sampled, double seconds, int64_t spent_
         T.traced.s[at] = seconds;
         T.traced.spent_s[at] = (double)spent_ns / GSP_NS_PER_S;
     }
-    if (is_mixed()) {
+    if (is_mixed())
         compare_step(sampled, seconds);
-    }
 }
 
 static uint32_t kept(const struct gsp_torch_window *window)
@@ -108,18 +104,16 @@ static uint32_t kept(const struct gsp_torch_window *window)
 static void set_thin(int64_t thin)
 {
     uint32_t power = 0;
-    while ((int64_t)1 << power < thin) {
+    while ((int64_t)1 << power < thin)
         power++;
-    }
     T.thin = thin;
     gsp_agent_mark(power << GSP_CONTROL_THIN_SHIFT, GSP_CONTROL_THIN_MASK);
 }
 
 void gsp_pyext__torch_cost_clear(void)
 {
-    if (T.thin != 1) {
+    if (T.thin != 1)
         set_thin(1);
-    }
     clear_pairs();
     atomic_store_explicit(&T.elsewhere, false, memory_order_relaxed);
     T.by_clock = false;
@@ -171,9 +165,8 @@ static double octile(const double *values, uint32_t count, uint32_t eighths)
 static double percent_spent(void)
 {
     const uint32_t count = kept(&T.traced);
-    if (count == 0) {
+    if (count == 0)
         return 0;
-    }
     const double spent_s = octile(T.traced.spent_s, count, 4);
     const double step_s = octile(T.traced.s, count, 1);
     /* More than the step itself is impossible: report a large value. */
@@ -187,13 +180,11 @@ int gsp_pyext__torch_cost_measure(int64_t now_ns)
     const bool is_due = T.measured_ns != 0
                             ? now_ns - T.measured_ns > MEASURE_NS || T.pairs.count >= T.pairs.due
                             : T.traced.count >= FIRST_TRACED;
-    if (!T.on || !T.on_measure || !is_due) {
+    if (!T.on || !T.on_measure || !is_due)
         return 0;
-    }
     T.measured_ns = now_ns;
-    while (T.pairs.due <= T.pairs.count) {
+    while (T.pairs.due <= T.pairs.count)
         T.pairs.due *= 2;
-    }
     PyObject *pairs = ratios();
     PyObject *args =
         pairs ? Py_BuildValue("(NddL)", pairs, percent_spent(), share_traced(), (long long)T.thin)

@@ -79,9 +79,8 @@ static struct {
 
 static void release_pass(struct pass *pass)
 {
-    if (--pass->refs == 0) {
+    if (--pass->refs == 0)
         free(pass);
-    }
 }
 
 static void close_pass(struct pass *pass)
@@ -90,17 +89,15 @@ static void close_pass(struct pass *pass)
     *(pass->newer ? &pass->newer->older : &G.newest) = pass->older;
     pass->is_open = false;
     G.open_count--;
-    if (G.last == pass) {
+    if (G.last == pass)
         G.last = NULL;
-    }
     release_pass(pass);
 }
 
 static void open_pass(struct pass *pass, int64_t now_ns)
 {
-    if (G.open_count == OPEN_MAX) {
+    if (G.open_count == OPEN_MAX)
         close_pass(G.oldest);
-    }
     pass->refs++;
     pass->is_open = true;
     pass->began_ns = now_ns;
@@ -110,9 +107,8 @@ static void open_pass(struct pass *pass, int64_t now_ns)
     *(G.newest ? &G.newest->newer : &G.oldest) = pass;
     G.newest = pass;
     G.open_count++;
-    if (pass->inputs == 0 && !pass->has_children) {
+    if (pass->inputs == 0 && !pass->has_children)
         G.last = pass;
-    }
 }
 
 static void end_pass(struct pass *pass, int64_t now_ns)
@@ -127,18 +123,16 @@ static void end_pass(struct pass *pass, int64_t now_ns)
     row.class = pass->class_id;
     row.device = pass->device_id;
     row.duration = (double)(now_ns - pass->began_ns) / GSP_NS_PER_S;
-    if (pass->stamp == thread->stamp) {
+    if (pass->stamp == thread->stamp)
         gsp_agent_put_torch(&row);
-    }
     close_pass(pass);
 }
 
 void gsp_pyext__torch_gradients_end(int64_t began_ns, int64_t now_ns)
 {
     LOCK();
-    while (G.newest && G.newest->began_ns >= began_ns) {
+    while (G.newest && G.newest->began_ns >= began_ns)
         end_pass(G.newest, now_ns);
-    }
     UNLOCK();
 }
 
@@ -157,31 +151,26 @@ static PyObject *hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     const struct hook *hook = as_hook(self);
     const int64_t now_ns = gsp_now_ns();
     LOCK();
-    if (G.last) {
+    if (G.last)
         end_pass(G.last, now_ns);
-    }
     for (uint32_t i = 0; i < hook->count; i++) {
         struct pass *pass = hook->marks[i].pass;
-        if (!hook->marks[i].enters && pass->is_open && pass->left > 0 && --pass->left == 0) {
+        if (!hook->marks[i].enters && pass->is_open && pass->left > 0 && --pass->left == 0)
             end_pass(pass, now_ns);
-        }
     }
     for (uint32_t i = 0; i < hook->count; i++) {
         struct pass *pass = hook->marks[i].pass;
-        if (!hook->marks[i].enters || pass->is_open) {
+        if (!hook->marks[i].enters || pass->is_open)
             continue;
-        }
         open_pass(pass, now_ns);
-        if (pass->is_through) {
+        if (pass->is_through)
             end_pass(pass, now_ns);
-        }
     }
     UNLOCK();
     const struct gsp_torch_thread *border =
         atomic_load_explicit(&T.border_thread, memory_order_relaxed);
-    if (border && border != gsp_pyext__torch_thread()) {
+    if (border && border != gsp_pyext__torch_thread())
         atomic_store_explicit(&T.elsewhere, true, memory_order_relaxed);
-    }
     /* The cost of PyTorch's own work around a hook (the GIL, an object for the gradient) cannot be
      * measured here. It is estimated by the cost of installing one, which is too little; comparing
      * steps with and without hooks corrects it (see torch_cost.c). */
@@ -194,9 +183,8 @@ static void hook_free(PyObject *self)
     struct hook *hook = as_hook(self);
     PyTypeObject *type = Py_TYPE(self);
     LOCK();
-    for (uint32_t i = 0; i < hook->count; i++) {
+    for (uint32_t i = 0; i < hook->count; i++)
         release_pass(hook->marks[i].pass);
-    }
     UNLOCK();
     free(hook->marks);
     PyObject_Free(self);
@@ -254,9 +242,8 @@ static bool hook_add(struct hook *hook, struct pass *pass, bool enters)
     if (hook->count == hook->cap) {
         const uint32_t cap = hook->cap ? hook->cap * 2 : 2;
         struct mark *grown = realloc(hook->marks, cap * sizeof(*grown));
-        if (!grown) {
+        if (!grown)
             return false;
-        }
         hook->marks = grown;
         hook->cap = cap;
     }
@@ -298,27 +285,23 @@ static PyObject *put_hook(PyObject *tensor, PyObject *function, PyObject *hooks)
         Py_XDECREF(handle);
     } else if (hook) {
         PyObject *made = hooks == Py_None ? make_hooks(tensor, function) : hooks;
-        if (made) {
+        if (made)
             rc = PyObject_SetItem(made, G.key, hook);
-        } else {
+        else
             G.is_official = true;
-        }
-        if (made != hooks) {
+        if (made != hooks)
             Py_XDECREF(made);
-        }
     }
-    if (rc != 0) {
+    if (rc != 0)
         Py_CLEAR(hook);
-    }
     return hook;
 }
 
 /* Returns our hook of the tensor, borrowed; NULL if it has none. */
 static PyObject *find_hook(PyObject *hooks)
 {
-    if (hooks == Py_None || !PyDict_Check(hooks)) {
+    if (hooks == Py_None || !PyDict_Check(hooks))
         return NULL;
-    }
     PyObject *found = PyDict_GetItemWithError(hooks, G.key);
     return found && (PyObject *)Py_TYPE(found) == G.hook_type ? found : NULL;
 }
@@ -327,16 +310,14 @@ static PyObject *find_hook(PyObject *hooks)
 static bool mark_tensor(PyObject *tensor, struct pass *pass, bool enters)
 {
     PyObject *hooks = PyObject_GetAttr(tensor, G.hooks_name);
-    if (!hooks) {
+    if (!hooks)
         return false;
-    }
     PyObject *hook = find_hook(hooks);
     Py_XINCREF(hook);
     if (!hook) {
         PyObject *function = PyObject_GetAttr(tensor, G.function_name);
-        if (function && function != Py_None) {
+        if (function && function != Py_None)
             hook = put_hook(tensor, function, hooks);
-        }
         Py_XDECREF(function);
     }
     const bool added = hook && hook_add(as_hook(hook), pass, enters);
@@ -348,17 +329,14 @@ static bool mark_tensor(PyObject *tensor, struct pass *pass, bool enters)
 /* Adds all tensors within a value to the pass; returns their number. */
 static uint32_t mark_all(PyObject *value, struct pass *pass, bool enters, int depth)
 {
-    if (PyType_IsSubtype(Py_TYPE(value), (PyTypeObject *)G.tensor_type)) {
+    if (PyType_IsSubtype(Py_TYPE(value), (PyTypeObject *)G.tensor_type))
         return mark_tensor(value, pass, enters) ? 1 : 0;
-    }
     uint32_t count = 0;
-    if (depth == DEPTH_MAX) {
+    if (depth == DEPTH_MAX)
         return 0;
-    }
     if (PyTuple_Check(value)) {
-        for (Py_ssize_t i = 0; i < PyTuple_Size(value); i++) {
+        for (Py_ssize_t i = 0; i < PyTuple_Size(value); i++)
             count += mark_all(PyTuple_GetItem(value, i), pass, enters, depth + 1);
-        }
     } else if (PyList_Check(value)) {
         for (Py_ssize_t i = 0; i < PyList_Size(value); i++) {
             PyObject *item = PyList_GetItem(value, i);
@@ -411,21 +389,17 @@ int gsp_pyext__torch_gradients_begin(struct gsp_torch_module *known, PyObject *c
         return 0;
     }
     struct pass *pass = pass_new(known);
-    if (!pass) {
+    if (!pass)
         return 0;
-    }
-    if (mark_all(output, pass, true, 0) > 0) {
-        for (size_t i = 0; i < count; i++) {
+    if (mark_all(output, pass, true, 0) > 0)
+        for (size_t i = 0; i < count; i++)
             pass->inputs += mark_all(inputs[i], pass, false, 0);
-        }
-    }
     LOCK();
     release_pass(pass);
     UNLOCK();
     /* Errors are our own, except those for the program. */
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) {
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
-    }
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -443,12 +417,10 @@ static bool make_names(void)
         {&G.register_name, "register_hook"},
     };
     for (size_t i = 0; i < GSP_COUNT(names); i++) {
-        if (!*names[i].at) {
+        if (!*names[i].at)
             *names[i].at = PyUnicode_InternFromString(names[i].text);
-        }
-        if (!*names[i].at) {
+        if (!*names[i].at)
             return false;
-        }
     }
     if (!G.hook_type) {
         G.hook_type = PyType_FromSpec(&hook_spec);
@@ -464,9 +436,8 @@ static PyObject *set_types(PyObject *self, PyObject *args)
     PyObject *tensor = NULL;
     PyObject *dict = NULL;
     PyObject *tracing = NULL;
-    if (!PyArg_ParseTuple(args, "OOO:torch_gradients", &tensor, &dict, &tracing) || !make_names()) {
+    if (!PyArg_ParseTuple(args, "OOO:torch_gradients", &tensor, &dict, &tracing) || !make_names())
         return NULL;
-    }
     if (!PyType_Check(tensor)) {
         PyErr_SetString(PyExc_TypeError, "not a type");
         return NULL;

@@ -64,12 +64,10 @@ static struct slot *find_slot(struct table *table, const PyObject *module)
         struct slot *slot = &table->slots[i & table->mask];
         /* Acquire, with the release in fill_slot(): the module is written before its key. */
         const PyObject *key = atomic_load_explicit(&slot->key, memory_order_acquire);
-        if (key == module) {
+        if (key == module)
             return slot;
-        }
-        if (!key) {
+        if (!key)
             return NULL;
-        }
     }
 }
 
@@ -91,9 +89,8 @@ static void fill_slot(struct table *table, const PyObject *key, struct gsp_torch
     for (size_t i = hash_of(key);; i++) {
         struct slot *slot = &table->slots[i & table->mask];
         const PyObject *old = atomic_load_explicit(&slot->key, memory_order_relaxed);
-        if (old && old != GONE) {
+        if (old && old != GONE)
             continue;
-        }
         table->used += old ? 0 : 1;
         slot->module = module;
         atomic_store_explicit(&slot->key, key, memory_order_release);
@@ -104,23 +101,19 @@ static void fill_slot(struct table *table, const PyObject *key, struct gsp_torch
 /* Returns a table with a free slot. */
 static struct table *grow(struct table *old)
 {
-    if (old && old->used < (old->mask + 1) / 2) {
+    if (old && old->used < (old->mask + 1) / 2)
         return old;
-    }
     size_t size = FIRST_SLOTS;
-    while (size < count_now * 4) {
+    while (size < count_now * 4)
         size *= 2;
-    }
     struct table *table = calloc(1, sizeof(*table) + size * sizeof(table->slots[0]));
-    if (!table) {
+    if (!table)
         return NULL;
-    }
     table->mask = size - 1;
     for (size_t i = 0; old && i <= old->mask; i++) {
         const PyObject *key = atomic_load_explicit(&old->slots[i].key, memory_order_relaxed);
-        if (key && key != GONE) {
+        if (key && key != GONE)
             fill_slot(table, key, old->slots[i].module);
-        }
     }
     atomic_store_explicit(&table_now, table, memory_order_release);
     release(old);
@@ -225,9 +218,8 @@ struct gsp_torch_module *gsp_pyext__torch_module_put(PyObject *module, struct gs
                                                      struct gsp_sv class_name, struct gsp_sv device)
 {
     struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
-    if (!known) {
+    if (!known)
         return add(module, path, class_name, device);
-    }
     if (!describe(known, path, class_name, device)) {
         PyErr_NoMemory();
         return NULL;

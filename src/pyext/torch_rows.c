@@ -31,9 +31,8 @@ uint32_t gsp_pyext__torch_stage_id(enum gsp_torch_stage stage)
     static _Atomic uint64_t known[GSP_STAGES]; /* stamp << 32 | id */
     const uint32_t stamp = stamp_now();
     const uint64_t have = atomic_load_explicit(&known[stage], memory_order_relaxed);
-    if (gsp_likely(have >> 32U == stamp)) {
+    if (gsp_likely(have >> 32U == stamp))
         return (uint32_t)have;
-    }
     const uint32_t id = id_of(names[stage]);
     atomic_store_explicit(&known[stage], (uint64_t)stamp << 32U | id, memory_order_relaxed);
     return id;
@@ -94,9 +93,8 @@ PyObject *gsp_pyext__torch_call_python(PyObject *callable, PyObject *args)
     Py_XDECREF(args);
     const bool for_program =
         !result && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
-    if (for_program && !type) {
+    if (for_program && !type)
         return NULL;
-    }
     if (!result) {
         PyErr_Clear();
         Py_INCREF(Py_None);
@@ -138,9 +136,8 @@ static PyObject *stage_row(PyObject *self, PyObject *args)
     long long began_ns = 0;
     long long ended_ns = 0;
     if (!PyArg_ParseTuple(args, "issLL:torch_stage_row", &stage, &module, &class_name, &began_ns,
-                          &ended_ns)) {
+                          &ended_ns))
         return NULL;
-    }
     if (stage >= 0 && stage < GSP_STAGES) {
         gsp_pyext__torch_put_stage((enum gsp_torch_stage)stage, module, class_name, began_ns,
                                    ended_ns);
@@ -159,18 +156,16 @@ static PyObject *gpu_row(PyObject *self, PyObject *args)
     PyObject *duration = NULL;
     double memory[3] = {0, 0, 0};
     if (!PyArg_ParseTuple(args, "y#Oddd:torch_gpu_row", &bytes, &len, &duration, &memory[0],
-                          &memory[1], &memory[2])) {
+                          &memory[1], &memory[2]))
         return NULL;
-    }
     if ((size_t)len != sizeof(row)) {
         PyErr_SetString(PyExc_ValueError, "not a row");
         return NULL;
     }
     memcpy(&row, bytes, sizeof(row));
     row.duration = duration == Py_None ? gsp_null_f64() : PyFloat_AsDouble(duration);
-    if (PyErr_Occurred()) {
+    if (PyErr_Occurred())
         return NULL;
-    }
     row.allocated = memory[0];
     row.max_allocated = memory[1];
     row.cached = memory[2];
@@ -185,9 +180,8 @@ static void clear_locals(PyObject *frame, PyObject *locals)
     PyObject *flags = code ? PyObject_GetAttrString(code, "co_flags") : NULL;
     const long known = flags ? PyLong_AsLong(flags) : 0;
     if (known > 0 && (known & FUNCTION_FLAGS) == FUNCTION_FLAGS && PyDict_CheckExact(locals) &&
-        Py_REFCNT(locals) == 2) {
+        Py_REFCNT(locals) == 2)
         PyDict_Clear(locals);
-    }
     Py_XDECREF(flags);
     Py_XDECREF(code);
     PyErr_Clear();
@@ -200,25 +194,22 @@ static PyObject *local(PyObject *self, PyObject *args)
     (void)self;
     PyObject *frame = NULL;
     PyObject *name = NULL;
-    if (!PyArg_ParseTuple(args, "OU:torch_local", &frame, &name)) {
+    if (!PyArg_ParseTuple(args, "OU:torch_local", &frame, &name))
         return NULL;
-    }
     static PyObject *(*get_var)(PyObject *, PyObject *);
     if (!get_var) {
         void *found = dlsym(RTLD_DEFAULT, "PyFrame_GetVar");
         memcpy(&get_var, &found, sizeof(get_var));
     }
     PyObject *value = get_var ? get_var(frame, name) : NULL;
-    if (value) {
+    if (value)
         return value;
-    }
     /* Not a local of a function: the frame of a module has only a dictionary. */
     PyErr_Clear();
     PyObject *locals = PyObject_GetAttrString(frame, "f_locals");
     value = locals ? PyObject_GetItem(locals, name) : NULL;
-    if (value && !get_var) {
+    if (value && !get_var)
         clear_locals(frame, locals);
-    }
     Py_XDECREF(locals);
     return value;
 }

@@ -37,15 +37,13 @@ static void read_shadow(void)
     char text[GSP_CONTROL_VALUE];
     T.shadow_n = 0;
     T.shadow_m = 0;
-    if (!gsp_agent_setting(GSP_SET_torch_shadow, text)) {
+    if (!gsp_agent_setting(GSP_SET_torch_shadow, text))
         return;
-    }
     char *colon = strchr(text, ':');
     int64_t n = 0;
     int64_t m = 0;
-    if (!colon) {
+    if (!colon)
         return;
-    }
     *colon = '\0';
     if (gsp_parse_i64(text, 1, PPM, &n, NULL) == 0 &&
         gsp_parse_i64(colon + 1, 1, PPM, &m, NULL) == 0) {
@@ -58,9 +56,8 @@ static void read_shadow(void)
  * agree. */
 static bool is_sampled(int64_t step)
 {
-    if (T.shadow_m > 0 && step % (T.shadow_n + T.shadow_m) >= T.shadow_n) {
+    if (T.shadow_m > 0 && step % (T.shadow_n + T.shadow_m) >= T.shadow_n)
         return false;
-    }
     const int64_t before = (step * T.rate_ppm + PPM - 1) / PPM;
     const int64_t after = ((step + 1) * T.rate_ppm + PPM - 1) / PPM;
     return after != before && before % T.thin == 0;
@@ -113,9 +110,8 @@ void gsp_pyext__torch_refresh(void)
 {
     static atomic_flag refreshing = ATOMIC_FLAG_INIT;
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
-    if (thread->busy || atomic_flag_test_and_set(&refreshing)) {
+    if (thread->busy || atomic_flag_test_and_set(&refreshing))
         return;
-    }
     T.serial_word = gsp_agent_serial();
     const uint64_t serial = atomic_load_explicit(T.serial_word, memory_order_relaxed);
     if (!(serial & 1U)) {
@@ -180,9 +176,8 @@ static void put_step(int64_t step, int64_t now_ns, bool sampled, int64_t batch, 
 static int call_package(int64_t step, bool sampled, double seconds)
 {
     PyObject *callable = T.on_step ? T.on_step : sampled ? T.on_sampled : NULL;
-    if (!callable) {
+    if (!callable)
         return 0;
-    }
     PyObject *result = gsp_pyext__torch_call_python(
         callable, Py_BuildValue("(LdO)", (long long)step, seconds, sampled ? Py_True : Py_False));
     Py_XDECREF(result);
@@ -191,13 +186,11 @@ static int call_package(int64_t step, bool sampled, double seconds)
 
 int gsp_pyext__torch_step_end(int64_t batch)
 {
-    if (gsp_unlikely(gsp_pyext__torch_stale())) {
+    if (gsp_unlikely(gsp_pyext__torch_stale()))
         gsp_pyext__torch_refresh();
-    }
     /* Steps that the program marks are recorded even if nothing is traced. */
-    if (!T.on && !(T.marks && T.border == GSP_STEPS_BY_PROGRAM)) {
+    if (!T.on && !(T.marks && T.border == GSP_STEPS_BY_PROGRAM))
         return 0;
-    }
     const int64_t now_ns = gsp_now_ns();
     const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
     const bool sampled = T.on && is_sampled(step);
@@ -261,14 +254,12 @@ int gsp_pyext__torch_before_outermost(struct gsp_torch_module *module)
     int rc = 0;
     if (module->last_step == step) {
         T.forwards += is_waiting();
-        if (T.forwards > FORWARDS_MAX) {
+        if (T.forwards > FORWARDS_MAX)
             T.border = GSP_STEPS_BY_FORWARD;
-        }
         rc = T.border == GSP_STEPS_BY_FORWARD ? gsp_pyext__torch_step_end(0) : 0;
     }
-    if (!T.step_began_ns) {
+    if (!T.step_began_ns)
         T.step_began_ns = gsp_now_ns();
-    }
     module->last_step = atomic_load_explicit(&T.step, memory_order_relaxed);
     set_root(module);
     return rc;
@@ -303,9 +294,8 @@ static bool is_leader(PyObject *optimizer)
 {
     /* Borrowed, only compared. */
     const PyObject *leader = T.leader ? PyWeakref_GetObject(T.leader) : Py_None;
-    if (leader != Py_None) {
+    if (leader != Py_None)
         return leader == optimizer;
-    }
     PyObject *old = T.leader;
     T.leader = PyWeakref_NewRef(optimizer, NULL);
     Py_XDECREF(old);
@@ -319,9 +309,8 @@ static const char *class_of(PyObject *optimizer)
     static PyObject *last; /* never freed: its address must not be reused */
     static const char *last_name;
     PyObject *type = (PyObject *)Py_TYPE(optimizer);
-    if (gsp_likely(type == last)) {
+    if (gsp_likely(type == last))
         return last_name;
-    }
     PyObject *name = PyObject_GetAttrString(type, "__name__");
     const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
     PyErr_Clear();
@@ -339,9 +328,8 @@ static const char *class_of(PyObject *optimizer)
 static void put_optimizer_row(PyObject *optimizer)
 {
     const char *name = class_of(optimizer);
-    if (name) {
+    if (name)
         gsp_pyext__torch_put_stage(GSP_STAGE_STEP, name, name, optimizer_began_ns, gsp_now_ns());
-    }
 }
 
 /* torch_step_post(optimizer, args, kwargs): a hook of PyTorch. */
@@ -350,18 +338,15 @@ static PyObject *step_post(PyObject *self, PyObject *const *args, Py_ssize_t cou
     (void)self;
     const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
     /* A step() that calls that of its base class counts once. */
-    if (count < 1 || !optimizer_began_ns || gsp_pyext__torch_thread()->busy) {
+    if (count < 1 || !optimizer_began_ns || gsp_pyext__torch_thread()->busy)
         Py_RETURN_NONE;
-    }
-    if (mode & GSP_TORCH_TRACE) {
+    if (mode & GSP_TORCH_TRACE)
         put_optimizer_row(args[0]);
-    }
     optimizer_began_ns = 0;
     if (T.border != GSP_STEPS_BY_PROGRAM && is_leader(args[0])) {
         T.border = GSP_STEPS_BY_OPTIMIZER;
-        if (gsp_pyext__torch_step_end(0) != 0) {
+        if (gsp_pyext__torch_step_end(0) != 0)
             return NULL;
-        }
     }
     Py_RETURN_NONE;
 }
@@ -373,16 +358,13 @@ static PyObject *step_mark(PyObject *self, PyObject *args)
     (void)self;
     long long number = 0;
     long long batch = 0;
-    if (!PyArg_ParseTuple(args, "LL:torch_step_mark", &number, &batch)) {
+    if (!PyArg_ParseTuple(args, "LL:torch_step_mark", &number, &batch))
         return NULL;
-    }
     T.border = GSP_STEPS_BY_PROGRAM;
-    if (number >= 0) {
+    if (number >= 0)
         atomic_store_explicit(&T.step, number, memory_order_relaxed);
-    }
-    if (gsp_pyext__torch_step_end(batch) != 0) {
+    if (gsp_pyext__torch_step_end(batch) != 0)
         return NULL;
-    }
     Py_RETURN_NONE;
 }
 
@@ -399,9 +381,8 @@ static PyObject *backward_end(PyObject *self, PyObject *began)
 {
     (void)self;
     const long long began_ns = PyLong_AsLongLong(began);
-    if (began_ns == -1 && PyErr_Occurred()) {
+    if (began_ns == -1 && PyErr_Occurred())
         return NULL;
-    }
     gsp_pyext__torch_put_backward(began_ns);
     Py_RETURN_NONE;
 }

@@ -23,9 +23,8 @@ static bool read_column(PyObject *pair, struct gsp_column_spec *out)
 {
     const char *type = NULL;
     if (!PyTuple_Check(pair) || !PyArg_ParseTuple(pair, "ss", &out->name, &type)) {
-        if (!PyErr_Occurred()) {
+        if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "a column is (name, type)");
-        }
         return false;
     }
     if (is_common(out->name)) {
@@ -57,14 +56,12 @@ static bool add(struct gsp_table *table)
 {
     const enum gsp_table_id id = gsp_agent_table_add(table);
     const struct gsp_table *existing = gsp_agent_table_at((size_t)id);
-    if (existing == table) {
+    if (existing == table)
         return true;
-    }
-    if (!existing) {
+    if (!existing)
         PyErr_SetString(PyExc_ValueError, "too many tables");
-    } else if (!is_same(existing, table)) {
+    else if (!is_same(existing, table))
         PyErr_Format(PyExc_ValueError, "table %s already exists with other columns", table->name);
-    }
     gsp_wire_table_free(table);
     return !PyErr_Occurred();
 }
@@ -76,19 +73,16 @@ static PyObject *define(PyObject *module, PyObject *args)
     struct gsp_column_spec columns[GSP_COLUMNS_MAX] = {{0}};
     struct gsp_table_spec spec = {.schema = SCHEMA, .columns = columns, .scope = GSP_SCOPE_TARGET};
     PyObject *list = NULL;
-    if (!PyArg_ParseTuple(args, "sO:define", &spec.name, &list)) {
+    if (!PyArg_ParseTuple(args, "sO:define", &spec.name, &list))
         return NULL;
-    }
     const Py_ssize_t count = PyList_Check(list) ? PyList_Size(list) : 0;
     if (count < 1 || count > (Py_ssize_t)GSP_COUNT(columns)) {
         PyErr_Format(PyExc_ValueError, "a table has 1 to %d columns", (int)GSP_COUNT(columns));
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (!read_column(PyList_GetItem(list, i), &columns[i])) {
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!read_column(PyList_GetItem(list, i), &columns[i]))
             return NULL;
-        }
-    }
     spec.column_count = (size_t)count;
     if (gsp_wire_table_find(SCHEMA, spec.name)) {
         PyErr_Format(PyExc_ValueError, "table %s is a table of gsprof", spec.name);
@@ -100,9 +94,8 @@ static PyObject *define(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_ValueError, err.msg);
         return NULL;
     }
-    if (!add(table)) {
+    if (!add(table))
         return NULL;
-    }
     Py_RETURN_NONE;
 }
 

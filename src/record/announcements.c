@@ -24,20 +24,18 @@ static const struct {
 
 static void add_pid(struct gsp_run_told *told, pid_t pid)
 {
-    for (size_t i = 0; i < told->count; i++) {
+    for (size_t i = 0; i < told->count; i++)
         if (told->pids[i] == pid)
             return;
-    }
     if (told->count < GSP_RUN_PIDS_MAX)
         told->pids[told->count++] = pid;
 }
 
 static enum gsp_run_cause cause_of(struct gsp_sv word)
 {
-    for (size_t i = 0; i < GSP_COUNT(causes); i++) {
+    for (size_t i = 0; i < GSP_COUNT(causes); i++)
         if (gsp_sv_eq(word, gsp_sv_of(causes[i].word)))
             return causes[i].cause;
-    }
     return GSP_RUN_FINE;
 }
 

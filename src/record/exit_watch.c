@@ -302,10 +302,9 @@ void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out)
 /* The number of a column of a ring; -1 when it has none of that name and type. */
 static int column_of(const struct gsp_ring_info *info, const char *name, enum gsp_type type)
 {
-    for (uint32_t i = 0; i < info->column_count; i++) {
+    for (uint32_t i = 0; i < info->column_count; i++)
         if (strcmp(info->columns[i].name, name) == 0 && info->columns[i].type == (uint32_t)type)
             return (int)i;
-    }
     return -1;
 }
 

@@ -69,10 +69,9 @@ static void reap(struct gsp_run_followers *all)
 
 static bool is_followed(const struct gsp_run_followers *all, pid_t process)
 {
-    for (size_t i = 0; i < all->count; i++) {
+    for (size_t i = 0; i < all->count; i++)
         if (all->at[i].process == process)
             return true;
-    }
     return process == all->program;
 }
 

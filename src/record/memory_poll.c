@@ -109,10 +109,9 @@ static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *proc
 
 static struct gsp_memtake_process *find(const struct gsp_memtake *take, pid_t pid, uint64_t start)
 {
-    for (size_t i = 0; i < take->count; i++) {
+    for (size_t i = 0; i < take->count; i++)
         if (take->at[i].pid == pid && take->at[i].start_time == start)
             return &take->at[i];
-    }
     return NULL;
 }
 
@@ -218,10 +217,9 @@ int gsp_memtake_round(struct gsp_memtake *take, int64_t now_ns, struct gsp_err *
 {
     int rc = add_all(take, err);
     take->live = 0;
-    for (size_t i = 0; rc == GSP_OK && i < take->count; i++) {
+    for (size_t i = 0; rc == GSP_OK && i < take->count; i++)
         if (!take->at[i].over)
             rc = look(take, &take->at[i], now_ns, err);
-    }
     return rc;
 }
 

@@ -36,10 +36,9 @@ struct answer {
 
 static bool is_known(const struct gsp_memtree *tree, pid_t pid, uint64_t start_ticks)
 {
-    for (size_t i = tree->count; i-- > 0;) {
+    for (size_t i = tree->count; i-- > 0;)
         if (tree->at[i].memswitch.pid == pid && tree->at[i].start_ticks == start_ticks)
             return true;
-    }
     return false;
 }
 
@@ -181,10 +180,9 @@ void gsp_memtree_round(struct gsp_memtree *tree, int64_t now_ns)
         return;
     forget_ended(tree);
     look_around(tree, false, now_ns);
-    for (size_t i = 0; i < tree->count; i++) {
+    for (size_t i = 0; i < tree->count; i++)
         if (tree->at[i].apart.child > 0)
             busy += !hear(&tree->at[i], 0, now_ns);
-    }
     for (size_t i = 0; i < tree->count && busy < AT_ONCE; i++) {
         struct gsp_memtree_child *child = &tree->at[i];
         if (child->apart.child > 0 || child->due_ns > now_ns)
@@ -239,10 +237,9 @@ static bool has_inherited(const struct gsp_memtree *tree, const struct gsp_memtr
 {
     if (child->is_early || !child->is_on || !is_forked(child))
         return false;
-    for (size_t i = 0; i < tree->count; i++) {
+    for (size_t i = 0; i < tree->count; i++)
         if (tree->at[i].memswitch.pid == child->ppid)
             return tree->at[i].memswitch.is_ours;
-    }
     return child->ppid == tree->root.pid && tree->root.is_ours;
 }
 

@@ -101,11 +101,10 @@ static bool renew_index(struct gsp_stack_rows *rows)
     if (rows->index.count < 2U * (size_t)rows->entry_count + 1024U)
         return true;
     gsp_hmap_clear(&rows->index);
-    for (uint32_t i = 0; i < rows->entry_count; i++) {
+    for (uint32_t i = 0; i < rows->entry_count; i++)
         if (rows->entries[i].len &&
             !gsp_hmap_put(&rows->index, (uint64_t)rows->entries[i].id, 0, i))
             return false;
-    }
     return true;
 }
 
@@ -215,10 +214,9 @@ static struct frame_row frame_of(const struct gsp_stack_rows *rows, uint32_t sta
 static void find_present(const struct gsp_stack_rows *rows, uint32_t at, bool *there)
 {
     const uint64_t count = rows->frame_rows < rows->frame_max ? rows->frame_rows : rows->frame_max;
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count; i++)
         if (rows->mirror[i].entry == at && rows->mirror[i].depth < rows->entries[at].len)
             there[rows->mirror[i].depth] = true;
-    }
 }
 
 /* Writes the rows of a stack that the ring lacks; it is in use. */

@@ -50,10 +50,9 @@ static void put_cpu(struct gsp_digest *digest)
     const struct gsp_digest_series *most = NULL;
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
-    for (size_t i = 0; chart && i < chart->series_count; i++) {
+    for (size_t i = 0; chart && i < chart->series_count; i++)
         if (!most || chart->series[i].stats.mean > most->stats.mean)
             most = &chart->series[i];
-    }
     if (!most)
         return;
     gsp_words_value(most->stats.mean, chart->unit, &value);

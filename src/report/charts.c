@@ -179,10 +179,9 @@ static int add_steps_chart(struct gsp_digest *digest, struct gsp_err *err)
     for (size_t i = 0; i < digest->step_count; i++) {
         const struct gsp_digest_step *step = &digest->steps[i];
         struct gsp_digest_series *series = NULL;
-        for (size_t k = 0; k < filler.chart->series_count && !series; k++) {
+        for (size_t k = 0; k < filler.chart->series_count && !series; k++)
             if (filler.chart->series[k].pid == step->pid)
                 series = &filler.chart->series[k];
-        }
         if (!series) {
             series =
                 gsp_digest__series(digest, filler.chart,

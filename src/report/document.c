@@ -203,10 +203,9 @@ void gsp_digest_free(struct gsp_digest *digest)
 const struct gsp_digest_chart *gsp_digest_chart_named(const struct gsp_digest *digest,
                                                       struct gsp_sv id)
 {
-    for (size_t i = 0; i < digest->chart_count; i++) {
+    for (size_t i = 0; i < digest->chart_count; i++)
         if (gsp_sv_eq(digest->charts[i].id, id))
             return &digest->charts[i];
-    }
     return NULL;
 }
 

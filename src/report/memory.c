@@ -34,10 +34,9 @@ static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
     size_t count = 0;
     for (size_t i = 0; i < chart->series_count; i++) {
         const struct gsp_digest_series *series = &chart->series[i];
-        for (size_t k = 0; k < series->count; k++) {
+        for (size_t k = 0; k < series->count; k++)
             if (!isnan(series->v[k]))
                 out[count++] = (struct look){series->t[k], series->v[k], i};
-        }
         /* One that was there to the end leaves no gap before the others' last looks. */
         if (count > 0 && series->count > 0 && chart->series_count > 1)
             out[count++] = (struct look){series->t[series->count - 1] + 1, (double)NAN, i};
@@ -88,10 +87,9 @@ int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err)
     if (!chart)
         return GSP_OK;
     const int rc = sum_looks(chart, &t, &v, &count, err);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!(digest->memory.peak_rss_bytes >= v[i]))
             digest->memory.peak_rss_bytes = v[i];
-    }
     if (count > 0) {
         const struct gsp_growth growth = gsp_stats_growth(t, v, count);
         if (growth.is_known)

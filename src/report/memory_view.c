@@ -250,10 +250,9 @@ static void put_row(const struct gsp_memreport *report, const struct gsp_memlog_
 
 static const struct gsp_memlog_row *row_of(const struct gsp_memreport *report, uint32_t group)
 {
-    for (size_t i = 0; i < report->rows.count; i++) {
+    for (size_t i = 0; i < report->rows.count; i++)
         if (report->rows.at[i].group == group)
             return &report->rows.at[i];
-    }
     return NULL;
 }
 

@@ -262,10 +262,9 @@ static void shrink(unsigned *widths, const unsigned *least, size_t count, size_t
     size_t sum = sum_of(widths, count);
     while (sum > width) {
         size_t widest = count;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             if (widths[i] > least[i] && (widest == count || widths[i] > widths[widest]))
                 widest = i;
-        }
         if (widest == count)
             return;
         widths[widest]--;

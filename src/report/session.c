@@ -44,10 +44,9 @@ static bool want_all(void *ctx, const char *metric)
 
 static struct gsp_digest_chart *chart_of(struct gsp_digest *digest, const char *id)
 {
-    for (size_t i = 0; i < digest->chart_count; i++) {
+    for (size_t i = 0; i < digest->chart_count; i++)
         if (gsp_sv_eq(digest->charts[i].id, gsp_sv_of(id)))
             return &digest->charts[i];
-    }
     struct gsp_digest_chart *chart =
         gsp_digest__chart(digest, gsp_digest__keep(digest, gsp_sv_of(id)));
     if (chart)
@@ -116,10 +115,9 @@ static void add_known(struct gsp_digest *digest, const struct gsp_session_data *
 
 static bool is_known(const char *metric)
 {
-    for (size_t k = 0; k < GSP_COUNT(KNOWN); k++) {
+    for (size_t k = 0; k < GSP_COUNT(KNOWN); k++)
         if (strcmp(metric, KNOWN[k].metric) == 0)
             return true;
-    }
     return false;
 }
 

@@ -286,19 +286,17 @@ static void sum_up(struct builder *b)
     }
     for (size_t i = 0; i < stacks->node_count; i++)
         stacks->nodes[i].total = stacks->nodes[i].own;
-    for (size_t i = stacks->node_count; i-- > 0;) {
+    for (size_t i = stacks->node_count; i-- > 0;)
         if (stacks->nodes[i].parent >= 0)
             stacks->nodes[stacks->nodes[i].parent].total += stacks->nodes[i].total;
-    }
 }
 
 static bool calls_itself(const struct gsp_digest_stacks *stacks, size_t node)
 {
     const uint32_t frame = stacks->nodes[node].frame;
-    for (int32_t at = stacks->nodes[node].parent; at >= 0; at = stacks->nodes[at].parent) {
+    for (int32_t at = stacks->nodes[node].parent; at >= 0; at = stacks->nodes[at].parent)
         if (stacks->nodes[at].frame == frame)
             return true;
-    }
     return false;
 }
 
@@ -351,10 +349,9 @@ static bool knows_cpu(const struct gsp_profile *profile, const struct gsp_model_
     if (meta->ticks > 0)
         return gsp_model_profile_has_samples(profile); /* of our own recorder, which looks */
     gsp_model_sample_iter_init(&iter, profile);
-    while (gsp_model_sample_iter_next(&iter, &sample)) {
+    while (gsp_model_sample_iter_next(&iter, &sample))
         if (sample.flags & GSP_SAMPLE_ON_CPU)
             return true;
-    }
     return false;
 }
 

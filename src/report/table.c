@@ -122,10 +122,9 @@ static int fill(const struct gsp_profile *profile, const struct gsp_view_options
     }
     sum_labels(out->tree, out->rows, depth_of);
     free(depth_of);
-    for (size_t i = 0; i < labels; i++) {
+    for (size_t i = 0; i < labels; i++)
         if (out->rows[i].frame != GSP_NONE) /* not "all", not "process 12: python3" */
             out->rows[out->count++] = out->rows[i];
-    }
     struct order order = {out->tree, sort};
     qsort_r(out->rows, out->count, sizeof(*out->rows), compare_rows, &order);
     return find_lines(profile, view, out, err);

@@ -333,10 +333,9 @@ struct stretches {
 
 static struct stretch *find_stretch(struct stretches *all, int64_t pid)
 {
-    for (size_t i = 0; i < all->count; i++) {
+    for (size_t i = 0; i < all->count; i++)
         if (all->at[i].pid == pid)
             return &all->at[i];
-    }
     return NULL;
 }
 
@@ -490,10 +489,9 @@ static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_b
 {
     const struct gsp_sv what = digest->losses[first].what;
     uint64_t count = 0;
-    for (size_t i = first; i < digest->loss_count; i++) {
+    for (size_t i = first; i < digest->loss_count; i++)
         if (gsp_sv_eq(digest->losses[i].what, what))
             count = gsp_sum_u64(count, digest->losses[i].count);
-    }
     gsp_model_count_put(count, out);
     gsp_buf_putc(out, ' ');
     put_nouns(what, count, out);
@@ -571,10 +569,9 @@ static bool is_plain(struct gsp_sv text, bool is_command)
 {
     static const char PLAIN[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/+@:=-";
-    for (size_t i = 0; i < text.len; i++) {
+    for (size_t i = 0; i < text.len; i++)
         if (text.p[i] == '\0' || (!strchr(PLAIN, text.p[i]) && !(is_command && text.p[i] == ' ')))
             return false;
-    }
     return text.len > 0 && text.p[0] != '-';
 }
 

@@ -12,12 +12,10 @@ static int read_at(int fd, uint64_t off, void *out, size_t n, struct gsp_err *er
 {
     for (size_t done = 0; done < n;) {
         const ssize_t got = pread(fd, (char *)out + done, n - done, (off_t)(off + done));
-        if (got < 0 && errno == EINTR) {
+        if (got < 0 && errno == EINTR)
             continue;
-        }
-        if (got < 0) {
+        if (got < 0)
             return gsp_err_set(err, GSP_E_IO, errno, "cannot read a ring: %s", strerror(errno));
-        }
         if (got == 0) {
             return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends at byte %llu, inside its head",
                                (unsigned long long)(off + done));
@@ -35,9 +33,8 @@ static bool is_name(const char name[GSP_NAME_MAX])
 
 static int check_kind(const struct gsp_ring_head *head, struct gsp_err *err)
 {
-    if (memcmp(head->magic, GSP_RING_MAGIC, sizeof(head->magic)) != 0) {
+    if (memcmp(head->magic, GSP_RING_MAGIC, sizeof(head->magic)) != 0)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "not a ring");
-    }
     if (head->byte_order != GSP_RING_BYTE_ORDER) {
         return gsp_err_set(err, GSP_E_FORMAT, 0, "a ring with another byte order (%08x)",
                            head->byte_order);
@@ -52,31 +49,29 @@ static int check_kind(const struct gsp_ring_head *head, struct gsp_err *err)
 static int check_numbers(const struct gsp_ring_head *head, uint64_t file_bytes, struct gsp_err *err)
 {
     const char *wrong = NULL;
-    if (!is_name(head->schema) || !is_name(head->table)) {
+    if (!is_name(head->schema) || !is_name(head->table))
         wrong = "name";
-    } else if (head->scope > GSP_SCOPE_PLAIN) {
+    else if (head->scope > GSP_SCOPE_PLAIN)
         wrong = "scope";
-    } else if (head->column_count == 0 || head->column_count > GSP_COLUMNS_MAX) {
+    else if (head->column_count == 0 || head->column_count > GSP_COLUMNS_MAX)
         wrong = "number of columns";
-    } else if (head->row_capacity < 2 || head->row_capacity > GSP_RING_ROWS_MAX) {
+    else if (head->row_capacity < 2 || head->row_capacity > GSP_RING_ROWS_MAX)
         wrong = "capacity";
-    } else if (head->lane_max == 0 || head->lane_max > GSP_RING_LANES_MAX) {
+    else if (head->lane_max == 0 || head->lane_max > GSP_RING_LANES_MAX)
         wrong = "number of lanes";
-    } else if (head->lane_bytes % GSP_RING_ALIGN != 0 || head->lane_bytes < GSP_RING_LANE_HEAD ||
-               head->lane_bytes > OFFSET_MAX / GSP_RING_LANES_MAX) {
+    else if (head->lane_bytes % GSP_RING_ALIGN != 0 || head->lane_bytes < GSP_RING_LANE_HEAD ||
+             head->lane_bytes > OFFSET_MAX / GSP_RING_LANES_MAX)
         wrong = "lane size";
-    } else if (head->columns_off < sizeof(*head) || head->strings_off % GSP_RING_ALIGN != 0 ||
-               head->strings_off > OFFSET_MAX || head->strings_bytes > OFFSET_MAX ||
-               head->columns_off + head->column_count * sizeof(struct gsp_ring_column) >
-                   head->strings_off) {
+    else if (head->columns_off < sizeof(*head) || head->strings_off % GSP_RING_ALIGN != 0 ||
+             head->strings_off > OFFSET_MAX || head->strings_bytes > OFFSET_MAX ||
+             head->columns_off + head->column_count * sizeof(struct gsp_ring_column) >
+                 head->strings_off)
         wrong = "position of the columns";
-    } else if (head->lanes_off % GSP_RING_ALIGN != 0 || head->lanes_off > OFFSET_MAX ||
-               head->strings_off + head->strings_bytes > head->lanes_off) {
+    else if (head->lanes_off % GSP_RING_ALIGN != 0 || head->lanes_off > OFFSET_MAX ||
+             head->strings_off + head->strings_bytes > head->lanes_off)
         wrong = "position of the lanes";
-    }
-    if (wrong) {
+    if (wrong)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "invalid head of a ring: %s", wrong);
-    }
     if (head->lanes_off > file_bytes) {
         return gsp_err_set(err, GSP_E_FORMAT, 0,
                            "the file ends at byte %llu; its lanes start at %llu",
@@ -94,22 +89,18 @@ struct range {
 static bool has_overlap(const struct range *ranges, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t j = 0; j < i; j++) {
-            if (ranges[i].from < ranges[j].to && ranges[j].from < ranges[i].to) {
+        for (uint32_t j = 0; j < i; j++)
+            if (ranges[i].from < ranges[j].to && ranges[j].from < ranges[i].to)
                 return true;
-            }
-        }
     }
     return false;
 }
 
 static bool is_duplicate(const struct gsp_ring_column *columns, uint32_t i)
 {
-    for (uint32_t j = 0; j < i; j++) {
-        if (strcmp(columns[j].name, columns[i].name) == 0) {
+    for (uint32_t j = 0; j < i; j++)
+        if (strcmp(columns[j].name, columns[i].name) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -140,14 +131,12 @@ static int check_columns(const struct gsp_ring_head *head, const struct gsp_ring
         if (head->text_bytes == 0 || (head->text_bytes & (head->text_bytes - 1)) != 0 ||
             head->text_bytes > GSP_RING_TEXT_MAX || head->text_off < GSP_RING_LANE_HEAD ||
             head->text_off > head->lane_bytes ||
-            head->text_bytes > head->lane_bytes - head->text_off) {
+            head->text_bytes > head->lane_bytes - head->text_off)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "invalid head of a ring: text");
-        }
         ranges[count++] = (struct range){head->text_off, head->text_off + head->text_bytes};
     }
-    if (has_overlap(ranges, count)) {
+    if (has_overlap(ranges, count))
         return gsp_err_set(err, GSP_E_FORMAT, 0, "columns of a ring overlap");
-    }
     return 0;
 }
 
@@ -158,9 +147,8 @@ static int check_strings(const struct gsp_ring_head *head, const struct gsp_ring
     const uint64_t tables = GSP_RING_STRINGS_HEAD + 8 * slots + 8 * (uint64_t)strings->string_max;
     if (strings->string_max > GSP_RING_STRINGS_MAX || slots > 4ULL * GSP_RING_STRINGS_MAX ||
         strings->bytes_max > GSP_RING_BYTES_MAX + GSP_RING_BYTES_FIRST ||
-        tables + strings->bytes_max > head->strings_bytes) {
+        tables + strings->bytes_max > head->strings_bytes)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "the dictionary of a ring does not fit its area");
-    }
     shape->string_max = strings->string_max;
     shape->bytes_max = strings->bytes_max;
     shape->refs_off = head->strings_off + GSP_RING_STRINGS_HEAD + 8 * slots;
@@ -199,25 +187,20 @@ int gsp_ring__check(int fd, uint64_t file_bytes, struct gsp_ring_info *info,
     memset(info, 0, sizeof(*info));
     memset(shape, 0, sizeof(*shape));
     int rc = read_at(fd, 0, &head, sizeof(head), err);
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_kind(&head, err);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_numbers(&head, file_bytes, err);
-    }
     if (rc == 0) {
         rc = read_at(fd, head.columns_off, info->columns,
                      head.column_count * sizeof(info->columns[0]), err);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_columns(&head, info->columns, err);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = read_at(fd, head.strings_off, &strings, sizeof(strings), err);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_strings(&head, &strings, shape, err);
-    }
     if (rc == 0) {
         fill_info(&head, info, shape);
         info->file_bytes = file_bytes;

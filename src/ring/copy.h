@@ -24,9 +24,8 @@
 static inline void gsp_ring__put_bytes(char *to, const char *from, size_t n)
 {
 #ifdef GSP_RING_BYTEWISE
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         __atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
-    }
 #else
     memcpy(to, from, n);
 #endif
@@ -35,9 +34,8 @@ static inline void gsp_ring__put_bytes(char *to, const char *from, size_t n)
 static inline void gsp_ring__get_bytes(char *to, const char *from, size_t n)
 {
 #ifdef GSP_RING_BYTEWISE
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-    }
 #else
     memcpy(to, from, n);
 #endif

@@ -48,9 +48,8 @@ static bool xdg_root(struct root *out)
     const char *base = secure_getenv("XDG_RUNTIME_DIR");
     struct stat st;
     if (!base || base[0] != '/' || stat(base, &st) != 0 || !S_ISDIR(st.st_mode) ||
-        st.st_uid != geteuid()) {
+        st.st_uid != geteuid())
         return false;
-    }
     const int n = snprintf(out->path, sizeof(out->path), "%s/gsprof", base);
     return n > 0 && (size_t)n < sizeof(out->path);
 }
@@ -79,24 +78,21 @@ int gsp_ring__dir_open_own(int at_fd, const char *path, bool for_writing, struct
         gsp_err_fill(err, code, errno, "%s: %s", path, strerror(errno));
         return code;
     }
-    if (fstat(fd, &st) != 0) {
+    if (fstat(fd, &st) != 0)
         return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
-    }
     if (st.st_uid != geteuid() && (for_writing || geteuid() != 0)) {
         return gsp_err_set(err, GSP_E_PERM, 0, "%s belongs to user %u, this is user %u", path,
                            (unsigned)st.st_uid, (unsigned)geteuid());
     }
-    if (for_writing && (st.st_mode & 077) != 0 && fchmod(fd, 0700) != 0) {
+    if (for_writing && (st.st_mode & 077) != 0 && fchmod(fd, 0700) != 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: other users have access", path);
-    }
     return gsp_fd_release(&fd);
 }
 
 static int make_root(const char *path, struct gsp_err *err)
 {
-    if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", path, strerror(errno));
-    }
     const int fd = gsp_ring__dir_open_own(AT_FDCWD, path, true, err);
     return fd == GSP_E_NOFILE || fd == GSP_E_IO ? GSP_E_NOWRITE : fd;
 }
@@ -110,19 +106,15 @@ static void read_cmdline(pid_t pid, char *out, size_t cap)
     out[0] = '\0';
     /* A command line may have megabytes: read only the part that is kept. */
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return;
-    }
     const ssize_t got = read(fd, out, cap - 1);
     size_t n = got > 0 ? (size_t)got : 0;
-    while (n > 0 && out[n - 1] == '\0') {
+    while (n > 0 && out[n - 1] == '\0')
         n--;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (out[i] == '\0' || out[i] == '\n') {
+    for (size_t i = 0; i < n; i++)
+        if (out[i] == '\0' || out[i] == '\n')
             out[i] = ' ';
-        }
-    }
     out[n] = '\0';
 }
 
@@ -136,14 +128,12 @@ static void describe(const struct gsp_ring_dir_spec *about, uint64_t start_time,
     meta->rank = about->rank;
     meta->created_ns = gsp_realtime_ns();
     snprintf(meta->version, sizeof(meta->version), "%s", GSP_VERSION);
-    if (gethostname(meta->host, sizeof(meta->host) - 1) != 0) {
+    if (gethostname(meta->host, sizeof(meta->host) - 1) != 0)
         meta->host[0] = '\0';
-    }
-    if (about->cmdline) {
+    if (about->cmdline)
         snprintf(meta->cmdline, sizeof(meta->cmdline), "%s", about->cmdline);
-    } else {
+    else
         read_cmdline(about->pid, meta->cmdline, sizeof(meta->cmdline));
-    }
 }
 
 static bool load_meta(int folder_fd, struct gsp_ring__meta *out)
@@ -158,16 +148,14 @@ static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct g
 {
     gsp_auto_buf text = {0};
     gsp_ring__meta_write(meta, &text);
-    if (text.failed) {
+    if (text.failed)
         return gsp_err_nomem(err);
-    }
     char tmp[64];
     snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", META_NAME, (int)getpid());
     gsp_auto_fd fd =
         openat(folder_fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
+    if (fd < 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", META_NAME, strerror(errno));
-    }
     if (gsp_fd_write_all(fd, text.p, text.len, err) != 0 ||
         renameat(folder_fd, tmp, folder_fd, META_NAME) != 0) {
         const int sys = errno;
@@ -182,17 +170,14 @@ static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct g
 static int update_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
 {
     struct gsp_ring__meta known;
-    if (faccessat(folder_fd, META_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (faccessat(folder_fd, META_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
         return write_meta(folder_fd, meta, err);
-    }
     if (meta->cmdline[0] == '\0' || !load_meta(folder_fd, &known) ||
-        strcmp(known.cmdline, meta->cmdline) == 0) {
+        strcmp(known.cmdline, meta->cmdline) == 0)
         return 0;
-    }
     memcpy(known.cmdline, meta->cmdline, sizeof(known.cmdline));
-    if (meta->rank != GSP_NULL_I64) {
+    if (meta->rank != GSP_NULL_I64)
         known.rank = meta->rank;
-    }
     /* Rings are useful even with the old command line. */
     gsp_ignore(write_meta(folder_fd, &known, NULL));
     return 0;
@@ -202,9 +187,8 @@ bool gsp_ring_dir_update_cmdline(int folder_fd, pid_t pid, struct gsp_ring_dir_p
 {
     struct gsp_ring__meta meta = {.rank = GSP_NULL_I64};
     read_cmdline(pid, meta.cmdline, sizeof(meta.cmdline));
-    if (meta.cmdline[0] == '\0' || strcmp(meta.cmdline, last->cmdline) == 0) {
+    if (meta.cmdline[0] == '\0' || strcmp(meta.cmdline, last->cmdline) == 0)
         return false;
-    }
     memcpy(last->cmdline, meta.cmdline, sizeof(last->cmdline));
     gsp_ignore(update_meta(folder_fd, &meta, NULL));
     return true;
@@ -215,9 +199,8 @@ static int name_folder(const struct gsp_ring_dir_spec *about, uint64_t *start_ti
 {
     char state = 0;
     *start_time = about->start_time;
-    if (*start_time == 0 && !gsp_ring_process_start_time(about->pid, start_time, &state)) {
+    if (*start_time == 0 && !gsp_ring_process_start_time(about->pid, start_time, &state))
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d does not exist", (int)about->pid);
-    }
     snprintf(name, 64, "%d-%" PRIu64, (int)about->pid, *start_time);
     return 0;
 }
@@ -239,20 +222,17 @@ static int make_folder(const char *root, const char *name, bool needs_room, int 
                        struct gsp_err *err)
 {
     gsp_auto_fd root_fd = make_root(root, err);
-    if (root_fd < 0) {
+    if (root_fd < 0)
         return root_fd;
-    }
     const uint64_t room = gsp_ring__dir_space(root_fd);
     if (needs_room && room < ROOM_BYTES) {
         return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, LITTLE_ROOM, root, room >> 20,
                            (uint64_t)ROOM_BYTES >> 20);
     }
-    if (mkdirat(root_fd, name, 0700) == 0 || errno == EEXIST) {
+    if (mkdirat(root_fd, name, 0700) == 0 || errno == EEXIST)
         *folder_fd = open_folder(root_fd, name);
-    }
-    if (*folder_fd < 0) {
+    if (*folder_fd < 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", root, name, strerror(errno));
-    }
     return 0;
 }
 
@@ -281,20 +261,17 @@ static int open_or_make(const char *name, int *folder_fd, char note[GSP_RING_DIR
     struct gsp_err why = {0};
     const size_t count = own_roots(roots);
     note[0] = '\0';
-    for (size_t i = 0; i < count && *folder_fd < 0; i++) {
+    for (size_t i = 0; i < count && *folder_fd < 0; i++)
         *folder_fd = find_folder(roots[i].path, name);
-    }
     for (size_t i = 0; i < count && *folder_fd < 0; i++) {
         gsp_ignore(make_folder(roots[i].path, name, true, folder_fd, i == 0 ? &why : NULL));
         snprintf(note, GSP_RING_DIR_NOTE, "%.159s", why.msg);
     }
     const size_t last = *folder_fd < 0 ? find_most_space(roots, count) : count;
-    if (*folder_fd >= 0) {
+    if (*folder_fd >= 0)
         return 0;
-    }
-    if (last == count) {
+    if (last == count)
         return gsp_err_set(err, why.code, why.sys, "%s", why.msg);
-    }
     return make_folder(roots[last].path, name, false, folder_fd, err);
 }
 
@@ -307,19 +284,16 @@ int gsp_ring_dir_create(const struct gsp_ring_dir_spec *about, int *folder_fd, s
     *folder_fd = -1;
     int rc = name_folder(about, &start_time, name, err);
     int made = -1;
-    if (rc == 0) {
+    if (rc == 0)
         rc = open_or_make(name, &made, note, err);
-    }
     gsp_auto_fd fd = made;
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     describe(about, start_time, &meta);
     memcpy(meta.note, note, sizeof(meta.note));
     rc = update_meta(fd, &meta, err);
-    if (rc == 0) {
+    if (rc == 0)
         *folder_fd = gsp_fd_release(&fd);
-    }
     return rc;
 }
 
@@ -330,15 +304,13 @@ uint64_t gsp_ring__dir_space(int fd)
     struct statvfs fs;
     struct statfs kind;
     /* A file system without a size has no limit. If the size is unknown, fallocate() will fail. */
-    if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0) {
+    if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0)
         return UINT64_MAX;
-    }
     const uint64_t all = (uint64_t)fs.f_blocks * fs.f_frsize;
     const uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
     uint64_t stays = all / 4 * 3 < GSP_RING_DIR_FREE_BYTES ? all / 4 * 3 : GSP_RING_DIR_FREE_BYTES;
-    if (all / 2 > stays && fstatfs(fd, &kind) == 0 && kind.f_type == TMPFS_MAGIC) {
+    if (all / 2 > stays && fstatfs(fd, &kind) == 0 && kind.f_type == TMPFS_MAGIC)
         stays = all / 2;
-    }
     return left > stays ? left - stays : 0;
 }
 
@@ -373,9 +345,8 @@ bool gsp_ring_dir_choose(struct gsp_ring_dir_choice *out)
     for (size_t i = 0; i < count; i++) {
         char note[GSP_RING_DIR_NOTE] = "";
         const uint64_t room = inspect_root(roots[i].path, note);
-        if (i == 0) {
+        if (i == 0)
             memcpy(out->note, note, sizeof(note));
-        }
         if (room > out->room && out->room < ROOM_BYTES) {
             out->room = room;
             memcpy(out->root, roots[i].path, sizeof(out->root));
@@ -393,9 +364,8 @@ struct root_list {
 
 static void add_root(struct root_list *list, const char *path)
 {
-    if (list->count < ROOTS_MAX && strlen(path) < ROOT_CHARS) {
+    if (list->count < ROOTS_MAX && strlen(path) < ROOT_CHARS)
         snprintf(list->at[list->count++].path, ROOT_CHARS, "%s", path);
-    }
 }
 
 /* Adds the roots of all users: <folder>/<prefix>*<suffix>. */
@@ -410,24 +380,21 @@ static void add_roots_of_all(struct root_list *list, const char *folder, const c
             add_root(list, path);
         }
     }
-    if (dir) {
+    if (dir)
         closedir(dir);
-    }
 }
 
 static int list_roots(struct root_list *list, struct gsp_err *err)
 {
     list->count = 0;
     list->at = calloc(ROOTS_MAX, sizeof(*list->at));
-    if (!list->at) {
+    if (!list->at)
         return gsp_err_nomem(err);
-    }
     struct root own[OWN_ROOTS];
     struct root login;
     const size_t count = own_roots(own);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         add_root(list, own[i].path);
-    }
     /* XDG_RUNTIME_DIR may be set in the target but not in this process. */
     snprintf(login.path, sizeof(login.path), "/run/user/%u/gsprof", (unsigned)geteuid());
     add_root(list, login.path);
@@ -444,14 +411,12 @@ static int list_roots(struct root_list *list, struct gsp_err *err)
 static bool parse_name(const char *name, int32_t *pid, uint64_t *start_time)
 {
     char *end = NULL;
-    if (name[0] < '1' || name[0] > '9') {
+    if (name[0] < '1' || name[0] > '9')
         return false;
-    }
     errno = 0;
     const long first = strtol(name, &end, 10);
-    if (errno || first > INT32_MAX || *end != '-' || end[1] < '0' || end[1] > '9') {
+    if (errno || first > INT32_MAX || *end != '-' || end[1] < '0' || end[1] > '9')
         return false;
-    }
     *start_time = strtoull(end + 1, &end, 10);
     *pid = (int32_t)first;
     return errno == 0 && *end == '\0';
@@ -467,11 +432,9 @@ static bool is_ring_name(const char *name)
 static bool is_request_name(const char *name)
 {
     static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
-    for (size_t i = 0; i < GSP_COUNT(ENDS); i++) {
-        if (strncmp(name, "visit-", 6) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i])) {
+    for (size_t i = 0; i < GSP_COUNT(ENDS); i++)
+        if (strncmp(name, "visit-", 6) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i]))
             return true;
-        }
-    }
     return false;
 }
 
@@ -486,16 +449,13 @@ static void read_ring(int folder_fd, const char *name, struct gsp_ring_dir *plac
 {
     struct gsp_ring_view *view = NULL;
     struct gsp_ring_state state;
-    if (gsp_ring_open(folder_fd, name, &view, NULL) != 0) {
+    if (gsp_ring_open(folder_fd, name, &view, NULL) != 0)
         return;
-    }
     gsp_ring_state(view, &state);
-    if (state.newest_ns > place->last_write_ns) {
+    if (state.newest_ns > place->last_write_ns)
         place->last_write_ns = state.newest_ns;
-    }
-    if (place->rank == GSP_NULL_I64) {
+    if (place->rank == GSP_NULL_I64)
         place->rank = gsp_ring_info(view)->rank;
-    }
     place->small_rings += (state.status & GSP_RING_SMALL) != 0;
     gsp_ring_view_close(view);
 }
@@ -511,9 +471,8 @@ static void read_files(int folder_fd, struct gsp_ring_dir *place)
     for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         struct stat st;
         if (!gsp_ring__dir_owns_file(e->d_name) ||
-            fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) {
+            fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
-        }
         place->bytes += (uint64_t)st.st_blocks * 512;
         if (is_ring_name(e->d_name)) {
             place->rings++;
@@ -533,9 +492,8 @@ static void read_meta(int folder_fd, struct gsp_ring_dir *place, uint64_t *pid_n
 {
     struct gsp_ring__meta meta;
     *pid_ns = 0;
-    if (!load_meta(folder_fd, &meta)) {
+    if (!load_meta(folder_fd, &meta))
         return;
-    }
     *pid_ns = meta.pid_ns;
     place->rank = meta.rank;
     snprintf(place->cmdline, sizeof(place->cmdline), "%.255s", meta.cmdline);
@@ -547,13 +505,11 @@ static bool read_place(int root_fd, const char *root, const char *name, struct g
 {
     struct stat st;
     const int n = snprintf(place->path, sizeof(place->path), "%s/%s", root, name);
-    if (n < 0 || (size_t)n >= sizeof(place->path)) {
+    if (n < 0 || (size_t)n >= sizeof(place->path))
         return false;
-    }
     gsp_auto_fd fd = gsp_ring__dir_open_own(root_fd, name, false, NULL);
-    if (fd < 0 || fstat(fd, &st) != 0) {
+    if (fd < 0 || fstat(fd, &st) != 0)
         return false;
-    }
     uint64_t pid_ns = 0;
     place->uid = st.st_uid;
     place->dev = st.st_dev;
@@ -562,31 +518,26 @@ static bool read_place(int root_fd, const char *root, const char *name, struct g
     read_meta(fd, place, &pid_ns);
     read_files(fd, place);
     place->live = gsp_ring_process_is_live(place->pid, place->start_time, pid_ns);
-    if (place->last_write_ns == GSP_NULL_I64) {
+    if (place->last_write_ns == GSP_NULL_I64)
         place->last_write_ns = st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
-    }
     return true;
 }
 
 static bool has_path(const struct gsp_ring_dirs *places, const char *path)
 {
-    for (size_t i = 0; i < places->count; i++) {
-        if (strcmp(places->at[i].path, path) == 0) {
+    for (size_t i = 0; i < places->count; i++)
+        if (strcmp(places->at[i].path, path) == 0)
             return true;
-        }
-    }
     return false;
 }
 
 static int add_place(struct gsp_ring_dirs *places, const struct gsp_ring_dir *place,
                      struct gsp_err *err)
 {
-    if (places->count == PLACES_MAX) {
+    if (places->count == PLACES_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes have rings", PLACES_MAX);
-    }
-    if (!gsp_array_fit(&places->at, &places->capacity, places->count + 1)) {
+    if (!gsp_array_fit(&places->at, &places->capacity, places->count + 1))
         return gsp_err_nomem(err);
-    }
     places->at[places->count++] = *place;
     return 0;
 }
@@ -601,9 +552,8 @@ static int read_root(const char *root, struct filter filter, struct gsp_ring_dir
                      struct gsp_err *err)
 {
     const int fd = gsp_ring__dir_open_own(AT_FDCWD, root, false, err);
-    if (fd < 0) {
+    if (fd < 0)
         return fd;
-    }
     DIR *dir = fdopendir(fd);
     if (!dir) {
         gsp_fd_close(&fd);
@@ -616,9 +566,8 @@ static int read_root(const char *root, struct filter filter, struct gsp_ring_dir
         if (parse_name(e->d_name, &place.pid, &place.start_time) &&
             (filter.pid == 0 || filter.pid == place.pid) &&
             read_place(dirfd(dir), root, e->d_name, &place) && (filter.bare || place.rings > 0) &&
-            !has_path(places, place.path)) {
+            !has_path(places, place.path))
             rc = add_place(places, &place, err);
-        }
     }
     closedir(dir);
     return rc;
@@ -628,9 +577,8 @@ static int by_start(const void *a, const void *b)
 {
     const struct gsp_ring_dir *left = a;
     const struct gsp_ring_dir *right = b;
-    if (left->start_time != right->start_time) {
+    if (left->start_time != right->start_time)
         return left->start_time > right->start_time ? -1 : 1;
-    }
     return left->pid > right->pid ? -1 : left->pid < right->pid;
 }
 
@@ -647,9 +595,8 @@ static int read_places(struct filter filter, struct gsp_ring_dirs *out, struct g
         if (rc == GSP_E_NOMEM || rc == GSP_E_LIMIT) {
             gsp_err_fill(err, rc, why.sys, "%s", why.msg);
         } else if (rc != 0) {
-            if (rc != GSP_E_NOFILE && refused->code == GSP_OK) {
+            if (rc != GSP_E_NOFILE && refused->code == GSP_OK)
                 *refused = why;
-            }
             rc = 0;
         }
     }
@@ -658,9 +605,8 @@ static int read_places(struct filter filter, struct gsp_ring_dirs *out, struct g
         gsp_ring_dirs_free(out);
         return rc;
     }
-    if (out->count > 1) {
+    if (out->count > 1)
         qsort(out->at, out->count, sizeof(*out->at), by_start);
-    }
     return 0;
 }
 
@@ -689,34 +635,27 @@ int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err)
     struct gsp_ring_dirs places;
     struct gsp_err refused = {0};
     const int rc = read_places((struct filter){.pid = pid}, &places, &refused, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     const struct gsp_ring_dir *best = NULL;
-    for (size_t i = 0; i < places.count; i++) {
-        if (!best || (places.at[i].live && !best->live)) {
+    for (size_t i = 0; i < places.count; i++)
+        if (!best || (places.at[i].live && !best->live))
             best = &places.at[i];
-        }
-    }
-    if (best) {
+    if (best)
         *out = *best;
-    }
     gsp_ring_dirs_free(&places);
-    if (!best && refused.code == GSP_E_PERM) {
+    if (!best && refused.code == GSP_E_PERM)
         return gsp_err_set(err, GSP_E_PERM, refused.sys, "%s", refused.msg);
-    }
-    if (!best) {
+    if (!best)
         return gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
-    }
     return 0;
 }
 
 int gsp_ring_dir_open(const struct gsp_ring_dir *place, int *folder_fd, struct gsp_err *err)
 {
     *folder_fd = gsp_ring__dir_open_own(AT_FDCWD, place->path, false, err);
-    if (*folder_fd < 0) {
+    if (*folder_fd < 0)
         return *folder_fd;
-    }
     /* Partner: is_held() in sweep.c. If the file system has no locks, a sweep may remove the files;
      * files that are already mapped stay readable. */
     struct flock hold = {.l_type = F_RDLCK};

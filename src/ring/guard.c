@@ -41,14 +41,12 @@ static bool map_zeros(uintptr_t addr)
         /* The range with the fault does not change meanwhile. Another entry may be reused, which
          * would mix the members of two ranges. */
         if (start == 0 || addr < start || addr >= end ||
-            atomic_load_explicit(&ranges[i].start, memory_order_relaxed) != start) {
+            atomic_load_explicit(&ranges[i].start, memory_order_relaxed) != start)
             continue;
-        }
         const uintptr_t page = addr & ~((uintptr_t)page_bytes - 1);
         if (mmap((void *)page, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-                 0) == MAP_FAILED) {
+                 0) == MAP_FAILED)
             return false;
-        }
         uintptr_t lowest = atomic_load_explicit(cut, memory_order_relaxed);
         while (page < lowest &&
                !atomic_compare_exchange_weak_explicit(cut, &lowest, page, memory_order_relaxed,
@@ -64,22 +62,19 @@ static void call_previous(int number, siginfo_t *info, void *context)
     const bool is_function = (previous.sa_flags & SA_SIGINFO) != 0 ||
                              (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
     if (depth > 0 || !is_function) {
-        if (previous.sa_handler == SIG_IGN && info->si_code <= 0) {
+        if (previous.sa_handler == SIG_IGN && info->si_code <= 0)
             return;
-        }
         /* A fault recurs and ends the process; a signal that was sent does not. */
         signal(number, SIG_DFL);
-        if (info->si_code <= 0) {
+        if (info->si_code <= 0)
             raise(number);
-        }
         return;
     }
     depth++;
-    if (previous.sa_flags & SA_SIGINFO) {
+    if (previous.sa_flags & SA_SIGINFO)
         previous.sa_sigaction(number, info, context);
-    } else {
+    else
         previous.sa_handler(number);
-    }
     depth--;
 }
 
@@ -87,9 +82,8 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 {
     const int saved_errno = errno;
     /* Positive codes come from the kernel. */
-    if (info->si_code <= 0 || !map_zeros((uintptr_t)info->si_addr)) {
+    if (info->si_code <= 0 || !map_zeros((uintptr_t)info->si_addr))
         call_previous(number, info, context);
-    }
     errno = saved_errno;
 }
 
@@ -98,12 +92,10 @@ static bool install(void) GSP_REQUIRES(&lock);
 static bool install(void)
 {
     struct sigaction now;
-    if (sigaction(SIGBUS, NULL, &now) != 0) {
+    if (sigaction(SIGBUS, NULL, &now) != 0)
         return false;
-    }
-    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigbus) {
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigbus)
         return true;
-    }
     page_bytes = sysconf(_SC_PAGESIZE);
     previous = now;
     struct sigaction action;
@@ -125,9 +117,8 @@ static struct range *free_range(void)
             return &ranges[i];
         }
     }
-    if (count == RANGES_MAX) {
+    if (count == RANGES_MAX)
         return NULL;
-    }
     /* Partner: the load in map_zeros(). The new entry is free until its start is stored. */
     atomic_store_explicit(&range_count, count + 1, memory_order_release);
     return &ranges[count];

@@ -12,9 +12,8 @@
 /* Whether the id stands for this string. Does not trust the file. */
 static bool is_string(const struct gsp_ring *ring, uint32_t id, struct gsp_sv text)
 {
-    if (id == 0 || id > ring->string_max) {
+    if (id == 0 || id > ring->string_max)
         return false;
-    }
     /* Partner: the store of the entry in add(). */
     const uint64_t ref = atomic_load_explicit(&ring->refs[id - 1], memory_order_acquire);
     const uint64_t pos = gsp_ring_ref_pos(ref);
@@ -28,9 +27,8 @@ static bool reserve64(_Atomic uint64_t *counter, uint64_t n, uint64_t max, uint6
 {
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
     do {
-        if (now > max || n > max - now) {
+        if (now > max || n > max - now)
             return false;
-        }
     } while (!atomic_compare_exchange_weak_explicit(counter, &now, now + n, memory_order_relaxed,
                                                     memory_order_relaxed));
     *at = now;
@@ -41,9 +39,8 @@ static bool reserve32(_Atomic uint32_t *counter, uint32_t max, uint32_t *at)
 {
     uint32_t now = atomic_load_explicit(counter, memory_order_relaxed);
     do {
-        if (now >= max) {
+        if (now >= max)
             return false;
-        }
     } while (!atomic_compare_exchange_weak_explicit(counter, &now, now + 1, memory_order_relaxed,
                                                     memory_order_relaxed));
     *at = now;
@@ -61,9 +58,8 @@ static uint32_t add(struct gsp_ring *ring, struct gsp_sv text)
         atomic_fetch_or_explicit(&ring->head->status, GSP_RING_NO_STRINGS, memory_order_relaxed);
         return GSP_NULL_STR;
     }
-    if (text.len) {
+    if (text.len)
         memcpy(ring->string_bytes + pos, text.p, text.len);
-    }
     /* After the bytes. Partners: is_string() and gsp_ring_dict_read(). */
     atomic_store_explicit(&ring->refs[index], gsp_ring_ref(pos, (uint32_t)text.len),
                           memory_order_release);
@@ -72,12 +68,10 @@ static uint32_t add(struct gsp_ring *ring, struct gsp_sv text)
 
 uint32_t gsp_ring_intern(struct gsp_ring *ring, struct gsp_sv text)
 {
-    if (!text.p) {
+    if (!text.p)
         return GSP_NULL_STR;
-    }
-    if (text.len > GSP_RING_REF_LEN_MAX) {
+    if (text.len > GSP_RING_REF_LEN_MAX)
         text.len = GSP_RING_REF_LEN_MAX;
-    }
     const uint64_t hash = gsp_hash_bytes(text.p, text.len, 0);
     const uint32_t mask = ring->slot_count - 1;
     uint32_t added = GSP_NULL_STR;
@@ -86,24 +80,18 @@ uint32_t gsp_ring_intern(struct gsp_ring *ring, struct gsp_sv text)
         /* Partner: the exchange below, which follows the store of the entry. */
         uint64_t word = atomic_load_explicit(slot, memory_order_acquire);
         if (word == 0) {
-            if (added == GSP_NULL_STR) {
+            if (added == GSP_NULL_STR)
                 added = add(ring, text);
-            }
-            if (added == GSP_NULL_STR) {
+            if (added == GSP_NULL_STR)
                 break;
-            }
             if (atomic_compare_exchange_strong_explicit(slot, &word, (hash >> 32 << 32) | added,
-                                                        memory_order_acq_rel,
-                                                        memory_order_acquire)) {
+                                                        memory_order_acq_rel, memory_order_acquire))
                 return added;
-            }
         }
-        if (word >> 32 == hash >> 32 && is_string(ring, (uint32_t)word, text)) {
+        if (word >> 32 == hash >> 32 && is_string(ring, (uint32_t)word, text))
             return (uint32_t)word;
-        }
     }
-    if (added == GSP_NULL_STR) {
+    if (added == GSP_NULL_STR)
         atomic_fetch_add_explicit(&ring->head->strings_lost, 1, memory_order_relaxed);
-    }
     return added;
 }

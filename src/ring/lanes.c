@@ -108,11 +108,9 @@ static void end_thread(void *arg)
     for (size_t i = 0; i < GSP_RINGS_MAX; i++) {
         const struct gsp_ring *ring = list[i];
         /* In a child the lanes still belong to the parent. */
-        if (ring && ring->serial == page->of[i].serial && ring->pid == getpid()) {
-            for (unsigned level = 0; level < LEVELS; level++) {
+        if (ring && ring->serial == page->of[i].serial && ring->pid == getpid())
+            for (unsigned level = 0; level < LEVELS; level++)
                 return_lane(page->of[i].lane[level]);
-            }
-        }
     }
     unlock_list(&mask);
     munmap(page, sizeof(*page));
@@ -127,21 +125,18 @@ static void renew_mutex(void)
 static void init_once(void)
 {
     end_key_error = pthread_key_create(&end_key, end_thread);
-    if (end_key_error == 0) {
+    if (end_key_error == 0)
         end_key_error = pthread_atfork(NULL, NULL, renew_mutex);
-    }
 }
 
 static struct thread_page *page_of_thread(void)
 {
-    if (my_page) {
+    if (my_page)
         return my_page;
-    }
     struct thread_page *page =
         mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
+    if (page == MAP_FAILED)
         return NULL;
-    }
     /* Without the wipe, a child could write to its parent's lanes. Without the key, the thread
      * would never return its lanes. */
     if (madvise(page, sizeof(*page), MADV_WIPEONFORK) != 0 ||
@@ -165,9 +160,8 @@ static bool own(struct gsp_lane *lane, uint32_t tid)
 int gsp_ring__open_file(const struct gsp_ring *ring)
 {
     struct stat st;
-    if (gsp_sandbox_is_new()) {
+    if (gsp_sandbox_is_new())
         return -1;
-    }
     const int fd = open(ring->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_dev != ring->dev || st.st_ino != ring->ino)) {
         close(fd);
@@ -198,9 +192,8 @@ static enum outcome reserve_spare(const struct gsp_ring *ring, uint32_t index, u
     do {
         sys = madvise(at, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
     } while ((sys == EINTR || sys == EAGAIN) && ++tries < POPULATE_TRIES);
-    if (sys == EINVAL) {
+    if (sys == EINVAL)
         return NO_FILE; /* not supported before Linux 5.14 */
-    }
     const uint64_t head_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     if (sys != 0 && bytes > head_bytes) {
         /* Free the pages again. The head stays, because others may have published it. */
@@ -212,9 +205,8 @@ static enum outcome reserve_spare(const struct gsp_ring *ring, uint32_t index, u
 
 static enum outcome reserve(const struct gsp_ring *ring, int fd, uint32_t index, uint64_t bytes)
 {
-    if (fd < 0) {
+    if (fd < 0)
         return index < ring->spare_count ? reserve_spare(ring, index, bytes) : NO_FILE;
-    }
     const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
     return gsp_ring__reserve(fd, off, bytes, NULL) == 0 ? HAS_LANE : NO_SPACE;
 }
@@ -227,9 +219,8 @@ static enum outcome publish(struct gsp_ring *ring, int fd, uint32_t index)
     uint32_t i = atomic_load_explicit(&ring->lane_count, memory_order_acquire);
     for (; i < index; i++) {
         const enum outcome outcome = reserve(ring, fd, i, head_bytes);
-        if (outcome != HAS_LANE) {
+        if (outcome != HAS_LANE)
             return outcome;
-        }
     }
     raise_to(&ring->lane_count, index + 1);
     raise_to(&ring->head->lane_count, index + 1);
@@ -243,18 +234,15 @@ static enum outcome map_lane(struct gsp_ring *ring, uint32_t index)
     raise_to(&ring->lane_top, index + 1);
     gsp_auto_fd fd = gsp_ring__open_file(ring);
     enum outcome outcome = reserve(ring, fd, index, ring->lane_bytes);
-    if (outcome == HAS_LANE) {
+    if (outcome == HAS_LANE)
         outcome = publish(ring, fd, index);
-    }
-    if (outcome != HAS_LANE) {
+    if (outcome != HAS_LANE)
         return outcome;
-    }
     char *base = index < ring->spare_count ? ring->spares + index * ring->lane_bytes
                                            : mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE,
                                                   MAP_SHARED, fd, (off_t)off);
-    if (base == MAP_FAILED) {
+    if (base == MAP_FAILED)
         return NO_SPACE;
-    }
     struct gsp_lane *lane = &ring->lanes[index];
     lane->table = ring->table;
     lane->capacity = ring->row_slots;
@@ -262,9 +250,8 @@ static enum outcome map_lane(struct gsp_ring *ring, uint32_t index)
         lane->text = base + ring->text_off;
         lane->text_mask = ring->text_bytes - 1;
     }
-    for (uint32_t i = 0; i < ring->table->column_count; i++) {
+    for (uint32_t i = 0; i < ring->table->column_count; i++)
         lane->column[i] = base + ring->column_off[i];
-    }
     lane->head = (void *)base;
     return HAS_LANE;
 }
@@ -279,18 +266,15 @@ void gsp_ring__map_spares(struct gsp_ring *ring, int fd)
     /* Do not map lanes in advance if the file size is limited (exceeding it raises SIGXFSZ), or if
      * the address space is (the program needs it). */
     if (count == 0 || getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur != RLIM_INFINITY ||
-        getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) {
+        getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY)
         return;
-    }
     const uint64_t bytes = count * ring->lane_bytes;
-    if (ftruncate(fd, (off_t)(ring->lanes_off + bytes)) != 0) {
+    if (ftruncate(fd, (off_t)(ring->lanes_off + bytes)) != 0)
         return;
-    }
     /* PROT_NONE at first: with mlockall(), the kernel would populate writable pages at once. */
     char *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, (off_t)ring->lanes_off);
-    if (base == MAP_FAILED) {
+    if (base == MAP_FAILED)
         return;
-    }
     ring->spares = base;
     ring->spare_bytes = bytes;
     ring->spare_count = mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0 ? (uint32_t)count : 0;
@@ -299,14 +283,11 @@ void gsp_ring__map_spares(struct gsp_ring *ring, int fd)
 void gsp_ring__unmap_lanes(struct gsp_ring *ring)
 {
     const uint32_t top = atomic_load_explicit(&ring->lane_top, memory_order_acquire);
-    for (uint32_t i = ring->spare_count; i < top; i++) {
-        if (ring->lanes[i].head) {
+    for (uint32_t i = ring->spare_count; i < top; i++)
+        if (ring->lanes[i].head)
             munmap(ring->lanes[i].head, ring->lane_bytes);
-        }
-    }
-    if (ring->spares) {
+    if (ring->spares)
         munmap(ring->spares, ring->spare_bytes);
-    }
 }
 
 /* Finds a lane without an owner. Maps it if necessary. If mapping fails, tries only lanes that are
@@ -316,16 +297,12 @@ static enum outcome acquire_lane(struct gsp_ring *ring, uint32_t tid, struct gsp
     enum outcome failed = HAS_LANE;
     for (uint32_t i = 0; i < ring->lane_max; i++) {
         struct gsp_lane *lane = &ring->lanes[i];
-        if (failed != HAS_LANE &&
-            i >= atomic_load_explicit(&ring->lane_top, memory_order_relaxed)) {
+        if (failed != HAS_LANE && i >= atomic_load_explicit(&ring->lane_top, memory_order_relaxed))
             break;
-        }
-        if (!own(lane, tid)) {
+        if (!own(lane, tid))
             continue;
-        }
-        if (!lane->head && failed == HAS_LANE) {
+        if (!lane->head && failed == HAS_LANE)
             failed = map_lane(ring, i);
-        }
         if (lane->head) {
             *out = lane;
             return HAS_LANE;
@@ -345,22 +322,17 @@ static int64_t coarse_ns(void)
 
 static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
 {
-    if (mine->serial != ring->serial) {
+    if (mine->serial != ring->serial)
         *mine = (struct my_lanes){.serial = ring->serial};
-    }
     unsigned level = 0;
-    while (level < LEVELS && mine->lane[level] && mine->lane[level]->busy) {
+    while (level < LEVELS && mine->lane[level] && mine->lane[level]->busy)
         level++;
-    }
-    if (level == LEVELS) {
+    if (level == LEVELS)
         return NULL;
-    }
-    if (mine->lane[level]) {
+    if (mine->lane[level])
         return mine->lane[level];
-    }
-    if (mine->retry_ns != 0 && coarse_ns() < mine->retry_ns) {
+    if (mine->retry_ns != 0 && coarse_ns() < mine->retry_ns)
         return NULL;
-    }
     const uint32_t tid = (uint32_t)gettid();
     int cancel = 0;
     /* open() is a cancellation point, and a thread that ends here would never return its lane. */
@@ -388,9 +360,8 @@ static __attribute__((noinline)) struct gsp_lane *claim_slowly(struct gsp_ring *
     const int saved_errno = errno;
     struct gsp_lane *lane = NULL;
     bool no_file = false;
-    if (getpid() != ring->pid) {
+    if (getpid() != ring->pid)
         return NULL;
-    }
     if (!my_claiming) {
         my_claiming = 1;
         atomic_signal_fence(memory_order_seq_cst);
@@ -414,9 +385,8 @@ struct gsp_lane *gsp_ring_lane(struct gsp_ring *ring)
     if (gsp_likely(page != NULL)) {
         const struct my_lanes *mine = &page->of[ring->number];
         struct gsp_lane *lane = mine->lane[0];
-        if (gsp_likely(mine->serial == ring->serial && lane && !lane->busy)) {
+        if (gsp_likely(mine->serial == ring->serial && lane && !lane->busy))
             return lane;
-        }
     }
     return claim_slowly(ring);
 }
@@ -431,9 +401,8 @@ int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err)
     sigset_t mask;
     lock_list(&mask);
     size_t i = 0;
-    while (i < GSP_RINGS_MAX && list[i]) {
+    while (i < GSP_RINGS_MAX && list[i])
         i++;
-    }
     if (i < GSP_RINGS_MAX) {
         ring->number = (uint32_t)i;
         ring->serial = ++last_serial;
@@ -451,8 +420,7 @@ void gsp_ring__leave(struct gsp_ring *ring)
 {
     sigset_t mask;
     lock_list(&mask);
-    if (ring->serial != 0 && list[ring->number] == ring) {
+    if (ring->serial != 0 && list[ring->number] == ring)
         list[ring->number] = NULL;
-    }
     unlock_list(&mask);
 }

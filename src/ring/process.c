@@ -21,9 +21,8 @@ static bool read_small(const char *path, char *out, size_t cap)
 {
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? -1 : read(fd, out, cap - 1);
-    if (n <= 0) {
+    if (n <= 0)
         return false;
-    }
     out[n] = '\0';
     return true;
 }
@@ -33,21 +32,18 @@ bool gsp_ring_process_start_time(pid_t pid, uint64_t *ticks, char *state)
     char path[64];
     char text[1024];
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    if (!read_small(path, text, sizeof(text))) {
+    if (!read_small(path, text, sizeof(text)))
         return false;
-    }
     /* The command name may contain parentheses and blanks. */
     const char *p = strrchr(text, ')');
-    if (!p || p[1] != ' ') {
+    if (!p || p[1] != ' ')
         return false;
-    }
     p += 2;
     *state = *p;
     for (int field = STAT_STATE; field < STAT_START_TIME; field++) {
         p = strchr(p, ' ');
-        if (!p) {
+        if (!p)
             return false;
-        }
         p++;
     }
     *ticks = strtoull(p, NULL, 10);
@@ -78,13 +74,11 @@ static pid_t inner_pid(const char *number)
     pid_t pid = -1;
     for (char *p = line ? text + (line - text) + 7 : NULL, *end; p; p = end) {
         const long v = strtol(p, &end, 10);
-        if (end == p || *end == '\0') {
+        if (end == p || *end == '\0')
             break;
-        }
         pid = (pid_t)v;
-        if (*end == '\n') {
+        if (*end == '\n')
             break;
-        }
     }
     return pid;
 }
@@ -100,18 +94,16 @@ static bool is_running_inside(pid_t pid, uint64_t start_time)
                     inner_pid(e->d_name) == pid;
         }
     }
-    if (dir) {
+    if (dir)
         closedir(dir);
-    }
     return found;
 }
 
 bool gsp_ring_process_is_live(pid_t pid, uint64_t start_time, uint64_t pid_ns)
 {
     const uint64_t ours = gsp_ring__process_pid_ns();
-    if (pid_ns == 0 || ours == 0 || pid_ns == ours) {
+    if (pid_ns == 0 || ours == 0 || pid_ns == ours)
         return is_running(pid, start_time);
-    }
     return is_running_inside(pid, start_time) || ours != PID_NS_FIRST;
 }
 
@@ -120,9 +112,8 @@ bool gsp_ring_file_is_mapped(const char *name, ino_t ino)
     char line[4096];
     bool found = false;
     FILE *maps = fopen("/proc/self/maps", "re");
-    if (!maps) {
+    if (!maps)
         return true;
-    }
     while (!found && fgets(line, sizeof(line), maps)) {
         /* start-end perms offset major:minor inode path */
         const char *p = line;

@@ -73,9 +73,8 @@ static int open_file(int folder_fd, const char *name, struct gsp_err *err)
 {
     struct stat folder;
     struct stat file;
-    if (strchr(name, '/')) {
+    if (strchr(name, '/'))
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not a file name", name);
-    }
     /* Do not follow links, or wait for the other end of a FIFO. */
     gsp_auto_fd fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
@@ -83,12 +82,10 @@ static int open_file(int folder_fd, const char *name, struct gsp_err *err)
         gsp_err_fill(err, code, errno, "%s: %s", name, strerror(errno));
         return code;
     }
-    if (fstat(fd, &file) != 0 || fstat(folder_fd, &folder) != 0) {
+    if (fstat(fd, &file) != 0 || fstat(folder_fd, &folder) != 0)
         return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", name, strerror(errno));
-    }
-    if (!S_ISREG(file.st_mode)) {
+    if (!S_ISREG(file.st_mode))
         return gsp_err_set(err, GSP_E_FORMAT, 0, "%s is not a regular file", name);
-    }
     if (file.st_uid != folder.st_uid || (geteuid() != 0 && file.st_uid != geteuid())) {
         return gsp_err_set(err, GSP_E_PERM, 0, "%s belongs to user %u", name,
                            (unsigned)file.st_uid);
@@ -102,9 +99,8 @@ static int check_file_name(struct gsp_ring_info *info, const char *file_name, st
     char name[sizeof(info->schema) + sizeof(info->table) + sizeof(".1.ring")];
     for (info->life = 0; info->life < GSP_RING_GENERATIONS; info->life++) {
         gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
-        if (strcmp(name, file_name) == 0) {
+        if (strcmp(name, file_name) == 0)
             return 0;
-        }
     }
     return gsp_err_set(err, GSP_E_FORMAT, 0, "%.80s contains table %s.%s", file_name, info->schema,
                        info->table);
@@ -112,11 +108,9 @@ static int check_file_name(struct gsp_ring_info *info, const char *file_name, st
 
 static int find_time_column(const struct gsp_ring_info *info)
 {
-    for (uint32_t i = 0; i < info->column_count; i++) {
-        if (info->columns[i].type == GSP_I64 && strcmp(info->columns[i].name, "ts_ns") == 0) {
+    for (uint32_t i = 0; i < info->column_count; i++)
+        if (info->columns[i].type == GSP_I64 && strcmp(info->columns[i].name, "ts_ns") == 0)
             return (int)i;
-        }
-    }
     return -1;
 }
 
@@ -124,13 +118,11 @@ static int fill_view(struct gsp_ring_view *view, int folder_fd, const char *file
                      struct gsp_err *err)
 {
     view->fd = open_file(folder_fd, file_name, err);
-    if (view->fd < 0) {
+    if (view->fd < 0)
         return view->fd;
-    }
     struct stat st;
-    if (fstat(view->fd, &st) != 0) {
+    if (fstat(view->fd, &st) != 0)
         return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", file_name, strerror(errno));
-    }
     struct gsp_err why = {0};
     int rc = gsp_ring__check(view->fd, (uint64_t)st.st_size, &view->info, &view->shape, &why);
     if (rc != 0) {
@@ -138,18 +130,15 @@ static int fill_view(struct gsp_ring_view *view, int folder_fd, const char *file
         return rc;
     }
     rc = check_file_name(&view->info, file_name, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     view->time_column = find_time_column(&view->info);
     view->lanes = calloc(view->shape.lane_max, sizeof(*view->lanes));
-    if (!view->lanes) {
+    if (!view->lanes)
         return gsp_err_nomem(err);
-    }
     view->front = map_part(view, 0, view->shape.lanes_off, err);
-    if (!view->front) {
+    if (!view->front)
         return GSP_E_NOMEM;
-    }
     view->head = (const void *)view->front->start;
     return 0;
 }
@@ -178,9 +167,8 @@ static bool is_cut(const struct gsp_ring_view *view, uint32_t lane)
     struct stat st;
     const struct lane *at = &view->lanes[lane];
     if (atomic_load_explicit(&at->part->cut, memory_order_relaxed) <
-        (uintptr_t)at->base + view->shape.lane_bytes) {
+        (uintptr_t)at->base + view->shape.lane_bytes)
         return true;
-    }
     return fstat(view->fd, &st) != 0 ||
            (uint64_t)st.st_size < view->shape.lanes_off + (lane + 1ULL) * view->shape.lane_bytes;
 }
@@ -203,9 +191,8 @@ static void map_lanes(struct gsp_ring_view *view)
         count = view->shape.lane_max;
     }
     struct stat st;
-    if (count <= have || fstat(view->fd, &st) != 0) {
+    if (count <= have || fstat(view->fd, &st) != 0)
         return;
-    }
     const uint64_t size = (uint64_t)st.st_size;
     const uint64_t in_file =
         size < view->shape.lanes_off ? 0 : (size - view->shape.lanes_off) / view->shape.lane_bytes;
@@ -213,18 +200,15 @@ static void map_lanes(struct gsp_ring_view *view)
         atomic_store_explicit(&view->is_short, true, memory_order_relaxed);
         count = (uint32_t)in_file;
     }
-    if (count <= have) {
+    if (count <= have)
         return;
-    }
     const uint64_t lane_bytes = view->shape.lane_bytes;
     const struct part *part = map_part(view, view->shape.lanes_off + have * lane_bytes,
                                        (count - have) * lane_bytes, NULL);
-    if (!part) {
+    if (!part)
         return; /* the next call tries again */
-    }
-    for (uint32_t i = have; i < count; i++) {
+    for (uint32_t i = have; i < count; i++)
         view->lanes[i] = (struct lane){part->start + (i - have) * lane_bytes, part};
-    }
     /* Partner: the load in is_lane(). */
     atomic_store_explicit(&view->lane_count, count, memory_order_release);
 }
@@ -243,9 +227,8 @@ int gsp_ring_open(int folder_fd, const char *file_name, struct gsp_ring_view **o
 {
     *out = NULL;
     struct gsp_ring_view *view = calloc(1, sizeof(*view));
-    if (!view) {
+    if (!view)
         return gsp_err_nomem(err);
-    }
     view->fd = -1;
     const int rc = fill_view(view, folder_fd, file_name, err);
     if (rc != 0) {
@@ -266,9 +249,8 @@ int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
         struct gsp_ring_view *view = NULL;
         gsp_ring_file_name(schema, table, life, name, sizeof(name));
         const int rc = gsp_ring_open(folder_fd, name, &view, life == 0 ? err : NULL);
-        if (rc != 0) {
+        if (rc != 0)
             return *out ? 0 : rc;
-        }
         if (*out && (*out)->info.created_ns > view->info.created_ns) {
             gsp_ring_view_close(view);
             continue;
@@ -281,9 +263,8 @@ int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
 
 void gsp_ring_view_close(struct gsp_ring_view *view)
 {
-    if (!view) {
+    if (!view)
         return;
-    }
     while (view->parts) {
         struct part *part = view->parts;
         view->parts = part->next;
@@ -315,15 +296,13 @@ size_t gsp_ring_ranges(struct gsp_ring_view *view, struct gsp_ring_range *spans,
     size_t n = 0;
     for (uint32_t i = 0; i < count && n < cap; i++) {
         const uint64_t rows = lane_rows(view, i);
-        if (rows == 0 || is_cut(view, i)) {
+        if (rows == 0 || is_cut(view, i))
             continue;
-        }
         spans[n++] = (struct gsp_ring_range){.from = oldest_of(view, rows), .to = rows, .lane = i};
         lost = add_saturated(lost, oldest_of(view, rows));
     }
-    if (overwritten) {
+    if (overwritten)
         *overwritten = lost;
-    }
     return n;
 }
 
@@ -335,9 +314,8 @@ const void *gsp_ring_values(const struct gsp_ring_view *view, uint32_t lane, uin
         return NULL;
     }
     const uint64_t slot = from % view->shape.row_slots;
-    if (*n > view->shape.row_slots - slot) {
+    if (*n > view->shape.row_slots - slot)
         *n = view->shape.row_slots - slot;
-    }
     const struct gsp_ring_column *at = &view->info.columns[column];
     return view->lanes[lane].base + at->off + slot * at->width;
 }
@@ -361,9 +339,8 @@ void gsp_ring_copy(const struct gsp_ring_view *view, uint32_t lane, uint32_t col
 
 uint64_t gsp_ring_oldest_row(const struct gsp_ring_view *view, uint32_t lane)
 {
-    if (!is_lane(view, lane)) {
+    if (!is_lane(view, lane))
         return UINT64_MAX;
-    }
     /* Loads `rows` after all earlier copies. Partner: the fence of gsp_lane_begin(). */
     atomic_thread_fence(memory_order_acquire);
     const uint64_t rows = lane_rows(view, lane);
@@ -389,11 +366,10 @@ static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_r
         const uint64_t middle = low + (high - low) / 2;
         bool gone = false;
         const int64_t at = time_of(view, span->lane, middle, &gone);
-        if (gone || at < ts_ns || (at == ts_ns && !or_at)) {
+        if (gone || at < ts_ns || (at == ts_ns && !or_at))
             low = middle + 1;
-        } else {
+        else
             high = middle;
-        }
     }
     return low;
 }
@@ -401,9 +377,8 @@ static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_r
 void gsp_ring_range_narrow(const struct gsp_ring_view *view, struct gsp_ring_range *span,
                            int64_t from_ns, int64_t to_ns)
 {
-    if (view->time_column < 0 || !is_lane(view, span->lane) || span->from >= span->to) {
+    if (view->time_column < 0 || !is_lane(view, span->lane) || span->from >= span->to)
         return;
-    }
     span->from = first_after(view, span, from_ns, true);
     span->to = first_after(view, span, to_ns, false);
 }
@@ -414,17 +389,15 @@ bool gsp_ring_text_read(const struct gsp_ring_view *view, uint32_t lane, uint64_
     *null = ref == GSP_NULL_TEXT;
     const uint64_t size = view->shape.text_bytes;
     const size_t len = gsp_ring_ref_len(ref);
-    if (*null || size == 0 || len > size || !is_lane(view, lane)) {
+    if (*null || size == 0 || len > size || !is_lane(view, lane))
         return false;
-    }
     const struct gsp_ring_lane *head = lane_head(view, lane);
     const uint64_t pos = gsp_ring_ref_pos(ref);
     const uint64_t before = atomic_load_explicit(&head->text_head, memory_order_acquire);
     const uint64_t back = (before - pos) & GSP_RING_POS_MASK;
     char *to = back >= len && back <= size ? gsp_buf_reserve(out, len) : NULL;
-    if (!to) {
+    if (!to)
         return false;
-    }
     const char *text = view->lanes[lane].base + view->shape.text_off;
     const size_t at = pos & (size - 1);
     const size_t first = len < size - at ? len : size - at;
@@ -433,9 +406,8 @@ bool gsp_ring_text_read(const struct gsp_ring_view *view, uint32_t lane, uint64_
     /* Partner: the fence in gsp_ring__lane_text(). */
     atomic_thread_fence(memory_order_acquire);
     const uint64_t after = atomic_load_explicit(&head->text_head, memory_order_relaxed);
-    if (after - before > size - back || is_cut(view, lane)) {
+    if (after - before > size - back || is_cut(view, lane))
         return false;
-    }
     out->len += len;
     return true;
 }
@@ -468,9 +440,8 @@ int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *o
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t pos = gsp_ring_ref_pos(copied[i]);
         const uint64_t len = gsp_ring_ref_len(copied[i]);
-        if (copied[i] != 0 && pos <= used && len <= used - pos) {
+        if (copied[i] != 0 && pos <= used && len <= used - pos)
             out->strings[i + 1] = (struct gsp_sv){out->bytes + pos, len};
-        }
     }
     out->count = count + 1;
     free(copied);
@@ -479,9 +450,8 @@ int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *o
 
 void gsp_ring_dict_free(struct gsp_ring_dict *dict)
 {
-    if (!dict) {
+    if (!dict)
         return;
-    }
     free(dict->strings);
     free(dict->bytes);
     *dict = (struct gsp_ring_dict){0};

@@ -61,9 +61,8 @@ struct kept {
 static uint64_t *kept_on(struct kept *kept, uint64_t dev)
 {
     size_t i = 0;
-    while (i < ROOTS_MAX - 1 && kept->on[i].bytes > 0 && kept->on[i].dev != dev) {
+    while (i < ROOTS_MAX - 1 && kept->on[i].bytes > 0 && kept->on[i].dev != dev)
         i++;
-    }
     kept->on[i].dev = dev;
     return &kept->on[i].bytes;
 }
@@ -84,18 +83,15 @@ static bool exceeds_bytes(const struct gsp_ring_dir *place,
 static bool is_surplus(const struct gsp_ring_dir *place, const struct gsp_ring_dir_limits *limits,
                        struct kept *kept)
 {
-    if (place->live || place->uid != geteuid()) {
+    if (place->live || place->uid != geteuid())
         return false;
-    }
-    if (place->rings == 0) {
+    if (place->rings == 0)
         return gsp_ring_dir_is_expired(place, BARE_NS);
-    }
     uint64_t *on_it = kept_on(kept, place->dev);
     if (gsp_ring_dir_is_expired(place, limits->keep_ns) ||
         (gsp_ring_dir_is_expired(place, GSP_RING_DIR_GRACE_NS) &&
-         exceeds_bytes(place, limits, kept, *on_it))) {
+         exceeds_bytes(place, limits, kept, *on_it)))
         return true;
-    }
     kept->bytes += place->bytes;
     *on_it += place->bytes;
     return false;
@@ -115,12 +111,10 @@ struct gsp_ring_dirs_swept gsp_ring_dirs_sweep(const struct gsp_ring_dir_limits 
     struct gsp_ring_dirs_swept swept = {0};
     struct gsp_ring_dirs places = {0};
     struct kept kept = {0};
-    if (gsp_ring__dirs_read_all(&places, NULL) != 0) {
+    if (gsp_ring__dirs_read_all(&places, NULL) != 0)
         return swept;
-    }
-    if (places.count > 1) {
+    if (places.count > 1)
         qsort(places.at, places.count, sizeof(*places.at), by_last_write);
-    }
     for (size_t i = 0; i < places.count; i++) {
         const struct gsp_ring_dir *place = &places.at[i];
         if (is_surplus(place, limits ? limits : &defaults, &kept) &&
@@ -138,9 +132,8 @@ static int open_root(const struct gsp_ring_dir *place, const char **name, struct
 {
     char root[sizeof(place->path)];
     const char *slash = strrchr(place->path, '/');
-    if (!slash || slash == place->path) {
+    if (!slash || slash == place->path)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not a ring directory", place->path);
-    }
     *name = slash + 1;
     snprintf(root, sizeof(root), "%.*s", (int)(slash - place->path), place->path);
     return gsp_ring__dir_open_own(AT_FDCWD, root, false, err);
@@ -158,12 +151,10 @@ static bool is_held(int folder_fd)
 
 static int remove_folder(const struct gsp_ring_dir *place, int folder_fd, struct gsp_err *err)
 {
-    if (gsp_ring_process_is_live(place->pid, place->start_time, gsp_ring__dir_pid_ns(folder_fd))) {
+    if (gsp_ring_process_is_live(place->pid, place->start_time, gsp_ring__dir_pid_ns(folder_fd)))
         return gsp_err_set(err, GSP_E_EXISTS, 0, "process %d still runs", (int)place->pid);
-    }
-    if (is_held(folder_fd)) {
+    if (is_held(folder_fd))
         return gsp_err_set(err, GSP_E_EXISTS, EBUSY, "another process uses the ring directory");
-    }
     return remove_files(folder_fd, place->path, err);
 }
 
@@ -173,15 +164,12 @@ int gsp_ring_dir_remove(const struct gsp_ring_dir *place, struct gsp_err *err)
     gsp_auto_fd root_fd = open_root(place, &name, err);
     gsp_auto_fd fd = root_fd < 0 ? root_fd : gsp_ring__dir_open_own(root_fd, name, false, err);
     /* Another process has already removed it. */
-    if (fd == GSP_E_NOFILE) {
+    if (fd == GSP_E_NOFILE)
         return 0;
-    }
     const int rc = fd < 0 ? fd : remove_folder(place, fd, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
-    if (unlinkat(root_fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    if (unlinkat(root_fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", place->path, strerror(errno));
-    }
     return 0;
 }

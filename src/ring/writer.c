@@ -60,9 +60,8 @@ int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err)
 static uint32_t power_of_two(uint32_t v)
 {
     uint32_t p = 1;
-    while (p < v) {
+    while (p < v)
         p <<= 1;
-    }
     return p;
 }
 
@@ -103,9 +102,8 @@ static int lay_out(struct gsp_ring *ring, const struct gsp_ring_spec *spec, stru
     const struct gsp_table *table = spec->table;
     if (!table || table->column_count == 0 || table->column_count > GSP_COLUMNS_MAX ||
         !gsp_wire_table_name_is_valid(gsp_sv_of(table->schema)) ||
-        !gsp_wire_table_name_is_valid(gsp_sv_of(table->name))) {
+        !gsp_wire_table_name_is_valid(gsp_sv_of(table->name)))
         return gsp_err_set(err, GSP_E_USAGE, 0, "a ring needs a table with a name and columns");
-    }
     const uint64_t rows = or_default(spec->row_capacity, GSP_RING_ROWS_DEFAULT);
     const uint64_t strings = or_default(spec->string_max, STRINGS_DEFAULT);
     const uint64_t bytes = or_default(spec->string_bytes, BYTES_DEFAULT);
@@ -198,20 +196,17 @@ static void fill_head(const struct gsp_ring *ring, const struct gsp_ring_spec *s
     head->pid = spec->pid ? spec->pid : (int32_t)ring->pid;
     head->start_time = spec->start_time;
     char state = 0;
-    if (head->start_time == 0 &&
-        !gsp_ring_process_start_time(head->pid, &head->start_time, &state)) {
+    if (head->start_time == 0 && !gsp_ring_process_start_time(head->pid, &head->start_time, &state))
         head->start_time = 0;
-    }
     head->rank = spec->rank;
     head->scope = ring->table->scope;
     atomic_store_explicit(&head->status, ring->is_small ? GSP_RING_SMALL : 0, memory_order_relaxed);
     snprintf(head->schema, sizeof(head->schema), "%s", ring->table->schema);
     snprintf(head->table, sizeof(head->table), "%s", ring->table->name);
-    if (spec->host) {
+    if (spec->host)
         snprintf(head->host, sizeof(head->host), "%s", spec->host);
-    } else if (gethostname(head->host, sizeof(head->host) - 1) != 0) {
+    else if (gethostname(head->host, sizeof(head->host) - 1) != 0)
         head->host[0] = '\0';
-    }
     fill_columns(ring, (void *)((char *)head + head->columns_off));
     ring->strings->string_max = ring->string_max;
     ring->strings->slot_count = ring->slot_count;
@@ -222,19 +217,16 @@ static void fill_head(const struct gsp_ring *ring, const struct gsp_ring_spec *s
 static int map_front(struct gsp_ring *ring, int fd, struct gsp_err *err)
 {
     struct stat st;
-    if (fstat(fd, &st) != 0) {
+    if (fstat(fd, &st) != 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create a ring: %s", strerror(errno));
-    }
     ring->dev = st.st_dev;
     ring->ino = st.st_ino;
     const int rc = gsp_ring__reserve(fd, 0, ring->lanes_off, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     char *base = mmap(NULL, ring->lanes_off, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
+    if (base == MAP_FAILED)
         return gsp_err_set(err, GSP_E_NOMEM, errno, "cannot map a new ring: %s", strerror(errno));
-    }
     ring->head = (void *)base;
     char *strings = base + ring->strings_off;
     ring->strings = (void *)strings;
@@ -259,9 +251,8 @@ static int open_temporary(int folder_fd, const char *name, char *tmp, size_t cap
         snprintf(tmp, cap, ".%s.%d-%u.tmp", name, (int)getpid(), i);
         const int fd =
             openat(folder_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd >= 0 || errno != EEXIST) {
+        if (fd >= 0 || errno != EEXIST)
             return fd;
-        }
     }
     return -1;
 }
@@ -285,9 +276,8 @@ static int64_t replaceable_since(const struct gsp_ring *ring, int folder_fd, con
 /* Renames the file without replacing another. Returns 0 or an errno. */
 static int rename_exclusive(int folder_fd, const char *tmp, const char *name)
 {
-    if (renameat2(folder_fd, tmp, folder_fd, name, RENAME_NOREPLACE) == 0) {
+    if (renameat2(folder_fd, tmp, folder_fd, name, RENAME_NOREPLACE) == 0)
         return 0;
-    }
     /* Some file systems do not support the flag. linkat() does not replace a file either. */
     if ((errno == EINVAL || errno == ENOSYS) && linkat(folder_fd, tmp, folder_fd, name, 0) == 0) {
         unlinkat(folder_fd, tmp, 0);
@@ -305,24 +295,20 @@ static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tm
     for (unsigned i = 0; i < lives; i++) {
         gsp_ring_file_name(ring->table->schema, ring->table->name, i, name, sizeof(name));
         const int sys = rename_exclusive(folder_fd, tmp, name);
-        if (sys == 0) {
+        if (sys == 0)
             return 0;
-        }
-        if (sys != EEXIST) {
+        if (sys != EEXIST)
             return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", name, strerror(sys));
-        }
         const int64_t since_ns = replaceable_since(ring, folder_fd, name);
-        if (since_ns < 0) {
+        if (since_ns < 0)
             return gsp_err_set(err, GSP_E_EXISTS, sys, "%s already exists", name);
-        }
         if (since_ns < oldest_ns) {
             oldest_ns = since_ns;
             snprintf(oldest, sizeof(oldest), "%s", name);
         }
     }
-    if (renameat(folder_fd, tmp, folder_fd, oldest) == 0) {
+    if (renameat(folder_fd, tmp, folder_fd, oldest) == 0)
         return 0;
-    }
     return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", oldest, strerror(errno));
 }
 
@@ -344,44 +330,38 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
                      struct gsp_err *err)
 {
     int rc = lay_out_to_fit(ring, spec, folder_fd, err);
-    if (rc != 0) {
+    if (rc != 0)
         return rc;
-    }
     char name[FILE_NAME_MAX];
     char tmp[FILE_NAME_MAX + 48];
     gsp_ring_file_name(ring->table->schema, ring->table->name, 0, name, sizeof(name));
     gsp_auto_fd fd = open_temporary(folder_fd, name, tmp, sizeof(tmp));
-    if (fd < 0) {
+    if (fd < 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", name, strerror(errno));
-    }
     rc = map_front(ring, fd, err);
     if (rc == 0) {
         gsp_ring__map_spares(ring, fd);
         fill_head(ring, spec);
         rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_GENERATIONS : 1, err);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = store_path(ring, fd, err);
-    }
-    if (rc != 0) {
+    if (rc != 0)
         unlinkat(folder_fd, tmp, 0);
-    }
     return rc;
 }
 
 void gsp_ring_abandon(struct gsp_ring *ring)
 {
-    if (!ring) {
+    if (!ring)
         return;
-    }
     gsp_ring__leave(ring);
     if (ring->lanes) {
         gsp_ring__unmap_lanes(ring);
         munmap(ring->lanes, ring->lane_max * sizeof(*ring->lanes));
     }
-    if (ring->head) {
+    if (ring->head)
         munmap(ring->head, ring->lanes_off);
-    }
     free(ring);
 }
 
@@ -390,14 +370,12 @@ int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec, struct gsp_
 {
     *out = NULL;
     struct gsp_ring *ring = calloc(1, sizeof(*ring));
-    if (!ring) {
+    if (!ring)
         return gsp_err_nomem(err);
-    }
     ring->pid = getpid();
     int rc = gsp_ring__enter(ring, err);
-    if (rc == 0) {
+    if (rc == 0)
         rc = make_file(ring, folder_fd, spec, err);
-    }
     if (rc != 0) {
         gsp_ring_abandon(ring);
         return rc;
@@ -408,9 +386,8 @@ int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec, struct gsp_
 
 void gsp_ring_close(struct gsp_ring *ring)
 {
-    if (ring && ring->head && ring->pid == getpid()) {
+    if (ring && ring->head && ring->pid == getpid())
         atomic_fetch_or_explicit(&ring->head->status, GSP_RING_CLOSED, memory_order_relaxed);
-    }
     gsp_ring_abandon(ring);
 }
 
@@ -421,26 +398,23 @@ void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank)
 
 void gsp_ring_rows_count_lost(struct gsp_ring *ring, uint64_t rows)
 {
-    if (rows > 0 && ring->pid == getpid()) {
+    if (rows > 0 && ring->pid == getpid())
         atomic_fetch_add_explicit(&ring->head->rows_lost, rows, memory_order_relaxed);
-    }
 }
 
 /* Returns the length of the text after truncation to max, without splitting a character. */
 static size_t truncate_text(struct gsp_sv text, size_t max)
 {
     size_t n = max;
-    while (n > 0 && max - n < 3 && ((unsigned char)text.p[n] & 0xc0) == 0x80) {
+    while (n > 0 && max - n < 3 && ((unsigned char)text.p[n] & 0xc0) == 0x80)
         n--;
-    }
     return n;
 }
 
 uint64_t gsp_ring__lane_text(struct gsp_lane *lane, struct gsp_sv text)
 {
-    if (!text.p || !lane->text) {
+    if (!text.p || !lane->text)
         return GSP_NULL_TEXT;
-    }
     const size_t size = lane->text_mask + 1;
     const size_t max = size / 4 < GSP_RING_REF_LEN_MAX ? size / 4 : GSP_RING_REF_LEN_MAX;
     const size_t len = text.len <= max ? text.len : truncate_text(text, max);
@@ -492,13 +466,11 @@ static void put_value(struct gsp_lane *lane, uint32_t i, uint32_t slot, const ch
 bool gsp_ring_append(struct gsp_ring *ring, const void *row)
 {
     struct gsp_lane *lane = gsp_ring_lane(ring);
-    if (!lane) {
+    if (!lane)
         return false;
-    }
     const uint32_t slot = gsp_lane_begin(lane);
-    for (uint32_t i = 0; i < lane->table->column_count; i++) {
+    for (uint32_t i = 0; i < lane->table->column_count; i++)
         put_value(lane, i, slot, (const char *)row + lane->table->columns[i].row_offset);
-    }
     gsp_lane_end(lane);
     return true;
 }

@@ -138,10 +138,9 @@ static int capture_asleep(struct gsp_capture *capture, const struct gsp_capture_
 
 static struct event *find_event(struct gsp_capture *capture, pid_t tid)
 {
-    for (size_t i = 0; i < capture->event_count; i++) {
+    for (size_t i = 0; i < capture->event_count; i++)
         if (capture->events[i].tid == tid)
             return &capture->events[i];
-    }
     return NULL;
 }
 

@@ -198,10 +198,9 @@ static void add_lacking(struct builder *build, const char *path)
     size_t count = build->dump->pub.lacking_count;
     if (!path || count == LACKING_MAX)
         return;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (strcmp(build->lacking[i], path) == 0)
             return;
-    }
     build->lacking[count] = arena_text(build, gsp_sv_of(path)).p;
     build->dump->pub.lacking_count++;
 }
@@ -288,10 +287,9 @@ static bool fill_mixed(struct builder *build, pid_t tid, struct gsp_py_thread *t
 static void set_name(void *user, uint64_t python_id, struct gsp_sv name)
 {
     struct builder *build = user;
-    for (size_t i = 0; i < build->dump->pub.thread_count; i++) {
+    for (size_t i = 0; i < build->dump->pub.thread_count; i++)
         if (build->threads[i].python_id == python_id && name.len)
             build->threads[i].name = arena_text(build, name);
-    }
 }
 
 /* Waits a moment for a thread to run on. Returns false if it cannot, or if the time is up. */
@@ -488,10 +486,9 @@ static void read_names(struct builder *build)
 
 static bool has_thread(const struct builder *build, pid_t tid)
 {
-    for (size_t i = 0; i < build->dump->pub.thread_count; i++) {
+    for (size_t i = 0; i < build->dump->pub.thread_count; i++)
         if (build->threads[i].os_id == (uint64_t)tid)
             return true;
-    }
     return false;
 }
 
@@ -527,10 +524,9 @@ static int add_native_threads(struct builder *build, const struct gsp_task *task
         memcpy(threads, build->threads, dump->thread_count * sizeof(*threads));
     build->threads = threads;
     dump->threads = threads;
-    for (size_t i = 0; threads && i < count; i++) {
+    for (size_t i = 0; threads && i < count; i++)
         if (!has_thread(build, tasks[i].tid))
             fill_native_thread(build, tasks[i].tid, &threads[dump->thread_count++]);
-    }
     if (build->failed || !build->threads)
         return gsp_err_nomem(err);
     if (dump->thread_count)
@@ -768,10 +764,9 @@ struct pid_list {
 static void add_pid(void *user, pid_t pid)
 {
     struct pid_list *list = user;
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count; i++)
         if (list->items[i] == pid)
             return;
-    }
     if (list->count < TREE_MAX && gsp_array_fit(&list->items, &list->cap, list->count + 1))
         list->items[list->count++] = pid;
     else

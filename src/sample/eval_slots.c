@@ -11,20 +11,18 @@
 
 void gsp_sample__eval_slots_add(struct gsp_eval_slots *places, uint32_t place)
 {
-    for (size_t i = 0; i < places->count; i++) {
+    for (size_t i = 0; i < places->count; i++)
         if (places->items[i] == place)
             return;
-    }
     if (places->count < GSP_EVAL_SLOTS_MAX)
         places->items[places->count++] = place;
 }
 
 static bool has(const struct gsp_eval_slots *places, uint32_t place)
 {
-    for (size_t i = 0; i < places->count; i++) {
+    for (size_t i = 0; i < places->count; i++)
         if (places->items[i] == place)
             return true;
-    }
     return false;
 }
 

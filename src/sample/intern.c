@@ -77,10 +77,9 @@ int gsp_sample__stack_intern(struct gsp_stack_path *path, struct gsp_py_target *
     if (rc != GSP_OK)
         return rc;
     size_t i = 0;
-    if (path->epoch == epoch && !thread->cut) {
+    if (path->epoch == epoch && !thread->cut)
         while (i < path->count && i < use && path->locs[i] == thread->locs[depth - 1 - i])
             i++;
-    }
     path->epoch = epoch;
     path->count = i;
     uint32_t stack = GSP_NONE;

@@ -112,10 +112,9 @@ void gsp_sample__mixed_close(struct gsp_mixed *mixed)
 
 static bool in_eval(const struct gsp_mixed *mixed, uint64_t pc)
 {
-    for (size_t i = 0; i < mixed->eval.count; i++) {
+    for (size_t i = 0; i < mixed->eval.count; i++)
         if (pc >= mixed->eval.items[i].start && pc < mixed->eval.items[i].end)
             return true;
-    }
     return false;
 }
 
@@ -243,10 +242,9 @@ static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64
 static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
                           struct gsp_native_range values, struct gsp_eval_slots *out)
 {
-    for (size_t i = 0; i < GSP_COUNT(copy->regs.kept); i++) {
+    for (size_t i = 0; i < GSP_COUNT(copy->regs.kept); i++)
         if (copy->regs.kept[i] >= values.start && copy->regs.kept[i] < values.end)
             gsp_sample__eval_slots_add(out, GSP_EVAL_SLOT_REGISTER);
-    }
     if (copy->regs.fp >= values.start && copy->regs.fp < values.end)
         gsp_sample__eval_slots_add(out, GSP_EVAL_SLOT_REGISTER);
     for (size_t i = 0; i + 1 < mixed->frame_count; i++) {

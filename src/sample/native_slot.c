@@ -47,10 +47,9 @@ void gsp_sample__native_slot_close(struct gsp_proc_slot *slot)
 
 static struct gsp_py_thread *find_thread(const struct gsp_proc_slot *slot, pid_t tid)
 {
-    for (size_t i = 0; i < slot->native_count; i++) {
+    for (size_t i = 0; i < slot->native_count; i++)
         if (slot->native_threads[i]->tid == tid)
             return slot->native_threads[i];
-    }
     return NULL;
 }
 
@@ -87,10 +86,9 @@ static int list_threads(struct gsp_proc_slot *slot)
     free(tasks);
     if (!threads)
         return GSP_E_NOMEM;
-    for (size_t i = 0; i < slot->native_count; i++) {
+    for (size_t i = 0; i < slot->native_count; i++)
         if (!slot->native_threads[i]->found)
             free_thread(slot->native_threads[i]);
-    }
     free(slot->native_threads);
     slot->native_threads = threads;
     slot->native_count = kept;

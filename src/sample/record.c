@@ -239,10 +239,9 @@ static void drop_ended(struct gsp_record *rec)
 
 static bool is_known(const struct gsp_record *rec, pid_t pid)
 {
-    for (size_t i = 0; i < rec->slot_count; i++) {
+    for (size_t i = 0; i < rec->slot_count; i++)
         if (rec->slots[i]->pid == pid && rec->slots[i]->state != GSP_PROC_SLOT_ENDED)
             return true;
-    }
     return false;
 }
 
@@ -275,10 +274,9 @@ static void add_newborn(void *user, pid_t pid, pid_t ppid)
 static void scan_all(struct gsp_record *rec)
 {
     int64_t start_ns = gsp_now_ns();
-    for (size_t i = 0; i < rec->slot_count; i++) {
+    for (size_t i = 0; i < rec->slot_count; i++)
         if (rec->slots[i]->state != GSP_PROC_SLOT_ENDED)
             gsp_proc_children(rec->slots[i]->pid, add_child, rec);
-    }
     rec->full_done_ns = gsp_now_ns();
     rec->full_cost_ns = rec->full_done_ns - start_ns;
     rec->births_missed = false;

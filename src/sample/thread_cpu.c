@@ -23,10 +23,9 @@ struct gsp_thread_cpu_row {
 
 static struct gsp_thread_cpu_row *find(const struct gsp_thread_cpu *cpu, pid_t pid, pid_t tid)
 {
-    for (size_t i = 0; i < cpu->count; i++) {
+    for (size_t i = 0; i < cpu->count; i++)
         if (cpu->rows[i].pid == pid && (tid == 0 || cpu->rows[i].tid == tid))
             return &cpu->rows[i];
-    }
     return NULL;
 }
 

@@ -198,10 +198,9 @@ static int tell_tick(struct making *make, const struct gsp_memlog_tick *tick,
                                             .pid = process->pid,
                                             .rank = GSP_NULL_I64};
     int rc = GSP_OK;
-    for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_site_count(make->log); i++) {
+    for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_site_count(make->log); i++)
         if (gsp_memlog_site(make->log, i)->process == tick->process)
             rc = tell_site(make, i, &counts[i], &row, err);
-    }
     return rc;
 }
 

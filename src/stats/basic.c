@@ -292,10 +292,9 @@ bool gsp_stats_adjust_p(double *p, size_t count)
     if (!sorted)
         return false;
     size_t known = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!isnan(p[i]))
             sorted[known++] = p[i];
-    }
     gsp_stats_sort(sorted, known);
     double *adjusted = malloc((known + 1) * sizeof(*adjusted));
     double least = 1;

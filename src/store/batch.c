@@ -47,16 +47,14 @@ static const char *copy_bytes(struct gsp_batch *batch, struct gsp_sv text)
     if (!block || block->cap - block->used < text.len) {
         const size_t cap = text.len > BLOCK_BYTES ? text.len : BLOCK_BYTES;
         block = text.len > SIZE_MAX / 2 ? NULL : malloc(sizeof(*block) + cap);
-        if (!block) {
+        if (!block)
             return NULL;
-        }
         *block = (struct block){batch->blocks, 0, cap};
         batch->blocks = block;
     }
     char *at = block->bytes + block->used;
-    if (text.len > 0) {
+    if (text.len > 0)
         memcpy(at, text.p, text.len);
-    }
     block->used += text.len;
     return at;
 }
@@ -69,15 +67,13 @@ static bool grow_strings(struct gsp_batch *batch)
 
 static bool grow_rows(struct gsp_batch *batch)
 {
-    if (batch->row_count < batch->row_cap) {
+    if (batch->row_count < batch->row_cap)
         return true;
-    }
     const size_t cap = batch->row_cap ? batch->row_cap * 2 : 256;
     for (uint32_t c = 0; c < batch->table->column_count; c++) {
         char *values = realloc(batch->columns[c], cap * width_of(batch->table->columns[c].type));
-        if (!values) {
+        if (!values)
             return false; /* columns that did grow stay valid */
-        }
         batch->columns[c] = values;
     }
     batch->row_cap = cap;
@@ -89,9 +85,8 @@ int gsp_store_batch_new(const struct gsp_table *table, const char *host, int64_t
 {
     *out = NULL;
     struct gsp_batch *batch = calloc(1, sizeof(*batch));
-    if (!batch) {
+    if (!batch)
         return gsp_err_nomem(err);
-    }
     batch->table = table;
     batch->pid = pid;
     batch->rank = rank;
@@ -109,12 +104,10 @@ int gsp_store_batch_new(const struct gsp_table *table, const char *host, int64_t
 
 void gsp_store_batch_free(struct gsp_batch *batch)
 {
-    if (!batch) {
+    if (!batch)
         return;
-    }
-    for (uint32_t c = 0; batch->columns && c < batch->table->column_count; c++) {
+    for (uint32_t c = 0; batch->columns && c < batch->table->column_count; c++)
         free(batch->columns[c]);
-    }
     free(batch->columns);
     while (batch->blocks) {
         struct block *next = batch->blocks->next;
@@ -132,11 +125,9 @@ uint32_t gsp_store_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
     const uint64_t hash = gsp_hash_bytes(text.p, text.len, 0);
     /* Strings with equal hashes have consecutive probe numbers. */
     uint64_t nth = 0;
-    for (const uint32_t *id; (id = gsp_hmap_get(&batch->ids, hash, nth)); nth++) {
-        if (gsp_sv_eq(batch->strings[*id], text)) {
+    for (const uint32_t *id; (id = gsp_hmap_get(&batch->ids, hash, nth)); nth++)
+        if (gsp_sv_eq(batch->strings[*id], text))
             return *id;
-        }
-    }
     const uint32_t id = batch->string_count;
     const char *bytes = grow_strings(batch) ? copy_bytes(batch, text) : NULL;
     if (!bytes || !gsp_hmap_put(&batch->ids, hash, nth, id)) {
@@ -154,24 +145,21 @@ int gsp_store_batch_append(struct gsp_batch *batch, const void *row, struct gsp_
         return gsp_err_set(err, GSP_E_LIMIT, 0, "too many rows of %s.%s", batch->table->schema,
                            batch->table->name);
     }
-    if (batch->failed || !grow_rows(batch)) {
+    if (batch->failed || !grow_rows(batch))
         return gsp_err_nomem(err);
-    }
     for (uint32_t c = 0; c < batch->table->column_count; c++) {
         const struct gsp_column *column = &batch->table->columns[c];
         const size_t width = width_of(column->type);
         char *to = batch->columns[c] + batch->row_count * width;
         memcpy(to, (const char *)row + column->row_offset, width);
-        if (column->type != GSP_TEXT) {
+        if (column->type != GSP_TEXT)
             continue;
-        }
         struct gsp_sv text = {NULL, 0};
         memcpy(&text, to, sizeof(text));
         if (text.p) {
             text.p = copy_bytes(batch, text);
-            if (!text.p) {
+            if (!text.p)
                 return gsp_err_nomem(err);
-            }
         }
         memcpy(to, &text, sizeof(text));
     }

@@ -20,15 +20,12 @@ void gsp_store__source_free(struct gsp_source *source)
 
 static void free_view(const struct gsp_duckdb *duck, struct gsp_store_table *view)
 {
-    for (size_t i = 0; i < view->source_count; i++) {
+    for (size_t i = 0; i < view->source_count; i++)
         gsp_store__source_free(view->sources[i]);
-    }
-    for (uint32_t c = 0; c < view->column_count; c++) {
+    for (uint32_t c = 0; c < view->column_count; c++)
         free(view->columns[c].doc);
-    }
-    if (view->string_type) {
+    if (view->string_type)
         duck->destroy_logical_type(&view->string_type);
-    }
     gsp_buf_free(&view->parquet);
     free(view->sources);
     free(view->strings);
@@ -38,9 +35,8 @@ static void free_view(const struct gsp_duckdb *duck, struct gsp_store_table *vie
 
 void gsp_store__catalog_free(struct gsp_store_catalog *catalog)
 {
-    for (size_t i = 0; i < catalog->view_count; i++) {
+    for (size_t i = 0; i < catalog->view_count; i++)
         free_view(catalog->duck, catalog->views[i]);
-    }
     free(catalog->views);
     *catalog = (struct gsp_store_catalog){0};
 }
@@ -50,34 +46,29 @@ struct gsp_store_table *gsp_store__table_find(const struct gsp_store_catalog *ca
 {
     for (size_t i = 0; i < catalog->view_count; i++) {
         struct gsp_store_table *view = catalog->views[i];
-        if (gsp_sv_eq(gsp_sv_of(view->schema), schema) && gsp_sv_eq(gsp_sv_of(view->name), name)) {
+        if (gsp_sv_eq(gsp_sv_of(view->schema), schema) && gsp_sv_eq(gsp_sv_of(view->name), name))
             return view;
-        }
     }
     return NULL;
 }
 
 static struct gsp_store_column *find_column(struct gsp_store_table *view, const char *name)
 {
-    for (uint32_t c = 0; c < view->column_count; c++) {
-        if (strcmp(view->columns[c].name, name) == 0) {
+    for (uint32_t c = 0; c < view->column_count; c++)
+        if (strcmp(view->columns[c].name, name) == 0)
             return &view->columns[c];
-        }
-    }
     return NULL;
 }
 
 /* A column's description with its unit: "duration of the call (s)". */
 static char *doc_of(const struct gsp_source_column *column)
 {
-    if (!column->doc || !*column->doc) {
+    if (!column->doc || !*column->doc)
         return NULL;
-    }
     gsp_auto_buf text = {0};
     gsp_buf_puts(&text, column->doc);
-    if (column->unit && *column->unit) {
+    if (column->unit && *column->unit)
         gsp_buf_printf(&text, " (%s)", column->unit);
-    }
     const char *line = gsp_buf_cstr(&text);
     return line ? strdup(line) : NULL;
 }
@@ -85,9 +76,8 @@ static char *doc_of(const struct gsp_source_column *column)
 static int add_column(struct gsp_store_table *view, const struct gsp_source_column *column,
                       enum gsp_constant_column constant, struct gsp_err *err)
 {
-    if (find_column(view, column->name)) {
+    if (find_column(view, column->name))
         return GSP_OK;
-    }
     if (view->column_count == GSP_SOURCE_COLUMNS_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "%s.%s has more than %u columns", view->schema,
                            view->name, GSP_SOURCE_COLUMNS_MAX);
@@ -121,14 +111,12 @@ static int add_common(struct gsp_store_table *view, enum gsp_scope scope, struct
          GSP_CONST_RANK},
     };
     size_t count = scope == GSP_SCOPE_HOST ? 2 : GSP_COUNT(common);
-    if (scope == GSP_SCOPE_PLAIN) {
+    if (scope == GSP_SCOPE_PLAIN)
         count = 0;
-    }
     for (size_t i = 0; i < count; i++) {
         const int rc = add_column(view, &common[i].column, common[i].constant, err);
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }
@@ -153,14 +141,11 @@ static int add_columns(struct gsp_store_table *view, const struct gsp_source_col
                        size_t count, enum gsp_scope scope, struct gsp_err *err)
 {
     int rc = view->column_count == 0 ? add_common(view, scope, err) : GSP_OK;
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = check_types(view, columns, count, err);
-    }
-    for (size_t i = 0; i < count && rc == GSP_OK; i++) {
-        if (strcmp(columns[i].name, "mono_ns") != 0) {
+    for (size_t i = 0; i < count && rc == GSP_OK; i++)
+        if (strcmp(columns[i].name, "mono_ns") != 0)
             rc = add_column(view, &columns[i], GSP_CONST_NONE, err);
-        }
-    }
     return rc;
 }
 
@@ -174,13 +159,11 @@ static int fill_view(struct gsp_store_table *view, const struct gsp_table *table
 {
     view->table = table;
     view->stale = true;
-    if (!table) {
+    if (!table)
         return GSP_OK;
-    }
     struct gsp_source_column columns[GSP_COLUMNS_MAX];
-    for (uint32_t c = 0; c < table->column_count && c < GSP_COLUMNS_MAX; c++) {
+    for (uint32_t c = 0; c < table->column_count && c < GSP_COLUMNS_MAX; c++)
         columns[c] = column_of_table(&table->columns[c]);
-    }
     return add_columns(view, columns, table->column_count, table->scope, err);
 }
 
@@ -188,16 +171,13 @@ int gsp_store__table_get(struct gsp_store_catalog *catalog, const char *schema, 
                          struct gsp_store_table **out, struct gsp_err *err)
 {
     *out = gsp_store__table_find(catalog, gsp_sv_of(schema), gsp_sv_of(name));
-    if (*out) {
+    if (*out)
         return GSP_OK;
-    }
     if (!gsp_wire_table_name_is_valid(gsp_sv_of(schema)) ||
-        !gsp_wire_table_name_is_valid(gsp_sv_of(name))) {
+        !gsp_wire_table_name_is_valid(gsp_sv_of(name)))
         return gsp_err_set(err, GSP_E_USAGE, 0, "invalid table name: %.60s.%.60s", schema, name);
-    }
-    if (catalog->view_count == VIEWS_MAX) {
+    if (catalog->view_count == VIEWS_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u tables", VIEWS_MAX);
-    }
     struct gsp_store_table *view = calloc(1, sizeof(*view));
     if (!view || !gsp_array_fit(&catalog->views, &catalog->view_cap, catalog->view_count + 1)) {
         free(view);
@@ -219,14 +199,12 @@ int gsp_store__table_get(struct gsp_store_catalog *catalog, const char *schema, 
 static void map_columns(struct gsp_store_table *view, struct gsp_source *source,
                         const struct gsp_source_column *columns, size_t count)
 {
-    for (uint32_t c = 0; c < GSP_SOURCE_COLUMNS_MAX; c++) {
+    for (uint32_t c = 0; c < GSP_SOURCE_COLUMNS_MAX; c++)
         source->column_of[c] = -1;
-    }
     for (size_t i = 0; i < count; i++) {
         const struct gsp_store_column *column = find_column(view, columns[i].name);
-        if (column) {
+        if (column)
             source->column_of[column - view->columns] = (int32_t)i;
-        }
     }
 }
 
@@ -257,9 +235,8 @@ int gsp_store__table_add_batch(struct gsp_store_table *view, struct gsp_source *
         return gsp_err_set(err, GSP_E_LIMIT, 0, "%s.%s has too many columns", table->schema,
                            table->name);
     }
-    for (uint32_t c = 0; c < table->column_count; c++) {
+    for (uint32_t c = 0; c < table->column_count; c++)
         columns[c] = column_of_table(&table->columns[c]);
-    }
     return gsp_store__table_add_source(view, source, columns, table->column_count, table->scope,
                                        err);
 }
@@ -267,11 +244,9 @@ int gsp_store__table_add_batch(struct gsp_store_table *view, struct gsp_source *
 static void drop_live(struct gsp_store_table *view)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < view->source_count; i++) {
-        if (view->sources[i] != view->live) {
+    for (size_t i = 0; i < view->source_count; i++)
+        if (view->sources[i] != view->live)
             view->sources[kept++] = view->sources[i];
-        }
-    }
     view->source_count = kept;
     gsp_store__source_free(view->live);
     view->live = NULL;
@@ -283,12 +258,10 @@ int gsp_store__live_replace(const struct gsp_duckdb *duck, struct gsp_store_tabl
     drop_live(view);
     struct gsp_source *source = NULL;
     int rc = gsp_store__batch_source_new(batch, NULL, &source, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__table_add_batch(view, source, view->table, err);
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     view->live = source;
     bool changed = false;
     rc = source->ops->refresh(source, &changed, err);
@@ -303,23 +276,20 @@ int gsp_store__catalog_refresh(struct gsp_store_catalog *catalog, struct gsp_err
         for (size_t k = 0; k < view->source_count; k++) {
             struct gsp_source *source = view->sources[k];
             const int rc = source->ops->refresh(source, &changed, err);
-            if (rc != GSP_OK) {
+            if (rc != GSP_OK)
                 return rc;
-            }
         }
         const int rc = changed ? gsp_store__table_merge_strings(catalog->duck, view, err) : GSP_OK;
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }
 
 int gsp_store__spans_add(struct gsp_spans *spans, struct gsp_source_span span, struct gsp_err *err)
 {
-    if (!gsp_array_fit(&spans->at, &spans->cap, spans->count + 1)) {
+    if (!gsp_array_fit(&spans->at, &spans->cap, spans->count + 1))
         return gsp_err_nomem(err);
-    }
     spans->at[spans->count++] = span;
     return GSP_OK;
 }

@@ -32,16 +32,14 @@ static void set_null(struct job *job, size_t row)
 static void set_all_valid(struct job *job)
 {
     job->valid = job->duck->vector_get_validity(job->out);
-    if (job->valid) {
+    if (job->valid)
         memset(job->valid, 0xff, (job->count + 63) / 64 * sizeof(*job->valid));
-    }
 }
 
 static void fill_null(struct job *job)
 {
-    for (size_t i = 0; i < job->count; i++) {
+    for (size_t i = 0; i < job->count; i++)
         set_null(job, i);
-    }
 }
 
 /* Returns the source's values from row `done` on, and their number in *n. Returns NULL if the lane
@@ -88,14 +86,11 @@ static void copy_words(struct job *job, uint64_t null)
     copy_fixed(job, sizeof(uint64_t));
     const uint64_t *values = job->data;
     bool any = false;
-    for (size_t i = 0; i < job->count; i++) {
+    for (size_t i = 0; i < job->count; i++)
         any |= values[i] == null;
-    }
-    for (size_t i = 0; any && i < job->count; i++) {
-        if (values[i] == null) {
+    for (size_t i = 0; any && i < job->count; i++)
+        if (values[i] == null)
             set_null(job, i);
-        }
-    }
 }
 
 static void copy_bool(struct job *job)
@@ -154,9 +149,8 @@ static void null_ids(struct job *job)
 static void copy_enum(struct job *job)
 {
     put_runs(job, job->view->string_width == 1 ? put_ids_8 : put_ids_16);
-    if (job->has_null_id) {
+    if (job->has_null_id)
         null_ids(job);
-    }
 }
 
 static void put_text(struct job *job, size_t row, struct gsp_sv text)
@@ -169,11 +163,10 @@ static void put_strings(struct job *job, size_t row, const void *values, size_t 
     const uint32_t *ids = values;
     for (size_t i = 0; i < n; i++) {
         const uint32_t code = code_of(job->source, &ids[i]);
-        if (code == 0) {
+        if (code == 0)
             set_null(job, row + i);
-        } else {
+        else
             put_text(job, row + i, job->view->strings[code - 1]);
-        }
     }
 }
 
@@ -200,9 +193,8 @@ static void put_texts(struct job *job, size_t row, const void *values, size_t n)
             continue;
         }
         set_null(job, row + i);
-        if (gone) {
+        if (gone)
             count_lost_text(job->source);
-        }
     }
 }
 
@@ -211,9 +203,8 @@ static void fill_i64(struct job *job, int64_t value)
     int64_t *to = job->data;
     for (size_t i = 0; i < job->count; i++) {
         to[i] = value;
-        if (value == GSP_NULL_I64) {
+        if (value == GSP_NULL_I64)
             set_null(job, i);
-        }
     }
 }
 
@@ -224,15 +215,13 @@ static void fill_host(struct job *job)
         fill_null(job);
         return;
     }
-    for (size_t i = 0; i < job->count; i++) {
-        if (job->view->string_width == 1) {
+    for (size_t i = 0; i < job->count; i++)
+        if (job->view->string_width == 1)
             ((uint8_t *)job->data)[i] = (uint8_t)(code - 1);
-        } else if (job->view->string_width == 2) {
+        else if (job->view->string_width == 2)
             ((uint16_t *)job->data)[i] = (uint16_t)(code - 1);
-        } else {
+        else
             put_text(job, i, job->view->strings[code - 1]);
-        }
-    }
 }
 
 static void fill_constant(struct job *job, enum gsp_constant_column constant)

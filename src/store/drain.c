@@ -86,21 +86,19 @@ static int lock_folder(struct gsp_drain *drain, struct gsp_err *err)
 
 static bool is_listed(const struct gsp_manifest *manifest, const char *file)
 {
-    for (size_t i = 0; i < manifest->segment_count; i++) {
+    for (size_t i = 0; i < manifest->segment_count; i++)
         if (strcmp(manifest->segments[i].file, file) == 0)
             return true;
-    }
     return false;
 }
 
 static bool is_drained_table(const struct gsp_manifest *manifest, const char *schema,
                              const char *table)
 {
-    for (size_t i = 0; i < manifest->cursor_count; i++) {
+    for (size_t i = 0; i < manifest->cursor_count; i++)
         if (strcmp(manifest->cursors[i].schema, schema) == 0 &&
             strcmp(manifest->cursors[i].table, table) == 0)
             return true;
-    }
     return false;
 }
 
@@ -124,10 +122,9 @@ static void remove_leftovers(const struct gsp_drain *drain)
     DIR *dir = opendir(drain->folder);
     if (!dir)
         return;
-    for (const struct dirent *entry; (entry = readdir(dir));) {
+    for (const struct dirent *entry; (entry = readdir(dir));)
         if (is_leftover(&drain->manifest, entry->d_name))
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
     closedir(dir);
 }
 
@@ -289,11 +286,10 @@ static int find_rings(struct gsp_drain *drain, const struct source *source, stru
         gsp_fd_close(&fd);
         return GSP_OK; /* the directory was removed: its process has ended */
     }
-    for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));) {
+    for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));)
         if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") && entry->d_name[0] != '.' &&
             drain->taker_count < TAKERS_MAX && !has_taker(drain, source, entry->d_name))
             rc = add_ring(drain, source, entry->d_name, err);
-    }
     closedir(dir);
     return rc;
 }
@@ -537,11 +533,10 @@ static size_t find_small(const struct gsp_drain *drain, size_t i, uint64_t rows_
 
 static bool is_first_of_table(const struct gsp_manifest *manifest, size_t i)
 {
-    for (size_t k = 0; k < i; k++) {
+    for (size_t k = 0; k < i; k++)
         if (strcmp(manifest->segments[k].schema, manifest->segments[i].schema) == 0 &&
             strcmp(manifest->segments[k].table, manifest->segments[i].table) == 0)
             return false;
-    }
     return true;
 }
 

@@ -36,23 +36,20 @@ static void *open_near_program(void)
 {
     char folder[3072];
     const ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-    if (n <= 0) {
+    if (n <= 0)
         return NULL;
-    }
     folder[n] = '\0';
     char *slash = strrchr(folder, '/');
-    if (!slash) {
+    if (!slash)
         return NULL;
-    }
     slash[1] = '\0';
     for (size_t i = 0; i < GSP_COUNT(folders); i++) {
         char path[4096];
         const int len = snprintf(path, sizeof(path), "%s%s%s", folder, folders[i], LIBRARY);
         if (len > 0 && (size_t)len < sizeof(path) && access(path, R_OK) == 0) {
             void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-            if (lib) {
+            if (lib)
                 return lib;
-            }
         }
     }
     return NULL;
@@ -99,9 +96,8 @@ static int check_address_space(struct gsp_err *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= ADDRESS_SPACE_MIN) {
+        limit.rlim_cur >= ADDRESS_SPACE_MIN)
         return GSP_OK;
-    }
     return gsp_err_set(err, GSP_E_LIMIT, 0,
                        "the SQL engine needs %llu MiB of address space; the limit (ulimit -v) is "
                        "%llu",
@@ -111,16 +107,13 @@ static int check_address_space(struct gsp_err *err)
 static int load(const char *path, struct gsp_duckdb *duck, struct gsp_err *err)
 {
     const int space = check_address_space(err);
-    if (space != GSP_OK) {
+    if (space != GSP_OK)
         return space;
-    }
     void *lib = path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : open_near_program();
-    if (!lib && !path) {
+    if (!lib && !path)
         lib = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL);
-    }
-    if (!lib && path) {
+    if (!lib && path)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the SQL engine cannot be loaded: %s", dlerror());
-    }
     if (!lib) {
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
                            "the SQL engine (DuckDB) is not installed: no %s beside the program, in "
@@ -128,12 +121,10 @@ static int load(const char *path, struct gsp_duckdb *duck, struct gsp_err *err)
                            LIBRARY);
     }
     int rc = find_functions(lib, duck, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = check_version(duck, err);
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         dlclose(lib);
-    }
     /* A usable library is never unloaded: its threads may still run. */
     return rc;
 }
@@ -148,8 +139,7 @@ int gsp_store__engine_load(const char *path, const struct gsp_duckdb **out, stru
         engine.ready = rc == GSP_OK;
     }
     gsp_lock_release(&engine.lock);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         *out = &engine.duck;
-    }
     return rc;
 }

@@ -16,14 +16,12 @@ static unsigned hex4(const char *p)
     for (int i = 0; i < 4; i++) {
         const char c = p[i];
         unsigned digit = 16;
-        if (c >= '0' && c <= '9') {
+        if (c >= '0' && c <= '9')
             digit = (unsigned)(c - '0');
-        } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') {
+        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
             digit = (unsigned)((c | 0x20) - 'a') + 10;
-        }
-        if (digit > 15) {
+        if (digit > 15)
             return '?';
-        }
         v = v * 16 + digit;
     }
     return v;
@@ -39,9 +37,8 @@ static size_t put_escape(struct gsp_buf *out, const char *p)
         gsp_buf_putc(out, ' ');
         return 1;
     case 'u': {
-        if (strnlen(p, 5) < 5) {
+        if (strnlen(p, 5) < 5)
             return strlen(p);
-        }
         const unsigned v = hex4(p + 1);
         gsp_buf_putc(out, v >= 0x20 && v < 0x7f ? (char)v : ' ');
         return 5;
@@ -60,15 +57,13 @@ static bool json_get(const char *json, const char *key, struct gsp_buf *out)
     char start[64];
     (void)snprintf(start, sizeof(start), "\"%s\":\"", key);
     const char *p = strstr(json, start);
-    if (!p) {
+    if (!p)
         return false;
-    }
     p += strlen(start);
     while (*p && *p != '"') {
         /* The suggestions have a key of their own. */
-        if (strncmp(p, "\\nDid you mean", 14) == 0 || strncmp(p, "\\nCandidate ", 12) == 0) {
+        if (strncmp(p, "\\nDid you mean", 14) == 0 || strncmp(p, "\\nCandidate ", 12) == 0)
             break;
-        }
         if (*p == '\\') {
             p++;
             p += put_escape(out, p);
@@ -126,11 +121,9 @@ static int code_of(duckdb_error_type type)
         {DUCKDB_ERROR_PERMISSION, GSP_E_PERM},
         {DUCKDB_ERROR_IO, GSP_E_IO},
     };
-    for (size_t i = 0; i < GSP_COUNT(codes); i++) {
-        if (codes[i].type == type) {
+    for (size_t i = 0; i < GSP_COUNT(codes); i++)
+        if (codes[i].type == type)
             return codes[i].code;
-        }
-    }
     return GSP_E_USAGE; /* the SQL is wrong */
 }
 
@@ -143,18 +136,14 @@ static bool has(const char *text, const char *part)
 static int code_of_text(const struct gsp_engine_error *error, const char *text)
 {
     if (has(text, "\"Out of Memory\"") || has(text, "Out of Memory Error") ||
-        has(text, "bad_alloc") || has(text, "failed to allocate")) {
+        has(text, "bad_alloc") || has(text, "failed to allocate"))
         return GSP_E_LIMIT;
-    }
-    if (has(text, "\"Permission\"") || has(text, "Permission Error")) {
+    if (has(text, "\"Permission\"") || has(text, "Permission Error"))
         return GSP_E_PERM;
-    }
-    if (has(text, "\"exception_type\":\"INTERRUPT\"") || has(text, "INTERRUPT Error")) {
+    if (has(text, "\"exception_type\":\"INTERRUPT\"") || has(text, "INTERRUPT Error"))
         return GSP_E_INTR;
-    }
-    if (has(text, "\"exception_type\":\"IO\"") || has(text, "IO Error")) {
+    if (has(text, "\"exception_type\":\"IO\"") || has(text, "IO Error"))
         return GSP_E_IO;
-    }
     return code_of(error->type);
 }
 
@@ -165,14 +154,12 @@ int gsp_store__engine_error_convert(const struct gsp_engine_error *error,
     gsp_auto_buf line = {0};
     if (!json_get(text, "exception_message", &line)) {
         gsp_buf_clear(&line);
-        for (const char *p = text; *p; p++) {
+        for (const char *p = text; *p; p++)
             gsp_buf_putc(&line, (unsigned char)*p < 0x20 ? ' ' : *p);
-        }
     }
     const char *json = strchr(text, '{');
-    if (where && json) {
+    if (where && json)
         fill_where(error, json, where);
-    }
     const char *shown = gsp_buf_cstr(&line);
     const int code = code_of_text(error, text);
     gsp_err_fill(err, code, 0, "%s", shown ? shown : "out of memory");

@@ -32,12 +32,11 @@ static bool is_word(char c)
 
 bool gsp_store__macro_is_used(struct gsp_sv text, struct gsp_sv name)
 {
-    for (size_t i = 0; i + name.len <= text.len; i++) {
+    for (size_t i = 0; i + name.len <= text.len; i++)
         if ((i == 0 || !is_word(text.p[i - 1])) &&
             (i + name.len == text.len || !is_word(text.p[i + name.len])) &&
             strncasecmp(text.p + i, name.p, name.len) == 0)
             return true;
-    }
     return false;
 }
 

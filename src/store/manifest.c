@@ -186,10 +186,9 @@ bool gsp_store__segment_name_is_valid(const char *file, char schema[GSP_NAME_MAX
         return false;
     if (!gsp_sv_split(&rest, '.', &part))
         return true;
-    for (size_t i = 0; i < part.len; i++) {
+    for (size_t i = 0; i < part.len; i++)
         if (part.p[i] < '0' || part.p[i] > '9')
             return false;
-    }
     return part.len > 0 && part.len < 20 && !gsp_sv_split(&rest, '.', &part);
 }
 

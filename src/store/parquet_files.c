@@ -21,15 +21,12 @@ static void put_path(struct gsp_buf *list, const char *path)
 static const char *objection(struct gsp_store *store, const char *path, struct gsp_err *why)
 {
     struct stat st;
-    if (stat(path, &st) != 0) {
+    if (stat(path, &st) != 0)
         return strerror(errno); /* NOLINT(concurrency-mt-unsafe) */
-    }
-    if (!S_ISREG(st.st_mode)) {
+    if (!S_ISREG(st.st_mode))
         return "not a regular file";
-    }
-    if (strpbrk(path, "*?[")) {
+    if (strpbrk(path, "*?["))
         return "the path contains *, ? or [";
-    }
     gsp_auto_buf sql = {0};
     gsp_buf_puts(&sql, "FROM read_parquet([");
     gsp_store__sql_put_string(&sql, gsp_sv_of(path));
@@ -42,13 +39,11 @@ int gsp_store_add_parquet(struct gsp_store *store, const char *schema, const cha
                           const char *const *paths, size_t path_count, struct gsp_err *err)
 {
     struct gsp_store_table *view = NULL;
-    if (store->locked) {
+    if (store->locked)
         return gsp_err_set(err, GSP_E_USAGE, 0, "the store is locked");
-    }
     const int rc = gsp_store__table_get(&store->catalog, schema, table, &view, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     for (size_t i = 0; i < path_count; i++) {
         struct gsp_err why = {0};
         gsp_auto_free char *path = realpath(paths[i], NULL);
@@ -61,9 +56,8 @@ int gsp_store_add_parquet(struct gsp_store *store, const char *schema, const cha
         put_path(&store->allowed, path);
         view->stale = true;
     }
-    if (view->parquet.failed || store->allowed.failed) {
+    if (view->parquet.failed || store->allowed.failed)
         return gsp_err_nomem(err);
-    }
     return GSP_OK;
 }
 
@@ -93,9 +87,8 @@ int gsp_store_allow_output(struct gsp_store *store, const char *path, struct gsp
     const char *whole_path = gsp_buf_cstr(&whole);
     store->output_tmp = tmp_path ? strdup(tmp_path) : NULL;
     store->output = whole_path ? strdup(whole_path) : NULL;
-    if (!store->output || !store->output_tmp) {
+    if (!store->output || !store->output_tmp)
         return gsp_err_nomem(err);
-    }
     put_path(&store->allowed, store->output_tmp);
     return GSP_OK;
 }
@@ -105,11 +98,9 @@ static size_t end_of(struct gsp_sv sql)
 {
     size_t end = 0;
     for (struct gsp_sql_token token = gsp_store__sql_token(sql, 0); token.kind != GSP_SQL_END;
-         token = gsp_store__sql_token(sql, token.to)) {
-        if (token.kind != GSP_SQL_OTHER || sql.p[token.from] != ';') {
+         token = gsp_store__sql_token(sql, token.to))
+        if (token.kind != GSP_SQL_OTHER || sql.p[token.from] != ';')
             end = token.to;
-        }
-    }
     return end;
 }
 

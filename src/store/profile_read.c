@@ -89,10 +89,9 @@ static int read_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     } known[] = {{"torn", &losses->torn}, {"late", &losses->late}, {"failed", &losses->failed}};
     const int64_t count = gsp_store_row_i64(row, 1);
     (void)err;
-    for (size_t i = 0; count > 0 && i < GSP_COUNT(known); i++) {
+    for (size_t i = 0; count > 0 && i < GSP_COUNT(known); i++)
         if (gsp_sv_eq(gsp_store_row_text(row, 0), gsp_sv_of(known[i].cause)))
             *known[i].count += (uint64_t)count;
-    }
     return GSP_OK;
 }
 
@@ -174,10 +173,9 @@ static int find_stack(struct reader *reader, int64_t id, uint32_t *out, struct g
 
 static const struct gsp_run_process *process_of_run(const struct reader *reader, int64_t pid)
 {
-    for (size_t i = 0; i < reader->from->process_count; i++) {
+    for (size_t i = 0; i < reader->from->process_count; i++)
         if (reader->from->processes[i].pid == pid)
             return &reader->from->processes[i];
-    }
     return NULL;
 }
 

@@ -39,14 +39,12 @@ int gsp_store__query_error_convert(struct gsp_store *store, const struct gsp_eng
                                    struct gsp_sql_error *where, struct gsp_err *err)
 {
     if (store->fill_err.code != GSP_OK) {
-        if (err) {
+        if (err)
             *err = store->fill_err;
-        }
         return store->fill_err.code;
     }
-    if (atomic_load(&store->watch.interrupted)) {
+    if (atomic_load(&store->watch.interrupted))
         return gsp_err_set(err, GSP_E_INTR, 0, "the query was interrupted");
-    }
     if (atomic_load(&store->watch.timed_out)) {
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the query took longer than %.3g s",
                            (double)store->timeout_ns / 1e9);
@@ -58,9 +56,8 @@ static bool is_system_table(const void *ctx, struct gsp_sv name)
 {
     const struct gsp_store_catalog *catalog = ctx;
     char lower[GSP_NAME_MAX];
-    if (name.len >= sizeof(lower)) {
+    if (name.len >= sizeof(lower))
         return false;
-    }
     for (size_t i = 0; i < name.len; i++) {
         const char c = name.p[i];
         lower[i] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
@@ -74,9 +71,8 @@ static int count_statements(struct statement *st, duckdb_extracted_statements *o
 {
     const struct gsp_duckdb *duck = st->store->duck;
     const idx_t count = duck->extract_statements(st->store->con, sql, out);
-    if (count == 1) {
+    if (count == 1)
         return GSP_OK;
-    }
     const char *text = count == 0 ? duck->extract_statements_error(*out) : NULL;
     int rc = GSP_OK;
     if (count > 1) {
@@ -98,9 +94,8 @@ static int prepare(struct statement *st, const char *sql, duckdb_prepared_statem
     const struct gsp_duckdb *duck = st->store->duck;
     duckdb_extracted_statements extracted = NULL;
     int rc = count_statements(st, &extracted, sql, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     if (duck->prepare_extracted_statement(st->store->con, extracted, 0, out) != DuckDBSuccess) {
         rc = engine_error(st, duck->prepare_error(*out), DUCKDB_ERROR_BINDER, err);
         duck->destroy_prepare(out);
@@ -115,9 +110,8 @@ static bool is_select(struct statement *st, struct gsp_sv sql)
     gsp_buf_putsv(&text, sql);
     const char *line = gsp_buf_cstr(&text);
     duckdb_prepared_statement inner = NULL;
-    if (!line || prepare(st, line, &inner, NULL) != GSP_OK) {
+    if (!line || prepare(st, line, &inner, NULL) != GSP_OK)
         return false;
-    }
     const bool select =
         st->store->duck->prepared_statement_type(inner) == DUCKDB_STATEMENT_TYPE_SELECT;
     st->store->duck->destroy_prepare(&inner);
@@ -146,12 +140,10 @@ static int not_allowed(bool explain, struct gsp_err *err)
 static int check_type(struct statement *st, bool explain, struct gsp_err *err)
 {
     st->type = st->store->duck->prepared_statement_type(st->prepared);
-    if (st->type == DUCKDB_STATEMENT_TYPE_SELECT) {
+    if (st->type == DUCKDB_STATEMENT_TYPE_SELECT)
         return GSP_OK;
-    }
-    if (explain && st->type == DUCKDB_STATEMENT_TYPE_EXPLAIN && is_explained_select(st)) {
+    if (explain && st->type == DUCKDB_STATEMENT_TYPE_EXPLAIN && is_explained_select(st))
         return GSP_OK;
-    }
     return not_allowed(explain, err);
 }
 
@@ -162,9 +154,8 @@ static bool needs_comments(struct gsp_sv sql)
          token = gsp_store__sql_token(sql, token.to)) {
         const struct gsp_sv word = {sql.p + token.from, token.to - token.from};
         if (token.kind == GSP_SQL_WORD && word.len >= 7 &&
-            (strncasecmp(word.p, "duckdb_", 7) == 0 || strncasecmp(word.p, "comment", 7) == 0)) {
+            (strncasecmp(word.p, "duckdb_", 7) == 0 || strncasecmp(word.p, "comment", 7) == 0))
             return true;
-        }
     }
     return false;
 }
@@ -174,18 +165,14 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
     store->query_number++;
     store->fill_err = (struct gsp_err){0};
     int rc = gsp_store__ring_dirs_refresh(store, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__catalog_refresh(&store->catalog, err);
-    }
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__views_create(store, sql, err);
-    }
-    if (rc == GSP_OK && needs_comments(sql)) {
+    if (rc == GSP_OK && needs_comments(sql))
         rc = gsp_store__comments_create(store, err);
-    }
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__macros_create(store, sql, &store->macros_made, err);
-    }
     return rc;
 }
 
@@ -195,9 +182,8 @@ static bool is_show_tables(struct gsp_sv sql)
     const struct gsp_sql_token show = gsp_store__sql_token(sql, 0);
     const struct gsp_sql_token tables = gsp_store__sql_token(sql, show.to);
     struct gsp_sql_token end = gsp_store__sql_token(sql, tables.to);
-    if (end.kind == GSP_SQL_OTHER && sql.p[end.from] == ';') {
+    if (end.kind == GSP_SQL_OTHER && sql.p[end.from] == ';')
         end = gsp_store__sql_token(sql, end.to);
-    }
     return gsp_store__sql_word_is(sql, show, "show") &&
            gsp_store__sql_word_is(sql, tables, "tables") && end.kind == GSP_SQL_END;
 }
@@ -214,12 +200,10 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
                            SQL_BYTES_MAX);
     }
     /* The engine rewrites some PRAGMAs to SELECT before it returns their type. */
-    if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma")) {
+    if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma"))
         return not_allowed(true, err);
-    }
-    if (sql.len > 0 && memchr(sql.p, '\0', sql.len)) {
+    if (sql.len > 0 && memchr(sql.p, '\0', sql.len))
         return gsp_err_set(err, GSP_E_USAGE, 0, "the statement contains a NUL");
-    }
     return GSP_OK;
 }
 
@@ -228,43 +212,35 @@ static int begin_reading(struct statement *st, const char *run, bool explain, st
 {
     struct gsp_store *store = st->store;
     int rc = gsp_store__sql_run(store, "BEGIN TRANSACTION READ ONLY", err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     gsp_store__watchdog_begin(&store->watch, store->timeout_ns);
     gsp_store__watchdog_arm(&store->watch);
     rc = prepare(st, run, &st->prepared, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = check_type(st, explain, err);
-    }
     gsp_store__watchdog_disarm(&store->watch);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         gsp_store__query_end(store);
-    }
     return rc;
 }
 
 static int begin(struct statement *st, bool explain, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
-    if (st->where) {
+    if (st->where)
         *st->where = (struct gsp_sql_error){0};
-    }
     int rc = check_use(store, st->sql, err);
-    if (rc == GSP_OK && is_show_tables(st->sql)) {
+    if (rc == GSP_OK && is_show_tables(st->sql))
         st->sql = gsp_sv_of(TABLES_SQL);
-    }
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = refresh(store, st->sql, err);
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     gsp_store__sql_qualify(st->sql, GSP_CATALOG, is_system_table, &store->catalog, &st->run);
     const char *run = gsp_buf_cstr(&st->run);
-    if (!run) {
+    if (!run)
         return gsp_err_nomem(err);
-    }
     rc = begin_reading(st, run, explain, err);
     bool made = false;
     if (rc == GSP_E_USAGE && gsp_store__views_create_all(store, &made, NULL) == GSP_OK && made) {
@@ -327,9 +303,8 @@ void gsp_store__query_end(struct gsp_store *store)
 
 static void end_statement(struct statement *st)
 {
-    if (st->prepared) {
+    if (st->prepared)
         st->store->duck->destroy_prepare(&st->prepared);
-    }
     gsp_buf_free(&st->run);
 }
 
@@ -340,11 +315,10 @@ static void run_tasks(const struct gsp_duckdb *duck, duckdb_pending_result pendi
     const struct timespec pause = {0, PAUSE_NS};
     for (;;) {
         const duckdb_pending_state state = duck->pending_execute_task(pending);
-        if (state == DUCKDB_PENDING_NO_TASKS_AVAILABLE) {
+        if (state == DUCKDB_PENDING_NO_TASKS_AVAILABLE)
             (void)nanosleep(&pause, NULL);
-        } else if (state != DUCKDB_PENDING_RESULT_NOT_READY) {
+        else if (state != DUCKDB_PENDING_RESULT_NOT_READY)
             return;
-        }
     }
 }
 
@@ -381,14 +355,12 @@ int gsp_store_query_with(struct gsp_store *store, struct gsp_sv sql,
     if (rc == GSP_OK) {
         duckdb_result result;
         rc = gsp_store__params_bind(store->duck, st.prepared, params, err);
-        if (rc == GSP_OK) {
+        if (rc == GSP_OK)
             rc = execute(&st, &result, err);
-        }
-        if (rc == GSP_OK) {
+        if (rc == GSP_OK)
             rc = gsp_store__result_rows(store, &result, out, err);
-        } else {
+        else
             gsp_store__query_end(store);
-        }
     }
     end_statement(&st);
     return rc;
@@ -405,12 +377,10 @@ static uint64_t rows_written(const struct gsp_duckdb *duck, duckdb_result result
 {
     uint64_t rows = 0;
     duckdb_data_chunk chunk = duck->fetch_chunk(result);
-    if (chunk && duck->data_chunk_get_size(chunk) == 1) {
+    if (chunk && duck->data_chunk_get_size(chunk) == 1)
         memcpy(&rows, duck->vector_get_data(duck->data_chunk_get_vector(chunk, 0)), sizeof(rows));
-    }
-    if (chunk) {
+    if (chunk)
         duck->destroy_data_chunk(&chunk);
-    }
     return rows;
 }
 
@@ -420,9 +390,8 @@ static int copy_out(struct statement *st, uint64_t *rows, struct gsp_err *err)
     gsp_auto_buf sql = {0};
     gsp_store__sql_put_copy(store, gsp_buf_sv(&st->run), &sql);
     const char *text = gsp_buf_cstr(&sql);
-    if (!text) {
+    if (!text)
         return gsp_err_nomem(err);
-    }
     duckdb_result result;
     gsp_store__watchdog_arm(&store->watch);
     const duckdb_state state = store->duck->query(store->con, text, &result);
@@ -442,9 +411,8 @@ static int copy_out(struct statement *st, uint64_t *rows, struct gsp_err *err)
 int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t *rows,
                             struct gsp_sql_error *where, struct gsp_err *err)
 {
-    if (!store->output) {
+    if (!store->output)
         return gsp_err_set(err, GSP_E_USAGE, 0, "no output is set");
-    }
     struct statement st = {.store = store, .sql = sql, .where = where};
     int rc = begin(&st, false, err);
     if (rc == GSP_OK) {

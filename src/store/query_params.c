@@ -18,11 +18,9 @@ static const struct gsp_param *find(const struct gsp_params *params, const char 
         const int rc = gsp_parse_i64(name, 1, (int64_t)params->count, &number, NULL);
         return rc == GSP_OK ? &params->at[number - 1] : NULL;
     }
-    for (size_t i = 0; i < params->count; i++) {
-        if (gsp_sv_eq(params->at[i].name, gsp_sv_of(name))) {
+    for (size_t i = 0; i < params->count; i++)
+        if (gsp_sv_eq(params->at[i].name, gsp_sv_of(name)))
             return &params->at[i];
-        }
-    }
     return NULL;
 }
 
@@ -65,9 +63,8 @@ static int bind_at(const struct gsp_duckdb *duck, duckdb_prepared_statement prep
 {
     gsp_auto_buf text = {0};
     const int rc = name_at(duck, prepared, index, &text, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     const char *name = text.p;
     const struct gsp_param *param = find(params, name);
     if (!param) {
@@ -114,15 +111,12 @@ int gsp_store__params_bind(const struct gsp_duckdb *duck, duckdb_prepared_statem
 {
     static const struct gsp_params none = {NULL, 0};
     const idx_t count = duck->nparams(prepared);
-    if (!params) {
+    if (!params)
         params = &none;
-    }
-    if (count > PARAMS_MAX || params->count > PARAMS_MAX) {
+    if (count > PARAMS_MAX || params->count > PARAMS_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u parameters", PARAMS_MAX);
-    }
     int rc = check_spare(duck, prepared, count, params, err);
-    for (idx_t index = 1; index <= count && rc == GSP_OK; index++) {
+    for (idx_t index = 1; index <= count && rc == GSP_OK; index++)
         rc = bind_at(duck, prepared, index, params, err);
-    }
     return rc;
 }

@@ -13,9 +13,8 @@
 static void wait_until(struct gsp_query_watchdog *watch, int64_t when_ns)
 {
     const int64_t now = gsp_now_ns();
-    if (when_ns - now > WAIT_NS) {
+    if (when_ns - now > WAIT_NS)
         when_ns = now + WAIT_NS;
-    }
     const struct timespec at = {when_ns / GSP_NS_PER_S, when_ns % GSP_NS_PER_S};
     (void)sem_clockwait(&watch->wake, CLOCK_MONOTONIC, &at);
 }
@@ -23,9 +22,8 @@ static void wait_until(struct gsp_query_watchdog *watch, int64_t when_ns)
 static void interrupt_engine(struct gsp_query_watchdog *watch)
 {
     gsp_lock_take(&watch->lock);
-    if (atomic_load(&watch->deadline_ns) != 0) {
+    if (atomic_load(&watch->deadline_ns) != 0)
         watch->duck->interrupt(watch->con);
-    }
     gsp_lock_release(&watch->lock);
 }
 
@@ -36,9 +34,8 @@ static void *run(void *arg)
         const int64_t deadline = atomic_load(&watch->deadline_ns);
         if (deadline == 0) {
             atomic_store(&watch->idle, true);
-            if (atomic_load(&watch->deadline_ns) == 0) {
+            if (atomic_load(&watch->deadline_ns) == 0)
                 (void)sem_wait(&watch->wake);
-            }
             atomic_store(&watch->idle, false);
             continue;
         }
@@ -48,9 +45,8 @@ static void *run(void *arg)
             wait_until(watch, deadline);
             continue;
         }
-        if (!interrupted) {
+        if (!interrupted)
             atomic_store(&watch->timed_out, true);
-        }
         interrupt_engine(watch);
         wait_until(watch, now + AGAIN_NS);
     }
@@ -74,9 +70,8 @@ int gsp_store__watchdog_start(struct gsp_query_watchdog *watch, const struct gsp
 
 void gsp_store__watchdog_stop(struct gsp_query_watchdog *watch)
 {
-    if (!watch->started) {
+    if (!watch->started)
         return;
-    }
     atomic_store(&watch->quit, true);
     sem_post(&watch->wake);
     pthread_join(watch->thread, NULL);
@@ -98,9 +93,8 @@ void gsp_store__watchdog_arm(struct gsp_query_watchdog *watch)
     atomic_store(&watch->deadline_ns,
                  left > INT64_MAX - watch->armed_ns ? INT64_MAX : watch->armed_ns + left);
     /* If the thread waits for an earlier deadline, it wakes up by itself. */
-    if (atomic_load(&watch->idle)) {
+    if (atomic_load(&watch->idle))
         sem_post(&watch->wake);
-    }
 }
 
 void gsp_store__watchdog_disarm(struct gsp_query_watchdog *watch)

@@ -132,9 +132,8 @@ static bool make_texts(struct column *column, struct gsp_cell *cell, size_t coun
     for (size_t i = 0; i < count; i++) {
         cell->row = i;
         out[i] = (struct gsp_sv){"", 0};
-        if (is_null(valid, i) || column->type.id == DUCKDB_TYPE_SQLNULL) {
+        if (is_null(valid, i) || column->type.id == DUCKDB_TYPE_SQLNULL)
             continue;
-        }
         if (borrowed) {
             out[i] = gsp_store__cell_bytes(cell);
             continue;
@@ -163,20 +162,17 @@ static bool make_values(struct column *column, duckdb_vector vector, size_t coun
     const struct gsp_duckdb *duck = column->type.duck;
     struct gsp_cell cell = {&column->type, vector, duck->vector_get_data(vector), 0};
     *out = (struct gsp_values){cell.data, duck->vector_get_validity(vector)};
-    if (!column->values) {
+    if (!column->values)
         return true;
-    }
     out->data = column->values;
-    if (column->kind == GSP_CELL_TEXT || column->kind == GSP_CELL_JSON) {
+    if (column->kind == GSP_CELL_TEXT || column->kind == GSP_CELL_JSON)
         return make_texts(column, &cell, count, out->valid);
-    }
     for (size_t i = 0; i < count; i++) {
         cell.row = i;
-        if (is_null(out->valid, i)) {
+        if (is_null(out->valid, i))
             memset((char *)column->values + i * width_of(column->kind), 0, width_of(column->kind));
-        } else {
+        else
             make_number(column, &cell);
-        }
     }
     return true;
 }
@@ -195,19 +191,16 @@ static int fetch(struct result_rows *rows, struct gsp_err *err)
         rows->duck->destroy_data_chunk(&rows->chunk);
         rows->chunk = NULL;
     }
-    if (atomic_load(&watch->interrupted)) {
+    if (atomic_load(&watch->interrupted))
         return gsp_err_set(err, GSP_E_INTR, 0, "the query was interrupted");
-    }
     gsp_store__watchdog_arm(watch);
     rows->chunk = rows->duck->fetch_chunk(rows->result);
     gsp_store__watchdog_disarm(watch);
-    if (rows->chunk) {
+    if (rows->chunk)
         return rows->duck->data_chunk_get_size(rows->chunk) > 0 ? 1 : 0;
-    }
     const char *text = rows->duck->result_error(&rows->result);
-    if (!text) {
+    if (!text)
         return 0;
-    }
     const struct gsp_engine_error error = {.text = text,
                                            .type = rows->duck->result_error_type(&rows->result)};
     return gsp_store__query_error_convert(rows->store, &error, NULL, err);
@@ -229,18 +222,15 @@ static int next(struct gsp_rows *base, struct gsp_batch_view *out, struct gsp_er
         base->truncated = true;
         rows->ended = true;
     }
-    if (count == 0) {
+    if (count == 0)
         return 0;
-    }
     rows->returned += count;
     for (size_t c = 0; c < base->column_count; c++) {
         if (!make_values(&rows->columns[c], rows->duck->data_chunk_get_vector(rows->chunk, c),
-                         count, &rows->views[c])) {
+                         count, &rows->views[c]))
             return gsp_err_nomem(err);
-        }
-        if (rows->columns[c].type.id == DUCKDB_TYPE_SQLNULL) {
+        if (rows->columns[c].type.id == DUCKDB_TYPE_SQLNULL)
             rows->views[c].valid = none_valid();
-        }
     }
     *out = (struct gsp_batch_view){count, rows->views};
     return 1;
@@ -249,9 +239,8 @@ static int next(struct gsp_rows *base, struct gsp_batch_view *out, struct gsp_er
 static void free_rows(struct gsp_rows *base)
 {
     struct result_rows *rows = (struct result_rows *)base;
-    if (rows->chunk) {
+    if (rows->chunk)
         rows->duck->destroy_data_chunk(&rows->chunk);
-    }
     rows->duck->destroy_result(&rows->result);
     for (size_t c = 0; rows->columns && c < base->column_count; c++) {
         gsp_store__vtype_free(&rows->columns[c].type);
@@ -276,18 +265,15 @@ static int describe(struct result_rows *rows, size_t c, struct gsp_err *err)
     duckdb_logical_type type = duck->column_logical_type(&rows->result, c);
     const int rc = gsp_store__vtype_read(duck, type, 0, &column->type, err);
     duck->destroy_logical_type(&type);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     const char *name = duck->column_name(&rows->result, c);
     column->kind = kind_of(&column->type);
     column->name = strdup(name ? name : "");
-    if (!is_direct(column)) {
+    if (!is_direct(column))
         column->values = calloc(duck->vector_size(), width_of(column->kind));
-    }
-    if (!column->name || (!is_direct(column) && !column->values)) {
+    if (!column->name || (!is_direct(column) && !column->values))
         return gsp_err_nomem(err);
-    }
     rows->about[c] = (struct gsp_rows_column){.name = column->name,
                                               .sql_type = gsp_store__vtype_name(&column->type),
                                               .kind = column->kind,
@@ -302,16 +288,14 @@ static int describe_all(struct result_rows *rows, struct gsp_err *err)
     rows->columns = calloc(count + 1, sizeof(*rows->columns));
     rows->about = calloc(count + 1, sizeof(*rows->about));
     rows->views = calloc(count + 1, sizeof(*rows->views));
-    if (!rows->columns || !rows->about || !rows->views) {
+    if (!rows->columns || !rows->about || !rows->views)
         return gsp_err_nomem(err);
-    }
     rows->base.column_count = count;
     rows->base.columns = rows->about;
     for (size_t c = 0; c < count; c++) {
         const int rc = describe(rows, c, err);
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }

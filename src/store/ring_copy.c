@@ -314,10 +314,9 @@ int gsp_store__copier_copy(struct gsp_ring_copier *taker, size_t rows_max, struc
     int rc = gsp_ring_dict_read(taker->view, &dict, err);
     if (rc == GSP_OK)
         rc = prepare_batch(taker, &dict, err);
-    for (size_t i = 0; rc == GSP_OK && i < count; i++) {
+    for (size_t i = 0; rc == GSP_OK && i < count; i++)
         if (taker->spans[i].lane < GSP_RING_LANES_MAX)
             rc = copy_span(taker, &dict, &taker->spans[i], rows_max, err);
-    }
     gsp_ring_dict_free(&dict);
     return rc;
 }
@@ -381,10 +380,9 @@ int gsp_store__copier_put_manifest(const struct gsp_ring_copier *taker,
     snprintf(key.schema, sizeof(key.schema), "%s", taker->info->schema);
     snprintf(key.table, sizeof(key.table), "%s", taker->info->table);
     int rc = GSP_OK;
-    for (uint32_t i = 0; rc == GSP_OK && i < GSP_RING_LANES_MAX; i++) {
+    for (uint32_t i = 0; rc == GSP_OK && i < GSP_RING_LANES_MAX; i++)
         if (taker->lanes[i].known)
             rc = gsp_store__manifest_set_cursor(manifest, &key, i, taker->lanes[i].copied, err);
-    }
     return rc == GSP_OK ? note_losses(taker, manifest, err) : rc;
 }
 

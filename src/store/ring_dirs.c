@@ -30,19 +30,16 @@ struct gsp_store_ring_dir {
 
 static bool is_known(const struct gsp_store_ring_dir *dir, const char *name)
 {
-    for (size_t i = 0; i < dir->name_count; i++) {
-        if (strcmp(dir->names[i], name) == 0) {
+    for (size_t i = 0; i < dir->name_count; i++)
+        if (strcmp(dir->names[i], name) == 0)
             return true;
-        }
-    }
     return false;
 }
 
 static bool add_name(struct gsp_store_ring_dir *dir, const char *name)
 {
-    if (!gsp_array_fit(&dir->names, &dir->name_cap, dir->name_count + 1)) {
+    if (!gsp_array_fit(&dir->names, &dir->name_cap, dir->name_count + 1))
         return false;
-    }
     (void)snprintf(dir->names[dir->name_count++], sizeof(*dir->names), "%s", name);
     return true;
 }
@@ -77,18 +74,14 @@ static int try_ring(struct gsp_store *store, struct gsp_store_ring_dir *dir, con
     struct gsp_err why = {0};
     struct gsp_ring_view *view = NULL;
     int rc = gsp_ring_open(dir->fd, name, &view, &why);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = add_ring(store, view, first, &why);
-    }
-    if (rc == GSP_E_NOMEM) {
+    if (rc == GSP_E_NOMEM)
         return gsp_err_set(err, GSP_E_NOMEM, why.sys, "%s", why.msg);
-    }
-    if (rc == GSP_E_NOFILE) {
+    if (rc == GSP_E_NOFILE)
         return GSP_OK; /* removed since the directory was read; it may be created again */
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         gsp_store__warn(store, "left out: %s", why.msg);
-    }
     return add_name(dir, name) ? GSP_OK : gsp_err_nomem(err);
 }
 
@@ -103,12 +96,10 @@ static int read_dir(struct gsp_store *store, struct gsp_store_ring_dir *dir,
     }
     int rc = GSP_OK;
     const struct dirent *entry = NULL;
-    while (rc == GSP_OK && (entry = readdir(stream))) { /* NOLINT(concurrency-mt-unsafe) */
+    while (rc == GSP_OK && (entry = readdir(stream))) /* NOLINT(concurrency-mt-unsafe) */
         if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") &&
-            strlen(entry->d_name) < RING_FILE_MAX && !is_known(dir, entry->d_name)) {
+            strlen(entry->d_name) < RING_FILE_MAX && !is_known(dir, entry->d_name))
             rc = try_ring(store, dir, entry->d_name, first, err);
-        }
-    }
     (void)closedir(stream);
     return rc;
 }
@@ -116,9 +107,8 @@ static int read_dir(struct gsp_store *store, struct gsp_store_ring_dir *dir,
 static int64_t changed_ns(const struct gsp_store_ring_dir *dir)
 {
     struct stat st;
-    if (fstat(dir->fd, &st) != 0) {
+    if (fstat(dir->fd, &st) != 0)
         return 0;
-    }
     return st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
 }
 
@@ -128,14 +118,12 @@ int gsp_store__ring_dirs_refresh(struct gsp_store *store, struct gsp_err *err)
         struct gsp_store_ring_dir *dir = &store->ring_dirs[i];
         const int64_t now = gsp_realtime_ns();
         const int64_t changed = changed_ns(dir);
-        if (changed == dir->changed_ns && now - changed > FRESH_NS) {
+        if (changed == dir->changed_ns && now - changed > FRESH_NS)
             continue;
-        }
         dir->changed_ns = changed;
         const int rc = read_dir(store, dir, NULL, err);
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }
@@ -173,9 +161,8 @@ static int put_losses(struct gsp_batch *batch, const struct gsp_store_table *vie
                       const struct gsp_source *source)
 {
     struct gsp_source_loss loss;
-    if (!gsp_store__ring_loss(source, &loss)) {
+    if (!gsp_store__ring_loss(source, &loss))
         return GSP_OK;
-    }
     char name[2 * GSP_NAME_MAX + 2];
     (void)snprintf(name, sizeof(name), "%s.%s", view->schema, view->name);
     const uint32_t table = gsp_store_batch_intern(batch, gsp_sv_of(name));
@@ -192,9 +179,8 @@ static int put_losses(struct gsp_batch *batch, const struct gsp_store_table *vie
         const int rc = causes[i].count > 0
                            ? put_loss(batch, source, table, causes[i].cause, causes[i].count)
                            : GSP_OK;
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }
@@ -205,11 +191,9 @@ static int fill_loss(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
     const struct gsp_store *store = ctx;
     for (size_t i = 0; i < store->catalog.view_count; i++) {
         const struct gsp_store_table *view = store->catalog.views[i];
-        for (size_t k = 0; k < view->source_count; k++) {
-            if (put_losses(batch, view, view->sources[k]) != GSP_OK) {
+        for (size_t k = 0; k < view->source_count; k++)
+            if (put_losses(batch, view, view->sources[k]) != GSP_OK)
                 return gsp_err_nomem(err);
-            }
-        }
     }
     return GSP_OK;
 }
@@ -225,22 +209,18 @@ static int add_loss_table(struct gsp_store *store, struct gsp_err *err)
 int gsp_store__add_ring_dir_from(struct gsp_store *store, const struct gsp_ring_dir *place,
                                  const struct gsp_ring_start *first, struct gsp_err *err)
 {
-    if (store->locked || store->ring_dir_count == DIRS_MAX) {
+    if (store->locked || store->ring_dir_count == DIRS_MAX)
         return gsp_err_set(err, GSP_E_USAGE, 0, "the store accepts no more processes");
-    }
     int rc = add_loss_table(store, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
-    if (!gsp_array_fit(&store->ring_dirs, &store->ring_dir_cap, store->ring_dir_count + 1)) {
+    if (!gsp_array_fit(&store->ring_dirs, &store->ring_dir_cap, store->ring_dir_count + 1))
         return gsp_err_nomem(err);
-    }
     struct gsp_store_ring_dir *new = &store->ring_dirs[store->ring_dir_count];
     *new = (struct gsp_store_ring_dir){.fd = -1};
     rc = gsp_ring_dir_open(place, &new->fd, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     store->ring_dir_count++;
     new->changed_ns = changed_ns(new);
     return read_dir(store, new, first, err);

@@ -32,10 +32,9 @@ static bool is_run_file(const char *name)
 {
     static const char *const NAMES[] = {GSP_RUN_META, GSP_RUN_PROFILE, GSP_RUN_JSON, GSP_RUN_REPORT,
                                         GSP_MANIFEST_NAME};
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         if (strcmp(NAMES[i], name) == 0)
             return true;
-    }
     return gsp_store__segment_name_is_valid(name, NULL, NULL);
 }
 
@@ -74,10 +73,9 @@ void gsp_store_run_remove_files(const char *path)
     DIR *dir = opendir(path);
     if (!dir)
         return;
-    for (const struct dirent *entry; (entry = readdir(dir));) {
+    for (const struct dirent *entry; (entry = readdir(dir));)
         if (is_run_file(entry->d_name))
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
     closedir(dir);
 }
 
@@ -175,11 +173,10 @@ struct reader {
 
 static bool is_drained(const struct gsp_manifest *manifest, const char *schema, const char *table)
 {
-    for (size_t i = 0; i < manifest->cursor_count; i++) {
+    for (size_t i = 0; i < manifest->cursor_count; i++)
         if (strcmp(manifest->cursors[i].schema, schema) == 0 &&
             strcmp(manifest->cursors[i].table, table) == 0)
             return true;
-    }
     return false;
 }
 

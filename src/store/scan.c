@@ -44,13 +44,11 @@ static bool read_time(const struct gsp_duckdb *duck, duckdb_bind_info info, cons
                       int64_t *out)
 {
     duckdb_value value = duck->bind_get_named_parameter(info, name);
-    if (!value) {
+    if (!value)
         return true;
-    }
     const bool null = duck->is_null_value(value);
-    if (!null) {
+    if (!null)
         *out = duck->get_int64(value);
-    }
     duck->destroy_value(&value);
     return !null;
 }
@@ -64,14 +62,12 @@ static struct gsp_store_table *view_of(const struct gsp_store *store, duckdb_bin
     if (text) {
         struct gsp_sv name = gsp_sv_of(text);
         struct gsp_sv schema = {NULL, 0};
-        if (gsp_sv_split(&name, '.', &schema) && name.p) {
+        if (gsp_sv_split(&name, '.', &schema) && name.p)
             view = gsp_store__table_find(&store->catalog, schema, name);
-        }
         duck->free(text);
     }
-    if (value) {
+    if (value)
         duck->destroy_value(&value);
-    }
     return view;
 }
 
@@ -114,13 +110,11 @@ static void bind(duckdb_bind_info info)
         duck->bind_set_error(info, "ts_from and ts_to cannot be NULL");
         return;
     }
-    for (uint32_t c = 0; c < view->column_count; c++) {
+    for (uint32_t c = 0; c < view->column_count; c++)
         add_result_column(duck, info, view, &view->columns[c]);
-    }
     uint64_t rows = 0;
-    for (size_t i = 0; i < view->source_count; i++) {
+    for (size_t i = 0; i < view->source_count; i++)
         rows += view->sources[i]->row_count;
-    }
     duck->bind_set_cardinality(info, rows, false);
 }
 
@@ -150,9 +144,8 @@ static int make_batch(const struct gsp_store *store, struct gsp_store_table *vie
 {
     const char *host = store->host[0] ? store->host : NULL;
     const int rc = gsp_store_batch_new(view->table, host, GSP_NULL_I64, GSP_NULL_I64, out, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     return view->fill(view->fill_ctx, *out, err);
 }
 
@@ -161,9 +154,8 @@ static int fill_live(struct gsp_store *store, struct gsp_store_table *view, stru
     GSP_REQUIRES(&store->fill_lock);
 static int fill_live(struct gsp_store *store, struct gsp_store_table *view, struct gsp_err *err)
 {
-    if (!view->fill || view->live_query == store->query_number) {
+    if (!view->fill || view->live_query == store->query_number)
         return GSP_OK;
-    }
     struct gsp_batch *batch = NULL;
     int rc = make_batch(store, view, &batch, err);
     if (rc != GSP_OK) {
@@ -171,21 +163,18 @@ static int fill_live(struct gsp_store *store, struct gsp_store_table *view, stru
         return rc;
     }
     rc = gsp_store__live_replace(store->duck, view, batch, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         view->live_query = store->query_number;
-    }
     return rc;
 }
 
 static int add_pieces(struct scan *scan, struct gsp_source *source, const struct gsp_spans *spans,
                       struct gsp_err *err)
 {
-    if (spans->count == 0) {
+    if (spans->count == 0)
         return GSP_OK;
-    }
-    if (!gsp_array_fit(&scan->pieces, &scan->piece_cap, scan->piece_count + spans->count)) {
+    if (!gsp_array_fit(&scan->pieces, &scan->piece_cap, scan->piece_count + spans->count))
         return gsp_err_nomem(err);
-    }
     for (size_t i = 0; i < spans->count; i++) {
         scan->pieces[scan->piece_count++] = (struct piece){.source = source,
                                                            .span = spans->at[i],
@@ -206,9 +195,8 @@ static int plan(struct scan *scan, struct gsp_err *err)
         struct gsp_source *source = view->sources[i];
         spans.count = 0;
         rc = source->ops->select(source, &scan->bound->range, &spans, err);
-        if (rc == GSP_OK) {
+        if (rc == GSP_OK)
             rc = add_pieces(scan, source, &spans, err);
-        }
     }
     free(spans.at);
     return rc;
@@ -225,9 +213,8 @@ static void mark_strings_read(const struct scan *scan)
         reads = column != UINT32_MAX && view->columns[column].type == GSP_STR &&
                 view->columns[column].constant == GSP_CONST_NONE;
     }
-    for (size_t i = 0; i < scan->piece_count && reads; i++) {
+    for (size_t i = 0; i < scan->piece_count && reads; i++)
         atomic_store_explicit(&scan->pieces[i].source->strings_read, true, memory_order_relaxed);
-    }
 }
 
 static int prepare(struct scan *scan, struct gsp_err *err)
@@ -235,9 +222,8 @@ static int prepare(struct scan *scan, struct gsp_err *err)
     struct gsp_store *store = scan->bound->store;
     gsp_lock_take(&store->fill_lock);
     int rc = fill_live(store, scan->bound->view, err);
-    if (rc != GSP_OK && err) {
+    if (rc != GSP_OK && err)
         store->fill_err = *err;
-    }
     gsp_lock_release(&store->fill_lock);
     return rc == GSP_OK ? plan(scan, err) : rc;
 }
@@ -282,11 +268,10 @@ static struct piece *piece_of(const struct scan *scan, uint64_t chunk)
     size_t high = scan->piece_count;
     while (high - low > 1) {
         const size_t mid = low + (high - low) / 2;
-        if (scan->pieces[mid].first_chunk <= chunk) {
+        if (scan->pieces[mid].first_chunk <= chunk)
             low = mid;
-        } else {
+        else
             high = mid;
-        }
     }
     return &scan->pieces[low];
 }
@@ -336,15 +321,13 @@ static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
         /* Relaxed: the threads only need different numbers. */
         const uint64_t chunk =
             atomic_fetch_add_explicit(&scan->next_chunk, 1, memory_order_relaxed);
-        if (chunk >= scan->chunk_count) {
+        if (chunk >= scan->chunk_count)
             break;
-        }
         struct piece *piece = piece_of(scan, chunk);
         struct gsp_source_span span = piece->span;
         span.from += (chunk - piece->first_chunk) * scan->chunk_rows;
-        if (span.to - span.from > scan->chunk_rows) {
+        if (span.to - span.from > scan->chunk_rows)
             span.to = span.from + scan->chunk_rows;
-        }
         rows = copy_rows(scan, piece, span, out);
     }
     duck->data_chunk_set_size(out, rows);

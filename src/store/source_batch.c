@@ -33,9 +33,8 @@ static const void *compute(const struct gsp_computed *computed, uint32_t column,
                            size_t *n)
 {
     static _Thread_local uint64_t values[STEP];
-    if (*n > STEP) {
+    if (*n > STEP)
         *n = STEP;
-    }
     computed->read(computed->ctx, column, from, *n, values);
     return values;
 }
@@ -45,9 +44,8 @@ static const void *values(const struct gsp_source *source, uint32_t lane, uint32
 {
     (void)lane;
     const struct rows *rows = source->impl;
-    if (rows->computed.read) {
+    if (rows->computed.read)
         return compute(&rows->computed, column, from, n);
-    }
     const enum gsp_type type = gsp_store_batch_table(rows->batch)->columns[column].type;
     const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_wire_type_width(type);
     return (const char *)gsp_store__batch_column(rows->batch, column) + from * width;
@@ -57,9 +55,8 @@ static const void *values(const struct gsp_source *source, uint32_t lane, uint32
 static uint32_t time_column(const struct gsp_table *table)
 {
     uint32_t column = 0;
-    while (column < table->column_count && strcmp(table->columns[column].name, "ts_ns") != 0) {
+    while (column < table->column_count && strcmp(table->columns[column].name, "ts_ns") != 0)
         column++;
-    }
     return column;
 }
 
@@ -76,19 +73,16 @@ static int select_rows(const struct gsp_source *source, const struct gsp_time_ra
     const struct gsp_table *table = gsp_store_batch_table(rows->batch);
     const uint32_t column = time_column(table);
     struct gsp_source_span span = {0, source->row_count, 0};
-    if (column == table->column_count ||
-        (range->from_ns == INT64_MIN && range->to_ns == INT64_MAX)) {
+    if (column == table->column_count || (range->from_ns == INT64_MIN && range->to_ns == INT64_MAX))
         return span.to > 0 ? gsp_store__spans_add(out, span, err) : GSP_OK;
-    }
     int rc = GSP_OK;
     span.to = 0;
     for (uint64_t row = 0; row < source->row_count && rc == GSP_OK;) {
         size_t n = (size_t)(source->row_count - row);
         const int64_t *ts_ns = values(source, 0, column, row, &n);
         for (size_t i = 0; i < n && rc == GSP_OK; i++) {
-            if (!in_range(ts_ns[i], range)) {
+            if (!in_range(ts_ns[i], range))
                 continue;
-            }
             if (span.to != row + i) {
                 rc = span.to > span.from ? gsp_store__spans_add(out, span, err) : GSP_OK;
                 span.from = row + i;
@@ -116,9 +110,8 @@ static bool text(const struct gsp_source *source, uint32_t lane, const void *val
     (void)gone;
     struct gsp_sv bytes = {NULL, 0};
     memcpy(&bytes, value, sizeof(bytes));
-    if (!bytes.p) {
+    if (!bytes.p)
         return false;
-    }
     gsp_buf_putsv(out, bytes);
     return true;
 }
@@ -126,9 +119,8 @@ static bool text(const struct gsp_source *source, uint32_t lane, const void *val
 static void free_rows(struct gsp_source *source)
 {
     struct rows *rows = source->impl;
-    if (rows->computed.free) {
+    if (rows->computed.free)
         rows->computed.free(rows->computed.ctx);
-    }
     gsp_store_batch_free(rows->batch);
     free(rows);
 }
@@ -150,18 +142,16 @@ int gsp_store__batch_source_new(struct gsp_batch *batch, const struct gsp_comput
     struct gsp_source *source = calloc(1, sizeof(*source));
     struct rows *rows = calloc(1, sizeof(*rows));
     if (!source || !rows) {
-        if (computed && computed->free) {
+        if (computed && computed->free)
             computed->free(computed->ctx);
-        }
         gsp_store_batch_free(batch);
         free(source);
         free(rows);
         return gsp_err_nomem(err);
     }
     rows->batch = batch;
-    if (computed) {
+    if (computed)
         rows->computed = *computed;
-    }
     const struct gsp_batch_about about = gsp_store__batch_about(batch);
     source->ops = &ops;
     source->impl = rows;

@@ -29,9 +29,8 @@ static uint64_t first_row(const struct ring *ring, uint32_t lane)
 static uint32_t count_strings(const struct gsp_ring_dict *dict)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < dict->count; i++) {
+    for (uint32_t i = 0; i < dict->count; i++)
         count += dict->strings[i].p ? 1 : 0;
-    }
     return count;
 }
 
@@ -40,9 +39,8 @@ static int read_dict(struct gsp_source *source, bool *changed, struct gsp_err *e
     struct ring *ring = source->impl;
     struct gsp_ring_dict dict = {0};
     const int rc = gsp_ring_dict_read(ring->view, &dict, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     /* Strings are only added. If a gap was filled, the second count changes. */
     const uint32_t count = count_strings(&dict);
     if (source->codes && dict.count == ring->dict.count && count == ring->string_count) {
@@ -71,20 +69,18 @@ static int refresh(struct gsp_source *source, bool *changed, struct gsp_err *err
         struct gsp_ring_range span = ring->spans[i];
         const uint64_t first = first_row(ring, span.lane);
         published += span.to;
-        if (span.from > first) {
+        if (span.from > first)
             ring->overwritten += span.from - first;
-        } else {
+        else
             span.from = first;
-        }
         if (span.from < span.to) {
             source->row_count += span.to - span.from;
             ring->spans[kept++] = span;
         }
     }
     ring->span_count = kept;
-    if (source->codes && published == ring->published) {
+    if (source->codes && published == ring->published)
         return GSP_OK;
-    }
     ring->published = published;
     return read_dict(source, changed, err);
 }
@@ -96,16 +92,14 @@ static int select_rows(const struct gsp_source *source, const struct gsp_time_ra
     const bool all = range->from_ns == INT64_MIN && range->to_ns == INT64_MAX;
     for (size_t i = 0; i < ring->span_count; i++) {
         struct gsp_ring_range span = ring->spans[i];
-        if (!all) {
+        if (!all)
             gsp_ring_range_narrow(ring->view, &span, range->from_ns, range->to_ns);
-        }
         const int rc = span.from < span.to
                            ? gsp_store__spans_add(
                                  out, (struct gsp_source_span){span.from, span.to, span.lane}, err)
                            : GSP_OK;
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }
@@ -163,16 +157,14 @@ static uint64_t lost_elsewhere(const struct ring *ring, const struct gsp_ring_st
 
 static bool set_first_rows(struct ring *ring, const struct gsp_ring_start *first)
 {
-    if (!first) {
+    if (!first)
         return true;
-    }
     ring->elsewhere.rows_lost = lost_elsewhere(ring, first, GSP_LOSS_NO_LANE);
     ring->elsewhere.rows_no_file = lost_elsewhere(ring, first, GSP_LOSS_NO_FILE);
     ring->elsewhere.strings_lost = lost_elsewhere(ring, first, GSP_LOSS_STRINGS);
     ring->first_rows = calloc(GSP_RING_LANES_MAX, sizeof(*ring->first_rows));
-    if (!ring->first_rows) {
+    if (!ring->first_rows)
         return false;
-    }
     for (uint32_t lane = 0; lane < GSP_RING_LANES_MAX; lane++) {
         ring->first_rows[lane] = first->row_of(first->ctx, gsp_ring_info(ring->view), lane);
         ring->first_count = ring->first_rows[lane] ? lane + 1 : ring->first_count;
@@ -217,9 +209,8 @@ static uint64_t subtract(uint64_t all, uint64_t elsewhere)
 
 bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_source_loss *out)
 {
-    if (source->ops != &ops) {
+    if (source->ops != &ops)
         return false;
-    }
     const struct ring *ring = source->impl;
     struct gsp_ring_state state;
     gsp_ring_state(ring->view, &state);

@@ -36,9 +36,8 @@ static size_t skip_block_comment(struct gsp_sv sql, size_t pos)
             pos += 2;
         } else if (at(sql, pos) == '*' && at(sql, pos + 1) == '/') {
             pos += 2;
-            if (--depth == 0) {
+            if (--depth == 0)
                 break;
-            }
         } else {
             pos++;
         }
@@ -49,17 +48,15 @@ static size_t skip_block_comment(struct gsp_sv sql, size_t pos)
 static size_t skip_blank(struct gsp_sv sql, size_t pos)
 {
     for (;;) {
-        if (pos < sql.len && is_space(sql.p[pos])) {
+        if (pos < sql.len && is_space(sql.p[pos]))
             pos++;
-        } else if (at(sql, pos) == '-' && at(sql, pos + 1) == '-') {
-            while (pos < sql.len && sql.p[pos] != '\n') {
+        else if (at(sql, pos) == '-' && at(sql, pos + 1) == '-')
+            while (pos < sql.len && sql.p[pos] != '\n')
                 pos++;
-            }
-        } else if (at(sql, pos) == '/' && at(sql, pos + 1) == '*') {
+        else if (at(sql, pos) == '/' && at(sql, pos + 1) == '*')
             pos = skip_block_comment(sql, pos);
-        } else {
+        else
             return pos;
-        }
     }
 }
 
@@ -70,9 +67,8 @@ static size_t skip_quoted(struct gsp_sv sql, size_t pos, bool escapes)
     while (pos < sql.len) {
         const bool pair =
             (escapes && sql.p[pos] == '\\') || (sql.p[pos] == quote && at(sql, pos + 1) == quote);
-        if (!pair && sql.p[pos] == quote) {
+        if (!pair && sql.p[pos] == quote)
             return pos + 1;
-        }
         pos += pair ? 2 : 1;
     }
     return sql.len;
@@ -82,12 +78,10 @@ static size_t skip_quoted(struct gsp_sv sql, size_t pos, bool escapes)
 static size_t skip_dollar(struct gsp_sv sql, size_t pos)
 {
     size_t end = pos + 1;
-    while (end < sql.len && is_word(sql.p[end]) && sql.p[end] != '$') {
+    while (end < sql.len && is_word(sql.p[end]) && sql.p[end] != '$')
         end++;
-    }
-    if (at(sql, end) != '$' || (at(sql, pos + 1) >= '0' && at(sql, pos + 1) <= '9')) {
+    if (at(sql, end) != '$' || (at(sql, pos + 1) >= '0' && at(sql, pos + 1) <= '9'))
         return pos;
-    }
     const size_t tag = end + 1 - pos;
     const char *close = memmem(sql.p + end + 1, sql.len - end - 1, sql.p + pos, tag);
     return close ? (size_t)(close - sql.p) + tag : sql.len;
@@ -96,40 +90,32 @@ static size_t skip_dollar(struct gsp_sv sql, size_t pos)
 static struct gsp_sql_token word_at(struct gsp_sv sql, size_t pos)
 {
     const char c = sql.p[pos];
-    if ((c == 'e' || c == 'E') && at(sql, pos + 1) == '\'') {
+    if ((c == 'e' || c == 'E') && at(sql, pos + 1) == '\'')
         return (struct gsp_sql_token){GSP_SQL_STRING, pos, skip_quoted(sql, pos + 1, true)};
-    }
     size_t end = pos;
-    while (end < sql.len && is_word(sql.p[end])) {
+    while (end < sql.len && is_word(sql.p[end]))
         end++;
-    }
     return (struct gsp_sql_token){GSP_SQL_WORD, pos, end};
 }
 
 struct gsp_sql_token gsp_store__sql_token(struct gsp_sv sql, size_t pos)
 {
     pos = skip_blank(sql, pos);
-    if (pos >= sql.len) {
+    if (pos >= sql.len)
         return (struct gsp_sql_token){GSP_SQL_END, sql.len, sql.len};
-    }
     const char c = sql.p[pos];
-    if (c == '\'') {
+    if (c == '\'')
         return (struct gsp_sql_token){GSP_SQL_STRING, pos, skip_quoted(sql, pos, false)};
-    }
-    if (c == '"') {
+    if (c == '"')
         return (struct gsp_sql_token){GSP_SQL_WORD, pos, skip_quoted(sql, pos, false)};
-    }
-    if (c == '$' && skip_dollar(sql, pos) > pos) {
+    if (c == '$' && skip_dollar(sql, pos) > pos)
         return (struct gsp_sql_token){GSP_SQL_STRING, pos, skip_dollar(sql, pos)};
-    }
-    if (is_word_start(c)) {
+    if (is_word_start(c))
         return word_at(sql, pos);
-    }
     if (c >= '0' && c <= '9') {
         size_t end = pos;
-        while (end < sql.len && is_word(sql.p[end])) {
+        while (end < sql.len && is_word(sql.p[end]))
             end++;
-        }
         return (struct gsp_sql_token){GSP_SQL_OTHER, pos, end};
     }
     return (struct gsp_sql_token){GSP_SQL_OTHER, pos, pos + 1};
@@ -143,9 +129,8 @@ static bool is_semicolon(struct gsp_sv sql, struct gsp_sql_token token)
 bool gsp_store_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
 {
     struct gsp_sql_token token = gsp_store__sql_token(text, *pos);
-    while (is_semicolon(text, token)) {
+    while (is_semicolon(text, token))
         token = gsp_store__sql_token(text, token.to);
-    }
     const size_t from = token.from;
     size_t to = from;
     while (token.kind != GSP_SQL_END && !is_semicolon(text, token)) {
@@ -170,9 +155,8 @@ static struct gsp_sv unquoted(struct gsp_sv sql, struct gsp_sql_token token)
 
 bool gsp_store__sql_word_is(struct gsp_sv sql, struct gsp_sql_token token, const char *word)
 {
-    if (token.kind != GSP_SQL_WORD) {
+    if (token.kind != GSP_SQL_WORD)
         return false;
-    }
     const struct gsp_sv name = unquoted(sql, token);
     return name.len == strlen(word) && strncasecmp(name.p, word, name.len) == 0;
 }
@@ -187,9 +171,8 @@ bool gsp_store__sql_explained(struct gsp_sv sql, struct gsp_sv *inner, struct gs
     *inner = (struct gsp_sv){NULL, 0};
     *after_options = (struct gsp_sv){NULL, 0};
     struct gsp_sql_token token = gsp_store__sql_token(sql, 0);
-    if (!gsp_store__sql_word_is(sql, token, "explain")) {
+    if (!gsp_store__sql_word_is(sql, token, "explain"))
         return false;
-    }
     size_t pos = token.to;
     token = gsp_store__sql_token(sql, pos);
     if (gsp_store__sql_word_is(sql, token, "analyze")) {
@@ -197,9 +180,8 @@ bool gsp_store__sql_explained(struct gsp_sv sql, struct gsp_sv *inner, struct gs
         token = gsp_store__sql_token(sql, pos);
     }
     *inner = from(sql, pos);
-    if (token.kind != GSP_SQL_OTHER || sql.p[token.from] != '(') {
+    if (token.kind != GSP_SQL_OTHER || sql.p[token.from] != '(')
         return true;
-    }
     size_t depth = 0;
     for (; token.kind != GSP_SQL_END; token = gsp_store__sql_token(sql, token.to)) {
         const char c = sql.p[token.from];
@@ -217,13 +199,11 @@ bool gsp_store__sql_explained(struct gsp_sv sql, struct gsp_sv *inner, struct gs
 static bool is_ours(struct gsp_sv sql, struct gsp_sql_token token,
                     bool (*is_table)(const void *ctx, struct gsp_sv name), const void *ctx)
 {
-    if (!gsp_store__sql_word_is(sql, token, "system")) {
+    if (!gsp_store__sql_word_is(sql, token, "system"))
         return false;
-    }
     const struct gsp_sql_token dot = gsp_store__sql_token(sql, token.to);
-    if (dot.kind != GSP_SQL_OTHER || sql.p[dot.from] != '.') {
+    if (dot.kind != GSP_SQL_OTHER || sql.p[dot.from] != '.')
         return false;
-    }
     const struct gsp_sql_token name = gsp_store__sql_token(sql, dot.to);
     return name.kind == GSP_SQL_WORD && is_table(ctx, unquoted(sql, name));
 }
@@ -270,9 +250,8 @@ void gsp_store__sql_put_name(struct gsp_buf *out, const char *name)
 {
     gsp_buf_putc(out, '"');
     for (; *name; name++) {
-        if (*name == '"') {
+        if (*name == '"')
             gsp_buf_putc(out, '"');
-        }
         gsp_buf_putc(out, *name);
     }
     gsp_buf_putc(out, '"');
@@ -282,9 +261,8 @@ void gsp_store__sql_put_string(struct gsp_buf *out, struct gsp_sv text)
 {
     gsp_buf_putc(out, '\'');
     for (size_t i = 0; i < text.len; i++) {
-        if (text.p[i] == '\'') {
+        if (text.p[i] == '\'')
             gsp_buf_putc(out, '\'');
-        }
         gsp_buf_putc(out, text.p[i]);
     }
     gsp_buf_putc(out, '\'');

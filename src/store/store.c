@@ -78,9 +78,8 @@ static void read_options(struct gsp_store *store, const struct gsp_store_options
     store->limit_process = o->limit_process;
     store->memory_bytes = o->memory_bytes ? o->memory_bytes : default_memory();
     store->timeout_ns = o->timeout_ns ? o->timeout_ns : TIMEOUT_NS;
-    if (store->timeout_ns < 0) {
+    if (store->timeout_ns < 0)
         store->timeout_ns = INT64_MAX;
-    }
     store->row_limit = o->row_limit ? o->row_limit : UINT64_MAX;
     store->threads = o->threads ? o->threads : (unsigned)(cores > 0 ? cores : 1);
     store->threads = store->threads < THREADS_MAX ? store->threads : THREADS_MAX;
@@ -119,22 +118,19 @@ static int open_engine(struct gsp_store *store, struct gsp_err *err)
 {
     const struct gsp_duckdb *duck = store->duck;
     duckdb_config config = NULL;
-    if (duck->create_config(&config) != DuckDBSuccess) {
+    if (duck->create_config(&config) != DuckDBSuccess)
         return gsp_err_nomem(err);
-    }
     int rc = configure(store, config, err);
     char *text = NULL;
     if (rc == GSP_OK && duck->open_ext(NULL, &store->db, config, &text) != DuckDBSuccess) {
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start the SQL engine: %.180s",
                          text ? text : "unknown reason");
     }
-    if (text) {
+    if (text)
         duck->free(text);
-    }
     duck->destroy_config(&config);
-    if (rc == GSP_OK && duck->connect(store->db, &store->con) != DuckDBSuccess) {
+    if (rc == GSP_OK && duck->connect(store->db, &store->con) != DuckDBSuccess)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot connect to the SQL engine");
-    }
     return rc;
 }
 
@@ -145,12 +141,10 @@ static int set_up(struct gsp_store *store, struct gsp_err *err)
         rc = gsp_store__sql_run(store, "SET errors_as_json = true; SET enable_progress_bar = false",
                                 err);
     }
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__scan_register(store, err);
-    }
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__watchdog_start(&store->watch, store->duck, store->con, err);
-    }
     for (size_t i = 0; rc == GSP_OK && i < GSP_TABLE_COUNT; i++) {
         struct gsp_store_table *view = NULL;
         const struct gsp_table *table = gsp_wire_table_at(i);
@@ -165,19 +159,16 @@ int gsp_store_open(const struct gsp_store_options *options, struct gsp_store **o
     *out = NULL;
     const struct gsp_duckdb *duck = NULL;
     int rc = gsp_store__engine_load(options ? options->library : NULL, &duck, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     struct gsp_store *store = calloc(1, sizeof(*store));
-    if (!store) {
+    if (!store)
         return gsp_err_nomem(err);
-    }
     store->duck = duck;
     store->catalog.duck = duck;
     read_options(store, options);
-    if (gethostname(store->host, sizeof(store->host) - 1) != 0) {
+    if (gethostname(store->host, sizeof(store->host) - 1) != 0)
         store->host[0] = '\0';
-    }
     rc = set_up(store, err);
     if (rc != GSP_OK) {
         gsp_store_close(store);
@@ -189,23 +180,19 @@ int gsp_store_open(const struct gsp_store_options *options, struct gsp_store **o
 
 void gsp_store_close(struct gsp_store *store)
 {
-    if (!store) {
+    if (!store)
         return;
-    }
     gsp_rows_free(store->open);
     gsp_store__watchdog_stop(&store->watch);
-    if (store->con) {
+    if (store->con)
         store->duck->disconnect(&store->con);
-    }
-    if (store->db) {
+    if (store->db)
         store->duck->close(&store->db);
-    }
     gsp_store__catalog_free(&store->catalog);
     gsp_store__ring_dirs_free(store);
     gsp_buf_free(&store->allowed);
-    for (size_t i = 0; i < store->warning_count; i++) {
+    for (size_t i = 0; i < store->warning_count; i++)
         free(store->warnings[i]);
-    }
     free(store->warnings);
     free(store->output);
     free(store->output_tmp);
@@ -220,21 +207,18 @@ static int limit_process(const struct gsp_store *store, struct gsp_err *err)
     const char *line = rc == GSP_OK ? gsp_buf_cstr(&text) : NULL;
     unsigned long long data_pages = 0;
     if (!line || sscanf(line, "%*u %*u %*u %*u %*u %llu", /* NOLINT(cert-err34-c): the kernel's */
-                        &data_pages) != 1) {
+                        &data_pages) != 1)
         return rc == GSP_OK ? gsp_err_set(err, GSP_E_IO, 0, "/proc/self/statm is malformed") : rc;
-    }
     struct rlimit limit;
-    if (getrlimit(RLIMIT_DATA, &limit) != 0) {
+    if (getrlimit(RLIMIT_DATA, &limit) != 0)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot read the memory limit");
-    }
     const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     const uint64_t max =
         data_pages * page_bytes + store->memory_bytes + store->memory_bytes / 4 + SLACK_BYTES;
     if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > max) {
         limit.rlim_cur = max;
-        if (setrlimit(RLIMIT_DATA, &limit) != 0) {
+        if (setrlimit(RLIMIT_DATA, &limit) != 0)
             return gsp_err_set(err, GSP_E_IO, errno, "cannot set the memory limit");
-        }
     }
     return GSP_OK;
 }
@@ -251,13 +235,11 @@ static int add_rows(struct gsp_store *store, struct gsp_batch *batch,
     struct gsp_store_table *view = NULL;
     struct gsp_source *source = NULL;
     int rc = gsp_store__batch_source_new(batch, computed, &source, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     rc = gsp_store__check_open(store, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__table_get(&store->catalog, table->schema, table->name, &view, err);
-    }
     if (rc != GSP_OK) {
         gsp_store__source_free(source);
         return rc;
@@ -282,12 +264,10 @@ int gsp_store_add_live(struct gsp_store *store, const struct gsp_table *table,
 {
     struct gsp_store_table *view = NULL;
     int rc = gsp_store__check_open(store, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__table_get(&store->catalog, table->schema, table->name, &view, err);
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     if (view->fill) {
         return gsp_err_set(err, GSP_E_EXISTS, 0, "%s.%s is already a live table", table->schema,
                            table->name);
@@ -312,26 +292,22 @@ static void put_locks(const struct gsp_store *store, struct gsp_buf *sql)
 int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
 {
     int rc = gsp_store__check_open(store, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = gsp_store__catalog_refresh(&store->catalog, err);
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     gsp_auto_buf sql = {0};
     put_locks(store, &sql);
     const char *text = gsp_buf_cstr(&sql);
-    if (!text) {
+    if (!text)
         return gsp_err_nomem(err);
-    }
     rc = gsp_store__sql_run(store, text, err);
     if (rc == GSP_OK && store->allowed.len > 0) {
         /* Warn about files that do not fit their table before the first query. */
         rc = gsp_store__views_create_parquet(store, err);
     }
-    if (rc == GSP_OK && store->limit_process) {
+    if (rc == GSP_OK && store->limit_process)
         rc = limit_process(store, err);
-    }
     store->locked = rc == GSP_OK;
     return rc;
 }

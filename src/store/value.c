@@ -58,9 +58,8 @@ static void put_clock(struct gsp_buf *out, int64_t seconds, int64_t fraction, in
 {
     gsp_buf_printf(out, "%02lld:%02lld:%02lld", (long long)(seconds / 3600),
                    (long long)(seconds / 60 % 60), (long long)(seconds % 60));
-    if (fraction == 0) {
+    if (fraction == 0)
         return;
-    }
     while (fraction % 10 == 0) {
         fraction /= 10;
         digits--;
@@ -105,9 +104,8 @@ static void put_interval(struct gsp_buf *out, const duckdb_interval *v)
     put_unit(out, v->months / 12, "year", start);
     put_unit(out, v->months % 12, "month", start);
     put_unit(out, v->days, "day", start);
-    if (v->micros == 0 && out->len > start) {
+    if (v->micros == 0 && out->len > start)
         return;
-    }
     gsp_buf_puts(out, out->len > start ? " " : "");
     gsp_buf_puts(out, v->micros < 0 ? "-" : "");
     const uint64_t us = v->micros < 0 ? 0 - (uint64_t)v->micros : (uint64_t)v->micros;
@@ -123,12 +121,10 @@ static void put_time_tz(const struct gsp_cell *cell, struct gsp_buf *out)
               6);
     const int32_t offset = parts.offset < 0 ? -parts.offset : parts.offset;
     gsp_buf_printf(out, "%c%02d", parts.offset < 0 ? '-' : '+', offset / 3600);
-    if (offset % 3600) {
+    if (offset % 3600)
         gsp_buf_printf(out, ":%02d", offset / 60 % 60);
-    }
-    if (offset % 60) {
+    if (offset % 60)
         gsp_buf_printf(out, ":%02d", offset % 60);
-    }
 }
 
 static void put_uuid(struct gsp_buf *out, const duckdb_hugeint *v)
@@ -145,11 +141,10 @@ static void put_blob(struct gsp_buf *out, struct gsp_sv bytes)
 {
     for (size_t i = 0; i < bytes.len; i++) {
         const unsigned char c = (unsigned char)bytes.p[i];
-        if (c >= 0x20 && c < 0x7f && c != '\\' && c != '\'' && c != '"') {
+        if (c >= 0x20 && c < 0x7f && c != '\\' && c != '\'' && c != '"')
             gsp_buf_putc(out, (char)c);
-        } else {
+        else
             gsp_buf_printf(out, "\\x%02X", c);
-        }
     }
 }
 
@@ -157,9 +152,8 @@ static void put_blob(struct gsp_buf *out, struct gsp_sv bytes)
 static void put_bits(struct gsp_buf *out, struct gsp_sv bytes)
 {
     const size_t skip = bytes.len > 0 ? (unsigned char)bytes.p[0] : 0;
-    for (size_t bit = skip; bit / 8 + 1 < bytes.len; bit++) {
+    for (size_t bit = skip; bit / 8 + 1 < bytes.len; bit++)
         gsp_buf_putc(out, (bytes.p[bit / 8 + 1] >> (7 - bit % 8)) & 1 ? '1' : '0');
-    }
 }
 
 /* Three bytes of sign and length, then the magnitude, big-endian. Negative numbers are stored as
@@ -260,12 +254,10 @@ static double decimal_f64(const struct gsp_cell *cell)
 
 double gsp_store__cell_f64(const struct gsp_cell *cell)
 {
-    if (cell->type->id == DUCKDB_TYPE_FLOAT) {
+    if (cell->type->id == DUCKDB_TYPE_FLOAT)
         return (double)((const float *)cell->data)[cell->row];
-    }
-    if (cell->type->id == DUCKDB_TYPE_DOUBLE) {
+    if (cell->type->id == DUCKDB_TYPE_DOUBLE)
         return ((const double *)cell->data)[cell->row];
-    }
     return decimal_f64(cell);
 }
 
@@ -358,11 +350,10 @@ void gsp_store__cell_text(const struct gsp_cell *cell, struct gsp_buf *out)
         break;
     case DUCKDB_TYPE_DATE: {
         const int64_t days = gsp_store__cell_i64(cell);
-        if (days == INT32_MAX || days == -INT32_MAX) {
+        if (days == INT32_MAX || days == -INT32_MAX)
             gsp_buf_puts(out, days > 0 ? "infinity" : "-infinity");
-        } else {
+        else
             put_date(out, days);
-        }
         break;
     }
     case DUCKDB_TYPE_BLOB:
@@ -468,11 +459,10 @@ static void json_text(const struct gsp_cell *cell, struct gsp_json *out)
     const bool number = cell->type->id == DUCKDB_TYPE_HUGEINT ||
                         cell->type->id == DUCKDB_TYPE_UHUGEINT ||
                         cell->type->id == DUCKDB_TYPE_UBIGINT;
-    if ((number || cell->type->is_json) && !text.failed) {
+    if ((number || cell->type->is_json) && !text.failed)
         gsp_json_raw(out, gsp_buf_sv(&text));
-    } else {
+    else
         gsp_json_sv(out, gsp_buf_sv(&text));
-    }
 }
 
 void gsp_store__cell_json(const struct gsp_cell *cell, struct gsp_json *out)

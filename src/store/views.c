@@ -66,9 +66,8 @@ static void put_stack_rows(struct gsp_buf *sql, const struct gsp_store_table *vi
     gsp_buf_puts(sql, "SELECT stack_id, depth");
     for (uint32_t c = 0; c < view->column_count; c++) {
         const char *name = view->columns[c].name;
-        if (strcmp(name, "stack_id") == 0 || strcmp(name, "depth") == 0) {
+        if (strcmp(name, "stack_id") == 0 || strcmp(name, "depth") == 0)
             continue;
-        }
         gsp_buf_puts(sql, ", any_value(");
         gsp_store__sql_put_name(sql, name);
         gsp_buf_puts(sql, ") AS ");
@@ -84,11 +83,10 @@ static void put_view(struct gsp_buf *sql, const struct gsp_store_table *view)
     gsp_buf_puts(sql, "CREATE OR REPLACE VIEW ");
     put_view_name(sql, view);
     gsp_buf_puts(sql, " AS ");
-    if (view->table == gsp_wire_table_at(GSP_TABLE_python_stack)) {
+    if (view->table == gsp_wire_table_at(GSP_TABLE_python_stack))
         put_stack_rows(sql, view);
-    } else {
+    else
         put_rows(sql, view);
-    }
     gsp_buf_puts(sql, ";\n");
 }
 
@@ -100,12 +98,10 @@ static bool is_stale(const struct gsp_store_table *view)
 /* Appends the statement that creates the schema, before the first view of the schema. */
 static void put_schema(struct gsp_buf *sql, const struct gsp_store_catalog *catalog, size_t i)
 {
-    for (size_t k = 0; k < i; k++) {
+    for (size_t k = 0; k < i; k++)
         if (is_stale(catalog->views[k]) &&
-            strcmp(catalog->views[k]->schema, catalog->views[i]->schema) == 0) {
+            strcmp(catalog->views[k]->schema, catalog->views[i]->schema) == 0)
             return;
-        }
-    }
     gsp_buf_puts(sql, "CREATE SCHEMA IF NOT EXISTS " GSP_CATALOG ".");
     gsp_store__sql_put_name(sql, catalog->views[i]->schema);
     gsp_buf_puts(sql, ";\n");
@@ -125,9 +121,8 @@ static int make_each(struct gsp_store *store, struct gsp_err *err)
         struct gsp_store_table *view = store->catalog.views[i];
         struct gsp_err why = {0};
         gsp_auto_buf sql = {0};
-        if (!is_stale(view)) {
+        if (!is_stale(view))
             continue;
-        }
         put_view(&sql, view);
         rc = run_buf(store, &sql, &why);
         if (rc != GSP_OK && view->parquet.len > 0) {
@@ -138,9 +133,8 @@ static int make_each(struct gsp_store *store, struct gsp_err *err)
             put_view(&sql, view);
             rc = view->column_count > 0 ? run_buf(store, &sql, &why) : GSP_OK;
         }
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             gsp_err_fill(err, rc, why.sys, "%s", why.msg);
-        }
     }
     return rc;
 }
@@ -149,27 +143,20 @@ static int make_needed(struct gsp_store *store, bool *made, struct gsp_err *err)
 {
     const struct gsp_store_catalog *catalog = &store->catalog;
     gsp_auto_buf sql = {0};
-    for (size_t i = 0; i < catalog->view_count; i++) {
-        if (is_stale(catalog->views[i])) {
+    for (size_t i = 0; i < catalog->view_count; i++)
+        if (is_stale(catalog->views[i]))
             put_schema(&sql, catalog, i);
-        }
-    }
-    for (size_t i = 0; i < catalog->view_count; i++) {
-        if (is_stale(catalog->views[i])) {
+    for (size_t i = 0; i < catalog->view_count; i++)
+        if (is_stale(catalog->views[i]))
             put_view(&sql, catalog->views[i]);
-        }
-    }
-    if (sql.len == 0 && !sql.failed) {
+    if (sql.len == 0 && !sql.failed)
         return GSP_OK;
-    }
     *made = true;
     int rc = run_buf(store, &sql, err);
-    if (rc != GSP_OK && rc != GSP_E_NOMEM) {
+    if (rc != GSP_OK && rc != GSP_E_NOMEM)
         rc = make_each(store, err);
-    }
-    for (size_t i = 0; rc == GSP_OK && i < catalog->view_count; i++) {
+    for (size_t i = 0; rc == GSP_OK && i < catalog->view_count; i++)
         catalog->views[i]->stale = catalog->views[i]->stale && !catalog->views[i]->needed;
-    }
     store->commented = false;
     return rc;
 }
@@ -180,20 +167,16 @@ static bool needs_all(struct gsp_sv sql)
     static const char *const starts[] = {
         "information_schema", "duckdb_", "pg_", "sqlite_", "show", "desc", "tables", "comment"};
     struct gsp_macro macro;
-    for (size_t i = 0; gsp_store__macro_at(i, &macro); i++) {
-        if (gsp_store__macro_is_used(sql, macro.name)) {
+    for (size_t i = 0; gsp_store__macro_at(i, &macro); i++)
+        if (gsp_store__macro_is_used(sql, macro.name))
             return true;
-        }
-    }
     for (struct gsp_sql_token token = gsp_store__sql_token(sql, 0); token.kind != GSP_SQL_END;
          token = gsp_store__sql_token(sql, token.to)) {
         const size_t len = token.to - token.from;
-        for (size_t i = 0; token.kind == GSP_SQL_WORD && i < GSP_COUNT(starts); i++) {
+        for (size_t i = 0; token.kind == GSP_SQL_WORD && i < GSP_COUNT(starts); i++)
             if (len >= strlen(starts[i]) &&
-                strncasecmp(sql.p + token.from, starts[i], strlen(starts[i])) == 0) {
+                strncasecmp(sql.p + token.from, starts[i], strlen(starts[i])) == 0)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -202,11 +185,9 @@ static bool needs_all(struct gsp_sv sql)
 static bool contains(struct gsp_sv sql, const char *name)
 {
     const size_t len = strlen(name);
-    for (size_t i = 0; i + len <= sql.len; i++) {
-        if (strncasecmp(sql.p + i, name, len) == 0) {
+    for (size_t i = 0; i + len <= sql.len; i++)
+        if (strncasecmp(sql.p + i, name, len) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -224,9 +205,8 @@ int gsp_store__views_create(struct gsp_store *store, struct gsp_sv sql, struct g
 int gsp_store__views_create_all(struct gsp_store *store, bool *made, struct gsp_err *err)
 {
     *made = false;
-    for (size_t i = 0; i < store->catalog.view_count; i++) {
+    for (size_t i = 0; i < store->catalog.view_count; i++)
         store->catalog.views[i]->needed = true;
-    }
     return make_needed(store, made, err);
 }
 
@@ -243,9 +223,8 @@ int gsp_store__views_create_parquet(struct gsp_store *store, struct gsp_err *err
 static void put_comment(struct gsp_buf *sql, const struct gsp_store_table *view,
                         const struct gsp_store_column *column, const char *text)
 {
-    if (!text) {
+    if (!text)
         return;
-    }
     gsp_buf_puts(sql, column ? "COMMENT ON COLUMN " : "COMMENT ON VIEW ");
     put_view_name(sql, view);
     if (column) {
@@ -259,21 +238,18 @@ static void put_comment(struct gsp_buf *sql, const struct gsp_store_table *view,
 
 int gsp_store__comments_create(struct gsp_store *store, struct gsp_err *err)
 {
-    if (store->commented) {
+    if (store->commented)
         return GSP_OK;
-    }
     gsp_auto_buf sql = {0};
     for (size_t i = 0; i < store->catalog.view_count; i++) {
         const struct gsp_store_table *view = store->catalog.views[i];
         put_comment(&sql, view, NULL, view->table ? view->table->doc : NULL);
-        for (uint32_t c = 0; c < view->column_count; c++) {
+        for (uint32_t c = 0; c < view->column_count; c++)
             put_comment(&sql, view, &view->columns[c], view->columns[c].doc);
-        }
     }
     const char *text = gsp_buf_cstr(&sql);
-    if (!text) {
+    if (!text)
         return gsp_err_nomem(err);
-    }
     const int rc = gsp_store__sql_run(store, text, err);
     store->commented = rc == GSP_OK;
     return rc;

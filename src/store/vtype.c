@@ -49,9 +49,8 @@ static const char *const type_names[] = {
 
 const char *gsp_store__vtype_name(const struct gsp_vtype *type)
 {
-    if (type->is_json) {
+    if (type->is_json)
         return "JSON";
-    }
     const char *name = (size_t)type->id < GSP_COUNT(type_names) ? type_names[type->id] : NULL;
     return name ? name : "?";
 }
@@ -63,18 +62,16 @@ static int read_dict(duckdb_logical_type type, struct gsp_vtype *out, struct gsp
     out->dict_count = duck->enum_dictionary_size(type);
     out->dict = calloc((size_t)out->dict_count + 1, sizeof(*out->dict));
     gsp_auto_buf bytes = {0};
-    if (!out->dict) {
+    if (!out->dict)
         return gsp_err_nomem(err);
-    }
     for (uint32_t i = 0; i < out->dict_count; i++) {
         char *text = duck->enum_dictionary_value(type, i);
         out->dict[i].len = text ? strlen(text) : 0;
         gsp_buf_puts(&bytes, text ? text : "");
         duck->free(text);
     }
-    if (!gsp_buf_cstr(&bytes)) {
+    if (!gsp_buf_cstr(&bytes))
         return gsp_err_nomem(err);
-    }
     out->dict_bytes = bytes.p;
     bytes = (struct gsp_buf){0};
     size_t pos = 0;
@@ -122,9 +119,8 @@ static duckdb_logical_type child_type(duckdb_logical_type type, const struct gsp
 
 static int read_name(duckdb_logical_type type, struct gsp_vtype *out, size_t i, struct gsp_err *err)
 {
-    if (out->id != DUCKDB_TYPE_STRUCT && out->id != DUCKDB_TYPE_UNION) {
+    if (out->id != DUCKDB_TYPE_STRUCT && out->id != DUCKDB_TYPE_UNION)
         return GSP_OK;
-    }
     char *name = out->id == DUCKDB_TYPE_STRUCT ? out->duck->struct_type_child_name(type, i)
                                                : out->duck->union_type_member_name(type, i);
     out->names[i] = strdup(name ? name : "");
@@ -136,29 +132,25 @@ static int read_children(duckdb_logical_type type, unsigned depth, struct gsp_vt
                          struct gsp_err *err)
 {
     const size_t count = count_children(type, out);
-    if (count == 0) {
+    if (count == 0)
         return GSP_OK;
-    }
     if (depth >= DEPTH_MAX) {
         return gsp_err_set(err, GSP_E_USAGE, 0,
                            "a column has lists or structs nested more than %u deep", DEPTH_MAX);
     }
     out->children = calloc(count, sizeof(*out->children));
     out->names = calloc(count, sizeof(*out->names));
-    if (!out->children || !out->names) {
+    if (!out->children || !out->names)
         return gsp_err_nomem(err);
-    }
     out->child_count = count;
     for (size_t i = 0; i < count; i++) {
         duckdb_logical_type child = child_type(type, out, i);
         int rc = gsp_store__vtype_read(out->duck, child, depth + 1, &out->children[i], err);
         out->duck->destroy_logical_type(&child);
-        if (rc == GSP_OK) {
+        if (rc == GSP_OK)
             rc = read_name(type, out, i, err);
-        }
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }

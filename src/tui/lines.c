@@ -66,10 +66,9 @@ void gsp_tui__layout_init(unsigned width, struct gsp_top_layout *out)
 
 enum gsp_top_column gsp_tui__top_layout_at(const struct gsp_top_layout *layout, unsigned x)
 {
-    for (unsigned i = 0; i < GSP_TOP_COLUMNS; i++) {
+    for (unsigned i = 0; i < GSP_TOP_COLUMNS; i++)
         if (x >= layout->start[i] && x < layout->start[i] + layout->width[i])
             return (enum gsp_top_column)i;
-    }
     return GSP_TOP_COLUMNS;
 }
 

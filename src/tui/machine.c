@@ -50,10 +50,9 @@ static bool sum_cpu(struct gsp_sv rest, struct gsp_machine_times *out)
     if (count <= FIELD_IDLE)
         return false;
     uint64_t all = 0;
-    for (size_t i = 0; i < FIELDS_SUMMED; i++) {
+    for (size_t i = 0; i < FIELDS_SUMMED; i++)
         if (__builtin_add_overflow(all, fields[i], &all))
             return false;
-    }
     out->all = all;
     out->busy = all - fields[FIELD_IDLE] - fields[FIELD_IOWAIT];
     return true;
@@ -64,12 +63,11 @@ bool gsp_tui__machine_parse_stat(struct gsp_sv text, struct gsp_machine_times *o
     struct gsp_machine_times times = {0};
     struct gsp_sv line;
     bool has_all = false;
-    while (gsp_sv_split(&text, '\n', &line)) {
+    while (gsp_sv_split(&text, '\n', &line))
         if (gsp_sv_starts(line, "cpu "))
             has_all = sum_cpu(after(line, 4), &times);
         else if (gsp_sv_starts(line, "cpu"))
             times.cores++;
-    }
     if (has_all)
         *out = times;
     return has_all;

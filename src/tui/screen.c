@@ -157,10 +157,9 @@ static int code_of(wint_t key)
         {KEY_HOME, GSP_KEY_HOME},    {KEY_END, GSP_KEY_END},         {KEY_F(1), GSP_KEY_HELP},
         {KEY_ENTER, GSP_KEY_ENTER},  {KEY_BACKSPACE, GSP_KEY_ERASE}, {KEY_DC, GSP_KEY_ERASE},
         {KEY_RESIZE, GSP_KEY_RESIZE}};
-    for (size_t i = 0; i < GSP_COUNT(KEYS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(KEYS); i++)
         if (KEYS[i].key == key)
             return KEYS[i].code;
-    }
     return GSP_KEY_NONE;
 }
 
@@ -192,10 +191,9 @@ static void put_line(unsigned y, struct gsp_buf *line, unsigned width, attr_t at
 {
     gsp_auto_buf fit = {0};
     gsp_tui__text_fit(&fit, gsp_buf_sv(line), width, false);
-    for (size_t i = 0; !state.is_utf8 && i < fit.len; i++) {
+    for (size_t i = 0; !state.is_utf8 && i < fit.len; i++)
         if ((unsigned char)fit.p[i] >= 0x80)
             fit.p[i] = '?';
-    }
     wattrset(stdscr, (int)attr);
     if (fit.len)
         mvwaddnstr(stdscr, (int)y, 0, fit.p, (int)fit.len);

@@ -43,10 +43,9 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, enum gsp_top_row_ki
 static uint32_t parent_process(const struct gsp_profile *profile, uint32_t process)
 {
     const struct gsp_process *p = gsp_model_profile_process_at(profile, process);
-    for (uint32_t i = 0; p && p->ppid > 0 && i < gsp_model_profile_process_count(profile); i++) {
+    for (uint32_t i = 0; p && p->ppid > 0 && i < gsp_model_profile_process_count(profile); i++)
         if (i != process && gsp_model_profile_process_at(profile, i)->pid == p->ppid)
             return i;
-    }
     return GSP_NO_INDEX;
 }
 

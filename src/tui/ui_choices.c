@@ -27,10 +27,9 @@ static void set_label(struct gsp_ui_choice *choice, const struct gsp_buf *raw)
     snprintf(choice->label, sizeof(choice->label), "%s", text ? text : "");
     /* Remove a partial character at the end. */
     size_t len = strlen(choice->label);
-    if (len + 1 == sizeof(choice->label)) {
+    if (len + 1 == sizeof(choice->label))
         while (len > 0 && ((unsigned char)choice->label[len - 1] & 0x80U))
             choice->label[--len] = '\0';
-    }
 }
 
 static void add_thread(struct gsp_ui *ui, const struct gsp_top *top, uint32_t i)
@@ -79,16 +78,14 @@ void gsp_tui__ui_list_choices(struct gsp_ui *ui, const struct gsp_top *top)
     if (!ui->choices)
         return;
     ui->choices[ui->choice_count++] = (struct gsp_ui_choice){.id = GSP_NO_INDEX, .label = "all"};
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         if (threads)
             add_thread(ui, top, i);
         else
             add_process(ui, top, i);
-    }
     qsort(ui->choices, ui->choice_count, sizeof(*ui->choices), compare_choices);
     uint32_t current = threads ? ui->query.thread : ui->query.process;
-    for (size_t i = 0; i < ui->choice_count; i++) {
+    for (size_t i = 0; i < ui->choice_count; i++)
         if (ui->choices[i].id == current)
             ui->choice = i;
-    }
 }

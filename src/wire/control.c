@@ -34,11 +34,9 @@ int gsp_wire_setting_row_find(struct gsp_sv name)
         name.p += sizeof(PREFIX) - 1;
         name.len -= sizeof(PREFIX) - 1;
     }
-    for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
-        if (gsp_sv_eq(name, gsp_sv_of(ROWS[i].name))) {
+    for (size_t i = 0; i < GSP_COUNT(ROWS); i++)
+        if (gsp_sv_eq(name, gsp_sv_of(ROWS[i].name)))
             return (int)i;
-        }
-    }
     return -1;
 }
 
@@ -52,9 +50,8 @@ static bool is_digit(char c)
 static size_t count_digits(struct gsp_sv text)
 {
     size_t n = 0;
-    while (n < text.len && is_digit(text.p[n])) {
+    while (n < text.len && is_digit(text.p[n]))
         n++;
-    }
     return n;
 }
 
@@ -67,9 +64,8 @@ static struct gsp_sv skip(struct gsp_sv text, size_t n)
 static int64_t parse_digits(struct gsp_sv digits)
 {
     int64_t v = 0;
-    for (size_t i = 0; i < digits.len; i++) {
+    for (size_t i = 0; i < digits.len; i++)
         v = v * 10 + (digits.p[i] - '0');
-    }
     return v;
 }
 
@@ -84,13 +80,11 @@ static bool split_number(struct gsp_sv text, struct gsp_sv *before, struct gsp_s
         *after = (struct gsp_sv){rest.p, count_digits(rest)};
         rest = skip(rest, after->len);
     }
-    while (before->len > 1 && before->p[0] == '0') {
+    while (before->len > 1 && before->p[0] == '0')
         *before = skip(*before, 1);
-    }
     const bool has_digits = before->len + after->len > 0;
-    while (after->len > 0 && after->p[after->len - 1] == '0') {
+    while (after->len > 0 && after->p[after->len - 1] == '0')
         after->len--;
-    }
     return has_digits && rest.len == 0 && before->len <= DIGITS_MAX && after->len <= DIGITS_MAX;
 }
 
@@ -161,12 +155,10 @@ static const char *text_fault(size_t i, struct gsp_sv value)
 {
     if (i == GSP_SET_torch_modules && !gsp_sv_eq(value, gsp_sv_of("all")) &&
         !gsp_sv_eq(value, gsp_sv_of("leaf")) &&
-        !(gsp_sv_starts(value, "depth:") && is_whole(skip(value, sizeof("depth:") - 1)))) {
+        !(gsp_sv_starts(value, "depth:") && is_whole(skip(value, sizeof("depth:") - 1))))
         return "all, leaf, or depth:N";
-    }
-    if (i == GSP_SET_torch_shadow && !gsp_sv_eq(value, gsp_sv_of("off")) && !is_pair(value)) {
+    if (i == GSP_SET_torch_shadow && !gsp_sv_eq(value, gsp_sv_of("off")) && !is_pair(value))
         return "off, or N:M such as 4:1";
-    }
     return NULL;
 }
 
@@ -185,9 +177,8 @@ static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *
         rest = skip(rest, n);
     }
     const char *fault = text_fault(i, value);
-    if (fault) {
+    if (fault)
         return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s must be %s", ROWS[i].name, fault);
-    }
     const bool is_pattern = i == GSP_SET_torch_layers || i == GSP_SET_stack_span;
     fault = is_pattern ? gsp_wire__pattern_check(value) : NULL;
     if (fault) {
@@ -195,9 +186,8 @@ static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *
                            PREFIX "%s must be a regular expression: in '%.*s', %s", ROWS[i].name,
                            (int)(value.len < 60 ? value.len : 60), value.p, fault);
     }
-    if (value.len > 0) {
+    if (value.len > 0)
         memcpy(out, value.p, value.len);
-    }
     out[value.len] = '\0';
     return 0;
 }
@@ -205,26 +195,23 @@ static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *
 /* Also accepts the words of a boolean: "on" means sampled. */
 static int check_memory(size_t i, struct gsp_sv value, char *out, struct gsp_err *err)
 {
-    if (gsp_sv_eq(value, gsp_sv_of("sampled")) || gsp_sv_eq(value, gsp_sv_of("exact"))) {
+    if (gsp_sv_eq(value, gsp_sv_of("sampled")) || gsp_sv_eq(value, gsp_sv_of("exact")))
         return check_text(i, value, out, err);
-    }
     if (check_bool(i, value, out, NULL) != 0) {
         return gsp_err_set(err, GSP_E_USAGE, 0,
                            PREFIX "%s must be off, sampled or exact, not '%.*s'", ROWS[i].name,
                            (int)(value.len < 60 ? value.len : 60), value.p);
     }
-    if (strcmp(out, "on") == 0) {
+    if (strcmp(out, "on") == 0)
         snprintf(out, GSP_CONTROL_VALUE, "sampled");
-    }
     return 0;
 }
 
 int gsp_wire_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
                                struct gsp_err *err)
 {
-    if (i >= GSP_COUNT(ROWS)) {
+    if (i >= GSP_COUNT(ROWS))
         return gsp_err_set(err, GSP_E_USAGE, 0, "no setting has number %zu", i);
-    }
     switch (ROWS[i].type) {
     case GSP_SETTING_BOOL:
         return check_bool(i, value, out, err);
@@ -245,18 +232,16 @@ static void store_value(struct gsp_control *page, size_t id, const char *value)
     uint64_t *to = (void *)page->value[id];
     const size_t len = strnlen(value, GSP_CONTROL_VALUE - 1);
     memcpy(words, value, len);
-    for (size_t i = 0; i < WORDS; i++) {
+    for (size_t i = 0; i < WORDS; i++)
         __atomic_store_n(&to[i], words[i], __ATOMIC_RELAXED);
-    }
 }
 
 static void load_value(const struct gsp_control *page, size_t id, char out[GSP_CONTROL_VALUE])
 {
     uint64_t words[WORDS];
     const uint64_t *from = (const void *)page->value[id];
-    for (size_t i = 0; i < WORDS; i++) {
+    for (size_t i = 0; i < WORDS; i++)
         words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-    }
     memcpy(out, words, GSP_CONTROL_VALUE);
     out[GSP_CONTROL_VALUE - 1] = '\0';
 }
@@ -267,9 +252,8 @@ void gsp_wire_control_init(struct gsp_control *page, const char *agent_version)
     page->version = GSP_CONTROL_VERSION;
     page->count = GSP_SET_COUNT;
     snprintf(page->agent, sizeof(page->agent), "%s", agent_version);
-    for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(ROWS); i++)
         store_value(page, i, ROWS[i].fallback);
-    }
 }
 
 bool gsp_wire__control_is_valid(const struct gsp_control *page, size_t bytes)
@@ -283,9 +267,8 @@ bool gsp_wire__control_is_valid(const struct gsp_control *page, size_t bytes)
 bool gsp_wire_control_get(const struct gsp_control *page, enum gsp_setting_id id,
                           char out[GSP_CONTROL_VALUE])
 {
-    if ((unsigned)id >= GSP_COUNT(ROWS)) {
+    if ((unsigned)id >= GSP_COUNT(ROWS))
         return false;
-    }
     for (int tries = 0; tries < GET_TRIES; tries++) {
         char copy[GSP_CONTROL_VALUE];
         /* Partner: the store at the end of gsp_wire_control_set(). */
@@ -315,25 +298,22 @@ static void repair(struct gsp_control *page)
         char value[GSP_CONTROL_VALUE];
         char checked[GSP_CONTROL_VALUE];
         load_value(page, i, value);
-        if (gsp_wire_setting_row_check(i, gsp_sv_of(value), checked, NULL) != 0) {
+        if (gsp_wire_setting_row_check(i, gsp_sv_of(value), checked, NULL) != 0)
             store_value(page, i, ROWS[i].fallback);
-        }
     }
 }
 
 uint64_t gsp_wire_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value)
 {
     const uint64_t now = atomic_load_explicit(&page->serial, memory_order_relaxed);
-    if ((unsigned)id >= GSP_COUNT(ROWS)) {
+    if ((unsigned)id >= GSP_COUNT(ROWS))
         return now;
-    }
     atomic_store_explicit(&page->serial, now | 1, memory_order_relaxed);
     /* A reader that sees a byte of the new value also sees the odd serial. Partner: the fence of
      * gsp_wire_control_get(). */
     atomic_thread_fence(memory_order_release);
-    if (now & 1) {
+    if (now & 1)
         repair(page);
-    }
     atomic_store_explicit(&page->writing, (uint32_t)id + 1, memory_order_relaxed);
     /* If this process dies during the store, `writing` must already name the value. */
     atomic_thread_fence(memory_order_release);

@@ -50,12 +50,10 @@ static int copy_page(int fd, struct gsp_control *out, struct gsp_err *err)
         if (pread(fd, out, sizeof(*out), 0) != (ssize_t)sizeof(*out) ||
             pread(fd, &again, sizeof(again), offsetof(struct gsp_control, serial)) !=
                 (ssize_t)sizeof(again) ||
-            !gsp_wire__control_is_valid(out, sizeof(*out))) {
+            !gsp_wire__control_is_valid(out, sizeof(*out)))
             return gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page of this version");
-        }
-        if ((again & 1) == 0 && serial_of(out) == again) {
+        if ((again & 1) == 0 && serial_of(out) == again)
             return 0;
-        }
         nanosleep(&pause, NULL);
     }
     return gsp_err_set(err, GSP_E_TORN, 0, "the control page is being written");
@@ -100,9 +98,8 @@ static int change_page(int fd, const struct gsp_control_change *changes, size_t 
         rc = gsp_err_set(err, GSP_E_VERSION, 0, "the agent is version %.31s, this is %s",
                          page->agent, GSP_VERSION);
     } else {
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             *serial = gsp_wire_control_set(page, changes[i].id, changes[i].value);
-        }
     }
     munmap(page, sizeof(*page));
     return rc;

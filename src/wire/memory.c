@@ -43,9 +43,8 @@ void gsp_wire_memory_init(struct gsp_memory_head *head, const struct gsp_memory_
 /* Whether an area of count elements lies after *at and within bytes. Moves *at to its end. */
 static bool check_area(uint64_t *at, uint64_t off, uint64_t count, uint64_t each, uint64_t bytes)
 {
-    if (off % 8 != 0 || off < *at || off > bytes || count > (bytes - off) / each) {
+    if (off % 8 != 0 || off < *at || off > bytes || count > (bytes - off) / each)
         return false;
-    }
     *at = off + count * each;
     return true;
 }
@@ -56,9 +55,8 @@ bool gsp_wire_memory_head_is_valid(const struct gsp_memory_head *head, size_t by
     if (bytes < GSP_MEMORY_HEAD || bytes > GSP_MEMORY_BYTES_MAX ||
         memcmp(head->magic, GSP_MEMORY_MAGIC, sizeof(head->magic)) != 0 ||
         head->version != GSP_MEMORY_VERSION || head->byte_order != GSP_MEMORY_BYTE_ORDER ||
-        head->mode >= GSP_MEMORY_MODES) {
+        head->mode >= GSP_MEMORY_MODES)
         return false;
-    }
     return check_area(&at, head->strings_off, head->strings_bytes, 1, bytes) &&
            check_area(&at, head->frames_off, head->frame_max, sizeof(struct gsp_memory_frame),
                       bytes) &&
@@ -74,13 +72,11 @@ struct gsp_sv gsp_wire_memory_text(const char *strings, size_t used, uint32_t at
 {
     uint32_t len = 0;
     const size_t head = sizeof(struct gsp_wire_memory_text);
-    if (at == 0 || at % 4 != 0 || at > used || used - at < head) {
+    if (at == 0 || at % 4 != 0 || at > used || used - at < head)
         return (struct gsp_sv){"", 0};
-    }
     memcpy(&len, strings + at, sizeof(len));
-    if (len > used - at - head) {
+    if (len > used - at - head)
         return (struct gsp_sv){"", 0};
-    }
     return (struct gsp_sv){strings + at + head, len};
 }
 

@@ -34,9 +34,8 @@ static void skip(struct scan *scan, size_t n)
 static const char *scan_escape(struct scan *scan)
 {
     const char what = peek(scan, 1);
-    if (scan->rest.len < 2) {
+    if (scan->rest.len < 2)
         return "the text ends with a backslash";
-    }
     scan->before = strchr("AbBZ", what) ? NOTHING : ITEM;
     skip(scan, 2);
     return NULL;
@@ -51,9 +50,8 @@ static const char *scan_set(struct scan *scan)
         is_first = false;
         skip(scan, peek(scan, 0) == '\\' ? 2 : 1);
     }
-    if (scan->rest.len == 0) {
+    if (scan->rest.len == 0)
         return "a [ is not closed";
-    }
     skip(scan, 1);
     scan->before = ITEM;
     return NULL;
@@ -69,12 +67,10 @@ static const char *scan_group(struct scan *scan)
     }
     if (peek(scan, 2) == '#') {
         /* A comment, which may contain escaped brackets. The item before it may be repeated. */
-        while (scan->rest.len > 0 && peek(scan, 0) != ')') {
+        while (scan->rest.len > 0 && peek(scan, 0) != ')')
             skip(scan, peek(scan, 0) == '\\' ? 2 : 1);
-        }
-        if (scan->rest.len == 0) {
+        if (scan->rest.len == 0)
             return NOT_CLOSED;
-        }
         skip(scan, 1);
         scan->before = ITEM;
         return NULL;
@@ -89,26 +85,22 @@ static size_t brace_length(const struct scan *scan)
 {
     size_t n = 1;
     size_t digits = 0;
-    for (; peek(scan, n) >= '0' && peek(scan, n) <= '9'; n++) {
+    for (; peek(scan, n) >= '0' && peek(scan, n) <= '9'; n++)
         digits++;
-    }
     const bool has_comma = peek(scan, n) == ',';
-    for (n += has_comma; has_comma && peek(scan, n) >= '0' && peek(scan, n) <= '9'; n++) {
+    for (n += has_comma; has_comma && peek(scan, n) >= '0' && peek(scan, n) <= '9'; n++)
         digits++;
-    }
     return peek(scan, n) == '}' && (digits > 0 || has_comma) ? n + 1 : 0;
 }
 
 static const char *scan_repeat(struct scan *scan, size_t len)
 {
     const char what = peek(scan, 0);
-    if (scan->before == NOTHING) {
+    if (scan->before == NOTHING)
         return "there is nothing to repeat";
-    }
     const bool is_kind = scan->before == REPEATED && (what == '?' || what == '+');
-    if (scan->before != ITEM && !is_kind) {
+    if (scan->before != ITEM && !is_kind)
         return "a repetition is repeated";
-    }
     scan->before = is_kind ? DONE : REPEATED;
     skip(scan, len);
     return NULL;
@@ -126,9 +118,8 @@ static const char *scan_one(struct scan *scan)
     case '(':
         return scan_group(scan);
     case ')':
-        if (scan->depth-- == 0) {
+        if (scan->depth-- == 0)
             return "a ) has no (";
-        }
         scan->before = ITEM;
         break;
     case '|':
@@ -142,9 +133,8 @@ static const char *scan_one(struct scan *scan)
         return scan_repeat(scan, 1);
     case '{':
         len = brace_length(scan);
-        if (len > 0) {
+        if (len > 0)
             return scan_repeat(scan, len);
-        }
         len = 1;
         scan->before = ITEM;
         break;
@@ -160,8 +150,7 @@ const char *gsp_wire__pattern_check(struct gsp_sv text)
 {
     struct scan scan = {.rest = text};
     const char *fault = NULL;
-    while (!fault && scan.rest.len > 0) {
+    while (!fault && scan.rest.len > 0)
         fault = scan_one(&scan);
-    }
     return !fault && scan.depth > 0 ? NOT_CLOSED : fault;
 }

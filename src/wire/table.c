@@ -49,9 +49,8 @@ const struct gsp_table *gsp_wire_table_find(const char *schema, const char *name
 {
     for (size_t i = 0; i < GSP_COUNT(tables); i++) {
         const struct gsp_table *table = tables[i]();
-        if (strcmp(table->schema, schema) == 0 && strcmp(table->name, name) == 0) {
+        if (strcmp(table->schema, schema) == 0 && strcmp(table->name, name) == 0)
             return table;
-        }
     }
     return NULL;
 }
@@ -75,14 +74,12 @@ const char *gsp_wire_type_name(uint32_t type)
 
 bool gsp_wire_table_name_is_valid(struct gsp_sv name)
 {
-    if (name.len == 0 || name.len >= GSP_NAME_MAX || (name.p[0] >= '0' && name.p[0] <= '9')) {
+    if (name.len == 0 || name.len >= GSP_NAME_MAX || (name.p[0] >= '0' && name.p[0] <= '9'))
         return false;
-    }
     for (size_t i = 0; i < name.len; i++) {
         const char c = name.p[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')) {
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'))
             return false;
-        }
     }
     return true;
 }

@@ -46,11 +46,9 @@ static size_t add_member(size_t *row_bytes, enum gsp_type type)
 
 static bool has_column(const struct made_table *made, const char *name)
 {
-    for (uint32_t i = 0; i < made->table.column_count; i++) {
-        if (strcmp(made->columns[i].name, name) == 0) {
+    for (uint32_t i = 0; i < made->table.column_count; i++)
+        if (strcmp(made->columns[i].name, name) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -66,12 +64,10 @@ static int add_column(struct made_table *made, const struct gsp_column_spec *spe
         return gsp_err_set(err, GSP_E_USAGE, 0, "column %s: invalid type %d", spec->name,
                            (int)spec->type);
     }
-    if (i == GSP_COLUMNS_MAX) {
+    if (i == GSP_COLUMNS_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "a table has at most %u columns", GSP_COLUMNS_MAX);
-    }
-    if (has_column(made, spec->name)) {
+    if (has_column(made, spec->name))
         return gsp_err_set(err, GSP_E_USAGE, 0, "column %s is defined twice", spec->name);
-    }
     struct made_column *text = &made->text[i];
     set_text(text->name, sizeof(text->name), spec->name);
     set_text(text->unit, sizeof(text->unit), spec->unit);
@@ -91,9 +87,8 @@ static int add_columns(struct made_table *made, const struct gsp_column_spec *sp
 {
     for (size_t i = 0; i < count; i++) {
         const int rc = add_column(made, &specs[i], row_bytes, err);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     return 0;
 }
@@ -106,9 +101,8 @@ static int fill(struct made_table *made, const struct gsp_table_spec *spec, stru
                            spec->schema ? spec->schema : "", spec->name ? spec->name : "",
                            GSP_TABLE_NAME_RULE);
     }
-    if (spec->scope > GSP_SCOPE_PLAIN) {
+    if (spec->scope > GSP_SCOPE_PLAIN)
         return gsp_err_set(err, GSP_E_USAGE, 0, "invalid scope %d", (int)spec->scope);
-    }
     set_text(made->schema, sizeof(made->schema), spec->schema);
     set_text(made->name, sizeof(made->name), spec->name);
     set_text(made->doc, sizeof(made->doc), spec->doc);
@@ -119,18 +113,14 @@ static int fill(struct made_table *made, const struct gsp_table_spec *spec, stru
                                      .scope = spec->scope};
     size_t row_bytes = 0;
     int rc = 0;
-    if (spec->scope != GSP_SCOPE_PLAIN) {
+    if (spec->scope != GSP_SCOPE_PLAIN)
         rc = add_columns(made, times, GSP_COUNT(times), &row_bytes, err);
-    }
-    if (rc == 0 && spec->scope == GSP_SCOPE_ROWS) {
+    if (rc == 0 && spec->scope == GSP_SCOPE_ROWS)
         rc = add_columns(made, process, GSP_COUNT(process), &row_bytes, err);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = add_columns(made, spec->columns, spec->column_count, &row_bytes, err);
-    }
-    if (rc == 0 && made->table.column_count == 0) {
+    if (rc == 0 && made->table.column_count == 0)
         rc = gsp_err_set(err, GSP_E_USAGE, 0, "table %s has no columns", made->name);
-    }
     made->table.row_bytes = (uint32_t)((row_bytes + 7) / 8 * 8);
     return rc;
 }
@@ -140,9 +130,8 @@ int gsp_wire_table_new(const struct gsp_table_spec *spec, struct gsp_table **out
 {
     *out = NULL;
     struct made_table *made = calloc(1, sizeof(*made));
-    if (!made) {
+    if (!made)
         return gsp_err_nomem(err);
-    }
     const int rc = fill(made, spec, err);
     if (rc != 0) {
         free(made);

@@ -36,22 +36,19 @@ static void allocate_some(void)
     void *blocks[BLOCKS];
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = malloc(BLOCK_BYTES);
-        if (blocks[i]) {
+        if (blocks[i])
             *(volatile char *)blocks[i] = 1;
-        }
     }
-    for (int i = 0; i < BLOCKS; i++) {
+    for (int i = 0; i < BLOCKS; i++)
         free(blocks[i]);
-    }
 }
 
 /* Allocates and frees for that long. */
 void native_churn(double seconds)
 {
     const double end_s = now_s() + seconds;
-    while (now_s() < end_s) {
+    while (now_s() < end_s)
         allocate_some();
-    }
 }
 
 /* From now on the library's destructor allocates for that long. */
@@ -68,9 +65,8 @@ static __attribute__((destructor)) void at_unload(void)
 static void *churn_for_ever(void *unused)
 {
     (void)unused;
-    for (;;) {
+    for (;;)
         allocate_some();
-    }
     return NULL;
 }
 
@@ -78,18 +74,16 @@ static void *churn_for_ever(void *unused)
 void native_start_thread(void)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, churn_for_ever, NULL) == 0) {
+    if (pthread_create(&thread, NULL, churn_for_ever, NULL) == 0)
         pthread_detach(thread);
-    }
 }
 
 /* Threads of OpenMP that allocate. */
 void native_parallel(int rounds)
 {
 #pragma omp parallel for num_threads(4)
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < rounds; i++)
         allocate_some();
-    }
 }
 
 /* The C library's exit(): destructors run while Python's other threads go on. */
@@ -120,9 +114,8 @@ static _Atomic int helper_ends;
 static void *help(void *unused)
 {
     (void)unused;
-    while (!atomic_load(&helper_ends)) {
+    while (!atomic_load(&helper_ends))
         sched_yield();
-    }
     allocate_some();
     return NULL;
 }
@@ -157,15 +150,13 @@ static _Atomic int all_cancelled;
 /* Allocates with the cancellation pending: malloc() and free() are no cancellation points. */
 static void *allocate_cancelled(void *came_through)
 {
-    while (!atomic_load(&all_cancelled)) {
+    while (!atomic_load(&all_cancelled))
         sched_yield();
-    }
     for (int i = 0; i < BLOCKS; i++) {
         pthread_mutex_lock(&allocating);
         volatile char *block = malloc(BIG_BYTES);
-        if (block) {
+        if (block)
             *block = 1;
-        }
         free((void *)block);
         pthread_mutex_unlock(&allocating);
     }
@@ -182,14 +173,11 @@ int native_cancel(int rounds)
         pthread_t threads[CANCELLED];
         int came_through[CANCELLED] = {0};
         atomic_store(&all_cancelled, 0);
-        for (int i = 0; i < CANCELLED; i++) {
-            if (pthread_create(&threads[i], NULL, allocate_cancelled, &came_through[i]) != 0) {
+        for (int i = 0; i < CANCELLED; i++)
+            if (pthread_create(&threads[i], NULL, allocate_cancelled, &came_through[i]) != 0)
                 abort();
-            }
-        }
-        for (int i = 0; i < CANCELLED; i++) {
+        for (int i = 0; i < CANCELLED; i++)
             pthread_cancel(threads[i]);
-        }
         atomic_store(&all_cancelled, 1);
         for (int i = 0; i < CANCELLED; i++) {
             pthread_join(threads[i], NULL);

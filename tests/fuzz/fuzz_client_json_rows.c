@@ -21,10 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     while (gsp_rows_next(rows, &batch, &err) > 0) {
         for (size_t i = 0; i < rows->column_count; i++) {
-            for (size_t row = 0; row < batch.row_count; row++) {
+            for (size_t row = 0; row < batch.row_count; row++)
                 if (!gsp_model_values_is_null(&batch.values[i], row))
                     gsp_model_cell_put(&rows->columns[i], &batch.values[i], row, &text);
-            }
         }
     }
     gsp_rows_free(rows);

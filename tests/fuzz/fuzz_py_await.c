@@ -26,11 +26,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct gsp_py_codes codes;
     gsp_py__codes_init(&codes, mem, &run);
-    for (int64_t now_ns = 1; now_ns < 3; now_ns++) {
+    for (int64_t now_ns = 1; now_ns < 3; now_ns++)
         if (gsp_py__awaits_read(&codes, BASE, now_ns, &chain) == GSP_OK &&
             chain.depth > GSP_PY_AWAITS_MAX)
             abort();
-    }
     gsp_py__codes_free(&codes);
     gsp_proc_mem_free(mem);
     return 0;

@@ -36,24 +36,21 @@ static void query(struct gsp_mem *mem, const struct gsp_py_layout *layout)
     bool ok = gsp_py_repr(mem, layout, BASE, &limits, &text) <= 0 && text.len <= BYTES_MAX;
     ok = gsp_py_locals(mem, layout, BASE, BASE, on_local, &rest) <= 0 && ok;
     ok = gsp_py_thread_names(mem, layout, BASE, on_thread, &rest) <= 0 && ok;
-    if (!ok) {
+    if (!ok)
         abort();
-    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    if (len < 1) {
+    if (len < 1)
         return 0;
-    }
     uint32_t versions = GSP_PY_MINOR_MAX - GSP_PY_MINOR_MIN + 1;
     const struct gsp_py_layout *layout =
         gsp_py_layout_find(GSP_PY_MINOR_MIN + data[0] % versions, (data[0] & 0x80U) != 0);
     const struct gsp_mem_region region = {BASE, len - 1, data + 1};
     struct gsp_mem *mem = NULL;
-    if (layout && gsp_proc__mem_open_regions(&region, 1, &mem, NULL) == 0) {
+    if (layout && gsp_proc__mem_open_regions(&region, 1, &mem, NULL) == 0)
         query(mem, layout);
-    }
     gsp_proc_mem_free(mem);
     return 0;
 }

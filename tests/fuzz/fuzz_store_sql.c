@@ -27,9 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     struct gsp_sv inner;
     struct gsp_sv after_options;
-    if (gsp_store__sql_explained(sql, &inner, &after_options)) {
+    if (gsp_store__sql_explained(sql, &inner, &after_options))
         assert(inner.len < size && after_options.len < size);
-    }
     gsp_auto_buf out = {0};
     gsp_store__sql_qualify(sql, "memory", is_table, NULL, &out);
     const struct gsp_sv qualified = gsp_buf_sv(&out);

@@ -24,11 +24,10 @@ static void check_value(size_t id, struct gsp_sv text)
 static void check_page(struct gsp_control *page)
 {
     char value[GSP_CONTROL_VALUE];
-    for (unsigned i = 0; i <= GSP_SET_COUNT; i++) {
+    for (unsigned i = 0; i <= GSP_SET_COUNT; i++)
         if (gsp_wire_control_get(page, (enum gsp_setting_id)i, value) &&
             strnlen(value, sizeof(value)) == sizeof(value))
             abort();
-    }
     if (gsp_wire_control_set(page, GSP_SET_torch_rate, "0.5") & 1)
         abort();
     if (!gsp_wire_control_get(page, GSP_SET_torch_rate, value) || strcmp(value, "0.5") != 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: every interpreter, targets that are ended whatever happens."""
+"""Fixtures: the interpreters, and processes that are killed at the end of each test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PYTHONS, MISSING = find_pythons()
 
 NEEDS_EXTENSION = pytest.mark.skipif(
     not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="needs a build with the headers of Python (python3-dev)",
+    reason="needs a build with the Python headers (python3-dev)",
 )
 
 StartTarget = Callable[..., Target]
@@ -44,9 +44,9 @@ Serve = Callable[..., Daemon]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs_root: wants to change user, root or mounts")
-    config.addinivalue_line("markers", "slow: takes more than some seconds")
-    # A job in the background of a script has them ignored, and so would all that is started here.
+    config.addinivalue_line("markers", "needs_root: changes the user, the root directory or mounts")
+    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+    # A background job of a script ignores these signals, and child processes would inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
@@ -63,15 +63,15 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not os.access(GSPROF, os.X_OK):
         pytest.exit(f"no {GSPROF}: run make first, or set GSPROF_BIN", returncode=2)
-    # Whoever was started in the background ignores it, and so would all that is started here.
+    # A background job ignores SIGINT, and child processes would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # The rings of targets go where nobody else's are, and away at the end.
-    place = tempfile.mkdtemp(prefix="gsprof-tests-", dir="/dev/shm")
-    os.environ["XDG_RUNTIME_DIR"] = place
-    session.config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+    # The rings of the targets have a folder of their own, which is removed at the end.
+    folder = tempfile.mkdtemp(prefix="gsprof-tests-", dir="/dev/shm")
+    os.environ["XDG_RUNTIME_DIR"] = folder
+    session.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-# Files that take long begin first, so that no worker is left alone with one at the end.
+# Long files start first, so that no worker runs one alone at the end.
 LONG = ("test_torch", "test_measure", "test_top", "test_tree", "test_serve_kill", "test_record")
 
 
@@ -95,25 +95,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def own_mounts(*more: str) -> List[str]:
-    """What to put before a command that mounts something, which others do not see; skips where
-    there is no such thing.  Within chroot the root is no mount, which cannot be made private: then
-    all mounts have to be private already."""
+    """Returns a prefix that runs a command in a mount namespace of its own, or skips the test. In a
+    chroot the root directory is not a mount point and cannot be made private: then all mounts have
+    to be private already."""
     ways = ["private"]
     if " shared:" not in Path("/proc/self/mountinfo").read_text(encoding="utf-8"):
         ways.append("unchanged")
-    said = "no program unshare"
+    reason = "unshare is not installed"
     for way in ways if shutil.which("unshare") else []:
         argv = ["unshare", "--mount", "--propagation", way, *more]
         done = subprocess.run([*argv, "true"], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode == 0:
             return argv
-        said = done.stderr.strip()
-    pytest.skip(f"needs a mount namespace: {said}")
+        reason = done.stderr.strip()
+    pytest.skip(f"needs a mount namespace: {reason}")
 
 
 @pytest.fixture(scope="session")
 def some_python() -> Python:
-    """The one interpreter for tests where the version does not matter."""
+    """The interpreter for tests in which the version does not matter."""
     python = probe(main_python())
     assert python is not None
     return python
@@ -121,7 +121,7 @@ def some_python() -> Python:
 
 @pytest.fixture
 def start(request: pytest.FixtureRequest) -> Iterator[StartTarget]:
-    """start("deep.py", 61, python=…): a running target; ended with the test."""
+    """start("deep.py", 61, python=…): a running target, killed at the end of the test."""
     started: List[Target] = []
 
     def begin(
@@ -144,7 +144,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[StartTarget]:
 
 @pytest.fixture
 def running() -> Iterator[StartRunning]:
-    """running("record", …): the profiler in the background; killed with the test."""
+    """running("record", …): the profiler in the background, killed at the end of the test."""
     started: List[Running] = []
 
     def begin(*args: object, env: Optional[Mapping[str, str]] = None) -> Running:
@@ -159,7 +159,7 @@ def running() -> Iterator[StartRunning]:
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Dict[str, str]:
-    """A runtime folder of the test's own: rings of others on this machine are left alone."""
+    """A runtime folder for one test: other rings on this machine are not touched."""
     folder = tmp_path / "runtime"
     folder.mkdir(mode=0o700)
     return {"XDG_RUNTIME_DIR": str(folder)}
@@ -167,9 +167,9 @@ def runtime(tmp_path: Path) -> Dict[str, str]:
 
 @pytest.fixture
 def writer(runtime: Dict[str, str]) -> Iterator[StartWriter]:
-    """writer("--rank", 3): a program that has written rows; ended with the test."""
+    """writer("--rank", 3): a program that has written rows, killed at the end of the test."""
     if not RING_WRITER.exists():
-        pytest.skip(f"no {RING_WRITER}: ninja builds it")
+        pytest.skip(f"needs {RING_WRITER}: ninja builds it")
     started: List[Target] = []
 
     def begin(*args: object) -> Target:
@@ -184,7 +184,7 @@ def writer(runtime: Dict[str, str]) -> Iterator[StartWriter]:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """serve("--freq", "1s", …): a daemon that answers; ended with the test."""
+    """serve("--freq", "1s", …): a running daemon, killed at the end of the test."""
     started: List[Daemon] = []
 
     def begin(*args: object, **options: Any) -> Daemon:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""greenlet for interpreters that have none, from the package index."""
+"""Installs greenlet from the package index, for interpreters without it."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def install(minor: str, folder: Path) -> None:
         try:
             os.rename(f"{work}/new", folder)
         except OSError:
-            assert folder.is_dir()  # another run was first
+            assert folder.is_dir()  # another test run was faster
 
 
 def environment(python: Python) -> Dict[str, str]:
-    """What has to be in the environment of an interpreter for it to have greenlet; LookupError
-    says why it cannot have it."""
+    """Returns the environment variables with which an interpreter can import greenlet. Raises
+    LookupError with the reason if it cannot."""
     if has_module(python.path, "greenlet"):
         return {}
-    assert python.path != SYSTEM, "python3-greenlet is one of the packages that tests need"
+    assert python.path != SYSTEM, "the tests need the package python3-greenlet"
     minor = f"3.{python.version[1]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "gsprof" / "greenlet" / minor

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that answers as the documentation of gsprof serve says, or as it must never: for the
-commands that talk to one."""
+"""A fake server for the client commands. Answers as documented for gsprof serve, or as a test
+prescribes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START = "2026-01-15T10:30:00.000+00:00"
 
 
 class Standin:
-    """Sessions in memory.  `replies` sets the raw answer of a path: (status, body)."""
+    """A server with sessions in memory. `replies` sets the raw answer of a path: (status, body)."""
 
     def __init__(self, token: Optional[str] = None) -> None:
         self.token = token

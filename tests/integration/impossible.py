@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which stacks of a recording the program of programs/adversary.py cannot have had."""
+"""Finds stacks in a recording that the program programs/adversary.py can never have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Stack = Tuple[str, ...]
 
 
 class Legal:
-    """The stacks that a program says it has."""
+    """The stacks that a program can have, as it reports them."""
 
     def __init__(self, facts: Json) -> None:
         self.stacks: Set[Stack] = {tuple(stack) for stack in facts["stacks"]}
@@ -34,16 +34,16 @@ class Legal:
 
     def has(self, names: Sequence[str]) -> bool:
         if tuple(names[:2]) == ("<module>", "main"):
-            # It may still be busy telling us that it is ready.
+            # The program may not have returned from ready() yet.
             if len(names) == 2 or names[2] == "ready":
                 return True
             names = names[2:]
         whole = tuple(names)
-        # The frame of a generator's function, while it makes the generator.
+        # The frame of a generator function while it creates the generator.
         return whole in self.stacks or (whole[:-1] in self.stacks and whole[-2:] in self.makes)
 
     def impossible(self, stacks: Iterable[Tuple[Sequence[str], int]]) -> Tuple[Counter[Stack], int]:
-        """Those that it cannot have with their numbers, and how many there are in all."""
+        """Returns the impossible stacks with their counts, and the total count of all stacks."""
         bad: Counter[Stack] = Counter()
         total = 0
         for names, count in stacks:

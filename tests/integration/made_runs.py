@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of runs whose rows are made up: what a comparison of them must say is known."""
+"""Creates runs with made-up rows, so that the result of a comparison is known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support import gsprof
 
 START_NS = 1_700_000_000_000_000_000
 
-# The same number for the same i and seed: 0 to 1.
+# A pseudo-random number from 0 to 1 that depends only on i and seed.
 _CHANCE = "((hash(i * 7919 + {seed}) % 1000003) / 1000003.0)"
 _COMMON = "({start} + i * {apart})::BIGINT AS ts_ns, '{host}' AS host, 4242::BIGINT AS pid, "
 
@@ -50,7 +50,7 @@ def make_run(
     host: str = "here",
     meta: Optional[Dict[str, object]] = None,
 ) -> Path:
-    """A run of so many steps, uniformly spread by `noise`, the first two ten times as long."""
+    """Creates a run. Step times vary uniformly by `noise`; the first two are ten times longer."""
     folder.mkdir()
     source = folder.parent / "source.folded"
     if not source.exists():

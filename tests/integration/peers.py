@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of others that tests compare with: pinned, installed once into a cache folder."""
+"""Third-party packages that tests compare with: pinned, installed once into a cache folder."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from support import PATIENCE_S
 
 
 def install(kind: str, lock: Path, argv: Sequence[str]) -> Path:
-    """The folder into which a package manager put what the lock file names; skips, with its
-    reason, where it cannot.  A wrong checksum is no reason to skip."""
+    """Installs the packages of a lock file and returns their folder. Skips the test if that is not
+    possible, but fails for a wrong checksum."""
     content = lock.read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsprof"
     folder = cache / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
     if folder.is_dir():
         return folder
     if os.environ.get("GSPROF_TEST_NO_DOWNLOAD"):
-        pytest.skip(f"no {kind}: GSPROF_TEST_NO_DOWNLOAD is set")
-    # Another run may do the same: each in its own folder, the first to end gives it its name.
+        pytest.skip(f"needs {kind}: GSPROF_TEST_NO_DOWNLOAD is set")
+    # Concurrent test runs install into separate folders. The first to finish renames its folder.
     making = folder.with_name(f"{folder.name}.{os.getpid()}")
     shutil.rmtree(making, ignore_errors=True)
     shutil.copytree(lock.parent, making)
@@ -53,7 +53,7 @@ def install(kind: str, lock: Path, argv: Sequence[str]) -> Path:
 
 
 def install_wheels(kind: str, lock: Path) -> Path:
-    """The folder to import from what pip installed by a file of pinned versions."""
+    """Installs pinned wheels with pip and returns the folder to import them from."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "site", "--no-deps"]
     pip += ["--only-binary", ":all:", "--require-hashes", "-r", lock.name]
     return install(kind, lock, pip) / "site"

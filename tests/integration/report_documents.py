@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 Json = Dict[str, Any]
 
-# Names that try to break out of the place where they are shown.
+# Names that try to break out of the markup around them.
 HOSTILE = [
     "</script><script>document.title='owned'</script>",
     "<img src=x onerror=document.title='owned'>",
@@ -26,7 +26,7 @@ HOSTILE = [
 
 
 def new_document(kind: str, title: str, **members: Any) -> Json:
-    """A document with the members that every document has, and these."""
+    """A document with the members that every document has, and the given ones."""
     made: Json = {
         "format": "gsprof-report",
         "version": 1,
@@ -409,7 +409,7 @@ def comparison() -> Json:
 
 
 def hostile() -> Json:
-    """The hostile names in every place for strings."""
+    """The hostile names in every string member."""
     made = ordinary(4.0)
     made["title"] = HOSTILE[0]
     made["facts"] = [{"name": name, "value": name} for name in HOSTILE]

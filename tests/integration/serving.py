@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon for a test: folders of its own, a free port, JSON in and out."""
+"""A daemon for one test, with its own folders and a free port; requests and answers in JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Tuple[int, Any]
 
 
 class Daemon:
-    """gsprof serve, ended with the test."""
+    """A running gsprof serve."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Daemon:
         self.start()
 
     def start(self) -> None:
-        """Starts it, again after an end, and waits until the port is open."""
+        """Starts or restarts the daemon and waits until the port is open."""
         given = [str(arg) for arg in self.args]
         if "--output-dir" not in given:
             given += ["--output-dir", str(self.output)]
@@ -61,9 +61,9 @@ class Daemon:
             start_new_session=True,
         )
         assert self.process.stderr is not None
-        said = "\n".join(Lines(self.process.stderr.fileno()).until("Serving"))
-        found = re.search(r"http://[^ ]*:(\d+),", said)
-        assert found, said
+        output = "\n".join(Lines(self.process.stderr.fileno()).until("Serving"))
+        found = re.search(r"http://[^ ]*:(\d+),", output)
+        assert found, output
         self.port = int(found[1])
 
     @property
@@ -94,7 +94,7 @@ class Daemon:
             connection.close()
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
-        """Status and JSON; an error has its form."""
+        """Returns the status and the JSON of an answer. Checks the form of an error."""
         given = None if body is None else json.dumps(body).encode()
         status, _, text = self.raw(method, path, given)
         answer = json.loads(text)
@@ -113,7 +113,7 @@ class Daemon:
         return answer
 
     def until(self, path: str, true: Callable[[Any], bool]) -> Any:
-        """Asks until the answer is as wanted; a daemon that has no frame yet is still starting."""
+        """Repeats a request until true() accepts the answer. 503: there is no metric frame yet."""
         last: List[Any] = [None]
 
         def is_true() -> bool:
@@ -121,11 +121,11 @@ class Daemon:
             assert status in (200, 503), (path, status, last[0])
             return status == 200 and true(last[0])
 
-        wait_for(is_true, f"{path} does not become as wanted", pause_s=0.02)
+        wait_for(is_true, f"{path}: no answer was accepted", pause_s=0.02)
         return last[0]
 
     def frames(self, more: int) -> None:
-        """Waits for so many frames from now on."""
+        """Waits for this many more metric frames."""
         first = self.get("/status")["frame_id_counter"]
         self.until("/status", lambda status: bool(status["frame_id_counter"] >= first + more))
 
@@ -134,9 +134,9 @@ class Daemon:
         self.process.send_signal(number)
         status = self.process.wait(timeout=PATIENCE_S)
         assert self.process.stderr is not None
-        said = self.process.stderr.read().decode("utf-8", "replace")
+        output = self.process.stderr.read().decode("utf-8", "replace")
         self.process.stderr.close()
-        assert "Sanitizer" not in said and "runtime error:" not in said, said
+        assert "Sanitizer" not in output and "runtime error:" not in output, output
         return status
 
     def end(self) -> None:

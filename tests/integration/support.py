@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the integration tests stand on: the interpreters at hand, target programs that
-say when they are ready, the profiler under test, and a reader of its JSON."""
+"""Shared code of the integration tests: the available interpreters, target programs that report
+when they are ready, the profiler under test, and a reader of its JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BUILD = GSPROF.parent.parent.parent
 PACKAGE = BUILD / "python"
 RING_WRITER = BUILD / "tests" / "tools" / "ring_writer"  # a program that writes rings
 
-# Nothing here takes this long; a machine under load may.
+# Upper bound of every wait. Only a machine under heavy load comes near it.
 PATIENCE_S = 60.0
 
 # Exit statuses of the error table (src/base/err.h).
@@ -71,7 +71,7 @@ class Python:
 
 
 def probe(path: str) -> Optional[Python]:
-    """Asks an interpreter who it is; None when it does not answer."""
+    """Returns an interpreter with its version; None if it does not run or is not supported."""
     script = (
         "import sys, sysconfig; print(*sys.version_info[:3], "
         "sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"
@@ -100,7 +100,7 @@ def probe(path: str) -> Optional[Python]:
 
 
 def newer_pythons(*options: str) -> Tuple[List[str], str]:
-    """The interpreters that tools/get-pythons.sh keeps, or why there are none."""
+    """Returns the interpreters that tools/get-pythons.sh provides, or why there are none."""
     tool = ROOT / "tools" / "get-pythons.sh"
     if os.environ.get("GSPROF_TEST_NO_DOWNLOAD"):
         return [], "GSPROF_TEST_NO_DOWNLOAD is set"
@@ -122,8 +122,8 @@ def newer_pythons(*options: str) -> Tuple[List[str], str]:
 
 
 def find_pythons(*options: str) -> Tuple[List[Python], str]:
-    """Every interpreter at hand, oldest first, and why the newest may be missing.  The options
-    are those of tools/get-pythons.sh."""
+    """Returns every available interpreter, oldest first, and the reason if the newest ones are
+    missing. The options are those of tools/get-pythons.sh."""
     paths = os.environ.get("GSPROF_TEST_PYTHONS", "").split()
     reason = ""
     if not paths:
@@ -144,7 +144,7 @@ def find_pythons(*options: str) -> Tuple[List[Python], str]:
 
 
 class Lines:
-    """Lines from a pipe, each waited for no longer than a while."""
+    """Reads lines from a pipe, each with a timeout."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -152,12 +152,12 @@ class Lines:
         self.ended = False
 
     def next(self, timeout_s: float = PATIENCE_S) -> Optional[str]:
-        """The next line without its end; None at the end of the stream."""
+        """Returns the next line without its newline; None at the end of the stream."""
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self.rest:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.fd], [], [], left)[0]:
-                raise TimeoutError(f"nothing said within {timeout_s} s, only {self.rest!r}")
+                raise TimeoutError(f"no line within {timeout_s} s, only {self.rest!r}")
             chunk = os.read(self.fd, 65536)
             if not chunk:
                 self.ended = True
@@ -170,7 +170,7 @@ class Lines:
         return line.decode("utf-8", "replace")
 
     def until(self, word: str, timeout_s: float = PATIENCE_S) -> List[str]:
-        """All lines up to the one that holds word, that one included."""
+        """Returns all lines up to and including the first that contains word."""
         seen: List[str] = []
         while True:
             line = self.next(timeout_s)
@@ -182,7 +182,7 @@ class Lines:
 
 
 class Target:
-    """A program of programs/ that runs under some interpreter."""
+    """A running program of programs/."""
 
     def __init__(
         self,
@@ -209,19 +209,19 @@ class Target:
 
     @property
     def pid(self) -> int:
-        """The interpreter's own word: a shell may stand between."""
+        """As the program reports it: the child process may be a shell."""
         return int(self.facts.get("pid", self.process.pid))
 
     def hear(self) -> Json:
-        """The next line of JSON that the program says."""
+        """Reads the next line of JSON that the program prints."""
         line = self.lines.next()
         if line is None:
-            raise AssertionError(f"the target said nothing, status {self.process.wait()}")
-        said: Json = json.loads(line)
-        return said
+            raise AssertionError(f"the target printed nothing, status {self.process.wait()}")
+        facts: Json = json.loads(line)
+        return facts
 
     def go(self) -> Json:
-        """Lets a program of stations walk to the next one."""
+        """Lets the program continue to its next station. Returns the facts that it prints there."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"x")
         self.process.stdin.flush()
@@ -229,7 +229,7 @@ class Target:
         return self.facts
 
     def term(self) -> Json:
-        """Ends a program that then tells its truth."""
+        """Sends SIGTERM. Returns the facts that the program prints before it exits."""
         os.kill(self.pid, signal.SIGTERM)
         return self.hear()
 
@@ -271,8 +271,8 @@ class Result:
 
 
 def check_sane(result: Result, status: Optional[int] = None) -> Result:
-    """What no run may do, whatever it was asked: die by a signal, unless the program that it runs
-    dies by that one; trip a sanitizer."""
+    """Checks what holds for every run: no sanitizer report, and no death by a signal unless the
+    recorded program dies by the same one."""
     assert result.status >= 0 or result.status == status, f"died by a signal\n{result}"
     assert "Sanitizer" not in result.err and "runtime error:" not in result.err, str(result)
     return result
@@ -287,7 +287,7 @@ def gsprof(
     cwd: Optional[Path] = None,
     stdin: Optional[bytes] = None,
 ) -> Result:
-    """Runs the profiler to its end.  status None: any but a crash will do."""
+    """Runs the profiler and waits for it. status None accepts every exit status, but no crash."""
     argv = [*before, str(GSPROF), *(str(arg) for arg in args)]
     done = subprocess.run(
         argv,
@@ -313,7 +313,7 @@ def gsprof(
 
 
 class Running:
-    """The profiler while it runs, to be interrupted or killed."""
+    """The profiler in the background, to be interrupted or killed."""
 
     def __init__(self, *args: object, env: Optional[Mapping[str, str]] = None) -> None:
         self.args = [str(GSPROF), *(str(arg) for arg in args)]
@@ -329,11 +329,11 @@ class Running:
         self.lines = Lines(self.process.stderr.fileno())
 
     def sampling(self) -> str:
-        """Waits until it says that it records."""
+        """Waits until it prints that it is recording. Returns all that it printed."""
         return "\n".join(self.lines.until("Recording"))
 
     def so_far(self) -> Optional["Profile"]:
-        """What a recording into a .json has until now, from an interim file; None: nothing yet."""
+        """Reads the interim file of a recording into .json; None if nothing is recorded yet."""
         self.signal(signal.SIGUSR1)
         line = self.lines.next() or ""
         if "nothing is recorded yet" in line:
@@ -343,16 +343,16 @@ class Running:
         return Profile.load(Path(path[1]))
 
     def until_seen(self, enough: Callable[["Profile"], Any]) -> None:
-        """Waits until what a recording into a .json has is enough."""
+        """Waits until enough() accepts the interim file of a recording into .json."""
 
         def is_enough() -> bool:
             profile = self.so_far()
             return profile is not None and bool(enough(profile))
 
-        wait_for(is_enough, f"{' '.join(self.args)}: not enough is seen")
+        wait_for(is_enough, f"{' '.join(self.args)}: not enough samples")
 
     def seen(self, count: int) -> None:
-        """Waits until a recording into a .json has so many samples."""
+        """Waits until a recording into .json has at least count samples."""
         self.until_seen(lambda profile: len(profile.samples) >= count)
 
     def signal(self, number: int) -> None:
@@ -364,7 +364,7 @@ class Running:
         return Result(self.args, self.process.returncode, out.decode("utf-8", "replace"), text)
 
     def kill(self) -> None:
-        """Ends it at once, and whatever it started."""
+        """Kills it and all processes that it started."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -372,7 +372,7 @@ class Running:
         self.process.communicate()
 
 
-# ------------------------------------------------------------------ its output
+# ------------------------------------------------------------------ recordings
 
 
 @dataclass
@@ -404,13 +404,13 @@ class Sample:
 
     @property
     def names(self) -> List[str]:
-        """Of functions: the garbage collector may run in any of them, and is marked."""
+        """Function names, without the mark of the garbage collector, which runs in any function."""
         return [frame.name for frame in self.frames if frame.name != GC_MARK]
 
 
 @dataclass
 class Profile:
-    """A .json of the profiler."""
+    """A recording in .json."""
 
     raw: Json
     samples: List[Sample] = field(default_factory=list)
@@ -450,7 +450,7 @@ class Profile:
         return losses
 
     def add(self, other: "Profile") -> None:
-        """Samples and losses of another recording of the same target, which came later."""
+        """Adds the samples and losses of a later recording of the same target."""
         self.samples += other.samples
         for name, count in other.losses.items():
             self.losses[name] = self.losses.get(name, 0) + count
@@ -459,7 +459,8 @@ class Profile:
         return sorted({name for sample in self.samples for name in sample.names})
 
     def shares(self, names: Sequence[str]) -> Tuple[Dict[str, float], int]:
-        """How the samples whose leaf is one of names divide among them, and how many."""
+        """Returns the share of each name among the samples whose leaf is one of names, and the
+        number of these samples."""
         counts = dict.fromkeys(names, 0)
         for sample in self.samples:
             if sample.frames and sample.leaf.name in counts:
@@ -471,7 +472,7 @@ class Profile:
 def record(
     pid: int, path: Path, *args: object, duration_s: float = 0.6, rate_hz: int = 500
 ) -> Profile:
-    """Records a target into a .json and reads it."""
+    """Records a target into a .json file and reads it."""
     gsprof("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force", *args)
     return Profile.load(path)
 
@@ -484,8 +485,9 @@ def record_until(
     duration_s: float = 0.6,
     rate_hz: int = 500,
 ) -> Profile:
-    """Records a target again and again, until all that was seen is enough: a busy machine gives
-    fewer samples in the same time, or none, and long runs of equal ones, which are worth less."""
+    """Records a target repeatedly until enough() accepts the sum of all recordings. On a busy
+    machine a recording has fewer samples, or none, and long runs of equal ones, which carry less
+    information."""
     deadline = time.monotonic() + 10 * PATIENCE_S
     whole: Optional[Profile] = None
     command = ("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force", *args)
@@ -510,8 +512,8 @@ def record_longer(
     duration_s: float = 0.5,
     rate_hz: int = 100,
 ) -> Result:
-    """Records a target into a file of any format, for twice the time each time, until one file is
-    enough: what record_until() does, where recordings cannot be added up."""
+    """Records a target into a file of any format, each time twice as long, until enough() accepts
+    the file. For formats whose recordings cannot be added up as in record_until()."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         command = ("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force")
@@ -524,20 +526,21 @@ def record_longer(
 
 
 def profile_of(path: Path) -> Profile:
-    """A file of another format."""
+    """Reads a recording of any format."""
     converted = path.with_name(path.name + ".converted.json")
     gsprof("convert", "-i", path, "-o", converted, "--force")
     return Profile.load(converted)
 
 
-# ------------------------------------------------------------------ what chance may do
+# ------------------------------------------------------------------ statistics
 
-# The probability with which a statistical check fails although what it checks is as it should be.
+# The probability that a statistical check fails although the code is correct.
 FALSE_ALARM = 5e-7
 
 
 def binomial_tail(count: int, share: float, at_least: int) -> float:
-    """The probability that of count draws so many or more have a property that share has."""
+    """Returns the probability of at_least or more successes in count draws, each with the
+    probability share."""
     if at_least <= 0:
         return 1.0
     if share <= 0 or at_least > count:
@@ -547,14 +550,15 @@ def binomial_tail(count: int, share: float, at_least: int) -> float:
         log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
         term = math.exp(log + k * math.log(share) + (count - k) * math.log1p(-share))
         total += term
-        # Terms fall from the mean on, faster and faster.
+        # Beyond the mean, terms fall faster and faster.
         if k > count * share and term < total * 1e-12:
             break
     return min(total, 1.0)
 
 
 def most_by_chance(count: int, share: float, rate: float = FALSE_ALARM) -> int:
-    """The number that is exceeded with a probability of at most rate, exactly."""
+    """Returns the smallest number above the mean that is exceeded with a probability of at most
+    rate, exactly."""
     k = int(count * share)
     while k < count and binomial_tail(count, share, k + 1) > rate:
         k += 1
@@ -562,16 +566,16 @@ def most_by_chance(count: int, share: float, rate: float = FALSE_ALARM) -> int:
 
 
 def check_rare(bad: Sequence[object], count: int, share: float) -> None:
-    """Of count independent observations at most share is bad on average.  False alarms:
-    FALSE_ALARM, by the exact binomial tail."""
+    """Checks that on average at most share of count independent observations is bad. Probability
+    of a false alarm: FALSE_ALARM, by the exact binomial tail."""
     assert count > 0
     allowed = most_by_chance(count, share)
     assert len(bad) <= allowed, (len(bad), allowed, count, list(bad)[:5])
 
 
 def observations(samples: Iterable[Sample]) -> List[Sample]:
-    """The independent ones: a thread that waits for a CPU does not move, and whatever is seen of
-    it again was seen already."""
+    """Returns the independent samples. A thread that waits for a CPU does not move: a sample that
+    equals the previous one of its thread is not new information."""
     last: Dict[int, object] = {}
     kept = []
     for sample in samples:
@@ -583,7 +587,7 @@ def observations(samples: Iterable[Sample]) -> List[Sample]:
 
 
 def apart(samples: Iterable[Sample], apart_s: float) -> List[Sample]:
-    """The independent ones, where what is asked of a thread lasts for less than apart_s: no two of
+    """Returns independent samples of a property that lasts less than apart_s: no two samples of
     a thread within that time."""
     last: Dict[int, float] = {}
     kept = []
@@ -595,8 +599,8 @@ def apart(samples: Iterable[Sample], apart_s: float) -> List[Sample]:
 
 
 def moments(samples: Iterable[Sample]) -> List[Sample]:
-    """Of a thread that calls within microseconds: one that is seen in one place three times waits
-    for a CPU there, and those are one sample.  Twice is left to chance."""
+    """Returns independent samples of threads whose calls take microseconds. Three or more equal
+    samples in a row mean that the thread waits for a CPU; they count as one. Two can be chance."""
     kept: List[Sample] = []
     for _, run in itertools.groupby(samples, lambda s: (s.thread_id, s.frames)):
         same = list(run)
@@ -605,23 +609,23 @@ def moments(samples: Iterable[Sample]) -> List[Sample]:
 
 
 def has_any(profile: Profile) -> bool:
-    """For record_until()."""
+    """For record_until(): at least one sample."""
     return bool(profile.samples)
 
 
 def has_samples(count: int) -> Callable[[Profile], bool]:
-    """For record_until(): so many independent ones."""
+    """For record_until(): at least count independent samples."""
     return lambda profile: len(observations(profile.samples)) >= count
 
 
 def has_weight(count: int) -> Callable[[Profile], bool]:
-    """For record_until()."""
+    """For record_until(): an effective sample size of at least count."""
     return lambda profile: weight_of(profile.samples) >= count
 
 
 def weight_of(samples: Sequence[Sample]) -> float:
-    """How many independent samples are worth as much for a mean: Kish's effective size, by the
-    lengths of the runs of equal ones."""
+    """Returns Kish's effective sample size, from the lengths of the runs of equal samples: the
+    number of independent samples that would give a mean of the same precision."""
     runs = [
         len(list(run)) for _, run in itertools.groupby(samples, lambda s: (s.thread_id, s.frames))
     ]
@@ -629,8 +633,9 @@ def weight_of(samples: Sequence[Sample]) -> float:
 
 
 def check_shares(profile: Profile, truth: Mapping[str, float], slack: float = 0.02) -> None:
-    """Each share of time is as true as the number of samples allows; slack is for what the calls
-    themselves take.  False alarms: at most FALSE_ALARM for all shares together."""
+    """Checks each share of time, as precisely as the number of samples allows. slack covers the
+    time of the calls themselves. Probability of a false alarm: at most FALSE_ALARM for all shares
+    together."""
     found, _ = profile.shares(list(truth))
     seen = observations(profile.samples)
     check_rare([s for s in seen if s.leaf.name not in truth], len(seen), 0.05)
@@ -643,8 +648,9 @@ def check_shares(profile: Profile, truth: Mapping[str, float], slack: float = 0.
 
 
 def check_distribution(profile: Profile, truth: Mapping[str, float], slack: float) -> None:
-    """The shares of time as a whole: their total variation distance from the truth.  False alarms:
-    FALSE_ALARM, because one of n samples changes the distance by at most 1 / n (McDiarmid)."""
+    """Checks the shares of time as a whole: their total variation distance from the truth.
+    Probability of a false alarm: FALSE_ALARM, because one of n samples changes the distance by at
+    most 1 / n (McDiarmid)."""
     found, _ = profile.shares(list(truth))
     count = weight_of(profile.samples)
     distance = sum(abs(found[name] - truth[name]) for name in truth) / 2
@@ -659,7 +665,7 @@ def wait_for(
     timeout_s: float = PATIENCE_S,
     pause_s: float = 0.005,
 ) -> Any:
-    """The first value of condition() that is true.  The one place where tests sleep."""
+    """Returns the first true value of condition(). The only place where tests sleep."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -670,14 +676,14 @@ def wait_for(
 
 
 def illegal_pairs(profile: Profile, pairs: Sequence[Sequence[str]]) -> List[Tuple[str, str]]:
-    """Caller and callee that the program cannot have made, one for each torn stack."""
+    """Returns a call (caller, callee) that the program never makes for each torn stack."""
     legal = {(caller, callee) for caller, callee in pairs}
     found = []
     for sample in profile.samples:
         caller = ""
         for name in sample.names:
             if (caller, name) == ("<module>", "ready"):
-                break  # on a busy machine the program may not have returned from saying so
+                break  # on a busy machine ready() may not have returned yet
             if (caller, name) not in legal:
                 found.append((caller, name))
                 break
@@ -686,18 +692,18 @@ def illegal_pairs(profile: Profile, pairs: Sequence[Sequence[str]]) -> List[Tupl
 
 
 def state_of(pid: int) -> str:
-    """The kernel's letter for what a process does."""
+    """Returns the kernel's letter for the state of a process."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return text.rsplit(")", 1)[1].split()[0]
 
 
 def wait_until_asleep(pid: int) -> None:
-    """A program that sleeps has said that it is ready a moment before."""
+    """Waits until a process sleeps: a program reports that it is ready just before."""
     wait_for(lambda: state_of(pid) == "S", f"process {pid} does not sleep")
 
 
 def switches_at_rest(pid: int) -> Dict[str, int]:
-    """How often each thread that waits has been switched from."""
+    """Returns the number of context switches of each sleeping thread."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         status = (task / "status").read_text(encoding="utf-8", errors="replace")
@@ -707,7 +713,7 @@ def switches_at_rest(pid: int) -> Dict[str, int]:
 
 
 def wait_until_at_rest(pid: int, count: int) -> None:
-    """So many threads wait, and not for the GIL: that has a timeout of 5 ms each time."""
+    """Waits until count threads sleep, and not for the GIL: that wait ends every 5 ms."""
 
     last: Dict[str, int] = {}
     since = time.monotonic()
@@ -719,11 +725,11 @@ def wait_until_at_rest(pid: int, count: int) -> None:
             last, since = now, time.monotonic()
         return len(now) == count and time.monotonic() - since > 0.1
 
-    wait_for(are_at_rest, f"process {pid} does not have {count} threads at rest")
+    wait_for(are_at_rest, f"process {pid} does not have {count} sleeping threads")
 
 
 def walk(facts: Json) -> Iterator[Json]:
-    """The frames of a station's own truth, outermost first."""
+    """Returns the frames that a station reports, outermost first."""
     stack: List[Json] = facts["stack"]
     return reversed(stack)
 
@@ -733,5 +739,5 @@ def is_root() -> bool:
 
 
 def main_python() -> str:
-    """An interpreter that every user can start."""
+    """Returns an interpreter that every user can run."""
     return "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow streams as others read them: apache-arrow of npm, and pyarrow where it can be had.
+"""Arrow streams, read by other implementations: apache-arrow from npm, and pyarrow.
 
 Versions and checksums are pinned in tests/arrow; npm and pip install them into a cache folder
 outside the tree, once.
@@ -41,7 +41,7 @@ ROWS = [
 
 
 def read(argv: List[str], env: Optional[Mapping[str, str]] = None) -> Json:
-    """Runs a reader and takes the JSON that it prints."""
+    """Runs a reader and returns the JSON that it prints."""
     done = subprocess.run(
         argv,
         stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ def read(argv: List[str], env: Optional[Mapping[str, str]] = None) -> Json:
 
 
 def read_npm(path: Path) -> Json:
-    """What apache-arrow makes of a stream; 64-bit numbers and decimals as strings."""
+    """Reads a stream with apache-arrow. 64-bit numbers and decimals are returned as strings."""
     if not shutil.which("npm") or not shutil.which("node"):
         pytest.skip("needs npm: tools/install-deps.sh test installs it")
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
@@ -65,8 +65,8 @@ def read_npm(path: Path) -> Json:
 
 
 def read_pyarrow(path: Path) -> Json:
-    """What pyarrow makes of a stream, every value checked by it; the same form."""
-    # -S: the system's NumPy may be too old for it, and it can do without.
+    """Reads a stream with pyarrow, which validates every value. Same form as read_npm()."""
+    # -S: the system's NumPy may be too old for pyarrow, which does not need it.
     env = {"PYTHONPATH": str(install_wheels("pyarrow", READER / "requirements.txt"))}
     return read([sys.executable, "-S", str(READER / "read.py"), str(path)], env)
 

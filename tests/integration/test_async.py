@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dump: tasks of asyncio, their names, states and chains of awaits; entries from C."""
+"""dump: asyncio tasks with names, states and await chains; frames called from C."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support import (
     record_until,
 )
 
-# Of the stacks of generators that are read while they run, at most so many are of two moments.
+# The largest accepted share of torn samples of running generators.
 GENERATORS_TORN = 0.005
 # Innermost first, without asyncio's own frames.
 CHAINS = {
@@ -35,7 +35,7 @@ CHAINS = {
 }
 
 
-# Stands still within three coroutines.
+# Sleeps within three coroutines.
 AWAITS = """
 import asyncio, time
 async def inner():
@@ -100,7 +100,7 @@ MORE = {
 
 
 def test_later_kinds_of_tasks(python: Python, start: StartTarget) -> None:
-    """Gathered, grouped and eager tasks, and async generators, as the interpreter tells them."""
+    """Gathered, grouped and eager tasks, and async generators, as the interpreter reports them."""
     target = start("tasks_more.py", python=python)
     (thread,) = threads_of("-p", target.pid).values()
     tasks = {task["name"]: task for task in thread["tasks"]}
@@ -111,7 +111,7 @@ def test_later_kinds_of_tasks(python: Python, start: StartTarget) -> None:
         assert task["state"] == "waiting" and task["waits_for"], task
         own = [f["name"] for f in task["frames"] if f["filename"].endswith("tasks_more.py")]
         if name == "waits for a while":
-            own = own[-1:]  # up to 3.11 it makes a task of what it waits for
+            own = own[-1:]  # up to 3.11 wait_for() creates another task
         assert own == MORE[name]
         seen = [[frame["name"], frame["line"]] for frame in reversed(task["frames"])]
         assert seen[: len(truth)] == truth, name
@@ -121,7 +121,7 @@ def test_later_kinds_of_tasks(python: Python, start: StartTarget) -> None:
     running = {name for name, task in tasks.items() if task["state"] == "running"}
     assert len(running) == (2 if target.facts["eager"] else 1)
     assert target.facts["running"] in running
-    # Those that gather() made have names that nobody gave.
+    # Tasks that gather() creates have default names.
     gathered = sorted(own_names(task)[-1] for name, task in tasks.items() if "Task-" in name)
     assert {"leaf", "middle", "main"} <= set(gathered)
 
@@ -152,8 +152,8 @@ def test_none_without_asyncio(start: StartTarget) -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--blocking"]])
-def test_while_it_runs(flags: List[str], start: StartTarget) -> None:
-    """Tasks that come and go while they are read: what is shown makes sense, and nothing breaks."""
+def test_busy_event_loop(flags: List[str], start: StartTarget) -> None:
+    """Tasks start and end during the read: the output is plausible and the target survives."""
     target = start("tasks_busy.py")
     names = set()
     for _ in range(10):
@@ -172,8 +172,7 @@ def own_names(task: Json) -> List[str]:
 
 
 def test_entries(python: Python, start: StartTarget) -> None:
-    """Where C code entered the interpreter again: at each turn of a recursion through map(),
-    not at plain calls."""
+    """Frames that C code called: each level of a recursion through map(), not plain calls."""
     target = start("generators.py", python=python)
     while target.facts["case"] != "recursion through map":
         target.go()
@@ -188,10 +187,10 @@ def test_entries(python: Python, start: StartTarget) -> None:
     assert marks["main"] is False and marks["<module>"] is True
 
 
-def test_entries_by_callers(python: Python, start: StartTarget) -> None:
+def test_entries_of_c_callers(python: Python, start: StartTarget) -> None:
     """sorted(), reduce() and a callback of a C library, in JSON and in text."""
     if python.version < (3, 11):
-        pytest.skip("before 3.11 every call is an entry, and nothing tells who made it")
+        pytest.skip("before 3.11 every call enters from C, and the caller is not recorded")
     target = start("generators.py", python=python)
     wanted = {"key of sorted": "by_key", "reduce": "reduce_step", "C library": "by_library"}
     seen = set()
@@ -211,7 +210,7 @@ def test_entries_by_callers(python: Python, start: StartTarget) -> None:
 
 
 def test_coroutines_are_not_marked(start: StartTarget, tmp_path: Path) -> None:
-    """Each of them is resumed by C: a mark on every line tells nothing."""
+    """C resumes every coroutine: a mark on each of them would be noise."""
     script = tmp_path / "awaits.py"
     script.write_text(AWAITS)
     target = start(str(script))
@@ -225,8 +224,8 @@ def test_coroutines_are_not_marked(start: StartTarget, tmp_path: Path) -> None:
 def test_recorded_generators(
     python: Python, flags: List[str], start: StartTarget, tmp_path: Path
 ) -> None:
-    """Generators in generators, coroutines, async generators: every recorded stack is one that the
-    interpreter itself told."""
+    """Nested generators, coroutines, async generators: every recorded stack is one that the
+    interpreter itself reports."""
     target = start("generators_busy.py", python=python)
     legal = {tuple(stack) for stack in target.facts["stacks"]}
     makes = {tuple(pair) for pair in target.facts["makes"]}
@@ -242,13 +241,13 @@ def test_recorded_generators(
 
     profile = record_until(is_enough, target.pid, tmp_path / "out.json", *flags, rate_hz=1000)
     seen = stacks_of(profile)
-    strange = [
+    illegal = [
         stack
         for stack in seen
         if stack not in legal and not (stack[:-1] in legal and stack[-2:] in makes)
     ]
     if flags:
-        assert not strange, strange
-    # Nothing holds the target still: generators that live for microseconds are sometimes read while
-    # they come and go, and are seen less often than they run, the deeper the less.
-    check_rare(strange, len(seen), GENERATORS_TORN)
+        assert not illegal, illegal
+    # Without --blocking the target keeps running: generators that live for microseconds are
+    # sometimes read while they start or end. Deep ones are sampled less often than they run.
+    check_rare(illegal, len(seen), GENERATORS_TORN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--blocking stops the target for moments; nothing may leave it stopped."""
+"""--blocking stops the target briefly; nothing may leave it stopped."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def tracer_of(pid: int) -> int:
     raise AssertionError("no TracerPid")
 
 
-def wait_until_it_counts(memory: mmap.mmap, pid: int) -> None:
-    """The counter moves on, and soon."""
+def wait_for_count(memory: mmap.mmap, pid: int) -> None:
+    """Waits until the counter of the target changes."""
     seen = struct.unpack("<Q", memory[:8])[0]
     wait_for(
         lambda: struct.unpack("<Q", memory[:8])[0] != seen,
-        f"stands still; {pid} was in state {state_of(pid)}",
+        f"the counter does not change; {pid} was in state {state_of(pid)}",
         timeout_s=PATIENCE_S / 4,
         pause_s=0.0005,
     )
@@ -38,7 +38,7 @@ def wait_until_it_counts(memory: mmap.mmap, pid: int) -> None:
 
 @pytest.mark.parametrize("mode", ["--blocking", "--native", "--nonblocking"])
 def test_killed_at_random_moments(mode: str, start: StartTarget, tmp_path: Path) -> None:
-    """200 times SIGKILL, at any point of attaching and sampling: the target runs on."""
+    """SIGKILL 200 times, at any point of attaching and sampling: the target keeps running."""
     path = tmp_path / "count"
     path.write_bytes(bytes(8))
     target = start("counter.py", path)
@@ -64,22 +64,22 @@ def test_killed_at_random_moments(mode: str, start: StartTarget, tmp_path: Path)
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            # The moment is what is tested; until then it does not end by itself.
+            # The test varies the time of the kill. The recorder does not exit before.
             with pytest.raises(subprocess.TimeoutExpired):
                 one.wait(rng.random() * (0.06 if i % 4 else 0.004))
             one.send_signal(signal.SIGKILL)
             one.wait()
-            wait_until_it_counts(memory, target.pid)
+            wait_for_count(memory, target.pid)
             assert state_of(target.pid) not in ("T", "t")
             assert tracer_of(target.pid) == 0
     assert target.alive()
 
 
-def test_nobody_is_traced_by_default(start: StartTarget, tmp_path: Path) -> None:
+def test_no_tracing_by_default(start: StartTarget, tmp_path: Path) -> None:
     """Without --blocking the target never has a tracer and is never stopped."""
     target = start("spin.py")
-    looks = 0
-    while looks < 1000:
+    checks = 0
+    while checks < 1000:
         one = subprocess.Popen(
             [
                 str(GSPROF),
@@ -99,5 +99,5 @@ def test_nobody_is_traced_by_default(start: StartTarget, tmp_path: Path) -> None
         while one.poll() is None:
             assert tracer_of(target.pid) == 0
             assert state_of(target.pid) not in ("T", "t")
-            looks += 1
+            checks += 1
         assert one.returncode == 0

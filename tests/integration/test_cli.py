@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words around the work: help, examples, completions, doctor, the README."""
+"""Help, examples, completions, doctor, and the commands of the README."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_help_lists_all() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(command: str) -> None:
-    """Both lengths, at least three examples, no line too wide for a terminal."""
+    """Short and long help, at least three examples, no line too wide for a terminal."""
     short = gsprof(command, "-h").out
     long = gsprof(command, "--help").out
     assert len(short.splitlines()) <= 45
@@ -71,7 +71,7 @@ def test_completions(shell: str) -> None:
 
 
 def test_completion_works() -> None:
-    """bash, asked for the rest of a word, gives it."""
+    """bash completes a partial command name."""
     if shutil.which("bash") is None:
         pytest.skip("needs bash")
     script = (
@@ -114,8 +114,8 @@ def test_quiet(start: StartTarget, tmp_path: Path) -> None:
     assert done.out == "" and done.err == ""
 
 
-def test_says_what_it_does(start: StartTarget, tmp_path: Path) -> None:
-    """One line before, the file and the next command after; no terminal codes."""
+def test_record_messages(start: StartTarget, tmp_path: Path) -> None:
+    """One line at the start, the file and the next command at the end; no terminal codes."""
     target = start("spin.py")
     done = record_longer(Path.exists, target.pid, tmp_path / "p.gsp")
     assert str(target.pid) in done.err
@@ -125,7 +125,7 @@ def test_says_what_it_does(start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_default_name(start: StartTarget, tmp_path: Path) -> None:
-    """Without -o the file is named after the moment, and told."""
+    """Without -o the file name contains the time, and record prints it."""
     target = start("spin.py")
     done = gsprof("record", "-p", target.pid, "-d", "1", cwd=tmp_path)
     made = list(tmp_path.iterdir())
@@ -133,7 +133,7 @@ def test_default_name(start: StartTarget, tmp_path: Path) -> None:
 
 
 def readme_commands() -> list[str]:
-    """The lines of the README's shell blocks that call gsprof."""
+    """Returns the lines of the README's shell blocks that call gsprof."""
     path = ROOT / "README.md"
     if not path.exists():
         return []
@@ -143,7 +143,7 @@ def readme_commands() -> list[str]:
 
 
 def test_readme_commands(start: StartTarget, tmp_path: Path) -> None:
-    """Every command of the README that reads a live process runs as it stands."""
+    """Every command of the README that reads a live process runs unchanged."""
     lines = readme_commands()
     if not lines:
         pytest.skip("the README has no command block yet")
@@ -177,7 +177,7 @@ def test_readme_commands(start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_a_process_needs_no_option(start: StartTarget, tmp_path: Path) -> None:
-    """gsprof dump PID, as help and habit have it."""
+    """gsprof dump PID works like gsprof dump -p PID."""
     target = start("deep.py", 5)
     assert f"Process {target.pid}" in gsprof("dump", target.pid).out
     assert json.loads(gsprof("dump", target.pid, "-j", "--nonblocking").out)
@@ -204,7 +204,7 @@ def test_a_process_needs_no_option(start: StartTarget, tmp_path: Path) -> None:
 def test_a_launcher_that_becomes_python(
     words: str, tmp_path: Path, runtime: Dict[str, str]
 ) -> None:
-    """gsprof dump $! right after a shim was started: it ends in exec, some time later."""
+    """gsprof dump $! right after the start of a shim that executes Python some time later."""
     shim = tmp_path / "shim"
     shim.write_text('#!/bin/sh\nsleep 0.5\nexec "$@"\n')
     shim.chmod(0o755)
@@ -218,7 +218,7 @@ def test_a_launcher_that_becomes_python(
             process.kill()
 
 
-# Until it may go on, the interpreter is there and not initialized.
+# The interpreter stays uninitialized until the file exists.
 SLOW_ENCODINGS = """
 import _io, time, posix
 while True:
@@ -233,10 +233,10 @@ exec(compile(_io.open_code({real!r} + "/__init__.py").read(), {real!r} + "/__ini
 
 
 @pytest.mark.parametrize("words", ["inject -p PID", "mem record -d 0.2 -o OUT -p PID"])
-def test_an_interpreter_that_starts_is_waited_for(
+def test_wait_for_a_starting_interpreter(
     words: str, tmp_path: Path, runtime: Dict[str, str], running: StartRunning
 ) -> None:
-    """By the agent, which comes before the interpreter can run anything."""
+    """The agent is loaded before the interpreter can run code, and waits until it can."""
     folder, go = tmp_path / "encodings", tmp_path / "go"
     folder.mkdir()
     real = os.path.dirname(encodings.__file__)
@@ -257,7 +257,7 @@ def test_an_interpreter_that_starts_is_waited_for(
 
 
 def test_program_arguments_are_the_programs(tmp_path: Path) -> None:
-    """What stands behind the program is not ours, with and without --."""
+    """Arguments after the program belong to the program, with and without --."""
     ways: List[List[str]] = [["--"], []]
     for dashes in ways:
         done = gsprof(

@@ -35,7 +35,7 @@ LAUNCHER = """
 import runpy, sys, time, requests
 port, path = sys.argv[1:]
 send = requests.Session.send
-nap = time.sleep
+real_sleep = time.sleep
 
 def send_to_test(self, request, **options):
     request.url = request.url.replace(":8091/", f":{port}/")
@@ -49,7 +49,7 @@ def frames():
 def sleep(seconds):
     first = frames()
     while frames() < first + 3:
-        nap(0.01)
+        real_sleep(0.01)
 
 requests.Session.send = send_to_test
 time.sleep = sleep
@@ -136,7 +136,7 @@ def on_terminal(columns: int, *args: object) -> str:
     return text
 
 
-def test_tables_of_eighty_columns(daemon: Daemon) -> None:
+def test_tables_fit_eighty_columns(daemon: Daemon) -> None:
     at = f"127.0.0.1:{daemon.port}"
     for name in ("memory_intensive_phase", "optimization_step"):
         daemon.post("/profiling/start", {"name": name})
@@ -167,10 +167,10 @@ def test_missing_processes(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Daemon(tmp_path / "other", "--allow-control")
     try:
-        told = gsprof("http-profile", f"127.0.0.1:{other.port}", *words, status=EXIT_NOPROC).err
+        missing = gsprof("http-profile", f"127.0.0.1:{other.port}", *words, status=EXIT_NOPROC).err
     finally:
         other.end()
-    assert "gsprof list" in told
+    assert "gsprof list" in missing
     assert "at most 200 bytes" in gsprof("http-profile", at, "--name", "a/b", status=None).err
 
 
@@ -196,11 +196,11 @@ def test_query(daemon: Daemon, tmp_path: Path) -> None:
 def test_readable_token_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("aVeryLongTokenForThisTest\n", encoding="ascii")
-    for mode, is_told in ((0o644, True), (0o600, False)):
+    for mode, is_warned in ((0o644, True), (0o600, False)):
         file.chmod(mode)
         words = ["serve", "--bind", "nowhere", "--token-file", file, "--state-dir", tmp_path / "s"]
-        said = gsprof(*words, status=EXIT_USAGE).err
-        assert (f"chmod 600 {file}" in said) == is_told, said
+        message = gsprof(*words, status=EXIT_USAGE).err
+        assert (f"chmod 600 {file}" in message) == is_warned, message
 
 
 def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What doctor says of the sources of metrics: on this machine, and with the stand-in for the
-library of NVIDIA's driver, which shows what is made of answers and not how a GPU behaves."""
+"""The metric sources in the output of doctor: on this machine, and with a fake NVML, which tests
+the processing of answers, not the behaviour of a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sources(env: Optional[Mapping[str, str]] = None) -> Dict[str, Json]:
     return {row["name"]: row for row in json.loads(out)["sources"]}
 
 
-def standin(answers: Path) -> Dict[str, str]:
+def fake_nvml(answers: Path) -> Dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": str(TOOLS), "GSP_NVML_STANDIN": str(answers)}
 
 
@@ -34,16 +34,16 @@ def test_sources_of_this_machine() -> None:
     assert "What can be measured" in text and found["cpu"]["about"] in text
 
 
-def test_a_gpu_that_is_divided_is_told() -> None:
-    row = sources(standin(ANSWERS))["gpu_nvml"]
+def test_mig_gpu_is_reported() -> None:
+    row = sources(fake_nvml(ANSWERS))["gpu_nvml"]
     assert row["works"]
     assert "GPU 2" in row["reason"] and "MIG" in row["reason"]
 
 
-def test_the_reason_of_the_driver_is_told(tmp_path: Path) -> None:
+def test_driver_error_is_reported(tmp_path: Path) -> None:
     answers = tmp_path / "answers.txt"
     answers.write_text("init 9\n")
-    row = sources(standin(answers))["gpu_nvml"]
+    row = sources(fake_nvml(answers))["gpu_nvml"]
     assert not row["works"]
     assert "Driver Not Loaded (9)" in row["reason"]
 
@@ -51,6 +51,6 @@ def test_the_reason_of_the_driver_is_told(tmp_path: Path) -> None:
 def test_a_lost_gpu_does_not_hide_the_others(tmp_path: Path) -> None:
     answers = tmp_path / "answers.txt"
     answers.write_text("1.code 15\n" + ANSWERS.read_text())
-    row = sources(standin(answers))["gpu_nvml"]
+    row = sources(fake_nvml(answers))["gpu_nvml"]
     assert row["works"]
     assert "GPU 1: GPU is lost (15)" in row["reason"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof compare: two runs, sessions or profiles, and rules that end with a status."""
+"""gsprof compare: two runs, sessions or profiles, and rules that set the exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from made_runs import make_run
 from support import EXIT_FORMAT, EXIT_NOFILE, EXIT_NOWRITE, EXIT_USAGE, Json, gsprof
 
-# The runs are made from fixed seeds: no outcome here is a matter of chance.
+# Runs have fixed seeds, so every result is deterministic.
 RULE_FAILED = 1
 BEFORE = "main;work;hot 100\nmain;work;cold 50\nmain;gone 10\n"
 AFTER = "main;work;hot 150\nmain;work;cold 45\nmain;<fresh> 5\n"
@@ -22,7 +22,7 @@ AFTER = "main;work;hot 150\nmain;work;cold 45\nmain;<fresh> 5\n"
 
 @pytest.fixture(scope="module", name="runs")
 def fixture_runs(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
-    """A run, one like it, and one whose steps and first modules are slower."""
+    """A run, a similar one, and one whose steps and first modules are slower."""
     folder = tmp_path_factory.mktemp("runs")
     return {
         "base": make_run(folder / "base", 1, modules=30),
@@ -65,7 +65,7 @@ def test_slower_run(runs: Dict[str, Path]) -> None:
     assert named(compare["metrics"], "wall_time")["verdict"] == "unknown"
     assert re.match(r"slow is [56]\.\d % slower per step than base", compare["verdict"])
     worse = {row["name"] for row in compare["modules"] if row["verdict"] != "same"}
-    # Of those called different one in twenty may be chance.
+    # One in twenty of the modules reported as different may be chance.
     assert worse >= {f"layers.{i} forward" for i in range(10)} and len(worse) <= 12
     assert [rule["rule"] for rule in compare["passed"]] == ["step_time > 50%"]
     assert not compare["failed"]
@@ -79,7 +79,7 @@ def named_chart(compare: Json, name: str) -> Json:
     return found
 
 
-def test_like_and_itself(runs: Dict[str, Path]) -> None:
+def test_equal_runs(runs: Dict[str, Path]) -> None:
     text = gsprof("compare", runs["base"], runs["like"], "--fail-if", "step_time > 0%").out
     assert "like is as fast per step as base, as far as can be told" in text
     both = f"{runs['base']},{runs['like']}"
@@ -112,16 +112,16 @@ def test_significance(runs: Dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule, status, said",
+    "rule, status, message",
     [
         ("step_time 5%", EXIT_USAGE, "it has no comparison"),
         ("stp_time > 5%", EXIT_USAGE, "did you mean 'step_time'"),
         ("gpu_util < -5%", EXIT_FORMAT, "not in both recordings: gpu_util"),
     ],
 )
-def test_rules_that_make_no_sense(runs: Dict[str, Path], rule: str, status: int, said: str) -> None:
+def test_invalid_rules(runs: Dict[str, Path], rule: str, status: int, message: str) -> None:
     done = gsprof("compare", runs["base"], runs["slow"], "--fail-if", rule, status=status)
-    assert said in done.err and not done.out
+    assert message in done.err and not done.out
 
 
 def test_profiles(profiles: Dict[str, Path], tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_page(runs: Dict[str, Path], tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
     done = gsprof("compare", runs["base"], runs["slow"], "-o", page)
     assert "slower per step" in done.err and "Wrote" in done.err
-    # The terminal has the notes too, not the page alone.
+    # The terminal shows the notes as well as the page.
     notes = document(runs["base"], runs["slow"])["facts"]
-    told = [fact["value"] for fact in notes if fact["name"] == "Note"]
-    assert told and all(note in done.err for note in told), done.err
+    expected = [fact["value"] for fact in notes if fact["name"] == "Note"]
+    assert expected and all(note in done.err for note in expected), done.err
     text = page.read_text()
     assert text.startswith("<!") and "step_time" in text
     gsprof("compare", runs["base"], runs["slow"], "-o", page, status=EXIT_NOWRITE)
@@ -170,7 +170,7 @@ def test_nothing_in_common(
     done = gsprof("compare", runs["base"], profiles["a"], status=EXIT_FORMAT)
     assert "nothing that both have" in done.err
     other = tmp_path / "other.folded"
-    other.write_text("somebody;else 5\n")
+    other.write_text("another;program 5\n")
     gsprof("compare", profiles["a"], other, status=EXIT_FORMAT)
     gsprof("compare", profiles["a"], tmp_path / "none.gsp", status=EXIT_NOFILE)
     gsprof("compare", profiles["a"], status=EXIT_USAGE)
@@ -181,7 +181,7 @@ def test_nothing_in_common(
 
 
 def session(path: Path, load: float) -> Path:
-    """A session of 60 frames; one of its values is no number."""
+    """Creates a session of 60 metric frames; one value is null."""
     chance = random.Random(load)
     frames = [
         {

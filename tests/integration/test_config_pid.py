@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof config PID: what the agent in a process is told, and whether it has heard."""
+"""gsprof config PID: settings of the agent in a process, and whether it has applied them."""
 
 from __future__ import annotations
 
@@ -19,30 +19,34 @@ pytestmark = pytest.mark.skipif(not AGENT.exists(), reason="this build has no ag
 
 
 @pytest.fixture(autouse=True)
-def fixture_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def fixture_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
 @pytest.fixture(name="target")
 def fixture_target(start: StartTarget) -> Target:
-    """Takes settings up when it is told to go on."""
+    """Applies settings when the test lets it continue."""
     return start("agent_settings.py", AGENT)
 
 
 @pytest.fixture(name="eager")
 def fixture_eager(start: StartTarget) -> Target:
-    """Takes settings up at once."""
+    """Applies settings at once."""
     return start("agent_settings.py", AGENT, "eager")
 
 
-def settings_of(said: Json) -> Json:
-    return {row["name"]: row for row in said["settings"]}
+def settings_of(document: Json) -> Json:
+    return {row["name"]: row for row in document["settings"]}
 
 
 def test_all_settings_with_their_meaning(target: Target) -> None:
-    said = json.loads(gsprof("config", target.pid, "--json").out)
-    assert (said["pid"], said["state"], said["applied"]) == (target.pid, ["loaded"], True)
-    rows = settings_of(said)
+    document = json.loads(gsprof("config", target.pid, "--json").out)
+    assert (document["pid"], document["state"], document["applied"]) == (
+        target.pid,
+        ["loaded"],
+        True,
+    )
+    rows = settings_of(document)
     rate = rows["gsprof.torch.rate"]
     assert (rate["value"], rate["type"], rate["default"]) == ("1", "number", "1")
     assert all(row["description"] for row in rows.values())
@@ -52,11 +56,11 @@ def test_all_settings_with_their_meaning(target: Target) -> None:
     assert "gsprof.torch.rate" in some and "gsprof.torch.layers" not in some
 
 
-def test_a_change_that_is_heard(eager: Target) -> None:
+def test_a_change_that_is_applied_at_once(eager: Target) -> None:
     changed = gsprof(eager.pid, "config", "gsprof.torch=yes", "torch.rate=0.250")
     assert "has taken it up" in changed.err
-    said = json.loads(gsprof("config", eager.pid, "--json").out)
-    rows = settings_of(said)
+    document = json.loads(gsprof("config", eager.pid, "--json").out)
+    rows = settings_of(document)
     assert rows["gsprof.torch"]["value"] == "on"
     assert rows["gsprof.torch.rate"]["value"] == "0.25"
     assert eager.go()["rate"] == "0.25"
@@ -65,16 +69,16 @@ def test_a_change_that_is_heard(eager: Target) -> None:
     assert [row["value"] for row in found] == ["1", "0.25"]
 
 
-def test_a_change_that_has_to_wait(target: Target) -> None:
+def test_a_change_that_is_applied_later(target: Target) -> None:
     changed = gsprof("config", target.pid, "torch.rate=0.5", "--json")
     assert "has not taken it up" in changed.err
-    said = json.loads(changed.out)
-    assert said["applied"] is False and list(settings_of(said)) == ["gsprof.torch.rate"]
+    document = json.loads(changed.out)
+    assert document["applied"] is False and list(settings_of(document)) == ["gsprof.torch.rate"]
     assert target.go()["rate"] == "0.5"
     assert json.loads(gsprof("config", target.pid, "--json").out)["applied"] is True
 
 
-def test_what_cannot_be_set(target: Target) -> None:
+def test_invalid_settings(target: Target) -> None:
     wrong = gsprof("config", target.pid, "spans=off", "torch.rat=1", status=EXIT_USAGE)
     assert f"gsprof config {target.pid} gsprof.torch.rate" in wrong.err
     odd = gsprof("config", target.pid, "torch.layers=enc(ode", status=EXIT_USAGE).err
@@ -83,27 +87,27 @@ def test_what_cannot_be_set(target: Target) -> None:
         gsprof("config", target.pid, word, status=EXIT_USAGE)
     gsprof("config", target.pid, "torch", "spans=off", status=EXIT_USAGE)
     gsprof("config", target.pid, "nosuch", status=EXIT_USAGE)
-    # A key alone: whose it is.
-    for key, whose, place in (
+    # A key without a process or server: the message asks for one.
+    for key, owner, endpoint in (
         ("ring.rows", "process or server", "PID"),
         ("gsprof.torch.rate", "process", "PID"),
         ("query_rows", "server", "localhost:8091"),
     ):
         alone = gsprof("config", key, status=EXIT_USAGE).err
-        assert f"{key} is a setting: of which {whose}?" in alone, alone
-        assert f"gsprof config {place} {key}\n" in alone, alone
-    # Of several, none is set when one is wrong.
+        assert f"{key} is a setting: of which {owner}?" in alone, alone
+        assert f"gsprof config {endpoint} {key}\n" in alone, alone
+    # If one of several settings is invalid, none is applied.
     rows = settings_of(json.loads(gsprof("config", target.pid, "--json").out))
     assert rows["gsprof.spans"]["value"] == "on"
 
 
-def test_the_size_of_rings(start: StartTarget) -> None:
-    """Listed, from the environment, and refused with what it may be."""
+def test_ring_size(start: StartTarget) -> None:
+    """The setting is listed, read from the environment, and refused with the allowed range."""
     target = start("agent_settings.py", AGENT, env={"GSPROF_RING_ROWS": "500"})
-    said = json.loads(gsprof("config", target.pid, "--json").out)
-    row = settings_of(said)["gsprof.ring.rows"]
+    document = json.loads(gsprof("config", target.pid, "--json").out)
+    row = settings_of(document)["gsprof.ring.rows"]
     assert (row["value"], row["default"], row["type"]) == ("500", "0", "number")
-    assert said["applied"] and "first row comes later" in row["description"]
+    assert document["applied"] and "first row comes later" in row["description"]
     gsprof("config", target.pid, "ring.rows=700")
     assert "700" in gsprof("config", target.pid, "ring").out
     for wrong in ("-1", "10000001", "many"):
@@ -115,8 +119,8 @@ def test_the_size_of_rings(start: StartTarget) -> None:
     )
 
 
-def test_a_size_that_cannot_be_used(start: StartTarget) -> None:
-    """The agent prints nothing: whoever asks for the setting gets to know."""
+def test_invalid_ring_size_in_the_environment(start: StartTarget) -> None:
+    """The agent prints nothing: gsprof config reports the invalid value."""
     target = start("agent_settings.py", AGENT, env={"GSPROF_RING_ROWS": "many"})
     asked = gsprof("config", target.pid, "ring")
     why = "gsprof.ring.rows must be a whole number, not 'many'"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dump --core: what a process did when it ended, the same as while it lived."""
+"""dump --core: the stacks of a crashed process, equal to those of the live process."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from support import (
     Python,
     Target,
     gsprof,
+    wait_for,
 )
 
 IN_FOLDER = 'cd "$0" && ulimit -c unlimited && exec "$@"'
 
 
-def kernel_writes_here() -> str:
-    """Why a crash leaves no core in the process's folder; "" if it does."""
+def why_no_core() -> str:
+    """Returns why a crash leaves no core file in the current directory; "" if it does."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
     if pattern.startswith("|") or "/" in pattern:
         return f"needs a kernel.core_pattern that is a plain name, not {pattern!r}"
@@ -43,12 +44,12 @@ def start_in(start: StartTarget, folder: Path, name: str, *args: object, **kwarg
 
 
 def crash(target: Target, folder: Path) -> Path:
-    """Ends the target by SIGABRT; its core."""
+    """Aborts the target and returns its core file."""
     os.kill(target.pid, signal.SIGABRT)
     target.process.wait(PATIENCE_S)
     cores = list(folder.glob("core*"))
     if not cores:
-        pytest.skip("needs a limit of core files that can be raised (ulimit -c)")
+        pytest.skip("needs a core size limit that can be raised (ulimit -c)")
     return cores[0]
 
 
@@ -58,8 +59,8 @@ def threads_of(*args: object) -> List[Json]:
 
 
 def stacks(threads: List[Json]) -> List[Json]:
-    """What must be the same alive and dead: who the threads are, and their frames below
-    station(), within which a target may still be busy saying that it is there."""
+    """Returns what must be equal for the live process and for the core: the identity of the threads
+    and their frames below station(), which a target may still be executing."""
     keys = ("thread_id", "os_thread_id", "thread_name", "is_main", "interpreter_id")
     rows = [{key: thread[key] for key in keys} for thread in threads]
     for row, thread in zip(rows, threads):
@@ -68,9 +69,9 @@ def stacks(threads: List[Json]) -> List[Json]:
     return rows
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_same_as_alive(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """Stacks, lines, names of threads and values of locals, to the letter."""
+    """Stacks, lines, thread names and values of locals are equal."""
     target = start_in(start, tmp_path, "locals.py", python=python)
     alive = threads_of("-p", target.pid, "--locals")
     core = crash(target, tmp_path)
@@ -83,7 +84,7 @@ def test_same_as_alive(python: Python, start: StartTarget, tmp_path: Path) -> No
     assert dead[0]["active"] is None
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_threads(python: Python, start: StartTarget, tmp_path: Path) -> None:
     target = start_in(start, tmp_path, "threads8.py", python=python)
     alive = {thread["thread_name"]: thread for thread in threads_of("-p", target.pid)}
@@ -97,7 +98,7 @@ def test_threads(python: Python, start: StartTarget, tmp_path: Path) -> None:
     assert f"Core of process {target.pid}" in text and "signal 6" in text
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_tasks(python: Python, start: StartTarget, tmp_path: Path) -> None:
     target = start_in(start, tmp_path, "tasks.py", python=python)
     alive = [thread["tasks"] for thread in threads_of("-p", target.pid)]
@@ -106,7 +107,7 @@ def test_tasks(python: Python, start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_gcore(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
-    """A snapshot that gdb wrote: nothing ended, other segments are in it."""
+    """A snapshot by gdb: the process still runs, and the core has other segments."""
     if not shutil.which("gcore"):
         pytest.skip("needs gcore (gdb)")
     target = start("locals.py", python=some_python)
@@ -124,19 +125,19 @@ def test_gcore(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
     assert stacks(threads_of("--core", core, "--locals")) == stacks(alive)
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
-def test_cut(start: StartTarget, tmp_path: Path) -> None:
-    """A core that is cut is read as far as it goes, or refused in words; never silently."""
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
+def test_truncated(start: StartTarget, tmp_path: Path) -> None:
+    """A truncated core is read as far as possible or refused, always with a message."""
     whole = crash(start_in(start, tmp_path, "locals.py"), tmp_path).read_bytes()
     core = tmp_path / "cut"
-    told = 0
+    refused = 0
     for share in (0.0001, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999):
         core.write_bytes(whole[: int(len(whole) * share)])
         done = gsprof("dump", "--core", core, "--json", status=None)
         assert done.status in (0, EXIT_FORMAT, EXIT_NOPROC, 75), str(done)
         assert "cut" in done.err, str(done)
-        told += done.status != 0
-    assert told >= 2
+        refused += done.status != 0
+    assert refused >= 2
     for share in (0.1, 0.5, 0.9):
         core.write_bytes(whole[: int(len(whole) * share)])
         done = gsprof("dump", "--core", core, "--json", "--native", "--locals")
@@ -160,9 +161,9 @@ def outermost_first(thread: Json, kind: str = "") -> List[str]:
     return [frame["name"].rsplit(".", 1)[-1] for frame in frames]
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_native(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """Native frames between Python's, which are the same as without; and their locals."""
+    """Native frames are inserted between Python frames, which stay the same, with their locals."""
     target = start_in(start, tmp_path, "native_station.py", build_chain(tmp_path), python=python)
     core = crash(target, tmp_path)
     plain = threads_of("--core", core, "--locals")[0]
@@ -175,9 +176,9 @@ def test_native(python: Python, start: StartTarget, tmp_path: Path) -> None:
     assert mixed["process_info"]["signal_os_thread_id"] == target.pid
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_native_threads(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
-    """Every thread has native frames; Python's are those that it has without."""
+    """Every thread has native frames, and the same Python frames as without --native."""
     target = start_in(start, tmp_path, "threads8.py", python=some_python)
     core = crash(target, tmp_path)
     plain = {t["os_thread_id"]: outermost_first(t) for t in threads_of("--core", core)}
@@ -187,9 +188,9 @@ def test_native_threads(start: StartTarget, some_python: Python, tmp_path: Path)
     assert waiting and all(outermost_first(t, "native") for t in waiting)
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_native_file_is_gone(start: StartTarget, tmp_path: Path) -> None:
-    """A library that is not here any more, or is another build: its frames are addresses."""
+    """If a library is missing or another build, its frames are shown as addresses."""
     library = build_chain(tmp_path)
     core = crash(start_in(start, tmp_path, "native_station.py", library), tmp_path)
     for change in ("gone", "another build"):
@@ -211,7 +212,7 @@ def test_native_file_is_gone(start: StartTarget, tmp_path: Path) -> None:
 
 
 def crash_c(folder: Path) -> Path:
-    """The core of a program without Python."""
+    """Creates the core of a program without Python."""
     program = folder / "crash"
     flags = ["-O1", "-g", "-fno-optimize-sibling-calls", "-fno-inline", "-fno-ipa-cp", "-pthread"]
     subprocess.run(["cc", *flags, "-o", program, PROGRAMS / "crash.c"], check=True)
@@ -221,11 +222,11 @@ def crash_c(folder: Path) -> Path:
     assert done.returncode == -signal.SIGABRT
     cores = list(folder.glob("core*"))
     if not cores:
-        pytest.skip("needs a limit of core files that can be raised (ulimit -c)")
+        pytest.skip("needs a core size limit that can be raised (ulimit -c)")
     return cores[0]
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_native_only(tmp_path: Path) -> None:
     core = crash_c(tmp_path)
     refused = gsprof("dump", "--core", core, status=EXIT_NOPROC)
@@ -248,11 +249,11 @@ def test_native_only(tmp_path: Path) -> None:
         assert done.status in (0, EXIT_FORMAT) and "cut" in done.err, str(done)
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
-def test_without_the_list_of_files(start: StartTarget, tmp_path: Path) -> None:
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
+def test_core_without_file_list(start: StartTarget, tmp_path: Path) -> None:
     core = crash(start_in(start, tmp_path, "locals.py"), tmp_path)
     whole = core.read_bytes()
-    at = whole.index(b"ELIFCORE\0")  # NT_FILE, and whose note it is
+    at = whole.index(b"ELIFCORE\0")  # NT_FILE and the name of the note
     core.write_bytes(whole[:at] + b"\1\2\3\4" + whole[at + 4 :])
     done = gsprof("dump", "--core", core, status=None)
     assert done.status != 0 and "does not list the mapped files" in done.err, str(done)
@@ -260,16 +261,16 @@ def test_without_the_list_of_files(start: StartTarget, tmp_path: Path) -> None:
     assert "native frames only" in done.err and "does not list the mapped files" in done.err
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_filtered(start: StartTarget, tmp_path: Path) -> None:
-    """A core that was told to leave the memory of the process out."""
+    """A core without the memory of the process (coredump_filter)."""
     shell = "echo 0 >/proc/self/coredump_filter && " + IN_FOLDER
     target = start("locals.py", before=["/bin/sh", "-c", shell, str(tmp_path)])
     done = gsprof("dump", "--core", crash(target, tmp_path), status=None)
     assert done.status != 0 and "coredump_filter" in done.err, str(done)
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_other_machine(tmp_path: Path) -> None:
     core = crash_c(tmp_path)
     whole = bytearray(core.read_bytes())
@@ -279,18 +280,18 @@ def test_other_machine(tmp_path: Path) -> None:
     assert done.status == EXIT_NOPROC and "RISC-V" in done.err, str(done)
 
 
-@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+@pytest.mark.skipif(bool(why_no_core()), reason=why_no_core())
 def test_not_python(tmp_path: Path) -> None:
     child = subprocess.Popen(
         ["/bin/sh", "-c", IN_FOLDER, str(tmp_path), "/bin/sleep", "60"], start_new_session=True
     )
-    while Path(f"/proc/{child.pid}/comm").read_text(encoding="utf-8") != "sleep\n":
-        assert child.poll() is None
+    comm = Path(f"/proc/{child.pid}/comm")
+    wait_for(lambda: comm.read_text(encoding="utf-8") == "sleep\n", "the shell does not run sleep")
     child.send_signal(signal.SIGABRT)
     child.wait(PATIENCE_S)
     cores = list(tmp_path.glob("core*"))
     if not cores:
-        pytest.skip("needs a limit of core files that can be raised (ulimit -c)")
+        pytest.skip("needs a core size limit that can be raised (ulimit -c)")
     done = gsprof("dump", "--core", cores[0], status=EXIT_NOPROC)
     assert "no Python interpreter" in done.err
 

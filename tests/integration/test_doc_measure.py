@@ -33,13 +33,13 @@ def run_page(python: str, kind: str, **more: str) -> Dict[str, Json]:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told: List[Json] = [
+    results: List[Json] = [
         json.loads(line[len("RESULT ") :])
         for line in done.stdout.splitlines()
         if line.startswith("RESULT ")
     ]
-    assert len(told) == BLOCKS
-    found = {one["metrics"]["name"]: one["metrics"] for one in told if one["metrics"]}
+    assert len(results) == BLOCKS
+    found = {one["metrics"]["name"]: one["metrics"] for one in results if one["metrics"]}
     assert found["memory_leak_check"]["memory"]["memory_leak_detected"] is True
     assert "Potential memory leak detected" in done.stdout
     assert "Operation failed: stand-in" in done.stdout and "Partial timing: " in done.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The docstrings' examples run, and the stub matches the extension."""
+"""The examples in docstrings run, and the stub matches the extension."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def run(*argv: str, env: Mapping[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": str(PACKAGE), **env},
-        cwd=PACKAGE.parent,  # the checker keeps a cache where it runs
+        cwd=PACKAGE.parent,  # stubtest writes a cache into the current directory
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, output
+    return output
 
 
 def test_examples() -> None:
-    said = run("-c", EXAMPLES, env={"GSPROF_PROGRAM": str(GSPROF)})
-    assert int(said.splitlines()[-1]) >= 50
+    output = run("-c", EXAMPLES, env={"GSPROF_PROGRAM": str(GSPROF)})
+    assert int(output.splitlines()[-1]) >= 50
 
 
 def test_stub() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dump: what each thread does now, to the line, against the interpreter's own word."""
+"""dump: the current line of each thread, compared with what the interpreter reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support import EXIT_NOPROC, Json, Python, Target, gsprof, walk
 
 
 def dump(pid: int, *flags: str) -> List[Json]:
-    """The threads of a process."""
+    """Returns the threads of a process."""
     threads: List[Json] = json.loads(gsprof("dump", "-p", pid, "--json", *flags).out)
     return threads
 
@@ -25,8 +25,8 @@ def main_thread(threads: List[Json]) -> Json:
 
 
 def frames_to_station(target: Target) -> List[Json]:
-    """What the target has below station(), outermost first.  Above, it may still be busy
-    telling us where it stands."""
+    """Returns the frames below station(), outermost first. The target may still be executing
+    station() itself."""
     frames: List[Json] = main_thread(dump(target.pid))["frames"]
     names = [frame["name"] for frame in frames]
     assert "station" in names, frames
@@ -34,7 +34,7 @@ def frames_to_station(target: Target) -> List[Json]:
 
 
 def check_station(target: Target) -> None:
-    """The stack that dump sees is the one that the interpreter itself tells."""
+    """Checks that dump shows the stack that the interpreter itself reports."""
     frames = frames_to_station(target)
     seen = [(f["name"], f["filename"], f["line"]) for f in frames]
     truth: List[Tuple[str, str, int]] = [
@@ -56,12 +56,12 @@ def test_lines(name: str, python: Python, start: StartTarget) -> None:
 
 
 def clean(name: str) -> str:
-    """A name as it can be told in UTF-8: lone surrogates become the replacement mark."""
+    """Returns a name as valid UTF-8: lone surrogates become the replacement character."""
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def test_names(python: Python, start: StartTarget) -> None:
-    """Odd names come through; very long ones at least begin right."""
+    """Unusual names are shown unchanged; very long ones may be cut."""
     target = start("names.py", "stations", python=python)
     while "case" in target.facts:
         frames = frames_to_station(target)
@@ -106,7 +106,7 @@ def test_threads(python: Python, start: StartTarget) -> None:
 
 
 def test_gil_holder(start: StartTarget) -> None:
-    """The one that runs Python holds the GIL, nearly every time it is asked."""
+    """The thread that runs Python holds the GIL in nearly every dump."""
     target = start("threads8.py")
     held = 0
     for _ in range(20):
@@ -117,7 +117,7 @@ def test_gil_holder(start: StartTarget) -> None:
 
 
 def test_text(start: StartTarget) -> None:
-    """For a person: the command line, every thread, the innermost frame first."""
+    """The text form: the command line, every thread, the innermost frame first."""
     target = start("idle.py")
     text = gsprof("dump", "-p", target.pid).out
     assert str(target.pid) in text and "idle" in text
@@ -155,7 +155,7 @@ PLAIN = {
 
 
 def test_locals(python: Python, start: StartTarget) -> None:
-    """Every kind of value, without running a line of the target's code."""
+    """Every kind of value, without executing code in the target."""
     target = start("locals.py", python=python)
     done = gsprof("dump", "-p", target.pid, "--json", "--locals")
     assert len(done.out) < 200000
@@ -190,11 +190,11 @@ def test_locals_text(start: StartTarget) -> None:
     assert "\x1b" not in text
 
 
-def test_no_locals_unless_asked(start: StartTarget) -> None:
+def test_no_locals_by_default(start: StartTarget) -> None:
     target = start("locals.py")
     text = gsprof("dump", "-p", target.pid, "--json").out
     assert "an_int" not in text
 
 
-def test_nobody_there() -> None:
+def test_no_such_process() -> None:
     gsprof("dump", "-p", 2**22 - 3, status=EXIT_NOPROC)

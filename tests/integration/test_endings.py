@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a recording ends: by time, by Ctrl-C, with its target, by a kill, with nothing."""
+"""How a recording ends: after its duration, by Ctrl-C, with its target, by SIGKILL, or empty."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def test_duration(start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
     begin = time.monotonic()
     gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.5")
-    assert 0.5 <= time.monotonic() - begin < PATIENCE_S / 2  # were it minutes: 30 s
+    assert 0.5 <= time.monotonic() - begin < PATIENCE_S / 2  # in minutes it would be 30 s
     assert target.alive()
 
 
-def test_durations_are_read(start: StartTarget, tmp_path: Path) -> None:
+def test_duration_units(start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
     begin = time.monotonic()
     gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "--duration=300ms")
-    assert 0.3 <= time.monotonic() - begin < PATIENCE_S / 2  # were it seconds: 300 s
+    assert 0.3 <= time.monotonic() - begin < PATIENCE_S / 2  # in seconds it would be 300 s
 
 
 def test_target_exits(start: StartTarget, running: StartRunning, tmp_path: Path) -> None:
-    """What was seen is kept, the status is 0, and a note says what happened."""
+    """The samples are kept, the status is 0, and a message reports the exit."""
     stop = tmp_path / "stop"
     target = start("exits.py", stop, "0")
     path = tmp_path / "p.json"
@@ -90,7 +90,7 @@ def test_terminate(start: StartTarget, running: StartRunning, tmp_path: Path) ->
 
 
 def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
-    """A child that does not heed Ctrl-C cannot hold us past the second one."""
+    """If the child ignores Ctrl-C, a second one ends gsprof without it."""
     path = tmp_path / "p.json"
     script = (
         "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
@@ -105,13 +105,13 @@ def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
     one.signal(signal.SIGINT)
     one.lines.until("waiting for it to end")
     one.signal(signal.SIGINT)
-    # Not communicate(): the child lives on and keeps our pipes.
+    # Not communicate(): the child keeps running and holds the pipes open.
     assert one.process.wait(PATIENCE_S) == 128 + signal.SIGINT
 
 
 @pytest.mark.parametrize("status", [0, 1, 42, -signal.SIGTERM, -signal.SIGKILL])
 def test_status_of_the_child(status: int, running: StartRunning, tmp_path: Path) -> None:
-    """Passed on; a signal as shells tell it."""
+    """The exit status is passed on; a signal becomes 128 + its number, as in shells."""
     path = tmp_path / "p.json"
     stop = tmp_path / "stop"
     one = running("record", "-o", path, "--", main_python(), program("exits.py"), stop, status)
@@ -132,7 +132,7 @@ def test_cannot_start(tmp_path: Path) -> None:
 
 
 def test_output_of_the_child(tmp_path: Path) -> None:
-    """stdout belongs to the child, stdin too."""
+    """stdin and stdout belong to the child."""
     done = gsprof(
         "record",
         "-o",
@@ -148,7 +148,7 @@ def test_output_of_the_child(tmp_path: Path) -> None:
 
 
 def test_idle_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
-    """Zero samples: not a silent empty file but the reason and the remedy."""
+    """Without samples, no empty file is written: the message has the reason and a remedy."""
     target = start("idle.py")
     wait_until_asleep(target.pid)
     done = gsprof(
@@ -175,14 +175,14 @@ def test_gil_filter_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
     assert "GIL" in done.err or "gil" in done.err
 
 
-def test_idle_is_recorded_when_asked(start: StartTarget, tmp_path: Path) -> None:
+def test_idle_option(start: StartTarget, tmp_path: Path) -> None:
     target = start("idle.py")
     profile = record_until(has_any, target.pid, tmp_path / "p.json", "-i", duration_s=0.3)
     assert "nap" in profile.names()
 
 
 def test_exited_at_once(tmp_path: Path) -> None:
-    """A child that is gone before the first sample: its own status, and a word of it."""
+    """The child exits before the first sample: its own status, and a message."""
     done = gsprof("record", "-o", tmp_path / "p.json", "--", "/bin/sh", "-c", "exit 5", status=None)
     assert done.status in (5, EXIT_EMPTY, 69), done
     assert done.err.strip()
@@ -192,8 +192,8 @@ def test_exited_at_once(tmp_path: Path) -> None:
 def test_killed_recorder(
     writes: int, start: StartTarget, running: StartRunning, tmp_path: Path
 ) -> None:
-    """SIGKILL: the .gsp on disk reads well and has all up to the last second before it was written
-    to last."""
+    """After SIGKILL, the .gsp file is readable and has all samples up to one second before the last
+    write."""
     target = start("spin.py")
     path = tmp_path / "p.gsp"
     one = running("record", "-p", target.pid, "-o", path, "-r", "500")
@@ -202,7 +202,7 @@ def test_killed_recorder(
     written_s = 0.0
     for _ in range(writes):
         size = left.stat().st_size
-        wait_for(lambda: left.stat().st_size > size, "nothing is written")
+        wait_for(lambda: left.stat().st_size > size, "the recorder writes nothing")
         written_s = time.time()
     one.kill()
     assert [entry for entry in tmp_path.iterdir() if ".gsp" in entry.name] == [left]
@@ -215,7 +215,7 @@ def test_killed_recorder(
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter, with the programs and the profiler in it."""
+    """A folder that every user can read, with the target programs and the profiler."""
     folder = Path(tempfile.mkdtemp(prefix="gsprof-test-"))
     folder.chmod(0o755)
     shutil.copytree(PROGRAMS, folder / "programs", ignore=shutil.ignore_patterns("__pycache__"))

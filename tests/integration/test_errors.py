@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users meet when it cannot work: what happened, why, and what to type next."""
+"""Error messages: what happened, why, and what to type next."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from support import (
 NO_PID = 2**22 - 3
 
 
-def said(result: Result) -> None:
-    """Every error names the program and stays within a screen."""
+def check_message(result: Result) -> None:
+    """Checks that a message names the program and fits on a screen."""
     assert result.err.startswith("gsprof: "), result.err
     assert 1 <= len(result.err.splitlines()) <= 12
 
@@ -41,7 +41,7 @@ def said(result: Result) -> None:
 def test_no_such_process(tmp_path: Path) -> None:
     for args in (["record", "-o", str(tmp_path / "p.json")], ["dump"]):
         done = gsprof(*args, "-p", NO_PID, status=EXIT_NOPROC)
-        said(done)
+        check_message(done)
         assert str(NO_PID) in done.err
     assert not (tmp_path / "p.json").exists()
 
@@ -49,16 +49,16 @@ def test_no_such_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pid", ["0", "-1", "x", "1x", "99999999999999999999", ""])
 def test_not_a_pid(pid: str, tmp_path: Path) -> None:
     done = gsprof("record", f"--pid={pid}", "-o", tmp_path / "p.json", status=EXIT_USAGE)
-    said(done)
+    check_message(done)
 
 
 def test_not_python(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "3600"]) as sleep:
         try:
-            # It does not wait for Python as long as it should record.
+            # gsprof does not wait for Python for the whole duration.
             for args in (["record", "-o", str(tmp_path / "p.json"), "-d", "3600"], ["dump"]):
                 done = gsprof(*args, "-p", sleep.pid, status=EXIT_NOPROC)
-                said(done)
+                check_message(done)
                 assert "Python" in done.err
         finally:
             sleep.kill()
@@ -66,7 +66,7 @@ def test_not_python(tmp_path: Path) -> None:
 
 
 def test_never_starts_python(tmp_path: Path) -> None:
-    """A launched program that is not Python: told, and its status still passed on."""
+    """A launched program that is not Python: a message, and its status is still passed on."""
     done = gsprof(
         "record", "-o", tmp_path / "p.json", "--", "/bin/sh", "-c", "sleep 0.5; exit 9", status=None
     )
@@ -78,26 +78,26 @@ def test_zombie(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as child:
         wait_for(lambda: state_of(child.pid) == "Z", "no zombie")
         done = gsprof("record", "-p", child.pid, "-o", tmp_path / "p.json", status=EXIT_NOPROC)
-        said(done)
+        check_message(done)
 
 
 def test_kernel_thread(tmp_path: Path) -> None:
-    """pid 2 has no memory of its own."""
+    """pid 2 has no user memory."""
     comm = Path("/proc/2/comm")
     if not comm.exists() or comm.read_text().strip() != "kthreadd":
         pytest.skip("needs kernel threads in its pid namespace")
     done = gsprof("record", "-p", 2, "-o", tmp_path / "p.json", status=None)
     assert done.status in (EXIT_NOPROC, EXIT_PERM), done
-    said(done)
+    check_message(done)
 
 
-def test_unwritable_is_told_before_recording(start: StartTarget, tmp_path: Path) -> None:
+def test_unwritable_output_fails_before_recording(start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
     for path in ("/nonexistent/p.json", "/proc/p.json", tmp_path):
         args = ("record", "-p", target.pid, "-o", path, "-d", "3600", "-f", "json")
         done = gsprof(*args, status=None)
         assert done.status in (EXIT_NOWRITE, 66, 74), done
-        said(done)
+        check_message(done)
 
 
 def test_existing_file_is_kept(start: StartTarget, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_existing_file_is_kept(start: StartTarget, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text("precious")
     done = gsprof("record", "-p", target.pid, "-o", path, "-d", "3600", status=EXIT_NOWRITE)
-    said(done)
+    check_message(done)
     assert "--force" in done.err
     assert path.read_text() == "precious"
     assert record_until(has_any, target.pid, path, duration_s=0.2).samples
@@ -147,14 +147,14 @@ def test_wrong_usage(args: list[str], tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_nearest_word() -> None:
+def test_suggestions() -> None:
     assert "record" in gsprof("recrod", "-p", "1", status=EXIT_USAGE).err
     assert "--duration" in gsprof("record", "--duraton=3", status=EXIT_USAGE).err
 
 
 @pytest.fixture
 def reachable() -> Iterator[str]:
-    """The profiler where a user without rights can run it."""
+    """A folder with the profiler, where an unprivileged user can run it."""
     folder = Path(tempfile.mkdtemp(prefix="gsprof-test-"))
     folder.chmod(0o755)
     shutil.copy(GSPROF, folder / "gsprof")
@@ -167,7 +167,7 @@ def reachable() -> Iterator[str]:
 
 @pytest.mark.needs_root
 def test_another_users_process(start: StartTarget, reachable: str) -> None:
-    """Not permitted: the cause is found, the remedy is one that would help."""
+    """Not permitted: the message has the cause and a remedy that works."""
     target = start("spin.py")
     for args in (["record", "-o", f"{reachable}/out/p.json"], ["dump"]):
         argv = [
@@ -186,7 +186,7 @@ def test_another_users_process(start: StartTarget, reachable: str) -> None:
         )
         done = check_sane(Result(argv, run.returncode, run.stdout.decode(), run.stderr.decode()))
         assert done.status == EXIT_PERM, done
-        said(done)
+        check_message(done)
         assert "permitted" in done.err and "why" in done.err
         assert "sudo" in done.err or "root" in done.err
     assert target.alive()
@@ -194,9 +194,9 @@ def test_another_users_process(start: StartTarget, reachable: str) -> None:
 
 @pytest.mark.needs_root
 def test_root_without_ptrace(start: StartTarget) -> None:
-    """Root in a container that was not given SYS_PTRACE: sudo would not help."""
+    """Root in a container without SYS_PTRACE: sudo would not help."""
     target = start("spin.py")
-    # A target with a capability that we lack cannot be read, as in a container.
+    # As in a container, gsprof cannot read a target that has a capability it lacks itself.
     done = gsprof(
         "dump",
         "-p",
@@ -204,5 +204,5 @@ def test_root_without_ptrace(start: StartTarget) -> None:
         status=EXIT_PERM,
         before=["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all"],
     )
-    said(done)
+    check_message(done)
     assert "SYS_PTRACE" in done.err

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process bears the name of the program that it runs after its last exec, everywhere."""
+"""A process has the name of the program that it runs after its last exec, in every output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Dict, List
 from conftest import NEEDS_EXTENSION, StartRunning
 from support import GSPROF, Lines, Profile, gsprof, main_python, wait_for
 
-# Works until it may end, so that its end is the test's choice.
+# Works until the test creates a file.
 LATER = """
 import os, sys
 def burn():
@@ -21,7 +21,7 @@ def burn():
 burn()
 """
 
-# A child that is its parent's copy for a while, and then runs another program.
+# A child that is a copy of its parent for a while and then runs another program.
 FORKING = """
 import os, sys
 go, python, later, stop = sys.argv[1:]
@@ -34,7 +34,8 @@ os.waitpid(pid, 0)
 
 
 class Scene:
-    """The programs, and the files that let them go on: `go` is a FIFO, `stop` must exist."""
+    """The programs and the files that control them. They wait for a line from the FIFO `go` and end
+    when `stop` exists."""
 
     def __init__(self, folder: Path, env: Dict[str, str]) -> None:
         self.env = env
@@ -47,22 +48,22 @@ class Scene:
         os.mkfifo(self.go)
 
     def shell(self) -> List[str]:
-        """A shell that becomes the program when it is let go."""
+        """A shell that waits for `go` and then executes the program."""
         text = f'read line <"{self.go}"; exec "{main_python()}" "{self.later}" "{self.stop}"'
         return ["sh", "-c", text]
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.go.write_text("\n")
 
     def listed(self) -> Dict[int, str]:
-        """The command of each process that `list` has, by pid."""
+        """Returns the command of each process in the output of `list`, by pid."""
         rows = json.loads(gsprof("list", "--json", env=self.env).out)
-        own = self.env["XDG_RUNTIME_DIR"]  # root sees everybody's
+        own = self.env["XDG_RUNTIME_DIR"]  # root sees the processes of all users
         return {row["pid"]: row["command"] for row in rows if row["path"].startswith(own)}
 
 
 def check_run(folder: Path, pid: int, scene: Scene) -> None:
-    """Every part of the run names the program, and none what it was before."""
+    """Checks that every file of the run has the name of the program, not the one before exec."""
     command = f"{main_python()} {scene.later} {scene.stop}"
     for name in ("meta.json", "profile.json"):
         listed = json.loads((folder / name).read_text())["processes"]
@@ -86,16 +87,16 @@ def test_shell_that_becomes_a_program(
     run = running("run", "-q", "-o", tmp_path / "run", "--", *scene.shell(), env=runtime)
     ((pid, before),) = wait_for(scene.listed).items()
     assert before.startswith("sh -c")
-    # The shell has rows of its own before it is let go.
+    # The shell has rows before it executes the program.
     wait_for(
         lambda: "sh" in gsprof("query", pid, "SELECT name FROM process.metrics", env=runtime).out
     )
-    scene.let_go()
+    scene.release()
     wait_for(lambda: "later.py" in scene.listed()[pid] and "sh -c" not in scene.listed()[pid])
     wait_for(
         lambda: "burn" in gsprof("query", pid, "SELECT func FROM python.stack", env=runtime).out
     )
-    # Metrics are taken once a second: the charts have the name of the last row.
+    # Metrics are collected once a second: the charts use the name of the last row.
     wait_for(
         lambda: "python"
         in gsprof("query", pid, "SELECT name FROM process.metrics", env=runtime).out
@@ -113,13 +114,13 @@ def test_child_that_execs_later(
     python = main_python()
     argv = [python, scene.forking, scene.go, python, scene.later, scene.stop]
     run = running("run", "-q", "-o", tmp_path / "run", "--", *argv, env=runtime)
-    # Parent and child, both by the parent's name.
+    # Parent and child, both with the parent's name.
     both = wait_for(lambda: len(scene.listed()) == 2 and scene.listed())
     assert all("forking.py" in command for command in both.values()), both
-    scene.let_go()
+    scene.release()
     pid = wait_for(lambda: [pid for pid, c in scene.listed().items() if "forking" not in c])[0]
     parent = next(other for other in both if other != pid)
-    # Metrics of the whole tree are in the rings of its root.
+    # The rings of the root process have the metrics of the whole tree.
     sql = f"SELECT pid FROM process.metrics WHERE pid = {pid}"
     wait_for(lambda: str(pid) in gsprof("query", parent, sql, env=runtime).out)
     scene.stop.touch()
@@ -128,7 +129,7 @@ def test_child_that_execs_later(
 
 
 def test_native_recording_of_a_shell(tmp_path: Path, running: StartRunning) -> None:
-    """A recording has an entry for each program that a process ran, by its own name."""
+    """A recording has one entry for each program that a process ran, with its name."""
     scene = Scene(tmp_path, {})
     out = tmp_path / "out.json"
     argv = ["record", "--native", "--idle", "-o", out, "--", *scene.shell()]
@@ -136,7 +137,7 @@ def test_native_recording_of_a_shell(tmp_path: Path, running: StartRunning) -> N
     recording.sampling()
 
     assert wait_for(recording.so_far).raw["processes"][0]["cmdline"].startswith("sh -c")
-    scene.let_go()
+    scene.release()
     recording.until_seen(lambda so_far: "burn" in so_far.names())
     scene.stop.touch()
     assert recording.finish().status == 0
@@ -147,7 +148,7 @@ def test_native_recording_of_a_shell(tmp_path: Path, running: StartRunning) -> N
 
 
 def test_top_of_a_python_that_execs(tmp_path: Path) -> None:
-    """Each table has the name that the process has by then."""
+    """Each table has the current name of the process."""
     scene = Scene(tmp_path, {})
     python = main_python()
     wait = "import os, sys; open(sys.argv[1]).read(); os.execv(sys.argv[2], sys.argv[2:])"
@@ -161,8 +162,8 @@ def test_top_of_a_python_that_execs(tmp_path: Path) -> None:
         try:
             lines = Lines(top.stdout.fileno())
             assert wait in json.loads(lines.next() or "{}")["command"]
-            scene.let_go()
-            program = f"{python} {scene.later}"[:100]  # long titles are cut
+            scene.release()
+            program = f"{python} {scene.later}"[:100]  # long titles are truncated
             wait_for(lambda: json.loads(lines.next() or "{}")["command"].startswith(program))
         finally:
             top.kill()

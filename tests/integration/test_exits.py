@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program ends under `gsprof run` as it does alone: the same status, the same output.
 
-The short form of tests/exits/exits.py (`make test-exits`): each case on two of the interpreters,
-all of which get their turn."""
+The short form of tests/exits/exits.py (`make test-exits`). Each case runs on two interpreters;
+every interpreter is used."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def chosen() -> List[Tuple[Case, Python]]:
     pairs = []
     for number, case in enumerate(case for case in CASES if case.is_short):
         able = [python for python in PYTHONS if fits(case, python)]
-        places = {number % len(able), (number + len(able) // 2) % len(able)} if able else set()
-        pairs += [(case, able[place]) for place in sorted(places)]
+        indexes = {number % len(able), (number + len(able) // 2) % len(able)} if able else set()
+        pairs += [(case, able[index]) for index in sorted(indexes)]
     return pairs
 
 
@@ -40,6 +40,6 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "case, interpreter", chosen(), ids=lambda value: getattr(value, "name", str(value))
 )
-def test_ends_as_alone(case: Case, interpreter: Python, tmp_path: Path, native: Path) -> None:
+def test_same_end_as_alone(case: Case, interpreter: Python, tmp_path: Path, native: Path) -> None:
     outcome = compare(case, interpreter.path, tmp_path, native)
     assert not outcome.difference, outcome.difference

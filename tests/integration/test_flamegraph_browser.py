@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The flame graph in a real browser: what it shows, zoom, search, keys, hostile names.
 
-The browser prints the document after its script has run (--dump-dom).  The address says
-which view is wanted; clicks and keys come from a script that is put into a copy of the file.
+The browser prints the document after its script has run (--dump-dom). The address selects the view;
+clicks and keys come from a script that the test inserts into a copy of the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from support import PATIENCE_S, gsprof
 SVG = "{http://www.w3.org/2000/svg}"
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
-# Widths follow from the numbers: all 1000.
+# Widths follow from the counts, 1000 in total.
 FOLDED = """\
 main (app.py:1);train (app.py:20);forward (model.py:5) 500
 main (app.py:1);train (app.py:20);backward (model.py:50) 300
@@ -40,12 +40,12 @@ def find_browser() -> Optional[str]:
 
 BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no chromium: tools/install-deps.sh test installs it"
+    BROWSER is None, reason="needs chromium: tools/install-deps.sh test installs it"
 )
 
 
 class Page:
-    """The document as the browser has it after the script ran."""
+    """The document after its script has run."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -101,7 +101,7 @@ def svg(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def browse(path: Path, view: str = "", size: str = "1200,800") -> Page:
-    """Opens a file at a view.  An error in the script fails the test."""
+    """Opens a file with a view. Fails if the script logs an error."""
     command = [
         BROWSER or "",
         "--headless",
@@ -119,14 +119,14 @@ def browse(path: Path, view: str = "", size: str = "1200,800") -> Page:
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=2 * PATIENCE_S, check=True
     )
-    talk = done.stderr.decode("utf-8", "replace")
-    console = [line for line in talk.splitlines() if "CONSOLE" in line]
+    log = done.stderr.decode("utf-8", "replace")
+    console = [line for line in log.splitlines() if "CONSOLE" in line]
     assert not console, console
     return Page(done.stdout.decode("utf-8"))
 
 
 def act(path: Path, script: str, name: str, view: str = "") -> Page:
-    """The page after a script of the test has used it."""
+    """Returns the page after a script of the test has run in it."""
     text = path.read_text(encoding="utf-8")
     head, tail = text.rsplit("</svg>", 1)
     helpers = """
@@ -193,7 +193,7 @@ def test_address_restores_zoom(svg: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["-1", "999999", "x"])
-def test_address_of_nothing_shows_all(svg: Path, number: str) -> None:
+def test_invalid_zoom_shows_all(svg: Path, number: str) -> None:
     assert len(browse(svg, f"#zoom={number}").labels()) == 9
 
 
@@ -211,8 +211,8 @@ def test_search_does_not_count_twice(svg: Path) -> None:
 
 def test_search_is_a_regular_expression(svg: Path) -> None:
     assert len(browse(svg, "#search=%5E(load%7Ctrain)%20").hits()) == 2
-    assert browse(svg, "#search=LOAD").hits() == []  # capitals are meant
-    page = browse(svg, "#search=%28model")  # an open bracket
+    assert browse(svg, "#search=LOAD").hits() == []  # upper case is significant
+    page = browse(svg, "#search=%28model")  # an unclosed bracket
     assert len(page.hits()) == 3
     assert "searched as text" in page.words("matched")
 
@@ -235,7 +235,7 @@ def test_address_follows_the_view(svg: Path) -> None:
     assert act(svg, script, "hash.svg").root.get("data-note") == "#zoom=5"
 
 
-def test_keyboard_alone(svg: Path) -> None:
+def test_keyboard_only(svg: Path) -> None:
     script = """
       frame("all").focus();
       ["ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"].forEach(function (name) {
@@ -261,7 +261,7 @@ def test_typing_searches(svg: Path) -> None:
     assert act(svg, script, "type.svg").hits() == ["load (data.py:3)"]
 
 
-def test_help_comes_and_goes(svg: Path) -> None:
+def test_help_opens_and_closes(svg: Path) -> None:
     how = 'click(document.getElementById("how"));'
     page = act(svg, how, "help.svg")
     assert "over" in (page.by_id("help").get("class") or "").split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flight recorder: what a process did last is there however it ended."""
+"""The flight recorder: the last stacks of a process are kept, however it ended."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def ask(env: Dict[str, str], pid: int, sql: str) -> List[Dict[str, Any]]:
 
 
 def report(env: Dict[str, str], pid: int) -> Report:
-    told: Report = json.loads(gsprof("report", pid, "--json", env=env).out)
-    return told
+    document: Report = json.loads(gsprof("report", pid, "--json", env=env).out)
+    return document
 
 
 def wait_for_report(
     env: Dict[str, str], pid: int, is_there: Callable[[Report], bool], what: str
 ) -> Report:
-    def look() -> Report:
+    def accepted() -> Report:
         seen = report(env, pid)
         return seen if is_there(seen) else {}
 
-    told: Report = wait_for(look, f"no {what}")
-    return told
+    document: Report = wait_for(accepted, f"no {what}")
+    return document
 
 
-def functions(told: Report, name: str) -> List[str]:
-    return [row["func"] for row in told["stacks"] if row["thread_name"] == name]
+def functions(document: Report, name: str) -> List[str]:
+    return [row["func"] for row in document["stacks"] if row["thread_name"] == name]
 
 
 def samples(env: Dict[str, str], pid: int) -> int:
@@ -53,7 +53,7 @@ def samples(env: Dict[str, str], pid: int) -> int:
 
 @pytest.fixture
 def followed(runtime: Dict[str, str], start: StartTarget) -> Iterator[Target]:
-    """A process that is followed, with a row of each thread there already."""
+    """A process with a follower, which has already written rows of each thread."""
     target = start("endings.py", env=runtime)
     gsprof("follow", target.pid, "--rate", 20, "--detach", env=runtime)
     wait_for(lambda: samples(runtime, target.pid) > 0, "no stacks")
@@ -66,31 +66,33 @@ def say(target: Target, word: str) -> None:
     target.process.stdin.flush()
 
 
-def has_end(told: Report) -> bool:
-    return any(row["kind"] == "end" for row in told["events"])
+def has_end(document: Report) -> bool:
+    return any(row["kind"] == "end" for row in document["events"])
 
 
 def end_of(env: Dict[str, str], pid: int) -> Report:
-    """The report once the end is noted, with what every end must leave."""
-    told = wait_for_report(env, pid, lambda told: not told["live"] and has_end(told), "end")
-    assert "wait_for_word" in functions(told, "listener")
-    assert "main" in functions(told, "MainThread")
-    assert told["metrics"][0]["rss_mb"] > 1
+    """Waits for the end in the report and checks what every end must leave."""
+    document = wait_for_report(
+        env, pid, lambda document: not document["live"] and has_end(document), "end"
+    )
+    assert "wait_for_word" in functions(document, "listener")
+    assert "main" in functions(document, "MainThread")
+    assert document["metrics"][0]["rss_mb"] > 1
     assert ask(
         env,
         pid,
         "SELECT count(*) AS n FROM python.stack_sample WHERE stack_id NOT IN "
         "(SELECT stack_id FROM python.stack)",
     ) == [{"n": 0}]
-    return told
+    return document
 
 
 def test_killed(runtime: Dict[str, str], followed: Target) -> None:
     os.kill(followed.pid, signal.SIGKILL)
     followed.process.wait(PATIENCE_S)
-    told = end_of(runtime, followed.pid)
-    # An older kernel may have told its parent alone.
-    assert told["events"][0]["signal"] in (9, None)
+    document = end_of(runtime, followed.pid)
+    # An older kernel reports the signal only to the parent.
+    assert document["events"][0]["signal"] in (9, None)
     text = gsprof("report", followed.pid, env=runtime).out
     assert "MainThread" in text and "wait_for_word (endings.py:" in text and "Next:" in text
     rows = json.loads(gsprof("backtrace", followed.pid, "--json", env=runtime).out)
@@ -98,7 +100,7 @@ def test_killed(runtime: Dict[str, str], followed: Target) -> None:
     assert "wait_for_word" in [row["func"] for row in rows]
     found = gsprof("list", "--json", env=runtime).out
     ends = {row["pid"]: row["end"] for row in json.loads(found)}
-    assert ends[followed.pid] == told["events"][0]["detail"]
+    assert ends[followed.pid] == document["events"][0]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -109,13 +111,13 @@ def test_ends_by_itself(
     runtime: Dict[str, str], followed: Target, word: str, sig: Any, status: Any
 ) -> None:
     say(followed, word)
-    # Not asked for its status yet: a zombie tells it on every kernel.
+    # Not waited for yet: on every kernel, a zombie has its exit status.
     end = end_of(runtime, followed.pid)["events"][0]
     assert (end["signal"], end["exit_status"]) == (sig, status), end
 
 
 def memory_group(name: str) -> Path:
-    """A memory cgroup of ours with 200 MB; skips where none can be made."""
+    """Creates a memory cgroup with 200 MB, or skips the test."""
     one = Path("/sys/fs/cgroup/memory")
     folder = (one if one.is_dir() else Path("/sys/fs/cgroup")) / name
     limit = "memory.limit_in_bytes" if one.is_dir() else "memory.max"
@@ -125,7 +127,7 @@ def memory_group(name: str) -> Path:
     except OSError as error:
         if folder.is_dir():
             folder.rmdir()
-        pytest.skip(f"needs a memory cgroup of its own: {error}")
+        pytest.skip(f"cannot create a memory cgroup: {error}")
     return folder
 
 
@@ -149,13 +151,13 @@ def test_out_of_memory(runtime: Dict[str, str], start: StartTarget) -> None:
 def test_one_follower(runtime: Dict[str, str], followed: Target) -> None:
     again = gsprof("follow", followed.pid, env=runtime, status=EXIT_EXISTS)
     assert "followed already" in again.err
-    told = report(runtime, followed.pid)
-    assert told["live"] and "wait_for_word" in functions(told, "listener")
+    document = report(runtime, followed.pid)
+    assert document["live"] and "wait_for_word" in functions(document, "listener")
     assert "It runs" in gsprof(followed.pid, "report", env=runtime).out
 
 
-def test_goes_on_after_the_follower(runtime: Dict[str, str], start: StartTarget) -> None:
-    """A follower that ends leaves its rows, and another one can begin."""
+def test_second_follower(runtime: Dict[str, str], start: StartTarget) -> None:
+    """A follower leaves its rows when it exits, and another one can start."""
     target = start("endings.py", env=runtime)
     for _ in range(2):
         follower = subprocess.Popen(
@@ -164,7 +166,9 @@ def test_goes_on_after_the_follower(runtime: Dict[str, str], start: StartTarget)
             stderr=subprocess.PIPE,
         )
         try:
-            wait_for_report(runtime, target.pid, lambda told: bool(told["metrics"]), "metrics")
+            wait_for_report(
+                runtime, target.pid, lambda document: bool(document["metrics"]), "metrics"
+            )
             follower.send_signal(signal.SIGTERM)
             assert follower.wait(PATIENCE_S) == 0
         finally:
@@ -173,7 +177,7 @@ def test_goes_on_after_the_follower(runtime: Dict[str, str], start: StartTarget)
         assert ask(runtime, target.pid, "SELECT count(*) > 0 AS any FROM gsprof.sampler")[0]["any"]
 
 
-def test_backtrace_of_a_live_one(runtime: Dict[str, str], start: StartTarget) -> None:
+def test_backtrace_of_a_live_process(runtime: Dict[str, str], start: StartTarget) -> None:
     target = start("endings.py", env=runtime)
     rows = json.loads(gsprof("backtrace", target.pid, target.pid, "--json", env=runtime).out)
     assert {row["thread_id"] for row in rows} == {target.pid}
@@ -184,5 +188,5 @@ def test_backtrace_of_a_live_one(runtime: Dict[str, str], start: StartTarget) ->
     assert json.loads(main[0]["locals"])["word"] == "[]"
     wrong = gsprof("backtrace", target.pid, 1, env=runtime, status=EXIT_USAGE)
     assert "no Python thread 1" in wrong.err
-    told = gsprof("report", target.pid, env=runtime).out
-    assert "has no tables" in told and "gsprof follow" in told
+    text = gsprof("report", target.pid, env=runtime).out
+    assert "has no tables" in text and "gsprof follow" in text

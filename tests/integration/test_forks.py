@@ -45,7 +45,7 @@ def both(
 
 # ----------------------------------------------------------------------------- signals
 
-# The hook before ours leaves a signal pending until bytecode runs.
+# A fork hook that runs before gsprof's leaves a signal pending until bytecode runs.
 SIGNALLED = """
 import _thread, os, signal, sys
 
@@ -80,17 +80,17 @@ def test_a_signal_at_fork(
 ) -> None:
     script = tmp_path / "signalled.py"
     script.write_text(SIGNALLED)
-    told = tmp_path / "told"
-    told.touch()
+    run_file = tmp_path / "run_file"
+    run_file.touch()
     env = {**runtime, "GSPROF_MEMORY": "sampled", "GSPROF_DEBUG": "1"}
     if is_run:
-        env["GSPROF_RUN_FILE"] = str(told)
+        env["GSPROF_RUN_FILE"] = str(run_file)
     status, alone = end_of([python.path, script], {}, tmp_path)
     assert (status, alone.split()[1:]) == (0, ["3"])
     status, recorded = end_of([python.path, script, PACKAGE], env, tmp_path)
     assert (status, recorded.split()[1:]) == (0, ["3"]), recorded
     # The child has reported itself: `gsprof run` would follow it.
-    assert (recorded.split()[0] in told.read_text().split()) == is_run
+    assert (recorded.split()[0] in run_file.read_text().split()) == is_run
 
 
 # ----------------------------------------------------------------------- side effects
@@ -178,7 +178,8 @@ print(os.waitpid(pid, 0)[1])
 
 
 @pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "aarch64"), reason="numbers of system calls"
+    platform.machine() not in ("x86_64", "aarch64"),
+    reason="needs x86_64 or aarch64: system call numbers",
 )
 @pytest.mark.parametrize("options", [(), ("--no-memory",)], ids=" ".join)
 def test_a_sandbox(
@@ -187,16 +188,16 @@ def test_a_sandbox(
     script = tmp_path / "sandboxed.py"
     script.write_text(SANDBOXED)
     if python.version >= (3, 12):
-        pytest.skip("os.fork() itself opens a file, to count threads")
+        pytest.skip("os.fork() of Python 3.12+ opens a file to count threads")
     alone, recorded = both(python, script, runtime, *options)
     if alone[0] == 77:
-        pytest.skip("filters of system calls cannot be made here")
+        pytest.skip("needs seccomp filters")
     assert recorded == alone == (0, f"{7 << 8}\n")
 
 
 # ---------------------------------------------------------------------------- followers
 
-# The forked process waits until it has a follower, and prints its parent.
+# The forked process waits until it has a follower and prints facts about it.
 FOLLOWED = """
 import os, time
 
@@ -236,18 +237,18 @@ else:
 """
 
 
-def test_followers_are_of_the_run(
+def test_followers_belong_to_the_run(
     some_python: Python, runtime: Dict[str, str], tmp_path: Path
 ) -> None:
     script = tmp_path / "followed.py"
     script.write_text(FOLLOWED)
     folder = tmp_path / "run"
-    status, said = end_of(
+    status, output = end_of(
         [GSPROF, "run", "-q", "-o", folder, "--", some_python.path, script], runtime, tmp_path
     )
-    assert status == 0, said
-    pid, follower, is_of_the_run, session = said.split()
-    assert is_of_the_run == "True"
+    assert status == 0, output
+    pid, follower, is_child_of_run, session = output.split()
+    assert is_child_of_run == "True"
     assert session == follower
     assert not Path("/proc", follower).exists()
     sql = f"SELECT count(*) AS n FROM python.stack_sample WHERE pid = {pid}"
@@ -267,15 +268,15 @@ def test_modules_at_the_start(
     script.write_text(MODULES)
     env = {**runtime, **more, "TMPDIR": str(tmp_path)}
     (_, alone), (_, recorded) = both(python, script, env)
-    asked = [python.path, "-c", "import sys; print(*sys.builtin_module_names)"]
-    # These are found before any file.
-    safe = set(end_of(asked, {}, tmp_path)[1].split())
+    builtins = [python.path, "-c", "import sys; print(*sys.builtin_module_names)"]
+    # Built-in modules are found before any file.
+    safe = set(end_of(builtins, {}, tmp_path)[1].split())
     new = set(recorded.split()) - set(alone.split())
     assert {name for name in new if name.partition(".")[0] != "gsprof"} <= safe
     assert set(alone.split()) <= set(recorded.split())
 
 
-# A module that a bare interpreter has not loaded may be one of the program's own.
+# A program may have its own module with a name that a bare interpreter has not loaded.
 NAMES = ("collections", "contextlib", "enum", "keyword", "linecache", "math", "tempfile", "typing")
 
 
@@ -291,7 +292,7 @@ def test_modules_of_the_programs_own(
         (tmp_path / f"{name}.py").write_text("OWN = True\n")
     script = tmp_path / "main.py"
     script.write_text("".join(f"import {name}; print({name}.OWN)\n" for name in names) + "print(1)")
-    # Writing at exit must not need them either.
+    # Writing at exit must not import them either.
     env = {**runtime, "PROFILING": "1", "TMPDIR": str(tmp_path)}
     alone, recorded = both(python, script, env)
     assert recorded == alone

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each format as a reader of the other side sees it, and the way between formats."""
+"""Each format, read by an independent reader, and conversions between formats."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def saw(*names: str) -> Callable[[Path], bool]:
     return lambda path: set(names) <= set(profile_of(path).names())
 
 
-# What a recording of each program must have.
+# The functions that a recording of each program must have.
 SEEN = {
     "shares.py": saw(*WORK),
     "names.py": saw("größe", "函数"),
@@ -56,7 +56,7 @@ SEEN = {
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One recording of odd names and one of known work, each in every format."""
+    """Recordings of known work, of unusual names and of eight threads, each in every format."""
     folder = tmp_path_factory.mktemp("formats")
     for name in ("shares.py", "names.py", "threads8.py"):
         target = Target([main_python(), program(name)])
@@ -78,7 +78,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# ------------------------------------------------------- readers of the other side
+# ------------------------------------------------------- independent readers
 
 
 def check_json(path: Path) -> List[str]:
@@ -165,7 +165,7 @@ def check_chrome(path: Path) -> List[str]:
 
 
 def check_gsp(path: Path) -> List[str]:
-    """No reader of the other side: ours, through its own report."""
+    """The format has no other reader: uses gsprof report."""
     raw = json.loads(gsprof("report", "--json", path).out)
     return [row["function"] or "" for row in raw["top"]]
 
@@ -183,29 +183,29 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_other_side(name: str, recorded: Path) -> None:
-    """Every function that worked is found by a reader that is not ours."""
+def test_independent_readers(name: str, recorded: Path) -> None:
+    """An independent reader finds every function that did work."""
     found = CHECKS[name](recorded / "shares.py" / FORMATS[name])
     if name == "pprof" and not found:
-        pytest.skip("needs go (golang-go), to read it with")
+        pytest.skip("needs go (golang-go) to read pprof files")
     for work in WORK:
         assert any(work in one for one in found), (work, found)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_odd_names(name: str, recorded: Path) -> None:
-    """Names with markup, separators, controls, NUL, surrogates, 5,000 letters."""
+def test_unusual_names(name: str, recorded: Path) -> None:
+    """Names with markup, separators, control characters, NUL, surrogates, 5,000 letters."""
     found = CHECKS[name](recorded / "names.py" / FORMATS[name])
     if name == "pprof" and not found:
-        pytest.skip("needs go (golang-go), to read it with")
+        pytest.skip("needs go (golang-go) to read pprof files")
     assert any("größe" in one for one in found)
-    if name != "pprof":  # a table for people cuts what is not in the top
+    if name != "pprof":  # its table shows only the top functions
         assert any("函数" in one for one in found)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_direct(name: str, start: StartTarget, tmp_path: Path) -> None:
-    """Recorded straight into the format, by extension and by name."""
+    """Recording directly into a format, chosen by extension and by name."""
     target = start("shares.py")
     path = tmp_path / FORMATS[name]
     record_longer(Path.exists, target.pid, path, rate_hz=200)
@@ -221,7 +221,7 @@ def has_time(path: Path) -> bool:
 
 
 def own_shares(path: Path, key: str) -> Dict[str, float]:
-    """Function, without its module, and its share."""
+    """Returns the share of each function, without the module in its name."""
     rows = json.loads(path.read_text(encoding="utf-8"))["functions"]
     total = sum(row[key] for row in rows.values())
     shares: Dict[str, float] = {}
@@ -236,8 +236,8 @@ def test_round_trip(name: str, recorded: Path, tmp_path: Path) -> None:
     """From each readable format back to .json: the functions and their shares are kept."""
     source = recorded / "shares.py" / FORMATS[name]
     gsprof("convert", "-i", source, "-o", tmp_path / "back.json")
-    # The same samples, so nothing is a matter of chance.  Folded stacks count them; on a busy
-    # machine one may stand for more than a period.
+    # Both have the same samples, so the result is deterministic. Folded stacks count samples, and
+    # on a busy machine one sample may stand for more than a period.
     key = "own_time" if has_time(tmp_path / "back.json") else "own_samples"
     before = own_shares(recorded / "shares.py" / "p.json", key)
     after = own_shares(tmp_path / "back.json", key)
@@ -246,7 +246,7 @@ def test_round_trip(name: str, recorded: Path, tmp_path: Path) -> None:
 
 
 def test_gsp_is_exact(recorded: Path, tmp_path: Path) -> None:
-    """.gsp to .json and back loses nothing of the samples."""
+    """The conversion from .gsp to .json and back keeps all samples."""
     folder = recorded / "threads8.py"
     gsprof("convert", "-i", folder / "p.json", "-o", tmp_path / "again.gsp")
     gsprof("convert", "-i", tmp_path / "again.gsp", "-o", tmp_path / "again.json")
@@ -284,7 +284,7 @@ def test_report(name: str, recorded: Path) -> None:
 
 
 def test_standard_streams(recorded: Path) -> None:
-    """- is stdin and stdout."""
+    """- is stdin or stdout."""
     raw = (recorded / "shares.py" / "p.pb.gz").read_bytes()
     out = gsprof("convert", "-i", "-", "-o", "-", "-f", "json", stdin=raw).out
     assert "half" in json.dumps(json.loads(out)["functions"])
@@ -292,7 +292,7 @@ def test_standard_streams(recorded: Path) -> None:
 
 # ------------------------------------------------------------------- hostile files
 
-BAD: Dict[str, bytes] = {
+MALFORMED: Dict[str, bytes] = {
     "empty.json": b"",
     "brace.json": b"{",
     "list.json": b"[]",
@@ -331,11 +331,11 @@ BAD: Dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", MALFORMED)
 def test_hostile_file(name: str, tmp_path: Path) -> None:
-    """Told, not crashed on; nothing half-written is left; memory stays bounded."""
+    """An error message and no crash; no partial output; bounded memory."""
     path = tmp_path / name
-    path.write_bytes(BAD[name])
+    path.write_bytes(MALFORMED[name])
     limit = ["prlimit", "--as=1500000000"] if shutil.which("prlimit") else []
     done = gsprof("convert", "-i", path, "-o", tmp_path / "out.svg", status=None, before=limit)
     if done.status:
@@ -348,7 +348,7 @@ def test_hostile_file(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", READABLE)
 def test_damaged_files(name: str, recorded: Path, tmp_path: Path) -> None:
-    """Cut and overwritten at many places: any answer but a crash."""
+    """Truncated and overwritten at many offsets: every result is accepted except a crash."""
     whole = (recorded / "shares.py" / FORMATS[name]).read_bytes()
     path = tmp_path / FORMATS[name]
     for i in range(24):
@@ -359,7 +359,7 @@ def test_damaged_files(name: str, recorded: Path, tmp_path: Path) -> None:
 
 
 def test_cut_gsp_keeps_the_rest(recorded: Path, tmp_path: Path) -> None:
-    """What a killed recorder leaves: the blocks that are whole are read."""
+    """The file of a killed recorder: complete blocks are read."""
     whole = (recorded / "shares.py" / "p.gsp").read_bytes()
     path = tmp_path / "cut.gsp"
     path.write_bytes(whole[: len(whole) * 9 // 10])

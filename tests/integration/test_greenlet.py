@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greenlets: those that are switched out have their whole stacks in a dump, the one that runs has
-its parents, and a recording never mixes two of them."""
+"""Greenlets: a dump has the whole stacks of suspended greenlets and the parents of the running one,
+and a recording never mixes two greenlets."""
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from typing import Dict, List, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 import pytest
 
 from conftest import StartTarget
 from greenlets import SYSTEM, environment, has_module
 from support import (
-    PATIENCE_S,
     Json,
     Profile,
     Python,
@@ -23,14 +21,15 @@ from support import (
     gsprof,
     main_python,
     record_until,
+    wait_for,
 )
 
 
 @pytest.fixture(scope="module")
 def greenlet_env(python: Python) -> Dict[str, str]:
-    """What has to be in the environment of an interpreter for it to have greenlet."""
+    """The environment variables with which an interpreter can import greenlet."""
     if python.label.split("-")[0].endswith("t"):
-        pytest.skip("the collector of free-threaded builds keeps no lists")
+        pytest.skip("the garbage collector of free-threaded builds has no lists")
     try:
         return environment(python)
     except LookupError as error:
@@ -65,7 +64,7 @@ def check_frames(target: Target) -> None:
     assert own["name"].startswith("own one (OwnGreenlet at 0x")
     lines = [frame["line"] for frame in found[("deep", "deep", "deep", "deep", "first")]["frames"]]
     assert len(set(lines[1:4])) == 1 and lines[0] != lines[1] and 0 not in lines
-    # The thread's own stack ends where the running greenlet began; parents go on from there.
+    # The stack of the thread ends where the running greenlet starts; the rest is in its parents.
     assert names(threads["MainThread"])[-2:] == ("station", "stand")
     assert f"0x{target.facts['running']:x}" in running["name"]
     assert running["parent"] == found[("between",)]["name"]
@@ -74,7 +73,7 @@ def check_frames(target: Target) -> None:
     assert own["parent"] == found[("main", "<module>")]["name"]
     assert found[("main", "<module>")]["parent"] is None
     assert found[("main", "<module>")]["name"].startswith("main greenlet")
-    # Greenlets belong to the thread on whose stack they are.
+    # A greenlet belongs to the thread that runs it.
     (other,) = threads["other"]["tasks"]
     assert names(other) == ("deep", "deep") and other["state"] == "suspended"
     assert other["parent"] not in {task["name"] for task in found.values()}
@@ -107,14 +106,14 @@ def test_recording_mixes_nothing(
     start: StartTarget,
     tmp_path: Path,
 ) -> None:
-    """Two greenlets take turns some hundred thousand times a second; each stack is one of theirs,
-    from its first frame on."""
+    """Two greenlets switch about a hundred thousand times a second; each stack belongs entirely to
+    one of them."""
     target = start("greenlets_switching.py", python=python, env=greenlet_env)
     legal = {tuple(stack) for stack in target.facts["stacks"]}
 
     def stacks(profile: Profile) -> Set[Tuple[str, ...]]:
         seen = {tuple(sample.names) for sample in profile.samples}
-        # It may still be busy telling us that it is ready.
+        # The program may not have returned from ready() yet.
         return {stack for stack in seen if stack[:2] != ("<module>", "main")}
 
     def is_enough(profile: Profile) -> bool:
@@ -128,21 +127,21 @@ def test_recording_mixes_nothing(
 def test_dump_while_they_switch(
     python: Python, greenlet_env: Dict[str, str], start: StartTarget
 ) -> None:
-    """A greenlet that goes on while it is read is left out, not shown with another's frames."""
+    """A greenlet that continues during the read is left out, not shown with wrong frames."""
     target = start("greenlets_switching.py", python=python, env=greenlet_env)
     legal = {tuple(stack) for stack in target.facts["stacks"]}
     legal |= {(), ("<module>", "main")}
     count = 0
-    strange = []
+    illegal = []
     for _ in range(50):
         (thread,) = threads_of(target.pid).values()
         for task in thread["tasks"]:
             assert task["state"] in ("running", "suspended")
             count += 1
             if tuple(reversed(names(task))) not in legal:
-                strange.append(task)
-    # Nothing holds it still: one that moves between two looks that are equal can slip through.
-    check_rare(strange, count, 0.001)
+                illegal.append(task)
+    # The target keeps running: a greenlet that moves between two equal reads is not detected.
+    check_rare(illegal, count, 0.001)
     assert target.alive()
 
 
@@ -152,7 +151,7 @@ SLEEPS = {f"sleeper {i}": ("sleep", *["sleeper"] * (i + 1)) for i in range(5)}
 
 
 def by_name(tasks: List[Json]) -> Dict[str, Json]:
-    """Without class and address."""
+    """Returns the tasks by name, without class and address."""
     return {task["name"].split(" (")[0]: task for task in tasks}
 
 
@@ -166,7 +165,7 @@ def check_waits(tasks: Dict[str, Json]) -> None:
 
 
 def test_gevent(start: StartTarget) -> None:
-    assert has_module(SYSTEM, "gevent"), "python3-gevent is one of the packages that tests need"
+    assert has_module(SYSTEM, "gevent"), "the tests need the package python3-gevent"
     target = start("gevents.py", exe=SYSTEM)
     (thread,) = threads_of(target.pid).values()
     tasks = by_name(thread["tasks"])
@@ -175,14 +174,15 @@ def test_gevent(start: StartTarget) -> None:
     assert hub["state"] == "suspended" and names(hub) == ("run",)
     assert len(tasks) == len(SLEEPS) + 3
     target.go()
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        (thread,) = threads_of(target.pid).values()
-        tasks = by_name(thread["tasks"])
-        (hub,) = [task for name, task in tasks.items() if "Hub" in name]
-        if hub["state"] == "running" and thread["state"] == "S":
-            break
-        assert time.monotonic() < deadline, tasks
+
+    def thread_of_running_hub() -> Optional[Json]:
+        (found,) = threads_of(target.pid).values()
+        (hub,) = [task for name, task in by_name(found["tasks"]).items() if "Hub" in name]
+        return found if hub["state"] == "running" and found["state"] == "S" else None
+
+    thread = wait_for(thread_of_running_hub, "the hub does not wait in the event loop")
+    tasks = by_name(thread["tasks"])
+    (hub,) = [task for name, task in tasks.items() if "Hub" in name]
     check_waits(tasks)
     assert names(thread) == ("run",)
     (main,) = [task for name, task in tasks.items() if name.startswith("main ")]
@@ -191,5 +191,5 @@ def test_gevent(start: StartTarget) -> None:
 
 
 def test_main_python_is_tested() -> None:
-    """Debian's greenlet is there, so that at least one interpreter is not skipped."""
+    """Debian's greenlet is installed, so at least one interpreter is not skipped."""
     assert has_module(SYSTEM, "greenlet") or main_python() != SYSTEM

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof run: a program with everything on, its children, its signals and its exit status."""
+"""gsprof run: a program with all recorders on, its children, its signals and its exit status."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from support import (
     gsprof,
     is_root,
     main_python,
+    wait_for,
 )
 
 
@@ -64,7 +65,7 @@ def ask(where: object, sql: str, env: Dict[str, str]) -> List[List[Any]]:
     return [list(row.values()) for row in json.loads(text)]
 
 
-def test_output_below_folders_that_are_missing(runtime: Dict[str, str], tmp_path: Path) -> None:
+def test_output_in_missing_folders(runtime: Dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "run"
     argv = ["--output", folder, "--", main_python(), "-c", "print(sum(range(10**7)))"]
     gsprof("run", *argv, env=runtime)
@@ -72,7 +73,7 @@ def test_output_below_folders_that_are_missing(runtime: Dict[str, str], tmp_path
 
 
 def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """A shell, a program, its child of a moment: rows of all, the status, the whole folder."""
+    """A shell, a program, a short-lived child: rows of all of them, the status, all files."""
     script = tmp_path / "busy.py"
     script.write_text(BUSY)
     command = f"{main_python()} {script} 0.7 again; exit $?"
@@ -90,7 +91,7 @@ def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
     versions = {process["pid"]: process["python"] for process in meta["processes"]}
     assert versions[first] == versions[second] and versions[first].startswith("3.")
     assert 0 < meta["start_ns"] < meta["end_ns"]
-    # The rings are gone: the folder has everything.
+    # The rings are removed: the folder has all rows.
     alone = {"XDG_RUNTIME_DIR": str(tmp_path)}
     spans = ask(folder, "SELECT pid, name FROM python.span ORDER BY ts_ns", alone)
     assert spans == [[first, "burning"], [second, "burning"]]
@@ -108,25 +109,25 @@ def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
 def test_signals_are_passed_on(
     runtime: Dict[str, str], tmp_path: Path, running: StartRunning
 ) -> None:
-    said = tmp_path / "said"
-    os.mkfifo(said)
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
     code = (
         "import signal, sys\n"
         "def end(*_): sys.exit(9)\n"
         "signal.signal(signal.SIGTERM, end)\n"
-        f"open({str(said)!r}, 'w').close()\n"
+        f"open({str(ready)!r}, 'w').close()\n"
         "while True: signal.pause()\n"
     )
     run = ("run", "-o", tmp_path / "kept", "--", main_python(), "-c", code)
     one = running(*run, env=runtime)
-    said.read_text()
+    ready.read_text()
     one.signal(signal.SIGTERM)
     result = one.finish()
     assert result.status == 9 and "ended with status 9" in result.err
 
 
 def test_names(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """A name is one run's: a second one is refused and changes nothing, --force replaces."""
+    """A name belongs to one run. A second run is refused and changes nothing; --force replaces."""
     run = ("run", "-q", "--name", "base", "--no-metrics", "--no-stacks")
     quick = [main_python(), "-c", "pass"]
     gsprof(*run, "--", *quick, env=runtime, cwd=tmp_path)
@@ -139,7 +140,7 @@ def test_names(runtime: Dict[str, str], tmp_path: Path) -> None:
     gsprof(*run, "--force", "--", *quick, env=runtime, cwd=tmp_path)
     assert (folder / "meta.json").read_bytes() != before
     assert files(folder) >= WHOLE | {"notes.txt"}
-    # Two at one moment: one has the name, and the files are its own.
+    # Two runs at once: one gets the name, and all files are from that run.
     both = [
         subprocess.Popen(
             [str(GSPROF), *run[:3], "pair", "--", *quick],
@@ -152,12 +153,12 @@ def test_names(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert sorted(one.wait() for one in both) == [0, EXIT_NOWRITE]
     meta = json.loads((tmp_path / "gsprof-runs" / "pair" / "meta.json").read_text())
     assert meta["state"] == "complete"
-    # --force keeps what is there if the program cannot be started.
+    # --force keeps the existing run if the program cannot be started.
     gone = ("run", "--force", "--name", "base", "--")
     gsprof(*gone, "no-such-program", status=EXIT_NOEXEC, env=runtime, cwd=tmp_path)
     gsprof(*gone, tmp_path, status=EXIT_NOT_EXECUTABLE, env=runtime, cwd=tmp_path)
     assert (tmp_path / "gsprof-runs" / "base" / "meta.json").exists()
-    # Nothing is left of a program that could not be started.
+    # A program that cannot be started leaves no files.
     gsprof("run", "--", "no-such-program", status=EXIT_NOEXEC, env=runtime, cwd=tmp_path)
     assert files(tmp_path / "gsprof-runs") == {"base", "pair"}
 
@@ -168,7 +169,7 @@ def test_a_program_that_fails_at_once(runtime: Dict[str, str], tmp_path: Path) -
         done = gsprof(*command, status=2, env=runtime, cwd=tmp_path)
         assert "The program failed with status 2, too early for a verdict" in done.err, str(done)
         assert "no_such_file.py" in done.err
-        # Nothing to go on with, and above all no comparison of two failures.
+        # No next commands, and no comparison of two failures.
         assert "Next:" not in done.err and "compare" not in done.err and "No data" not in done.err
         assert (tmp_path / "gsprof-runs" / name / "report.html").exists()
     killed = ("run", "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
@@ -194,13 +195,13 @@ if __name__ == "__main__":
 """
 
 
-def test_a_tracker_is_no_part_of_the_program(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """multiprocessing starts a process that waits for the end: the other two work all the time."""
+def test_resource_tracker_is_not_counted(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """multiprocessing starts a process that only waits. The other two work all the time."""
     (tmp_path / "job.py").write_text(SPAWNS)
     run = ("run", "--no-torch", "--no-memory", "-o", tmp_path / "run", "--")
     done = gsprof(*run, main_python(), tmp_path / "job.py", env=runtime)
     found = re.search(r"Main threads: .* ([\d.]+) % waiting", done.err)
-    assert found and float(found.group(1)) < 20, done.err  # with the tracker: 33
+    assert found and float(found.group(1)) < 20, done.err  # 33 with the tracker
     sql = "SELECT count(DISTINCT pid) FROM python.stack_sample"
     assert ask(tmp_path / "run", sql, {}) == [[3]]
 
@@ -220,7 +221,7 @@ def test_misuse(runtime: Dict[str, str], tmp_path: Path) -> None:
 
 
 def test_a_program_that_cannot_be_recorded(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """It runs with its own environment and limits, and ends with its own status."""
+    """The program keeps its environment and limits, and its exit status is passed on."""
     code = "import os, resource, sys\n"
     code += "print(resource.getrlimit(resource.RLIMIT_NOFILE), os.environ.get('PYTHONPATH'))\n"
     code += "sys.exit(any(name.startswith('GSPROF_RUN') for name in os.environ) or 3)\n"
@@ -239,13 +240,13 @@ def test_a_program_that_cannot_be_recorded(runtime: Dict[str, str], tmp_path: Pa
     assert missing.returncode == EXIT_NOEXEC and "no-such-program" in missing.stderr, str(missing)
 
 
-# Time of a CPU, which a busy machine gives late, but gives.
+# CPU time: a busy machine reaches it too, only later.
 SHORT = "import time\nwhile time.process_time() < 1: sum(range(999))\n"
 
 
 @pytest.mark.parametrize("kib", [200_000, 120_000])
 def test_little_address_space(kib: int, runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The SQL engine would crash for want of it, and the program's status would be lost."""
+    """gsprof refuses to start the SQL engine, which would crash, and keeps the exit status."""
     limit = ("sh", "-c", f'ulimit -v {kib}; exec "$0" "$@"')
     code = "import sys; kept = bytearray(20 << 20); print('done'); sys.exit(3)"
     run = ("run", "-o", tmp_path / "r", "--", main_python(), "-c", code)
@@ -253,8 +254,8 @@ def test_little_address_space(kib: int, runtime: Dict[str, str], tmp_path: Path)
     assert done.out == "done\n" and "512 MiB of address space" in done.err, str(done)
 
 
-def test_what_is_missing_is_told(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The program runs on without the package; who counts on its rows hears of it."""
+def test_missing_rows_are_reported(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The program runs without the package, and gsprof reports the missing rows."""
     start = tmp_path / "start"
     start.mkdir()
     hook = PACKAGE / "start" / "sitecustomize.py"
@@ -269,7 +270,7 @@ def test_what_is_missing_is_told(runtime: Dict[str, str], tmp_path: Path) -> Non
     assert broken.out == "ran\n"
     assert "no spans, steps or modules of process" in broken.err, str(broken)
     assert f"OSError: two lines; try: PYTHONPATH={tmp_path} {python} -c" in broken.err
-    # An option of Python keeps the package out: stacks were seen, nobody spoke.
+    # With -I Python does not load the package: there are stacks, but no rows from the agent.
     alone = gsprof(*run, python, "-I", "-c", SHORT, env=runtime, cwd=tmp_path)
     assert "gsprof inject PID" in alone.err, str(alone)
     own = {**runtime, "GSPROF": "other.py"}
@@ -279,7 +280,7 @@ def test_what_is_missing_is_told(runtime: Dict[str, str], tmp_path: Path) -> Non
         assert "no spans" not in result.err, str(result)
 
 
-def test_a_program_that_is_killed(runtime: Dict[str, str], tmp_path: Path) -> None:
+def test_killed_program(runtime: Dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     code = SHORT + "import os\nkept = bytearray(64 << 20)\nos.kill(os.getpid(), 9)\n"
     run = ("run", "-o", folder, "--", main_python(), "-c", code)
@@ -292,25 +293,27 @@ def test_a_program_that_is_killed(runtime: Dict[str, str], tmp_path: Path) -> No
     assert ask(folder, held, runtime)[0][0] >= 64 << 20
 
 
-def test_gsprof_that_is_killed(
-    runtime: Dict[str, str], tmp_path: Path, running: StartRunning
-) -> None:
-    """The program goes on; what is on disk and in the rings makes a report."""
+def test_killed_gsprof(runtime: Dict[str, str], tmp_path: Path, running: StartRunning) -> None:
+    """The program keeps running. The files and the rings are enough for a report."""
     folder = tmp_path / "half"
-    said, more = tmp_path / "said", tmp_path / "more"
-    os.mkfifo(said)
+    ready, more = tmp_path / "ready", tmp_path / "more"
+    os.mkfifo(ready)
     os.mkfifo(more)
     code = (
         f"{SHORT}import gsprof, os\nwith gsprof.span('seen'): pass\n"
-        f"open({str(said)!r}, 'w').write(str(os.getpid()))\n"
+        f"open({str(ready)!r}, 'w').write(str(os.getpid()))\n"
         f"open({str(more)!r}, 'w').write('still here')\n"
         "while True: sum(range(999))\n"
     )
     one = running("run", "-o", folder, "--", main_python(), "-c", code, env=runtime)
-    pid = int(said.read_text())
+    pid = int(ready.read_text())
     manifest = folder / "manifest.json"
-    while not manifest.exists() or '"span"' not in manifest.read_text():
+
+    def has_span() -> bool:
         assert one.process.poll() is None
+        return manifest.exists() and '"span"' in manifest.read_text()
+
+    wait_for(has_span, "no span in the manifest")
     one.signal(signal.SIGKILL)
     one.process.wait()
     assert more.read_text() == "still here"
@@ -320,7 +323,7 @@ def test_gsprof_that_is_killed(
     gsprof("report", folder, "-o", page, env=runtime)
     assert "late.html" not in files(folder) and page.stat().st_size > 1000
     os.kill(pid, signal.SIGKILL)
-    # Its name is free for --force, and for nobody else.
+    # Only --force can use the name again.
     quick = ("-q", "-o", folder, "--no-metrics", "--", "true")
     gsprof("run", *quick, env=runtime, status=EXIT_NOWRITE)
     gsprof("run", "--force", *quick, env=runtime)
@@ -338,8 +341,8 @@ raise RuntimeError("the program's own")
 """
 
 
-def test_what_is_the_programs_own(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """sitecustomize, atexit, threads, stdin, an exception: as without gsprof."""
+def test_program_behaves_as_without_gsprof(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """sitecustomize, atexit, threads, stdin and an exception work as without gsprof."""
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "sitecustomize.py").write_text("MINE = 'site'\nprint('customized', flush=True)\n")
@@ -350,14 +353,14 @@ def test_what_is_the_programs_own(runtime: Dict[str, str], tmp_path: Path) -> No
     assert "RuntimeError: the program's own" in result.err
 
 
-def test_no_room(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """A folder that cannot be written keeps nobody from running the program."""
+def test_unwritable_or_full_disk(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """If the folder is not writable, the program still runs, but nothing is saved."""
     (tmp_path / "file").write_text("")
     program = (main_python(), "-c", "print('ran'); raise SystemExit(3)")
     nowhere = gsprof("run", "-o", tmp_path / "file" / "x", "--", *program, env=runtime, status=3)
     assert nowhere.out == "ran\n" and "the run is not kept" in nowhere.err
     assert "gsprof report" in nowhere.err
-    # A disk that has room for little more than the folder.
+    # A disk with hardly more space than the folder itself needs.
     small = tmp_path / "small"
     small.mkdir()
     mount = f'mount -t tmpfs -o size=16k none {small} && exec "$0" "$@"'
@@ -391,8 +394,8 @@ print("ran", sum(ends))
 """
 
 SMALL = "mount -t tmpfs -o size=64m none /dev/shm"
-# Where /dev/shm is, and what is said of it.
-ROOMS = {
+# How /dev/shm is mounted, and the expected message.
+SHM_MOUNTS = {
     "64 MB": (SMALL, "/dev/shm/gsprof-{uid} has 16 MB of space for tables, 128 MB are needed"),
     "full": (f"{SMALL}; fallocate -l 64m /dev/shm/full", "has 0 MB of space for tables"),
     "missing": (
@@ -400,7 +403,7 @@ ROOMS = {
         "mknod -m 666 /dev/${n%:*} c 1 ${n#*:}; done",
         "/dev/shm/gsprof-{uid}: No such file",
     ),
-    # No other place can be written to: rings are smaller.
+    # No other folder is writable: rings are smaller.
     "nowhere else": (
         f"{SMALL}; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /var/tmp",
         "keep fewer rows than usual: there is little room",
@@ -408,14 +411,14 @@ ROOMS = {
 }
 
 
-def in_room(room: str, tmp_path: Path, *command: object) -> Result:
-    """A command in a container's shared memory; its folder is /run/out."""
+def run_with_shm(mount: str, tmp_path: Path, *command: object) -> Result:
+    """Runs a command with shared memory as in a container. Its folder is /run/out."""
     script = f"""set -e
 mount -t tmpfs none /run
 mkdir /run/out
 mount --bind {tmp_path} /run/out
 cd /run/out
-{ROOMS[room][0]}
+{SHM_MOUNTS[mount][0]}
 exec "$@"
 """
     argv = [*own_mounts(), "sh", "-c", script, "sh", *map(str, command)]
@@ -433,17 +436,17 @@ exec "$@"
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize("room", ROOMS)
-def test_little_shared_memory(room: str, tmp_path: Path) -> None:
-    """It is the program's first; tables go elsewhere or are smaller, which is told, and all
-    workers are recorded."""
-    each = (6 << 20) if room == "64 MB" else 0
+@pytest.mark.parametrize("mount", SHM_MOUNTS)
+def test_little_shared_memory(mount: str, tmp_path: Path) -> None:
+    """Shared memory is left to the program. Rings go elsewhere or are smaller, with a message, and
+    all workers are recorded."""
+    each = (6 << 20) if mount == "64 MB" else 0
     (tmp_path / "job.py").write_text(WORKERS)
     run = (GSPROF, "run", "--no-torch", "--no-memory", "--no-metrics", "-o", "run", "--")
-    done = in_room(room, tmp_path, *run, main_python(), "job.py", each)
+    done = run_with_shm(mount, tmp_path, *run, main_python(), "job.py", each)
     assert (done.status, done.out) == (0, "ran 0\n"), str(done)
-    assert ROOMS[room][1].format(uid=os.getuid()) in done.err, str(done)
-    # Commands to type next come last, together.
+    assert SHM_MOUNTS[mount][1].format(uid=os.getuid()) in done.err, str(done)
+    # The next commands come last, in one block.
     after = done.err[done.err.index("Next: ") :].splitlines()
     assert all(line.startswith("      ") for line in after[1:]), str(done)
     spans = "SELECT count(DISTINCT pid), count(*) FROM python.span"
@@ -460,33 +463,35 @@ TINY = {
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize("room", TINY)
+@pytest.mark.parametrize("mount", TINY)
 def test_hardly_any_shared_memory(
-    room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mount: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stacks are kept, or it is told why not and what helps."""
-    monkeypatch.setitem(ROOMS, room, TINY[room])
-    told = TINY[room][1]
+    """Stacks are kept, or a message has the reason and a remedy."""
+    monkeypatch.setitem(SHM_MOUNTS, mount, TINY[mount])
+    message = TINY[mount][1]
     code = "import time; end = time.time() + 1\nwhile time.time() < end: pass\nprint('ran')"
-    done = in_room(room, tmp_path, GSPROF, "run", "-o", "run", "--", main_python(), "-c", code)
+    done = run_with_shm(
+        mount, tmp_path, GSPROF, "run", "-o", "run", "--", main_python(), "-c", code
+    )
     assert (done.status, done.out) == (0, "ran\n"), str(done)
-    for what in (told, "--shm-size") if told else ("Main thread", "hot_lines()"):
+    for what in (message, "--shm-size") if message else ("Main thread", "hot_lines()"):
         assert what in done.err, str(done)
-    for what in ("Nothing was lost", "hot_lines()") if told else ("could not be kept",):
+    for what in ("Nothing was lost", "hot_lines()") if message else ("could not be kept",):
         assert what not in done.err, str(done)
 
 
 @pytest.mark.needs_root
-def test_the_place_of_tables_is_told(tmp_path: Path) -> None:
-    """By doctor before, and by list while they are there."""
-    doctor = in_room("64 MB", tmp_path, GSPROF, "doctor", "--json")
+def test_folder_of_tables_is_reported(tmp_path: Path) -> None:
+    """By doctor in advance, and by list while the tables exist."""
+    doctor = run_with_shm("64 MB", tmp_path, GSPROF, "doctor", "--json")
     machine = json.loads(doctor.out)["machine"]
     assert machine["tables"].startswith("/tmp/gsprof-")
     assert "16 MB of space" in machine["tables_note"]
     code = '"$1" < /dev/null > wrote; "$0" list --json; "$0" list --clean -q'
-    said = in_room("64 MB", tmp_path, "sh", "-c", code, GSPROF, RING_WRITER)
+    listed = run_with_shm("64 MB", tmp_path, "sh", "-c", code, GSPROF, RING_WRITER)
     pid = json.loads((tmp_path / "wrote").read_text().splitlines()[0])["pid"]
-    (row,) = [row for row in json.loads(said.out) if row["pid"] == pid]
+    (row,) = [row for row in json.loads(listed.out) if row["pid"] == pid]
     assert "16 MB of space" in row["note"] and row["path"].startswith("/tmp/gsprof-")
 
 
@@ -499,8 +504,8 @@ print(gsprof.config()["ring.rows"], len(gsprof.query("FROM python.span")))
 """
 
 
-def test_the_size_of_rings(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """config.toml, then the environment, then the option."""
+def test_ring_size(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The option overrides the environment, which overrides config.toml."""
     (tmp_path / "gsprof").mkdir()
     (tmp_path / "gsprof" / "config.toml").write_text("[ring]\nrows = 60\n")
     env = {**runtime, "XDG_CONFIG_HOME": str(tmp_path)}
@@ -513,15 +518,15 @@ def test_the_size_of_rings(runtime: Dict[str, str], tmp_path: Path) -> None:
 
     assert rows_of().out == "60 60\n"
     assert rows_of("--ring-rows", "80", GSPROF_RING_ROWS="70").out == "80 80\n"
-    # The program runs all the same, and the fault is named.
+    # The program still runs, and a message names the invalid value.
     wrong = rows_of(GSPROF_RING_ROWS="many")
     assert wrong.out == "0 300\n"
     assert "ring.rows must be a whole number from 0 to 10000000, not many" in wrong.err
     gsprof("run", "--ring-rows", "0", "--", "true", status=EXIT_USAGE)
 
 
-def test_rings_go_when_the_run_is_complete(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The folder has it all."""
+def test_rings_are_removed_after_the_run(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The folder of the run has all rows."""
     code = "import os; pid = os.fork(); pid and os.waitpid(pid, 0)"
     gsprof("run", "-q", "-o", tmp_path / "run", "--", main_python(), "-c", code, env=runtime)
     left = Path(runtime["XDG_RUNTIME_DIR"]).glob("gsprof/*/*.ring")
@@ -540,12 +545,12 @@ while True:
         os.write(1, b"a line\\n")
 """
 
-# What draws the status line: saved cursor to restored cursor, and making room for it.
+# The escape sequences of the status line: from saved to restored cursor, and scrolling.
 DRAWN = re.compile(r"\x1b7.*?\x1b8|\x1bD|\x1b\[A", re.S)
 
 
 class Shell:
-    """A shell at a terminal of its own."""
+    """A shell on a new terminal."""
 
     def __init__(self, cwd: Path, env: Dict[str, str]) -> None:
         self.pid, self.fd = pty.fork()
@@ -561,7 +566,7 @@ class Shell:
         os.write(self.fd, text.encode())
 
     def wait(self, pattern: str) -> str:
-        """What was shown up to where it fits."""
+        """Waits for the pattern and returns the output up to its end."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             found = re.search(pattern, self.seen, re.S)
@@ -586,8 +591,8 @@ def shell(runtime: Dict[str, str], tmp_path: Path) -> Iterator[Shell]:
 
 
 def test_at_a_terminal(runtime: Dict[str, str], tmp_path: Path, shell: Shell) -> None:
-    """The program reads from it, Ctrl-Z and fg work, Ctrl-C is the program's, also twice, and
-    the status line leaves its output alone."""
+    """The program reads from the terminal, Ctrl-Z and fg work, every Ctrl-C reaches the program,
+    and the status line does not disturb its output."""
     (tmp_path / "talker.py").write_text(TALKER)
     shell.wait(r"\$ ")
     shell.type(f"{GSPROF} run --name tty -- {main_python()} talker.py\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets whose memory lies: the profiler may learn nothing, but it lives and ends."""
+"""Targets with corrupt memory: the profiler may find nothing, but it does not crash or hang."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from support import Python, gsprof
 
 
 def test_scribbled_frames(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """Frames, code objects and a thread state full of nonsense, while being read."""
+    """Random bytes in frames, code objects and a thread state, changing during the read."""
     for how in ("random", "cycle", "ones", "pointers"):
         target = start("scribble.py", how, 3, python=python)
         path = tmp_path / f"{how}.json"
-        # It scribbles for longer than either may take.
+        # The target overwrites its memory for longer than either command takes.
         gsprof("dump", "-p", target.pid, "--locals", "--json", status=None)
         done = gsprof(
             "record",
@@ -55,7 +55,7 @@ def test_scribbled_while_blocking(start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_starting_and_ending(python: Python, tmp_path: Path) -> None:
-    """Attached to at any moment of a short life."""
+    """Recording processes that exit within milliseconds."""
     for i in range(4):
         gsprof(
             "record",

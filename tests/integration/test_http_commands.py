@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""http-profile, http-stop, http-status, http-sessions, config: what they ask a server, how they
-show its answers, and what they say when it refuses, lies, or is not there."""
+"""http-profile, http-stop, http-status, http-sessions, config: their requests, how they show the
+answers, and their messages for refusals, malformed answers and missing servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _server() -> Iterator[Standin]:
 
 @pytest.fixture(name="clean", autouse=True)
 def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No token of whoever runs the tests."""
+    """Hides the token of the user who runs the tests."""
     monkeypatch.delenv("GSPROF_TOKEN", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
@@ -35,7 +35,7 @@ def asked(server: Standin) -> Dict[str, object]:
     return body
 
 
-def test_a_session_from_begin_to_end(server: Standin) -> None:
+def test_a_session_from_start_to_stop(server: Standin) -> None:
     result = gsprof("http-profile", server.address, "--name", "training_epoch_1")
     assert "training_epoch_1.json" in result.out
     assert asked(server) == {"name": "training_epoch_1"}
@@ -94,7 +94,7 @@ def test_status_has_names_and_sessions(server: Standin) -> None:
     assert "off: no driver" in shown
 
 
-def test_no_sessions_says_how_to_start_one(server: Standin) -> None:
+def test_no_sessions_suggests_http_profile(server: Standin) -> None:
     result = gsprof("http-sessions", server.address)
     assert result.out == "" and "http-profile" in result.err
 
@@ -114,12 +114,12 @@ def test_no_sessions_says_how_to_start_one(server: Standin) -> None:
         ["config", "localhost:1", "a", "b"],
     ],
 )
-def test_misuse_asks_nobody(words: list[str], server: Standin) -> None:
+def test_misuse_sends_no_request(words: list[str], server: Standin) -> None:
     result = gsprof(*words, status=EXIT_USAGE)
     assert not server.requests and "gsprof" in result.err
 
 
-def test_nobody_listens() -> None:
+def test_no_server() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -153,13 +153,29 @@ def test_tokens(server: Standin, tmp_path: Path) -> None:
     gsprof("http-status", server.address, "--token-file", tmp_path / "none", status=EXIT_NOFILE)
 
 
-@pytest.mark.parametrize("body", [b"<html>hello</html>", b"[1, 2]", b"", b"[" * 100000, b'{"a":'])
+# Answers of other servers with status 200, and why gsprof rejects them. An empty body is accepted.
+FOREIGN = {
+    b"<html>hello</html>": "not JSON",
+    b"[1, 2]": "not a JSON object",
+    b"": "",
+    b"[" * 100000: "nested deeper than 24",
+    b'{"a":': "unexpected end of data",
+}
+
+
+@pytest.mark.parametrize("body", FOREIGN, ids=["html", "array", "empty", "deep", "truncated"])
 @pytest.mark.parametrize("status", [200, 404, 500])
 def test_other_servers(server: Standin, body: bytes, status: int) -> None:
     server.replies["/status"] = (status, body)
-    expected = 0 if status == 200 and not body else EXIT_FORMAT
-    result = gsprof("http-status", server.address, status=expected)
-    assert expected == 0 or "not" in result.err
+    if status == 200 and not body:
+        assert gsprof("http-status", server.address).err == ""
+        return
+    result = gsprof("http-status", server.address, status=EXIT_FORMAT)
+    first = result.err.splitlines()[0]
+    cause = FOREIGN[body] if status == 200 else f"/status with {status}"
+    assert first.startswith(f"gsprof: {server.address} "), result
+    assert "gsprof serve" in first and cause in first, result
+    assert result.out == "", result
 
 
 def test_an_answer_cannot_harm_the_terminal(server: Standin) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that call and return every few tens of nanoseconds, in every way that Python has: a
-recording has no stack that the program cannot have.
+"""Programs that call and return every few tens of nanoseconds, with every kind of call in Python: a
+recording has no impossible stack, that is, no stack that the program never has.
 
-Every way on one interpreter for each form of frames, some on the others; GSPROF_TEST_FULL=1 tries
-all, and bench/impossible_stacks.py counts them in many more samples."""
+All kinds of calls run on one interpreter for each frame layout, some on the others. With
+GSPROF_TEST_FULL=1 all run on all; bench/impossible_stacks.py uses many more samples."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ from support import (
 )
 
 IMPOSSIBLE_SHARE = 1e-5
-# Of the lines: the callers of a function that is called without end may take turns in between.
+# Of lines: between two reads, a function that is called constantly may get another caller.
 LINE_SHARE = 0.02
-# Of the stacks: calls are learnt at the beginning of a recording, so some are lost then.
+# Of stacks: a recording verifies calls at its start, so some samples are lost there.
 TORN_SHARE = 0.05
-# What the collector of garbage does has a mark of its own.
+# The mark of the garbage collector.
 GARBAGE = "(garbage collection)"
-# One of each version: this is about how it calls, not about how it was built.
+# One interpreter for each version: calls do not depend on how it was built.
 VERSIONS = {python.version[:2]: python for python in PYTHONS}
-# The versions in which frames became what they are in those after them.
-FORMS = ((3, 8), (3, 11), (3, 13), (3, 15))
-ELSEWHERE = ("siblings", "generators")
+# The versions that introduced a new frame layout.
+NEW_LAYOUTS = ((3, 8), (3, 11), (3, 13), (3, 15))
+KINDS_ELSEWHERE = ("siblings", "generators")
 
 
 def cases() -> Iterator[object]:
     for version, python in VERSIONS.items():
-        is_full = version in FORMS or os.environ.get("GSPROF_TEST_FULL")
-        for kind in KINDS if is_full else ELSEWHERE:
+        is_full = version in NEW_LAYOUTS or os.environ.get("GSPROF_TEST_FULL")
+        for kind in KINDS if is_full else KINDS_ELSEWHERE:
             yield pytest.param(python, kind, id=f"{python}-{kind}")
 
 
 def check_torn(profile: Profile) -> None:
-    """A stack that is torn while its thread waits for a CPU is so at every look: the losses are
-    worth no more than the samples are.  False alarms: FALSE_ALARM."""
+    """Checks the share of torn samples. A stack that is torn while its thread waits for a CPU is
+    torn in every sample, so losses are no more independent than samples. Probability of a false
+    alarm: FALSE_ALARM."""
     torn = profile.losses["torn"]
     count = int(weight_of(profile.samples))
     allowed = most_by_chance(count, TORN_SHARE) / count
@@ -73,7 +74,7 @@ def test_impossible(version: Python, kind: str, start: StartTarget, tmp_path: Pa
     legal = Legal(target.facts)
     seen = observations(profile.samples)
     stacks = [[name for name in sample.names if name != GARBAGE] for sample in seen]
-    # A wrong call that a recording takes for proven comes again: each stack counts once.
+    # A wrong call that was verified by mistake is repeated: each stack counts once.
     wrong = {tuple(names) for names in stacks if not legal.has(names)}
     check_rare(sorted(wrong), len(seen), IMPOSSIBLE_SHARE)
     check_torn(profile)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof inject, eject and eval: into interpreters of all versions in all their states, into
-programs that notice when something of theirs changes, and into those that cannot be entered."""
+"""gsprof inject, eject and eval: interpreters of all versions in all their states, programs that
+check their own registers and system calls, and processes that refuse injection."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ EXIT_EXISTS = 73
 EXIT_RAISED = 1
 PTRACE_SEIZE = 0x4206
 
-# Nobody follows these targets: their stacks are not looked at here.
+# No follower: these tests do not use stacks.
 ALONE = {"GSPROF_FOLLOW": "0"}
-# The interpreter's lock has to be had a hundred times: long on a busy machine.
+# Injection needs the GIL about a hundred times, which takes long on a busy machine.
 LONG = ("--timeout", f"{PATIENCE_S - 5:g}s")
 
 
 @pytest.fixture(autouse=True)
 def rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rings of these tests are apart from all others."""
+    """A runtime folder for one test: other rings on this machine are not touched."""
     folder = tmp_path / "run"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
 
 
 def call(pid: int, symbol: str, *args: object, status: Optional[int] = 0) -> Json:
-    """A function of the probe, called in the process."""
+    """Calls a function of the probe library in the process."""
     done = subprocess.run(
         [str(TOOLS / "inject_call"), str(pid), str(PROBE), symbol, *(str(arg) for arg in args)],
         stdout=subprocess.PIPE,
@@ -70,7 +70,7 @@ def call(pid: int, symbol: str, *args: object, status: Optional[int] = 0) -> Jso
 
 
 class Checker:
-    """tests/tools/regcheck while it runs."""
+    """A running tests/tools/regcheck."""
 
     def __init__(self, how: str, name: str = "regcheck") -> None:
         self.process = subprocess.Popen(
@@ -84,9 +84,9 @@ class Checker:
     def finish(self) -> Json:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        said: Json = json.loads(self.lines.next() or "{}")
+        result: Json = json.loads(self.lines.next() or "{}")
         self.process.wait(PATIENCE_S)
-        return said
+        return result
 
     def end(self) -> None:
         self.process.kill()
@@ -116,26 +116,28 @@ def eval_in(pid: int, code: str, **more: Any) -> str:
 # -------------------------------------------------------------------- all versions
 
 
-def test_every_state_can_be_entered(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """The library is loaded in the first state, which differs from version to version, and
-    entered again in all others."""
+def test_injection_in_every_state(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    """The library is loaded in the first state, which differs between versions, and called again in
+    all others."""
     first = STATES[sum(python.version) % len(STATES)]
     target = start("inject_states.py", first, python=python, env=ALONE)
     for number in range(len(STATES)):
-        said = call(target.pid, "probe_enter", tmp_path / "said", target.facts["state"])
-        assert said["value"] == 42, (target.facts, said)
-        assert said["was_loaded"] == (number > 0)
+        result = call(target.pid, "probe_enter", tmp_path / "log", target.facts["state"])
+        assert result["value"] == 42, (target.facts, result)
+        assert result["was_loaded"] == (number > 0)
         assert target.go()["bad"] == []
-    text = (tmp_path / "said").read_text(encoding="utf-8")
+    text = (tmp_path / "log").read_text(encoding="utf-8")
     assert sorted(line.split()[0] for line in text.splitlines()) == sorted(STATES)
 
 
-def test_in_asked_and_out_again(python: Python, start: StartTarget, tmp_path: Path) -> None:
+def test_inject_query_and_eject(python: Python, start: StartTarget, tmp_path: Path) -> None:
     target = start("inject_states.py", "loop", python=python, env=ALONE)
-    said = json.loads(gsprof("inject", target.pid, "-D", "sample_rate=0", "--json", *LONG).out)
+    result = json.loads(gsprof("inject", target.pid, "-D", "sample_rate=0", "--json", *LONG).out)
     newer = python.version >= (3, 14)
-    assert said["state"] == "in" and said["by"] == ("interpreter" if newer else "library"), said
-    assert newer == (said["stopped_ms"] == 0)
+    assert result["state"] == "in" and result["by"] == (
+        "interpreter" if newer else "library"
+    ), result
+    assert newer == (result["stopped_ms"] == 0)
     assert "already in process" in gsprof("inject", target.pid, *LONG).out
     assert gsprof("config", target.pid, "sample_rate").out.strip() != ""
     assert eval_in(target.pid, "import sys; 'gsprof' in sys.modules") == "True\n"
@@ -144,7 +146,7 @@ def test_in_asked_and_out_again(python: Python, start: StartTarget, tmp_path: Pa
     assert "there is no agent" in gsprof("eject", target.pid, status=EXIT_NOFILE).err
     assert json.loads(gsprof("inject", target.pid, "--json", *LONG).out)["state"] == "in"
     assert target.go()["bad"] == []
-    # Nothing of what was run is left behind.
+    # No temporary files are left.
     assert [str(path) for path in tmp_path.rglob("visit-*")] == []
 
 
@@ -158,7 +160,7 @@ print(*sorted(set(sys.modules) - before), flush=True)
 
 
 def test_only_the_package_is_imported(python: Python) -> None:
-    """Whatever else is looked for on disk makes injection wait for the interpreter's lock."""
+    """Every other module that is searched on disk would delay injection, which needs the GIL."""
     process = subprocess.Popen(
         [python.path, "-c", MODULES],
         stdin=subprocess.PIPE,
@@ -169,15 +171,15 @@ def test_only_the_package_is_imported(python: Python) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         gsprof("inject", process.pid, *LONG)
-        said = process.communicate(b"\n", PATIENCE_S)[0].decode().split()
+        modules = process.communicate(b"\n", PATIENCE_S)[0].decode().split()
     finally:
         process.kill()
         process.communicate()
-    assert "gsprof._boot" in said, said
-    assert [name for name in said if not name.startswith("gsprof")] in (["gc"], []), said
+    assert "gsprof._boot" in modules, modules
+    assert [name for name in modules if not name.startswith("gsprof")] in (["gc"], []), modules
 
 
-# Where the control page has the version of its agent.
+# Offset of the agent's version in the control page.
 AGENT_AT = 40
 
 
@@ -199,7 +201,7 @@ def test_an_agent_of_another_version(
     assert target.go()["bad"] == []
 
 
-def test_a_follower_comes_with_it(start: StartTarget, some_python: Python) -> None:
+def test_inject_starts_a_follower(start: StartTarget, some_python: Python) -> None:
     target = start("inject_states.py", "read", python=some_python)
     gsprof("inject", target.pid, *LONG)
     sql = "SELECT count(*) AS n FROM python.stack_sample"
@@ -212,8 +214,8 @@ def test_a_follower_comes_with_it(start: StartTarget, some_python: Python) -> No
     target.end()
 
 
-def test_an_interpreter_that_is_told_not_to(start: StartTarget, python: Python) -> None:
-    """PYTHON_DISABLE_REMOTE_DEBUG is respected; the library is another way."""
+def test_disabled_remote_debugging(start: StartTarget, python: Python) -> None:
+    """PYTHON_DISABLE_REMOTE_DEBUG is respected: gsprof loads the library instead."""
     if python.version < (3, 14):
         return
     env = {**ALONE, "PYTHON_DISABLE_REMOTE_DEBUG": "1"}
@@ -222,33 +224,31 @@ def test_an_interpreter_that_is_told_not_to(start: StartTarget, python: Python) 
     assert target.go()["bad"] == []
 
 
-# ------------------------------------------------------- nothing of the target changes
+# ------------------------------------------------------- the target is not disturbed
 
 
 @pytest.mark.parametrize("how", ["spin", "sleep", "read", "epoll"])
-def test_registers_and_calls_are_as_they_were(
-    how: str, check: StartChecker, tmp_path: Path
-) -> None:
+def test_registers_and_calls_are_unchanged(how: str, check: StartChecker, tmp_path: Path) -> None:
     checker = check(how)
     for _ in range(20):
-        assert call(checker.pid, "probe_enter", tmp_path / "said", how)["value"] == 42
-    said = checker.finish()
-    assert (said["bad"], said["interrupted"]) == (0, 0), said
-    assert len((tmp_path / "said").read_text(encoding="utf-8").splitlines()) == 20
+        assert call(checker.pid, "probe_enter", tmp_path / "log", how)["value"] == 42
+    result = checker.finish()
+    assert (result["bad"], result["interrupted"]) == (0, 0), result
+    assert len((tmp_path / "log").read_text(encoding="utf-8").splitlines()) == 20
 
 
 def test_a_call_that_crashes_does_not_end_the_target(check: StartChecker, tmp_path: Path) -> None:
     checker = check("read")
-    said = call(checker.pid, "probe_crash", tmp_path, status=None)
-    assert said["status"] == EXIT_TIMEOUT and "signal 4" in said["error"], said
-    assert call(checker.pid, "probe_enter", tmp_path / "said", "x")["value"] == 42
+    result = call(checker.pid, "probe_crash", tmp_path, status=None)
+    assert result["status"] == EXIT_TIMEOUT and "signal 4" in result["error"], result
+    assert call(checker.pid, "probe_enter", tmp_path / "log", "x")["value"] == 42
     assert checker.finish()["interrupted"] == 0
 
 
 def test_signals_wait_and_arrive(start: StartTarget, some_python: Python) -> None:
-    """What is sent while the target is entered is not lost."""
+    """Signals that arrive during injection are not lost."""
     target = start("inject_states.py", "sleep", python=some_python, env=ALONE)
-    # signal.signal() is for the main thread alone, so the handler is one of C.
+    # signal.signal() works only in the main thread, so the handler is in C.
     code = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1, open('/dev/null'))"
     assert eval_in(target.pid, code) == ""
     for _ in range(5):
@@ -268,15 +268,15 @@ def test_no_python(check: StartChecker) -> None:
 
 def test_a_static_program(check: StartChecker, tmp_path: Path) -> None:
     checker = check("read", "regcheck_static")
-    said = call(checker.pid, "probe_enter", tmp_path / "said", status=EXIT_NOPROC)
-    assert "no dlopen" in said["error"], said
+    result = call(checker.pid, "probe_enter", tmp_path / "log", status=EXIT_NOPROC)
+    assert "no dlopen" in result["error"], result
     assert checker.finish()["interrupted"] == 0
 
 
-def test_stopped_and_going_on(start: StartTarget, some_python: Python) -> None:
+def test_stopped_and_continued(start: StartTarget, some_python: Python) -> None:
     target = start("inject_states.py", python=some_python, env=ALONE)
     os.kill(target.pid, signal.SIGSTOP)
-    wait_for(lambda: state_of(target.pid) == "T", "it does not stop")
+    wait_for(lambda: state_of(target.pid) == "T", "the target does not stop")
     err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
     assert "the process is stopped" in err and f"kill -CONT {target.pid}" in err
     assert state_of(target.pid) == "T"
@@ -284,11 +284,11 @@ def test_stopped_and_going_on(start: StartTarget, some_python: Python) -> None:
     assert eval_in(target.pid, "2 + 2") == "4\n"
 
 
-def test_traced_by_another(start: StartTarget, some_python: Python) -> None:
+def test_traced_by_another_process(start: StartTarget, some_python: Python) -> None:
     target = start("inject_states.py", python=some_python, env=ALONE)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(PTRACE_SEIZE, target.pid, None, None) != 0:
-        pytest.skip("needs the right to trace (kernel.yama.ptrace_scope below 3)")
+        pytest.skip("needs permission to trace (kernel.yama.ptrace_scope below 3)")
     err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
     assert f"traced by process {os.getpid()}" in err and "ps -o" in err
     target.end()
@@ -306,12 +306,12 @@ if libc.prctl(22, 2, prog, 0, 0) != 0:
 
 
 def test_a_program_that_restricts_itself(start: StartTarget, some_python: Python) -> None:
-    """A filter cannot be looked at, so it is not tried out; one that allows all allows us."""
+    """gsprof cannot read a seccomp filter, so it refuses without --force. This one allows all."""
     target = start("inject_states.py", python=some_python, env=ALONE)
     done = gsprof("eval", target.pid, FILTER, "--yes", status=None)
     if "OSError" in done.err:
         pytest.skip("needs seccomp")
-    # The filter is of the thread that set it, so the whole process has to take it.
+    # A filter applies to the thread that sets it: TSYNC applies it to the whole process.
     sync = FILTER.replace("libc.prctl(22, 2, prog, 0, 0)", "libc.syscall(317, 1, 1, prog)")
     assert gsprof("eval", target.pid, sync, "--yes").status == 0
     err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
@@ -330,13 +330,13 @@ def test_other_users(start: StartTarget, some_python: Python, tmp_path: Path) ->
 
 
 @pytest.mark.needs_root
-def test_root_enters_a_process_of_another_user(tmp_path: Path) -> None:
-    """What is made for it is that user's, and found where that user looks."""
+def test_root_injects_into_a_process_of_another_user(tmp_path: Path) -> None:
+    """The rings belong to that user and are in that user's folder."""
     argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", main_python()]
     env = {**os.environ, **ALONE, "XDG_RUNTIME_DIR": ""}
     package = GSPROF.parent.parent.parent / "python"
     if any(not os.stat(folder).st_mode & 0o001 for folder in (package, *package.parents)):
-        pytest.skip("needs a build folder that every user may read")
+        pytest.skip("needs a build folder that every user can read")
     process = subprocess.Popen(
         [*argv, "-c", "import sys; print('ready', flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE,
@@ -357,7 +357,7 @@ def test_root_enters_a_process_of_another_user(tmp_path: Path) -> None:
 
 @pytest.mark.needs_root
 def test_a_target_that_does_not_see_the_library(check: StartChecker, tmp_path: Path) -> None:
-    """In another mount namespace the library's bytes are handed over."""
+    """In another mount namespace, the library is copied into the target (memfd)."""
     hidden = f"mount -t tmpfs none {TOOLS} && exec {main_python()} -u -c '{WAIT}'"
     process = subprocess.Popen(
         [*own_mounts(), "sh", "-c", hidden],
@@ -368,8 +368,8 @@ def test_a_target_that_does_not_see_the_library(check: StartChecker, tmp_path: P
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        said = call(process.pid, "probe_enter", tmp_path / "said", "far")
-        assert said["value"] == 42 and said["by_memfd"], said
+        result = call(process.pid, "probe_enter", tmp_path / "log", "far")
+        assert result["value"] == 42 and result["by_memfd"], result
         fds = [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
         assert not [name for name in fds if "memfd" in name]
     finally:
@@ -380,14 +380,14 @@ def test_a_target_that_does_not_see_the_library(check: StartChecker, tmp_path: P
 WAIT = 'import sys; print("ready"); sys.stdin.read()'
 
 
-# --------------------------------------------------------------------- at its end
+# --------------------------------------------------------------------- exiting targets
 
 
-def test_targets_that_end_meanwhile(some_python: Python) -> None:
-    """However it goes, the target ends as it wants to and nothing is left stopped."""
+def test_targets_that_exit_during_injection(some_python: Python) -> None:
+    """Whatever the result, the target exits with its own status and is not left stopped."""
     outcomes: Dict[int, int] = {}
     for number in range(6):
-        # Its sleep is when it ends: before, while or after it is entered.
+        # The target exits before, during or after the injection, depending on its sleep.
         script = f"import time; print('ready', flush=True); time.sleep({number * 0.01})"
         process = subprocess.Popen(
             [some_python.path, "-c", script], stdout=subprocess.PIPE, env={**os.environ, **ALONE}
@@ -403,7 +403,7 @@ def test_targets_that_end_meanwhile(some_python: Python) -> None:
 # ----------------------------------------------------------------------- eval, names
 
 
-def test_eval_says_what_the_code_said(start: StartTarget, some_python: Python) -> None:
+def test_eval_prints_output_and_result(start: StartTarget, some_python: Python) -> None:
     target = start("inject_states.py", python=some_python, env=ALONE)
     assert eval_in(target.pid, "print('a'); print('b'); {'k': 'ä'}") == "a\nb\n{'k': 'ä'}\n"
     assert eval_in(target.pid, "kept = [1]") == ""
@@ -423,7 +423,7 @@ def test_eval_says_what_the_code_said(start: StartTarget, some_python: Python) -
     assert target.go()["bad"] == []
 
 
-def test_by_a_word_of_the_command_line(start: StartTarget, some_python: Python) -> None:
+def test_target_by_command_line(start: StartTarget, some_python: Python) -> None:
     word = f"unique-{os.getpid()}-{time.monotonic_ns()}"
     first = start("inject_states.py", "sleep", word, python=some_python, env=ALONE)
     assert eval_in_by_name(word) == f"{first.pid}\n"
@@ -437,7 +437,7 @@ def eval_in_by_name(word: str) -> str:
     return gsprof("eval", word, "import os; os.getpid()", "-y").out
 
 
-# A forked and a spawned worker, and a child that is not Python.
+# A forked worker, a spawned worker, and a child that is not Python.
 TREE = """
 import os, subprocess, sys, time
 def rest():
@@ -455,8 +455,8 @@ rest()
 
 
 def tree_states(*args: object, status: int = 0) -> Dict[int, str]:
-    said = gsprof(*args, "-s", "--json", *LONG, status=status).out
-    rows = [json.loads(line) for line in said.splitlines()]
+    output = gsprof(*args, "-s", "--json", *LONG, status=status).out
+    rows = [json.loads(line) for line in output.splitlines()]
     return {row["pid"]: row["state"] for row in rows}
 
 
@@ -465,7 +465,7 @@ def test_a_tree_of_processes(start: StartTarget, some_python: Python, tmp_path: 
     script.write_text(TREE)
     target = start(str(script), python=some_python, env=ALONE)
     forked, spawned, other = (target.facts[name] for name in ("forked", "spawned", "other"))
-    # One that cannot be entered does not hinder the others; the exit status tells of it.
+    # One failure does not affect the other processes, and the exit status reports it.
     os.kill(forked, signal.SIGSTOP)
     wait_for(lambda: state_of(forked) == "T")
     states = tree_states("inject", target.pid, status=EXIT_NOPROC)
@@ -479,12 +479,12 @@ def test_a_tree_of_processes(start: StartTarget, some_python: Python, tmp_path: 
     assert said.count("The agent is already in process") == 3
     states = tree_states("eject", target.pid)
     assert states == dict.fromkeys([target.pid, forked, spawned], "out of")
-    # There is none to be taken out any more.
+    # No agent is left.
     gsprof("eject", "-s", target.pid, status=EXIT_NOFILE)
 
 
-def test_a_size_of_rings_that_cannot_be_used(start: StartTarget, some_python: Python) -> None:
-    """Of the process's environment, and of the command's own."""
+def test_invalid_ring_size(start: StartTarget, some_python: Python) -> None:
+    """In the environment of the process, and in that of the command."""
     target = start(
         "inject_states.py", "sleep", python=some_python, env={**ALONE, "GSPROF_RING_ROWS": "1e6"}
     )
@@ -500,7 +500,7 @@ def test_a_size_of_rings_that_cannot_be_used(start: StartTarget, some_python: Py
     assert " 60 " in gsprof("config", target.pid, "ring").out
 
 
-def test_settings_are_looked_at_first(some_python: Python) -> None:
+def test_settings_are_checked_first(some_python: Python) -> None:
     err = gsprof("inject", os.getpid(), "-D", "torch.rat=1", status=EXIT_USAGE).err
     assert "no setting 'torch.rat'" in err and "torch.rate=VALUE" in err
     assert "KEY=VALUE" in gsprof("inject", os.getpid(), "-D", "torch", status=EXIT_USAGE).err

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof list: which processes have tables, and how those of ended ones go away.
+"""gsprof list: the processes with tables, and the removal of tables of ended processes.
 
-Root sees the rings of every user, and --clean would remove them.  So each test has a runtime folder
-of its own and, as root, empty folders over the shared ones, in a mount namespace: what others on
-this machine record is neither seen nor touched.  Another user is skipped while rings are there.
+Root sees the rings of every user, and --clean would remove them. So each test has its own runtime
+folder and, as root, a mount namespace with empty folders over the shared ones: other recordings on
+this machine are neither seen nor touched. For other users the tests are skipped while rings exist.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ exec "$@"
 """
 
 
-def alone() -> List[str]:
-    """What to put before a command so that it sees no rings but the test's; skips where that
-    cannot be had."""
+def isolated() -> List[str]:
+    """Returns a prefix with which a command sees only the rings of the test, or skips the test."""
     if not is_root():
         for folder in ("/dev/shm", "/tmp", "/var/tmp"):
             root = f"{folder}/gsprof-{os.getuid()}"
@@ -42,7 +41,7 @@ def alone() -> List[str]:
 
 
 def listing(env: Dict[str, str], *args: object, status: int = 0) -> Result:
-    return gsprof("list", *args, env=env, before=alone(), status=status)
+    return gsprof("list", *args, env=env, before=isolated(), status=status)
 
 
 def listed(env: Dict[str, str]) -> List[Dict[str, Any]]:
@@ -50,7 +49,7 @@ def listed(env: Dict[str, str]) -> List[Dict[str, Any]]:
     return rows
 
 
-def test_nobody(runtime: Dict[str, str]) -> None:
+def test_no_processes(runtime: Dict[str, str]) -> None:
     assert listed(runtime) == []
     result = listing(runtime)
     assert result.out == "" and "No process" in result.err
@@ -70,8 +69,8 @@ def test_live_and_dead(runtime: Dict[str, str], writer: StartWriter) -> None:
 
 
 @NEEDS_EXTENSION
-def test_clean_removes_all_that_a_process_left(runtime: Dict[str, str]) -> None:
-    """The agent's files too, and what is left of a folder without rings."""
+def test_clean_removes_all_files_of_a_process(runtime: Dict[str, str]) -> None:
+    """Including the agent's files, and a folder without rings."""
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
     env = {**os.environ, **runtime, "PYTHONPATH": path, "GSPROF_MEMORY": "sampled"}
     for _ in range(2):
@@ -88,7 +87,9 @@ def test_clean_removes_all_that_a_process_left(runtime: Dict[str, str]) -> None:
     assert list(root.iterdir()) == []
 
 
-def test_clean_keeps_the_live_and_the_young(runtime: Dict[str, str], writer: StartWriter) -> None:
+def test_clean_keeps_live_and_recent_processes(
+    runtime: Dict[str, str], writer: StartWriter
+) -> None:
     dead, live = writer(), writer()
     dead.end()
     listing(runtime, "--clean", "--older-than", "1h")
@@ -98,10 +99,8 @@ def test_clean_keeps_the_live_and_the_young(runtime: Dict[str, str], writer: Sta
     assert [row["pid"] for row in listed(runtime)] == [live.pid]
 
 
-def test_folders_that_are_filled_or_cannot_be_read(
-    runtime: Dict[str, str], writer: StartWriter
-) -> None:
-    """What others do with their folders is no failure of the list."""
+def test_foreign_files_and_unreadable_folders(runtime: Dict[str, str], writer: StartWriter) -> None:
+    """Foreign files and folders do not make list fail."""
     filled, live = writer(), writer()
     filled.end()
     root = Path(runtime["XDG_RUNTIME_DIR"]) / "gsprof"
@@ -138,10 +137,10 @@ exit "$status"
 """
 
 
-def test_processes_that_come_and_go(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Two cleaners beside processes that make rings and end at once."""
+def test_concurrent_start_exit_and_clean(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Two concurrent cleaners, with processes that create rings and exit at once."""
     done = subprocess.run(
-        [*alone(), "sh", "-c", CHURN, "sh", str(RING_WRITER), str(GSPROF), str(tmp_path)],
+        [*isolated(), "sh", "-c", CHURN, "sh", str(RING_WRITER), str(GSPROF), str(tmp_path)],
         env={**os.environ, **runtime},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -152,12 +151,12 @@ def test_processes_that_come_and_go(runtime: Dict[str, str], tmp_path: Path) -> 
     assert done.returncode == 0, done
     assert "not empty" not in done.stderr and "No such file" not in done.stderr, done.stderr
     wrote = [json.loads(line) for n in "123" for line in (tmp_path / n).read_text().splitlines()]
-    assert sum(said["event"] == "end" for said in wrote) == 36, wrote
+    assert sum(row["event"] == "end" for row in wrote) == 36, wrote
     listing(runtime, "--clean")
     assert not list((Path(runtime["XDG_RUNTIME_DIR"]) / "gsprof").iterdir())
 
 
-def test_the_living_first(runtime: Dict[str, str], writer: StartWriter) -> None:
+def test_live_processes_come_first(runtime: Dict[str, str], writer: StartWriter) -> None:
     live, dead = writer(), writer()
     dead.end()
     rows = listed(runtime)
@@ -173,8 +172,8 @@ def test_the_living_first(runtime: Dict[str, str], writer: StartWriter) -> None:
     assert str(dead.pid) not in listing(runtime, "--live").out
 
 
-def test_limits_of_what_stays(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> None:
-    """From config.toml, then from the environment; what is over them goes with any list."""
+def test_retention_limits(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> None:
+    """The environment overrides config.toml. Every list removes what exceeds the limits."""
     dead, live = writer(), writer()
     dead.end()
     (tmp_path / "gsprof").mkdir()
@@ -191,14 +190,14 @@ def test_limits_of_what_stays(runtime: Dict[str, str], writer: StartWriter, tmp_
     assert [row["pid"] for row in listed(runtime)] == [live.pid]
 
 
-def test_a_run_removes_what_others_left(
+def test_run_removes_old_rings(
     runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
 ) -> None:
     dead, live = writer(), writer()
     dead.end()
     env = {**runtime, "GSPROF_RING_KEEP_TIME": "1ms"}
     run = ("run", "-q", "-o", tmp_path / "run", "--", "true")
-    gsprof(*run, env=env, before=alone())
+    gsprof(*run, env=env, before=isolated())
     assert [row["pid"] for row in listed(runtime)] == [live.pid]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof.measure: blocks, leaks, lines, energy on every interpreter; GPUs with a fake NVML;
-operations of PyTorch compared with its own counts."""
+"""gsprof.measure: blocks, leaks, lines and energy on every interpreter; GPUs with a fake NVML;
+floating-point operations compared with the counts of PyTorch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(python: str, name: str, *args: str, **more: str) -> str:
 
 def test_blocks_and_lines(python: Python) -> None:
     if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
-        pytest.skip("needs an extension that is built for free-threaded interpreters")
+        pytest.skip("needs the extension for free-threaded interpreters")
     assert run(python.path, "measure_checks.py", "every").endswith("done\n")
 
 
@@ -52,7 +52,7 @@ def test_fake_gpus() -> None:
 
 
 @pytest.mark.parametrize("which", ["debian", "current"])
-def test_operations_of_torch(which: str) -> None:
+def test_torch_operations(which: str) -> None:
     found = {}
     for line in run(find_python(which), "measure_flops.py").splitlines():
         row = json.loads(line)
@@ -62,4 +62,6 @@ def test_operations_of_torch(which: str) -> None:
         assert row["theirs"] in (None, row["ours"]), row
     assert found["formulas"]["ours"] in (None, [True, True])
     if which == "current":
-        assert found["convolutions"]["theirs"] and found["formulas"]["ours"], "a torch that counts"
+        assert (
+            found["convolutions"]["theirs"] and found["formulas"]["ours"]
+        ), "torch counted nothing"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating-point operations of NumPy, with the NumPy of each interpreter on this machine."""
+"""Floating-point operations of NumPy, with each interpreter that has NumPy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = NEEDS_EXTENSION
 
 def with_numpy() -> List[str]:
     """Returns the interpreters that have NumPy, without importing it."""
-    ask = "import importlib.util as u, sys; sys.exit(u.find_spec('numpy') is None)"
+    code = "import importlib.util as u, sys; sys.exit(u.find_spec('numpy') is None)"
     return [
         python.path
         for python in PYTHONS
         if "t-" not in python.label
-        and subprocess.run([python.path, "-c", ask], check=False).returncode == 0
+        and subprocess.run([python.path, "-c", code], check=False).returncode == 0
     ]
 
 

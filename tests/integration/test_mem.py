@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof mem record, mem report, top --mem and python.allocation: what a program holds, from
-outside."""
+"""gsprof mem record, mem report, top --mem and python.allocation: the memory of a program, read
+from outside."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -33,7 +32,7 @@ MIB = 1 << 20
 
 pytestmark = NEEDS_EXTENSION
 
-# Leaks a mebibyte a step, fills a cache early on, and allocates to free again.
+# Leaks 1 MiB per step, fills a cache in the first steps, and allocates temporary memory.
 LEAKS = """
 import sys, time
 kept, cache = [], {}
@@ -50,13 +49,13 @@ def main(steps):
         step()
         warm(i)
         churn()
-        time.sleep(float(sys.argv[2]))  # the pace of steps: a trend is one over time
+        time.sleep(float(sys.argv[2]))  # the pace of steps: a trend needs time
 main(int(sys.argv[1]))
 """
 LEAK = "step (leaks.py:5)"
 CACHE = "warm (leaks.py:8)"
 CHURN = "churn (leaks.py:11)"
-LOOKS_MIN = 24
+SNAPSHOTS_MIN = 24
 
 WAITS = """
 import sys, time
@@ -72,18 +71,18 @@ while True:
 
 @pytest.fixture(scope="module")
 def leaks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of the program, to the byte."""
+    """An exact recording of the program."""
     folder = tmp_path_factory.mktemp("mem")
     (folder / "leaks.py").write_text(LEAKS)
     output = folder / "leaks.gspm"
     args = ["--exact", "--interval", "50ms", "-o", output, "--", main_python()]
-    # A busy machine looks less often, and a trend needs its looks: the steps take longer there.
+    # A trend needs enough snapshots. A busy machine takes fewer, so there the steps are slower.
     for pace_s in (0.05, 0.2, 0.8):
         done = gsprof("mem", "record", "--force", *args, folder / "leaks.py", 40, pace_s)
         assert f"gsprof mem report {output}" in done.err
-        if len(report(output)["timeline"]) >= LOOKS_MIN:
+        if len(report(output)["timeline"]) >= SNAPSHOTS_MIN:
             return output
-    raise AssertionError(f"the recorder looked fewer than {LOOKS_MIN} times in 30 s")
+    raise AssertionError(f"fewer than {SNAPSHOTS_MIN} snapshots in 30 s")
 
 
 @pytest.fixture
@@ -98,8 +97,8 @@ def waiting(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def report(path: Path, *args: object) -> Dict[str, Any]:
-    said = gsprof("mem", "report", path, "-f", "json", *args).out
-    document: Dict[str, Any] = json.loads(said)
+    text = gsprof("mem", "report", path, "-f", "json", *args).out
+    document: Dict[str, Any] = json.loads(text)
     return document
 
 
@@ -108,7 +107,7 @@ def row(document: Dict[str, Any], name: str) -> Dict[str, Any]:
     return found[0] if found else {"bytes": 0, "blocks": 0}
 
 
-# Keeps allocating until a stand-in for torch.cuda was asked what it holds.
+# Keeps allocating until gsprof has read the statistics of a fake torch.cuda.
 DEVICE = """
 import sys, time, types
 asked = []
@@ -132,7 +131,7 @@ def test_memory_of_the_device_is_in_the_timeline(tmp_path: Path) -> None:
     assert (last["device_bytes"], last["device_reserved_bytes"]) == (7 * MIB, 9 * MIB), last
 
 
-# Says how many of its bytes are in huge pages, and waits.
+# Prints the number of its bytes in huge pages, and waits.
 HUGE = """
 import mmap, time
 block = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -145,7 +144,7 @@ time.sleep(600)
 """
 
 
-def test_huge_pages_are_told(tmp_path: Path) -> None:
+def test_huge_pages_are_reported(tmp_path: Path) -> None:
     output = tmp_path / "huge.gspm"
     with subprocess.Popen([main_python(), "-c", HUGE], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -167,7 +166,7 @@ def test_huge_pages_are_told(tmp_path: Path) -> None:
 def test_peak_is_exact_by_line(leaks: Path) -> None:
     document = report(leaks)
     assert document["exact"] and not document["truncated"]
-    # The bytes of each block, and the object in front of it.
+    # The bytes of each block and of the object header.
     assert 40 * MIB <= row(document, LEAK)["bytes"] < 40 * MIB + 8192
     assert 16 * MIB <= row(document, CACHE)["bytes"] < 16 * MIB + 4096
     assert document["peak_bytes"] == document["total"]["bytes"]
@@ -186,7 +185,7 @@ def test_the_leak_is_named_and_the_cache_is_not(leaks: Path) -> None:
     assert LEAK in text and CACHE not in text
 
 
-def test_temporary_memory_is_told_apart(leaks: Path) -> None:
+def test_temporary_memory(leaks: Path) -> None:
     document = report(leaks, "--temporary")
     assert document["rows"][0]["name"] == CHURN
     assert row(document, CHURN)["bytes"] > 30 * 8 * (1 << 18)
@@ -219,7 +218,7 @@ def test_rows_by(leaks: Path, by: str) -> None:
     assert first[by] in document["rows"][0]["name"]
 
 
-def test_files_of_other_programs(leaks: Path, tmp_path: Path) -> None:
+def test_output_formats(leaks: Path, tmp_path: Path) -> None:
     for name in ("peak.svg", "peak.html", "peak.pb.gz", "peak.folded", "peak.csv"):
         gsprof("mem", "report", leaks, "-o", tmp_path / name)
     assert ET.parse(tmp_path / "peak.svg").getroot().tag.endswith("svg")
@@ -235,7 +234,7 @@ def test_files_of_other_programs(leaks: Path, tmp_path: Path) -> None:
     assert "--force" in again.err
 
 
-def test_a_recording_is_tables(leaks: Path) -> None:
+def test_query_of_a_recording(leaks: Path) -> None:
     sql = (
         "SELECT s.func, sum(a.bytes) AS bytes FROM python.allocation a "
         "JOIN python.stack s USING (stack_id) WHERE s.depth = 0 AND a.kind = 'alloc' "
@@ -252,10 +251,10 @@ def test_a_recording_is_tables(leaks: Path) -> None:
 # ------------------------------------------------------------------------------ faults
 
 
-def test_a_file_whose_end_is_missing(leaks: Path, tmp_path: Path) -> None:
+def test_truncated_file(leaks: Path, tmp_path: Path) -> None:
     whole = leaks.read_bytes()
     cut = tmp_path / "cut.gspm"
-    # Looks are small beside the stacks that come with the first.
+    # Snapshots are small compared with the stacks, which come with the first one.
     cut.write_bytes(whole[: len(whole) - 300])
     document = report(cut)
     assert document["truncated"] and row(document, LEAK)["bytes"] > 0
@@ -269,11 +268,11 @@ def test_a_file_whose_end_is_missing(leaks: Path, tmp_path: Path) -> None:
     gsprof("mem", "report", leaks, "-o", tmp_path / "peak.doc", status=EXIT_USAGE)
 
 
-def test_programs_that_do_not_count(tmp_path: Path) -> None:
+def test_programs_without_counts(tmp_path: Path) -> None:
     output = tmp_path / "none.gspm"
     said = gsprof("mem", "record", "-o", output, "--", "true", status=EXIT_EMPTY).err
     assert "not counted" in said and not output.exists()
-    # Its own status comes first.
+    # The program's own status has priority.
     gsprof("mem", "record", "-o", output, "--", "sh", "-c", "exit 7", status=7)
     output.write_bytes(b"")
     gsprof("mem", "record", "-o", output, "--", "true", status=EXIT_NOWRITE)
@@ -283,14 +282,14 @@ def test_programs_that_do_not_count(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------ live processes
 
 
-def test_attach_record_and_leave(waiting: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+def test_attach_record_and_detach(waiting: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
     output = tmp_path / "attached.gspm"
     args = ["mem", "record", "-p", waiting.pid, "--exact", "--interval", "100ms"]
     gsprof(*args, "-o", output, "-d", "1.5")
     document = report(output)
     assert document["rows"][0]["name"].startswith("step (waits.py:5)")
     assert waiting.poll() is None
-    # Counting is off again, and what was counted can still be asked for.
+    # Counting is off again, and the counts can still be queried.
     sql = "SELECT kind::VARCHAR AS kind, sum(bytes)::BIGINT AS b FROM python.allocation "
     sql += "GROUP BY 1 ORDER BY 1"
     rows = json.loads(gsprof("query", waiting.pid, sql, "-f", "json").out)
@@ -299,9 +298,9 @@ def test_attach_record_and_leave(waiting: "subprocess.Popen[bytes]", tmp_path: P
     assert rows == json.loads(gsprof("query", waiting.pid, sql, "-f", "json").out)
 
 
-def test_what_the_visit_allocates_is_not_the_programs(tmp_path: Path) -> None:
-    """Modules of ours that are imported because the program has torch, and visits during the
-    recording; what code of the user does in one of these is the program's."""
+def test_allocations_of_gsprof_are_not_counted(tmp_path: Path) -> None:
+    """Left out: modules of gsprof that are imported because the program has torch, and injections
+    during the recording. Code that the user runs with gsprof eval counts as the program's."""
     code = "import sys, time, types; sys.modules['torch'] = types.ModuleType('torch')\n"
     code += "print(flush=True)\nwhile True: kept = bytearray(1 << 16); time.sleep(0.01)"
     output = tmp_path / "own.gspm"
@@ -333,9 +332,12 @@ def test_killed_recorder_leaves_what_it_wrote(
         "mem", "record", "-p", waiting.pid, "--interval", "50ms", "--exact", "-o", output
     )
     try:
-        end = os.times().elapsed + PATIENCE_S
-        while not (output.exists() and output.stat().st_size > 300):
-            assert recorder.process.poll() is None and os.times().elapsed < end
+
+        def is_recording() -> bool:
+            assert recorder.process.poll() is None
+            return output.exists() and output.stat().st_size > 300
+
+        wait_for(is_recording, "no recording")
         second = gsprof("mem", "record", "-p", waiting.pid, "-o", tmp_path / "2.gspm", status=None)
         assert second.status == EXIT_NOWRITE and "another recording" in second.err
         recorder.signal(signal.SIGKILL)
@@ -343,13 +345,13 @@ def test_killed_recorder_leaves_what_it_wrote(
         recorder.finish()
     document = report(output)
     assert document["truncated"] and document["timeline"]
-    # The lock went with its owner.
+    # The lock is released when its owner dies.
     gsprof("mem", "record", "-p", waiting.pid, "-o", tmp_path / "3.gspm", "-d", "0.2")
 
 
-def test_top_shows_who_holds_memory(waiting: "subprocess.Popen[bytes]") -> None:
-    said = gsprof("top", "--mem", "-p", waiting.pid, "-n", "2", "--delay", "0.3", "--json").out
-    tables = [json.loads(line) for line in said.splitlines()]
+def test_top_shows_memory_by_line(waiting: "subprocess.Popen[bytes]") -> None:
+    text = gsprof("top", "--mem", "-p", waiting.pid, "-n", "2", "--delay", "0.3", "--json").out
+    tables = [json.loads(line) for line in text.splitlines()]
     assert len(tables) == 2
     top = tables[1]["rows"][0]
     assert top["name"] == "step (waits.py:5)" and top["growth_bytes_per_s"] > 0
@@ -359,7 +361,7 @@ def test_top_shows_who_holds_memory(waiting: "subprocess.Popen[bytes]") -> None:
     gsprof("top", "--mem", "--", sys.executable, status=EXIT_USAGE)
 
 
-# Workers that are there already and workers that come when a line is read, forked and spawned.
+# Starts a forked and a spawned worker at once, and two more for each line of input.
 WORKERS = """
 import multiprocessing, subprocess, sys, time
 kept = []
@@ -405,17 +407,15 @@ def workers(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
         process.communicate()
 
 
-def pids_told(process: "subprocess.Popen[bytes]") -> List[int]:
+def read_pids(process: "subprocess.Popen[bytes]") -> List[int]:
     assert process.stdout is not None
     return [int(word) for word in process.stdout.readline().split()]
 
 
-def test_children_of_a_process_that_runs(
-    workers: "subprocess.Popen[bytes]", tmp_path: Path
-) -> None:
-    """Those that are there and those that come later, whoever starts them."""
+def test_children_of_a_running_process(workers: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+    """Existing children and later ones, forked and spawned."""
     output = tmp_path / "tree.gspm"
-    pids = [workers.pid, *pids_told(workers)]
+    pids = [workers.pid, *read_pids(workers)]
     recorder = Running("mem", "record", "-s", "-p", workers.pid, "--interval", "50ms", "-o", output)
 
     def are_seen(names: Set[str]) -> bool:
@@ -424,32 +424,32 @@ def test_children_of_a_process_that_runs(
         return names <= {one["name"].split(" ")[0] for one in rows}
 
     try:
-        wait_for(lambda: are_seen(EARLY), "children that are there are not entered")
+        wait_for(lambda: are_seen(EARLY), "existing children are not recorded")
         assert workers.stdin is not None
         workers.stdin.write(b"go\n")
         workers.stdin.flush()
-        pids += pids_told(workers)
-        wait_for(lambda: are_seen(EARLY | LATE), "children that come later are not entered")
+        pids += read_pids(workers)
+        wait_for(lambda: are_seen(EARLY | LATE), "later children are not recorded")
         recorder.signal(signal.SIGINT)
     finally:
         done = recorder.finish()
-    # With the one that multiprocessing keeps for itself.
+    # Including the resource tracker of multiprocessing.
     assert done.status == 0 and "looks at 6 processes" in done.err, done
     assert "gsprof:" not in done.err, done
-    # Each is left as it was, also the one that counted because its parent did.
+    # Every process is restored, also the one that inherited counting from its parent.
     for pid in pids:
         assert "no agent" in gsprof("eject", pid, status=EXIT_NOFILE).err
 
 
-def test_top_counts_in_children_too(workers: "subprocess.Popen[bytes]") -> None:
-    pids_told(workers)
+def test_top_includes_children(workers: "subprocess.Popen[bytes]") -> None:
+    read_pids(workers)
 
     def are_seen() -> bool:
-        said = gsprof("top", "--mem", "-s", "-p", workers.pid, "--once", "--delay", "0.3", "--json")
-        return EARLY <= {row["name"].split(" ")[0] for row in json.loads(said.out)["rows"]}
+        done = gsprof("top", "--mem", "-s", "-p", workers.pid, "--once", "--delay", "0.3", "--json")
+        return EARLY <= {row["name"].split(" ")[0] for row in json.loads(done.out)["rows"]}
 
-    # The spawned one is on its way.
-    wait_for(are_seen, "children are not entered")
+    # The spawned child may still be starting.
+    wait_for(are_seen, "children are not counted")
 
 
 def test_children_are_recorded(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ def run(words: List[str], env: Mapping[str, str], **more: str) -> str:
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, output
+    return output
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def package(runtime: Dict[str, str]) -> Dict[str, str]:
     return {**runtime, "PYTHONPATH": str(PACKAGE)}
 
 
-def test_known_allocations_of_every_python(python: Python, package: Dict[str, str]) -> None:
+def test_known_allocations(python: Python, package: Dict[str, str]) -> None:
     if python.label.split("-")[0].endswith("t"):
-        pytest.skip("an interpreter without the GIL has an extension of its own")
+        pytest.skip("free-threaded interpreters need another extension")
     checks = ["exact", "realloc", "peak", "threads", "fork", "generators", "sampled", "again"]
-    said = run([python.path, str(COUNTS), *checks], package)
-    assert said.split() == checks
+    output = run([python.path, str(COUNTS), *checks], package)
+    assert output.split() == checks
 
 
 FAULTS = ["deep", "signals", "no_memory", "libraries", "numpy", "interpreters"]
@@ -61,8 +61,8 @@ def test_faults(check: str, package: Dict[str, str]) -> None:
 @pytest.mark.parametrize("kind", ["malloc", "malloc_debug", "debug"])
 def test_other_allocators_of_python(kind: str, package: Dict[str, str]) -> None:
     checks = ["threads", "sampled", "again", "at_the_end"]
-    said = run([main_python(), str(COUNTS), *checks], package, PYTHONMALLOC=kind)
-    assert said.split() == checks
+    output = run([main_python(), str(COUNTS), *checks], package, PYTHONMALLOC=kind)
+    assert output.split() == checks
 
 
 def test_preloaded_allocator(package: Dict[str, str]) -> None:
@@ -74,18 +74,20 @@ def test_preloaded_allocator(package: Dict[str, str]) -> None:
     if not found:
         pytest.skip("needs jemalloc or tcmalloc (libjemalloc2)")
     for path in found:
-        said = run([main_python(), str(COUNTS), "sampled", "exact"], package, LD_PRELOAD=str(path))
-        assert said.split() == ["sampled", "exact"]
+        output = run(
+            [main_python(), str(COUNTS), "sampled", "exact"], package, LD_PRELOAD=str(path)
+        )
+        assert output.split() == ["sampled", "exact"]
 
 
 def test_sub_interpreter_changes_nothing(python: Python, runtime: Dict[str, str]) -> None:
     """A sub-interpreter runs the same start-up files, but only the main one controls counting."""
     if python.label.split("-")[0].endswith("t"):
-        pytest.skip("an interpreter without the GIL has an extension of its own")
+        pytest.skip("free-threaded interpreters need another extension")
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
     program = str(PROGRAMS / "memory_subinterpreter.py")
-    said = run([python.path, program], runtime, PYTHONPATH=path, GSPROF_MEMORY="sampled")
-    before, after = map(json.loads, said.splitlines())
+    output = run([python.path, program], runtime, PYTHONPATH=path, GSPROF_MEMORY="sampled")
+    before, after = map(json.loads, output.splitlines())
     assert (before[0], after[0]) == (True, True)
     # Blocks above the interval are counted exactly; modules allocate little.
     assert 64 <= before[1] < 72 and 128 <= after[1] < 144, (before, after)
@@ -153,11 +155,11 @@ def test_profiling_variable_leaves_files(runtime: Dict[str, str], tmp_path: Path
         assert lines[-1].startswith("Total allocated size: "), lines
 
 
-def test_environment_switches_it_on(runtime: Dict[str, str]) -> None:
+def test_memory_environment_variable(runtime: Dict[str, str]) -> None:
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
-    tell = "from gsprof import _gsprof; print(_gsprof.memory_mode(), _gsprof.get('memory'))"
-    for said, mode in (("1", "sampled"), ("exact", "exact"), ("off", "off"), ("0", "off")):
-        told = run([main_python(), "-c", tell], runtime, PYTHONPATH=path, GSPROF_MEMORY=said)
-        assert told.split() == [mode, mode]
-    wrong = run([main_python(), "-c", tell], runtime, PYTHONPATH=path, GSPROF_MEMORY="much")
+    code = "from gsprof import _gsprof; print(_gsprof.memory_mode(), _gsprof.get('memory'))"
+    for value, mode in (("1", "sampled"), ("exact", "exact"), ("off", "off"), ("0", "off")):
+        output = run([main_python(), "-c", code], runtime, PYTHONPATH=path, GSPROF_MEMORY=value)
+        assert output.split() == [mode, mode]
+    wrong = run([main_python(), "-c", code], runtime, PYTHONPATH=path, GSPROF_MEMORY="much")
     assert "off, sampled or exact, not 'much'" in wrong and wrong.split()[-2:] == ["off", "off"]

@@ -201,9 +201,9 @@ def test_server_has_the_tables_of_a_process(daemon: Daemon, tmp_path: Path) -> N
         try:
             assert process.stdout and process.stdout.readline() == b"ready\n"
             pid = process.pid
-            sql = f"SELECT sum(bytes)::BIGINT AS n FROM python.allocation WHERE kind = 'live' AND pid = {pid}"
-            held = rows(daemon, sql)[0]["n"]
-            assert held > 5_000_000
+            live = f"WHERE kind = 'live' AND pid = {pid}"
+            held = rows(daemon, f"SELECT sum(bytes)::BIGINT AS n FROM python.allocation {live}")
+            assert held[0]["n"] > 5_000_000
             sql = f"SELECT func FROM python.backtrace WHERE pid = {pid} ORDER BY depth"
             assert rows(daemon, sql) == []
             local = gsprof("query", f"unix:{tmp_path / 's'}", sql, "-f", "json")

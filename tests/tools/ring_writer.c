@@ -133,9 +133,8 @@ static void put_step(const struct pace *pace, int64_t step)
         .samples_per_sec = gsp_null_f64(),
         .overhead_ns = 1000,
     };
-    if (gsp_ring_append(steps, &row)) {
+    if (gsp_ring_append(steps, &row))
         atomic_fetch_add(&steps_written, 1);
-    }
 }
 
 static void write_step(struct pace *pace, int64_t step, bool is_first)
@@ -145,9 +144,8 @@ static void write_step(struct pace *pace, int64_t step, bool is_first)
         const int64_t module = seq < set.modules ? seq : last - 1 - seq;
         put_row(pace, step, seq, seq == last ? 0 : module);
     }
-    if (is_first) {
+    if (is_first)
         put_step(pace, step);
-    }
 }
 
 static void *run_thread(void *arg)
@@ -158,15 +156,13 @@ static void *run_thread(void *arg)
         fprintf(stderr, "ring_writer: no lane\n");
         exit(73);
     }
-    for (int64_t step = 0; step < set.steps; step++) {
+    for (int64_t step = 0; step < set.steps; step++)
         write_step(&pace, step, is_first);
-    }
     pthread_barrier_wait(&barrier);
     if (set.rate > 0) {
         pace.next_ns = gsp_now_ns();
-        for (int64_t step = set.steps; !atomic_load(&stopping); step++) {
+        for (int64_t step = set.steps; !atomic_load(&stopping); step++)
             write_step(&pace, step, is_first);
-        }
     }
     return NULL;
 }
@@ -201,16 +197,13 @@ static int make_rings(struct gsp_err *err)
     struct gsp_ring_spec spec = {.table = gsp_wire_table_find("python", "torch_trace"),
                                  .row_capacity = (uint32_t)set.capacity,
                                  .rank = set.rank};
-    if (rc == 0) {
+    if (rc == 0)
         rc = gsp_ring_create(folder_fd, &spec, &trace, err);
-    }
     spec.table = gsp_wire_table_find("python", "torch_step");
-    if (rc == 0) {
+    if (rc == 0)
         rc = gsp_ring_create(folder_fd, &spec, &steps, err);
-    }
-    if (folder_fd >= 0) {
+    if (folder_fd >= 0)
         close(folder_fd);
-    }
     return rc;
 }
 
@@ -227,9 +220,8 @@ static bool parse(int argc, char **argv)
     };
     for (int i = 1; i < argc; i += 2) {
         size_t k = 0;
-        while (k < GSP_COUNT(options) && strcmp(argv[i], options[k].name) != 0) {
+        while (k < GSP_COUNT(options) && strcmp(argv[i], options[k].name) != 0)
             k++;
-        }
         if (k == GSP_COUNT(options) || i + 1 == argc ||
             gsp_parse_i64(argv[i + 1], 0, options[k].max, options[k].to, NULL) != 0) {
             fprintf(stderr, "ring_writer: bad option %s\n", argv[i]);
@@ -266,9 +258,8 @@ int main(int argc, char **argv)
     struct gsp_err err = {0};
     pthread_t threads[THREADS_MAX];
     sigset_t signals;
-    if (!parse(argc, argv)) {
+    if (!parse(argc, argv))
         return 64;
-    }
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
@@ -280,18 +271,15 @@ int main(int argc, char **argv)
     begin_real_ns = gsp_realtime_ns() - set.steps * STEP_NS;
     begin_mono_ns = gsp_now_ns() - set.steps * STEP_NS;
     pthread_barrier_init(&barrier, NULL, (unsigned)set.threads + 1);
-    for (int64_t i = 0; i < set.threads; i++) {
-        if (pthread_create(&threads[i], NULL, run_thread, i == 0 ? &set : NULL) != 0) {
+    for (int64_t i = 0; i < set.threads; i++)
+        if (pthread_create(&threads[i], NULL, run_thread, i == 0 ? &set : NULL) != 0)
             return 70;
-        }
-    }
     pthread_barrier_wait(&barrier);
     say("ready");
     wait_for_end(&signals);
     atomic_store(&stopping, true);
-    for (int64_t i = 0; i < set.threads; i++) {
+    for (int64_t i = 0; i < set.threads; i++)
         pthread_join(threads[i], NULL);
-    }
     gsp_ring_close(trace);
     gsp_ring_close(steps);
     say("end");

@@ -54,10 +54,9 @@ static uint32_t machine_intern(struct gsp_collect_sink *sink, enum gsp_table_id 
 {
     struct machine *m = (struct machine *)sink;
     (void)table;
-    for (size_t i = 0; i < m->text_count; i++) {
+    for (size_t i = 0; i < m->text_count; i++)
         if (gsp_sv_eq(gsp_sv_of(m->texts[i]), text))
             return (uint32_t)i + 1;
-    }
     tap_require(m->text_count < MACHINE_TEXTS_MAX);
     m->texts[m->text_count] = strndup(text.p, text.len);
     return (uint32_t)++m->text_count;
@@ -166,10 +165,9 @@ static inline void machine_tick(struct machine *m, struct gsp_collect *collect, 
 /* The i-th row of a table in the last tick; NULL past the last. */
 static inline const void *machine_row(const struct machine *m, enum gsp_table_id table, size_t i)
 {
-    for (size_t k = 0; k < m->row_count; k++) {
+    for (size_t k = 0; k < m->row_count; k++)
         if (m->rows[k].table == table && i-- == 0)
             return m->rows[k].values;
-    }
     return NULL;
 }
 
@@ -209,10 +207,9 @@ static inline void machine_close(struct machine *m)
 static inline const char *machine_trouble(const struct gsp_collect *collect, const char *name)
 {
     struct gsp_collect_state state;
-    for (size_t i = 0; gsp_collect_state(collect, i, &state); i++) {
+    for (size_t i = 0; gsp_collect_state(collect, i, &state); i++)
         if (strcmp(state.name, name) == 0)
             return state.trouble ? state.trouble : "";
-    }
     return "?";
 }
 

@@ -151,15 +151,13 @@ static inline void ring_check_chunk(const struct gsp_ring_view *view, uint32_t l
     memcpy(writers, words[1], n * 8);
     for (unsigned column = 2; column < columns; column++)
         ring_check_column(column, words[column], n, numbers, writers, bad);
-    for (size_t i = 0; i < n; i++) {
-        if (from + i < oldest) {
+    for (size_t i = 0; i < n; i++)
+        if (from + i < oldest)
             seen->gone++;
-        } else if (bad[i]) {
+        else if (bad[i])
             seen->torn++;
-        } else {
+        else
             seen->good++;
-        }
-    }
 }
 
 static inline void ring_check(struct gsp_ring_view *view, struct ring_seen *seen)

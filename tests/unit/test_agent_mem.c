@@ -134,9 +134,8 @@ TAP_TEST(a_full_table_of_blocks_is_reported)
     uint64_t i = 0;
     struct gsp_agent__block block = {address(0), 1, 1};
     tap_require(gsp_agent__live_init());
-    while (i < 3000000 && gsp_agent__live_put(&block)) {
+    while (i < 3000000 && gsp_agent__live_put(&block))
         block.address = address(++i);
-    }
     /* 20 MB with 12 bytes per block. */
     tap_check(i > 1300000 && i < 1700000);
     tap_check(gsp_agent__live_remove(address(7), &block) && gsp_agent__live_put(&block));

@@ -656,10 +656,9 @@ TAP_TEST(rows_of_threads_without_a_gate_are_counted)
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 65536);
     pthread_barrier_init(&all_have_put, NULL, MANY + 1);
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < MANY; i++)
         if (pthread_create(&threads[i], &small, put_and_stay, NULL) != 0)
             tap_skip("cannot start enough threads");
-    }
     pthread_barrier_wait(&all_have_put);
     for (int i = 0; i < MANY; i++)
         pthread_join(threads[i], NULL);

@@ -66,10 +66,9 @@ TAP_TEST(utf8_rejects_malformed_sequences)
         {"\xe2\x82(", 3},        /* no continuation */
         {"\xf0\x9f\x98\xc3", 4}, /* no continuation */
     };
-    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++)
         if (!tap_eq_int(gsp_utf8_len(BAD[i]), 0))
             printf("# in row %zu\n", i);
-    }
 }
 
 TAP_TEST(whole_numbers)
@@ -109,10 +108,9 @@ TAP_TEST(real_numbers)
     tap_check(v == 0.5);
     static const char *const BAD[] = {"",      ".",     " 1",   "1 ",  "nan",  "inf", "-inf",
                                       "1e999", "0x1p3", "-0X1", "1,5", "1001", "-1",  "e5"};
-    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++)
         if (!tap_eq_int(gsp_parse_f64(BAD[i], 0, 1000, &v, NULL), GSP_E_USAGE))
             printf("# for '%s'\n", BAD[i]);
-    }
 }
 
 TAP_TEST(durations)
@@ -136,10 +134,9 @@ TAP_TEST(durations)
         tap_eq_int(ns, GOOD[i].ns);
     }
     static const char *const BAD[] = {"", "ms", "1x", "1 s", "-1s", "1e300h", "inf", "1s2", "1S"};
-    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++)
         if (!tap_eq_int(gsp_parse_duration(BAD[i], &ns, NULL), GSP_E_USAGE))
             printf("# for '%s'\n", BAD[i]);
-    }
 }
 
 TAP_TEST(sizes)
@@ -159,10 +156,9 @@ TAP_TEST(sizes)
     }
     static const char *const BAD[] = {
         "", "M", "-1", " 1", "1.5G", "1X", "1Mi", "1MM", "18446744073709551616", "17179869184G"};
-    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++)
         if (!tap_eq_int(gsp_parse_size(BAD[i], &bytes, NULL), GSP_E_USAGE))
             printf("# for '%s'\n", BAD[i]);
-    }
 }
 
 TAP_TEST(distance_counts_edits)

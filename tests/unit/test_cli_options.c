@@ -34,10 +34,9 @@ static int parse(struct line *line, const char *text)
 static const void *value(const struct line *line, const char *name)
 {
     const struct gsp_command *command = line->parsed.command;
-    for (size_t i = 0; command && i < command->opt_count; i++) {
+    for (size_t i = 0; command && i < command->opt_count; i++)
         if (strcmp(command->opts[i].name, name) == 0)
             return (const char *)line->parsed.opts + command->opts[i].offset;
-    }
     tap_require(false);
     return NULL;
 }
@@ -316,10 +315,9 @@ TAP_TEST(options_mean_the_same_everywhere)
         const struct gsp_command *a = gsp_commands[i];
         for (size_t k = 0; k < gsp_command_count; k++) {
             const struct gsp_command *b = gsp_commands[k];
-            for (size_t x = 0; x < a->opt_count; x++) {
+            for (size_t x = 0; x < a->opt_count; x++)
                 for (size_t y = 0; y < b->opt_count; y++)
                     check_same(&a->opts[x], &b->opts[y]);
-            }
         }
     }
 }

@@ -40,10 +40,9 @@ TAP_TEST(statements_end_with_a_semicolon_of_their_own)
         {"$$", false},
         {"'", false},
     };
-    for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(CASES); i++)
         if (!tap_check(gsp_prompt_is_whole(gsp_sv_of(CASES[i].sql)) == CASES[i].whole))
             printf("# %s\n", CASES[i].sql);
-    }
 }
 
 TAP_TEST(words_are_completed)

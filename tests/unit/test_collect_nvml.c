@@ -208,10 +208,9 @@ TAP_TEST(a_lost_gpu_is_blank_and_comes_back)
     tap_eq_str(machine_trouble(collect, "gpu_nvml"), "");
     /* Its row is added again. */
     const struct gsp_row_gpu_device *device = NULL;
-    for (size_t i = 0; (device = machine_row(&m, GSP_TABLE_gpu_device, i)) != NULL; i++) {
+    for (size_t i = 0; (device = machine_row(&m, GSP_TABLE_gpu_device, i)) != NULL; i++)
         if (device->gpu == 1)
             break;
-    }
     tap_check(device != NULL);
     end(collect);
 }

@@ -129,10 +129,9 @@ static struct gsp_compare *compare(const struct made *a, const struct made *b)
 
 static const struct gsp_compare_row *metric(const struct gsp_compare *found, const char *name)
 {
-    for (size_t i = 0; i < found->metric_count; i++) {
+    for (size_t i = 0; i < found->metric_count; i++)
         if (gsp_sv_eq(found->metrics[i].name, gsp_sv_of(name)))
             return &found->metrics[i];
-    }
     tap_eq_str(name, "a metric that is there");
     exit(TAP_EXIT_FAILED);
 }
@@ -303,10 +302,9 @@ TAP_TEST(threads_that_wait_do_not_lead)
     const struct gsp_compare_function *first = &found->functions[found->order[0]];
     tap_check(gsp_sv_eq(first->row.name, gsp_sv_of("compute")));
     tap_check(fabs(first->row.value[0] - 0.02) < 1e-3 && fabs(first->row.value[1] - 0.03) < 1e-3);
-    for (size_t i = 0; i < found->function_count; i++) {
+    for (size_t i = 0; i < found->function_count; i++)
         if (gsp_sv_eq(found->functions[i].row.name, gsp_sv_of("load")))
             tap_check(!(found->functions[i].row.value[1] > 0));
-    }
     tap_check(text_has(found, "waiting counts in the main thread"));
     gsp_compare_free(found);
     free(sides[0]);

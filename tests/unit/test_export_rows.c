@@ -43,10 +43,9 @@ TAP_TEST(column_names_are_unique)
     struct fix_rows fix = fix_rows_of(columns, GSP_COUNT(columns), NULL, 0);
     struct gsp_rows_names names;
     tap_require(gsp_model_rows_names_new(&fix.rows, &names, NULL) == GSP_OK);
-    for (size_t i = 0; i < GSP_COUNT(EXPECTED); i++) {
+    for (size_t i = 0; i < GSP_COUNT(EXPECTED); i++)
         if (!tap_check(gsp_sv_eq(names.at[i], gsp_sv_of(EXPECTED[i]))))
             printf("# %zu: %.*s\n", i, (int)names.at[i].len, names.at[i].p);
-    }
     gsp_model_rows_names_free(&names);
 }
 

@@ -161,10 +161,9 @@ TAP_TEST(memory_across_segments)
     tap_require(gsp_proc_core_mem(core, &mem, NULL) == GSP_OK);
     unsigned char got[2 * PAGE];
     tap_eq_int(gsp_proc_mem_read(mem, DATA_ADDR, got, sizeof(got)), GSP_OK);
-    for (uint64_t i = 0; i < sizeof(got); i++) {
+    for (uint64_t i = 0; i < sizeof(got); i++)
         if (!tap_check(got[i] == data_at(DATA_ADDR + i)))
             break;
-    }
     tap_eq_int(gsp_proc_mem_read(mem, DATA_ADDR - 1, got, 2), GSP_E_FAULT);
     /* The core does not contain the second page of the second segment. */
     tap_eq_int(gsp_proc_mem_read(mem, NEXT_ADDR + PAGE - 1, got, 1), GSP_OK);

@@ -53,9 +53,8 @@ static void check_against_table(const char *version, uint32_t minor, bool free_t
     tap_eq_str(err.msg, "");
     const struct gsp_py_layout *known = gsp_py_layout_find(minor, free_threaded);
     tap_check(known != NULL);
-    if (!known) {
+    if (!known)
         return;
-    }
     tap_eq_int(GSP_PY_MINOR(layout.version), minor);
     tap_eq_int(layout.free_threaded, free_threaded);
     tap_eq_int(layout.code_size, known->code_size);
@@ -67,9 +66,8 @@ static void check_against_table(const char *version, uint32_t minor, bool free_t
         /* Patch releases and build options extend the two largest structs at the end. */
         bool grows = f->member == offsetof(struct gsp_py_layout, runtime_size) ||
                      f->member == offsetof(struct gsp_py_layout, interp_size);
-        if (!grows && memcmp(actual, expected, f->width) != 0) {
+        if (!grows && memcmp(actual, expected, f->width) != 0)
             tap_eq_int(f->member, -1);
-        }
     }
     tap_check(table->field_count > 60);
 }
@@ -181,9 +179,8 @@ TAP_TEST(truncated_offsets_are_rejected)
     struct gsp_py_layout layout = {0};
     size_t full_len = image.len;
     tap_eq_int(full_len, 888);
-    for (size_t len = 0; len < full_len; len++) {
+    for (size_t len = 0; len < full_len; len++)
         tap_check(gsp_py_debug_offsets_read(image.bytes, len, &layout, NULL) < 0);
-    }
     tap_eq_int(gsp_py_debug_offsets_read(image.bytes, full_len, &layout, NULL), 0);
 }
 

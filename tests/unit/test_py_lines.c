@@ -20,14 +20,12 @@ static uint8_t nibble(char c)
 static bool parse_code(const char *text, struct fixture *out)
 {
     char *end = NULL;
-    if (strncmp(text, "code ", 5) != 0) {
+    if (strncmp(text, "code ", 5) != 0)
         return false;
-    }
     out->first_line = (uint32_t)strtoul(text + 5, &end, 10);
     out->len = 0;
-    for (const char *p = end + 1; isxdigit((unsigned char)*p) && out->len < TABLE_MAX; p += 2) {
+    for (const char *p = end + 1; isxdigit((unsigned char)*p) && out->len < TABLE_MAX; p += 2)
         out->table[out->len++] = (uint8_t)(nibble(p[0]) << 4U | nibble(p[1]));
-    }
     return true;
 }
 
@@ -57,20 +55,17 @@ static void compare_file(const char *version, enum gsp_py_lines lines)
     (void)snprintf(path, sizeof(path), "%s/lines_%s.txt", GSP_TEST_DATA, version);
     FILE *file = fopen(path, "re");
     tap_check(file != NULL);
-    if (!file) {
+    if (!file)
         return;
-    }
     char *line = NULL;
     size_t cap = 0;
     size_t compared = 0;
     size_t codes = 0;
-    while (getline(&line, &cap, file) > 0) {
-        if (parse_code(line, &code)) {
+    while (getline(&line, &cap, file) > 0)
+        if (parse_code(line, &code))
             codes++;
-        } else {
+        else
             compared += compare_runs(lines, &code, line);
-        }
-    }
     free(line);
     (void)fclose(file);
     tap_check(codes >= 10);

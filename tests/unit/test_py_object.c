@@ -104,9 +104,8 @@ static bool matches(const char *got, const char *expected, gsp_raddr addr)
     (void)snprintf(hex, sizeof(hex), "0x%" PRIx64, addr);
     while (*expected) {
         if (*expected == '@') {
-            if (strncmp(got, hex, strlen(hex)) != 0) {
+            if (strncmp(got, hex, strlen(hex)) != 0)
                 return false;
-            }
             got += strlen(hex);
         } else if (*expected == '*') {
             got += strcspn(got, " ");
@@ -121,9 +120,8 @@ static bool matches(const char *got, const char *expected, gsp_raddr addr)
 static void check_text(struct gsp_buf *got, const char *expected, gsp_raddr addr)
 {
     const char *text = gsp_buf_cstr(got);
-    if (!matches(text, expected, addr)) {
+    if (!matches(text, expected, addr))
         tap_eq_str(text, expected);
-    }
 }
 
 static void on_repr(struct target *t, gsp_raddr addr, const char *expected)
@@ -228,9 +226,8 @@ static bool parse_line(char *text, struct line *out)
 {
     char *addr = strchr(text, '\t');
     char *expected = addr ? strchr(addr + 1, '\t') : NULL;
-    if (!expected) {
+    if (!expected)
         return false;
-    }
     *addr++ = 0;
     *expected++ = 0;
     expected[strcspn(expected, "\n")] = 0;
@@ -245,11 +242,9 @@ static size_t read_lines(struct target *t, struct line *lines, size_t cap)
 {
     char text[1024];
     size_t count = 0;
-    while (count < cap && fgets(text, sizeof(text), t->out) && strcmp(text, "end\n") != 0) {
-        if (tap_check(parse_line(text, &lines[count]))) {
+    while (count < cap && fgets(text, sizeof(text), t->out) && strcmp(text, "end\n") != 0)
+        if (tap_check(parse_line(text, &lines[count])))
             count++;
-        }
-    }
     return count;
 }
 
@@ -304,9 +299,8 @@ static void check_version(unsigned minor)
                        minor < 13 ? "pyenv" : "tools/get-pythons.sh");
         tap_skip(need);
     }
-    for (size_t i = 0; i < found.gl_pathc; i++) {
+    for (size_t i = 0; i < found.gl_pathc; i++)
         check_interpreter(found.gl_pathv[i]);
-    }
     globfree(&found);
 }
 

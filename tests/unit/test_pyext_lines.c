@@ -67,9 +67,8 @@ TAP_TEST(unexpected_events_are_harmless)
 
 static void *in_thread(void *arg)
 {
-    for (int i = 0; i < 200000; i++) {
+    for (int i = 0; i < 200000; i++)
         gsp_pyext__lines_call(&frame_b, arg);
-    }
     gsp_ignore(!gsp_pyext__lines_line(&frame_b, 13));
     return NULL;
 }

@@ -33,9 +33,8 @@ TAP_TEST(a_block_is_measured)
     gsp_pyext__sampler_begin(sampler, &begin);
     char *bytes = mmap(NULL, 32 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(bytes != MAP_FAILED);
-    for (volatile char *at = bytes; at < bytes + 32 * MB; at += 4096) {
+    for (volatile char *at = bytes; at < bytes + 32 * MB; at += 4096)
         *at = 7; /* touched memory is resident */
-    }
     wait_for_looks(sampler, begin.at_ns);
     munmap(bytes, 32 * MB);
     struct gsp_sampler_window window;
@@ -57,9 +56,8 @@ static void spike(int64_t bytes)
     char *at =
         mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(at != MAP_FAILED);
-    for (volatile char *page = at; page < at + bytes; page += 4096) {
+    for (volatile char *page = at; page < at + bytes; page += 4096)
         *page = 7;
-    }
     munmap(at, (size_t)bytes);
 }
 
@@ -144,12 +142,10 @@ TAP_TEST(threads_share_a_sampler)
 {
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
     pthread_t threads[4];
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         tap_check(pthread_create(&threads[i], NULL, many_blocks, sampler) == 0);
-    }
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    }
     gsp_pyext__sampler_free(sampler);
 }
 

@@ -18,9 +18,8 @@ TAP_TEST(figures)
 {
     struct gsp_metric_series series = {0};
     const double values[] = {2, 4, 4, 4, 5, 5, 7, 9};
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 8; i++)
         gsp_pyext__series_add(&series, values[i], (int64_t)i * 10, (int64_t)i * 10 + 5);
-    }
     tap_check(series.count == 8 && near(series.sum, 40) && near(series.mean, 5));
     tap_check(near(gsp_pyext__series_std(&series), sqrt(32.0 / 7)));
     tap_check(near(series.min, 2) && near(series.max, 9) && near(series.last, 9));
@@ -33,9 +32,8 @@ TAP_TEST(figures)
 TAP_TEST(spread_is_exact)
 {
     struct gsp_metric_series series = {0};
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000; i++)
         gsp_pyext__series_add(&series, 1e9 + i % 2, i, i);
-    }
     tap_check(fabs(gsp_pyext__series_std(&series) - 0.5002501876563869) < 1e-6);
     gsp_pyext__series_clear(&series);
 }
@@ -56,14 +54,12 @@ TAP_TEST(nonfinite_is_not_in_the_statistics)
 TAP_TEST(choice_is_fair)
 {
     struct gsp_metric_series series = {0};
-    for (int i = 0; i < 1000000; i++) {
+    for (int i = 0; i < 1000000; i++)
         gsp_pyext__series_add(&series, i, i, i);
-    }
     tap_check(series.count == 1000000 && series.kept_count == GSP_SERIES_KEPT && series.lost == 0);
     double sum = 0;
-    for (size_t i = 0; i < series.kept_count; i++) {
+    for (size_t i = 0; i < series.kept_count; i++)
         sum += series.kept[i].value;
-    }
     /* Standard error of such a choice: 1e6 / sqrt(12 * 1e5), about 913. */
     tap_check(fabs(sum / GSP_SERIES_KEPT - 499999.5) < 6 * 913);
     gsp_pyext__series_clear(&series);
@@ -91,9 +87,8 @@ TAP_TEST(memory_is_sampled)
     tap_check(gsp_pyext__memwatch_is_on(watch));
     const size_t size = (size_t)64 << 20;
     char *block = malloc(size);
-    for (size_t i = 0; block && i < size; i += 1024) {
+    for (size_t i = 0; block && i < size; i += 1024)
         ((volatile char *)block)[i] = 1;
-    }
     gsp_pyext__memwatch_stop(watch);
     free(block);
     size_t count = 0;
@@ -102,9 +97,8 @@ TAP_TEST(memory_is_sampled)
     tap_check(samples && count >= 4 && !gsp_pyext__memwatch_is_on(watch));
     tap_check(samples && peak.resident_bytes >= samples[0].resident_bytes + (int64_t)size);
     tap_check(peak.reserved_bytes > 0 && peak.device_bytes == -1);
-    for (size_t i = 1; samples && i < count; i++) {
+    for (size_t i = 1; samples && i < count; i++)
         tap_check(samples[i].at_ns >= samples[i - 1].at_ns);
-    }
     free(samples);
     gsp_pyext__memwatch_free(watch);
     gsp_pyext__memwatch_free(NULL);

@@ -10,10 +10,9 @@ static void check_width(struct gsp_buf *text, unsigned width)
 {
     struct gsp_sv rest = gsp_buf_sv(text);
     struct gsp_sv line;
-    while (gsp_sv_split(&rest, '\n', &line)) {
+    while (gsp_sv_split(&rest, '\n', &line))
         if (!tap_check(gsp_report__columns(line) <= width))
             printf("# %u columns: %.*s\n", gsp_report__columns(line), (int)line.len, line.p);
-    }
 }
 
 /* fix_small() and some frames with long names and places. */
@@ -123,10 +122,9 @@ TAP_TEST(text_is_cut_by_columns)
 
 static const struct gsp_report_row *row_of(const struct gsp_report_table *table, const char *label)
 {
-    for (size_t i = 0; i < table->count; i++) {
+    for (size_t i = 0; i < table->count; i++)
         if (gsp_sv_eq(gsp_model_tree_label(table->tree, table->rows[i].label), gsp_sv_of(label)))
             return &table->rows[i];
-    }
     printf("# no row %s\n", label);
     exit(TAP_EXIT_FAILED);
 }

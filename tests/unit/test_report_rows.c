@@ -30,10 +30,9 @@ static void check_width(struct gsp_buf *text, unsigned width)
 {
     struct gsp_sv rest = gsp_buf_sv(text);
     struct gsp_sv line;
-    while (gsp_sv_split(&rest, '\n', &line)) {
+    while (gsp_sv_split(&rest, '\n', &line))
         if (!tap_check(gsp_report__columns(line) <= width))
             printf("# %u columns: %.*s\n", gsp_report__columns(line), (int)line.len, line.p);
-    }
 }
 
 #define RULE_1   "\xe2\x94\x80"

@@ -430,10 +430,9 @@ static struct gsp_ring_dir make_ended(uint64_t start_time, int64_t age_ns)
     struct gsp_ring_dirs places;
     struct gsp_ring_dir place = {0};
     tap_require(gsp_ring_dirs_read(&places, NULL) == 0);
-    for (size_t i = 0; i < places.count; i++) {
+    for (size_t i = 0; i < places.count; i++)
         if (places.at[i].pid == INT32_MAX && places.at[i].start_time == start_time)
             place = places.at[i];
-    }
     gsp_ring_dirs_free(&places);
     tap_require(place.rings == 1);
     return place;

@@ -269,9 +269,8 @@ TAP_TEST(a_file_is_truncated_and_grown_during_reads)
     struct stat st;
     tap_require(fstat(fd, &st) == 0);
     pid_t pid = fork();
-    if (pid == 0) {
+    if (pid == 0)
         truncate_and_grow(fd, st.st_size);
-    }
     int64_t end_ns = gsp_now_ns() + GSP_NS_PER_S / 2;
     while (gsp_now_ns() < end_ns)
         read_all(folder, RING_FILE);
@@ -333,11 +332,10 @@ TAP_TEST(without_a_previous_handler_other_faults_end_the_process)
         if (pid == 0) {
             signal(SIGBUS, SIG_DFL); /* removes the handler of a sanitizer */
             struct gsp_ring_view *view = ring_view(folder, TEXT_FILE);
-            if (sent) {
+            if (sent)
                 raise(SIGBUS);
-            } else {
+            else
                 tap_check(page[0] == 1);
-            }
             gsp_ring_view_close(view);
             _exit(0);
         }

@@ -62,11 +62,10 @@ static void *write_rows(void *arg)
         struct gsp_lane *lane = gsp_ring_lane(writer->ring);
         if (!lane)
             continue;
-        if (writer->broken) {
+        if (writer->broken)
             append_broken(lane, &row);
-        } else {
+        else
             gsp_append_python_torch_trace(lane, &row);
-        }
         if (writer->acked)
             atomic_store_explicit(writer->acked, n + 1, memory_order_release);
     }

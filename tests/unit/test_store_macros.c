@@ -283,10 +283,9 @@ TAP_TEST(the_docs_list_all_macros)
     struct gsp_macro macro;
     size_t count = 0;
     tap_require(gsp_file_read(DOC, 1U << 20, &page, NULL) == GSP_OK);
-    for (; gsp_store__macro_at(count, &macro); count++) {
+    for (; gsp_store__macro_at(count, &macro); count++)
         if (!tap_check(gsp_store__macro_is_used(gsp_buf_sv(&page), macro.name)))
             printf("# %.*s\n", (int)macro.name.len, macro.name.p);
-    }
     tap_check(count >= 11 && count < GSP_MACROS_MAX);
 }
 

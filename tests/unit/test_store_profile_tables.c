@@ -40,10 +40,9 @@ static void seen_free(struct seen *seen)
 static const void *column(const struct gsp_batch *batch, const char *name)
 {
     const struct gsp_table *table = gsp_store_batch_table(batch);
-    for (uint32_t c = 0; c < table->column_count; c++) {
+    for (uint32_t c = 0; c < table->column_count; c++)
         if (strcmp(table->columns[c].name, name) == 0)
             return gsp_store__batch_column(batch, c);
-    }
     printf("# no column %s\n", name);
     tap_require(false);
     return NULL;

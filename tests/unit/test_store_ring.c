@@ -376,13 +376,11 @@ TAP_TEST(no_row_is_torn_by_a_fast_writer)
                   "ts_ns <> step + 5000 OR (step % 11 = 0) <> (module IS NULL) OR module <> 'm' || "
                   "(step % 700)), count(*) > 0 FROM python.torch_trace",
                   &out);
-        if (strcmp(line, "0,true") == 0) {
+        if (strcmp(line, "0,true") == 0)
             found++;
-        } else if (!tap_eq_str(line, "0,false") ||
-                   !tap_eq_str(query(store, "SELECT sum(count) > 0 FROM gsprof.loss", &out),
-                               "true")) {
+        else if (!tap_eq_str(line, "0,false") ||
+                 !tap_eq_str(query(store, "SELECT sum(count) > 0 FROM gsprof.loss", &out), "true"))
             break;
-        }
     }
     tap_check(found > 0);
     atomic_store(&writer.stop, true);

@@ -131,12 +131,11 @@ static void put_file(const char *path, const char *text)
 static void expand(const char *sql, const char *path, struct gsp_buf *out)
 {
     gsp_buf_clear(out);
-    for (; *sql; sql++) {
+    for (; *sql; sql++)
         if (*sql == '@')
             gsp_buf_puts(out, path);
         else
             gsp_buf_putc(out, *sql);
-    }
 }
 
 TAP_TEST(forbidden_statements_are_refused)

@@ -10,13 +10,11 @@
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
+    if (argc < 2)
         return 2;
-    }
     FILE *file = fopen(argv[1], "r");
-    if (!file) {
+    if (!file)
         return 2;
-    }
     Py_Initialize();
     int rc = PyRun_SimpleFile(file, argv[1]);
     (void)fclose(file);

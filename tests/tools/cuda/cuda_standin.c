@@ -71,10 +71,9 @@ static int code_of(const char *name)
 static int64_t end_of(size_t stream)
 {
     int64_t end_ns = now_ns();
-    for (size_t i = 0; i < stream_count; i++) {
+    for (size_t i = 0; i < stream_count; i++)
         if ((stream == 0 || i == stream || i == 0) && busy_until_ns[i] > end_ns)
             end_ns = busy_until_ns[i];
-    }
     return end_ns;
 }
 
