@@ -166,10 +166,9 @@ static void print_warnings(const struct gsp_remote *remote, const struct gsp_buf
 {
     struct gsp_sv rest = gsp_buf_sv(lines);
     struct gsp_sv line;
-    while (gsp_sv_split(&rest, '\n', &line)) {
+    while (gsp_sv_split(&rest, '\n', &line))
         if (line.len)
             gsp_cli_warn(remote->parsed, line);
-    }
 }
 
 static int put_answer(const struct gsp_rows_dest *dest, const struct gsp_remote *remote,

@@ -174,6 +174,7 @@ static int open_port(struct gsp_daemon *daemon, struct gsp_err *err)
         .handle = gsp_routes_handle,
         .is_slow = gsp_routes_is_slow,
         .is_public = gsp_routes_is_public,
+        .hint = gsp_daemon__hint_for_refusal,
         .ctx = daemon};
     return gsp_http_open(&options, &daemon->server, err);
 }

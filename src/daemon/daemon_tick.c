@@ -219,10 +219,9 @@ static int64_t next_due(const struct gsp_daemon *daemon, int64_t tick_ns)
 /* Sleeps until a frame is due or the period changes. Returns false if the daemon stops. */
 static bool sleep_until(struct gsp_daemon *daemon, int64_t tick_ns) GSP_REQUIRES(&daemon->lock)
 {
-    while (!daemon->stopping && !daemon->period_changed) {
+    while (!daemon->stopping && !daemon->period_changed)
         if (!gsp_lock_wait_until(&daemon->lock, &daemon->changed, next_due(daemon, tick_ns)))
             break;
-    }
     return !daemon->stopping;
 }
 

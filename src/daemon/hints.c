@@ -69,10 +69,9 @@ const char *gsp_daemon__hint_for_refusal(const char *code)
         {"ORIGIN", "open the page from this server, or send the request without a browser"},
         {"TOKEN", "send the header \"Authorization: Bearer TOKEN\""},
     };
-    for (size_t i = 0; i < GSP_COUNT(HINTS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(HINTS); i++)
         if (strcmp(HINTS[i].code, code) == 0)
             return HINTS[i].hint;
-    }
     return NULL;
 }
 

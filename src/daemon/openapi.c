@@ -91,7 +91,6 @@ static void put_responses(struct gsp_json *json, const struct gsp_route *route)
     while (rest.p && gsp_sv_split(&rest, ' ', &status))
         if (status.len)
             put_response(json, status, "an error", NULL, gsp_daemon__error_schema);
-    }
     if (!route->is_public)
         put_response(json, gsp_sv_of("401"), "the token is missing or invalid", NULL,
                      gsp_daemon__error_schema);

@@ -81,7 +81,6 @@ size_t gsp_overheads_read(struct gsp_overhead *out, size_t cap)
     for (size_t i = 0; i < places.count && count < cap; i++)
         if (places.at[i].live)
             count += read_process(&places.at[i], out + count, cap - count);
-    }
     gsp_ring_dirs_free(&places);
     return count;
 }

@@ -454,10 +454,9 @@ void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
 void gsp_targets_stop_session(struct gsp_targets *targets, const char *session)
 {
     gsp_lock_take(&targets->lock);
-    for (size_t i = 0; i < targets->recording_count; i++) {
+    for (size_t i = 0; i < targets->recording_count; i++)
         if (strcmp(targets->recordings[i]->session, session) == 0)
             targets->recordings[i]->stop = 1;
-    }
     gsp_lock_release(&targets->lock);
 }
 

@@ -38,7 +38,7 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
             {"count", &row->count},
         {"integral", &row->integral},
     };
-    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+    for (size_t i = 0; i < GSP_COUNT(fields); i++)
         if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
             return fields[i].at;
     return NULL;

@@ -164,7 +164,7 @@ def test_hundred_kills_lose_nothing_acknowledged(serve: Serve) -> None:
         stopped.update(known.frames)
         unsure |= known.unsure
         known = Known(active=known.active, times=known.times, frame_id=known.frame_id)
-    assert len(stopped) > KILLS and len(known.times) > KILLS, "the load was no load"
+    assert len(stopped) > KILLS and len(known.times) > KILLS, "there was no load"
     daemon.post("/profiling/stop")
     # Stops that were not acknowledged are completed too.
     every = daemon.get("/profiling/sessions")["sessions"]
