@@ -218,7 +218,7 @@ static void put_own(struct gsp_buf *out, const char *name, const char *type, con
 static void put_self(struct gsp_daemon *daemon, struct gsp_buf *out)
 {
     struct gsp_frames_status log;
-    gsp_frames_status(daemon->frames, &log);
+    gsp_frames_log_status(daemon->frames, &log);
     put_head(out, "gsprof_build_info", "gauge", "Version of the daemon.");
     gsp_buf_puts(out, "gsprof_build_info{version=\"" GSP_VERSION "\"} 1\n");
     put_own(out, "gsprof_ticks_total", "counter", "Metric frames collected.",

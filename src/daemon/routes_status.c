@@ -125,7 +125,7 @@ static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
 static void put_losses(struct gsp_daemon *daemon, struct gsp_json *json)
 {
     struct gsp_frames_status log;
-    gsp_frames_status(daemon->frames, &log);
+    gsp_frames_log_status(daemon->frames, &log);
     gsp_json_key(json, "losses");
     gsp_json_obj_begin(json);
     gsp_json_put_u64(json, "late_ticks", atomic_load(&daemon->late_ticks));

@@ -476,7 +476,7 @@ int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err)
     return rc;
 }
 
-void gsp_frames_status(struct gsp_frames *frames, struct gsp_frames_status *out)
+void gsp_frames_log_status(struct gsp_frames *frames, struct gsp_frames_status *out)
 {
     *out = (struct gsp_frames_status){0};
     gsp_lock_take(&frames->lock);

@@ -100,7 +100,7 @@ struct gsp_frames_status {
     size_t segments;
     char error[240]; /* why the newest frame is lost; "": it is not */
 };
-void gsp_frames_status(struct gsp_frames *frames, struct gsp_frames_status *out);
+void gsp_frames_log_status(struct gsp_frames *frames, struct gsp_frames_status *out);
 
 struct gsp_frames_gap {
     uint64_t after_id;    /* the frame before the gap */
@@ -143,8 +143,8 @@ struct gsp_frames_stats {
 };
 #define GSP_FRAMES_GAPS_MAX 1000U
 
-GSP_MUST_CHECK int gsp_frames_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
-                                    struct gsp_frames_stats *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_frames_log_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
+                                        struct gsp_frames_stats *out, struct gsp_err *err);
 void gsp_frames_stats_free(struct gsp_frames_stats *stats);
 
 /* Copies the text of frames [first, last] to a descriptor: the elements of a JSON array, separated

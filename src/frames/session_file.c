@@ -28,7 +28,7 @@ static int64_t find_period(const struct gsp_session_file *session, struct gsp_fr
     if (from < session->first_frame)
         from = session->first_frame;
     if (session->last_frame < from ||
-        gsp_frames_stats(frames, from, session->last_frame, &stats, NULL) != 0)
+        gsp_frames_log_stats(frames, from, session->last_frame, &stats, NULL) != 0)
         return 0;
     int64_t period = stats.period_ns;
     gsp_frames_stats_free(&stats);
@@ -223,8 +223,8 @@ struct counting {
 static void *count_all(void *ctx)
 {
     struct counting *c = ctx;
-    c->rc = gsp_frames_stats(c->frames, c->session->first_frame, c->session->last_frame, &c->stats,
-                             &c->err);
+    c->rc = gsp_frames_log_stats(c->frames, c->session->first_frame, c->session->last_frame,
+                                 &c->stats, &c->err);
     return NULL;
 }
 

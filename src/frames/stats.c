@@ -484,8 +484,8 @@ static int compute(struct pass *pass, struct gsp_err *err)
     return rc;
 }
 
-int gsp_frames_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
-                     struct gsp_frames_stats *out, struct gsp_err *err)
+int gsp_frames_log_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
+                         struct gsp_frames_stats *out, struct gsp_err *err)
 {
     *out = (struct gsp_frames_stats){0};
     struct frames_segment *segments = NULL;

@@ -32,7 +32,7 @@ static void read_log(const char *folder)
     if (gsp_frames_open(&options, &frames, NULL) != 0)
         return;
     struct gsp_frames_stats stats;
-    if (gsp_frames_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
+    if (gsp_frames_log_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
         gsp_frames_stats_free(&stats);
     gsp_auto_fd out = open("/dev/null", O_WRONLY | O_CLOEXEC);
     uint64_t copied = 0;

@@ -257,7 +257,7 @@ static inline void kills_finish(struct kills_result *result)
     if (gsp_sessions_stop(kills_table, KILLS_WHOLE, &whole, NULL) != 0 ||
         !kills_file_good(whole.file, result->frames))
         kills_wrong(result, "no good file of all frames", result->frames);
-    if (gsp_frames_stats(kills_frames, 1, result->frames, &stats, NULL) == 0) {
+    if (gsp_frames_log_stats(kills_frames, 1, result->frames, &stats, NULL) == 0) {
         for (size_t i = 0; i < stats.gap_count; i++)
             result->restarts += strcmp(stats.gaps[i].cause, "restart") == 0;
         gsp_frames_stats_free(&stats);

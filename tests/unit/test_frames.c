@@ -41,7 +41,7 @@ static struct gsp_frames_stats stats_of(struct gsp_frames *frames, uint64_t firs
 {
     struct gsp_frames_stats stats;
     struct gsp_err err = {0};
-    int rc = gsp_frames_stats(frames, first, last, &stats, &err);
+    int rc = gsp_frames_log_stats(frames, first, last, &stats, &err);
     if (rc)
         printf("# %s\n", err.msg);
     tap_require(rc == 0);
@@ -270,7 +270,7 @@ TAP_TEST(copied_ranges_are_renumbered)
     struct made made = {.gpus = 1};
     frames_of(frames, &made, 100);
     struct gsp_frames_status status;
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_check(status.segments > 5);
     static const uint64_t RANGES[][2] = {{1, 100}, {1, 1},     {100, 100},
                                          {37, 64}, {50, 5000}, {101, 200}};
@@ -453,7 +453,7 @@ TAP_TEST(full_disk_loses_frames_and_counts_them)
     struct rlimit old;
     tap_require(getrlimit(RLIMIT_FSIZE, &old) == 0);
     struct gsp_frames_status status;
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     struct rlimit tight = {status.bytes / 2, old.rlim_max};
     tap_require(setrlimit(RLIMIT_FSIZE, &tight) == 0);
     struct gsp_err err = {0};
@@ -462,12 +462,12 @@ TAP_TEST(full_disk_loses_frames_and_counts_them)
         failed += made_frame(frames, &made, &err) != 0;
     tap_check(failed > 0);
     printf("# %s\n", err.msg);
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_eq_int(status.frames_lost, failed);
     tap_check(status.error[0] != '\0');
     tap_require(setrlimit(RLIMIT_FSIZE, &old) == 0);
     frames_of(frames, &made, 5);
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_eq_str(status.error, "");
     uint64_t there = gsp_frames_next_id(frames) - 1;
     tap_eq_int(there, 30 - failed);
@@ -496,7 +496,7 @@ TAP_TEST(old_segments_are_removed_unless_needed)
     gsp_frames_keep_from(frames, 0);
     frames_of(frames, &made, 200);
     struct gsp_frames_status status;
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_eq_int(status.segments, 1);
     gsp_frames_close(frames);
     frames = open_frames(folder, 20000);
