@@ -104,7 +104,7 @@ def chunk(target: Target, mode: str, seconds: float) -> Pace:
     assert target.process.stdin is not None
     target.process.stdin.write(f"{mode} {seconds}\n".encode())
     target.process.stdin.flush()
-    answer = target.hear()
+    answer = target.read_facts()
     if follower:
         follower.terminate()
         follower.wait()

@@ -80,7 +80,7 @@ static const struct {
 static const char DRIVER[] = "name = text = b''\n"
                              "space = {'__name__': '__gsprof__', '__file__': path}\n"
                              "try:\n"
-                             "    exec(compile(script, '<gsprof visit>', 'exec'), space)\n"
+                             "    exec(compile(script, '<gsprof script>', 'exec'), space)\n"
                              "    name, text = space.get('ANSWER') or (b'', b'')\n"
                              "    said = 'ok'\n"
                              "except BaseException as error:\n"

@@ -6,7 +6,6 @@
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "source/profile_file.h"
-#include "source/run_folder.h"
 
 struct convert_opts {
     const char *input;
@@ -50,7 +49,7 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "%s", err.msg);
 
     struct gsp_profile *profile = NULL;
-    const bool is_run = format == &gsp_format_run;
+    const bool is_run = gsp_source_is_run(format);
     int rc = is_run ? GSP_OK : gsp_file_check_new(opts->output, opts->force, &err);
     if (rc == GSP_OK)
         rc =

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "inject/package_dir.h"
 #include "memlog/writer.h"
 #include "model/format.h"
+#include "proc/pidfd.h"
 #include "proc/task.h"
 #include "record/launch.h"
 #include "record/memory_poll.h"
@@ -201,7 +201,7 @@ static int start(struct session *session, struct gsp_err *err)
                                          .claims = true,
                                          .asks_huge = strcmp(huge, "never") != 0,
                                          .writer = session->writer};
-    session->pidfd = (int)syscall(SYS_pidfd_open, session->pid, 0U);
+    session->pidfd = gsp_proc_pidfd_open(session->pid);
     return rc;
 }
 

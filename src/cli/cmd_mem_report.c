@@ -10,13 +10,25 @@
 #include "cli/hint.h"
 #include "cli/rows_out.h"
 #include "cli/term.h"
+#include "compare/memory.h"
 #include "export/pprof_heap.h"
 #include "report/memory_view.h"
+#include "report/write.h"
 
-#define ROWS_FOR_PEOPLE 20U
-#define ROWS_OF_A_PAGE  200U
+#define ROWS_FOR_PEOPLE  20U
+#define STACKS_OF_A_PAGE 1000U
 
-enum form { FORM_TEXT, FORM_JSON, FORM_CSV, FORM_HTML, FORM_SVG, FORM_PPROF, FORM_FOLDED, FORMS };
+enum form {
+    FORM_TEXT,
+    FORM_JSON,
+    FORM_CSV,
+    FORM_HTML,
+    FORM_MARKDOWN,
+    FORM_SVG,
+    FORM_PPROF,
+    FORM_FOLDED,
+    FORMS
+};
 
 struct mem_report_opts {
     const char *at;
@@ -36,8 +48,9 @@ struct mem_report_opts {
 static const char *form_name(size_t i)
 {
     static const char *const names[FORMS] = {
-        [FORM_TEXT] = "text", [FORM_JSON] = "json",   [FORM_CSV] = "csv",      [FORM_HTML] = "html",
-        [FORM_SVG] = "svg",   [FORM_PPROF] = "pprof", [FORM_FOLDED] = "folded"};
+        [FORM_TEXT] = "text",   [FORM_JSON] = "json",    [FORM_CSV] = "csv",
+        [FORM_HTML] = "html",   [FORM_MARKDOWN] = "md",  [FORM_SVG] = "svg",
+        [FORM_PPROF] = "pprof", [FORM_FOLDED] = "folded"};
     return i < FORMS ? names[i] : NULL;
 }
 
@@ -108,10 +121,10 @@ struct session {
     const struct mem_report_opts *opts;
     struct gsp_memreport reports[2];
     enum form form;
-    const char *faulty; /* the file that an error is about */
+    const char *faulty; /* the file an error refers to */
 };
 
-/* ------------------------------------------------------------------------------------ question */
+/* ------------------------------------------------------------------------------------------ view */
 
 static const char *misuse_of(const struct mem_report_opts *opts, size_t files)
 {
@@ -124,16 +137,16 @@ static const char *misuse_of(const struct mem_report_opts *opts, size_t files)
     return NULL;
 }
 
-/* The form by name, else by the output's extension; FORMS when neither tells. */
+/* From --format, else from the extension of the output; FORMS if neither determines it. */
 static enum form form_of(const struct mem_report_opts *opts)
 {
     static const struct {
         const char *extension;
         enum form form;
-    } extensions[] = {{".txt", FORM_TEXT},        {".json", FORM_JSON}, {".csv", FORM_CSV},
-                      {".html", FORM_HTML},       {".svg", FORM_SVG},   {".pb.gz", FORM_PPROF},
-                      {".pprof", FORM_PPROF},     {".pb", FORM_PPROF},  {".folded", FORM_FOLDED},
-                      {".collapsed", FORM_FOLDED}};
+    } extensions[] = {{".txt", FORM_TEXT},      {".json", FORM_JSON},       {".csv", FORM_CSV},
+                      {".html", FORM_HTML},     {".md", FORM_MARKDOWN},     {".svg", FORM_SVG},
+                      {".pb.gz", FORM_PPROF},   {".pprof", FORM_PPROF},     {".pb", FORM_PPROF},
+                      {".folded", FORM_FOLDED}, {".collapsed", FORM_FOLDED}};
     for (size_t i = 0; opts->format && i < FORMS; i++)
         if (strcmp(form_name(i), opts->format) == 0)
             return (enum form)i;
@@ -190,10 +203,10 @@ static int ask(struct session *session, size_t i, struct gsp_err *err)
     for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++)
         if (strcmp(gsp_memlog_group_by_name(k), opts->by) == 0)
             by = (enum gsp_memlog_group_by)k;
-    const bool is_text = session->form == FORM_TEXT;
+    const bool is_text = session->form == FORM_TEXT || session->form == FORM_MARKDOWN;
     report->limit = is_text ? ROWS_FOR_PEOPLE : 0;
     if (session->form == FORM_HTML)
-        report->limit = ROWS_OF_A_PAGE;
+        report->limit = STACKS_OF_A_PAGE;
     if (opts->limit >= 0)
         report->limit = (size_t)opts->limit;
     struct gsp_term term;
@@ -205,7 +218,7 @@ static int ask(struct session *session, size_t i, struct gsp_err *err)
     return rc == GSP_OK ? gsp_memreport_ask(report, err) : rc;
 }
 
-/* ---------------------------------------------------------------------------------------- forms */
+/* --------------------------------------------------------------------------------------- formats */
 
 static int put_rows(const struct session *session, struct gsp_made_rows *made, struct gsp_err *err)
 {
@@ -220,7 +233,7 @@ static int put_rows(const struct session *session, struct gsp_made_rows *made, s
     return rc;
 }
 
-/* What is in use and what was allocated, as pprof has it. */
+/* Writes live and allocated bytes, like a heap profile of pprof. */
 static int write_heap(const struct session *session, struct gsp_out *out, struct gsp_err *err)
 {
     const struct gsp_memreport *report = &session->reports[0];
@@ -233,23 +246,24 @@ static int write_heap(const struct session *session, struct gsp_out *out, struct
     return rc;
 }
 
-/* Facts and rows, and below them the flame graph. */
-static int write_page(const struct session *session, struct gsp_out *out, struct gsp_err *err)
+/* The page and Markdown, which are forms of the report document. */
+static int put_document(const struct session *session, enum gsp_digest_format format,
+                        struct gsp_err *err)
 {
     const struct gsp_memreport *report = &session->reports[0];
-    const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const struct gsp_format *svg = gsp_export_format_find("svg");
-    int rc = gsp_memlog_values_fill(&report->values, report->log, err);
-    if (rc < 0)
-        return rc;
-    gsp_memreport_page(report, &out->buf);
-    if (svg && gsp_model_profile_total_count(profile) > 0)
-        rc = svg->write(profile, &session->opts->view, out, err);
-    gsp_buf_puts(&out->buf, "</body></html>\n");
+    const struct gsp_report_write_opts how = {.limit = report->limit};
+    struct gsp_digest *digest = NULL;
+    gsp_auto_buf text = {0};
+    int rc = gsp_memreport_document(report, &digest, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest_write(digest, format, &how, &text, err);
+    if (rc == GSP_OK)
+        rc = gsp_file_put(session->opts->output, session->opts->force, &text, err);
+    gsp_digest_free(digest);
     return rc;
 }
 
-static int put_file(const struct session *session, struct gsp_err *err)
+static int put_heap(const struct session *session, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = session->opts;
     struct gsp_newfile file = {.fd = -1};
@@ -258,10 +272,7 @@ static int put_file(const struct session *session, struct gsp_err *err)
     if (rc < 0)
         return rc;
     gsp_out_init(&out, file.fd);
-    if (session->form == FORM_HTML)
-        rc = write_page(session, &out, err);
-    else
-        rc = write_heap(session, &out, err);
+    rc = write_heap(session, &out, err);
     int end = gsp_out_finish(&out, rc == GSP_OK ? err : NULL);
     rc = rc < 0 ? rc : end;
     if (rc == GSP_OK)
@@ -274,8 +285,8 @@ static int put_stacks(const struct session *session, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = session->opts;
     const struct gsp_memreport *report = &session->reports[0];
-    if (session->form == FORM_HTML || session->form == FORM_PPROF)
-        return put_file(session, err);
+    if (session->form == FORM_PPROF)
+        return put_heap(session, err);
     int rc = gsp_memlog_values_fill(&report->values, report->log, err);
     if (rc < 0)
         return rc;
@@ -301,6 +312,9 @@ static int put_one(const struct session *session, struct gsp_err *err)
         rc = gsp_memreport_table(report, &made, err);
         return rc == GSP_OK ? put_rows(session, made, err) : rc;
     }
+    if (session->form == FORM_HTML || session->form == FORM_MARKDOWN)
+        return put_document(
+            session, session->form == FORM_HTML ? GSP_DIGEST_HTML : GSP_DIGEST_MARKDOWN, err);
     if (session->form != FORM_TEXT && session->form != FORM_JSON)
         return put_stacks(session, err);
     if (session->form == FORM_TEXT)

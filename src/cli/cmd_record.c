@@ -372,7 +372,7 @@ static void start_rings(struct session *session)
     const struct gsp_rec_rings_opts opts = {.folder = session->file.output,
                                             .pid = session->pid,
                                             .subprocesses = session->opts->sampling.subprocesses};
-    if (session->file.format == &gsp_format_run &&
+    if (gsp_source_is_run(session->file.format) &&
         gsp_rec_rings_start(&opts, &session->rings, &err) < 0)
         gsp_term_line(&session->term, "gsprof: the tables of the target are not recorded: %s",
                       err.msg);
@@ -558,9 +558,9 @@ static void tell_next(struct session *session)
         const char *command;
     } viewers[] = {
         {"svg", "xdg-open"}, {"pstats", "python3 -m pstats"}, {"pprof", "go tool pprof -top"}};
-    const bool is_ours = session->file.format->read || session->file.format == &gsp_format_run;
+    const bool is_ours = session->file.format->read || gsp_source_is_run(session->file.format);
     const char *command = is_ours ? "gsprof report" : NULL;
-    if (session->file.format == &gsp_format_run)
+    if (gsp_source_is_run(session->file.format))
         gsp_term_line(&session->term,
                       "    gsprof query %s \"SELECT * FROM gsprof.hot_functions() LIMIT 20\"",
                       output);
@@ -621,7 +621,7 @@ static void tell_summary(struct session *session)
     if (strcmp(session->file.output, "-") == 0)
         return;
     struct stat info;
-    const bool is_run = session->file.format == &gsp_format_run;
+    const bool is_run = gsp_source_is_run(session->file.format);
     if (session->drained.rows + session->drained.lost)
         gsp_term_line(&session->term,
                       "Tables of the target: %" PRIu64 " row%s; %" PRIu64 " came too fast.",

@@ -6,8 +6,10 @@
 #include "cli/common.h"
 #include "cli/compare.h"
 #include "cli/hint.h"
-#include "cli/report_process.h"
+#include "cli/query_runner.h"
+#include "proc/task.h"
 #include "report/document.h"
+#include "report/process.h"
 #include "report/profile.h"
 #include "report/write.h"
 #include "source/profile_file.h"
@@ -38,7 +40,7 @@ static const char *sort_choice(size_t i)
     return i < GSP_COUNT(values) ? values[i] : NULL;
 }
 
-/* Formats by name, and the extensions that name them. */
+/* Formats, and the extensions that select them. */
 static const struct {
     const char *name;
     enum gsp_digest_format format;
@@ -174,13 +176,13 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       : gsp_report_top(profile, &view, &report, out, err);
 }
 
-/* A form of the stacks alone, as they have always been. */
+/* Options that select a report of the stacks alone. */
 static bool has_old_form(const struct report_opts *opts)
 {
     return opts->json || opts->csv || opts->markdown || opts->tree;
 }
 
-/* Options of a table of functions: of the stacks alone too. */
+/* Whether any option concerns only stacks. */
 static bool is_of_stacks(const struct report_opts *opts)
 {
     const struct gsp_view_options *view = &opts->view;
@@ -188,7 +190,7 @@ static bool is_of_stacks(const struct report_opts *opts)
            view->no_lines || view->full_filenames;
 }
 
-/* By name, else by the extension of the output, else text. */
+/* From --format, else from the extension of the output, else text. */
 static enum gsp_digest_format format_of(const struct report_opts *opts)
 {
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
@@ -211,7 +213,7 @@ static enum gsp_digest_table table_of(const struct report_opts *opts)
     return (enum gsp_digest_table)i;
 }
 
-/* A profile's table of functions has its own options: --sort, --lines, --threads, ... */
+/* Writes a table of functions, which has its own options: --sort, --lines, --threads, ... */
 static int write_stacks(const struct report_opts *opts, const char *input,
                         enum gsp_digest_format format, struct gsp_err *err)
 {
@@ -235,11 +237,11 @@ static int write_digest(const struct report_opts *opts, const struct gsp_digest 
     struct gsp_term term;
     gsp_auto_buf text = {0};
     gsp_term_init(&term, STDOUT_FILENO, "never");
-    const struct gsp_digest_write how = {.table = table_of(opts),
-                                         .name = input,
-                                         .limit = (size_t)opts->top,
-                                         .width =
-                                             opts->output ? GSP_REPORT_WIDTH_DEFAULT : term.width};
+    const struct gsp_report_write_opts how = {.table = table_of(opts),
+                                              .name = input,
+                                              .limit = (size_t)opts->top,
+                                              .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT
+                                                                    : term.width};
     const int rc = gsp_digest_write(digest, format, &how, &text, err);
     return rc == GSP_OK ? gsp_file_put(opts->output, opts->force, &text, err) : rc;
 }
@@ -275,27 +277,97 @@ static void tell_written(const struct gsp_parsed *parsed, const struct report_op
     gsp_term_line(&term, "    xdg-open %s", opts->output);
 }
 
-static int report_process(const struct gsp_parsed *parsed, const char *word)
+/* Whether the argument is a pid and not a file. */
+static bool is_process(const char *arg)
+{
+    return arg[0] != '\0' && arg[strspn(arg, "0123456789")] == '\0' && access(arg, F_OK) != 0;
+}
+
+static void put_command(const struct gsp_endpoint *endpoint, struct gsp_buf *out)
+{
+    if (endpoint->is_live)
+        gsp_proc_cmdline(endpoint->pid, out);
+    else
+        gsp_buf_puts(out, endpoint->place.cmdline);
+}
+
+/* The report of the process alone: text or JSON on stdout. */
+static int print_process(struct gsp_asker *asker, const char *command, struct gsp_err *err)
+{
+    const struct report_opts *opts = asker->parsed->opts;
+    const struct gsp_endpoint *endpoint = &asker->endpoint;
+    const struct gsp_report_process_facts facts = {.pid = endpoint->pid,
+                                                   .is_live = endpoint->is_live,
+                                                   .has_rings = endpoint->has_rings,
+                                                   .last_write_ns = endpoint->place.last_write_ns,
+                                                   .command = command};
+    struct gsp_term term;
+    struct gsp_out out;
+    int rc = GSP_OK;
+    gsp_out_init(&out, STDOUT_FILENO);
+    if (opts->json) {
+        rc = gsp_report_process_json(asker->store, &facts, &out.buf, err);
+    } else {
+        gsp_term_init(&term, STDOUT_FILENO, asker->parsed->globals.color);
+        const struct gsp_rows_table_opts style = {.width = term.is_tty ? term.width : 0,
+                                                  .color = term.color};
+        rc = gsp_report_process_text(asker->store, &facts, &style, &out, err);
+    }
+    if (rc < 0)
+        gsp_buf_clear(&out.buf);
+    const int finished = gsp_out_finish(&out, rc == GSP_OK ? err : NULL);
+    return rc == GSP_OK ? finished : rc;
+}
+
+/* The report of the process as a document, in a format or to a file. */
+static int write_process(struct gsp_asker *asker, const char *pid, const char *command,
+                         struct gsp_err *err)
+{
+    const struct report_opts *opts = asker->parsed->opts;
+    const struct gsp_digest_opts how = {.command = command};
+    struct gsp_digest *digest = NULL;
+    int rc = gsp_digest_open_store(asker->store, NULL, pid, &how, &digest, err);
+    if (rc == GSP_OK)
+        rc = write_digest(opts, digest, pid, format_of(opts), err);
+    gsp_digest_free(digest);
+    return rc;
+}
+
+static int report_process(const struct gsp_parsed *parsed, const char *pid)
 {
     const struct report_opts *opts = parsed->opts;
-    struct gsp_digest *digest = NULL;
+    const struct gsp_store_options options = {0};
+    struct gsp_asker asker = {.parsed = parsed};
     struct gsp_err err = {0};
+    gsp_auto_buf command = {0};
     if (opts->csv || opts->markdown || opts->tree)
         return gsp_cli_misuse(parsed, "the report of a process is text or --json, or a --format");
-    if (opts->json || (!opts->format && !opts->output))
-        return gsp_report_process(parsed, word, opts->json);
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
-    if (rc == GSP_OK) {
-        const int status = gsp_report_process_digest(parsed, word, &digest);
-        if (status != 0)
-            return status;
-        rc = write_digest(opts, digest, word, format_of(opts), &err);
-    }
-    gsp_digest_free(digest);
     if (rc < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
-    tell_written(parsed, opts);
-    return 0;
+    int status = gsp_asker_open(&asker, pid, &options, NULL);
+    if (status != 0) {
+        gsp_asker_close(&asker);
+        return status;
+    }
+    put_command(&asker.endpoint, &command);
+    const char *text = gsp_buf_cstr(&command);
+    if (!text)
+        rc = gsp_err_nomem(&err);
+    else if (opts->json || (!opts->format && !opts->output))
+        rc = print_process(&asker, text, &err);
+    else
+        rc = write_process(&asker, pid, text, &err);
+    const bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
+    if (rc < 0)
+        status = gsp_cli_fail(parsed,
+                              &(struct gsp_hint_context){.pid = asker.endpoint.pid,
+                                                         .path = is_output ? opts->output : NULL},
+                              &err);
+    else
+        tell_written(parsed, opts);
+    gsp_asker_close(&asker);
+    return status;
 }
 
 /* The report of two recordings is their comparison. */
@@ -336,7 +408,7 @@ static int run(const struct gsp_parsed *parsed)
                               parsed->args[0]);
     if (parsed->arg_count == 2)
         return report_two(parsed);
-    if (!opts->input && !opts->from && gsp_report_is_process(input))
+    if (!opts->input && !opts->from && is_process(input))
         return report_process(parsed, input);
     struct gsp_err err = {0};
     const int rc = write_path(opts, input, &err);

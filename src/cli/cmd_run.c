@@ -439,7 +439,7 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
     gsp_auto_buf word = {0};
     gsp_auto_buf former = {0};
     gsp_buf_shell(&word, gsp_sv_of(session->place.path));
-    gsp_buf_shell(&former, gsp_sv_of(made->former));
+    gsp_buf_shell(&former, gsp_sv_of(made->previous));
     const char *folder = gsp_buf_cstr(&word);
     const char *other = gsp_buf_cstr(&former);
     /* The verdict may end with a command of its own: commands come last. */
@@ -464,7 +464,7 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
         gsp_term_line(&session->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
     else
         gsp_term_line(&session->term, "%sgsprof report %s", next, folder);
-    if (made->former[0])
+    if (made->previous[0])
         gsp_term_line(&session->term, "      gsprof compare %s %s", other, folder);
 }
 
@@ -501,9 +501,9 @@ static void finish(struct session *session, int64_t took_ns)
             tell_rings(session, &told);
         return;
     }
-    const struct gsp_run_finish what = {.place = &session->place,
+    const struct gsp_run_finish what = {.dir = &session->place,
                                         .rings = session->rings,
-                                        .told = &told,
+                                        .announced = &told,
                                         .followed = &session->followed,
                                         .status = session->status,
                                         .interrupted = gsp_run_signals_interrupted()};

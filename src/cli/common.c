@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "cli/events.h"
 #include "cli/hint.h"
-#include "source/run_folder.h"
+#include "source/profile_file.h"
 
 const struct gsp_command *const gsp_commands[] = {
     &gsp_cmd_run,          &gsp_cmd_record,       &gsp_cmd_top,         &gsp_cmd_dump,
@@ -46,8 +46,8 @@ static const char *format_name(size_t i, bool to_write)
 
 const char *gsp_cli_format_choice(size_t i)
 {
-    /* A folder is no row of the table of formats: it comes first. */
-    return i == 0 ? gsp_format_run.name : format_name(i - 1, true);
+    /* The table of formats does not list the run folder; it comes first here. */
+    return i == 0 ? GSP_SOURCE_RUN_FORMAT : format_name(i - 1, true);
 }
 
 const char *gsp_cli_from_choice(size_t i)

@@ -28,14 +28,14 @@ struct comparing {
     const struct gsp_parsed *parsed;
     const struct gsp_cli_comparing *how;
     struct gsp_digest *side[2][GSP_COMPARE_SIDE_MAX];
-    size_t count[2];         /* of recordings on each side */
-    struct gsp_buf paths[2]; /* the one that was opened last */
+    size_t count[2];         /* number of recordings on each side */
+    struct gsp_buf paths[2]; /* the path that was opened last */
     struct gsp_buf names[2]; /* "base and 3 more" */
     struct gsp_compare *compare;
     struct gsp_compare_rule *rules;
     struct gsp_rule_result *results;
     size_t result_count;
-    const char *path; /* what an error is about */
+    const char *path; /* the path an error refers to */
 };
 
 const char *gsp_cli_compare_format(size_t i)
@@ -62,20 +62,20 @@ static enum gsp_compare_format format_of(const struct gsp_cli_comparing *how)
     return GSP_COMPARE_TEXT;
 }
 
-/* Before anything is read: a rule that cannot be understood costs no time. */
+/* Parses the rules before anything is read, so that errors appear at once. */
 static int parse_rules(struct comparing *c, struct gsp_err *err)
 {
     c->rules = calloc(c->how->rule_count + 1, sizeof(*c->rules));
     c->results = calloc(c->how->rule_count + 1, sizeof(*c->results));
     if (!c->rules || !c->results)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the rules");
+        return gsp_err_nomem(err);
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < c->how->rule_count; i++)
         rc = gsp_rule_parse(c->how->rules[i], &c->rules[i], err);
     return rc;
 }
 
-/* One side: a path, or several with commas between, if there is no file of that name. */
+/* Opens one side: a path or, if that does not exist, several paths separated by commas. */
 static int open_side(struct comparing *c, int side, struct gsp_err *err)
 {
     const struct gsp_digest_opts opts = {.values = true};
@@ -91,14 +91,14 @@ static int open_side(struct comparing *c, int side, struct gsp_err *err)
         gsp_buf_putsv(&c->paths[side], part);
         c->path = gsp_buf_cstr(&c->paths[side]);
         if (!c->path)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a path");
+            return gsp_err_nomem(err);
         rc = gsp_digest_open_path(c->path, &opts, &c->side[side][c->count[side]], err);
         c->count[side] += rc == GSP_OK;
     }
     return rc;
 }
 
-/* "base/profile.gsp" and "new/profile.gsp" are told apart by their paths, several are counted. */
+/* Recordings with the same name are named by their paths; several recordings are counted. */
 static void name_sides(struct comparing *c, struct gsp_compare_opts *opts)
 {
     const bool is_path = gsp_sv_eq(c->side[0][0]->name, c->side[1][0]->name) &&
@@ -129,18 +129,18 @@ static int write_out(struct comparing *c, struct gsp_err *err)
     struct gsp_newfile file = {.fd = -1};
     struct gsp_term term;
     gsp_term_init(&term, STDOUT_FILENO, "never");
-    const struct gsp_compare_write how = {.results = c->results,
-                                          .result_count = c->result_count,
-                                          .limit = c->how->limit,
-                                          .width =
-                                              to_stdout(c->how) && term.is_tty ? term.width : 0};
+    const struct gsp_compare_write_opts how = {
+        .results = c->results,
+        .result_count = c->result_count,
+        .limit = c->how->limit,
+        .width = to_stdout(c->how) && term.is_tty ? term.width : 0};
     int rc = gsp_newfile_open(&file, to_stdout(c->how) ? "-" : c->how->output, c->how->force, err);
     if (rc < 0)
         return rc;
     struct gsp_out out;
     gsp_out_init(&out, file.fd);
     rc = gsp_compare_write(c->compare, format_of(c->how), &how, &out, err);
-    /* A failure to finish is told only if nothing failed before. */
+    /* Report a failure of gsp_out_finish() only if nothing failed before. */
     struct gsp_err later = {0};
     const int finished = gsp_out_finish(&out, &later);
     if (rc == GSP_OK && finished < 0) {
@@ -182,7 +182,7 @@ static int compare_all(struct comparing *c, struct gsp_err *err)
     return rc;
 }
 
-/* In a line, and what to keep in mind with it. */
+/* Prints the verdict and the caveats. */
 static void tell_verdict(const struct gsp_compare *compare, struct gsp_term *term)
 {
     gsp_term_line(term, "%.*s", (int)compare->verdict.len, compare->verdict.p);
@@ -195,7 +195,7 @@ static void tell_verdict(const struct gsp_compare *compare, struct gsp_term *ter
     }
 }
 
-/* What the output does not say where it is seen. */
+/* Prints to stderr what the user does not see on stdout. */
 static void tell(const struct comparing *c)
 {
     const bool is_seen = to_stdout(c->how);
@@ -232,7 +232,7 @@ int gsp_cli_compare(const struct gsp_parsed *parsed, const struct gsp_cli_compar
         status = gsp_cli_misuse(parsed, "%s", err.msg);
     } else if (rc < 0) {
         status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = c.path}, &err);
-        /* Status 1 means a broken rule, and nothing else. */
+        /* Exit status 1 is reserved for failed rules. */
         status = status == RULE_FAILED ? gsp_err_exit_status(GSP_E_FORMAT) : status;
     } else if (c.compare) {
         tell(&c);

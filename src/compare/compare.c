@@ -11,7 +11,7 @@
 #include "compare/compare_internal.h"
 
 #define FIRST_CAP  16U
-/* Rates that differ by less are the same. */
+/* Rates that differ by less are considered equal. */
 #define RATE_SLACK 0.01
 
 const char *gsp_compare_verdict_name(enum gsp_compare_verdict verdict)
@@ -100,7 +100,7 @@ void gsp_compare_free(struct gsp_compare *compare)
     free(compare);
 }
 
-/* What to call the two: names that tell them apart. */
+/* Chooses two different names. */
 static void name_sides(struct gsp_compare *compare, const struct gsp_compare_opts *opts)
 {
     static const char *const letters[2] = {"A", "B"};
@@ -126,7 +126,7 @@ static bool is_all_same(const struct gsp_compare *compare)
     return same;
 }
 
-/* What there is of a recording, for whoever meant another one. */
+/* Describes a recording, for the error message. */
 static void put_kinds(const struct gsp_digest *digest, struct gsp_buf *out)
 {
     static const char *const kinds[] = {"a run", "a session", "a profile"};
@@ -143,7 +143,7 @@ static void put_kinds(const struct gsp_digest *digest, struct gsp_buf *out)
         gsp_buf_puts(out, " without values");
 }
 
-/* Functions of both, or none at all: two trees with nothing in common are no comparison. */
+/* Whether the recordings have a metric, module or function in common. */
 static bool has_common(const struct gsp_compare *compare)
 {
     for (size_t i = 0; i < compare->function_count; i++)
@@ -163,7 +163,7 @@ static int nothing_common(const struct gsp_compare *compare, struct gsp_err *err
     return gsp_err_set(err, GSP_E_FORMAT, 0, "%.230s", shown ? shown : "nothing that both have");
 }
 
-/* What makes the two hard to compare, and cannot be seen from the values. */
+/* Adds notes on settings that make the recordings hard to compare. */
 static void note_settings(struct gsp_compare *compare)
 {
     const struct gsp_digest *const *side = compare->side;
@@ -221,7 +221,7 @@ int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
     *out = NULL;
     struct gsp_compare *compare = calloc(1, sizeof(*compare));
     if (!compare)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+        return gsp_err_nomem(err);
     compare->side[0] = a;
     compare->side[1] = b;
     name_sides(compare, opts);
@@ -242,7 +242,7 @@ int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
     gsp_compare__verdict(compare);
     int rc = GSP_OK;
     if (compare->no_memory)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+        rc = gsp_err_nomem(err);
     else if (!has_common(compare))
         rc = nothing_common(compare, err);
     if (rc < 0) {

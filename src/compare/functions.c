@@ -7,24 +7,24 @@
 #include "compare/compare_internal.h"
 #include "model/tree.h"
 
-/* Stretches of time whose values are compared. */
+/* Time slices whose values are compared. */
 #define SLICES         32U
-/* Functions beyond so many, those with the least time, are shown but not tested. */
+/* Maximum number of tested functions; those with less time are only listed. */
 #define TESTED_MAX     2000U
-/* A share of all below which a function is not tested: a handful of samples. */
+/* A function with a smaller share (a handful of samples) is not tested. */
 #define TESTED_PCT_MIN 0.05
 
-/* One side's stacks within the time that counts. */
+/* The stacks of one side in the compared time. */
 struct part {
     const struct gsp_digest_stacks *stacks;
-    double edges[SLICES + 1]; /* of the slices; only with times */
-    double divisor[SLICES];   /* what a slice's sums are divided by */
-    size_t slices;            /* 0: no times, sums alone */
-    double scale;             /* of sums of the whole */
+    double edges[SLICES + 1]; /* of the slices; unused without times */
+    double divisor[SLICES];   /* divisor of the sums of a slice */
+    size_t slices;            /* 0: no times, only sums */
+    double scale;             /* factor for sums over all slices */
     uint32_t *function_of;    /* frame -> function of the comparison */
     int32_t *node_of;         /* node -> node of the comparison */
-    bool *waits_count;        /* thread -> its waiting counts too; NULL: all of every thread does */
-    double total;             /* of what counts */
+    bool *waits_count;        /* thread -> whether its waiting time counts; NULL: all time counts */
+    double total;             /* sum of the weights that count */
 };
 
 struct maker {
@@ -34,9 +34,10 @@ struct maker {
     struct gsp_hmap nodes;
 };
 
-/* ------------------------------------------------------------------------ one tree of two */
+/* ----------------------------------------------------------------------------------- merged tree
+ */
 
-/* Where a function begins; where that is not known, its heaviest line. */
+/* The first line of the function; if unknown, its heaviest line. */
 static uint32_t line_of(const struct gsp_digest_frame *frame)
 {
     return frame->line ? frame->line : frame->hot_line;
@@ -46,8 +47,7 @@ static bool add_function(struct maker *maker, const struct gsp_digest_frame *fra
                          uint32_t *out)
 {
     struct gsp_compare *compare = maker->compare;
-    /* Files are the same if people would say so: the folders around a package differ from one
-     * environment to the next. */
+    /* Files match by their displayed name: the folder of a package differs between environments. */
     const struct gsp_view_options view = {0};
     const struct gsp_sv file = gsp_model_frame_file(&view, frame->file);
     const uint64_t name = gsp_hash_bytes(frame->func.p, frame->func.len, frame->kind);
@@ -116,7 +116,8 @@ static bool join(struct maker *maker, int side)
     return ok;
 }
 
-/* ------------------------------------------------------------------------ threads that count */
+/* --------------------------------------------------------------------------------------- threads
+ */
 
 static bool has_steps(const struct gsp_digest *digest, int64_t pid)
 {
@@ -126,8 +127,8 @@ static bool has_steps(const struct gsp_digest *digest, int64_t pid)
     return false;
 }
 
-/* Threads that wait for work to be given to them would lead every table.  So waiting counts of the
- * main thread of a process that does steps; without steps, of that of the first process. */
+/* Worker threads that wait for work would dominate every table. So waiting time counts only in the
+ * main thread of a process with steps or, without steps, of the first process. */
 static bool choose_threads(const struct gsp_digest *digest, struct part *part)
 {
     const struct gsp_digest_stacks *stacks = part->stacks;
@@ -177,9 +178,10 @@ static bool choose(struct maker *maker)
     return true;
 }
 
-/* ------------------------------------------------------------------------ the time that counts */
+/* ------------------------------------------------------------------------------------------ time
+ */
 
-/* The slice of a moment; SLICES when it does not count. */
+/* The slice of a time; SLICES if it does not count. */
 static size_t slice_of(const struct part *part, double t)
 {
     if (part->slices == 0 || t < part->edges[0] || t > part->edges[part->slices])
@@ -196,7 +198,7 @@ static size_t slice_of(const struct part *part, double t)
     return low;
 }
 
-/* Slices of whole steps: what came before the first and after the last is not of a step. */
+/* Slices consist of whole steps; time before the first and after the last step does not count. */
 static void slice_steps(struct part *part, const struct gsp_step_series *steps)
 {
     const size_t count = steps->count - steps->warmup;
@@ -265,7 +267,8 @@ static void lay_out(struct maker *maker, enum gsp_compare_per per,
     }
 }
 
-/* ------------------------------------------------------------------------ sums */
+/* ------------------------------------------------------------------------------------------ sums
+ */
 
 static void sum_nodes(struct maker *maker, int side)
 {
@@ -311,7 +314,8 @@ static void sum_functions(struct gsp_compare *compare)
     }
 }
 
-/* ------------------------------------------------------------------------ tests */
+/* ----------------------------------------------------------------------------------------- tests
+ */
 
 static int by_change(const void *x, const void *y, void *ctx)
 {
@@ -327,7 +331,7 @@ static int by_change(const void *x, const void *y, void *ctx)
     return (i > k) - (i < k);
 }
 
-/* Values of one function, slice by slice, lie side by side: function x SLICES. */
+/* A matrix of functions x SLICES; `place` maps a function to its row. */
 static double *slices_of(const struct maker *maker, int side, const uint32_t *place)
 {
     const struct part *part = &maker->part[side];

@@ -5,8 +5,8 @@
 
 #include "compare/compare_internal.h"
 #include "compare/write_internal.h"
+#include "model/format.h"
 #include "model/ids.h"
-#include "report/phrases.h"
 #include "report/write.h"
 
 static const char *better_name(enum gsp_better better)
@@ -60,7 +60,7 @@ static void put_functions(struct gsp_json *json, const struct gsp_compare *compa
     for (size_t i = 0; i < compare->function_count; i++) {
         const struct gsp_compare_function *function = &compare->functions[compare->order[i]];
         const struct gsp_compare_row *row = &function->row;
-        /* Frames that are in no stack of the time that counts. */
+        /* Skip functions without time in the compared part. */
         if (!(function->total[0] + function->total[1] > 0))
             continue;
         gsp_json_obj_begin(json);
@@ -132,7 +132,8 @@ static void put_stacks(struct gsp_json *json, const struct gsp_compare *compare)
     gsp_json_obj_end(json);
 }
 
-static void put_results(struct gsp_json *json, const struct gsp_compare_write *opts, bool is_failed)
+static void put_results(struct gsp_json *json, const struct gsp_compare_write_opts *opts,
+                        bool is_failed)
 {
     gsp_json_key(json, is_failed ? "failed" : "passed");
     gsp_json_arr_begin(json);
@@ -162,7 +163,7 @@ static void put_lines(struct gsp_json *json, const struct gsp_compare *compare, 
     }
 }
 
-/* Charts that both have, with the lines of both. */
+/* Charts that both recordings have, with the series of both. */
 static void put_charts(struct gsp_json *json, const struct gsp_compare *compare)
 {
     gsp_json_key(json, "charts");
@@ -195,7 +196,7 @@ static void put_side(struct gsp_json *json, const char *key, const struct gsp_co
 }
 
 static void put_compare(struct gsp_json *json, const struct gsp_compare *compare,
-                        const struct gsp_compare_write *opts)
+                        const struct gsp_compare_write_opts *opts)
 {
     static const char *const per[] = {"auto", "step", "run", "share"};
     gsp_json_key(json, "compare");
@@ -219,7 +220,8 @@ static void put_compare(struct gsp_json *json, const struct gsp_compare *compare
     gsp_json_obj_end(json);
 }
 
-/* ------------------------------------------------------------------------ around it */
+/* --------------------------------------------------------------------------------------- summary
+ */
 
 static const struct gsp_digest_fact *fact_named(const struct gsp_digest *digest, struct gsp_sv name)
 {
@@ -237,7 +239,7 @@ static void put_fact(struct gsp_json *json, struct gsp_sv name, struct gsp_sv va
     gsp_json_obj_end(json);
 }
 
-/* What is the same once, what is not for each. */
+/* Equal facts are written once, others for each side. */
 static void put_facts(struct gsp_json *json, const struct gsp_compare *compare)
 {
     gsp_json_key(json, "facts");
@@ -275,13 +277,13 @@ static void put_card(struct gsp_json *json, const struct gsp_compare *compare,
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
-    gsp_words_value(row->value[1], row->unit, &value);
+    gsp_model_value_put(row->value[1], row->unit, &value);
     gsp_buf_puts(&value, " (");
     gsp_compare__put_change(row->change, &value);
     gsp_buf_putc(&value, ')');
     gsp_buf_term(&detail, compare->name[0]);
     gsp_buf_puts(&detail, ": ");
-    gsp_words_value(row->value[0], row->unit, &detail);
+    gsp_model_value_put(row->value[0], row->unit, &detail);
     gsp_buf_printf(&detail, "; %s", gsp_compare_verdict_words(row->verdict));
     gsp_json_obj_begin(json);
     gsp_json_put_sv(json, "id", row->name);
@@ -308,7 +310,7 @@ static void put_cards(struct gsp_json *json, const struct gsp_compare *compare)
     gsp_json_arr_end(json);
 }
 
-void gsp_compare__json(const struct gsp_compare *compare, const struct gsp_compare_write *opts,
+void gsp_compare__json(const struct gsp_compare *compare, const struct gsp_compare_write_opts *opts,
                        struct gsp_buf *out)
 {
     struct gsp_json json;

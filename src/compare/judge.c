@@ -24,7 +24,7 @@ static void drop_nonfinite(struct gsp_side *side)
         side->mean = gsp_stats_mean(side->values, kept);
 }
 
-/* Values evenly chosen over the whole. */
+/* Selects at most `max` values, evenly spaced. */
 static size_t choose(const struct gsp_side *side, size_t max, double *out)
 {
     const size_t count = side->count < max ? side->count : max;
@@ -61,11 +61,11 @@ void gsp_compare__settle(struct gsp_compare_row *row)
     if (isnan(difference))
         return;
     if (isnan(row->p)) {
-        /* Single values that are equal differ by nothing; of others chance may be the cause. */
+        /* Equal single values are the same; for others, the difference may be chance. */
         row->verdict = fabs(difference) > 0 ? GSP_COMPARE_UNKNOWN : GSP_COMPARE_SAME;
         return;
     }
-    /* Bounds and p are two ways of asking; what both say is said. */
+    /* Significant only if both the interval and p say so. */
     const bool is_apart = row->difference_low > 0 || row->difference_high < 0;
     row->is_significant = is_apart && row->p < GSP_COMPARE_P_MAX;
     if (!row->is_significant || fabs(row->change) < GSP_COMPARE_CHANGE_MIN)
@@ -77,7 +77,7 @@ void gsp_compare__settle(struct gsp_compare_row *row)
                                                                              : GSP_COMPARE_WORSE;
 }
 
-/* Bounds and p of sides that have enough values. */
+/* Computes intervals and p if there are enough values. */
 static void test(struct gsp_compare *compare, struct gsp_compare_row *row,
                  const struct gsp_side sides[2], const struct gsp_effort *effort)
 {

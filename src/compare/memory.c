@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "compare/memory.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,9 +8,9 @@
 
 #include "base/map.h"
 #include "model/format.h"
-#include "report/memory_view.h"
+#include "report/grid.h"
 
-/* Rows of two recordings are the same when they are called the same. */
+/* Rows of two recordings match by name. */
 static int find_or_add(struct gsp_memcontrast *contrast, struct gsp_hmap *map, struct gsp_buf *name,
                        struct gsp_memcontrast_row **out)
 {
@@ -65,7 +67,7 @@ int gsp_memcontrast_make(struct gsp_memcontrast *contrast, const struct gsp_memr
         rc = add_side(contrast, &map, b, true);
     gsp_hmap_free(&map);
     if (rc < 0)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to compare the recordings");
+        return gsp_err_nomem(err);
     qsort(contrast->at, contrast->count, sizeof(*contrast->at), by_difference);
     return GSP_OK;
 }
@@ -78,28 +80,32 @@ void gsp_memcontrast_free(struct gsp_memcontrast *contrast)
     *contrast = (struct gsp_memcontrast){0};
 }
 
-static void put_amount(int64_t bytes, int width, struct gsp_buf *out)
+static void add_amount(struct gsp_report_grid *grid, int64_t bytes)
 {
-    gsp_auto_buf cell = {0};
-    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, &cell);
-    const char *text = gsp_buf_cstr(&cell);
-    gsp_buf_printf(out, "%*s", width, text ? text : "");
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, &grid->cell);
+    gsp_report_grid_cell(grid);
 }
 
 void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct gsp_memreport *b,
                           struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "%10s%10s%10s  %s\n", "change", "before", "after",
-                   gsp_memlog_group_by_name(b->groups.by));
+    struct gsp_report_grid grid = {
+        .column_count = 4,
+        .columns = {{"change", GSP_REPORT_GRID_NUMBER, 10},
+                    {"before", GSP_REPORT_GRID_NUMBER, 8},
+                    {"after", GSP_REPORT_GRID_NUMBER, 8},
+                    {gsp_memlog_group_by_name(b->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     for (size_t i = 0; i < contrast->count && (!b->limit || i < b->limit); i++) {
         const struct gsp_memcontrast_row *row = &contrast->at[i];
-        put_amount(row->after - row->before, 10, out);
-        put_amount(row->before, 10, out);
-        put_amount(row->after, 10, out);
-        gsp_buf_puts(out, "  ");
-        gsp_buf_term(out, gsp_buf_sv(&row->name));
-        gsp_buf_putc(out, '\n');
+        add_amount(&grid, row->after - row->before);
+        add_amount(&grid, row->before);
+        add_amount(&grid, row->after);
+        gsp_buf_putsv(&grid.cell, gsp_buf_sv(&row->name));
+        gsp_report_grid_cell(&grid);
+        gsp_report_grid_row(&grid);
     }
+    gsp_report_grid_text(&grid, b->width, out);
+    gsp_report_grid_free(&grid);
 }
 
 int gsp_memcontrast_table(const struct gsp_memcontrast *contrast, struct gsp_made_rows **out,

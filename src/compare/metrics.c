@@ -6,16 +6,17 @@
 #include "compare/compare_internal.h"
 #include "stats/basic.h"
 
-/* Points of several lines are added up within stretches of time; so many at most. */
+/* Maximum number of time intervals for the sum of several series. */
 #define STRETCHES_MAX 4096U
 
-/* How the lines of one chart make one value, and which way is good. */
+/* How the series of a chart are combined, and which direction is better. */
 struct chart_rule {
     const char *id;
     enum gsp_better better;
-    bool is_sum;   /* of the lines; else their mean */
-    bool is_level; /* rises when a program starts, and stays: the rise is left out, peaks count */
-    bool is_apart; /* its lines are of different things, and make no one value */
+    bool is_sum;   /* sum of the series; otherwise their mean */
+    bool is_level; /* a level that rises at startup: the rise is excluded, and the peak is a metric
+                    */
+    bool is_apart; /* the series measure different things and are not combined */
 };
 
 static const struct chart_rule RULES[] = {
@@ -55,7 +56,7 @@ static struct gsp_compare_row *add_row(struct gsp_compare *compare, struct gsp_s
     return row;
 }
 
-/* A metric of which each side has one value; not known on a side: there is none. */
+/* Adds a metric with one value per side, if both are known. */
 static void add_single(struct gsp_compare *compare, const char *name, const char *unit,
                        enum gsp_better better, const double values[2])
 {
@@ -69,9 +70,10 @@ static void add_single(struct gsp_compare *compare, const char *name, const char
         gsp_compare__judge(compare, row, sides, &gsp_effort_metric);
 }
 
-/* ------------------------------------------------------------------------ steps */
+/* ----------------------------------------------------------------------------------------- steps
+ */
 
-/* Steps in a second are the step time turned over, with its bounds. */
+/* Steps per second: the reciprocal of the step time and its interval. */
 static void add_throughput(struct gsp_compare *compare, const struct gsp_compare_row *time)
 {
     struct gsp_compare_row turned = *time;
@@ -112,9 +114,10 @@ static void add_steps(struct gsp_compare *compare, const struct gsp_step_series 
     }
 }
 
-/* ------------------------------------------------------------------------ charts */
+/* ---------------------------------------------------------------------------------------- charts
+ */
 
-/* The points of one line.  Of a line that was thinned to extremes, the middle of each pair. */
+/* The points of a series; for a series of bins, the middle of each pair of extremes. */
 static struct gsp_side points_of(struct gsp_compare *compare, const struct gsp_digest_series *line)
 {
     struct gsp_side side = {.values = calloc(line->count + 1, sizeof(double)),
@@ -147,7 +150,7 @@ static void extent_of(const struct gsp_digest_chart *chart, double *begin, doubl
     }
 }
 
-/* Adds to each stretch the mean of the line's points in it. */
+/* Adds the mean of the points in each interval. */
 static void add_line(const struct gsp_digest_series *line, double begin, double width,
                      struct gsp_side *side, double *lines)
 {
@@ -174,7 +177,7 @@ static void add_line(const struct gsp_digest_series *line, double begin, double 
     }
 }
 
-/* All lines of a chart as one: their sum or their mean, stretch by stretch. */
+/* Combines the series of a chart: the sum or mean of each interval. */
 static struct gsp_side lines_of(struct gsp_compare *compare, const struct gsp_digest_chart *chart,
                                 bool is_sum)
 {
@@ -184,7 +187,7 @@ static struct gsp_side lines_of(struct gsp_compare *compare, const struct gsp_di
     if (chart->series_count == 1)
         return points_of(compare, &chart->series[0]);
     extent_of(chart, &begin, &end, &most);
-    /* Two points a stretch, so that clocks that are a little apart leave none empty. */
+    /* Two points per interval, so that small clock differences leave no interval empty. */
     size_t count = most / 2 < STRETCHES_MAX ? most / 2 : STRETCHES_MAX;
     count = count > 0 ? count : 1;
     struct gsp_side side = {
@@ -206,7 +209,7 @@ static struct gsp_side lines_of(struct gsp_compare *compare, const struct gsp_di
     return side;
 }
 
-/* "train.py (4242)" of one run is "train.py (4711)" of the other. */
+/* Removes the pid: "train.py (4242)" of one run matches "train.py (4711)" of the other. */
 static struct gsp_sv plain_name(struct gsp_sv name)
 {
     if (name.len == 0 || name.p[name.len - 1] != ')')
@@ -219,7 +222,7 @@ static struct gsp_sv plain_name(struct gsp_sv name)
     return (struct gsp_sv){name.p, at - 2};
 }
 
-/* The n-th line of that name; NULL. */
+/* The n-th series with this name; NULL if it does not exist. */
 static const struct gsp_digest_series *line_named(const struct gsp_digest_chart *chart,
                                                   struct gsp_sv name, size_t n)
 {
@@ -237,7 +240,7 @@ static size_t same_before(const struct gsp_digest_chart *chart, size_t i)
     return count;
 }
 
-/* Leaves out how a level came to be one. */
+/* Removes the rise at startup. */
 static void drop_startup(struct gsp_side *side)
 {
     size_t kept = 0;
@@ -265,7 +268,7 @@ static void add_pair(struct gsp_compare *compare, struct gsp_sv name,
     free(sides[1].values);
 }
 
-/* Each line that both have. */
+/* Adds each series that both charts have. */
 static void add_lines(struct gsp_compare *compare, const struct gsp_digest_chart *a,
                       const struct gsp_digest_chart *b)
 {
@@ -314,9 +317,10 @@ static void add_charts(struct gsp_compare *compare)
     }
 }
 
-/* ------------------------------------------------------------------------ the whole */
+/* ---------------------------------------------------------------------------------------- totals
+ */
 
-/* A mean rate over the whole length: percent of CPUs as seconds, watts as joules. */
+/* The integral of a mean rate: CPU percent to seconds, watts to joules. */
 static void add_integral(struct gsp_compare *compare, const char *of, const char *name,
                          const char *unit, double scale)
 {
@@ -328,13 +332,13 @@ static void add_integral(struct gsp_compare *compare, const char *of, const char
     add_single(compare, name, unit, GSP_BETTER_LOWER, values);
 }
 
-/* The highest value of all lines together. */
+/* The highest value of the sum of all series. */
 static double highest(struct gsp_compare *compare, const struct gsp_digest_chart *chart)
 {
     struct gsp_side side = lines_of(compare, chart, true);
     double found = (double)NAN;
     for (size_t i = 0; i < side.count; i++)
-        found = fmax(found, side.values[i]); /* of a number and NaN, the number */
+        found = fmax(found, side.values[i]); /* fmax() ignores NaN */
     free(side.values);
     return chart->series_count == 1 ? chart->series[0].stats.max : found;
 }
@@ -352,7 +356,7 @@ static void add_peak(struct gsp_compare *compare, const char *of, const char *na
 void gsp_compare__metrics(struct gsp_compare *compare, const struct gsp_step_series steps[2])
 {
     const struct gsp_digest *const *side = compare->side;
-    /* A session is as long as somebody let it be. */
+    /* The user decides how long a session lasts, so its wall time is not compared. */
     const bool are_runs =
         side[0]->kind != GSP_DIGEST_SESSION && side[1]->kind != GSP_DIGEST_SESSION;
     const double lengths[2] = {side[0]->duration_s, side[1]->duration_s};

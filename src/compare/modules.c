@@ -21,7 +21,7 @@ static struct gsp_compare_row *add_row(struct gsp_compare *compare,
         return NULL;
     compare->modules = more;
     struct gsp_buf name = {0};
-    /* The outermost module has no name of its own. */
+    /* The outermost module has no name. */
     if (module->module.len == 0)
         gsp_buf_putsv(&name, module->class_name);
     gsp_buf_putsv(&name, module->module);
@@ -34,7 +34,8 @@ static struct gsp_compare_row *add_row(struct gsp_compare *compare,
     return row;
 }
 
-/* A copy of the durations, for they are changed; without any, the mean is all there is. */
+/* Copies the durations, because gsp_compare__judge() modifies them. Without durations, only the
+ * mean is known. */
 static struct gsp_side side_of(struct gsp_compare *compare, const struct gsp_digest_module *module)
 {
     struct gsp_side side = {.mean = module ? module->mean_s : (double)NAN};
@@ -71,7 +72,7 @@ static double weight_of(const struct gsp_compare_row *row)
     return fabs(b - a);
 }
 
-/* What is known to differ first, and then the largest difference of all calls together. */
+/* Significant differences first, then the largest difference in total time. */
 static int by_change(const void *x, const void *y)
 {
     const struct gsp_compare_row *a = x;

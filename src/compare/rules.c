@@ -9,7 +9,7 @@
 
 #include "compare/compare_internal.h"
 
-/* What a recording may have, whichever the two at hand are. */
+/* Metrics that a recording may have. */
 static const char *const KNOWN[] = {
     "step_time",       "throughput",     "wall_time",  "cpu_time",  "energy",          "peak_rss",
     "peak_gpu_memory", "rss_growth",     "cpu",        "rss",       "gpu_util",        "power",
@@ -72,12 +72,12 @@ static bool copy(struct gsp_sv text, char *out, size_t cap)
     return true;
 }
 
-/* The number and what stands behind it. */
+/* Parses the number and its unit. */
 static int parse_limit(const char *text, struct gsp_compare_rule *out, struct gsp_err *err)
 {
     char *end = NULL;
     const char *start = out->limit_text;
-    /* No names (inf, nan) and no hexadecimal, which strtod() would take. */
+    /* strtod() would accept inf, nan and hexadecimal numbers. */
     if (strspn(start, "+-.0123456789") == 0)
         return malformed(text, "a number belongs behind the comparison", err);
     out->limit = strtod(start, &end);
@@ -107,7 +107,7 @@ static int parse_limit(const char *text, struct gsp_compare_rule *out, struct gs
 int gsp_rule_parse(const char *text, struct gsp_compare_rule *out, struct gsp_err *err)
 {
     *out = (struct gsp_compare_rule){.text = text};
-    /* The last one: names of functions may have them, "<listcomp>". */
+    /* The last operator: function names may contain others, such as "<listcomp>". */
     size_t at = strlen(text);
     while (at > 0 && text[at - 1] != '<' && text[at - 1] != '>')
         at--;
@@ -131,7 +131,8 @@ int gsp_rule_parse(const char *text, struct gsp_compare_rule *out, struct gsp_er
     return parse_limit(text, out, err);
 }
 
-/* ------------------------------------------------------------------------ against a comparison */
+/* ----------------------------------------------------------------------------------------- check
+ */
 
 static bool unit_fits(const struct gsp_compare_rule *rule, struct gsp_sv unit)
 {
@@ -152,7 +153,7 @@ static bool unit_fits(const struct gsp_compare_rule *rule, struct gsp_sv unit)
 static double value_for(const struct gsp_compare_rule *rule, const struct gsp_compare_row *row)
 {
     if (rule->kind == GSP_RULE_CHANGE_PCT) {
-        /* From nothing to something is more than any percentage. */
+        /* A change from 0 exceeds any percentage. */
         if (isnan(row->change) && !isnan(row->value[1] - row->value[0]))
             return row->value[1] > 0 ? (double)INFINITY : -(double)INFINITY;
         return row->change;
@@ -169,14 +170,15 @@ static bool is_over(const struct gsp_compare_rule *rule, double value)
     return rule->is_above ? value > rule->limit : value < rule->limit;
 }
 
-/* Takes the row in if it says more than the one so far: failed before passed, then the farthest. */
+/* Keeps the row if it is worse than the current one: failed before passed, then the farthest from
+ * the limit. */
 static void consider(const struct gsp_compare_row *row, bool any_change,
                      struct gsp_rule_result *out)
 {
     const struct gsp_compare_rule *rule = out->rule;
     struct gsp_rule_result one = {.rule = rule, .row = row, .value = value_for(rule, row)};
     one.is_over = is_over(rule, one.value);
-    /* A budget is about the second recording alone: no difference has to be told from chance. */
+    /* A limit on the value concerns only the second recording, so significance does not matter. */
     one.is_told = any_change || rule->kind == GSP_RULE_VALUE || row->is_significant;
     one.is_failed = one.is_over && one.is_told;
     const bool is_farther = rule->is_above ? one.value > out->value : one.value < out->value;
@@ -225,7 +227,7 @@ static void consider_many(const struct gsp_compare *compare, bool any_change,
     }
 }
 
-/* ------------------------------------------------------------------------ names that are not there
+/* --------------------------------------------------------------------------------- unknown names
  */
 
 struct nearest {

@@ -5,11 +5,11 @@
 #include "base/map.h"
 #include "compare/compare_internal.h"
 
-/* Recordings are few and independent of each other: each is a value. */
+/* Each recording is one value, independent of the others. */
 static const struct gsp_effort EFFORT = {
     .rounds = 2000, .effect_max = GSP_COMPARE_SIDE_MAX, .is_unordered = true};
 
-/* What one recording has of everything: compared with itself. */
+/* The values of one recording, from its comparison with itself. */
 struct one {
     struct gsp_compare *self;
     struct gsp_hmap modules;   /* hash of the name -> index */
@@ -17,10 +17,10 @@ struct one {
 };
 
 struct several {
-    struct gsp_compare *compare; /* of the first of each */
+    struct gsp_compare *compare; /* of the first recordings */
     struct one *ones[2];
     size_t count[2];
-    double *values; /* room for those of both sides */
+    double *values; /* space for the values of both sides */
 };
 
 static uint64_t hash_of(struct gsp_sv text)
@@ -40,10 +40,10 @@ static int open_one(struct one *one, const struct gsp_digest *digest,
         ok = gsp_hmap_put(&one->functions, hash_of(function->row.name), hash_of(function->file),
                           (uint32_t)i);
     }
-    return ok ? rc : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+    return ok ? rc : gsp_err_nomem(err);
 }
 
-/* What the row is in one recording; NULL when it has no such thing. */
+/* The corresponding row of one recording; NULL if it has none. */
 static const struct gsp_compare_row *metric_of(const struct several *several, const struct one *one,
                                                size_t i)
 {
@@ -73,8 +73,8 @@ static const struct gsp_compare_row *function_of(const struct several *several,
 typedef const struct gsp_compare_row *find_row(const struct several *several, const struct one *one,
                                                size_t i);
 
-/* A row of both sides, of which each recording has one value.  absent is what it has where it is
- * not found: nothing, or 0 of a function that was never seen. */
+/* Judges a row from one value per recording. `absent` is the value of recordings without the row:
+ * NaN, or 0 for functions. */
 static void judge(struct several *several, struct gsp_compare_row *row, find_row *find, size_t i,
                   double absent)
 {
@@ -132,14 +132,14 @@ int gsp_compare_several(const struct gsp_digest *const *const sides[2], const si
     for (int side = 0; side < 2; side++)
         several.ones[side] = calloc(counts[side], sizeof(*several.ones[side]));
     if (!several.values || !several.ones[0] || !several.ones[1])
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+        rc = gsp_err_nomem(err);
     for (int side = 0; side < 2; side++)
         for (size_t i = 0; rc == GSP_OK && i < counts[side]; i++)
             rc = open_one(&several.ones[side][i], sides[side][i], &alike, err);
     if (rc == GSP_OK)
         judge_all(&several);
     if (rc == GSP_OK && several.compare->no_memory)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+        rc = gsp_err_nomem(err);
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; several.ones[side] && i < counts[side]; i++) {
             gsp_compare_free(several.ones[side][i].self);

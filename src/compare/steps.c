@@ -21,7 +21,8 @@ static bool has_ranks(const struct gsp_digest *digest)
     return false;
 }
 
-/* A step of several ranks is one: they wait for each other.  Its duration is their mean. */
+/* Merges the steps of several ranks, which wait for each other, into one with their mean duration.
+ */
 static bool gather(const struct gsp_digest *digest, struct gsp_step_series *out, uint32_t *shares)
 {
     struct gsp_hmap known = {0};

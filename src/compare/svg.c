@@ -7,7 +7,7 @@
 
 #include "compare/write_internal.h"
 
-/* Values as whole numbers: nanoseconds, or millionths of all. */
+/* Factor for integer values: nanoseconds, or millionths of the total. */
 static double scale_of(const struct gsp_compare *compare)
 {
     if (compare->per == GSP_PER_SHARE)

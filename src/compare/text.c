@@ -4,14 +4,14 @@
 
 #include "compare/compare_internal.h"
 #include "compare/write_internal.h"
-#include "report/phrases.h"
-#include "report/profile.h"
+#include "model/format.h"
+#include "report/grid.h"
 
 #define ROWS_DEFAULT 15U
 
 struct printer {
     const struct gsp_compare *compare;
-    const struct gsp_compare_write *opts;
+    const struct gsp_compare_write_opts *opts;
     struct gsp_buf *out;
     size_t limit;
     bool is_markdown;
@@ -44,48 +44,62 @@ void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf
     else if (rule->kind == GSP_RULE_CHANGE_PCT)
         gsp_compare__put_change(result->value, out);
     else
-        gsp_words_value(result->value, result->row->unit, out);
+        gsp_model_value_put(result->value, result->row->unit, out);
     if (result->is_over && !result->is_told)
         gsp_buf_puts(out, result->row->verdict == GSP_COMPARE_UNKNOWN
                               ? " but too few values to tell it from chance"
                               : " but not significant");
 }
 
-/* The cells that all tables have: both values and what became of them. */
-static void put_cells(struct gsp_grid *grid, const struct gsp_compare_row *row)
+/* Adds the cells that metrics and modules share, and ends the row. */
+static void put_cells(struct gsp_report_grid *grid, const struct gsp_compare_row *row)
 {
     for (int i = 0; i < 2; i++) {
-        gsp_words_value(row->value[i], row->unit, &grid->cell);
-        gsp_grid_end(grid);
+        gsp_model_value_put(row->value[i], row->unit, &grid->cell);
+        gsp_report_grid_cell(grid);
     }
     gsp_compare__put_change(row->change, &grid->cell);
-    gsp_grid_end(grid);
+    gsp_report_grid_cell(grid);
     if (isnan(row->low) || gsp_compare__is_from_nothing(row->change)) {
         gsp_buf_putc(&grid->cell, '-');
     } else {
         gsp_buf_printf(&grid->cell, "%+.1f to ", 100 * row->low);
         gsp_buf_printf(&grid->cell, "%+.1f %%", 100 * row->high);
     }
-    gsp_grid_end(grid);
+    gsp_report_grid_cell(grid);
     gsp_compare__put_p(row->p, &grid->cell);
-    gsp_grid_end(grid);
+    gsp_report_grid_cell(grid);
     gsp_buf_puts(&grid->cell, gsp_compare_verdict_words(row->verdict));
-    gsp_grid_end(grid);
+    gsp_report_grid_cell(grid);
+    gsp_report_grid_row(grid);
+}
+
+static void put_grid(const struct printer *p, const struct gsp_report_grid *grid)
+{
+    if (p->is_markdown)
+        gsp_report_grid_markdown(grid, p->out);
+    else
+        gsp_report_grid_text(grid, p->opts->width, p->out);
 }
 
 static void put_table(const struct printer *p, const char *title,
                       const struct gsp_compare_row *rows, size_t count)
 {
-    struct gsp_grid grid = {.heads = {title, "a", "b", "change", "95 % interval", "p", "verdict"},
-                            .columns = 7,
-                            .texts = 1};
+    struct gsp_report_grid grid = {.column_count = 7,
+                                   .columns = {{title, GSP_REPORT_GRID_PATH, 0},
+                                               {"a", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"b", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"change", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"95 % interval", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"p", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"verdict", GSP_REPORT_GRID_NUMBER, 0}}};
     for (size_t i = 0; i < count && i < p->limit; i++) {
-        gsp_buf_term(&grid.cell, rows[i].name);
-        gsp_grid_end(&grid);
+        gsp_buf_putsv(&grid.cell, rows[i].name);
+        gsp_report_grid_cell(&grid);
         put_cells(&grid, &rows[i]);
     }
-    gsp_grid_write(&grid, p->opts->width, p->is_markdown, p->out);
-    gsp_grid_free(&grid);
+    put_grid(p, &grid);
+    gsp_report_grid_free(&grid);
     if (count > p->limit)
         gsp_buf_printf(p->out, "%s%zu more (--top %zu shows all)\n", p->is_markdown ? "\n" : "",
                        count - p->limit, count);
@@ -94,8 +108,14 @@ static void put_table(const struct printer *p, const char *title,
 static void put_functions(const struct printer *p)
 {
     const struct gsp_compare *compare = p->compare;
-    struct gsp_grid grid = {
-        .heads = {"function", "a", "b", "change", "", "p", "verdict"}, .columns = 7, .texts = 1};
+    struct gsp_report_grid grid = {.column_count = 7,
+                                   .columns = {{"function", GSP_REPORT_GRID_PATH, 0},
+                                               {"a", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"b", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"change", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"p", GSP_REPORT_GRID_NUMBER, 0},
+                                               {"verdict", GSP_REPORT_GRID_NUMBER, 0}}};
     const struct gsp_sv unit = gsp_sv_of(compare->unit);
     size_t shown = 0;
     for (size_t i = 0; i < compare->function_count && shown < p->limit; i++) {
@@ -105,31 +125,32 @@ static void put_functions(const struct printer *p)
         if (!(fabs(difference) > 0))
             break;
         shown++;
-        gsp_buf_term(&grid.cell, row->name);
+        gsp_buf_putsv(&grid.cell, row->name);
         if (function->file.len > 0) {
             gsp_buf_puts(&grid.cell, " (");
-            gsp_buf_term(&grid.cell, function->file);
+            gsp_buf_putsv(&grid.cell, function->file);
             if (function->line > 0)
                 gsp_buf_printf(&grid.cell, ":%u", function->line);
             gsp_buf_putc(&grid.cell, ')');
         }
-        gsp_grid_end(&grid);
+        gsp_report_grid_cell(&grid);
         for (int side = 0; side < 2; side++) {
-            gsp_words_value(row->value[side], unit, &grid.cell);
-            gsp_grid_end(&grid);
+            gsp_model_value_put(row->value[side], unit, &grid.cell);
+            gsp_report_grid_cell(&grid);
         }
         gsp_buf_puts(&grid.cell, difference > 0 ? "+" : "");
-        gsp_words_value(difference, unit, &grid.cell);
-        gsp_grid_end(&grid);
+        gsp_model_value_put(difference, unit, &grid.cell);
+        gsp_report_grid_cell(&grid);
         gsp_compare__put_change(row->change, &grid.cell);
-        gsp_grid_end(&grid);
+        gsp_report_grid_cell(&grid);
         gsp_compare__put_p(row->p, &grid.cell);
-        gsp_grid_end(&grid);
+        gsp_report_grid_cell(&grid);
         gsp_buf_puts(&grid.cell, gsp_compare_verdict_words(row->verdict));
-        gsp_grid_end(&grid);
+        gsp_report_grid_cell(&grid);
+        gsp_report_grid_row(&grid);
     }
-    gsp_grid_write(&grid, p->opts->width, p->is_markdown, p->out);
-    gsp_grid_free(&grid);
+    put_grid(p, &grid);
+    gsp_report_grid_free(&grid);
 }
 
 static void put_functions_heading(const struct printer *p)
@@ -156,7 +177,7 @@ static void put_results(const struct printer *p)
     }
 }
 
-void gsp_compare__text(const struct gsp_compare *compare, const struct gsp_compare_write *opts,
+void gsp_compare__text(const struct gsp_compare *compare, const struct gsp_compare_write_opts *opts,
                        bool is_markdown, struct gsp_buf *out)
 {
     const struct printer p = {.compare = compare,

@@ -4,11 +4,10 @@
 
 #include "compare/compare_internal.h"
 #include "model/format.h"
-#include "report/phrases.h"
 
-/* More than so many metrics are counted, not named. */
+/* Maximum number of metrics named. */
 #define NAMED_MAX        3U
-/* More than a hundred times as much as before: before, there was as good as nothing. */
+/* From this ratio on, the first value counts as 0. */
 #define FROM_NOTHING_MIN 100.0
 
 bool gsp_compare__is_from_nothing(double share)
@@ -39,11 +38,12 @@ void gsp_compare__put_p(double p, struct gsp_buf *out)
         gsp_buf_printf(out, "%.*f", p < 0.01 ? 4 : 2, p);
 }
 
-/* ------------------------------------------------------------------------ the sentence */
+/* -------------------------------------------------------------------------------------- sentence
+ */
 
 static void put_size(double share, struct gsp_buf *out)
 {
-    /* As a change, without its sign. */
+    /* A change without its sign. */
     gsp_auto_buf text = {0};
     gsp_compare__put_change(fabs(share), &text);
     if (text.len > 0)
@@ -65,9 +65,9 @@ static void put_bounds(const struct gsp_compare_row *row, struct gsp_buf *out)
 
 static void put_both(const struct gsp_compare_row *row, struct gsp_buf *out)
 {
-    gsp_words_value(row->value[0], row->unit, out);
+    gsp_model_value_put(row->value[0], row->unit, out);
     gsp_buf_puts(out, " to ");
-    gsp_words_value(row->value[1], row->unit, out);
+    gsp_model_value_put(row->value[1], row->unit, out);
 }
 
 /* "new is 4.1 % slower per step than base (95 % interval ...)" */
@@ -105,7 +105,7 @@ static void say_speed(const struct gsp_compare *compare, const struct gsp_compar
         gsp_buf_term(out, compare->name[0]);
         gsp_buf_puts(out, " (");
         put_both(row, out);
-        /* Many values that move together are worth few. */
+        /* Correlated values count as few. */
         gsp_buf_puts(out, row->count[0] > 1 && row->count[1] > 1 ? "; too few independent values"
                                                                  : "; too few values");
         gsp_buf_puts(out, " to tell it from chance)");
@@ -113,7 +113,7 @@ static void say_speed(const struct gsp_compare *compare, const struct gsp_compar
     }
 }
 
-/* Which metrics differ, the largest change first. */
+/* Names the metrics that differ, the largest change first. */
 static void say_metrics(const struct gsp_compare *compare, struct gsp_buf *out)
 {
     const struct gsp_compare_row *named[NAMED_MAX] = {NULL};
@@ -162,11 +162,11 @@ static void say_functions(const struct gsp_compare *compare, struct gsp_buf *out
     if (compare->per != GSP_PER_SHARE) {
         gsp_buf_term(out, compare->name[1]);
         gsp_buf_puts(out, " has ");
-        gsp_words_value(sum[1], unit, out);
+        gsp_model_value_put(sum[1], unit, out);
         gsp_buf_puts(out, " in stacks, ");
         gsp_buf_term(out, compare->name[0]);
         gsp_buf_putc(out, ' ');
-        gsp_words_value(sum[0], unit, out);
+        gsp_model_value_put(sum[0], unit, out);
         gsp_buf_puts(out, "; ");
     }
     const struct gsp_compare_function *most = &compare->functions[compare->order[0]];

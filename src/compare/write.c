@@ -5,10 +5,10 @@
 #include "export/page.h"
 
 int gsp_compare_write(const struct gsp_compare *compare, enum gsp_compare_format format,
-                      const struct gsp_compare_write *opts, struct gsp_out *out,
+                      const struct gsp_compare_write_opts *opts, struct gsp_out *out,
                       struct gsp_err *err)
 {
-    static const struct gsp_compare_write usual = {0};
+    static const struct gsp_compare_write_opts usual = {0};
     int rc = GSP_OK;
     opts = opts ? opts : &usual;
     switch (format) {
@@ -31,6 +31,6 @@ int gsp_compare_write(const struct gsp_compare *compare, enum gsp_compare_format
         break;
     }
     if (rc == GSP_OK && out->buf.failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+        rc = gsp_err_nomem(err);
     return rc;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.h -- a comparison as text, Markdown, JSON, page or differential flame graph.
+ * write.h -- a comparison as text, Markdown, JSON, HTML or differential flame graph.
  *
- * Used by: cli/.
  * Threads: no state.
  */
 #pragma once
@@ -24,19 +23,19 @@ enum gsp_compare_format {
     GSP_COMPARE_SVG,
 };
 
-struct gsp_compare_write {
-    const struct gsp_rule_result *results; /* of rules that were held against it */
+struct gsp_compare_write_opts {
+    const struct gsp_rule_result *results; /* results of the rules */
     size_t result_count;
-    size_t limit;   /* rows of tables for people; 0: 15 */
-    unsigned width; /* columns of text; 0: as wide as it comes */
+    size_t limit;   /* rows of text and Markdown tables; 0: 15 */
+    unsigned width; /* columns of text; 0: unlimited */
 };
 
-/* Writes the comparison as the document of docs/formats/report.md, or a form made of it; out is
- * finished by the caller.  opts may be NULL.  Fails with EMPTY (SVG without stacks) or NOMEM. */
+/* Writes the comparison, in JSON and HTML as the document of docs/formats/report.md. The caller
+ * finishes out. opts may be NULL. Fails with EMPTY (SVG without stacks) or NOMEM. */
 GSP_MUST_CHECK int gsp_compare_write(const struct gsp_compare *compare,
                                      enum gsp_compare_format format,
-                                     const struct gsp_compare_write *opts, struct gsp_out *out,
+                                     const struct gsp_compare_write_opts *opts, struct gsp_out *out,
                                      struct gsp_err *err);
 
-/* What became of a rule, in a line: "step_time > 5%: failed, +7.2 %". */
+/* Appends the result of a rule: "step_time > 5%: failed, +7.2 %". */
 void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf *out);

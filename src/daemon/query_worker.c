@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "export/rows_arrow.h"
 #include "export/rows_csv.h"
 #include "export/rows_json.h"
+#include "proc/pidfd.h"
 #include "source/processes.h"
 #include "store/store.h"
 
@@ -123,7 +123,7 @@ static int spawn(const struct gsp_worker_order *order, const struct files *files
  * (INTR). *status is the status of waitpid(). */
 static int wait_for(pid_t pid, int client_fd, int64_t timeout_ns, int *status)
 {
-    gsp_auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
+    gsp_auto_fd pidfd = gsp_proc_pidfd_open(pid);
     /* poll() ignores negative descriptors. */
     struct pollfd ends[] = {{.fd = pidfd, .events = POLLIN},
                             {.fd = client_fd, .events = POLLRDHUP}};

@@ -35,46 +35,70 @@ static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column
     }
 }
 
-static void put_row(const struct gsp_rows *rows, const struct gsp_rows_names *names,
-                    const struct gsp_batch_view *batch, size_t row, struct gsp_buf *out)
+/* A writer of rows: the names of their columns, and whether a row was written. */
+struct writer {
+    struct gsp_rows *rows;
+    struct gsp_rows_names names;
+    bool has_row;
+};
+
+static void put_row(struct writer *writer, const struct gsp_batch_view *batch, size_t row,
+                    struct gsp_buf *out)
 {
+    const struct gsp_rows *rows = writer->rows;
     struct gsp_json json;
+    gsp_buf_puts(out, writer->has_row ? ",\n" : "\n");
+    writer->has_row = true;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
     for (size_t i = 0; i < rows->column_count; i++) {
-        gsp_json_keysv(&json, names->at[i]);
+        gsp_json_keysv(&json, writer->names.at[i]);
         put_cell(&json, &rows->columns[i], &batch->values[i], row);
     }
     gsp_json_obj_end(&json);
 }
 
-static int put_rows(struct gsp_rows *rows, const struct gsp_rows_names *names, struct gsp_out *out,
-                    struct gsp_err *err)
+static void put_end(const struct writer *writer, struct gsp_buf *out)
 {
-    struct gsp_batch_view batch;
-    bool is_first = true;
-    int rc = 0;
-    gsp_buf_putc(&out->buf, '[');
-    while (!out->failed && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
-        for (size_t row = 0; row < batch.row_count; row++) {
-            gsp_buf_puts(&out->buf, is_first ? "\n" : ",\n");
-            put_row(rows, names, &batch, row, &out->buf);
-            gsp_out_spill(out);
-            is_first = false;
-        }
-    }
-    if (rc == 0 && !out->failed)
-        gsp_buf_puts(&out->buf, is_first ? "]\n" : "\n]\n");
-    return rc < 0 ? rc : GSP_OK;
+    gsp_buf_puts(out, writer->has_row ? "\n]\n" : "]\n");
 }
 
 int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
-    struct gsp_rows_names names;
-    int rc = gsp_model_rows_names_new(rows, &names, err);
+    struct writer writer = {.rows = rows};
+    struct gsp_batch_view batch;
+    int rc = gsp_model_rows_names_new(rows, &writer.names, err);
     if (rc < 0)
         return rc;
-    rc = put_rows(rows, &names, out, err);
-    gsp_model_rows_names_free(&names);
+    gsp_buf_putc(&out->buf, '[');
+    while (!out->failed && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
+        for (size_t row = 0; row < batch.row_count; row++) {
+            put_row(&writer, &batch, row, &out->buf);
+            gsp_out_spill(out);
+        }
+    }
+    if (rc == 0 && !out->failed)
+        put_end(&writer, &out->buf);
+    gsp_model_rows_names_free(&writer.names);
+    return rc < 0 ? rc : GSP_OK;
+}
+
+int gsp_export_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out, struct gsp_err *err)
+{
+    struct writer writer = {.rows = rows};
+    struct gsp_batch_view batch;
+    int rc = gsp_model_rows_names_new(rows, &writer.names, err);
+    if (rc < 0)
+        return rc;
+    gsp_buf_putc(out, '[');
+    while ((rc = gsp_rows_next(rows, &batch, err)) == 1) {
+        for (size_t row = 0; row < batch.row_count; row++)
+            put_row(&writer, &batch, row, out);
+    }
+    if (rc == 0)
+        put_end(&writer, out);
+    gsp_model_rows_names_free(&writer.names);
+    if (rc == 0 && out->failed)
+        rc = gsp_err_nomem(err);
     return rc;
 }

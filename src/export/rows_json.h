@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "model/rows.h"
@@ -18,3 +19,6 @@
  * detects it. Fails as gsp_rows_next() does, with NOMEM, and, through gsp_out_finish(), with IO. */
 GSP_MUST_CHECK int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out,
                                               struct gsp_err *err);
+/* Appends the array to a buffer. On failure the array stays open. */
+GSP_MUST_CHECK int gsp_export_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out,
+                                               struct gsp_err *err);

@@ -17,7 +17,8 @@ struct found {
     size_t count;
 };
 
-/* Whether it is this program or one that started it: their command lines have the word too. */
+/* Whether a process is gsprof or one of its ancestors: their command lines contain the text, too.
+ */
 static bool is_ancestor(pid_t pid)
 {
     pid_t at = getpid();
@@ -33,12 +34,12 @@ static bool is_ancestor(pid_t pid)
     return false;
 }
 
-static bool has_word(pid_t pid, const char *word)
+static bool matches(pid_t pid, const char *text)
 {
     gsp_auto_buf cmdline = {0};
     gsp_proc_cmdline(pid, &cmdline);
-    const char *text = gsp_buf_cstr(&cmdline);
-    return text && strstr(text, word) != NULL;
+    const char *line = gsp_buf_cstr(&cmdline);
+    return line && strstr(line, text) != NULL;
 }
 
 static bool is_python(pid_t pid)
@@ -48,16 +49,16 @@ static bool is_python(pid_t pid)
     return rc == GSP_OK || rc == GSP_E_STARTING;
 }
 
-static int search(const char *word, struct found *found, struct gsp_err *err)
+static int search(const char *text, struct found *found, struct gsp_err *err)
 {
     DIR *dir = opendir("/proc");
     if (!dir)
-        return gsp_err_set(err, GSP_E_IO, 0, "/proc cannot be read");
+        return gsp_err_set(err, GSP_E_IO, 0, "cannot read /proc");
     const struct dirent *entry;
     while ((entry = readdir(dir)) != NULL && found->count < FOUND_MAX) {
         int64_t pid;
         if (gsp_parse_i64(entry->d_name, 1, INT32_MAX, &pid, NULL) == GSP_OK &&
-            has_word((pid_t)pid, word) && !is_ancestor((pid_t)pid) && is_python((pid_t)pid))
+            matches((pid_t)pid, text) && !is_ancestor((pid_t)pid) && is_python((pid_t)pid))
             found->pids[found->count++] = (pid_t)pid;
     }
     closedir(dir);
@@ -77,28 +78,28 @@ static void put_list(const struct found *found, struct gsp_buf *list)
     }
 }
 
-int gsp_visit_find(const char *word, pid_t *out, struct gsp_buf *list, struct gsp_err *err)
+int gsp_visit_find(const char *text, pid_t *out, struct gsp_buf *list, struct gsp_err *err)
 {
     int64_t pid = 0;
     struct found found = {.count = 0};
     *out = 0;
-    if (word[0] && word[strspn(word, "0123456789")] == '\0') {
-        if (gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) != GSP_OK)
-            return gsp_err_set(err, GSP_E_NOPROC, 0, "%.40s is no process", word);
+    if (text[0] && text[strspn(text, "0123456789")] == '\0') {
+        if (gsp_parse_i64(text, 1, INT32_MAX, &pid, NULL) != GSP_OK)
+            return gsp_err_set(err, GSP_E_NOPROC, 0, "%.40s is not a process id", text);
         *out = (pid_t)pid;
         return GSP_OK;
     }
-    int rc = search(word, &found, err);
+    int rc = search(text, &found, err);
     if (rc != GSP_OK)
         return rc;
     if (found.count == 0)
         return gsp_err_set(err, GSP_E_NOPROC, 0,
-                           "no Python process has '%.100s' in its command line", word);
+                           "no Python process has '%.100s' in its command line", text);
     if (found.count > 1) {
         put_list(&found, list);
         return gsp_err_set(err, GSP_E_USAGE, 0,
                            "%zu Python processes have '%.100s' in their command lines", found.count,
-                           word);
+                           text);
     }
     *out = found.pids[0];
     return GSP_OK;

@@ -13,7 +13,7 @@
 #define PROBE "gsprof/__init__.py"
 
 /* Relative to the folder of the program. */
-static const char *const places[] = {
+static const char *const FOLDERS[] = {
     "../lib/gsprof/python", /* installed */
     "../../python",         /* in a build folder */
 };
@@ -25,8 +25,7 @@ static bool has_package(const char *folder)
     return len > 0 && (size_t)len < sizeof(probe) && access(probe, R_OK) == 0;
 }
 
-/* Where our program is. */
-static bool find_self(char out[GSP_PYTHON_DIR_MAX])
+static bool find_program(char out[GSP_PYTHON_DIR_MAX])
 {
     const ssize_t n = readlink("/proc/self/exe", out, GSP_PYTHON_DIR_MAX - 1);
     if (n <= 0)
@@ -35,18 +34,18 @@ static bool find_self(char out[GSP_PYTHON_DIR_MAX])
     return true;
 }
 
-static bool beside_program(char *program, char out[GSP_PYTHON_DIR_MAX])
+static bool find_relative(char *program, char out[GSP_PYTHON_DIR_MAX])
 {
     char *slash = strrchr(program, '/');
     if (!slash)
         return false;
     *slash = '\0';
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
+    for (size_t i = 0; i < GSP_COUNT(FOLDERS); i++) {
         char folder[GSP_PYTHON_DIR_MAX];
-        const int len = snprintf(folder, sizeof(folder), "%s/%s", program, places[i]);
+        const int len = snprintf(folder, sizeof(folder), "%s/%s", program, FOLDERS[i]);
         if (len <= 0 || (size_t)len >= sizeof(folder) || !has_package(folder))
             continue;
-        /* Without "..": programs show their paths. */
+        /* Without "..": the path is visible in tracebacks. */
         char *real = realpath(folder, NULL);
         const bool fits = real && strlen(real) < GSP_PYTHON_DIR_MAX;
         if (fits)
@@ -59,25 +58,25 @@ static bool beside_program(char *program, char out[GSP_PYTHON_DIR_MAX])
 
 int gsp_python_dir(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
 {
-    const char *told = getenv("GSPROF_PYTHON_DIR");
-    if (told && *told) {
-        if (strlen(told) >= GSP_PYTHON_DIR_MAX || !has_package(told))
+    const char *given = getenv("GSPROF_PYTHON_DIR");
+    if (given && *given) {
+        if (strlen(given) >= GSP_PYTHON_DIR_MAX || !has_package(given))
             return gsp_err_set(err, GSP_E_NOFILE, 0, "GSPROF_PYTHON_DIR=%.150s has no " PROBE,
-                               told);
-        memcpy(out, told, strlen(told) + 1);
+                               given);
+        memcpy(out, given, strlen(given) + 1);
         return GSP_OK;
     }
     char program[GSP_PYTHON_DIR_MAX];
-    if (!find_self(program))
+    if (!find_program(program))
         return gsp_err_set(err, GSP_E_IO, errno, "cannot read /proc/self/exe: %s", strerror(errno));
-    if (beside_program(program, out))
+    if (find_relative(program, out))
         return GSP_OK;
     return gsp_err_set(err, GSP_E_NOFILE, 0,
-                       "the Python package is not here: no " PROBE
-                       " in ../lib/gsprof/python beside the program");
+                       "cannot find the Python package: no " PROBE
+                       " in ../lib/gsprof/python relative to the program");
 }
 
-static void put_env(const char *name, const char *value, bool replace)
+static void set_env(const char *name, const char *value, bool replace)
 {
     gsp_ignore(setenv(name, value, replace) < 0);
 }
@@ -94,14 +93,14 @@ int gsp_python_hand_over(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
         gsp_buf_printf(&path, ":%s", old);
     const char *text = gsp_buf_cstr(&path);
     if (!text)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     char pid[16];
     char program[GSP_PYTHON_DIR_MAX];
     snprintf(pid, sizeof(pid), "%d", (int)getpid());
-    put_env("PYTHONPATH", text, true);
-    put_env("GSPROF", "nested", false);
-    put_env("GSPROF_FOLLOWED", pid, true);
-    if (find_self(program))
-        put_env("GSPROF_PROGRAM", program, false);
+    set_env("PYTHONPATH", text, true);
+    set_env("GSPROF", "nested", false);
+    set_env("GSPROF_FOLLOWED", pid, true);
+    if (find_program(program))
+        set_env("GSPROF_PROGRAM", program, false);
     return GSP_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * visit_request.c -- what visit.py is told: what to do, and of inject also the package's modules,
- * so that the target need not look for files while it holds its interpreter's lock.
+ * request.c -- the request for target_script.py. For inject it includes the modules of the package,
+ * so that the target does not search for files while it holds the GIL.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define PACKAGE      "gsprof"
 #define PYTHON_END   ".py"
 #define CACHE        "__pycache__"
-/* The head of a compiled file: its version, how it is checked, the source's time and size. */
+/* The header of a .pyc file (PEP 552): magic number, flags, time and size of the source. */
 #define HEAD_BYTES   16U
 #define HEAD_FLAGS   4U
 #define HEAD_TIME    8U
@@ -33,8 +33,7 @@ static uint32_t u32_at(const struct gsp_buf *bytes, size_t offset)
     return value;
 }
 
-/* What the interpreter would take for the source's compiled form: that it is of its version is for
- * itself to see. */
+/* Whether a .pyc file matches its source. The target checks the magic number. */
 static bool is_fresh(const struct gsp_buf *bytes, const struct stat *source)
 {
     if (bytes->len <= HEAD_BYTES)
@@ -63,18 +62,18 @@ static bool is_source(const char *name)
     return dot && strcmp(dot, PYTHON_END) == 0;
 }
 
-static int is_part(const struct dirent *one)
+static int is_module_file(const struct dirent *one)
 {
     return is_source(one->d_name) || strstr(one->d_name, ".so") != NULL;
 }
 
 struct package {
     const char *folder;
-    const char *tag;   /* of compiled files, "cpython-311" */
-    bool needs_source; /* nobody keeps what is compiled */
+    const char *tag;   /* of .pyc files: "cpython-311" */
+    bool needs_source; /* the target does not write .pyc files */
 };
 
-/* One module by its whole name: [compiled, source].  Where both are empty the target reads it. */
+/* Adds "gsprof.name": [compiled, source]. If both are empty, the target reads the file. */
 static void put_module(struct gsp_json *json, const struct package *package, const char *file)
 {
     gsp_auto_buf name = {0};
@@ -106,27 +105,27 @@ static void put_module(struct gsp_json *json, const struct package *package, con
     gsp_json_arr_end(json);
 }
 
-/* Whether the target leaves what it compiles for the next time. */
-static bool keeps_compiled(pid_t pid, const char *folder)
+/* Whether the target writes .pyc files. */
+static bool writes_compiled(pid_t pid, const char *folder)
 {
     gsp_auto_buf value = {0};
-    const bool is_told = gsp_proc_env(pid, "PYTHONDONTWRITEBYTECODE", &value) && value.len > 0;
-    return !is_told && access(folder, W_OK) == 0;
+    const bool is_off = gsp_proc_env(pid, "PYTHONDONTWRITEBYTECODE", &value) && value.len > 0;
+    return !is_off && access(folder, W_OK) == 0;
 }
 
-static void put_package(struct gsp_json *json, const struct gsp_visit *visit, const char *where,
+static void put_package(struct gsp_json *json, const struct gsp_visit *script, const char *parent,
                         const struct gsp_py_runtime *runtime)
 {
     gsp_auto_buf folder = {0};
     char tag[32];
     struct dirent **found = NULL;
-    gsp_buf_printf(&folder, "%s/" PACKAGE, where);
+    gsp_buf_printf(&folder, "%s/" PACKAGE, parent);
     const char *path = gsp_buf_cstr(&folder);
-    const int listed = path ? scandir(path, &found, is_part, alphasort) : 0;
+    const int listed = path ? scandir(path, &found, is_module_file, alphasort) : 0;
     const int count = listed > 0 ? listed : 0;
     snprintf(tag, sizeof(tag), "cpython-3%u%s", GSP_PY_MINOR(runtime->layout.version),
              runtime->layout.free_threaded ? "t" : "");
-    const struct package package = {path, tag, path && !keeps_compiled(visit->pid, path)};
+    const struct package package = {path, tag, path && !writes_compiled(script->pid, path)};
     gsp_json_key(json, "modules");
     gsp_json_obj_begin(json);
     for (int i = 0; i < count; i++)
@@ -144,33 +143,33 @@ static void put_package(struct gsp_json *json, const struct gsp_visit *visit, co
     free(found);
 }
 
-void gsp_visit__put_request(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+void gsp_visit__put_request(const struct gsp_visit *script, const struct gsp_visit__files *files,
                             const char *package, const struct gsp_py_runtime *runtime,
                             struct gsp_buf *out)
 {
     struct gsp_json json;
     gsp_auto_buf scope = {0};
-    /* 1: only those above a process may look at it, unless it lets others. */
+    /* 1: only ancestors of a process may trace it, unless it allows others (PR_SET_PTRACER). */
     const bool may_trace =
         gsp_file_read("/proc/sys/kernel/yama/ptrace_scope", 64, &scope, NULL) != GSP_OK ||
         !gsp_sv_starts(gsp_buf_sv(&scope), "1");
-    /* Objects and strings of JSON are also Python. */
+    /* JSON objects and strings are valid Python. */
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    gsp_json_put_str(&json, "what", visit->what);
+    gsp_json_put_str(&json, "what", script->what);
     gsp_json_put_str(&json, "claim", files->claim);
     gsp_json_put_str(&json, "answer", files->answer);
     gsp_json_put_str(&json, "package", package);
-    gsp_json_put_str(&json, "code", visit->code ? visit->code : "");
+    gsp_json_put_str(&json, "code", script->code ? script->code : "");
     gsp_json_put_i64(&json, "may_trace", may_trace);
-    gsp_json_put_i64(&json, "may_follow", !visit->is_unfollowed);
+    gsp_json_put_i64(&json, "may_follow", !script->is_unfollowed);
     gsp_json_key(&json, "settings");
     gsp_json_obj_begin(&json);
-    for (size_t i = 0; i < visit->setting_count; i++)
-        gsp_json_put_str(&json, gsp_wire_setting_row(visit->settings[i].id)->name,
-                         visit->settings[i].value);
+    for (size_t i = 0; i < script->setting_count; i++)
+        gsp_json_put_str(&json, gsp_wire_setting_row(script->settings[i].id)->name,
+                         script->settings[i].value);
     gsp_json_obj_end(&json);
-    if (strcmp(visit->what, "inject") == 0)
-        put_package(&json, visit, package, runtime);
+    if (strcmp(script->what, "inject") == 0)
+        put_package(&json, script, package, runtime);
     gsp_json_obj_end(&json);
 }

@@ -22,20 +22,19 @@
 #include "ring/dir.h"
 #include "wire/table.h"
 
-/* An interpreter that runs looks at what it was told within milliseconds. */
+/* A running interpreter starts an armed script within milliseconds. */
 #define BY_ITSELF_NS (200 * GSP_NS_PER_MS)
-#define DONE_NS      (5 * GSP_NS_PER_S)
 #define POLL_NS      (300 * GSP_NS_PER_US)
-#define LOOKS        16U /* polls between two looks whether the process lives */
+#define POLLS        16U /* the target is checked for its exit once per this many polls */
 #define ANSWER_MAX   (64U << 20)
 #define OUTCOME_MAX  4096U
 #define AGENT        "gsprof/libgsprof_agent.so"
-#define PLACE        "REQUEST: \"Dict[str, Any]\""
-#define PLACEHOLDER  PLACE " = {}"
+#define VARIABLE     "REQUEST: \"Dict[str, Any]\""
+#define PLACEHOLDER  VARIABLE " = {}"
 
-extern const char gsp_inject__visit_py[];
+extern const char gsp_inject__target_script_py[];
 
-/* ------------------------------------------------------------------------------------- folder */
+/* -------------------------------------------------------------------------------------- files */
 
 void gsp_visit_look_there(pid_t pid)
 {
@@ -48,7 +47,7 @@ void gsp_visit_look_there(pid_t pid)
         unsetenv("XDG_RUNTIME_DIR");
 }
 
-/* Files that root makes for another user's process are that user's: as whom they are made. */
+/* As root, creates files as the owner of the target. */
 static void become(uid_t uid, gid_t gid)
 {
     if (geteuid() == 0 && uid != 0) {
@@ -57,7 +56,7 @@ static void become(uid_t uid, gid_t gid)
     }
 }
 
-static void come_back(uid_t uid)
+static void become_root(uid_t uid)
 {
     if (uid == 0) {
         gsp_ignore(seteuid(0) != 0);
@@ -65,12 +64,12 @@ static void come_back(uid_t uid)
     }
 }
 
-static int make_folder(pid_t pid, struct gsp_visit__files *files, struct gsp_err *err)
+static int set_paths(pid_t pid, struct gsp_visit__files *files, struct gsp_err *err)
 {
-    const struct gsp_ring_dir_spec about = {.pid = pid, .rank = GSP_NULL_I64};
+    const struct gsp_ring_dir_spec spec = {.pid = pid, .rank = GSP_NULL_I64};
     char link[64];
     int made;
-    int rc = gsp_ring_dir_create(&about, &made, err);
+    int rc = gsp_ring_dir_create(&spec, &made, err);
     if (rc != GSP_OK)
         return rc;
     gsp_auto_fd fd = made;
@@ -87,25 +86,25 @@ static int make_folder(pid_t pid, struct gsp_visit__files *files, struct gsp_err
                  {files->answer, "answer"},
                  {files->outcome, "outcome"}};
     for (size_t i = 0; i < GSP_COUNT(names); i++)
-        snprintf(names[i].to, PATH_MAX, "%s/visit-%d.%s", files->folder, (int)getpid(),
+        snprintf(names[i].to, PATH_MAX, "%s/script-%d.%s", files->folder, (int)getpid(),
                  names[i].end);
     return GSP_OK;
 }
 
-static int write_script(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+static int write_script(const struct gsp_visit *script, const struct gsp_visit__files *files,
                         const char *package, const struct gsp_py_runtime *runtime,
                         struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
-    const char *at = strstr(gsp_inject__visit_py, PLACEHOLDER);
+    const char *at = strstr(gsp_inject__target_script_py, PLACEHOLDER);
     if (!at)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "visit.py has no place for the request");
-    gsp_buf_put(&text, gsp_inject__visit_py, (size_t)(at - gsp_inject__visit_py));
-    gsp_buf_puts(&text, PLACE " = ");
-    gsp_visit__put_request(visit, files, package, runtime, &text);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "target_script.py has no REQUEST");
+    gsp_buf_put(&text, gsp_inject__target_script_py, (size_t)(at - gsp_inject__target_script_py));
+    gsp_buf_puts(&text, VARIABLE " = ");
+    gsp_visit__put_request(script, files, package, runtime, &text);
     gsp_buf_puts(&text, at + sizeof(PLACEHOLDER) - 1);
     if (text.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     gsp_auto_fd fd =
         open(files->script, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -113,7 +112,7 @@ static int write_script(const struct gsp_visit *visit, const struct gsp_visit__f
     return gsp_fd_write_all(fd, text.p, text.len, err);
 }
 
-/* The target may live in other folders than we do. */
+/* The target may have another mount namespace. */
 static int check_visible(pid_t pid, const char *path, struct gsp_err *err)
 {
     char theirs[PATH_MAX + 32];
@@ -123,44 +122,44 @@ static int check_visible(pid_t pid, const char *path, struct gsp_err *err)
     if (stat(path, &a) == 0 && stat(theirs, &b) == 0 && a.st_dev == b.st_dev &&
         a.st_ino == b.st_ino)
         return GSP_OK;
-    return gsp_err_set(err, GSP_E_NOTSUP, 0, "it does not see %.160s: it is in another container",
-                       path);
+    return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                       "%.160s is not visible in the target: it runs in another container", path);
 }
 
-static int prepare(const struct gsp_visit *visit, const char *package,
+static int prepare(const struct gsp_visit *script, const char *package,
                    const struct gsp_py_runtime *runtime, struct gsp_visit__files *files,
                    struct gsp_err *err)
 {
     char path[64];
     struct stat st;
     uid_t before = geteuid();
-    snprintf(path, sizeof(path), "/proc/%d", (int)visit->pid);
+    snprintf(path, sizeof(path), "/proc/%d", (int)script->pid);
     if (stat(path, &st) != 0)
-        return gsp_err_set(err, GSP_E_NOPROC, errno, "process %d has ended", (int)visit->pid);
+        return gsp_err_set(err, GSP_E_NOPROC, errno, "process %d has exited", (int)script->pid);
     become(st.st_uid, st.st_gid);
-    int rc = make_folder(visit->pid, files, err);
+    int rc = set_paths(script->pid, files, err);
     if (rc == GSP_OK)
-        rc = write_script(visit, files, package, runtime, err);
-    come_back(before);
+        rc = write_script(script, files, package, runtime, err);
+    become_root(before);
     if (rc == GSP_OK)
-        rc = check_visible(visit->pid, files->script, err);
+        rc = check_visible(script->pid, files->script, err);
     return rc;
 }
 
 /* ------------------------------------------------------------------------------------- answer */
 
-static bool is_there(const char *path)
+static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;
 }
 
-static bool has_ended(pid_t pid)
+static bool has_exited(pid_t pid)
 {
     struct gsp_procinfo info;
     return gsp_proc_info(pid, &info, NULL) != GSP_OK || info.state == 'Z' || info.state == 'X';
 }
 
-/* What the agent says of lines that it could not run. */
+/* Fails if the agent reports that it could not run the script. */
 static int read_outcome(const struct gsp_visit__files *files, struct gsp_err *err)
 {
     static const char word[] = "error ";
@@ -174,25 +173,25 @@ static int read_outcome(const struct gsp_visit__files *files, struct gsp_err *er
                        text.p + sizeof(word) - 1);
 }
 
-/* TIMEOUT is for the caller to explain. */
-static int wait_for(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+/* Waits for a file. The caller replaces the message of TIMEOUT. */
+static int wait_for(const struct gsp_visit *script, const struct gsp_visit__files *files,
                     const char *path, int64_t deadline_ns, struct gsp_err *err)
 {
     for (unsigned i = 0;; i++) {
-        if (is_there(path))
+        if (exists(path))
             return GSP_OK;
         int rc = read_outcome(files, err);
         if (rc != GSP_OK)
             return rc;
-        if (i % LOOKS == LOOKS - 1 && has_ended(visit->pid))
-            return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)visit->pid);
+        if (i % POLLS == POLLS - 1 && has_exited(script->pid))
+            return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)script->pid);
         if (gsp_now_ns() > deadline_ns)
             return gsp_err_set(err, GSP_E_TIMEOUT, 0, "no answer in time");
         nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
 }
 
-/* "ok 12 0 0\n" and the texts, written by a process that is not to be trusted. */
+/* Parses "ok 12 0 0\n" and three texts. The target is not trusted. */
 static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_result *out,
                        struct gsp_err *err)
 {
@@ -204,7 +203,7 @@ static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_re
     struct gsp_sv head;
     struct gsp_sv word;
     if (!gsp_sv_split(&rest, '\n', &head) || !gsp_sv_split(&head, ' ', &word))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the answer makes no sense");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "malformed answer");
     out->raised = !(word.len == 2 && memcmp(word.p, "ok", 2) == 0);
     for (size_t i = 0; i < GSP_COUNT(texts); i++) {
         char digits[24] = "";
@@ -212,60 +211,60 @@ static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_re
         if (gsp_sv_split(&head, ' ', &word) && word.len < sizeof(digits))
             memcpy(digits, word.p, word.len);
         if (gsp_parse_i64(digits, 0, (int64_t)rest.len, &len, NULL) != GSP_OK)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is cut");
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "truncated answer");
         *texts[i] = (struct gsp_sv){rest.p, (size_t)len};
         rest = (struct gsp_sv){rest.p + len, rest.len - (size_t)len};
     }
     return GSP_OK;
 }
 
-/* ---------------------------------------------------------------------------------- the way in */
+/* --------------------------------------------------------------------------------- running it */
 
-/* True when the interpreter has begun to run the lines by itself. */
-static bool by_itself(const struct gsp_visit *visit, const struct gsp_visit__files *files,
-                      const struct gsp_py_runtime *runtime)
+/* Returns whether the interpreter has started to run the script. */
+static bool run_by_interpreter(const struct gsp_visit *script, const struct gsp_visit__files *files,
+                               const struct gsp_py_runtime *runtime)
 {
     struct gsp_inject_script armed;
-    struct gsp_py_locate_input place = {.pid = visit->pid};
-    if (gsp_proc_mem_open_pid(visit->pid, &place.mem, NULL) != GSP_OK)
+    struct gsp_py_locate_input place = {.pid = script->pid};
+    if (gsp_proc_mem_open_pid(script->pid, &place.mem, NULL) != GSP_OK)
         return false;
     int armed_rc = gsp_inject__script_arm(&place, runtime, files->script, &armed, NULL);
     gsp_proc_mem_free(place.mem);
     if (armed_rc != GSP_OK)
         return false;
-    int rc = wait_for(visit, files, files->claim, gsp_now_ns() + BY_ITSELF_NS, NULL);
+    int rc = wait_for(script, files, files->claim, gsp_now_ns() + BY_ITSELF_NS, NULL);
     if (rc != GSP_OK)
         gsp_inject__script_disarm(&armed);
     return rc == GSP_OK;
 }
 
-static int by_library(const struct gsp_visit *visit, const struct gsp_visit__files *files,
-                      const char *package, struct gsp_visit_result *out, struct gsp_err *err)
+static int run_by_agent(const struct gsp_visit *script, const struct gsp_visit__files *files,
+                        const char *package, struct gsp_visit_result *out, struct gsp_err *err)
 {
     char library[PATH_MAX + sizeof(AGENT) + 1];
     struct gsp_inject_result result;
     snprintf(library, sizeof(library), "%s/" AGENT, package);
-    const struct gsp_inject_request request = {.pid = visit->pid,
+    const struct gsp_inject_request request = {.pid = script->pid,
                                                .library = library,
                                                .symbol = "gsp_agent_enter",
                                                .args = {files->script, files->outcome},
-                                               .limit_ns = visit->limit_ns,
-                                               .force = visit->force};
+                                               .limit_ns = script->limit_ns,
+                                               .force = script->force};
     int rc = gsp_inject__call(&request, &result, err);
     out->stopped_ns = result.stopped_ns;
     out->was_loaded = result.was_loaded;
     if (rc == GSP_OK && result.value != 0)
-        rc = gsp_err_set(err, GSP_E_NOTSUP, 0, "it cannot start a thread");
+        rc = gsp_err_set(err, GSP_E_NOTSUP, 0, "the target cannot start a thread");
     return rc;
 }
 
-/* Whoever gave up takes the lines back, unless they run already. */
-static int give_up(const struct gsp_visit__files *files, struct gsp_err *err)
+/* Prevents the script from starting later, unless it runs already. */
+static int cancel(const struct gsp_visit__files *files, struct gsp_err *err)
 {
     if (mkdir(files->claim, 0700) == 0)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0,
-                           "its interpreter did not come to it in time: a thread keeps its lock");
-    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the code still runs in it");
+                           "the interpreter did not run it in time: a thread holds the GIL");
+    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the code is still running in the target");
 }
 
 int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err *err)
@@ -279,23 +278,23 @@ int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err 
     return rc;
 }
 
-static int go_in(const struct gsp_visit *visit, const struct gsp_visit__files *files,
-                 const char *package, const struct gsp_py_runtime *runtime,
-                 struct gsp_visit_result *out, struct gsp_err *err)
+static int run_script(const struct gsp_visit *script, const struct gsp_visit__files *files,
+                      const char *package, const struct gsp_py_runtime *runtime,
+                      struct gsp_visit_result *out, struct gsp_err *err)
 {
-    int64_t deadline_ns = gsp_now_ns() + visit->limit_ns;
+    int64_t deadline_ns = gsp_now_ns() + script->limit_ns;
     int rc = GSP_OK;
-    out->by_itself = by_itself(visit, files, runtime);
+    out->by_itself = run_by_interpreter(script, files, runtime);
     if (!out->by_itself)
-        rc = by_library(visit, files, package, out, err);
+        rc = run_by_agent(script, files, package, out, err);
     if (rc == GSP_OK)
-        rc = wait_for(visit, files, files->answer, deadline_ns, err);
+        rc = wait_for(script, files, files->answer, deadline_ns, err);
     if (rc == GSP_E_TIMEOUT)
-        return give_up(files, err);
+        return cancel(files, err);
     return rc == GSP_OK ? read_answer(files, out, err) : rc;
 }
 
-/* As an absolute path: the target has another working folder. */
+/* Returns an absolute path: the target may have another current folder. */
 static int find_package(char out[PATH_MAX], struct gsp_err *err)
 {
     char folder[GSP_PYTHON_DIR_MAX];
@@ -307,7 +306,7 @@ static int find_package(char out[PATH_MAX], struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out, struct gsp_err *err)
+int gsp_visit(const struct gsp_visit *script, struct gsp_visit_result *out, struct gsp_err *err)
 {
     char package[PATH_MAX] = "";
     struct gsp_visit__files files = {0};
@@ -316,24 +315,24 @@ int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out, struc
     *out = (struct gsp_visit_result){0};
     int rc = find_package(package, err);
     if (rc == GSP_OK)
-        rc = gsp_inject__check(visit->pid, visit->force, err);
+        rc = gsp_inject__check(script->pid, script->force, err);
     if (rc == GSP_OK)
-        rc = gsp_visit__locate(visit->pid, &runtime, err);
-    if (rc == GSP_OK && strcmp(visit->what, "inject") == 0)
-        rc = check_visible(visit->pid, package, err);
+        rc = gsp_visit__locate(script->pid, &runtime, err);
+    if (rc == GSP_OK && strcmp(script->what, "inject") == 0)
+        rc = check_visible(script->pid, package, err);
     if (rc == GSP_OK)
-        rc = prepare(visit, package, &runtime, &files, err);
+        rc = prepare(script, package, &runtime, &files, err);
     if (rc == GSP_OK)
-        rc = go_in(visit, &files, package, &runtime, out, err);
+        rc = run_script(script, &files, package, &runtime, out, err);
     if (rc == GSP_OK && !out->raised && gsp_sv_eq(out->value, gsp_sv_of("follow")) &&
-        strcmp(visit->what, "inject") == 0 && visit->follow)
-        visit->follow(visit->pid);
+        strcmp(script->what, "inject") == 0 && script->follow)
+        script->follow(script->pid);
     out->total_ns = gsp_now_ns() - start_ns;
-    /* The agent says last that it is done; else its file would come after it was removed. */
+    /* The agent writes its outcome last. Without this it would appear after the removal below. */
     if (rc == GSP_OK && !out->by_itself)
-        gsp_ignore(wait_for(visit, &files, files.outcome, gsp_now_ns() + BY_ITSELF_NS, NULL) !=
+        gsp_ignore(wait_for(script, &files, files.outcome, gsp_now_ns() + BY_ITSELF_NS, NULL) !=
                    GSP_OK);
-    /* Lines that may still be run must find that they were claimed. */
+    /* After a timeout the script may still start: the claim must stay. */
     if (files.script[0] && rc != GSP_E_TIMEOUT) {
         unlink(files.script);
         unlink(files.answer);

@@ -2,9 +2,12 @@
 #include "model/format.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/time.h"
+
+#define WHOLE_MAX 9e18
 
 void gsp_model_count_put(uint64_t n, struct gsp_buf *out)
 {
@@ -27,7 +30,7 @@ void gsp_model_percent_put(double pct, struct gsp_buf *out)
         gsp_buf_printf(out, "%.*f", pct >= 9.995 ? 1 : 2, pct);
 }
 
-static void words_bytes(int64_t bytes, struct gsp_buf *out)
+static void put_bytes(int64_t bytes, struct gsp_buf *out)
 {
     static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     double v = (double)bytes;
@@ -48,12 +51,61 @@ void gsp_model_amount_put(enum gsp_unit unit, int64_t weight, struct gsp_buf *ou
         gsp_buf_puts(out, gsp_fmt_duration(weight, text, sizeof(text)));
         break;
     case GSP_UNIT_BYTES:
-        words_bytes(weight, out);
+        put_bytes(weight, out);
         break;
     case GSP_UNIT_COUNT:
         gsp_model_count_put(weight > 0 ? (uint64_t)weight : 0, out);
         gsp_buf_puts(out, weight == 1 ? " sample" : " samples");
         break;
+    }
+}
+
+void gsp_model_share_put(double part, double all, struct gsp_buf *out)
+{
+    if (part > 0 && all > 0)
+        gsp_model_percent_put(100 * part / all, out);
+    else
+        gsp_buf_putc(out, '0');
+    gsp_buf_puts(out, " %");
+}
+
+void gsp_model_bytes_put(double bytes, struct gsp_buf *out)
+{
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes < WHOLE_MAX ? (int64_t)bytes : INT64_MAX, out);
+}
+
+void gsp_model_seconds_put(double s, struct gsp_buf *out)
+{
+    char text[32];
+    const double ns = s * (double)GSP_NS_PER_S;
+    gsp_buf_puts(out,
+                 gsp_fmt_duration(ns < WHOLE_MAX ? (int64_t)ns : INT64_MAX, text, sizeof(text)));
+}
+
+void gsp_model_function_put(struct gsp_sv func, struct gsp_sv file, struct gsp_buf *out)
+{
+    gsp_buf_putsv(out, func.len ? func : gsp_sv_of("(no name)"));
+    if (file.len) {
+        gsp_buf_puts(out, " (");
+        gsp_buf_putsv(out, gsp_sv_basename(file));
+        gsp_buf_putc(out, ')');
+    }
+}
+
+void gsp_model_value_put(double v, struct gsp_sv unit, struct gsp_buf *out)
+{
+    if (isnan(v)) {
+        gsp_buf_putc(out, '-');
+    } else if (gsp_sv_starts(unit, "bytes")) {
+        gsp_model_bytes_put(v, out);
+        gsp_buf_put(out, unit.p + 5, unit.len - 5);
+    } else if (gsp_sv_eq(unit, gsp_sv_of("s"))) {
+        gsp_model_seconds_put(v, out);
+    } else {
+        /* %.3g would print thousands with an exponent. */
+        gsp_buf_printf(out, fabs(v) >= 1000 && fabs(v) < 1e6 ? "%.0f" : "%.3g", v);
+        gsp_buf_puts(out, unit.len ? " " : "");
+        gsp_buf_putsv(out, unit);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * words.h -- the numbers of a profile as text for people: three significant figures, thousands
- * separators, units, losses by cause.
+ * format.h -- numbers and names of a profile or report as text for people: three significant
+ * figures, thousands separators, units, losses by cause.
  *
  * Threads: no state.
  */
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/str.h"
 #include "model/profile.h"
 
 /* All append to out. */
@@ -19,8 +20,15 @@ static inline const char *gsp_model_plural_s(uint64_t n)
 {
     return n == 1 ? "" : "s";
 }
-void gsp_model_percent_put(double pct,
-                           struct gsp_buf *out); /* "12.3", "1.23", "0.12", "<0.01"; without "%" */
+/* "12.3", "1.23", "0.12", "<0.01"; without "%". */
+void gsp_model_percent_put(double pct, struct gsp_buf *out);
+void gsp_model_share_put(double part, double all, struct gsp_buf *out); /* "12.3 %" */
+void gsp_model_bytes_put(double bytes, struct gsp_buf *out);            /* "1.20 GiB" */
+void gsp_model_seconds_put(double s, struct gsp_buf *out);              /* "12.3 ms" */
+/* A value and its unit: "12.3 %", "1.20 GiB/s", "250 W"; "-" if it is NaN. */
+void gsp_model_value_put(double v, struct gsp_sv unit, struct gsp_buf *out);
+/* "forward (model.py)". Not escaped. */
+void gsp_model_function_put(struct gsp_sv func, struct gsp_sv file, struct gsp_buf *out);
 
 /* A weight in its unit: "1.50 s", "12,345 samples", "3.20 MiB". */
 void gsp_model_amount_put(enum gsp_unit unit, int64_t weight, struct gsp_buf *out);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * made_rows.h -- rows that a command makes itself, to be written as the rows of a query are.
+ * row_list.h -- rows that a command builds itself, for the same formatters as the rows of a query.
  *
- * Values are added column by column, row by row.  A failed allocation is remembered and told by
- * gsp_rows_next().
+ * Values are added column by column, row by row. If memory runs out, gsp_rows_next() reports it.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -21,12 +21,12 @@
 
 struct gsp_made_rows; /* opaque */
 
-/* The columns are copied, their names kept; kinds are I64, BOOL and TEXT. */
+/* Copies the columns but not their names. Kinds are I64, BOOL and TEXT. Fails with LIMIT, NOMEM. */
 GSP_MUST_CHECK int gsp_made_rows_new(const struct gsp_rows_column *columns, size_t count,
                                      struct gsp_made_rows **out, struct gsp_err *err);
-/* What formatters take; borrowed, and good for one reading.  gsp_rows_free() frees all. */
-struct gsp_rows *gsp_made_rows_get(struct gsp_made_rows *made);
+/* Returns the rows; borrowed, and can be read once. gsp_rows_free() frees the list. */
+struct gsp_rows *gsp_made_rows_get(struct gsp_made_rows *list);
 
-void gsp_made_i64(struct gsp_made_rows *made, int64_t v); /* INT64_MIN is NULL */
-void gsp_made_bool(struct gsp_made_rows *made, bool v);
-void gsp_made_text(struct gsp_made_rows *made, struct gsp_sv v); /* copied; without bytes: NULL */
+void gsp_made_i64(struct gsp_made_rows *list, int64_t v); /* INT64_MIN is NULL */
+void gsp_made_bool(struct gsp_made_rows *list, bool v);
+void gsp_made_text(struct gsp_made_rows *list, struct gsp_sv v); /* copied; v.p == NULL is NULL */

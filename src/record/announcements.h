@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_told.h -- what the processes of `gsprof run` say of themselves.
+ * announcements.h -- the file in which the processes of a `gsprof run` announce themselves.
  *
- * Each that has the Python package in it appends a line to a file: "PID", or "PID CAUSE WHY" when
- * something of it does not work there.  Nothing else tells it: the program runs on as if all were
- * well, and rows that are missing are seen by nobody.
+ * Each process that loads the Python package appends a line: "PID", or "PID CAUSE DETAIL" if a part
+ * of the package does not work there. Without the file such a failure would be visible only as
+ * missing rows, because the program runs on.
  *
- * Used by: cmd_run.c, rec_rings.c, run_followers.c.
  * Threads: no state.
  */
 #pragma once
@@ -24,32 +23,31 @@
 enum gsp_run_cause {
     GSP_RUN_FINE,
     GSP_RUN_NOT_LOADED, /* "load": the package cannot be loaded */
-    GSP_RUN_TOO_OLD,    /* "old": a Python that the package does not know */
-    GSP_RUN_NO_RINGS,   /* "rings": there is no place for its tables */
-    GSP_RUN_NO_TORCH,   /* "torch": PyTorch has other insides than we know */
+    GSP_RUN_TOO_OLD,    /* "old": the package does not support this Python version */
+    GSP_RUN_NO_RINGS,   /* "rings": the rings cannot be created */
+    GSP_RUN_NO_TORCH,   /* "torch": the package does not support this PyTorch version */
 };
 
 struct gsp_run_told {
-    pid_t pids[GSP_RUN_PIDS_MAX]; /* in the order in which they spoke, the program itself at last */
+    pid_t pids[GSP_RUN_PIDS_MAX]; /* in the order of the lines; the program itself last */
     size_t count;
-    bool inside; /* some process spoke */
+    bool inside; /* at least one process has announced itself */
     enum gsp_run_cause cause;
-    pid_t faulty;  /* the first with a cause */
-    char why[160]; /* its words, harmless to a terminal */
+    pid_t faulty;  /* the first process with a cause */
+    char why[160]; /* its DETAIL, safe to print on a terminal */
 };
 
-/* The process that a line is of; 0: it is none. */
+/* Returns the pid of a line; 0 if the line is malformed. */
 pid_t gsp_run_told_pid(struct gsp_sv line);
 
-/* is_well: the process has given no cause. */
+/* is_well: the line has no cause. */
 typedef int gsp_run_told_take(void *user, pid_t pid, bool is_well, struct gsp_err *err);
 
-/* Calls take for each line of the file that is new: *taken is how many bytes were taken before, and
- * grows.  A line that is not whole yet is for the next time, and so is a file that cannot be read.
- * Fails with what take failed with, which ends it. */
-GSP_MUST_CHECK int gsp_run_told_next(const char *path, size_t *taken, gsp_run_told_take *take,
+/* Calls fn for each complete line after the first *offset bytes of the file, and advances *offset.
+ * Does nothing if the file cannot be read. Stops if fn fails, and returns its error. */
+GSP_MUST_CHECK int gsp_run_told_next(const char *path, size_t *offset, gsp_run_told_take *fn,
                                      void *user, struct gsp_err *err);
 
-/* Reads the file; program is the process that was started.  A file that cannot be read says
- * nothing. */
+/* Reads the whole file; program is the pid of the program. A file that cannot be read has no
+ * lines. */
 void gsp_run_told_read(const char *path, pid_t program, struct gsp_run_told *out);

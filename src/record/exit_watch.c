@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "proc/pidfd.h"
 #include "ring/reader.h"
 #include "wire/table.h"
 
@@ -28,12 +28,12 @@
 #define CGROUP_BYTES_MAX ((size_t)64 << 10)
 #define STAT_EXIT_CODE   52 /* field of /proc/PID/stat, from 1 */
 #define KMSG_LINES_MAX   4096U
-/* How long closing takes at most.  The thread is not cancelled: that loads a library, and ends the
- * whole process where there is no descriptor left for it. */
+/* The thread checks this often whether to end. pthread_cancel() is not an option: it loads a
+ * library, and aborts the process if no file descriptor is free. */
 #define CLOSE_MS         100
 
-/* linux/pidfd.h of 6.15 and later; older systems' headers lack it.  The first version of the
- * struct, which every later kernel takes. */
+/* From linux/pidfd.h of Linux 6.15; older headers lack it. This is the first version of the struct,
+ * which later kernels accept. */
 struct pidfd_info_0 {
     __u64 mask;
     __u64 cgroup_id;
@@ -43,29 +43,29 @@ struct pidfd_info_0 {
 #define PIDFD_INFO_EXIT_0 (1UL << 3)
 #define PIDFD_GET_INFO_0  _IOWR(0xFF, 11, struct pidfd_info_0)
 
-struct gsp_watch {
+struct gsp_exit_watch {
     pid_t pid;
     int pidfd;
     int stat_fd;
-    int kmsg_fd; /* -1: may not be read */
+    int kmsg_fd; /* -1: not readable */
     bool has_thread;
     pthread_t thread;
-    int status; /* of wait(); good when is_known */
+    int status; /* as from wait(); valid if is_known */
     bool is_known;
     _Atomic bool has_ended;
     _Atomic bool is_closing;
-    char events[PATH_MAX]; /* the cgroup's file of counters; "": none */
-    uint64_t kills;        /* of its cgroup, at the begin */
+    char events[PATH_MAX]; /* memory.events of its cgroup; "": none */
+    uint64_t kills;        /* oom_kill of its cgroup at the start */
 };
 
-uint64_t gsp_ending_counter(const char *text, size_t len, const char *word)
+uint64_t gsp_ending_counter(const char *text, size_t len, const char *key)
 {
     struct gsp_sv rest = {text, len};
     struct gsp_sv line;
-    const size_t n = strlen(word);
+    const size_t n = strlen(key);
     while (gsp_sv_split(&rest, '\n', &line)) {
         uint64_t v = 0;
-        if (line.len <= n || line.p[n] != ' ' || memcmp(line.p, word, n) != 0)
+        if (line.len <= n || line.p[n] != ' ' || memcmp(line.p, key, n) != 0)
             continue;
         for (size_t i = n + 1; i < line.len && line.p[i] >= '0' && line.p[i] <= '9'; i++)
             v = v * 10 + (uint64_t)(line.p[i] - '0');
@@ -81,9 +81,9 @@ bool gsp_ending_is_oom_line(const char *line, size_t len, pid_t pid)
     return n > 0 && memmem(line, len, words, (size_t)n) != NULL;
 }
 
-/* The file with the counter of kills of the process's cgroup: memory.events, or
- * memory.oom_control of version 1. */
-static void find_events(struct gsp_watch *watch)
+/* Finds the file with the oom_kill counter of the process's cgroup: memory.events, or
+ * memory.oom_control in cgroup v1. */
+static void find_events(struct gsp_exit_watch *watch)
 {
     char path[64];
     gsp_auto_buf text = {0};
@@ -107,7 +107,7 @@ static void find_events(struct gsp_watch *watch)
     }
 }
 
-static uint64_t read_kills(const struct gsp_watch *watch)
+static uint64_t read_kills(const struct gsp_exit_watch *watch)
 {
     gsp_auto_buf text = {0};
     if (!watch->events[0] || gsp_file_read(watch->events, CGROUP_BYTES_MAX, &text, NULL) < 0)
@@ -115,14 +115,14 @@ static uint64_t read_kills(const struct gsp_watch *watch)
     return gsp_ending_counter(text.p, text.len, "oom_kill");
 }
 
-/* The field behind the command, whose text may hold anything. */
+/* The name of the command may contain spaces and parentheses: fields are counted after its end. */
 static bool parse_exit_code(const char *text, size_t len, int *out)
 {
     const char *at = memrchr(text, ')', len);
     struct gsp_sv rest = {at ? at + 1 : NULL, at ? (size_t)(text + len - at - 1) : 0};
     struct gsp_sv word;
     char digits[16];
-    int field = 2; /* of the text before the first blank, which is empty */
+    int field = 2; /* the empty text between ")" and the first space */
     while (rest.len && gsp_sv_split(&rest, ' ', &word)) {
         if (field++ < STAT_EXIT_CODE)
             continue;
@@ -142,17 +142,17 @@ static bool parse_exit_code(const char *text, size_t len, int *out)
     return false;
 }
 
-static bool ask_stat(struct gsp_watch *watch)
+static bool read_stat_status(struct gsp_exit_watch *watch)
 {
     char text[STAT_BYTES_MAX];
     const ssize_t n = watch->stat_fd >= 0 ? pread(watch->stat_fd, text, sizeof(text), 0) : -1;
     const char *at = n > 0 ? memrchr(text, ')', (size_t)n) : NULL;
-    /* Only a zombie has one: before, the field is 0 and says nothing. */
+    /* The field is valid only for a zombie. */
     return at && at + 2 < text + n && (at[2] == 'Z' || at[2] == 'X') &&
            parse_exit_code(text, (size_t)n, &watch->status);
 }
 
-static bool ask_pidfd(struct gsp_watch *watch)
+static bool read_pidfd_status(struct gsp_exit_watch *watch)
 {
     struct pidfd_info_0 info = {.mask = PIDFD_INFO_EXIT_0};
     if (ioctl(watch->pidfd, PIDFD_GET_INFO_0, &info) != 0 || !(info.mask & PIDFD_INFO_EXIT_0))
@@ -161,34 +161,34 @@ static bool ask_pidfd(struct gsp_watch *watch)
     return true;
 }
 
-bool gsp_watch_wait(const struct gsp_watch *watch, int64_t timeout_ns)
+bool gsp_watch_wait(const struct gsp_exit_watch *watch, int64_t timeout_ns)
 {
-    struct pollfd asked = {.fd = watch->pidfd, .events = POLLIN};
+    struct pollfd end = {.fd = watch->pidfd, .events = POLLIN};
     const int64_t ms = timeout_ns / GSP_NS_PER_MS;
-    return gsp_watch_has_ended(watch) || poll(&asked, 1, ms > INT_MAX ? INT_MAX : (int)ms) > 0;
+    return gsp_watch_has_ended(watch) || poll(&end, 1, ms > INT_MAX ? INT_MAX : (int)ms) > 0;
 }
 
 static void *wait_for_end(void *arg)
 {
-    struct gsp_watch *watch = arg;
-    struct pollfd asked = {.fd = watch->pidfd, .events = POLLIN};
+    struct gsp_exit_watch *watch = arg;
+    struct pollfd end = {.fd = watch->pidfd, .events = POLLIN};
     int ready = 0;
     while (ready <= 0 && !atomic_load(&watch->is_closing))
-        ready = poll(&asked, 1, CLOSE_MS);
+        ready = poll(&end, 1, CLOSE_MS);
     if (ready <= 0)
         return NULL;
-    watch->is_known = ask_stat(watch) || ask_pidfd(watch);
+    watch->is_known = read_stat_status(watch) || read_pidfd_status(watch);
     atomic_store(&watch->has_ended, true);
     return NULL;
 }
 
-bool gsp_watch_has_ended(const struct gsp_watch *watch)
+bool gsp_watch_has_ended(const struct gsp_exit_watch *watch)
 {
     return atomic_load(&watch->has_ended);
 }
 
-/* Signals are the other thread's. */
-static int start_thread(struct gsp_watch *watch, struct gsp_err *err)
+/* The thread blocks all signals. */
+static int start_thread(struct gsp_exit_watch *watch, struct gsp_err *err)
 {
     sigset_t all;
     sigset_t old;
@@ -197,19 +197,20 @@ static int start_thread(struct gsp_watch *watch, struct gsp_err *err)
     const int failed = pthread_create(&watch->thread, NULL, wait_for_end, watch);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     watch->has_thread = failed == 0;
-    return failed ? gsp_err_set(err, GSP_E_NOMEM, failed, "no thread to wait for the process")
+    return failed ? gsp_err_set(err, GSP_E_NOMEM, failed,
+                                "cannot start a thread to wait for the process")
                   : GSP_OK;
 }
 
-int gsp_watch_open(pid_t pid, struct gsp_watch **out, struct gsp_err *err)
+int gsp_watch_open(pid_t pid, struct gsp_exit_watch **out, struct gsp_err *err)
 {
     char path[64];
     *out = NULL;
-    struct gsp_watch *watch = calloc(1, sizeof(*watch));
+    struct gsp_exit_watch *watch = calloc(1, sizeof(*watch));
     if (!watch)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     watch->pid = pid;
-    watch->pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
+    watch->pidfd = gsp_proc_pidfd_open(pid);
     const int sys = errno;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     watch->stat_fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -221,9 +222,9 @@ int gsp_watch_open(pid_t pid, struct gsp_watch **out, struct gsp_err *err)
     int rc = GSP_OK;
     if (watch->pidfd < 0)
         rc = sys == ESRCH
-                 ? gsp_err_set(err, GSP_E_NOPROC, sys, "process %d does not run", (int)pid)
-                 : gsp_err_set(err, GSP_E_NOTSUP, sys, "process %d cannot be waited for: %s",
-                               (int)pid, strerror(sys));
+                 ? gsp_err_set(err, GSP_E_NOPROC, sys, "process %d is not running", (int)pid)
+                 : gsp_err_set(err, GSP_E_NOTSUP, sys, "cannot wait for process %d: %s", (int)pid,
+                               strerror(sys));
     if (rc == GSP_OK)
         rc = start_thread(watch, err);
     if (rc < 0) {
@@ -234,7 +235,7 @@ int gsp_watch_open(pid_t pid, struct gsp_watch **out, struct gsp_err *err)
     return GSP_OK;
 }
 
-void gsp_watch_close(struct gsp_watch *watch)
+void gsp_watch_close(struct gsp_exit_watch *watch)
 {
     if (!watch)
         return;
@@ -248,12 +249,12 @@ void gsp_watch_close(struct gsp_watch *watch)
     free(watch);
 }
 
-static bool is_in_kmsg(const struct gsp_watch *watch)
+static bool is_in_kmsg(const struct gsp_exit_watch *watch)
 {
     char line[8192];
     for (unsigned i = 0; watch->kmsg_fd >= 0 && i < KMSG_LINES_MAX; i++) {
         const ssize_t n = read(watch->kmsg_fd, line, sizeof(line));
-        if (n < 0 && errno == EPIPE) /* messages were lost: the next ones are there */
+        if (n < 0 && errno == EPIPE) /* messages were overwritten; continue with the next */
             continue;
         if (n <= 0)
             return false;
@@ -273,14 +274,14 @@ void gsp_ending_of_status(int status, bool was_oom, struct gsp_ending *out)
         out->signal = sig;
         snprintf(out->detail, sizeof(out->detail), "was killed by signal %d (SIG%s)%s%s", sig,
                  name ? name : "?", WCOREDUMP(status) ? ", core dumped" : "",
-                 was_oom ? ": the kernel was out of memory" : "");
+                 was_oom ? ": out of memory" : "");
         return;
     }
     out->exit_status = WEXITSTATUS(status);
     snprintf(out->detail, sizeof(out->detail), "ended with status %d", WEXITSTATUS(status));
 }
 
-void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out)
+void gsp_watch_tell(struct gsp_exit_watch *watch, struct gsp_ending *out)
 {
     if (watch->has_thread)
         pthread_join(watch->thread, NULL);
@@ -295,11 +296,10 @@ void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out)
     *out = (struct gsp_ending){
         .signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64, .was_oom = was_oom};
     snprintf(out->detail, sizeof(out->detail), "%s",
-             was_oom ? "was killed by the kernel, which was out of memory"
-                     : "ended; how was known to its parent alone");
+             was_oom ? "was killed by the kernel: out of memory" : "exited (status unknown)");
 }
 
-/* The number of a column of a ring; -1 when it has none of that name and type. */
+/* Returns the index of a column; -1 if the ring has none with that name and type. */
 static int column_of(const struct gsp_ring_info *info, const char *name, enum gsp_type type)
 {
     for (uint32_t i = 0; i < info->column_count; i++)
@@ -308,7 +308,7 @@ static int column_of(const struct gsp_ring_info *info, const char *name, enum gs
     return -1;
 }
 
-static bool read_last(struct gsp_ring_view *view, struct gsp_ending *out)
+static bool read_last_event(struct gsp_ring_view *view, struct gsp_ending *out)
 {
     struct gsp_ring_range span;
     struct gsp_ring_dict dict = {0};
@@ -344,7 +344,7 @@ bool gsp_ending_read(int folder_fd, struct gsp_ending *out)
     *out = (struct gsp_ending){.signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64};
     if (gsp_ring_open(folder_fd, "process.event.ring", &view, NULL) < 0)
         return false;
-    const bool is_there = read_last(view, out);
+    const bool has_end = read_last_event(view, out);
     gsp_ring_view_close(view);
-    return is_there;
+    return has_end;
 }

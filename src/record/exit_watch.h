@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ending.h -- waits for the end of a process that is not ours, and finds out how it ended.
+ * exit_watch.h -- waits for the exit of a process that is not our child, and finds out how it
+ * exited.
  *
- * Reads:   a process descriptor, /proc/PID/stat while the process is a zombie, the counter of
- *          kills of its cgroup, the kernel's messages where they may be read.
- * Used by: follow.c.
- * Threads: one owner; a thread of its own waits, for the exit status can be had only until the
- *          parent asks for it (before Linux 6.15).
+ * Reads:   a process descriptor, /proc/PID/stat while the process is a zombie, the oom_kill counter
+ *          of its cgroup, and the kernel log where that is allowed.
+ * Threads: one owner. A thread of its own waits: before Linux 6.15 the exit status can be read only
+ *          until the parent reaps the process.
  */
 #pragma once
 
@@ -17,33 +17,33 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-struct gsp_watch; /* opaque */
+struct gsp_exit_watch; /* opaque */
 
-/* Fails with NOPROC, NOTSUP (a kernel without process descriptors), NOMEM. */
-GSP_MUST_CHECK int gsp_watch_open(pid_t pid, struct gsp_watch **out, struct gsp_err *err);
-void gsp_watch_close(struct gsp_watch *watch); /* NULL does nothing */
+/* Fails with NOPROC, NOTSUP (the kernel has no process descriptors), NOMEM. */
+GSP_MUST_CHECK int gsp_watch_open(pid_t pid, struct gsp_exit_watch **out, struct gsp_err *err);
+void gsp_watch_close(struct gsp_exit_watch *watch); /* NULL does nothing */
 
-bool gsp_watch_has_ended(const struct gsp_watch *watch);
-/* Waits so long at most for the end; whether it came. */
-bool gsp_watch_wait(const struct gsp_watch *watch, int64_t timeout_ns);
+bool gsp_watch_has_ended(const struct gsp_exit_watch *watch);
+/* Waits up to timeout_ns; returns whether the process has exited. */
+bool gsp_watch_wait(const struct gsp_exit_watch *watch, int64_t timeout_ns);
 
 struct gsp_ending {
-    int64_t signal;      /* that ended it; GSP_NULL_I64: none, or not known */
-    int64_t exit_status; /* GSP_NULL_I64: it did not call exit(), or not known */
-    bool was_oom;        /* the kernel killed it for want of memory */
-    char detail[200];    /* in words: "was killed by signal 9 (SIGKILL)" */
+    int64_t signal;      /* that ended the process; GSP_NULL_I64: none, or unknown */
+    int64_t exit_status; /* GSP_NULL_I64: ended by a signal, or unknown */
+    bool was_oom;        /* the kernel's OOM killer ended it */
+    char detail[200];    /* as text: "was killed by signal 9 (SIGKILL)" */
 };
-/* After the end. */
-void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out);
+/* Describes the exit; call it after the process has exited. */
+void gsp_watch_tell(struct gsp_exit_watch *watch, struct gsp_ending *out);
 
-/* How a process ended, as the newest row of process.event in its folder says; false when there is
+/* Reads the exit from the newest row of process.event in a ring directory; returns false if it has
  * none. */
 bool gsp_ending_read(int folder_fd, struct gsp_ending *out);
 
-/* What a status of wait() says, in words. */
+/* Describes a status from wait(). */
 void gsp_ending_of_status(int status, bool was_oom, struct gsp_ending *out);
 
-/* Whether a line of the kernel's messages says that it killed this process for want of memory. */
+/* Whether a line of the kernel log reports that the OOM killer ended this process. */
 bool gsp_ending_is_oom_line(const char *line, size_t len, pid_t pid);
-/* The number behind a word at the beginning of a line ("oom_kill 3"); 0 when there is none. */
-uint64_t gsp_ending_counter(const char *text, size_t len, const char *word);
+/* Returns the number after the key at the start of a line ("oom_kill 3"); 0 if no line has it. */
+uint64_t gsp_ending_counter(const char *text, size_t len, const char *key);

@@ -24,19 +24,19 @@
 #include "wire/control_file.h"
 #include "wire/table.h"
 
-#define BEAT_NS      (250 * GSP_NS_PER_MS)
+#define POLL_NS      (250 * GSP_NS_PER_MS)
 #define METRICS_NS   GSP_NS_PER_S
 #define COST_NS      (10 * GSP_NS_PER_S)
-/* Between two tries to find an interpreter that may be read. */
+/* Delay between attempts to find a readable interpreter. */
 #define RETRY_MIN_NS GSP_NS_PER_S
 #define RETRY_MAX_NS (30 * GSP_NS_PER_S)
-/* A profile that has grown beyond this is left for a new one. */
+/* A profile with more stacks is replaced by a new one. */
 #define STACKS_MAX   100000U
 #define PERIOD_MIN_S 0.0001
 #define PERIOD_MAX_S (1.0 / GSP_RATE_MIN_HZ)
 
-/* What the collectors write to: the rings, and whoever wants to see the rows. */
-struct seen_sink {
+/* The sink of the collectors: passes rows to opts->row and to the rings. */
+struct tee_sink {
     struct gsp_collect_sink sink; /* first */
     struct follow *follow;
 };
@@ -44,24 +44,24 @@ struct seen_sink {
 struct follow {
     const struct gsp_follow_opts *opts;
     int folder_fd;
-    struct gsp_ring_dir_program program; /* that the process runs, as of the last look */
-    struct gsp_watch *watch;
+    struct gsp_ring_dir_program program; /* that the process ran at the last check */
+    struct gsp_exit_watch *watch;
     struct gsp_stack_rows *rows;
     struct gsp_collect *collect;
     struct gsp_ring_sink sink;
-    struct seen_sink seen;
-    const struct gsp_profile *profile; /* of the record that runs; NULL */
-    volatile sig_atomic_t halt;        /* ends the record that runs */
-    double period_s;                   /* in force */
-    uint64_t serial;                   /* of the control page that period_s is from */
+    struct tee_sink tee;
+    const struct gsp_profile *profile; /* of the current sampler; NULL */
+    volatile sig_atomic_t halt;        /* stops the current sampler */
+    double period_s;                   /* current */
+    uint64_t serial;                   /* of the control page that set period_s */
     int64_t next_metrics_ns;
     int64_t next_cost_ns;
     int64_t next_try_ns;
     int64_t retry_ns;
     int64_t begin_ns;
     int64_t begin_cpu_ns;
-    uint64_t ticks_before;  /* of the records that have ended */
-    struct gsp_losses told; /* of the record that runs, as rows have them */
+    uint64_t ticks_before;     /* of earlier samplers */
+    struct gsp_losses written; /* of the current sampler, already in rows */
     struct gsp_follow_result result;
 };
 
@@ -76,7 +76,7 @@ bool gsp_follow_is_on(const struct gsp_ring_dir *place)
     gsp_auto_fd fd = -1;
     if (gsp_ring_dir_open(place, &fd, NULL) < 0)
         return false;
-    /* Whoever follows holds it for as long. */
+    /* A follower holds the lock while it runs. */
     return flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
@@ -90,8 +90,8 @@ static double parse_period(const char *text, double fallback)
     return period_s > 0 && period_s < PERIOD_MIN_S ? PERIOD_MIN_S : period_s;
 }
 
-/* Whether there is another period now. */
-static bool take_settings(struct follow *follow)
+/* Returns whether the period has changed. */
+static bool read_settings(struct follow *follow)
 {
     char value[GSP_CONTROL_VALUE];
     struct gsp_control page;
@@ -140,13 +140,13 @@ static void put_loss(struct follow *follow, const char *cause, uint64_t count)
     gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_loss, &row);
 }
 
-/* What was lost since it was told last. */
+/* Writes the losses since the last call. */
 static void put_losses(struct follow *follow, const struct gsp_losses *losses)
 {
-    put_loss(follow, "torn", losses->torn - follow->told.torn);
-    put_loss(follow, "late", losses->late - follow->told.late);
-    put_loss(follow, "failed", losses->failed - follow->told.failed);
-    follow->told = *losses;
+    put_loss(follow, "torn", losses->torn - follow->written.torn);
+    put_loss(follow, "late", losses->late - follow->written.late);
+    put_loss(follow, "failed", losses->failed - follow->written.failed);
+    follow->written = *losses;
 }
 
 static void put_cost(struct follow *follow, int64_t now_ns)
@@ -167,7 +167,7 @@ static void put_cost(struct follow *follow, int64_t now_ns)
     gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_sampler, &row);
 }
 
-/* Children come and go. */
+/* Updates the list of descendants. */
 static void watch_tree(struct follow *follow)
 {
     pid_t *pids = NULL;
@@ -177,87 +177,86 @@ static void watch_tree(struct follow *follow)
     free(pids);
 }
 
-static uint32_t seen_intern(struct gsp_collect_sink *sink, enum gsp_table_id table,
-                            struct gsp_sv text)
+static uint32_t tee_intern(struct gsp_collect_sink *sink, enum gsp_table_id table,
+                           struct gsp_sv text)
 {
-    struct seen_sink *seen = (struct seen_sink *)(void *)sink;
-    return gsp_ring_sink_intern(&seen->follow->sink, table, text);
+    struct tee_sink *tee = (struct tee_sink *)(void *)sink;
+    return gsp_ring_sink_intern(&tee->follow->sink, table, text);
 }
 
-static void seen_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
+static void tee_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
-    struct follow *follow = ((struct seen_sink *)(void *)sink)->follow;
+    struct follow *follow = ((struct tee_sink *)(void *)sink)->follow;
     if (follow->opts->row)
         follow->opts->row(follow->opts->user, table, row);
     gsp_ring_sink_row(&follow->sink, table, row);
 }
 
-/* A few times a second, whether stacks are looked at or not. */
-static void beat(struct follow *follow)
+/* Runs a few times per second, with or without stacks. */
+static void poll_process(struct follow *follow)
 {
     const int64_t now_ns = gsp_now_ns();
-    if (*follow->opts->stop || gsp_watch_has_ended(follow->watch) || take_settings(follow) ||
+    if (*follow->opts->stop || gsp_watch_has_ended(follow->watch) || read_settings(follow) ||
         (follow->profile && gsp_model_profile_stack_count(follow->profile) > STACKS_MAX))
         follow->halt = 1;
-    /* Another program has another name: its first row of metrics comes now. */
+    /* After an exec, write the metrics of the new program at once. */
     if (gsp_ring_dir_update_cmdline(follow->folder_fd, follow->opts->pid, &follow->program))
         follow->next_metrics_ns = now_ns;
-    /* A zombie has no memory any more: its last row is one of when it had. */
+    /* Not for a zombie: it has no memory, and its last row should show the memory it had. */
     if (follow->collect && now_ns >= follow->next_metrics_ns && !gsp_watch_wait(follow->watch, 0)) {
         const struct gsp_collect_tick tick = {gsp_realtime_ns(), now_ns};
-        follow->next_metrics_ns = now_ns + METRICS_NS - BEAT_NS / 2;
+        follow->next_metrics_ns = now_ns + METRICS_NS - POLL_NS / 2;
         if (follow->opts->tree)
             watch_tree(follow);
-        gsp_collect_read(follow->collect, &tick, &follow->seen.sink);
+        gsp_collect_read(follow->collect, &tick, &follow->tee.sink);
     }
     if (follow->opts->beat)
         follow->opts->beat(follow->opts->user);
     if (now_ns >= follow->next_cost_ns) {
         follow->next_cost_ns = now_ns + COST_NS;
         put_cost(follow, now_ns);
-        gsp_ring_dirs_sweep(
-            follow->opts->limits); /* the job's workers may come and go by the thousand */
+        gsp_ring_dirs_sweep(follow->opts->limits); /* a job may start thousands of workers */
     }
 }
 
 /* ------------------------------------------------------------------------------------- stacks */
 
-static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
+static int add_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
 {
     struct follow *follow = user;
     follow->result.samples++;
     return gsp_stack_rows_add(follow->rows, sample, err);
 }
 
-static void note_change(void *user, uint32_t index)
+static void ignore_change(void *user, uint32_t index)
 {
     (void)user;
-    (void)index; /* rows have names as they are when they are written */
+    (void)index; /* rows have the names at the time they are written */
 }
 
-static int take_beat(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
+static int on_beat(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     struct follow *follow = user;
     (void)err;
     put_losses(follow, &stats->losses);
     follow->result.ticks = follow->ticks_before + stats->ticks;
-    beat(follow);
+    poll_process(follow);
     return GSP_OK;
 }
 
-/* Looks at the stacks until something changes. */
-static int record(struct follow *follow, struct gsp_err *err)
+/* Samples stacks until poll_process() stops it. */
+static int sample_stacks(struct follow *follow, struct gsp_err *err)
 {
     const struct gsp_record_sink sink = {.user = follow,
-                                         .sample = take_sample,
-                                         .thread_changed = note_change,
-                                         .process_changed = note_change,
-                                         .beat = take_beat};
+                                         .sample = add_sample,
+                                         .thread_changed = ignore_change,
+                                         .process_changed = ignore_change,
+                                         .beat = on_beat};
     const struct gsp_record_opts opts = {.pid = follow->opts->pid,
                                          .rate_hz = 1.0 / follow->period_s,
                                          .idle = true,
                                          .is_child = follow->opts->is_child,
-                                         .beat_ns = BEAT_NS};
+                                         .beat_ns = POLL_NS};
     struct gsp_profile *profile = NULL;
     struct gsp_record *rec = NULL;
     enum gsp_record_end end = GSP_RECORD_STOPPED;
@@ -266,7 +265,7 @@ static int record(struct follow *follow, struct gsp_err *err)
         rc = gsp_sample_record_new(&opts, profile, &sink, &rec, err);
     if (rc == GSP_OK) {
         follow->profile = profile;
-        follow->told = (struct gsp_losses){0};
+        follow->written = (struct gsp_losses){0};
         gsp_stack_rows_set_profile(follow->rows, profile);
         rc = gsp_sample_record_run(rec, &follow->halt, &end, err);
         gsp_stack_rows_set_profile(follow->rows, NULL);
@@ -280,8 +279,8 @@ static int record(struct follow *follow, struct gsp_err *err)
     return rc;
 }
 
-/* Stacks may be had later: when the process is Python, or lets itself be looked at. */
-static void put_off(struct follow *follow, const struct gsp_err *why)
+/* The process may become a Python process or readable later. */
+static void schedule_retry(struct follow *follow, const struct gsp_err *why)
 {
     follow->retry_ns = follow->retry_ns ? follow->retry_ns * 2 : RETRY_MIN_NS;
     if (follow->retry_ns > RETRY_MAX_NS)
@@ -290,26 +289,26 @@ static void put_off(struct follow *follow, const struct gsp_err *why)
     follow->result.stacks_err = *why;
 }
 
-static void go_on(struct follow *follow)
+static void follow_once(struct follow *follow)
 {
     struct gsp_err err = {0};
     follow->halt = 0;
-    beat(follow);
+    poll_process(follow);
     if (follow->halt)
         return;
     if (follow->rows && follow->period_s > 0 && gsp_now_ns() >= follow->next_try_ns) {
-        if (record(follow, &err) < 0) {
-            put_off(follow, &err);
+        if (sample_stacks(follow, &err) < 0) {
+            schedule_retry(follow, &err);
         } else {
             follow->retry_ns = 0;
             follow->result.stacks_err = (struct gsp_err){0};
         }
     } else {
-        gsp_ignore(gsp_watch_wait(follow->watch, BEAT_NS));
+        gsp_ignore(gsp_watch_wait(follow->watch, POLL_NS));
     }
 }
 
-/* --------------------------------------------------------------------------------------- life */
+/* ------------------------------------------------------------------------------- open and close */
 
 static int open_all(struct follow *follow, struct gsp_err *err)
 {
@@ -324,12 +323,12 @@ static int open_all(struct follow *follow, struct gsp_err *err)
         return rc;
     const struct gsp_ring_dir_spec about = {
         .pid = pid, .start_time = info.start_ticks, .rank = rank_of(pid)};
-    gsp_ring_dirs_sweep(follow->opts->limits); /* what ended processes left may be in the way */
+    gsp_ring_dirs_sweep(follow->opts->limits); /* rings of exited processes may take the space */
     rc = gsp_ring_dir_create(&about, &follow->folder_fd, err);
     if (rc < 0)
         return rc;
     if (flock(follow->folder_fd, LOCK_EX | LOCK_NB) != 0)
-        return gsp_err_set(err, GSP_E_EXISTS, errno, "process %d is followed already", (int)pid);
+        return gsp_err_set(err, GSP_E_EXISTS, errno, "process %d already has a follower", (int)pid);
     follow->sink.folder_fd = follow->folder_fd;
     follow->sink.pid = pid;
     follow->sink.start_time = info.start_ticks;
@@ -341,7 +340,7 @@ static int open_all(struct follow *follow, struct gsp_err *err)
                                              .rank = about.rank};
     rc = gsp_stack_rows_open(&spec, &follow->rows, err);
     if (rc == GSP_E_NOWRITE && err && !follow->opts->no_metrics) {
-        /* Metrics are smaller. */
+        /* Rings of metrics are smaller. */
         follow->result.stacks_err = follow->result.room_err = *err;
         follow->result.no_room_for_stacks = true;
         *err = (struct gsp_err){0};
@@ -349,7 +348,7 @@ static int open_all(struct follow *follow, struct gsp_err *err)
     }
     if (rc < 0 || follow->opts->no_metrics)
         return rc;
-    follow->seen = (struct seen_sink){{seen_intern, seen_row}, follow};
+    follow->tee = (struct tee_sink){{tee_intern, tee_row}, follow};
     rc = gsp_collect_open(&env, &follow->collect, err);
     if (rc == GSP_OK)
         gsp_collect_watch(follow->collect, &watched, 1);
@@ -365,7 +364,7 @@ static void close_all(struct follow *follow)
     gsp_fd_close(&follow->folder_fd);
 }
 
-static void note_room(struct follow *follow)
+static void set_room_err(struct follow *follow)
 {
     struct gsp_follow_result *result = &follow->result;
     result->no_room_for_metrics = !follow->opts->no_metrics && follow->sink.err.code != GSP_OK;
@@ -373,7 +372,7 @@ static void note_room(struct follow *follow)
         result->room_err = follow->sink.err;
 }
 
-static void follow_on(struct follow *follow)
+static void follow_until_end(struct follow *follow)
 {
     const struct gsp_ending begin = {
         .signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64, .detail = "from outside"};
@@ -381,9 +380,9 @@ static void follow_on(struct follow *follow)
     if (follow->opts->ready)
         follow->opts->ready(follow->opts->user);
     while (!gsp_watch_has_ended(follow->watch) && !*follow->opts->stop)
-        go_on(follow);
+        follow_once(follow);
     follow->result.has_ended = gsp_watch_has_ended(follow->watch);
-    note_room(follow);
+    set_room_err(follow);
     put_cost(follow, gsp_now_ns());
     if (follow->result.has_ended) {
         gsp_watch_tell(follow->watch, &follow->result.ending);
@@ -396,7 +395,7 @@ int gsp_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result 
 {
     struct follow *follow = calloc(1, sizeof(*follow));
     if (!follow)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     follow->opts = opts;
     follow->folder_fd = -1;
     follow->begin_ns = gsp_now_ns();
@@ -410,8 +409,8 @@ int gsp_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result 
         follow->period_s = parse_period(gsp_wire_setting_row(GSP_SET_sample_rate)->fallback, 0);
     const int rc = open_all(follow, err);
     if (rc == GSP_OK) {
-        gsp_ignore(take_settings(follow));
-        follow_on(follow);
+        gsp_ignore(read_settings(follow));
+        follow_until_end(follow);
     }
     if (result)
         *result = follow->result;

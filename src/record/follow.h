@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * follow.h -- the flight recorder: looks at a process from outside until it ends, and writes what
- * it sees into the process's own rings.
+ * follow.h -- the flight recorder: samples a process from outside until it exits, and writes rows
+ * to the rings of that process.
  *
- * Gives:   python.stack_sample and python.stack as often as gsprof.sample_rate says; each second
- *          process.metrics and the tables of the machine; process.event, gsprof.loss,
- *          gsprof.sampler.  No other table: those are the agent's, and a ring has one writer.  What
- * was written is there however the process ends. Used by: cli/ (follow, run). Threads: one owner;
- * runs in the calling thread.
+ * Gives:   python.stack_sample and python.stack at the rate of gsprof.sample_rate; process.metrics
+ *          and the tables of the host every second; process.event, gsprof.loss, gsprof.sampler. The
+ *          agent writes all other tables: a ring has one writer. The rows stay readable however the
+ *          process ends.
+ * Threads: one owner; runs in the calling thread.
  */
 #pragma once
 
@@ -24,41 +24,42 @@
 
 struct gsp_follow_opts {
     pid_t pid;
-    double period_s; /* between two looks at the stacks, 0 for none; negative: as the control page
-                      * of the process says, also when that changes */
-    double begin_s;  /* with a negative period_s: the one until a control page is there; 0: that
-                      * of the setting */
+    double period_s; /* sampling period; 0: no stacks; negative: as set in the control page of the
+                      * process, also when that changes */
+    double begin_s;  /* with a negative period_s: the period until a control page exists; 0: the
+                      * default of the setting */
     bool is_child;   /* our own child: it may not be a Python process yet */
-    bool tree;       /* process.metrics of its children too, and of theirs */
-    bool no_metrics; /* neither of processes nor of the machine */
-    const struct gsp_ring_dir_limits *limits; /* of what ended processes keep; NULL: the usual */
-    /* Called once when the process has its folder and rings; may be NULL. */
+    bool tree;       /* process.metrics also of all descendants */
+    bool no_metrics; /* no metrics of processes and of the host */
+    const struct gsp_ring_dir_limits
+        *limits; /* for rings of exited processes; NULL: the defaults */
+    /* Called once when the ring directory and the rings exist; may be NULL. */
     void (*ready)(void *user);
-    /* Called a few times a second; may be NULL. */
+    /* Called a few times per second; may be NULL. */
     void (*beat)(void *user);
-    /* Sees each row of a collector before it is in its ring; may be NULL. */
+    /* Called for each row of a collector before it is written to its ring; may be NULL. */
     void (*row)(void *user, enum gsp_table_id table, const void *row);
     void *user;
-    const volatile sig_atomic_t *stop; /* looked at a few times a second */
+    const volatile sig_atomic_t *stop; /* checked a few times per second */
 };
 
 struct gsp_follow_result {
-    bool has_ended;            /* the process; else *stop was set */
-    struct gsp_ending ending;  /* when it has */
-    uint64_t samples;          /* stacks seen */
-    uint64_t ticks;            /* looks */
-    int64_t cpu_ns;            /* that this cost */
-    struct gsp_err stacks_err; /* why there were no stacks, last; code 0: there were */
-    struct gsp_err room_err;   /* why rows had no place; code 0: all had one */
+    bool has_ended;            /* the process exited; else *stop was set */
+    struct gsp_ending ending;  /* valid if has_ended */
+    uint64_t samples;          /* stacks captured */
+    uint64_t ticks;            /* sampling passes */
+    int64_t cpu_ns;            /* CPU time of the follower */
+    struct gsp_err stacks_err; /* last reason for missing stacks; code 0: none are missing */
+    struct gsp_err room_err;   /* why rings could not be created; code 0: all could */
     bool no_room_for_stacks;
-    bool no_room_for_metrics; /* or for some tables of them */
+    bool no_room_for_metrics; /* or for some of their tables */
 };
 
-/* Follows until the process ends or *stop is set; result may be NULL.  That its stacks cannot be
- * read, or have no place, is no failure.  Fails with NOPROC, EXISTS (another one follows it
- * already), NOWRITE (no rings can be made), PERM, NOTSUP, NOMEM. */
+/* Follows until the process exits or *stop is set; result may be NULL. Does not fail if stacks
+ * cannot be read or have no ring. Fails with NOPROC, EXISTS (the process already has a follower),
+ * NOWRITE (no ring can be created), PERM, NOTSUP, NOMEM. */
 GSP_MUST_CHECK int gsp_follow_run(const struct gsp_follow_opts *opts,
                                   struct gsp_follow_result *result, struct gsp_err *err);
 
-/* Whether somebody follows the process whose rings are there. */
+/* Whether the process of a ring directory has a follower. */
 bool gsp_follow_is_on(const struct gsp_ring_dir *place);

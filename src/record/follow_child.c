@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "record/launch.h"
 
-/* Where the kernel cannot close a range. */
+/* Fallback for kernels without close_range(). */
 #define DESCRIPTORS_MAX 65536
 
-/* For good: what follows reads that user's memory and writes to that user's folder. */
+/* Drops root permanently: the follower reads memory and writes files of that user. */
 static bool become_owner(pid_t pid)
 {
     char path[64];
@@ -29,15 +29,15 @@ static bool become_owner(pid_t pid)
     return setgroups(1, &st.st_gid) == 0 && setgid(st.st_gid) == 0 && setuid(st.st_uid) == 0;
 }
 
-static bool leave_streams(void)
+static bool redirect_streams(void)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 &&
            dup2(null, STDERR_FILENO) >= 0 && chdir("/") == 0;
 }
 
-/* Descriptors that were inherited from our parent: a pipe held here would never reach its end. */
-static void close_others(void)
+/* A pipe that stays open here would never reach end of file. */
+static void close_descriptors(void)
 {
 #ifdef SYS_close_range
     if (syscall(SYS_close_range, (unsigned int)STDERR_FILENO + 1, ~0U, 0) == 0)
@@ -49,8 +49,8 @@ static void close_others(void)
         close(fd);
 }
 
-/* A signal that came while all were blocked is not to run a handler of ours here. */
-static void forget_signals(void)
+/* A signal that is pending must not run an inherited handler. */
+static void reset_signals(void)
 {
     sigset_t none;
     for (int sig = 1; sig < NSIG; sig++) {
@@ -67,9 +67,9 @@ void gsp_follow_child(pid_t pid, const char *option)
 {
     char number[24];
     snprintf(number, sizeof(number), "%d", (int)pid);
-    forget_signals();
-    close_others();
-    if (leave_streams() && become_owner(pid))
+    reset_signals();
+    close_descriptors();
+    if (redirect_streams() && become_owner(pid))
         execl("/proc/self/exe", "gsprof", "follow", number, option, (char *)NULL);
     _exit(1);
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * follow_child.h -- a forked child of ours that becomes `gsprof follow`.
+ * follow_child.h -- starts `gsprof follow` in a child process.
  *
- * Used by: run_followers.c, visit_follow.c.
- * Threads: called between fork and exec.
+ * Threads: no state.
  */
 #pragma once
 
 #include <sys/types.h>
 
-/* Becomes `gsprof follow PID [option]` of the user who has that process; option may be NULL.
- * Nothing of ours is left to it: no descriptor, no terminal's streams, no blocked signal.  Ends the
- * child when that cannot be. */
+/* To be called in a forked child: executes `gsprof follow PID [option]` as the owner of that
+ * process; option may be NULL. Closes all file descriptors, points stdin, stdout and stderr to
+ * /dev/null and resets the signals. Exits on failure. */
 __attribute__((noreturn)) void gsp_follow_child(pid_t pid, const char *option);
 
-/* Starts `gsprof follow PID` in the background, as the user who owns that process. */
+/* Starts `gsprof follow PID` in the background, as the owner of that process. */
 void gsp_follow_apart(pid_t pid);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "base/time.h"
@@ -22,16 +23,16 @@
 #include "record/announcements.h"
 #include "record/follow_child.h"
 
-/* Followers at one time. */
+/* Maximum number of followers at the same time. */
 #define FOLLOWERS_MAX 4096U
-/* Steps from a process to its ancestors. */
+/* Maximum number of ancestors that are checked. */
 #define DEPTH_MAX     256
-/* Between two looks at the file: when the kernel tells of lines, and when it does not. */
-#define TOLD_MS       1000
-#define UNTOLD_MS     20
-/* Those who follow see the end of their process within a quarter of a second. */
+/* Interval between reads of the file, with and without inotify. */
+#define NOTIFIED_MS   1000
+#define POLLED_MS     20
+/* A follower notices the exit of its process within a quarter of a second. */
 #define END_NS        (2 * GSP_NS_PER_S)
-#define LOOK_NS       (5 * GSP_NS_PER_MS)
+#define REAP_NS       (5 * GSP_NS_PER_MS)
 
 struct follower {
     pid_t pid;
@@ -39,19 +40,19 @@ struct follower {
 };
 
 struct gsp_run_followers {
-    char *told_path;
-    size_t told_bytes; /* of that file, as far as its lines were taken */
+    char *path;   /* of the announcements */
+    size_t bytes; /* of that file, already read */
     pid_t program;
-    int notices; /* inotify; -1: the file is looked at instead */
-    int wake[2]; /* a pipe: closed at one end when the thread is to end */
+    int inotify_fd; /* -1: the file is polled */
+    int wake[2];    /* a pipe; its closed write end stops the thread */
     pthread_t thread;
     struct follower *at;
     size_t count;
-    size_t room;
-    size_t no_room; /* that had no place for tables */
+    size_t capacity;
+    size_t no_space; /* followers that could not create rings */
 };
 
-/* Takes out those that have ended. */
+/* Removes followers that have exited. */
 static void reap(struct gsp_run_followers *all)
 {
     size_t left = 0;
@@ -62,7 +63,7 @@ static void reap(struct gsp_run_followers *all)
             all->at[left++] = all->at[i];
         else if (ended > 0 && WIFEXITED(status) &&
                  WEXITSTATUS(status) == gsp_err_exit_status(GSP_E_NOWRITE))
-            all->no_room++;
+            all->no_space++;
     }
     all->count = left;
 }
@@ -89,49 +90,35 @@ static bool is_below(pid_t pid, pid_t program)
     return false;
 }
 
-/* A pid of another namespace names another process here: only a process below the program, or
- * one that was started with our file's name, is part of the run. */
-static bool is_ours(const struct gsp_run_followers *all, pid_t process)
+/* A pid from another namespace may mean another process here. A process is part of the run only if
+ * it is below the program, or has the path of our file in its environment. */
+static bool is_in_run(const struct gsp_run_followers *all, pid_t process)
 {
     gsp_auto_buf file = {0};
-    return is_below(process, all->program) ||
-           (gsp_proc_env(process, "GSPROF_RUN_FILE", &file) &&
-            gsp_sv_eq(gsp_buf_sv(&file), gsp_sv_of(all->told_path)));
+    return is_below(process, all->program) || (gsp_proc_env(process, "GSPROF_RUN_FILE", &file) &&
+                                               gsp_sv_eq(gsp_buf_sv(&file), gsp_sv_of(all->path)));
 }
 
-static bool is_wanted(const struct gsp_run_followers *all, pid_t process)
+static bool needs_follower(const struct gsp_run_followers *all, pid_t process)
 {
     gsp_auto_buf word = {0};
     struct gsp_procinfo info;
     if (is_followed(all, process) || gsp_proc_info(process, &info, NULL) < 0 || info.state == 'Z' ||
-        !is_ours(all, process))
+        !is_in_run(all, process))
         return false;
-    const bool is_said = gsp_proc_env(process, "GSPROF_FOLLOW", &word);
-    const char *text = is_said ? gsp_buf_cstr(&word) : NULL;
+    const bool is_set = gsp_proc_env(process, "GSPROF_FOLLOW", &word);
+    const char *text = is_set ? gsp_buf_cstr(&word) : NULL;
     return !text || (strcmp(text, "0") != 0 && strcasecmp(text, "off") != 0);
 }
 
-static bool has_room(struct gsp_run_followers *all)
-{
-    if (all->count < all->room)
-        return true;
-    const size_t room = all->room ? all->room * 2 : 16;
-    struct follower *at =
-        room <= FOLLOWERS_MAX ? reallocarray(all->at, room, sizeof(*all->at)) : NULL;
-    if (!at)
-        return false;
-    all->at = at;
-    all->room = room;
-    return true;
-}
-
-/* What cannot be followed is not: the program goes on. */
-static int take_process(void *user, pid_t process, bool is_well, struct gsp_err *err)
+/* Starts a follower. A failure does not matter to the program. */
+static int follow_process(void *user, pid_t process, bool is_well, struct gsp_err *err)
 {
     struct gsp_run_followers *all = user;
     (void)err;
     reap(all);
-    if (!is_well || !is_wanted(all, process) || !has_room(all))
+    if (!is_well || !needs_follower(all, process) || all->count >= FOLLOWERS_MAX ||
+        !gsp_array_fit(&all->at, &all->capacity, all->count + 1))
         return GSP_OK;
     const pid_t pid = fork();
     if (pid == 0) {
@@ -143,25 +130,25 @@ static int take_process(void *user, pid_t process, bool is_well, struct gsp_err 
     return GSP_OK;
 }
 
-/* Whether the thread is to go on. */
+/* Returns false if the thread has to end. */
 static bool wait_for_lines(const struct gsp_run_followers *all)
 {
-    char notices[4096];
-    struct pollfd asked[] = {{.fd = all->wake[0], .events = POLLIN},
-                             {.fd = all->notices, .events = POLLIN}};
-    const int n = poll(asked, GSP_COUNT(asked), all->notices >= 0 ? TOLD_MS : UNTOLD_MS);
-    if (n > 0 && asked[0].revents)
+    char events[4096];
+    struct pollfd ready[] = {{.fd = all->wake[0], .events = POLLIN},
+                             {.fd = all->inotify_fd, .events = POLLIN}};
+    const int n = poll(ready, GSP_COUNT(ready), all->inotify_fd >= 0 ? NOTIFIED_MS : POLLED_MS);
+    if (n > 0 && ready[0].revents)
         return false;
-    if (n > 0 && asked[1].revents)
-        gsp_ignore(read(all->notices, notices, sizeof(notices)) < 0);
+    if (n > 0 && ready[1].revents)
+        gsp_ignore(read(all->inotify_fd, events, sizeof(events)) < 0);
     return true;
 }
 
-static void *watch(void *arg)
+static void *follow_announced(void *arg)
 {
     struct gsp_run_followers *all = arg;
     do {
-        gsp_ignore(gsp_run_told_next(all->told_path, &all->told_bytes, take_process, all, NULL));
+        gsp_ignore(gsp_run_told_next(all->path, &all->bytes, follow_process, all, NULL));
         reap(all);
     } while (wait_for_lines(all));
     return NULL;
@@ -169,50 +156,50 @@ static void *watch(void *arg)
 
 static void free_all(struct gsp_run_followers *all)
 {
-    gsp_fd_close(&all->notices);
+    gsp_fd_close(&all->inotify_fd);
     gsp_fd_close(&all->wake[0]);
     gsp_fd_close(&all->wake[1]);
-    free(all->told_path);
+    free(all->path);
     free(all->at);
     free(all);
 }
 
-/* Signals are the main thread's. */
+/* The thread blocks all signals. */
 static int start_thread(struct gsp_run_followers *all)
 {
     sigset_t every;
     sigset_t old;
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &old);
-    const int failed = pthread_create(&all->thread, NULL, watch, all);
+    const int failed = pthread_create(&all->thread, NULL, follow_announced, all);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return failed;
 }
 
-int gsp_run_followers_start(const char *told_path, pid_t program, struct gsp_run_followers **out,
+int gsp_run_followers_start(const char *path, pid_t program, struct gsp_run_followers **out,
                             struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_run_followers *all = calloc(1, sizeof(*all));
     if (!all)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     all->program = program;
-    all->told_path = strdup(told_path);
+    all->path = strdup(path);
     all->wake[0] = all->wake[1] = -1;
-    all->notices = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (all->notices >= 0 && inotify_add_watch(all->notices, told_path, IN_MODIFY) < 0) {
-        gsp_fd_close(&all->notices);
-        all->notices = -1;
+    all->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (all->inotify_fd >= 0 && inotify_add_watch(all->inotify_fd, path, IN_MODIFY) < 0) {
+        gsp_fd_close(&all->inotify_fd);
+        all->inotify_fd = -1;
     }
-    if (!all->told_path || pipe2(all->wake, O_CLOEXEC) != 0 || start_thread(all) != 0) {
+    if (!all->path || pipe2(all->wake, O_CLOEXEC) != 0 || start_thread(all) != 0) {
         free_all(all);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no thread for the followers");
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread for the followers");
     }
     *out = all;
     return GSP_OK;
 }
 
-static void end_others(const struct gsp_run_followers *all)
+static void terminate_running(const struct gsp_run_followers *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         struct gsp_procinfo info;
@@ -223,14 +210,14 @@ static void end_others(const struct gsp_run_followers *all)
 
 size_t gsp_run_followers_stop(struct gsp_run_followers *followers)
 {
-    const struct timespec pause = {.tv_nsec = LOOK_NS};
+    const struct timespec pause = {.tv_nsec = REAP_NS};
     const int64_t until_ns = gsp_now_ns() + END_NS;
     if (!followers)
         return 0;
     gsp_fd_close(&followers->wake[1]);
     followers->wake[1] = -1;
     pthread_join(followers->thread, NULL);
-    end_others(followers);
+    terminate_running(followers);
     reap(followers);
     while (followers->count > 0 && gsp_now_ns() < until_ns) {
         nanosleep(&pause, NULL);
@@ -240,7 +227,7 @@ size_t gsp_run_followers_stop(struct gsp_run_followers *followers)
         kill(followers->at[i].pid, SIGKILL);
         waitpid(followers->at[i].pid, NULL, 0);
     }
-    const size_t no_room = followers->no_room;
+    const size_t no_space = followers->no_space;
     free_all(followers);
-    return no_room;
+    return no_space;
 }

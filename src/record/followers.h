@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_followers.h -- `gsprof follow` for the processes of `gsprof run` below the program itself.
+ * followers.h -- starts `gsprof follow` for the processes below the program of a `gsprof run`.
  *
- * The processes say their pids in a file (run_told.h); a thread waits for lines and starts one
- * follower for each process, for stacks alone.  They are our children, in sessions of their own:
- * the program never has one more child, and keys of the terminal do not reach them.
+ * The processes announce themselves in a file (announcements.h). A thread reads it and starts one
+ * follower per process, for stacks only. The followers are children of gsprof in their own
+ * sessions, so that the program has no additional child and keys typed at the terminal do not reach
+ * them.
  *
- * Used by: cmd_run.c.
- * Threads: one owner, and the one it starts.
+ * Threads: one owner, and the thread it starts.
  */
 #pragma once
 
@@ -19,10 +19,10 @@
 
 struct gsp_run_followers; /* opaque */
 
-/* told_path is copied; program is the process that is followed already.  Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_run_followers_start(const char *told_path, pid_t program,
+/* path is the file of announcements, copied; program is a process that already has a follower.
+ * Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_run_followers_start(const char *path, pid_t program,
                                            struct gsp_run_followers **out, struct gsp_err *err);
-/* Waits for the followers of processes that have ended, whose last rows are under way, and ends
- * the others: two seconds at most.  Returns how many found no place for their tables.  Frees; NULL
- * does nothing. */
+/* Waits up to two seconds for the followers of exited processes, which write their last rows, and
+ * terminates the others. Returns how many could not create rings. Frees; NULL does nothing. */
 size_t gsp_run_followers_stop(struct gsp_run_followers *followers);

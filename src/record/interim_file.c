@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "source/run_folder.h"
+#include "source/profile_file.h"
 
-/* "profile.svg" and 1: "profile.1.svg", so that its extension still tells its format. */
+/* "profile.svg" and 1 give "profile.1.svg": the extension stays. */
 static void name_file(struct gsp_interim *interim, const struct gsp_rec_file *file)
 {
     size_t len = strlen(file->output);
@@ -26,7 +26,7 @@ static void name_file(struct gsp_interim *interim, const struct gsp_rec_file *fi
              interim->number, file->output + len - tail);
 }
 
-/* In the child: reads the stream and writes the file.  Gives its exit status. */
+/* Runs in the child. Returns its exit status. */
 static int convert(const struct gsp_interim *interim, const struct gsp_rec_file *file,
                    const struct gsp_view_options *view)
 {
@@ -35,7 +35,7 @@ static int convert(const struct gsp_interim *interim, const struct gsp_rec_file 
     int rc = gsp_export_format_load(file->stream_path, gsp_export_format_find("gsp"), keep,
                                     &profile, NULL);
     if (rc == GSP_OK) {
-        gsp_model_profile_meta(profile)->truncated = false; /* all there is so far */
+        gsp_model_profile_meta(profile)->truncated = false; /* complete up to now */
         if (view->by_function || view->no_lines)
             gsp_model_profile_merge_lines(profile, view->by_function);
         rc = gsp_export_format_save(interim->path, file->format, profile, view, true, NULL);
@@ -49,8 +49,8 @@ int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *fi
 {
     if (strcmp(file->output, "-") == 0)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no interim file: the output is stdout");
-    if (file->format == &gsp_format_run)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no interim file: %.160s has all there is so far",
+    if (gsp_source_is_run(file->format))
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no interim file: %.160s has the samples so far",
                            file->stream_path);
     interim->number++;
     name_file(interim, file);
@@ -60,7 +60,7 @@ int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *fi
     if (pid == 0) {
         static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
         for (size_t i = 0; i < GSP_COUNT(signals); i++)
-            signal(signals[i], SIG_IGN); /* Ctrl-C is for the recorder; this file ends soon */
+            signal(signals[i], SIG_IGN); /* Ctrl-C is for the recorder */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         _exit(convert(interim, file, view));
     }

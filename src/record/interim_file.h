@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * interim.h -- the recording so far, written to a file of its own while recording goes on.
+ * interim_file.h -- writes the samples recorded so far to a separate file while recording goes on.
  *
- * A child of ours reads back the stream and writes; meanwhile the samples keep coming.
+ * A child process reads the stream file and writes, so sampling is not delayed.
  *
- * Used by: cli/cmd_record.c.
  * Threads: one owner.
  */
 #pragma once
@@ -18,15 +17,15 @@
 #include "record/output_file.h"
 
 struct gsp_interim {
-    pid_t writer;    /* at work; 0: none */
+    pid_t writer;    /* the child; 0: none */
     unsigned number; /* of the last file */
     char path[512];  /* of the last file: "profile.1.svg" */
 };
 
-/* Starts to write what the stream file holds now; not while a writer is at work.
- * NOTSUP if the output is stdout. */
+/* Starts writing the contents of the stream file. No other writer may be running.
+ * Fails with NOTSUP (the output is stdout or a run), IO. */
 GSP_MUST_CHECK int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *file,
                                      const struct gsp_view_options *view, struct gsp_err *err);
-/* Is the writer done?  Then writer is 0, and *ok says whether the file is there.
- * wait: not without an answer. */
+/* Returns whether the writer has exited; then *ok is whether it wrote the file. wait: waits for
+ * it. */
 bool gsp_interim_done(struct gsp_interim *interim, bool wait, bool *ok);

@@ -17,17 +17,17 @@
 #include "base/file.h"
 #include "base/str.h"
 
-/* What we change and a program inherits.  Handlers are not inherited, but one of ours would hide
- * that a signal was ignored. */
+/* Signals whose disposition gsprof changes. A program inherits ignored signals but not handlers; a
+ * handler of ours would hide that a signal was ignored. */
 static const int CHANGED[] = {SIGPIPE, SIGXFSZ, SIGCHLD, SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
 
 static struct {
     bool is_known;
     sigset_t mask;
     struct sigaction actions[GSP_COUNT(CHANGED)];
-} before;
+} original; /* signal settings of this process */
 
-static bool id_of_env(const char *name, int64_t *out)
+static bool parse_id_env(const char *name, int64_t *out)
 {
     const char *text = getenv(name);
     return text && gsp_parse_i64(text, 0, UINT32_MAX - 1, out, NULL) == GSP_OK;
@@ -37,7 +37,7 @@ bool gsp_launch_caller(uid_t *uid, gid_t *gid)
 {
     int64_t user = 0;
     int64_t group = 0;
-    if (geteuid() != 0 || !id_of_env("SUDO_UID", &user) || !id_of_env("SUDO_GID", &group) ||
+    if (geteuid() != 0 || !parse_id_env("SUDO_UID", &user) || !parse_id_env("SUDO_GID", &group) ||
         user == 0)
         return false;
     *uid = (uid_t)user;
@@ -45,7 +45,7 @@ bool gsp_launch_caller(uid_t *uid, gid_t *gid)
     return true;
 }
 
-/* Gives up root for good, before anything of the program runs.  0 or an errno. */
+/* Drops root permanently. Returns 0 or an errno. */
 static int become_caller(void)
 {
     uid_t uid = 0;
@@ -66,15 +66,15 @@ static int become_caller(void)
 
 static void restore_signals(void)
 {
-    if (!before.is_known)
+    if (!original.is_known)
         return;
     for (size_t i = 0; i < GSP_COUNT(CHANGED); i++)
-        sigaction(CHANGED[i], &before.actions[i], NULL);
-    sigprocmask(SIG_SETMASK, &before.mask, NULL);
+        sigaction(CHANGED[i], &original.actions[i], NULL);
+    sigprocmask(SIG_SETMASK, &original.mask, NULL);
 }
 
 /* Returns only on failure, with an errno. */
-static int become(char *const *argv)
+static int execute(char *const *argv)
 {
     const int failed = become_caller();
     if (failed)
@@ -89,16 +89,17 @@ static int cannot_start(const char *program, int sys, struct gsp_err *err)
     return gsp_err_set(err, GSP_E_NOEXEC, sys, "cannot start %.160s: %s", program, strerror(sys));
 }
 
-/* 0 or an errno.  0 too where we may not look: the program may run as another user. */
+/* Returns 0 or an errno. Returns 0 also if permission is denied: the program may run as another
+ * user. */
 static int check_file(const char *path)
 {
-    struct stat about;
-    if (stat(path, &about) < 0)
+    struct stat info;
+    if (stat(path, &info) < 0)
         return errno == EACCES ? 0 : errno;
-    return S_ISREG(about.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
+    return S_ISREG(info.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
 }
 
-/* As execvp() looks for it: one that may not be run counts only if there is no other. */
+/* Searches like execvp(). Returns EACCES only if no folder has an executable file. */
 static int check_path(const char *program, const char *folders)
 {
     int found = ENOENT;
@@ -133,10 +134,10 @@ static void run_child(char *const *argv, int gate, int report)
         n = read(gate, &go, 1);
     while (n < 0 && errno == EINTR);
     if (n != 1)
-        _exit(127); /* our parent is gone or has changed its mind */
-    const int failed = become(argv);
-    ssize_t told = write(report, &failed, sizeof(failed));
-    _exit(told < 0 ? 126 : 127);
+        _exit(127); /* the parent exited or called gsp_launch_abort() */
+    const int failed = execute(argv);
+    const ssize_t n_written = write(report, &failed, sizeof(failed));
+    _exit(n_written < 0 ? 126 : 127);
 }
 
 int gsp_launch_new(struct gsp_launch *launch, char *const *argv, struct gsp_err *err)
@@ -153,7 +154,7 @@ int gsp_launch_new(struct gsp_launch *launch, char *const *argv, struct gsp_err 
     }
     pid_t pid = fork();
     if (pid == 0) {
-        close(gate[1]); /* else the child itself would keep the gate's other end open */
+        close(gate[1]); /* so that the child sees the end of file */
         run_child(argv, gate[0], report[1]);
     }
     close(gate[0]);
@@ -181,7 +182,7 @@ int gsp_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err
     if (write(launch->gate, &go, 1) != 1)
         failed = EPIPE;
     close_end(&launch->gate);
-    /* The end of the pipe is closed by a successful exec. */
+    /* A successful exec closes the write end. */
     ssize_t n = 0;
     do
         n = failed ? 0 : read(launch->report, &failed, sizeof(failed));
@@ -195,7 +196,7 @@ int gsp_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err
 
 int gsp_launch_become(char *const *argv, struct gsp_err *err)
 {
-    return cannot_start(argv[0], become(argv), err);
+    return cannot_start(argv[0], execute(argv), err);
 }
 
 bool gsp_launch_running(const struct gsp_launch *launch)
@@ -203,7 +204,7 @@ bool gsp_launch_running(const struct gsp_launch *launch)
     siginfo_t info = {0};
     if (launch->pid <= 0)
         return false;
-    /* WNOWAIT leaves its status to be fetched by gsp_launch_wait(). */
+    /* WNOWAIT leaves the status for gsp_launch_wait(). */
     int rc = waitid(P_PID, (id_t)launch->pid, &info, WEXITED | WNOHANG | WNOWAIT);
     return rc == 0 && info.si_pid == 0;
 }
@@ -275,9 +276,9 @@ pid_t gsp_launch_apart(int *fd, struct gsp_err *err)
         gsp_fd_close(&ends[1]);
         return gsp_err_set(err, GSP_E_IO, sys, "cannot start in the background: %s", strerror(sys));
     }
-    const int mine = child == 0 ? 1 : 0;
-    close(ends[1 - mine]);
-    *fd = ends[mine];
+    const int own = child == 0 ? 1 : 0;
+    close(ends[1 - own]);
+    *fd = ends[own];
     if (child == 0)
         setsid();
     return child;
@@ -292,20 +293,20 @@ int gsp_launch_apart_status(pid_t child)
                                                     : gsp_err_exit_status(GSP_E_IO);
 }
 
-static void remember_signals(void)
+static void save_signals(void)
 {
     for (size_t i = 0; i < GSP_COUNT(CHANGED); i++)
-        sigaction(CHANGED[i], NULL, &before.actions[i]);
-    sigprocmask(SIG_BLOCK, NULL, &before.mask);
-    before.is_known = true;
+        sigaction(CHANGED[i], NULL, &original.actions[i]);
+    sigprocmask(SIG_BLOCK, NULL, &original.mask);
+    original.is_known = true;
 }
 
 void gsp_launch_hold(const sigset_t *signals)
 {
-    remember_signals();
+    save_signals();
     sigprocmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* children that are ignored leave no status */
+    signal(SIGCHLD, SIG_DFL); /* with SIG_IGN, children leave no status */
 }
 
 void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, siginfo_t *, void *),
@@ -314,7 +315,7 @@ void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, sig
     struct sigaction action = {.sa_flags = SA_SIGINFO | flags};
     action.sa_sigaction = handler;
     sigemptyset(&action.sa_mask);
-    remember_signals();
+    save_signals();
     for (size_t i = 0; i < count; i++) {
         struct sigaction old;
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.h -- a program started by us, held before its first instruction until we are ready.
+ * launch.h -- starts a program and holds it before its first instruction until the caller is ready.
  *
- * Root who came by sudo does not hand his rights to the program: it runs as the caller.
+ * A program started by root through sudo runs as the user who called sudo.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -16,51 +17,54 @@
 #include "base/err.h"
 
 struct gsp_launch {
-    pid_t pid;  /* 0: nothing was started */
-    int gate;   /* a byte lets the child go on; -1 when it has gone */
-    int report; /* the child tells here why it could not start */
-    int signal; /* that has ended it; 0: none, or it has not been waited for */
+    pid_t pid;  /* 0: no program was started */
+    int gate;   /* a byte written here lets the child go on; -1: done */
+    int report; /* the child writes an errno here if it cannot start */
+    int signal; /* that ended the program; 0: none, or not waited for yet */
 };
 
-/* Whether there is such a program, where execvp() looks for it.  Fails with NOEXEC. */
+/* Checks that a program exists, as execvp() searches for it. Fails with NOEXEC. */
 GSP_MUST_CHECK int gsp_launch_check(const char *program, struct gsp_err *err);
-/* Forks; the child waits.  argv is NULL-ended and borrowed.  Fails with IO. */
+/* Forks; the child waits. argv is NULL-ended and borrowed. Fails with IO. */
 GSP_MUST_CHECK int gsp_launch_new(struct gsp_launch *launch, char *const *argv,
                                   struct gsp_err *err);
-/* Lets the child become its program.  Fails with NOEXEC; the child is gone then. */
+/* Lets the child execute its program. Fails with NOEXEC; the child has exited then. */
 GSP_MUST_CHECK int gsp_launch_go(struct gsp_launch *launch, const char *program,
                                  struct gsp_err *err);
-/* Becomes the program, with the signals of before.  Returns only on failure: NOEXEC. */
+/* Executes the program in this process, with the original signal settings. Returns only on
+ * failure, with NOEXEC. */
 GSP_MUST_CHECK int gsp_launch_become(char *const *argv, struct gsp_err *err);
-/* Has it not ended yet? */
+/* Whether the program is still running. */
 bool gsp_launch_running(const struct gsp_launch *launch);
-/* The signal that has stopped it, returned once for each stop; 0: it was not stopped, or goes on.
- */
+/* Returns the signal that stopped the program, once per stop; 0: it was not stopped, or has been
+ * continued. */
 int gsp_launch_stopped(const struct gsp_launch *launch);
-/* Waits for its end and gives its exit status as a shell does (128 + signal). */
+/* Waits for the exit of the program. Returns its status as a shell does (128 + signal). */
 int gsp_launch_wait(struct gsp_launch *launch);
-/* Gives up what the program has of our parent's: standard input and output, and descriptors without
- * close-on-exec.  A pipe that we held would not come to its end when the program closes it. */
+/* Replaces stdin and stdout by /dev/null and closes all descriptors without close-on-exec. The
+ * program has inherited them, and a pipe that stays open here would not reach end of file when the
+ * program closes it. */
 void gsp_launch_leave(void);
-/* Ends a child that was not let go; does nothing else. */
+/* Ends a child that still waits; does nothing else. */
 void gsp_launch_abort(struct gsp_launch *launch);
 
-/* The user whom sudo took rights for; false when there is none.  Looks at euid and SUDO_UID. */
+/* Returns the user who called sudo, from SUDO_UID and SUDO_GID; false if we are not root through
+ * sudo. */
 bool gsp_launch_caller(uid_t *uid, gid_t *gid);
 
-/* Forks what goes on in the background, in a session of its own.  0 in the child, where *fd is to
- * say on that it is ready; the child's pid here, where *fd is to hear that.  Fails with IO. */
+/* Forks a background process in a new session, with a pipe between the two. Returns 0 in the child,
+ * where *fd is the write end, to report that it is ready; returns the child's pid in the parent,
+ * where *fd is the read end. Fails with IO. */
 GSP_MUST_CHECK pid_t gsp_launch_apart(int *fd, struct gsp_err *err);
-/* The exit status of one that ended instead of being ready. */
+/* Returns the exit status of a background process that exited before it was ready. */
 int gsp_launch_apart_status(pid_t child);
 
-/* Blocks these signals in this thread and those that it starts, and sets what a parent needs:
- * SIGPIPE is ignored, SIGCHLD is not.  Programs that are launched later start with the mask and
- * the dispositions of before. */
+/* Blocks signals in this thread and the threads it starts. Ignores SIGPIPE and sets SIGCHLD to its
+ * default. Programs launched later start with the original mask and dispositions. */
 void gsp_launch_hold(const sigset_t *signals);
 
-/* Calls handler for these signals, with more flags than SA_SIGINFO.  Those that are ignored, as
- * nohup and background shells have it, stay so.  SIGPIPE and SIGXFSZ are ignored from here on: the
- * write fails.  Programs that are launched later start as after gsp_launch_hold(). */
+/* Installs a handler for signals, with flags in addition to SA_SIGINFO. Signals that are ignored,
+ * as under nohup or in a background shell, stay ignored. Ignores SIGPIPE and SIGXFSZ, so that the
+ * write fails instead. Programs launched later start as after gsp_launch_hold(). */
 void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, siginfo_t *, void *),
                       int flags);

@@ -12,7 +12,7 @@
 #define SHOWN_MAX 4U
 #define TRACKER   "multiprocessing.resource_tracker"
 
-static bool is_python(pid_t pid, struct gsp_sv parents_exe)
+static bool is_python(pid_t pid, struct gsp_sv target_exe)
 {
     struct gsp_procinfo info;
     gsp_auto_buf exe = {0};
@@ -21,10 +21,10 @@ static bool is_python(pid_t pid, struct gsp_sv parents_exe)
     gsp_proc_exe(pid, &exe);
     const struct gsp_sv path = gsp_buf_sv(&exe);
     return path.len > 0 &&
-           (gsp_sv_eq(path, parents_exe) || gsp_sv_starts(gsp_sv_basename(path), "python"));
+           (gsp_sv_eq(path, target_exe) || gsp_sv_starts(gsp_sv_basename(path), "python"));
 }
 
-static void put_one(pid_t pid, struct gsp_sv cmdline, bool is_first, struct gsp_buf *out)
+static void put_process(pid_t pid, struct gsp_sv cmdline, bool is_first, struct gsp_buf *out)
 {
     gsp_auto_buf title = {0};
     gsp_proc_put_title(pid, cmdline, &title);
@@ -51,7 +51,7 @@ size_t gsp_other_processes(pid_t pid, struct gsp_buf *out)
         if (!text || strstr(text, TRACKER))
             continue;
         if (found < SHOWN_MAX)
-            put_one(pids[i], gsp_buf_sv(&cmdline), found == 0, out);
+            put_process(pids[i], gsp_buf_sv(&cmdline), found == 0, out);
         found++;
     }
     if (found > SHOWN_MAX)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * other_processes.h -- Python processes below one that is recorded alone.
+ * left_out.h -- lists the Python processes below a target that `record` without --subprocesses does
+ * not sample.
  *
- * Used by: record without --subprocesses, to say whom it leaves out.
  * Threads: no state.
  */
 #pragma once
@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 
-/* Appends "4243 (pt_data_worker: python3 train.py), 4244 (...) and 6 more", safe for a terminal;
- * how many there are.  Quick: who runs the same executable, or one that is called python, is taken
- * for Python.  What multiprocessing keeps for itself is not counted, nor who was forked a moment
- * ago and may be about to run another program. */
+/* Appends "4243 (pt_data_worker: python3 train.py), 4244 (...) and 6 more", safe to print on a
+ * terminal, and returns the number of processes. Takes a process for Python if it runs the same
+ * executable as the target, or one whose name starts with "python". Leaves out the resource tracker
+ * of multiprocessing, and processes that were forked a moment ago and may be about to exec. */
 size_t gsp_other_processes(pid_t pid, struct gsp_buf *out);

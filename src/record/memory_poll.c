@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "collect/huge.h"
 #include "proc/task.h"
@@ -30,7 +31,8 @@ int64_t gsp_memtake_rss(pid_t pid)
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
-/* The newest step that the process has told; lanes are few and rows are found at their ends. */
+/* Returns the newest training step in the rings of the process: the maximum of the last rows of all
+ * lanes. */
 static int64_t newest_step(int folder_fd)
 {
     struct gsp_ring_view *view = NULL;
@@ -64,35 +66,35 @@ static bool is_running(const struct gsp_memtake_process *process)
            ticks == process->start_time && state != 'Z' && state != 'X';
 }
 
-/* ------------------------------------------------------------------------------------ take up */
+/* -------------------------------------------------------------------------------- new processes */
 
-static int begin(struct gsp_memtake *take, struct gsp_memtake_process *process, struct gsp_err *err)
+static int begin_process(struct gsp_memtake *poll, struct gsp_memtake_process *process,
+                         struct gsp_err *err)
 {
     gsp_auto_buf cmdline = {0};
     struct gsp_procinfo info = {.ppid = -1};
-    take->taken++;
+    poll->taken++;
     process->is_fresh = true;
-    if (!take->writer)
+    if (!poll->writer)
         return GSP_OK;
     gsp_proc_cmdline(process->pid, &cmdline);
     if (gsp_proc_info(process->pid, &info, NULL) < 0)
         info.ppid = -1;
-    const struct gsp_memlog_writer_process about = {
+    const struct gsp_memlog_writer_process spec = {
         .pid = process->pid, .ppid = info.ppid, .cmdline = gsp_buf_sv(&cmdline)};
-    return gsp_memlog_writer_add_process(take->writer, &about, process->table, &process->index,
-                                         err);
+    return gsp_memlog_writer_add_process(poll->writer, &spec, process->table, &process->index, err);
 }
 
-/* Its table, if it has one by now. */
-static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *process,
+/* Opens the counters of a process, if they exist. */
+static int open_table(struct gsp_memtake *poll, struct gsp_memtake_process *process,
                       struct gsp_err *err)
 {
     struct gsp_err why = {0};
     struct gsp_memlog_table *table = NULL;
     int rc = gsp_memlog_table_open(process->folder_fd, &table, &why);
-    if (rc == GSP_OK && take->claims && !gsp_memlog_table_claim(table)) {
-        take->is_claimed = true;
-        rc = gsp_err_set(&why, GSP_E_EXISTS, 0, "another recording of process %d is going on",
+    if (rc == GSP_OK && poll->claims && !gsp_memlog_table_claim(table)) {
+        poll->is_claimed = true;
+        rc = gsp_err_set(&why, GSP_E_EXISTS, 0, "process %d is being recorded already",
                          (int)process->pid);
     }
     if (rc == GSP_OK)
@@ -100,75 +102,74 @@ static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *proc
     if (rc < 0) {
         gsp_memlog_table_close(table);
         if (rc != GSP_E_NOFILE)
-            take->err = why;
+            poll->err = why;
         return GSP_OK;
     }
     process->table = table;
-    return begin(take, process, err);
+    return begin_process(poll, process, err);
 }
 
-static struct gsp_memtake_process *find(const struct gsp_memtake *take, pid_t pid, uint64_t start)
+static struct gsp_memtake_process *find(const struct gsp_memtake *poll, pid_t pid, uint64_t start)
 {
-    for (size_t i = 0; i < take->count; i++)
-        if (take->at[i].pid == pid && take->at[i].start_time == start)
-            return &take->at[i];
+    for (size_t i = 0; i < poll->count; i++)
+        if (poll->at[i].pid == pid && poll->at[i].start_time == start)
+            return &poll->at[i];
     return NULL;
 }
 
-/* Knows the process from now on, if it has a folder. */
-static int add(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
+/* Adds a process if it has a ring directory. */
+static int add_process(struct gsp_memtake *poll, pid_t pid, struct gsp_err *err)
 {
     struct gsp_ring_dir place;
     uint64_t ticks = 0;
     char state = 0;
-    if (gsp_ring_process_start_time(pid, &ticks, &state) && find(take, pid, ticks))
+    if (gsp_ring_process_start_time(pid, &ticks, &state) && find(poll, pid, ticks))
         return GSP_OK;
-    if (gsp_ring_dir_find(pid, &place, NULL) < 0 || find(take, pid, place.start_time) ||
-        (!place.live && take->claims && pid != take->pid))
+    if (gsp_ring_dir_find(pid, &place, NULL) < 0 || find(poll, pid, place.start_time) ||
+        (!place.live && poll->claims && pid != poll->pid))
         return GSP_OK;
-    struct gsp_memtake_process *at = realloc(take->at, (take->count + 1) * sizeof(*at));
-    if (!at)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    take->at = at;
-    struct gsp_memtake_process *process = &at[take->count];
+    if (!gsp_array_fit(&poll->at, &poll->capacity, poll->count + 1))
+        return gsp_err_nomem(err);
+    struct gsp_memtake_process *process = &poll->at[poll->count];
     *process =
         (struct gsp_memtake_process){.pid = pid, .start_time = place.start_time, .folder_fd = -1};
-    if (gsp_ring_dir_open(&place, &process->folder_fd, &take->err) < 0)
+    if (gsp_ring_dir_open(&place, &process->folder_fd, &poll->err) < 0)
         return GSP_OK;
-    take->count++;
+    poll->count++;
     return GSP_OK;
 }
 
-static int add_all(struct gsp_memtake *take, struct gsp_err *err)
+static int add_processes(struct gsp_memtake *poll, struct gsp_err *err)
 {
     pid_t *pids = NULL;
     size_t count = 0;
-    int rc = add(take, take->pid, err);
-    if (!take->subprocesses || gsp_sample_tree_pids(take->pid, &pids, &count, NULL) < 0)
+    int rc = add_process(poll, poll->pid, err);
+    if (!poll->subprocesses || gsp_sample_tree_pids(poll->pid, &pids, &count, NULL) < 0)
         return rc;
     for (size_t i = 0; rc == GSP_OK && i < count; i++)
-        rc = add(take, pids[i], err);
+        rc = add_process(poll, pids[i], err);
     free(pids);
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------- look */
+/* ------------------------------------------------------------------------------------- polling */
 
-static void let_go(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns)
+static void end_process(struct gsp_memtake *poll, struct gsp_memtake_process *process,
+                        int64_t now_ns)
 {
-    if (process->table && take->writer)
-        gsp_memlog_writer_end_process(take->writer, process->index, now_ns);
+    if (process->table && poll->writer)
+        gsp_memlog_writer_end_process(poll->writer, process->index, now_ns);
     gsp_memlog_table_close(process->table);
     process->table = NULL;
 }
 
-/* It is expensive to know, so it is asked for at the end, and when resident memory has grown by a
- * quarter since: at a peak it is not much older than that. */
-static int64_t huge_bytes(const struct gsp_memtake *take, struct gsp_memtake_process *process,
+/* Reading this is expensive: done only in the last pass, and when resident memory has grown by a
+ * quarter, so that the value at a peak is recent. */
+static int64_t huge_bytes(const struct gsp_memtake *poll, struct gsp_memtake_process *process,
                           int64_t rss_bytes)
 {
     const int64_t before = process->huge_rss_bytes;
-    if (take->asks_huge && rss_bytes > 0 && (take->is_last || rss_bytes >= before + before / 4)) {
+    if (poll->asks_huge && rss_bytes > 0 && (poll->is_last || rss_bytes >= before + before / 4)) {
         const int64_t bytes = gsp_collect_huge_bytes(process->pid);
         process->huge_bytes = bytes < 0 ? GSP_MEMLOG_UNKNOWN : bytes;
         process->huge_rss_bytes = rss_bytes;
@@ -176,59 +177,59 @@ static int64_t huge_bytes(const struct gsp_memtake *take, struct gsp_memtake_pro
     return process->huge_rss_bytes ? process->huge_bytes : GSP_MEMLOG_UNKNOWN;
 }
 
-static int put_tick(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns,
+static int put_tick(struct gsp_memtake *poll, struct gsp_memtake_process *process, int64_t now_ns,
                     struct gsp_err *err)
 {
     int64_t totals[GSP_MEMTOTALS];
-    if (!take->writer)
+    if (!poll->writer)
         return GSP_OK;
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         totals[i] = GSP_MEMLOG_UNKNOWN;
     totals[GSP_MEMTOTAL_RSS] = gsp_memtake_rss(process->pid);
-    totals[GSP_MEMTOTAL_HUGE] = huge_bytes(take, process, totals[GSP_MEMTOTAL_RSS]);
+    totals[GSP_MEMTOTAL_HUGE] = huge_bytes(poll, process, totals[GSP_MEMTOTAL_RSS]);
     totals[GSP_MEMTOTAL_STEP] = newest_step(process->folder_fd);
-    return gsp_memlog_writer_tick(take->writer, process->index, now_ns, process->table, totals,
+    return gsp_memlog_writer_tick(poll->writer, process->index, now_ns, process->table, totals,
                                   err);
 }
 
-static int look(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns,
-                struct gsp_err *err)
+static int read_counters(struct gsp_memtake *poll, struct gsp_memtake_process *process,
+                         int64_t now_ns, struct gsp_err *err)
 {
-    /* Asked before the counters are read: these are the last ones then. */
+    /* Checked before the counters are read: if it has exited, they are final. */
     const bool runs = is_running(process);
     int rc = GSP_OK;
     process->is_fresh = false;
     if (!process->table)
-        rc = open_table(take, process, err);
-    if (rc == GSP_OK && process->table && gsp_memlog_table_copy(process->table, &take->err) < 0)
-        let_go(take, process, now_ns);
+        rc = open_table(poll, process, err);
+    if (rc == GSP_OK && process->table && gsp_memlog_table_copy(process->table, &poll->err) < 0)
+        end_process(poll, process, now_ns);
     if (rc == GSP_OK && process->table) {
-        take->live++;
-        rc = put_tick(take, process, now_ns, err);
+        poll->live++;
+        rc = put_tick(poll, process, now_ns, err);
         if (rc == GSP_OK &&
             (!runs || gsp_memlog_table_is_replaced(process->table, process->folder_fd)))
-            let_go(take, process, now_ns);
+            end_process(poll, process, now_ns);
     }
     process->over = !runs;
     return rc;
 }
 
-int gsp_memtake_round(struct gsp_memtake *take, int64_t now_ns, struct gsp_err *err)
+int gsp_memtake_round(struct gsp_memtake *poll, int64_t now_ns, struct gsp_err *err)
 {
-    int rc = add_all(take, err);
-    take->live = 0;
-    for (size_t i = 0; rc == GSP_OK && i < take->count; i++)
-        if (!take->at[i].over)
-            rc = look(take, &take->at[i], now_ns, err);
+    int rc = add_processes(poll, err);
+    poll->live = 0;
+    for (size_t i = 0; rc == GSP_OK && i < poll->count; i++)
+        if (!poll->at[i].over)
+            rc = read_counters(poll, &poll->at[i], now_ns, err);
     return rc;
 }
 
-void gsp_memtake_free(struct gsp_memtake *take)
+void gsp_memtake_free(struct gsp_memtake *poll)
 {
-    for (size_t i = 0; i < take->count; i++) {
-        gsp_memlog_table_close(take->at[i].table);
-        gsp_fd_close(&take->at[i].folder_fd);
+    for (size_t i = 0; i < poll->count; i++) {
+        gsp_memlog_table_close(poll->at[i].table);
+        gsp_fd_close(&poll->at[i].folder_fd);
     }
-    free(take->at);
-    *take = (struct gsp_memtake){0};
+    free(poll->at);
+    *poll = (struct gsp_memtake){0};
 }

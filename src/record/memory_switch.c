@@ -28,9 +28,9 @@ int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_err *err)
 {
     int rc = self->bytes ? gsp_parse_size(self->bytes, &self->interval_bytes, err) : GSP_OK;
     if (rc == GSP_OK && self->bytes && self->exact)
-        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--bytes is for samples; --exact counts all");
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--bytes and --exact exclude each other");
     if (rc == GSP_OK && self->bytes && self->interval_bytes == 0)
-        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--bytes: more than 0");
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--bytes must be greater than zero");
     return rc;
 }
 
@@ -40,7 +40,7 @@ int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *
     snprintf(bytes, sizeof(bytes), "%" PRIu64, self->interval_bytes);
     if (setenv(ENV, mode_of(self), 1) < 0 ||
         (self->interval_bytes && setenv(ENV_BYTES, bytes, 1) < 0))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
@@ -64,31 +64,32 @@ static int put_setting(struct gsp_control_change *change, const char *name, cons
 {
     const int id = gsp_wire_setting_row_find(gsp_sv_of(name));
     if (id < 0)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "this build cannot count allocations");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                           "this build does not support counting allocations");
     change->id = (enum gsp_setting_id)id;
     return gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), change->value, err);
 }
 
-static int visit_with(const struct gsp_memswitch *self, const char *what, const char *mode,
-                      struct gsp_err *err)
+static int run_in_target(const struct gsp_memswitch *self, const char *what, const char *mode,
+                         struct gsp_err *err)
 {
     struct gsp_control_change settings[2];
-    struct gsp_visit visit = {.pid = self->pid,
-                              .what = what,
-                              .settings = settings,
-                              .limit_ns = self->limit_ns,
-                              .is_unfollowed = true};
+    struct gsp_visit script = {.pid = self->pid,
+                               .what = what,
+                               .settings = settings,
+                               .limit_ns = self->limit_ns,
+                               .is_unfollowed = true};
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%" PRIu64, self->interval_bytes);
     int rc = GSP_OK;
     if (mode && self->interval_bytes)
-        rc = put_setting(&settings[visit.setting_count++], SETTING_BYTES, bytes, err);
+        rc = put_setting(&settings[script.setting_count++], SETTING_BYTES, bytes, err);
     if (rc == GSP_OK && mode)
-        rc = put_setting(&settings[visit.setting_count++], SETTING, mode, err);
+        rc = put_setting(&settings[script.setting_count++], SETTING, mode, err);
     if (rc < 0)
         return rc;
     struct gsp_visit_result result;
-    rc = gsp_visit(&visit, &result, err);
+    rc = gsp_visit(&script, &result, err);
     if (rc == GSP_OK && result.raised) {
         const size_t len = result.trace.len < 200 ? result.trace.len : 200;
         rc = gsp_err_set(err, GSP_E_NOTSUP, 0, "%.*s", (int)len,
@@ -105,7 +106,7 @@ int gsp_memswitch_on(struct gsp_memswitch *self, struct gsp_err *err)
     if (gsp_memswitch_is_on(self->pid))
         return GSP_OK;
     self->was_there = gsp_visit_is_there(self->pid, version);
-    int rc = visit_with(self, "inject", mode_of(self), err);
+    int rc = run_in_target(self, "inject", mode_of(self), err);
     if (rc < 0)
         return rc;
     self->is_ours = true;
@@ -121,9 +122,9 @@ int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err)
     if (!self->is_ours || gsp_proc_info(self->pid, &info, NULL) < 0 || info.state == 'Z')
         return GSP_OK;
     const char *off = gsp_wire_memory_mode_name(GSP_MEMORY_OFF);
-    int rc = visit_with(self, "inject", off, err);
+    int rc = run_in_target(self, "inject", off, err);
     if (rc == GSP_OK && !self->was_there)
-        rc = visit_with(self, "eject", NULL, err);
-    /* It may have ended meanwhile, and taken its agent with it. */
+        rc = run_in_target(self, "eject", NULL, err);
+    /* Not a failure if the process has exited in the meantime. */
     return gsp_proc_info(self->pid, &info, NULL) < 0 ? GSP_OK : rc;
 }

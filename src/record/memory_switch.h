@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_switch.h -- counting of allocations in a process, switched on and off again.
+ * memory_switch.h -- switches the counting of allocations in a process on and off.
  *
- * A program that we start is told by its environment, one that runs by a visit.  Where it is on
- * already (GSPROF_MEMORY in its environment) it is left on.
+ * For a program that gsprof starts, by environment variables; for a running process, by injecting
+ * the agent. Counting that was already on (GSPROF_MEMORY in its environment) stays on.
  *
- * Used by: cli/ (mem record, top --mem).
  * Threads: one owner.
  */
 #pragma once
@@ -20,20 +19,20 @@
 struct gsp_memswitch {
     pid_t pid;
     bool exact;
-    const char *bytes; /* mean distance of two samples, as typed; NULL: the engine's own */
+    const char *bytes; /* mean distance between two samples, as typed; NULL: the default */
     int64_t limit_ns;
-    bool is_ours;   /* we switched it on */
-    bool was_there; /* the agent was in the process before */
+    bool is_ours;   /* we switched counting on */
+    bool was_there; /* the process already had the agent */
     uint64_t interval_bytes;
 };
 
 /* Fails with USAGE. */
 GSP_MUST_CHECK int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_err *err);
-/* For the program that is started next. */
+/* Sets the environment for the next program that is started. Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *err);
-/* Fails like gsp_visit(), and with NOTSUP when the process cannot count. */
+/* Fails like gsp_visit(), and with NOTSUP if the process cannot count allocations. */
 GSP_MUST_CHECK int gsp_memswitch_on(struct gsp_memswitch *self, struct gsp_err *err);
-/* Whether a process counts, no matter who switched that on. */
+/* Whether a process counts allocations, switched on by us or not. */
 bool gsp_memswitch_is_on(pid_t pid);
-/* As it was before; nothing when the process has ended. */
+/* Restores the state before gsp_memswitch_on(). Does nothing if the process has exited. */
 GSP_MUST_CHECK int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err);

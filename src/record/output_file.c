@@ -11,10 +11,11 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "source/run_folder.h"
+#include "source/profile_file.h"
 #include "store/run.h"
+#include "store/run_profile.h"
 
-/* Hidden files of killed recorders that may lie about before we give up. */
+/* Maximum number of hidden files left by killed recorders. */
 #define NAMES_MAX 100
 
 static bool is_gsp(const struct gsp_rec_file *file)
@@ -24,10 +25,10 @@ static bool is_gsp(const struct gsp_rec_file *file)
 
 static bool is_run(const struct gsp_rec_file *file)
 {
-    return file->format == &gsp_format_run;
+    return gsp_source_is_run(file->format);
 }
 
-/* "DIR/profile.gsp": where the samples of a run are, from the first one on. */
+/* Returns "DIR/profile.gsp". */
 static char *run_stream_name(const char *folder)
 {
     struct gsp_buf name = {0};
@@ -41,10 +42,9 @@ static int check_kind(const char *path, bool force, struct gsp_err *err)
 {
     int rc = gsp_file_check_new(path, force, err);
     struct stat info;
-    /* Replacing is by rename: a device or folder would be destroyed or in the way. */
+    /* rename() replaces the output: it would destroy a device. */
     if (rc == GSP_OK && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        rc = gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write %.180s: it is not a regular file",
-                         path);
+        rc = gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write %.180s: not a regular file", path);
     return rc;
 }
 
@@ -59,13 +59,13 @@ static int open_direct(struct gsp_rec_file *file, struct gsp_err *err)
     file->is_direct = true;
     file->stream_path = strdup(file->output);
     if (!file->stream_path)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     file->fd =
         open(file->output, O_WRONLY | O_CREAT | O_CLOEXEC | (file->force ? O_TRUNC : O_EXCL), 0666);
     return file->fd < 0 ? no_write(file->output, err) : GSP_OK;
 }
 
-/* "dir/.NAME.gsp", or with a number when a killed recorder has left one behind. */
+/* Returns "dir/.NAME.gsp" or "dir/.NAME.NUMBER.gsp". */
 static char *hidden_name(const char *output, int number)
 {
     struct gsp_buf name = {0};
@@ -85,7 +85,7 @@ static int open_hidden(struct gsp_rec_file *file, const char *beside, struct gsp
         free(file->stream_path);
         file->stream_path = hidden_name(beside, i);
         if (!file->stream_path)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+            return gsp_err_nomem(err);
         file->fd =
             open(file->stream_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (file->fd >= 0)
@@ -104,7 +104,7 @@ static int open_run(struct gsp_rec_file *file, struct gsp_err *err)
         return rc;
     gsp_auto_free char *stream = run_stream_name(file->output);
     if (!stream)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     if (file->force)
         return open_hidden(file, stream, err);
     file->stream_path = stream;
@@ -121,7 +121,7 @@ static int open_stream(struct gsp_rec_file *file, struct gsp_err *err)
         int rc = check_kind(file->output, file->force, err);
         if (rc < 0)
             return rc;
-        /* With force the old file stays until there is something to put in its place. */
+        /* With force the old file stays until the target is attached. */
         return is_gsp(file) && !file->force ? open_direct(file, err)
                                             : open_hidden(file, file->output, err);
     }
@@ -137,19 +137,17 @@ int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
 {
     *file = (struct gsp_rec_file){.fd = -1, .force = force, .format = format};
     file->output = strdup(output);
-    int rc =
-        file->output ? open_stream(file, err) : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = file->output ? open_stream(file, err) : gsp_err_nomem(err);
     if (rc < 0)
         gsp_rec_file_free(file);
     return rc;
 }
 
-/* The old run goes, and its place is taken. */
-static int settle_run(struct gsp_rec_file *file, struct gsp_err *err)
+static int replace_run(struct gsp_rec_file *file, struct gsp_err *err)
 {
     gsp_auto_free char *name = run_stream_name(file->output);
     if (!name)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     if (strcmp(name, file->stream_path) == 0)
         return GSP_OK;
     gsp_store_run_remove_files(file->output);
@@ -164,12 +162,12 @@ static int settle_run(struct gsp_rec_file *file, struct gsp_err *err)
 int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err)
 {
     if (is_run(file))
-        return settle_run(file, err);
+        return replace_run(file, err);
     if (file->is_direct || !is_gsp(file) || strcmp(file->output, "-") == 0)
         return GSP_OK;
     char *name = strdup(file->output);
     if (!name)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     if (rename(file->stream_path, file->output) < 0) {
         free(name);
         return no_write(file->output, err);
@@ -180,8 +178,7 @@ int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* A .gsp asked for on stdout needs no conversion: the very bytes. */
-static int copy_out(const char *path, struct gsp_err *err)
+static int copy_to_stdout(const char *path, struct gsp_err *err)
 {
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -209,7 +206,7 @@ int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view_options
         return GSP_OK;
     int rc = GSP_OK;
     if (is_gsp(file)) {
-        rc = copy_out(file->stream_path, err);
+        rc = copy_to_stdout(file->stream_path, err);
     } else {
         struct gsp_profile *profile = NULL;
         rc = gsp_export_format_load(file->stream_path, gsp_export_format_find("gsp"),
@@ -217,9 +214,10 @@ int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view_options
         if (rc == GSP_OK && (view->by_function || view->no_lines))
             gsp_model_profile_merge_lines(profile, view->by_function);
         if (rc == GSP_OK)
-            rc = is_run(file) ? gsp_run_folder_fill(file->output, profile, view, true, err)
-                              : gsp_export_format_save(file->output, file->format, profile, view,
-                                                       file->force, err);
+            rc = is_run(file)
+                     ? gsp_store_run_profile_write_tables(file->output, profile, view, true, err)
+                     : gsp_export_format_save(file->output, file->format, profile, view,
+                                              file->force, err);
         gsp_model_profile_free(profile);
     }
     if (rc == GSP_OK && !is_run(file))
@@ -232,7 +230,7 @@ void gsp_rec_file_discard(struct gsp_rec_file *file)
     if (file->stream_path && file->fd >= 0)
         unlink(file->stream_path);
     if (file->made_folder)
-        rmdir(file->output); /* stays if something else is in it */
+        rmdir(file->output); /* fails if it has other files */
     gsp_rec_file_free(file);
 }
 

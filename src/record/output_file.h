@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rec_file.h -- where a recording goes while it is made, and what becomes of it.
+ * output_file.h -- the output of `gsprof record`, during and after the recording.
  *
- * A recording streams to a .gsp file: to the output itself if that is a .gsp, else to a hidden
- * file beside it, which is converted at the end and removed.  If the conversion fails the
- * hidden file stays, so nothing recorded is lost.  A run keeps it as its profile.gsp.
+ * A recording is a .gsp stream: the output itself if that is a .gsp file, else a hidden file next
+ * to it, which is converted at the end and removed. If the conversion fails, the hidden file stays,
+ * so that no sample is lost. A run keeps the stream as its profile.gsp.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -18,25 +19,26 @@
 #include "model/tree.h"
 
 struct gsp_rec_file {
-    int fd;            /* of the .gsp; -1 when closed */
-    char *output;      /* what the user asked for; "-" is stdout */
-    char *stream_path; /* the .gsp being written: output itself, or the hidden one */
-    bool is_direct;    /* they are the same */
+    int fd;            /* of the stream; -1: closed */
+    char *output;      /* as given by the user; "-" is stdout */
+    char *stream_path; /* the .gsp file: output itself, or the hidden file */
+    bool is_direct;    /* the stream is the output */
     bool force;
-    bool made_folder; /* the output is a run, whose folder was not there */
+    bool made_folder; /* the output is a run whose folder did not exist */
     const struct gsp_format *format;
 };
 
-/* Finds out before anything is recorded whether the output can be written.
- * Fails with EXISTS (unless force), NOWRITE or NOMEM. */
+/* Opens the stream, so that an output that cannot be written fails before the recording.
+ * Fails with EXISTS (unless force), NOWRITE, NOMEM. */
 GSP_MUST_CHECK int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
                                      const struct gsp_format *format, bool force,
                                      struct gsp_err *err);
-/* The target could be attached to: an old .gsp that is to be replaced goes now, not before. */
+/* Replaces an old .gsp file or run. To be called once the target is attached: until then the old
+ * output stays. Fails with NOWRITE, NOMEM. */
 GSP_MUST_CHECK int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err);
-/* Turns the stream into the output.  On failure the stream stays where it is. */
+/* Converts the stream to the output. On failure the stream stays. */
 GSP_MUST_CHECK int gsp_rec_file_finish(struct gsp_rec_file *file,
                                        const struct gsp_view_options *view, struct gsp_err *err);
-/* Removes what is there: nothing was recorded. */
+/* Removes all files: no sample was recorded. Frees. */
 void gsp_rec_file_discard(struct gsp_rec_file *file);
 void gsp_rec_file_free(struct gsp_rec_file *file); /* closes; removes nothing */

@@ -5,9 +5,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "record/announcements.h"
@@ -18,31 +18,31 @@
 #define TICK_NS GSP_NS_PER_S
 
 struct gsp_rec_rings {
-    struct gsp_drain *drain; /* made when the first ring is seen */
+    struct gsp_drain *drain; /* opened when the first ring is found */
     char *folder;
     char *told_path;
-    size_t told_bytes; /* of that file, as far as its lines were taken */
+    size_t told_bytes; /* of that file, already read */
     pid_t pid;
     bool subprocesses;
-    struct gsp_drain_options how;
-    bool running;                   /* the thread was started */
-    bool stop;                      /* under lock */
-    struct gsp_rec_rings_seen seen; /* under lock */
+    struct gsp_drain_options drain_opts;
     pthread_t thread;
-    pthread_mutex_t lock;
+    struct gsp_lock lock;
     pthread_cond_t wake;
-    int failed; /* of the last tick: GSP_E_* */
+    bool stop GSP_GUARDED_BY(lock);
+    struct gsp_rec_rings_seen seen GSP_GUARDED_BY(lock);
+    int failed; /* result of the last tick */
     struct gsp_err err;
 };
 
-/* Rings of a process; most have none. */
+/* Does nothing if the process has no rings. */
 static int add_process(struct gsp_rec_rings *rings, pid_t pid, struct gsp_err *err)
 {
     struct gsp_ring_dir place;
     if (gsp_ring_dir_find(pid, &place, NULL) != GSP_OK)
         return GSP_OK;
-    int rc = rings->drain ? GSP_OK
-                          : gsp_store_drain_open(rings->folder, &rings->how, &rings->drain, err);
+    int rc = rings->drain
+                 ? GSP_OK
+                 : gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
     return rc == GSP_OK ? gsp_store_drain_add_ring_dir(rings->drain, &place, err) : rc;
 }
 
@@ -59,20 +59,20 @@ static int add_processes(struct gsp_rec_rings *rings, struct gsp_err *err)
     return rc;
 }
 
-static int take_told(void *user, pid_t pid, bool is_well, struct gsp_err *err)
+static int add_announced(void *user, pid_t pid, bool is_well, struct gsp_err *err)
 {
     (void)is_well;
     return add_process(user, pid, err);
 }
 
-static int add_told(struct gsp_rec_rings *rings, struct gsp_err *err)
+static int read_announcements(struct gsp_rec_rings *rings, struct gsp_err *err)
 {
     return rings->told_path
-               ? gsp_run_told_next(rings->told_path, &rings->told_bytes, take_told, rings, err)
+               ? gsp_run_told_next(rings->told_path, &rings->told_bytes, add_announced, rings, err)
                : GSP_OK;
 }
 
-static void note_seen(struct gsp_rec_rings *rings)
+static void update_counters(struct gsp_rec_rings *rings)
 {
     struct gsp_rec_rings_seen seen = {.looked_ns = gsp_now_ns(), .failing = rings->failed < 0};
     size_t sampled = 0;
@@ -83,9 +83,9 @@ static void note_seen(struct gsp_rec_rings *rings)
             gsp_store_drain_published(rings->drain, GSP_TABLE_python_torch_step, &seen.step_rings);
         seen.lost = gsp_store_drain_stats(rings->drain).lost;
     }
-    pthread_mutex_lock(&rings->lock);
+    gsp_lock_take(&rings->lock);
     rings->seen = seen;
-    pthread_mutex_unlock(&rings->lock);
+    gsp_lock_release(&rings->lock);
 }
 
 static void tick(struct gsp_rec_rings *rings, bool flush)
@@ -93,31 +93,29 @@ static void tick(struct gsp_rec_rings *rings, bool flush)
     struct gsp_err err = {0};
     int rc = add_processes(rings, &err);
     if (rc == GSP_OK)
-        rc = add_told(rings, &err);
+        rc = read_announcements(rings, &err);
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_tick(rings->drain, flush, &err);
-    /* Said once, not each second; it may go on by itself, as on a full disk. */
+    /* Logged once: the drain may recover, for example when a full disk gets space. */
     if (rc < 0 && rings->failed == GSP_OK)
-        gsp_log_warn("store", "rings are not drained for now: %s", err.msg);
+        gsp_log_warn("store", "cannot drain rings: %s", err.msg);
     rings->failed = rc;
     rings->err = err;
-    note_seen(rings);
+    update_counters(rings);
 }
 
-static void *drain_on(void *arg)
+static void *drain_periodically(void *arg)
 {
     struct gsp_rec_rings *rings = arg;
     bool stop = false;
     while (!stop) {
-        struct timespec until;
         tick(rings, false);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += TICK_NS / GSP_NS_PER_S;
-        pthread_mutex_lock(&rings->lock);
-        while (!rings->stop && pthread_cond_timedwait(&rings->wake, &rings->lock, &until) == 0)
+        const int64_t deadline_ns = gsp_now_ns() + TICK_NS;
+        gsp_lock_take(&rings->lock);
+        while (!rings->stop && gsp_lock_wait_until(&rings->lock, &rings->wake, deadline_ns))
             continue;
         stop = rings->stop;
-        pthread_mutex_unlock(&rings->lock);
+        gsp_lock_release(&rings->lock);
     }
     return NULL;
 }
@@ -128,22 +126,20 @@ void gsp_rec_rings_free(struct gsp_rec_rings *rings)
         return;
     gsp_store_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
-    pthread_mutex_destroy(&rings->lock);
     free(rings->folder);
     free(rings->told_path);
     free(rings);
 }
 
-/* Signals are the sampler's thread's. */
+/* The thread blocks all signals. */
 static int start_thread(struct gsp_rec_rings *rings)
 {
     sigset_t all;
     sigset_t old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int failed = pthread_create(&rings->thread, NULL, drain_on, rings);
+    const int failed = pthread_create(&rings->thread, NULL, drain_periodically, rings);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    rings->running = failed == 0;
     return failed;
 }
 
@@ -153,7 +149,7 @@ static int copy_paths(struct gsp_rec_rings *rings, const struct gsp_rec_rings_op
     rings->folder = strdup(opts->folder);
     rings->told_path = opts->told_path ? strdup(opts->told_path) : NULL;
     if (!rings->folder || (opts->told_path && !rings->told_path))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
@@ -164,20 +160,19 @@ int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_ri
     pthread_condattr_t attr;
     struct gsp_rec_rings *rings = calloc(1, sizeof(*rings));
     if (!rings)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    pthread_mutex_init(&rings->lock, NULL);
+        return gsp_err_nomem(err);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&rings->wake, &attr);
     pthread_condattr_destroy(&attr);
     rings->pid = opts->pid;
     rings->subprocesses = opts->subprocesses;
-    rings->how.segment_age_ns = opts->segment_age_ns;
+    rings->drain_opts.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
-        rc = gsp_store_drain_open(rings->folder, &rings->how, &rings->drain, err);
+        rc = gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
     if (rc == GSP_OK && start_thread(rings) != 0)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no thread for the rings of the target");
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread to drain the rings");
     if (rc < 0)
         gsp_rec_rings_free(rings);
     else
@@ -187,9 +182,9 @@ int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_ri
 
 struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings)
 {
-    pthread_mutex_lock(&rings->lock);
+    gsp_lock_take(&rings->lock);
     const struct gsp_rec_rings_seen seen = rings->seen;
-    pthread_mutex_unlock(&rings->lock);
+    gsp_lock_release(&rings->lock);
     return seen;
 }
 
@@ -198,9 +193,9 @@ const struct gsp_ring_dir *gsp_rec_rings_place_at(const struct gsp_rec_rings *ri
     return rings->drain ? gsp_store_drain_ring_dir_at(rings->drain, i) : NULL;
 }
 
-/* What call sites hold at the end is counted beside the rings, and so are their stacks. */
-static int put_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id table,
-                           struct gsp_err *err)
+/* The allocation counters and their stacks are not in rings: writes their final values. */
+static int write_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id table,
+                             struct gsp_err *err)
 {
     struct gsp_batch *batch = NULL;
     int rc = gsp_store_batch_new(gsp_wire_table_at(table), NULL, GSP_NULL_I64, GSP_NULL_I64, &batch,
@@ -210,10 +205,8 @@ static int put_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id 
          i++) {
         struct gsp_ring_dir copy = *place;
         struct gsp_err cause = {0};
-        /* Counters that cannot be read are none. */
-        rc = gsp_allocation_fill(&copy, batch, &cause) == GSP_E_NOMEM
-                 ? gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory")
-                 : GSP_OK;
+        /* Counters that cannot be read are left out. */
+        rc = gsp_allocation_fill(&copy, batch, &cause) == GSP_E_NOMEM ? gsp_err_nomem(err) : GSP_OK;
     }
     if (rc == GSP_OK)
         return gsp_store_drain_write(rings->drain, batch, err);
@@ -224,18 +217,17 @@ static int put_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id 
 int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_store_drain_stats *stats,
                          struct gsp_err *err)
 {
-    pthread_mutex_lock(&rings->lock);
+    gsp_lock_take(&rings->lock);
     rings->stop = true;
     pthread_cond_signal(&rings->wake);
-    pthread_mutex_unlock(&rings->lock);
+    gsp_lock_release(&rings->lock);
     pthread_join(rings->thread, NULL);
-    rings->running = false;
     tick(rings, true);
     int rc = rings->failed;
     if (rc == GSP_OK && rings->drain)
-        rc = put_allocations(rings, GSP_TABLE_python_allocation, &rings->err);
+        rc = write_allocations(rings, GSP_TABLE_python_allocation, &rings->err);
     if (rc == GSP_OK && rings->drain)
-        rc = put_allocations(rings, GSP_TABLE_python_stack, &rings->err);
+        rc = write_allocations(rings, GSP_TABLE_python_stack, &rings->err);
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_merge_all(rings->drain, &rings->err);
     *stats = rings->drain ? gsp_store_drain_stats(rings->drain) : (struct gsp_store_drain_stats){0};

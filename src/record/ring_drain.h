@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rec_rings.h -- while a run is recorded, the rows of the targets' rings go into its folder.
+ * ring_drain.h -- copies the rows of the target's rings to the run folder while it is recorded.
  *
- * A thread of its own looks once a second: the sampler's clock is not kept waiting.
+ * A thread drains the rings once per second, so that sampling is not delayed.
  *
- * Used by: cli/cmd_record.c, cli/cmd_run.c.
- * Threads: one owner, and the one it starts.
+ * Threads: one owner, and the thread it starts.
  */
 #pragma once
 
@@ -21,37 +20,37 @@ struct gsp_rec_rings; /* opaque */
 struct gsp_rec_rings_opts {
     const char *folder; /* of the run; copied */
     pid_t pid;
-    bool subprocesses; /* of the tree below pid too */
-    /* The file that processes of the run append their pids to (run_told.h): who lives for less
-     * than a second, or is nobody's child any more, is drained as well.  Copied; may be NULL. */
+    bool subprocesses; /* also drain the descendants of pid */
+    /* The file of announcements.h. Its processes are drained as well, even if they live for less
+     * than a second or are no longer descendants of pid. Copied; may be NULL. */
     const char *told_path;
-    int64_t segment_age_ns; /* rows are on disk after so long; 0: the drainer's own */
-    bool now;               /* lock the folder at once, also if no ring ever comes */
+    int64_t segment_age_ns; /* rows are on disk after this time; 0: the default */
+    bool now;               /* lock the folder at once, not when the first ring is found */
 };
 
-/* What the rings have had so far, as of the last look. */
+/* Counters of the rings at the last tick. */
 struct gsp_rec_rings_seen {
     uint64_t samples;  /* rows of python.stack_sample */
-    uint64_t steps;    /* of python.torch_step */
-    size_t step_rings; /* processes that make steps */
-    uint64_t lost;     /* rows that were overwritten too soon */
-    int64_t looked_ns; /* CLOCK_MONOTONIC; 0: not yet */
-    bool failing;      /* rows could not be written at the last look */
+    uint64_t steps;    /* rows of python.torch_step */
+    size_t step_rings; /* processes with steps */
+    uint64_t lost;     /* rows that were overwritten before they were drained */
+    int64_t looked_ns; /* time of the tick, CLOCK_MONOTONIC; 0: none yet */
+    bool failing;      /* rows could not be written */
 };
 
-/* Starts to drain; a target that has no rings (yet) is looked at again each second.
- * Fails with NOMEM, EXISTS, NOWRITE. */
+/* Starts the thread. Fails with NOMEM, and like gsp_store_drain_open() if now. */
 GSP_MUST_CHECK int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts,
                                        struct gsp_rec_rings **out, struct gsp_err *err);
-/* From any thread of the owner's. */
+/* May be called from any thread. */
 struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings);
-/* Ends the thread, drains what is there, and makes one file of each table's segments.  Fails when
- * rows could not be written: those are in the rings still. */
+/* Ends the thread, drains the remaining rows, and merges the segments of each table into one file.
+ * Fails if rows could not be written: they are still in the rings. */
 GSP_MUST_CHECK int gsp_rec_rings_finish(struct gsp_rec_rings *rings,
                                         struct gsp_store_drain_stats *stats, struct gsp_err *err);
-/* The processes that were drained, after that; NULL past the last. */
+/* Returns the ring directory of the ith drained process; NULL after the last. To be called after
+ * gsp_rec_rings_finish(). */
 const struct gsp_ring_dir *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i);
 void gsp_rec_rings_free(struct gsp_rec_rings *rings); /* after finish; NULL does nothing */
-/* Finishes and frees.  NULL does nothing. */
+/* Finishes and frees. NULL does nothing. */
 GSP_MUST_CHECK int gsp_rec_rings_stop(struct gsp_rec_rings *rings,
                                       struct gsp_store_drain_stats *stats, struct gsp_err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring_notes.h -- what the user should know about where the rings of processes are.
+ * ring_notes.h -- notes for the user on unusual ring directories.
  *
  * Threads: no state.
  */
@@ -11,6 +11,6 @@
 #include "base/buf.h"
 #include "ring/dir.h"
 
-/* Appends a line for each unusual fact: rings that are not in the usual directory, and why; rings
- * that are smaller than usual. Appends nothing if there is none. */
+/* Appends a line per unusual fact: rings outside the default directory, with the reason, and rings
+ * that are smaller than the default. */
 void gsp_record_ring_notes(const struct gsp_ring_dir *places, size_t count, struct gsp_buf *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/ring_sink.h"
 
-/* An hour of a row each second; of a table with a row for each core, minutes. */
+/* One hour at one row per second. */
 #define ROWS_MAX 4096U
 
 static struct gsp_ring *ring_of(struct gsp_ring_sink *sink, enum gsp_table_id table)
@@ -17,7 +17,7 @@ static struct gsp_ring *ring_of(struct gsp_ring_sink *sink, enum gsp_table_id ta
                                        .pid = sink->pid,
                                        .start_time = sink->start_time,
                                        .rank = sink->rank,
-                                       /* The agent of the process has one beside it. */
+                                       /* The agent has a ring of this table, too. */
                                        .keeps_old = table == GSP_TABLE_gsprof_loss};
     sink->no_ring[table] = gsp_ring_create(sink->folder_fd, &spec, &sink->rings[table],
                                            sink->err.code ? NULL : &sink->err) != GSP_OK;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring_sink.h -- rows of any table into the rings of a process that is looked at from outside.
+ * ring_sink.h -- writes rows of any table to the rings of a process that is followed from outside.
  *
- * A ring is made when its first row comes.  Rows that have no ring are counted.
- * Used by: follow.c.
+ * A ring is created for its first row. Rows without a ring are counted as lost.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -17,22 +17,22 @@
 #include "wire/table.h"
 
 struct gsp_ring_sink {
-    struct gsp_collect_sink sink; /* what sources write to; first */
+    struct gsp_collect_sink sink; /* for the collectors; must be first */
     int folder_fd;                /* borrowed */
     int32_t pid;
     uint64_t start_time;
     int64_t rank;
     struct gsp_ring *rings[GSP_TABLE_COUNT];
-    bool no_ring[GSP_TABLE_COUNT]; /* could not be made */
+    bool no_ring[GSP_TABLE_COUNT]; /* could not be created */
     uint64_t rows_lost;
-    struct gsp_err err; /* of the first ring that could not be made; code 0: all could */
+    struct gsp_err err; /* of the first ring that could not be created; code 0: none failed */
 };
 
-/* Fills the functions; the caller fills the rest. */
+/* Sets the functions of sink->sink; the caller sets the other members. */
 void gsp_ring_sink_init(struct gsp_ring_sink *sink);
 void gsp_ring_sink_close(struct gsp_ring_sink *sink);
 
 uint32_t gsp_ring_sink_intern(struct gsp_ring_sink *sink, enum gsp_table_id table,
                               struct gsp_sv text);
-/* Strings of the row are ids of this table's ring. */
+/* Appends a row. Its strings are ids from gsp_ring_sink_intern() with the same table. */
 void gsp_ring_sink_row(struct gsp_ring_sink *sink, enum gsp_table_id table, const void *row);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/str.h"
@@ -15,9 +14,9 @@
 #include "store/drain.h"
 #include "wire/table.h"
 
-/* Runs of one program that begin in one second. */
+/* Maximum number of runs of one program that start in the same second. */
 #define NUMBERS_MAX 1000
-/* Of a name that is taken from the program. */
+/* Maximum length of the part of a name that comes from the program. */
 #define NAME_MAX_   64U
 #define RUNS        GSP_RUNS_FOLDER "/"
 
@@ -28,15 +27,15 @@ static bool is_python(struct gsp_sv name)
     return gsp_sv_starts(name, "python") || gsp_sv_starts(name, "pypy");
 }
 
-/* Options of the interpreter whose value is a word of its own. */
-static bool takes_word(const char *option)
+/* Options of the interpreter whose value is the next argument. */
+static bool has_value(const char *option)
 {
     return strcmp(option, "-W") == 0 || strcmp(option, "-X") == 0 ||
            strcmp(option, "--check-hash-based-pycs") == 0;
 }
 
-/* What the user calls the program: an interpreter's script or module, else the program itself. */
-static struct gsp_sv program_of(char *const *argv)
+/* Returns the script or module of a Python interpreter, else the name of the program. */
+static struct gsp_sv program_name(char *const *argv)
 {
     const struct gsp_sv name = gsp_sv_basename(gsp_sv_of(argv[0]));
     if (!is_python(name))
@@ -48,7 +47,7 @@ static struct gsp_sv program_of(char *const *argv)
             return name;
         if (argv[i][0] != '-')
             return gsp_sv_basename(gsp_sv_of(argv[i]));
-        if (takes_word(argv[i]) && !argv[++i])
+        if (has_value(argv[i]) && !argv[++i])
             break;
     }
     return name;
@@ -62,9 +61,7 @@ static bool is_plain(char c)
 
 void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out)
 {
-    struct gsp_sv name = program_of(argv);
-    const time_t seconds = (time_t)(now_ns / GSP_NS_PER_S);
-    struct tm local = {0};
+    struct gsp_sv name = program_name(argv);
     char when[32] = "";
     if (gsp_sv_ends(name, ".py"))
         name.len -= 3;
@@ -74,14 +71,15 @@ void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out)
         const bool fits = is_plain(name.p[i]) && (i > 0 || name.p[i] != '.');
         gsp_buf_putc(out, fits ? name.p[i] : '_');
     }
-    if (localtime_r(&seconds, &local))
-        strftime(when, sizeof(when), "-%Y%m%d-%H%M%S", &local);
-    gsp_buf_puts(out, name.len ? when : "run");
+    if (name.len)
+        gsp_buf_printf(out, "-%s", gsp_fmt_file_time(now_ns, when, sizeof(when)));
+    else
+        gsp_buf_puts(out, "run");
 }
 
 /* ------------------------------------------------------------------------------------ folder */
 
-static int describe(struct gsp_run_place *place, const struct gsp_run_place_opts *opts,
+static int describe(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
                     struct gsp_err *err)
 {
     struct gsp_buf command = {0};
@@ -91,23 +89,23 @@ static int describe(struct gsp_run_place *place, const struct gsp_run_place_opts
         gsp_buf_shell(&command, gsp_sv_of(opts->argv[i]));
     }
     if (!gsp_buf_cstr(&command))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    place->command = command.p;
-    gsp_ignore(gethostname(place->host, sizeof(place->host) - 1) < 0);
+        return gsp_err_nomem(err);
+    dir->command = command.p;
+    gsp_ignore(gethostname(dir->host, sizeof(dir->host) - 1) < 0);
     if (uname(&system) == 0)
-        snprintf(place->kernel, sizeof(place->kernel), "%.60s %.80s %.60s", system.sysname,
+        snprintf(dir->kernel, sizeof(dir->kernel), "%.60s %.80s %.60s", system.sysname,
                  system.release, system.machine);
-    const bool has_cwd = getcwd(place->cwd, sizeof(place->cwd)) != NULL;
-    place->about = (struct gsp_run_meta){.host = place->host[0] ? place->host : NULL,
-                                         .command = place->command,
-                                         .state = GSP_RUN_RUNNING,
-                                         .argv = opts->argv,
-                                         .cwd = has_cwd ? place->cwd : NULL,
-                                         .kernel = place->kernel,
-                                         .status = GSP_NULL_I64,
-                                         .signal = GSP_NULL_I64,
-                                         .start_ns = gsp_realtime_ns(),
-                                         .unit = "ns"};
+    const bool has_cwd = getcwd(dir->cwd, sizeof(dir->cwd)) != NULL;
+    dir->about = (struct gsp_run_meta){.host = dir->host[0] ? dir->host : NULL,
+                                       .command = dir->command,
+                                       .state = GSP_RUN_RUNNING,
+                                       .argv = opts->argv,
+                                       .cwd = has_cwd ? dir->cwd : NULL,
+                                       .kernel = dir->kernel,
+                                       .status = GSP_NULL_I64,
+                                       .signal = GSP_NULL_I64,
+                                       .start_ns = gsp_realtime_ns(),
+                                       .unit = "ns"};
     return GSP_OK;
 }
 
@@ -115,12 +113,12 @@ static int make_runs_folder(struct gsp_err *err)
 {
     if (mkdir(GSP_RUNS_FOLDER, 0777) < 0 && errno != EEXIST)
         return gsp_err_set(err, GSP_E_NOWRITE, errno,
-                           "cannot make the folder " GSP_RUNS_FOLDER ": %s", strerror(errno));
+                           "cannot create the folder " GSP_RUNS_FOLDER ": %s", strerror(errno));
     return GSP_OK;
 }
 
-/* The folders above an output that was asked for.  What fails here fails again at the folder
- * itself, which says why. */
+/* Creates the parents of --output. Ignores failures: creating the folder itself then fails, with
+ * the reason. */
 static void make_parents(char *path)
 {
     for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
@@ -130,33 +128,33 @@ static void make_parents(char *path)
     }
 }
 
-/* The first of its names that is free. */
-static int make_unnamed(struct gsp_run_place *place, char *const *argv, struct gsp_err *err)
+/* Uses the first default name that is free. */
+static int make_unnamed(struct gsp_run_place *dir, char *const *argv, struct gsp_err *err)
 {
     gsp_auto_buf name = {0};
-    gsp_run_place_name(argv, place->about.start_ns, &name);
+    gsp_run_place_name(argv, dir->about.start_ns, &name);
     const char *text = gsp_buf_cstr(&name);
-    int rc = text ? make_runs_folder(err) : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = text ? make_runs_folder(err) : gsp_err_nomem(err);
     for (int i = 1; rc == GSP_OK && i < NUMBERS_MAX; i++) {
         char number[16] = "";
         if (i > 1)
             snprintf(number, sizeof(number), "-%d", i);
-        snprintf(place->path, sizeof(place->path), RUNS "%s%s", text, number);
-        if (mkdir(place->path, 0777) == 0) {
-            place->was_made = true;
+        snprintf(dir->path, sizeof(dir->path), RUNS "%s%s", text, number);
+        if (mkdir(dir->path, 0777) == 0) {
+            dir->was_made = true;
             return GSP_OK;
         }
         if (errno != EEXIST)
-            rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %.160s: %s",
-                             place->path, strerror(errno));
+            rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create the folder %.160s: %s",
+                             dir->path, strerror(errno));
     }
     return rc < 0 ? rc
-                  : gsp_err_set(err, GSP_E_EXISTS, 0, "every name for the run is taken: %.160s",
-                                place->path);
+                  : gsp_err_set(err, GSP_E_EXISTS, 0, "no free name for the run: %.160s exists",
+                                dir->path);
 }
 
-/* What was there goes, unless somebody is writing it. */
-static int clear(const char *path, struct gsp_err *err)
+/* Removes the old run, unless a recorder is writing it. */
+static int remove_old(const char *path, struct gsp_err *err)
 {
     struct gsp_drain *drain = NULL;
     struct gsp_err cause = {0};
@@ -168,69 +166,69 @@ static int clear(const char *path, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int make_named(struct gsp_run_place *place, const struct gsp_run_place_opts *opts,
+static int make_named(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
                       struct gsp_err *err)
 {
     const char *name = opts->name;
     int rc = GSP_OK;
     if (name && (strchr(name, '/') || name[0] == '.' || !name[0]))
-        return gsp_err_set(err, GSP_E_USAGE, 0, "--name: a name, not a path: %.100s", name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--name must be a name, not a path: %.100s", name);
     if (opts->output)
-        snprintf(place->path, sizeof(place->path), "%s", opts->output);
+        snprintf(dir->path, sizeof(dir->path), "%s", opts->output);
     else
-        snprintf(place->path, sizeof(place->path), RUNS "%s", name);
+        snprintf(dir->path, sizeof(dir->path), RUNS "%s", name);
     if (opts->output)
-        make_parents(place->path);
+        make_parents(dir->path);
     else
         rc = make_runs_folder(err);
-    place->was_made = access(place->path, F_OK) != 0;
+    dir->was_made = access(dir->path, F_OK) != 0;
     if (rc == GSP_OK)
-        rc = gsp_store_run_create(place->path, opts->force, err);
-    return rc == GSP_OK && opts->force ? clear(place->path, err) : rc;
+        rc = gsp_store_run_create(dir->path, opts->force, err);
+    return rc == GSP_OK && opts->force ? remove_old(dir->path, err) : rc;
 }
 
-/* Whose meta.json is there first has the folder. */
-static int claim(const struct gsp_run_place *place, struct gsp_err *err)
+/* Only one process can create meta.json. */
+static int claim(const struct gsp_run_place *dir, struct gsp_err *err)
 {
     struct gsp_err cause = {0};
-    const int rc = gsp_store_run_write_meta(place->path, &place->about, false, &cause);
+    const int rc = gsp_store_run_write_meta(dir->path, &dir->about, false, &cause);
     if (rc == GSP_E_EXISTS)
-        return gsp_err_set(err, rc, 0, "there is a recording in %.180s already", place->path);
-    /* A full disk fails when the file is closed. */
+        return gsp_err_set(err, rc, 0, "%.180s already has a recording", dir->path);
+    /* On a full disk, closing the file fails with IO. */
     return rc < 0
                ? gsp_err_set(err, rc == GSP_E_IO ? GSP_E_NOWRITE : rc, cause.sys, "%s", cause.msg)
                : GSP_OK;
 }
 
-int gsp_run_place_make(struct gsp_run_place *place, const struct gsp_run_place_opts *opts,
+int gsp_run_place_make(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
                        struct gsp_err *err)
 {
-    *place = (struct gsp_run_place){.path = ""};
-    int rc = describe(place, opts, err);
+    *dir = (struct gsp_run_place){.path = ""};
+    int rc = describe(dir, opts, err);
     if (rc == GSP_OK)
-        rc = opts->name || opts->output ? make_named(place, opts, err)
-                                        : make_unnamed(place, opts->argv, err);
+        rc = opts->name || opts->output ? make_named(dir, opts, err)
+                                        : make_unnamed(dir, opts->argv, err);
     if (rc == GSP_OK)
-        rc = claim(place, err);
-    if (rc < 0 && rc != GSP_E_EXISTS && place->was_made)
-        rmdir(place->path);
+        rc = claim(dir, err);
+    if (rc < 0 && rc != GSP_E_EXISTS && dir->was_made)
+        rmdir(dir->path);
     if (rc < 0)
-        place->path[0] = '\0';
+        dir->path[0] = '\0';
     return rc;
 }
 
-void gsp_run_place_discard(struct gsp_run_place *place)
+void gsp_run_place_discard(struct gsp_run_place *dir)
 {
-    if (!place->path[0])
+    if (!dir->path[0])
         return;
-    gsp_store_run_remove_files(place->path);
-    if (place->was_made && rmdir(place->path) == 0 && gsp_sv_starts(gsp_sv_of(place->path), RUNS))
-        rmdir(GSP_RUNS_FOLDER); /* stays if other runs are in it */
-    place->path[0] = '\0';
+    gsp_store_run_remove_files(dir->path);
+    if (dir->was_made && rmdir(dir->path) == 0 && gsp_sv_starts(gsp_sv_of(dir->path), RUNS))
+        rmdir(GSP_RUNS_FOLDER); /* fails if it has other runs */
+    dir->path[0] = '\0';
 }
 
-void gsp_run_place_free(struct gsp_run_place *place)
+void gsp_run_place_free(struct gsp_run_place *dir)
 {
-    free(place->command);
-    *place = (struct gsp_run_place){.path = ""};
+    free(dir->command);
+    *dir = (struct gsp_run_place){.path = ""};
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_place.h -- the folder of a `gsprof run`: its name, who has it, and what is said of it.
+ * run_dir.h -- the folder of a `gsprof run`: its name, its creation and its meta.json.
  *
- * A run without a name gets that of its program and the time; when such a folder is there already
- * a number is added.  A folder belongs to whoever made its meta.json, so two runs of one name are
- * never mixed.
+ * Without --name a run is named after its program and the time, with a number if that folder
+ * exists. The process that creates meta.json owns the folder, so that two runs never share one.
  *
- * Used by: cmd_run.c.
  * Threads: no state.
  */
 #pragma once
@@ -29,23 +27,23 @@ struct gsp_run_place_opts {
 };
 
 struct gsp_run_place {
-    char path[GSP_RUN_PATH_MAX]; /* "": there is no folder */
-    bool was_made;               /* the folder was not there */
+    char path[GSP_RUN_PATH_MAX]; /* "": no folder */
+    bool was_made;               /* we created the folder */
     char host[256];
     char cwd[GSP_RUN_PATH_MAX];
     char kernel[256];
-    char *command; /* the program's words, joined as a shell reads them */
+    char *command; /* argv, quoted for a shell */
     struct gsp_run_meta about;
 };
 
-/* What a run is called when nobody says: "train-20260131-235959". */
+/* Appends the default name of a run: "train-20260131-235959". */
 void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out);
 
-/* Makes the folder and a meta.json that says that the run goes on.  On failure path is "", and
- * about is filled all the same.  Fails with USAGE (a name that is a path), EXISTS (a run is there,
- * unless force; or goes on there), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_run_place_make(struct gsp_run_place *place,
+/* Creates the folder and a meta.json with the state RUNNING. On failure path is "", but about is
+ * filled. Fails with USAGE (the name is a path), EXISTS (the folder has a run, unless force; or
+ * that run is being written), NOWRITE, NOMEM. */
+GSP_MUST_CHECK int gsp_run_place_make(struct gsp_run_place *dir,
                                       const struct gsp_run_place_opts *opts, struct gsp_err *err);
-/* Nothing was recorded: takes away what make made. */
-void gsp_run_place_discard(struct gsp_run_place *place);
-void gsp_run_place_free(struct gsp_run_place *place); /* {0} does nothing; removes nothing */
+/* Removes what gsp_run_place_make() created: nothing was recorded. */
+void gsp_run_place_discard(struct gsp_run_place *dir);
+void gsp_run_place_free(struct gsp_run_place *dir); /* {0} does nothing; removes no files */

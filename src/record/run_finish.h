@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_finish.h -- what becomes of a run when its program has ended: the files of its folder, and
- * what is told of it.
+ * run_finish.h -- completes the folder of a `gsprof run` after its program has exited.
  *
- * Each step does what it can: whatever fails, the rows stay where they are.
+ * A failed step does not keep the later ones from running, and the rows stay on disk.
  *
- * Used by: cmd_run.c.
  * Threads: one owner.
  */
 #pragma once
@@ -22,22 +20,22 @@
 #include "record/run_dir.h"
 
 struct gsp_run_finish {
-    struct gsp_run_place *place;
+    struct gsp_run_place *dir;
     struct gsp_rec_rings *rings; /* freed */
-    const struct gsp_run_told *told;
+    const struct gsp_run_told *announced;
     const struct gsp_follow_result *followed;
-    int status;                               /* of the program, as a shell has it */
-    const volatile sig_atomic_t *interrupted; /* leave out what can be made later */
+    int status;                               /* exit status of the program, as in a shell */
+    const volatile sig_atomic_t *interrupted; /* set: leave out report.html */
 };
 
 struct gsp_run_made {
     struct gsp_buf verdict; /* lines; the caller frees it */
-    struct gsp_buf notes;   /* lines about where the tables were, if that was unusual; as above */
+    struct gsp_buf notes;   /* lines on unusual ring directories; the caller frees it */
     bool has_report;
-    bool failed_early;             /* too early for a verdict, and for commands to go on with */
-    struct gsp_err err;            /* what went wrong first; code 0: nothing */
-    char former[GSP_RUN_PATH_MAX]; /* another run of the same command; "" */
+    bool failed_early;               /* the program exited too early for a verdict */
+    struct gsp_err err;              /* first failure; code 0: none */
+    char previous[GSP_RUN_PATH_MAX]; /* another run of the same command; "": none */
 };
 
-/* Drains, writes profile.gsp, profile.json, report.html and meta.json. */
-void gsp_run_finish(const struct gsp_run_finish *what, struct gsp_run_made *made);
+/* Drains the rings; writes profile.gsp, profile.json, report.html and meta.json. */
+void gsp_run_finish(const struct gsp_run_finish *opts, struct gsp_run_made *result);

@@ -11,58 +11,60 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/time.h"
 #include "record/launch.h"
 #include "record/sentry.h"
 
 /* A sender that signals many processes one by one has reached all of them after this time. */
 #define GRACE_NS  (2 * GSP_NS_PER_MS)
-/* The kernel signals a group one by one, too, and a virtual CPU can stand still in between. */
+/* The kernel also signals the members of a group one by one, and a virtual CPU can pause in
+ * between. */
 #define BEHIND_NS (10 * GSP_NS_PER_MS)
-/* No signal for so long: the next one is a new matter. */
+/* After this time without a signal, the next one has nothing to do with the previous ones. */
 #define QUIET_NS  (50 * GSP_NS_PER_MS)
-/* Real-time signals beyond this wait in the kernel. */
+/* Further real-time signals stay queued in the kernel. */
 #define QUEUE_MAX 1024U
 
-/* Not held: those that tell of a fault of our own, and those that concern us as a parent. */
-static const int LEFT_OUT[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS,
+/* Not blocked: signals that report a fault of gsprof itself, and those it needs as a parent. */
+static const int NOT_HELD[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS,
                                SIGABRT, SIGPIPE, SIGCHLD, SIGKILL, SIGSTOP};
 
-struct taken {
+struct received {
     siginfo_t info;
     int64_t at_ns;
-    bool
-        is_alone; /* a SIGCONT that has woken us and not the sentry: it was not sent to the group */
+    bool is_alone; /* a SIGCONT that continued gsprof but not the sentry: not sent to the group */
 };
 
-/* What was taken from the kernel.  That is done at once, because a signal that comes while its like
- * is still pending is lost; but not before the sentry has taken it, which it gets earlier, being
- * the younger process.  So of two signals to the group that are one to the sentry, because they
- * came close together, we do not get the second. */
+/* Signals received from the kernel. They are received at once, because a signal is lost while
+ * another one of the same number is pending; but only after the sentry has received its own. A
+ * signal to the group reaches the sentry first, because it is the younger process. So if two
+ * signals to the group become one for the sentry because they come close together, gsprof does not
+ * receive the second, either. */
 static struct {
-    pthread_mutex_t lock;
+    struct gsp_lock lock;
     pthread_cond_t filled;
-    struct taken at[QUEUE_MAX]; /* a ring */
-    size_t first;
-    size_t count;
-    uint32_t left_behind; /* how often the sentry was, when signals were last taken */
-    bool is_closed;
-} queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct received at[QUEUE_MAX] GSP_GUARDED_BY(lock); /* a ring buffer */
+    size_t first GSP_GUARDED_BY(lock);
+    size_t count GSP_GUARDED_BY(lock);
+    uint32_t left_behind GSP_GUARDED_BY(lock); /* of the sentry, when collect() last ran */
+    bool is_closed GSP_GUARDED_BY(lock);
+} queue;
 
 static struct {
-    pthread_mutex_t lock; /* for what follows up to program, while the threads run */
+    struct gsp_lock lock;
+    /* How many of the signals that the sentry has received were matched with one of ours. */
+    struct gsp_sentry_counts claimed GSP_GUARDED_BY(lock);
+    pid_t program GSP_GUARDED_BY(lock); /* 0: not started yet, or exited */
     struct gsp_sentry sentry;
-    struct gsp_sentry_counts claimed; /* of what the sentry has received, what we have as well */
-    pid_t program;                    /* 0: it has ended, or has not begun */
     sigset_t held;
-    int signals_fd; /* readable when one is pending */
+    int signals_fd; /* readable when a signal is pending */
     int wake_fd;    /* readable when the threads have to end */
     bool has_collector;
     bool has_decider;
     pthread_t collector;
     pthread_t decider;
-} the = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .sentry = GSP_SENTRY_NONE, .signals_fd = -1, .wake_fd = -1};
+} run = {.sentry = GSP_SENTRY_NONE, .signals_fd = -1, .wake_fd = -1};
 
 static volatile sig_atomic_t interrupted;
 
@@ -78,8 +80,8 @@ static bool is_ignored(int sig)
     return sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* Lets a signal do to us what it does by default. */
-static void suffer(int sig)
+/* Raises a signal with its default action. */
+static void raise_default(int sig)
 {
     sigset_t one;
     sigset_t old;
@@ -92,25 +94,26 @@ static void suffer(int sig)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* ---------------------------------------------------------------------------- what they mean */
+/* ---------------------------------------------------------------------------------- passing on */
 
-static void pass_on(int sig, const siginfo_t *info)
+GSP_REQUIRES(&run.lock) static void pass_on(int sig, const siginfo_t *info)
 {
     if (info->si_code == SI_QUEUE)
-        sigqueue(the.program, sig, info->si_value);
+        sigqueue(run.program, sig, info->si_value);
     else
-        kill(the.program, sig);
+        kill(run.program, sig);
 }
 
-/* Sent by the sentry, or by us: the kernel names us as the sender of SIGXFSZ for a file of ours. */
+/* Whether the sentry or gsprof sent it. The kernel names gsprof as the sender of a SIGXFSZ that one
+ * of its files causes. */
 static bool is_ours(const siginfo_t *info)
 {
     return info->si_code <= 0 && info->si_pid > 0 &&
-           (info->si_pid == the.sentry.pid || info->si_pid == getpid());
+           (info->si_pid == run.sentry.pid || info->si_pid == getpid());
 }
 
-/* Sent by a process; or by the kernel to the leader of a session whose terminal is gone, which the
- * program would be without us. */
+/* Whether a process sent it, or the kernel sent it to the leader of a session whose terminal was
+ * closed: without gsprof the program would be that leader. */
 static bool is_for_program(int sig, const siginfo_t *info, bool has_sentry)
 {
     if (info->si_code <= 0)
@@ -118,10 +121,11 @@ static bool is_for_program(int sig, const siginfo_t *info, bool has_sentry)
     return has_sentry && sig == SIGHUP;
 }
 
-/* Sent by the program: to its group, or to its parent, which is ours without us. */
-static bool is_of_program(const siginfo_t *info)
+/* Whether the program sent it, to its group or to its parent; without gsprof that would be the
+ * parent of gsprof. */
+GSP_REQUIRES(&run.lock) static bool is_of_program(const siginfo_t *info)
 {
-    return info->si_code <= 0 && info->si_pid == the.program;
+    return info->si_code <= 0 && info->si_pid == run.program;
 }
 
 static void pass_up(int sig, const siginfo_t *info)
@@ -135,55 +139,56 @@ static void pass_up(int sig, const siginfo_t *info)
         kill(parent, sig);
 }
 
-/* A key of the terminal.  A program that makes itself the leader of a group is that already where
- * we are, so it would have got the signal, and its group too. */
-static void pass_key(int sig)
+/* Passes on a key typed at the terminal. Without gsprof, a program that makes itself the leader of
+ * a group would already be the leader of this one: it and its group would have received the signal.
+ */
+GSP_REQUIRES(&run.lock) static void pass_key(int sig)
 {
-    const pid_t group = getpgid(the.program);
-    if (getpgrp() == getpid() && group == the.program && getsid(the.program) == getsid(0))
+    const pid_t group = getpgid(run.program);
+    if (getpgrp() == getpid() && group == run.program && getsid(run.program) == getsid(0))
         kill(-group, sig);
 }
 
-/* The report can be made later; who cannot wait for the rest asks once more. */
-static void take_after_end(int sig)
+/* The first signal skips the report, which can be written later; the second ends gsprof. */
+static void act_after_exit(int sig)
 {
     const bool ends = sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
     const bool stops = sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
     if (is_ignored(sig) || (!ends && !stops))
         return;
     if (stops || interrupted)
-        suffer(sig);
+        raise_default(sig);
     else
         interrupted = 1;
 }
 
-/* ---------------------------------------------------------------------------------- the queue */
+/* --------------------------------------------------------------------------------------- queue */
 
-/* Those that are pending before the sentry is asked, once each: of one that comes later the sentry
- * may not have taken its own yet.  And SIGCONT, by which the sentry may be woken. */
+/* Finds the signals that were pending before the sentry is queried: the sentry may not have
+ * received its own of a later one yet. Adds SIGCONT, which may continue the sentry. */
 static void find_due(sigset_t *out)
 {
     sigset_t pending;
     sigemptyset(&pending);
     gsp_ignore(sigpending(&pending) < 0);
-    sigandset(out, &the.held, &pending);
+    sigandset(out, &run.held, &pending);
     sigaddset(out, SIGCONT);
 }
 
-/* Whether there is room for more. */
+/* Receives the pending signals. Returns false if the queue is full. */
 static bool collect(void)
 {
     const struct timespec now = {0};
     struct gsp_sentry_counts unused;
     sigset_t due;
     find_due(&due);
-    gsp_ignore(gsp_sentry_ask(&the.sentry, &unused));
-    pthread_mutex_lock(&queue.lock);
-    const uint32_t left_behind = atomic_load(&the.sentry.left_behind);
+    gsp_ignore(gsp_sentry_ask(&run.sentry, &unused));
+    gsp_lock_take(&queue.lock);
+    const uint32_t left_behind = atomic_load(&run.sentry.left_behind);
     bool is_left_behind = left_behind != queue.left_behind;
     queue.left_behind = left_behind;
     while (queue.count < QUEUE_MAX) {
-        struct taken *one = &queue.at[(queue.first + queue.count) % QUEUE_MAX];
+        struct received *one = &queue.at[(queue.first + queue.count) % QUEUE_MAX];
         const int sig = sigtimedwait(&due, &one->info, &now);
         if (sig <= 0)
             break;
@@ -195,146 +200,147 @@ static bool collect(void)
             is_left_behind = false;
         queue.count++;
     }
-    const bool has_room = queue.count < QUEUE_MAX;
+    const bool has_space = queue.count < QUEUE_MAX;
     pthread_cond_signal(&queue.filled);
-    pthread_mutex_unlock(&queue.lock);
-    return has_room;
+    gsp_lock_release(&queue.lock);
+    return has_space;
 }
 
-static bool pop(struct taken *out)
+static bool pop(struct received *out)
 {
-    pthread_mutex_lock(&queue.lock);
+    gsp_lock_take(&queue.lock);
     const bool has_one = queue.count > 0;
     if (has_one) {
         *out = queue.at[queue.first];
         queue.first = (queue.first + 1) % QUEUE_MAX;
         queue.count--;
     }
-    pthread_mutex_unlock(&queue.lock);
+    gsp_lock_release(&queue.lock);
     return has_one;
 }
 
-/* How many of each signal wait there. */
-static void count_waiting(struct gsp_sentry_counts *out)
+/* Counts the queued signals by number. */
+static void count_queued(struct gsp_sentry_counts *out)
 {
     *out = (struct gsp_sentry_counts){0};
-    pthread_mutex_lock(&queue.lock);
+    gsp_lock_take(&queue.lock);
     for (size_t i = 0; i < queue.count; i++)
         out->of[queue.at[(queue.first + i) % QUEUE_MAX].info.si_signo]++;
-    pthread_mutex_unlock(&queue.lock);
+    gsp_lock_release(&queue.lock);
 }
 
-/* Whether there is something before it gets quiet, or late; false too when all is over. */
+/* Waits for a signal, up to QUIET_NS unless is_quiet. Returns whether the queue has one. */
 static bool wait_filled(bool is_quiet)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += QUIET_NS;
-    until.tv_sec += until.tv_nsec / GSP_NS_PER_S;
-    until.tv_nsec %= GSP_NS_PER_S;
-    int rc = 0;
-    pthread_mutex_lock(&queue.lock);
-    while (queue.count == 0 && !queue.is_closed && rc == 0)
-        rc = is_quiet ? pthread_cond_wait(&queue.filled, &queue.lock)
-                      : pthread_cond_timedwait(&queue.filled, &queue.lock, &until);
+    const int64_t deadline_ns = gsp_now_ns() + QUIET_NS;
+    bool is_late = false;
+    gsp_lock_take(&queue.lock);
+    while (queue.count == 0 && !queue.is_closed && !is_late)
+        if (is_quiet)
+            gsp_lock_wait(&queue.lock, &queue.filled);
+        else
+            is_late = !gsp_lock_wait_until(&queue.lock, &queue.filled, deadline_ns);
     const bool is_filled = queue.count > 0;
-    pthread_mutex_unlock(&queue.lock);
+    gsp_lock_release(&queue.lock);
     return is_filled;
 }
 
 static bool is_closed(void)
 {
-    pthread_mutex_lock(&queue.lock);
+    gsp_lock_take(&queue.lock);
     const bool closed = queue.is_closed;
-    pthread_mutex_unlock(&queue.lock);
+    gsp_lock_release(&queue.lock);
     return closed;
 }
 
 /* ----------------------------------------------------------------------------------- deciding */
 
-/* Whether the sentry has more of it than we have taken. */
-static bool is_more(int sig, const struct gsp_sentry_counts *counts)
+/* Whether the sentry has received a signal that was not matched yet. */
+GSP_REQUIRES(&run.lock) static bool is_unclaimed(int sig, const struct gsp_sentry_counts *counts)
 {
-    return counts->of[sig] != the.claimed.of[sig];
+    return counts->of[sig] != run.claimed.of[sig];
 }
 
-/* Asks the sentry, who may have it a moment later than we. */
-static bool ask_about(const struct taken *one, struct gsp_sentry_counts *counts)
+/* Queries the sentry; waits a moment if it has not received the signal yet. */
+GSP_REQUIRES(&run.lock)
+static bool query_sentry(const struct received *one, struct gsp_sentry_counts *counts)
 {
-    if (!gsp_sentry_ask(&the.sentry, counts))
+    if (!gsp_sentry_ask(&run.sentry, counts))
         return false;
-    if (one->is_alone || is_more(one->info.si_signo, counts))
+    if (one->is_alone || is_unclaimed(one->info.si_signo, counts))
         return true;
     const int64_t left_ns = one->at_ns + GRACE_NS - gsp_now_ns();
     if (left_ns > 0)
         pause_ns(left_ns);
-    return gsp_sentry_ask(&the.sentry, counts);
+    return gsp_sentry_ask(&run.sentry, counts);
 }
 
-/* Whether the sentry has more of some signal than we have and shall have. */
-static bool is_beyond(const struct gsp_sentry_counts *counts,
-                      const struct gsp_sentry_counts *waiting, bool claims)
+/* Whether the sentry has received more of some signal than gsprof has matched and queued. claims:
+ * counts the surplus as matched. */
+GSP_REQUIRES(&run.lock)
+static bool has_surplus(const struct gsp_sentry_counts *counts,
+                        const struct gsp_sentry_counts *queued, bool claims)
 {
     bool is_any = false;
     for (size_t sig = 1; sig < GSP_SENTRY_SIGNALS; sig++) {
-        const uint32_t more = counts->of[sig] - the.claimed.of[sig];
-        if (more <= waiting->of[sig])
+        const uint32_t more = counts->of[sig] - run.claimed.of[sig];
+        if (more <= queued->of[sig])
             continue;
         is_any = true;
         if (claims)
-            the.claimed.of[sig] = counts->of[sig] - waiting->of[sig];
+            run.claimed.of[sig] = counts->of[sig] - queued->of[sig];
     }
     return is_any;
 }
 
-/* Two that are two to the sentry may be one to us, and some may reach it alone.  What we shall not
- * see is claimed, so that it is not taken for the next signal. */
-static void claim_rest(void)
+/* Two signals to the sentry may be one to gsprof, and some may reach only the sentry. Claims those,
+ * so that they are not matched with the next signal. */
+GSP_REQUIRES(&run.lock) static void claim_rest(void)
 {
     struct gsp_sentry_counts counts;
-    struct gsp_sentry_counts waiting;
-    if (!gsp_sentry_ask(&the.sentry, &counts))
+    struct gsp_sentry_counts queued;
+    if (!gsp_sentry_ask(&run.sentry, &counts))
         return;
-    count_waiting(&waiting);
-    if (!is_beyond(&counts, &waiting, false))
+    count_queued(&queued);
+    if (!has_surplus(&counts, &queued, false))
         return;
     pause_ns(BEHIND_NS);
     gsp_ignore(collect());
-    count_waiting(&waiting);
-    gsp_ignore(is_beyond(&counts, &waiting, true));
+    count_queued(&queued);
+    gsp_ignore(has_surplus(&counts, &queued, true));
 }
 
-/* Whether the program has certainly not got it, whatever the sentry says: a stop signal takes a
- * SIGCONT away that we have not seen yet.  One to the group may reach the program last.  If there
- * is a later one, the program may have been stopped since: then that one decides. */
-static bool is_missing(int sig)
+/* Whether the program has certainly not received a signal, whatever the sentry reports: a stop
+ * signal discards a pending SIGCONT. A signal to the group may reach the program last. If another
+ * SIGCONT is queued, the program may have been stopped in between: then that one decides. */
+GSP_REQUIRES(&run.lock) static bool is_missing(int sig)
 {
-    struct gsp_sentry_counts waiting;
-    if (sig != SIGCONT || !gsp_sentry_is_stopped(the.program))
+    struct gsp_sentry_counts queued;
+    if (sig != SIGCONT || !gsp_sentry_is_stopped(run.program))
         return false;
     pause_ns(GRACE_NS);
-    /* In this order: a stop of the group stops us too, anywhere here, and what then wakes us is
-     * seen to wait. */
-    const bool is_stopped = gsp_sentry_is_stopped(the.program) && !gsp_sentry_stops(&the.sentry);
+    /* In this order: a stop signal to the group also stops gsprof, anywhere here, and the SIGCONT
+     * that continues it is then queued. */
+    const bool is_stopped = gsp_sentry_is_stopped(run.program) && !gsp_sentry_stops(&run.sentry);
     gsp_ignore(collect());
-    count_waiting(&waiting);
-    return is_stopped && waiting.of[SIGCONT] == 0;
+    count_queued(&queued);
+    return is_stopped && queued.of[SIGCONT] == 0;
 }
 
-static void decide(const struct taken *one)
+GSP_REQUIRES(&run.lock) static void decide(const struct received *one)
 {
     struct gsp_sentry_counts counts;
     const int sig = one->info.si_signo;
-    if (the.program <= 0) {
-        take_after_end(sig);
+    if (run.program <= 0) {
+        act_after_exit(sig);
         return;
     }
-    const bool has_sentry = ask_about(one, &counts);
-    const bool is_of_group = has_sentry && !one->is_alone && is_more(sig, &counts);
+    const bool has_sentry = query_sentry(one, &counts);
+    const bool is_of_group = has_sentry && !one->is_alone && is_unclaimed(sig, &counts);
     if (is_of_group)
-        the.claimed.of[sig]++;
+        run.claimed.of[sig]++;
     else if (has_sentry && one->is_alone)
-        the.claimed.of[sig] = counts.of[sig]; /* a stop has taken the others away from us */
+        run.claimed.of[sig] = counts.of[sig]; /* a stop signal has discarded the others */
     if (is_of_program(&one->info)) {
         if (has_sentry && !is_of_group)
             pass_up(sig, &one->info);
@@ -347,21 +353,20 @@ static void decide(const struct taken *one)
         claim_rest();
 }
 
-/* With the lock. */
-static void decide_all(void)
+GSP_REQUIRES(&run.lock) static void decide_all(void)
 {
-    struct taken one;
+    struct received one;
     gsp_ignore(collect());
     while (pop(&one))
         decide(&one);
 }
 
-static void *collect_on(void *unused)
+static void *collector_main(void *unused)
 {
     (void)unused;
     for (;;) {
-        struct pollfd ready[] = {{.fd = the.signals_fd, .events = POLLIN},
-                                 {.fd = the.wake_fd, .events = POLLIN}};
+        struct pollfd ready[] = {{.fd = run.signals_fd, .events = POLLIN},
+                                 {.fd = run.wake_fd, .events = POLLIN}};
         if (poll(ready, GSP_COUNT(ready), -1) < 0)
             continue;
         if (ready[1].revents)
@@ -371,19 +376,19 @@ static void *collect_on(void *unused)
     }
 }
 
-static void *decide_on(void *unused)
+static void *decider_main(void *unused)
 {
     bool is_quiet = true;
     (void)unused;
     while (!is_closed()) {
         const bool is_filled = wait_filled(is_quiet);
         is_quiet = !is_filled;
-        pthread_mutex_lock(&the.lock);
+        gsp_lock_take(&run.lock);
         if (is_filled)
             decide_all();
-        else if (the.program > 0)
+        else if (run.program > 0)
             claim_rest();
-        pthread_mutex_unlock(&the.lock);
+        gsp_lock_release(&run.lock);
     }
     return NULL;
 }
@@ -395,95 +400,97 @@ static void start_threads(void)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&queue.filled, &attr);
     pthread_condattr_destroy(&attr);
-    the.signals_fd = signalfd(-1, &the.held, SFD_CLOEXEC);
-    the.wake_fd = eventfd(0, EFD_CLOEXEC);
-    if (the.signals_fd < 0 || the.wake_fd < 0)
+    run.signals_fd = signalfd(-1, &run.held, SFD_CLOEXEC);
+    run.wake_fd = eventfd(0, EFD_CLOEXEC);
+    if (run.signals_fd < 0 || run.wake_fd < 0)
         return;
-    the.has_decider = pthread_create(&the.decider, NULL, decide_on, NULL) == 0;
-    the.has_collector = pthread_create(&the.collector, NULL, collect_on, NULL) == 0;
+    run.has_decider = pthread_create(&run.decider, NULL, decider_main, NULL) == 0;
+    run.has_collector = pthread_create(&run.collector, NULL, collector_main, NULL) == 0;
 }
 
 static void stop_threads(void)
 {
     const uint64_t one = 1;
-    pthread_mutex_lock(&queue.lock);
+    gsp_lock_take(&queue.lock);
     queue.is_closed = true;
     pthread_cond_signal(&queue.filled);
-    pthread_mutex_unlock(&queue.lock);
-    if (the.has_collector) {
-        gsp_ignore(write(the.wake_fd, &one, sizeof(one)) < 0);
-        pthread_join(the.collector, NULL);
+    gsp_lock_release(&queue.lock);
+    if (run.has_collector) {
+        gsp_ignore(write(run.wake_fd, &one, sizeof(one)) < 0);
+        pthread_join(run.collector, NULL);
     }
-    if (the.has_decider)
-        pthread_join(the.decider, NULL);
-    the.has_collector = the.has_decider = false;
+    if (run.has_decider)
+        pthread_join(run.decider, NULL);
+    run.has_collector = run.has_decider = false;
 }
 
 /* ------------------------------------------------------------------------------------- public */
 
 void gsp_run_signals_hold(void)
 {
-    sigfillset(&the.held);
-    for (size_t i = 0; i < GSP_COUNT(LEFT_OUT); i++)
-        sigdelset(&the.held, LEFT_OUT[i]);
-    gsp_launch_hold(&the.held);
+    sigfillset(&run.held);
+    for (size_t i = 0; i < GSP_COUNT(NOT_HELD); i++)
+        sigdelset(&run.held, NOT_HELD[i]);
+    gsp_launch_hold(&run.held);
 }
 
 void gsp_run_signals_prepare(char *const *argv, char *const *words)
 {
-    /* Without it, what a process sent is passed on. */
-    gsp_ignore(gsp_sentry_start(&the.sentry, argv, words, NULL));
+    /* Without a sentry, all signals sent by a process are passed on. */
+    gsp_ignore(gsp_sentry_start(&run.sentry, argv, words, NULL));
 }
 
 void gsp_run_signals_begin(pid_t program)
 {
-    struct taken one;
-    the.program = program;
-    /* What came before the fork, the program does not have.  What came after it is sent to it a
-     * second time here, and is one signal, since it is blocked. */
-    gsp_ignore(gsp_sentry_ask(&the.sentry, &the.claimed));
+    struct received one;
+    gsp_lock_take(&run.lock);
+    run.program = program;
+    /* The program has no signal that came before the fork. A signal that came later is sent to it a
+     * second time here; both become one, because the signal is blocked. */
+    gsp_ignore(gsp_sentry_ask(&run.sentry, &run.claimed));
     gsp_ignore(collect());
     while (pop(&one))
         if (!is_ours(&one.info))
             pass_on(one.info.si_signo, &one.info);
+    gsp_lock_release(&run.lock);
     start_threads();
 }
 
 void gsp_run_signals_beat(void)
 {
-    if (the.has_collector && the.has_decider)
+    if (run.has_collector && run.has_decider)
         return;
-    pthread_mutex_lock(&the.lock);
+    gsp_lock_take(&run.lock);
     decide_all();
-    pthread_mutex_unlock(&the.lock);
+    gsp_lock_release(&run.lock);
 }
 
-/* A SIGCONT that has woken us is passed on first: the program may have been stopped together with
- * us, and goes on now.  A stop of the group reaches us within the pause: if we stopped ourselves
- * while it comes, we would take the SIGCONT that follows it away. */
+/* Passes on a SIGCONT first: gsprof and the program may have been stopped together. A stop
+ * signal to the group reaches gsprof within the pause: if gsprof stopped itself at that time, it
+ * would discard the SIGCONT that follows. */
 void gsp_run_signals_stop(int sig)
 {
-    pthread_mutex_lock(&the.lock);
+    gsp_lock_take(&run.lock);
     decide_all();
-    if (gsp_sentry_is_stopped(the.program)) {
+    if (gsp_sentry_is_stopped(run.program)) {
         pause_ns(GRACE_NS);
         decide_all();
     }
-    if (gsp_sentry_is_stopped(the.program) && !gsp_sentry_stops(&the.sentry)) {
-        gsp_sentry_watch(&the.sentry, the.program);
-        suffer(sig);
-        gsp_sentry_awake(&the.sentry);
+    if (gsp_sentry_is_stopped(run.program) && !gsp_sentry_stops(&run.sentry)) {
+        gsp_sentry_watch(&run.sentry, run.program);
+        raise_default(sig);
+        gsp_sentry_awake(&run.sentry);
     }
-    pthread_mutex_unlock(&the.lock);
+    gsp_lock_release(&run.lock);
 }
 
 void gsp_run_signals_end(void)
 {
-    pthread_mutex_lock(&the.lock);
-    decide_all(); /* what came before the end was for the program */
-    the.program = 0;
-    pthread_mutex_unlock(&the.lock);
-    gsp_sentry_stop(&the.sentry);
+    gsp_lock_take(&run.lock);
+    decide_all(); /* earlier signals are for the program */
+    run.program = 0;
+    gsp_lock_release(&run.lock);
+    gsp_sentry_stop(&run.sentry);
 }
 
 const volatile sig_atomic_t *gsp_run_signals_interrupted(void)
@@ -494,14 +501,14 @@ const volatile sig_atomic_t *gsp_run_signals_interrupted(void)
 void gsp_run_signals_end_by(int sig)
 {
     prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
-    suffer(sig);
+    raise_default(sig);
 }
 
 void gsp_run_signals_close(void)
 {
     stop_threads();
-    gsp_sentry_stop(&the.sentry);
-    gsp_fd_close(&the.signals_fd);
-    gsp_fd_close(&the.wake_fd);
-    the.signals_fd = the.wake_fd = -1;
+    gsp_sentry_stop(&run.sentry);
+    gsp_fd_close(&run.signals_fd);
+    gsp_fd_close(&run.wake_fd);
+    run.signals_fd = run.wake_fd = -1;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_signals.h -- the signals of `gsprof run`: the program gets those that it would get alone.
+ * run_signals.h -- the signals of `gsprof run`: the program gets the signals it would get without
+ * gsprof.
  *
- * While the program runs, what is sent to us alone is passed on; what is sent to the group, or by
- * the terminal, the program has already.  After its end, SIGINT, SIGTERM, SIGHUP and SIGQUIT ask
- * for an early end, and the second of them ends us.
+ * While the program runs, signals sent to gsprof alone are passed on. Signals sent to the process
+ * group or by the terminal have already reached the program. After the program has exited, the
+ * first SIGINT, SIGTERM, SIGHUP or SIGQUIT asks gsprof to finish early, and the second ends it.
  *
- * Signals are blocked in all threads.  One thread of this module takes them from the kernel,
- * another decides, so no code of ours is interrupted and nothing here runs in a handler.
+ * Signals are blocked in all threads. One thread of this module receives them and another one acts
+ * on them, so that no code is interrupted and nothing here runs in a signal handler.
  *
- * Used by: cmd_run.c.
- * Threads: one owner; there is one run in a process.
+ * Threads: one owner; one run per process.
  */
 #pragma once
 
@@ -18,23 +18,24 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Blocks them, for this thread and all that it starts.  First of all. */
+/* Blocks the signals in this thread and all threads it starts. To be called first. */
 void gsp_run_signals_hold(void);
-/* Before the program is forked; gsp_sentry_start() says what argv and words are. */
+/* Starts the sentry; to be called before the program is forked. See gsp_sentry_start() for argv and
+ * words. */
 void gsp_run_signals_prepare(char *const *argv, char *const *words);
-/* The program is forked and waits to be let go, with the signals blocked.  What has come up to now
- * is passed on before this returns. */
+/* To be called when the program is forked but held, with its signals blocked. Passes on the signals
+ * received so far. */
 void gsp_run_signals_begin(pid_t program);
-/* To be called now and then: passes signals on where there is no thread for that. */
+/* Passes signals on if the threads could not be started. To be called periodically. */
 void gsp_run_signals_beat(void);
-/* The program is stopped by this signal, and so are we until another process continues us or it. */
+/* Stops gsprof with the signal that stopped the program, until either is continued. */
 void gsp_run_signals_stop(int sig);
-/* The program has ended and is not waited for yet. */
+/* To be called when the program has exited, before it is reaped. */
 void gsp_run_signals_end(void);
-/* Set when the end has to come early. */
+/* Set when the user asks gsprof to finish early. */
 const volatile sig_atomic_t *gsp_run_signals_interrupted(void);
-/* Ends us by the signal that has ended the program, so that our parent sees what it would see
- * without us; without a core of ours.  Returns when that cannot be. */
+/* Ends gsprof with the signal that ended the program, so that the parent sees the same status;
+ * writes no core file. Returns if that fails. */
 void gsp_run_signals_end_by(int sig);
-/* Takes no more signals; they stay blocked.  Does nothing before prepare. */
+/* Ends the threads; the signals stay blocked. Does nothing before gsp_run_signals_prepare(). */
 void gsp_run_signals_close(void);

@@ -20,20 +20,20 @@
 #include "base/str.h"
 #include "base/time.h"
 
-/* Without the name of our program: `pkill gsprof` is for us alone. */
+/* Does not contain "gsprof", so that `pkill gsprof` does not reach the sentry. */
 #define TITLE      "gsp-sentry"
-#define ROUSE_MS   20
-/* A machine under load answers late; then a signal is passed on as if there were no sentry. */
+#define WATCH_MS   20
+/* Without an answer in this time, signals are passed on as if there were no sentry. */
 #define ANSWER_NS  (2 * GSP_NS_PER_S)
-#define LOOK_MS    20
+#define POLL_MS    20
 /* Bytes of /proc/PID/status. */
 #define STATUS_MAX 16384U
 
-enum request_kind { ASK, WATCH, AWAKE };
+enum request_kind { QUERY, WATCH, AWAKE };
 
 struct request {
     enum request_kind kind;
-    uint32_t number; /* of the question */
+    uint32_t number; /* of the query */
     pid_t pid;       /* to watch */
 };
 
@@ -58,7 +58,8 @@ static void close_all_but(int kept)
     closedir(folder);
 }
 
-/* The end of words that lie one behind the other, as the kernel puts them; NULL if they do not. */
+/* Returns the end of words that follow each other in memory, as the kernel stores them; else NULL.
+ */
 static char *end_of(char *const *words)
 {
     char *end = words[0];
@@ -70,8 +71,8 @@ static char *end_of(char *const *words)
     return end;
 }
 
-/* Writes the title and the program's words over our command line. */
-static void rename_self(char *const *argv, char *const *words)
+/* Overwrites our command line with the title and the program's words. */
+static void set_title(char *const *argv, char *const *words)
 {
     char *begin = argv[0];
     char *end = end_of(argv);
@@ -85,9 +86,9 @@ static void rename_self(char *const *argv, char *const *words)
     memset(begin + sizeof(TITLE) + len, 0, (size_t)(end - begin) - sizeof(TITLE) - len);
 }
 
-/* All but those that our master sends to rouse us: a stop signal may take one of them away before
- * it is counted, so the master cannot subtract them. */
-static void count_pending(pid_t master, struct gsp_sentry_counts *counts)
+/* Counts pending signals, except each SIGCONT from continue_sentry(): a stop signal may discard it
+ * before it is counted, so the parent cannot subtract it. */
+static void count_pending(pid_t parent, struct gsp_sentry_counts *counts)
 {
     const struct timespec now = {0};
     siginfo_t info;
@@ -95,8 +96,9 @@ static void count_pending(pid_t master, struct gsp_sentry_counts *counts)
     int sig = 0;
     sigfillset(&all);
     while ((sig = sigtimedwait(&all, &info, &now)) > 0) {
-        const bool is_rousing = sig == SIGCONT && info.si_code == SI_USER && info.si_pid == master;
-        if ((size_t)sig < GSP_SENTRY_SIGNALS && !is_rousing)
+        const bool is_from_parent =
+            sig == SIGCONT && info.si_code == SI_USER && info.si_pid == parent;
+        if ((size_t)sig < GSP_SENTRY_SIGNALS && !is_from_parent)
             counts->of[sig]++;
     }
 }
@@ -115,7 +117,7 @@ bool gsp_sentry_is_stopped(pid_t pid)
     return name_end && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
 }
 
-/* Whether a SIGSTOP waits for a process to get a CPU. */
+/* Whether a process has a pending SIGSTOP. */
 static bool has_stop_pending(pid_t pid)
 {
     char path[64];
@@ -129,12 +131,12 @@ static bool has_stop_pending(pid_t pid)
 
 bool gsp_sentry_stops(const struct gsp_sentry *sentry)
 {
-    /* In this order: one that waits becomes the other. */
+    /* In this order: a process with a pending SIGSTOP becomes a stopped one. */
     return has_stop_pending(getpid()) || (sentry->pid > 0 && (has_stop_pending(sentry->pid) ||
                                                               gsp_sentry_is_stopped(sentry->pid)));
 }
 
-static _Noreturn void stand(int fd, pid_t master)
+static _Noreturn void serve(int fd, pid_t parent)
 {
     struct answer answer = {0};
     pid_t watched = 0;
@@ -145,18 +147,18 @@ static _Noreturn void stand(int fd, pid_t master)
         _exit(1);
     for (;;) {
         struct request request;
-        struct pollfd asked[] = {{.fd = fd, .events = POLLIN},
+        struct pollfd ready[] = {{.fd = fd, .events = POLLIN},
                                  {.fd = signals_fd, .events = POLLIN}};
-        const int ready = poll(asked, GSP_COUNT(asked), watched ? ROUSE_MS : -1);
-        /* At once: one that comes while its like is pending is lost. */
-        count_pending(master, &answer.counts);
-        if (ready == 0 && !gsp_sentry_is_stopped(watched))
-            kill(master, SIGCONT);
-        if (ready <= 0 || !asked[0].revents)
+        const int count = poll(ready, GSP_COUNT(ready), watched ? WATCH_MS : -1);
+        /* At once: a signal is lost while another one of the same number is pending. */
+        count_pending(parent, &answer.counts);
+        if (count == 0 && !gsp_sentry_is_stopped(watched))
+            kill(parent, SIGCONT);
+        if (count <= 0 || !ready[0].revents)
             continue;
         if (recv(fd, &request, sizeof(request), 0) != (ssize_t)sizeof(request))
             _exit(0);
-        if (request.kind != ASK) {
+        if (request.kind != QUERY) {
             watched = request.kind == WATCH ? request.pid : 0;
             continue;
         }
@@ -166,53 +168,54 @@ static _Noreturn void stand(int fd, pid_t master)
     }
 }
 
-static _Noreturn void run_sentry(int fd, pid_t master, char *const *argv, char *const *words)
+static _Noreturn void run_sentry(int fd, pid_t parent, char *const *argv, char *const *words)
 {
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
-    if (getppid() != master)
+    if (getppid() != parent)
         _exit(0);
     close_all_but(fd);
-    gsp_ignore(chdir("/") < 0); /* the folder we were started in may be unmounted */
-    rename_self(argv, words);
-    stand(fd, master);
+    gsp_ignore(chdir("/") < 0); /* so that the current folder can be unmounted */
+    set_title(argv, words);
+    serve(fd, parent);
 }
 
-/* --------------------------------------------------------------------------------- our side */
+/* ------------------------------------------------------------------------------------ gsprof */
 
 int gsp_sentry_start(struct gsp_sentry *sentry, char *const *argv, char *const *words,
                      struct gsp_err *err)
 {
     int ends[2] = {-1, -1};
-    const pid_t master = getpid();
+    const pid_t parent = getpid();
     const pid_t pid =
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
     if (pid < 0) {
         const int sys = errno;
         gsp_fd_close(&ends[0]);
         gsp_fd_close(&ends[1]);
-        return gsp_err_set(err, GSP_E_IO, sys, "cannot start a sentry: %s", strerror(sys));
+        return gsp_err_set(err, GSP_E_IO, sys, "cannot start the sentry: %s", strerror(sys));
     }
     if (pid == 0)
-        run_sentry(ends[1], master, argv, words);
+        run_sentry(ends[1], parent, argv, words);
     close(ends[1]);
     sentry->pid = pid;
     sentry->fd = ends[0];
     return GSP_OK;
 }
 
-static bool tell(struct gsp_sentry *sentry, const struct request *request)
+static bool send_request(struct gsp_sentry *sentry, const struct request *request)
 {
     return sentry->fd >= 0 && !atomic_load(&sentry->lost) &&
            send(sentry->fd, request, sizeof(*request), MSG_NOSIGNAL) == (ssize_t)sizeof(*request);
 }
 
-/* SIGSTOP stops the sentry too; a SIGCONT to us alone leaves it stopped.  Not at once: one to the
- * group that comes while ours is pending would not be counted.  Not when we are about to stop with
- * the sentry: it has to count the SIGCONT that wakes both. */
-static void rouse(struct gsp_sentry *sentry)
+/* Continues a stopped sentry: SIGSTOP stops it, too, and a SIGCONT to gsprof alone leaves it
+ * stopped. Not called at once: while our SIGCONT is pending, one to the group would not be counted.
+ * Does nothing if gsprof is about to stop together with the sentry: the sentry has to count the
+ * SIGCONT that continues both. */
+static void continue_sentry(struct gsp_sentry *sentry)
 {
     siginfo_t info = {0};
     sigset_t pending;
@@ -224,22 +227,22 @@ static void rouse(struct gsp_sentry *sentry)
     kill(sentry->pid, SIGCONT);
 }
 
-static bool ask(struct gsp_sentry *sentry, struct gsp_sentry_counts *out)
+static bool query(struct gsp_sentry *sentry, struct gsp_sentry_counts *out)
 {
-    const struct request request = {.kind = ASK, .number = ++sentry->asked};
+    const struct request request = {.kind = QUERY, .number = ++sentry->asked};
     const int64_t until_ns = gsp_now_ns() + ANSWER_NS;
     struct answer answer = {0};
-    if (!tell(sentry, &request))
+    if (!send_request(sentry, &request))
         return false;
     while (gsp_now_ns() < until_ns) {
-        struct pollfd heard = {.fd = sentry->fd, .events = POLLIN};
-        if (poll(&heard, 1, LOOK_MS) <= 0) {
-            rouse(sentry);
+        struct pollfd ready = {.fd = sentry->fd, .events = POLLIN};
+        if (poll(&ready, 1, POLL_MS) <= 0) {
+            continue_sentry(sentry);
             continue;
         }
         if (recv(sentry->fd, &answer, sizeof(answer), 0) != (ssize_t)sizeof(answer))
             break;
-        /* Answers that came too late are for questions of before. */
+        /* A late answer to an earlier query. */
         if (answer.number != request.number)
             continue;
         *out = answer.counts;
@@ -251,25 +254,25 @@ static bool ask(struct gsp_sentry *sentry, struct gsp_sentry_counts *out)
 
 bool gsp_sentry_ask(struct gsp_sentry *sentry, struct gsp_sentry_counts *out)
 {
-    pthread_mutex_lock(&sentry->lock);
-    const bool has_answer = ask(sentry, out);
-    pthread_mutex_unlock(&sentry->lock);
+    gsp_lock_take(&sentry->lock);
+    const bool has_answer = query(sentry, out);
+    gsp_lock_release(&sentry->lock);
     return has_answer;
 }
 
 void gsp_sentry_watch(struct gsp_sentry *sentry, pid_t pid)
 {
-    gsp_ignore(tell(sentry, &(struct request){.kind = WATCH, .pid = pid}));
+    gsp_ignore(send_request(sentry, &(struct request){.kind = WATCH, .pid = pid}));
 }
 
 void gsp_sentry_awake(struct gsp_sentry *sentry)
 {
-    gsp_ignore(tell(sentry, &(struct request){.kind = AWAKE}));
+    gsp_ignore(send_request(sentry, &(struct request){.kind = AWAKE}));
 }
 
 void gsp_sentry_stop(struct gsp_sentry *sentry)
 {
-    pthread_mutex_lock(&sentry->lock);
+    gsp_lock_take(&sentry->lock);
     if (sentry->pid > 0) {
         kill(sentry->pid, SIGKILL);
         while (waitpid(sentry->pid, NULL, 0) < 0 && errno == EINTR)
@@ -278,5 +281,5 @@ void gsp_sentry_stop(struct gsp_sentry *sentry)
     gsp_fd_close(&sentry->fd);
     sentry->pid = 0;
     sentry->fd = -1;
-    pthread_mutex_unlock(&sentry->lock);
+    gsp_lock_release(&sentry->lock);
 }

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sentry.h -- a process in our group that takes no signal, only counts them.
+ * sentry.h -- a child process in our process group that blocks all signals and counts them.
  *
- * The kernel does not say whether a signal was sent to us alone or to the whole group, in which
- * case the program has it already.  What the sentry has received too was sent to the group.  The
- * sentry also wakes us when the program goes on while we are stopped, because a SIGCONT may have
- * been sent to the program alone.
+ * The kernel does not report whether a signal was sent to gsprof alone or to the whole group; in
+ * the second case the program already has it. A signal that the sentry has received, too, was sent
+ * to the group. The sentry also continues gsprof when the program is continued while gsprof is
+ * stopped, because a SIGCONT may have been sent to the program alone.
  *
- * It has none of our descriptors, dies with us, and is named after the program, so that
- * `pkill -f WORD` finds it beside us and the program.
+ * The sentry has none of our descriptors and dies with gsprof. Its command line includes that of
+ * the program, so that `pkill -f TEXT` finds it together with gsprof and the program.
  *
- * Used by: run_signals.c.
- * Threads: one owner, who starts and stops it; any may ask.
+ * Threads: one owner, which starts and stops it; any thread may call gsp_sentry_ask().
  */
 #pragma once
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,46 +22,47 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "base/lock.h"
 
 /* Signals are numbered from 1. */
 #define GSP_SENTRY_SIGNALS ((size_t)_NSIG)
 
 struct gsp_sentry {
-    pid_t pid;                    /* 0: there is none */
-    int fd;                       /* to talk to it; -1 */
-    uint32_t asked;               /* so often */
-    _Atomic uint32_t left_behind; /* so often a pending SIGCONT had woken us and not the sentry */
-    atomic_bool lost;             /* it does not answer any more */
-    pthread_mutex_t lock;         /* of the thread that asks */
+    pid_t pid;                    /* 0: none */
+    int fd;                       /* socket to it; -1 */
+    uint32_t asked;               /* number of queries */
+    _Atomic uint32_t left_behind; /* number of pending SIGCONT that continued gsprof but not it */
+    atomic_bool lost;             /* it does not answer */
+    struct gsp_lock lock;         /* held during a query */
 };
 
 #define GSP_SENTRY_NONE                                                                            \
     {                                                                                              \
-        .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER                                                \
+        .fd = -1                                                                                   \
     }
 
-/* What it has received since it was started, by signal. */
+/* Signals received since the start, by number. */
 struct gsp_sentry_counts {
     uint32_t of[GSP_SENTRY_SIGNALS];
 };
 
-/* Starts one, where there is GSP_SENTRY_NONE; our own signals are blocked already, and there is one
- * thread.  argv is our whole command line and words the program's part of it, both NULL-ended.
- * Fails with IO. */
+/* Starts a sentry; *sentry is GSP_SENTRY_NONE. Our signals must be blocked, and the process must
+ * have one thread. argv is our whole command line, words the program's part of it; both are
+ * NULL-ended. Fails with IO. */
 GSP_MUST_CHECK int gsp_sentry_start(struct gsp_sentry *sentry, char *const *argv,
                                     char *const *words, struct gsp_err *err);
-/* Gives what it has received up to now; false when there is no sentry, or no answer. */
+/* Reads the counts; returns false if the sentry is not running or does not answer. */
 bool gsp_sentry_ask(struct gsp_sentry *sentry, struct gsp_sentry_counts *out);
-/* We are about to stop because pid is stopped: from now on SIGCONT is sent to us, again and again,
- * once pid goes on or has ended. */
+/* To be called before gsprof stops because pid is stopped: the sentry sends SIGCONT to gsprof
+ * repeatedly once pid is continued or has exited. */
 void gsp_sentry_watch(struct gsp_sentry *sentry, pid_t pid);
-/* We are awake. */
+/* To be called when gsprof runs again. */
 void gsp_sentry_awake(struct gsp_sentry *sentry);
-/* Ends it and waits for that; GSP_SENTRY_NONE does nothing. */
+/* Ends the sentry and waits for its exit; GSP_SENTRY_NONE does nothing. */
 void gsp_sentry_stop(struct gsp_sentry *sentry);
 
-/* Whether a process is stopped; false when that cannot be read, so that no caller sleeps for ever.
- */
+/* Whether a process is stopped; false if that cannot be read, so that no caller sleeps forever. */
 bool gsp_sentry_is_stopped(pid_t pid);
-/* Whether a SIGSTOP was sent to the group: the sentry stands still, or it or we are about to. */
+/* Whether a SIGSTOP was sent to the group: the sentry is stopped, or it or gsprof is about to stop.
+ */
 bool gsp_sentry_stops(const struct gsp_sentry *sentry);

@@ -4,24 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/assert.h"
 #include "base/map.h"
 #include "base/time.h"
 #include "model/ids.h"
 #include "ring/writer.h"
 
-/* Between two rows of a thread that stays where it is. */
-#define STILL_NS     GSP_NS_PER_S
+/* Interval between two rows of an idle thread. */
+#define IDLE_NS      GSP_NS_PER_S
 #define NO_ENTRY     UINT32_MAX
-/* A stack's bytes must be more than its budget of rows: a quarter of the ring is always free, so
- * that on average four rows are looked at for one that is written. */
+/* A quarter of the ring is always free, so that make_space() examines four rows on average for one
+ * that is written. */
 #define USED_SHARE   4U
 #define STRINGS_MAX  32768U
 #define STRING_BYTES (2U << 20)
-/* Where there is little room: a second of one busy thread at least, which is how often a run reads
- * its rings.  They fit into a quarter of 16 MB. */
+/* With little space the sizes are halved this often at most. The smallest rings hold one second of
+ * a busy thread, because a run drains its rings every second, and fit into a quarter of 16 MB. */
 #define HALVED_MAX   6U
 
-/* A row of python.stack, and whose it is. */
+/* A row of python.stack and its entry. */
 struct frame_row {
     uint32_t entry;
     uint32_t depth;
@@ -31,22 +33,22 @@ struct frame_row {
     uint32_t type;
 };
 
-/* A stack of which rows are in the ring. */
+/* A stack with rows in the ring. */
 struct entry {
     int64_t id;
     uint32_t refs;    /* samples in the ring that refer to it */
-    uint32_t len;     /* rows of the whole stack */
-    uint32_t present; /* of which are in the ring; fewer than len only while refs is 0 */
+    uint32_t len;     /* rows of the whole stack; 0: the entry is free */
+    uint32_t present; /* rows in the ring; less than len only while refs is 0 */
     uint32_t next_free;
 };
 
 /* The last sample of a thread. */
-struct last_look {
+struct last_sample {
     int64_t ts_ns;
     int64_t mono_ns;
-    int64_t owed_ns;    /* weight that no row has yet */
-    int64_t written_ns; /* CLOCK_MONOTONIC of its last row */
-    uint32_t stack;     /* of the profile; GSP_NONE: there was none */
+    int64_t pending_ns; /* weight that is not in a row yet */
+    int64_t written_ns; /* CLOCK_MONOTONIC of the last row */
+    uint32_t stack;     /* of the profile; GSP_NONE: no sample yet */
     uint32_t flags;
 };
 
@@ -54,33 +56,28 @@ struct gsp_stack_rows {
     struct gsp_ring *samples;
     struct gsp_ring *frames;
     const struct gsp_profile *profile;
-    int64_t *ids; /* of the profile's stacks, by their number */
+    int64_t *ids; /* of the profile's stacks, by index */
     size_t id_count;
     size_t id_cap;
-    struct last_look *looks; /* by thread of the profile */
-    size_t look_count;
+    struct last_sample *last; /* by thread of the profile */
+    size_t last_count;
     struct frame_row *mirror; /* row n of the ring is at n % frame_max */
     uint64_t frame_rows;      /* written so far */
     uint32_t frame_max;
     uint32_t *sample_entry; /* sample n is at n % sample_max */
     uint64_t sample_rows;
     uint32_t sample_max;
-    unsigned halved; /* how often the sizes were, for want of room */
+    unsigned halved; /* how often the sizes were halved */
     struct entry *entries;
     uint32_t entry_count;
-    uint32_t entry_cap;
+    size_t entry_cap;
     uint32_t free_entry;
-    struct gsp_hmap index; /* id -> entry; what is gone stays in it until it is made anew */
-    uint64_t excess;       /* rows beyond GSP_STACK_FRAMES_EACH of all stacks in use */
+    struct gsp_hmap index; /* id -> entry; keeps free entries until rebuild_index() */
+    uint64_t excess;       /* sum of the rows beyond GSP_STACK_FRAMES_EACH of stacks in use */
     uint64_t excess_max;
     int32_t pid;
     int64_t rank;
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for stacks");
-}
 
 static uint32_t excess_of(const struct entry *entry)
 {
@@ -95,8 +92,8 @@ static uint32_t find_entry(const struct gsp_stack_rows *rows, int64_t id)
     return found && rows->entries[*found].len && rows->entries[*found].id == id ? *found : NO_ENTRY;
 }
 
-/* The map forgets nothing by itself. */
-static bool renew_index(struct gsp_stack_rows *rows)
+/* The map does not remove free entries. */
+static bool rebuild_index(struct gsp_stack_rows *rows)
 {
     if (rows->index.count < 2U * (size_t)rows->entry_count + 1024U)
         return true;
@@ -111,18 +108,13 @@ static bool renew_index(struct gsp_stack_rows *rows)
 static uint32_t new_entry(struct gsp_stack_rows *rows, int64_t id, uint32_t len)
 {
     uint32_t at = rows->free_entry;
-    if (at == NO_ENTRY && rows->entry_count == rows->entry_cap) {
-        const uint32_t cap = rows->entry_cap ? rows->entry_cap * 2 : 256;
-        struct entry *grown = realloc(rows->entries, cap * sizeof(*grown));
-        if (!grown)
-            return NO_ENTRY;
-        rows->entries = grown;
-        rows->entry_cap = cap;
-    }
+    if (at == NO_ENTRY &&
+        !gsp_array_fit(&rows->entries, &rows->entry_cap, (size_t)rows->entry_count + 1))
+        return NO_ENTRY;
     const bool is_reused = at != NO_ENTRY;
     if (!is_reused)
         at = rows->entry_count;
-    if (!renew_index(rows) || !gsp_hmap_put(&rows->index, (uint64_t)id, 0, at))
+    if (!rebuild_index(rows) || !gsp_hmap_put(&rows->index, (uint64_t)id, 0, at))
         return NO_ENTRY;
     if (is_reused)
         rows->free_entry = rows->entries[at].next_free;
@@ -132,7 +124,7 @@ static uint32_t new_entry(struct gsp_stack_rows *rows, int64_t id, uint32_t len)
     return at;
 }
 
-static void free_if_gone(struct gsp_stack_rows *rows, uint32_t at)
+static void free_if_unused(struct gsp_stack_rows *rows, uint32_t at)
 {
     struct entry *entry = &rows->entries[at];
     if (entry->refs || entry->present)
@@ -141,7 +133,7 @@ static void free_if_gone(struct gsp_stack_rows *rows, uint32_t at)
     rows->free_entry = at;
 }
 
-static void take_ref(struct gsp_stack_rows *rows, uint32_t at)
+static void add_ref(struct gsp_stack_rows *rows, uint32_t at)
 {
     if (rows->entries[at].refs++ == 0)
         rows->excess += excess_of(&rows->entries[at]);
@@ -149,9 +141,10 @@ static void take_ref(struct gsp_stack_rows *rows, uint32_t at)
 
 static void drop_ref(struct gsp_stack_rows *rows, uint32_t at)
 {
+    gsp_assert(rows->entries[at].refs > 0);
     if (--rows->entries[at].refs == 0)
         rows->excess -= excess_of(&rows->entries[at]);
-    free_if_gone(rows, at);
+    free_if_unused(rows, at);
 }
 
 /* --------------------------------------------------------------------------------- python.stack */
@@ -169,12 +162,12 @@ static void write_frame(struct gsp_stack_rows *rows, struct frame_row frame)
     rows->mirror[rows->frame_rows % rows->frame_max] = frame;
     rows->frame_rows++;
     rows->entries[frame.entry].present++;
-    gsp_ignore(gsp_ring_append(rows->frames, &row)); /* the one lane is there */
+    gsp_ignore(gsp_ring_append(rows->frames, &row)); /* the ring has a lane: make_ring() */
 }
 
-/* Makes the row that the next one overwrites one that nobody needs: rows of stacks in use go to
- * the front, each in the place of itself. */
-static void make_room(struct gsp_stack_rows *rows)
+/* Ensures that the next row overwrites one that is not needed: writes the oldest rows of stacks in
+ * use again. */
+static void make_space(struct gsp_stack_rows *rows)
 {
     if (rows->frame_rows < rows->frame_max)
         return;
@@ -183,7 +176,7 @@ static void make_room(struct gsp_stack_rows *rows)
         struct entry *entry = &rows->entries[oldest.entry];
         entry->present--;
         if (entry->refs == 0) {
-            free_if_gone(rows, oldest.entry);
+            free_if_unused(rows, oldest.entry);
             return;
         }
         write_frame(rows, oldest);
@@ -210,28 +203,28 @@ static struct frame_row frame_of(const struct gsp_stack_rows *rows, uint32_t sta
     };
 }
 
-/* Which depths of a stack that was half overwritten are still there. */
-static void find_present(const struct gsp_stack_rows *rows, uint32_t at, bool *there)
+/* Finds which frames of a partly overwritten stack are still in the ring. */
+static void find_present(const struct gsp_stack_rows *rows, uint32_t at, bool *present)
 {
     const uint64_t count = rows->frame_rows < rows->frame_max ? rows->frame_rows : rows->frame_max;
     for (uint64_t i = 0; i < count; i++)
         if (rows->mirror[i].entry == at && rows->mirror[i].depth < rows->entries[at].len)
-            there[rows->mirror[i].depth] = true;
+            present[rows->mirror[i].depth] = true;
 }
 
-/* Writes the rows of a stack that the ring lacks; it is in use. */
+/* Writes the missing rows of a stack in use. */
 static int write_stack(struct gsp_stack_rows *rows, uint32_t at, uint32_t stack,
                        struct gsp_err *err)
 {
     const uint32_t len = rows->entries[at].len;
     const bool is_cut = len < gsp_model_profile_stack_depth(rows->profile, stack);
-    bool *there = rows->entries[at].present ? calloc(len, sizeof(*there)) : NULL;
-    if (rows->entries[at].present && !there)
-        return no_memory(err);
-    if (there)
-        find_present(rows, at, there);
+    bool *present = rows->entries[at].present ? calloc(len, sizeof(*present)) : NULL;
+    if (rows->entries[at].present && !present)
+        return gsp_err_nomem(err);
+    if (present)
+        find_present(rows, at, present);
     for (uint32_t depth = 0; depth < len; depth++) {
-        if (!there || !there[depth]) {
+        if (!present || !present[depth]) {
             struct frame_row frame = {0};
             if (is_cut && depth == len - 1) {
                 frame.func = gsp_ring_intern(rows->frames, gsp_sv_of(GSP_STACK_CUT_NAME));
@@ -242,27 +235,21 @@ static int write_stack(struct gsp_stack_rows *rows, uint32_t at, uint32_t stack,
             }
             frame.entry = at;
             frame.depth = depth;
-            make_room(rows);
+            make_space(rows);
             write_frame(rows, frame);
         }
         stack = gsp_model_profile_stack_caller(rows->profile, stack);
     }
-    free(there);
+    free(present);
     return GSP_OK;
 }
 
-/* The ids of the profile's stacks, those that came since too. */
-static int learn_ids(struct gsp_stack_rows *rows, struct gsp_err *err)
+/* Computes the ids of the new stacks of the profile. */
+static int update_ids(struct gsp_stack_rows *rows, struct gsp_err *err)
 {
     const size_t count = gsp_model_profile_stack_count(rows->profile) + 1;
-    if (count > rows->id_cap) {
-        const size_t cap = count + count / 2;
-        int64_t *grown = realloc(rows->ids, cap * sizeof(*grown));
-        if (!grown)
-            return no_memory(err);
-        rows->ids = grown;
-        rows->id_cap = cap;
-    }
+    if (!gsp_array_fit(&rows->ids, &rows->id_cap, count))
+        return gsp_err_nomem(err);
     for (; rows->id_count < count; rows->id_count++) {
         const uint32_t stack = (uint32_t)rows->id_count;
         const uint32_t caller = gsp_model_profile_stack_caller(rows->profile, stack);
@@ -274,11 +261,11 @@ static int learn_ids(struct gsp_stack_rows *rows, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* The entry of a stack, in use from now on and with all its rows in the ring. */
+/* Finds or creates the entry of a stack, adds a reference and writes its missing rows. */
 static int use_stack(struct gsp_stack_rows *rows, uint32_t stack, uint32_t *out,
                      struct gsp_err *err)
 {
-    int rc = learn_ids(rows, err);
+    int rc = update_ids(rows, err);
     if (rc < 0)
         return rc;
     int64_t id = rows->ids[stack];
@@ -294,8 +281,8 @@ static int use_stack(struct gsp_stack_rows *rows, uint32_t stack, uint32_t *out,
     if (at == NO_ENTRY)
         at = new_entry(rows, id, len);
     if (at == NO_ENTRY)
-        return no_memory(err);
-    take_ref(rows, at);
+        return gsp_err_nomem(err);
+    add_ref(rows, at);
     if (rows->entries[at].present < rows->entries[at].len)
         rc = write_stack(rows, at, stack, err);
     if (rc < 0)
@@ -306,29 +293,29 @@ static int use_stack(struct gsp_stack_rows *rows, uint32_t stack, uint32_t *out,
 
 /* -------------------------------------------------------------------------- python.stack_sample */
 
-static int write_sample(struct gsp_stack_rows *rows, uint32_t thread, const struct last_look *look,
-                        struct gsp_err *err)
+static int write_sample(struct gsp_stack_rows *rows, uint32_t thread,
+                        const struct last_sample *last, struct gsp_err *err)
 {
-    const struct gsp_thread *about = gsp_model_profile_thread_at(rows->profile, thread);
+    const struct gsp_thread *info = gsp_model_profile_thread_at(rows->profile, thread);
     uint32_t at = NO_ENTRY;
-    int rc = about ? use_stack(rows, look->stack, &at, err) : GSP_OK;
-    if (rc < 0 || !about)
+    int rc = info ? use_stack(rows, last->stack, &at, err) : GSP_OK;
+    if (rc < 0 || !info)
         return rc;
-    const uint64_t id = about->os_id ? about->os_id : about->python_id;
+    const uint64_t id = info->os_id ? info->os_id : info->python_id;
     const struct gsp_row_python_stack_sample row = {
-        .ts_ns = look->ts_ns,
-        .mono_ns = look->mono_ns,
+        .ts_ns = last->ts_ns,
+        .mono_ns = last->mono_ns,
         .pid = rows->pid,
         .rank = rows->rank,
         .thread_id = id ? (int64_t)(id & INT64_MAX) : GSP_NULL_I64,
         .thread_name =
-            intern(rows->samples, gsp_model_profile_string_at(rows->profile, about->name)),
-        .on_cpu = (look->flags & GSP_SAMPLE_ON_CPU) != 0,
-        .has_gil = (look->flags & GSP_SAMPLE_HAS_GIL) != 0,
+            intern(rows->samples, gsp_model_profile_string_at(rows->profile, info->name)),
+        .on_cpu = (last->flags & GSP_SAMPLE_ON_CPU) != 0,
+        .has_gil = (last->flags & GSP_SAMPLE_HAS_GIL) != 0,
         .stack_id = rows->entries[at].id,
-        .weight_ns = look->owed_ns,
+        .weight_ns = last->pending_ns,
     };
-    gsp_ignore(gsp_ring_append(rows->samples, &row)); /* the one lane is there */
+    gsp_ignore(gsp_ring_append(rows->samples, &row)); /* the ring has a lane: make_ring() */
     uint32_t *slot = &rows->sample_entry[rows->sample_rows % rows->sample_max];
     const uint32_t oldest = *slot;
     *slot = at;
@@ -337,60 +324,58 @@ static int write_sample(struct gsp_stack_rows *rows, uint32_t thread, const stru
     return GSP_OK;
 }
 
-static struct last_look *look_of(struct gsp_stack_rows *rows, uint32_t thread)
+static struct last_sample *last_of(struct gsp_stack_rows *rows, uint32_t thread)
 {
-    if (thread >= rows->look_count) {
-        const size_t count = (size_t)thread + thread / 2 + 16;
-        struct last_look *grown = realloc(rows->looks, count * sizeof(*grown));
-        if (!grown)
+    if (thread >= rows->last_count) {
+        size_t count = rows->last_count;
+        if (!gsp_array_fit(&rows->last, &count, (size_t)thread + 1))
             return NULL;
-        memset(grown + rows->look_count, 0, (count - rows->look_count) * sizeof(*grown));
-        rows->looks = grown;
-        rows->look_count = count;
+        memset(rows->last + rows->last_count, 0, (count - rows->last_count) * sizeof(*rows->last));
+        rows->last_count = count;
     }
-    return &rows->looks[thread];
+    return &rows->last[thread];
 }
 
-static int settle(struct gsp_stack_rows *rows, uint32_t thread, struct last_look *look,
-                  struct gsp_err *err)
+static int write_pending(struct gsp_stack_rows *rows, uint32_t thread, struct last_sample *last,
+                         struct gsp_err *err)
 {
-    if (look->stack == GSP_NONE || look->owed_ns == 0)
+    if (last->stack == GSP_NONE || last->pending_ns == 0)
         return GSP_OK;
-    const int rc = write_sample(rows, thread, look, err);
-    look->owed_ns = 0;
-    look->written_ns = look->mono_ns;
+    const int rc = write_sample(rows, thread, last, err);
+    last->pending_ns = 0;
+    last->written_ns = last->mono_ns;
     return rc;
 }
 
 int gsp_stack_rows_add(struct gsp_stack_rows *rows, const struct gsp_sample *sample,
                        struct gsp_err *err)
 {
-    struct last_look *look = look_of(rows, sample->thread);
-    if (!look)
-        return no_memory(err);
+    struct last_sample *last = last_of(rows, sample->thread);
+    if (!last)
+        return gsp_err_nomem(err);
     if (sample->stack == GSP_NONE)
         return GSP_OK;
-    const bool is_still = look->stack == sample->stack && look->flags == sample->flags &&
-                          !(sample->flags & GSP_SAMPLE_ON_CPU);
-    int rc = is_still ? GSP_OK : settle(rows, sample->thread, look, err);
-    look->stack = sample->stack;
-    look->flags = sample->flags;
-    look->ts_ns = gsp_realtime_ns();
-    look->mono_ns = gsp_now_ns();
-    look->owed_ns += sample->weight;
-    if (rc == GSP_OK && (!is_still || look->mono_ns - look->written_ns >= STILL_NS))
-        rc = settle(rows, sample->thread, look, err);
+    const bool is_idle = last->stack == sample->stack && last->flags == sample->flags &&
+                         !(sample->flags & GSP_SAMPLE_ON_CPU);
+    int rc = is_idle ? GSP_OK : write_pending(rows, sample->thread, last, err);
+    last->stack = sample->stack;
+    last->flags = sample->flags;
+    last->ts_ns = gsp_realtime_ns();
+    last->mono_ns = gsp_now_ns();
+    last->pending_ns += sample->weight;
+    if (rc == GSP_OK && (!is_idle || last->mono_ns - last->written_ns >= IDLE_NS))
+        rc = write_pending(rows, sample->thread, last, err);
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------- life */
+/* ------------------------------------------------------------------------------- open and close */
 
 void gsp_stack_rows_set_profile(struct gsp_stack_rows *rows, const struct gsp_profile *profile)
 {
-    for (size_t i = 0; rows->profile && i < rows->look_count; i++)
-        gsp_ignore(settle(rows, (uint32_t)i, &rows->looks[i], NULL));
-    if (rows->look_count)
-        memset(rows->looks, 0, rows->look_count * sizeof(*rows->looks));
+    for (size_t i = 0; rows->profile && i < rows->last_count; i++)
+        gsp_ignore(write_pending(rows, (uint32_t)i, &rows->last[i], NULL));
+    if (rows->last_count)
+        memset(rows->last, 0, rows->last_count * sizeof(*rows->last));
     rows->id_count = 0;
     rows->profile = profile;
 }
@@ -413,40 +398,41 @@ static int make_ring(const struct gsp_stack_rows_spec *spec, enum gsp_table_id t
     };
     int rc = gsp_ring_create(spec->folder_fd, &ring, out, err);
     if (rc == GSP_OK && !gsp_ring_lane(*out))
-        rc = gsp_err_set(err, GSP_E_NOWRITE, 0, "no room for %s.%s", ring.table->schema,
+        rc = gsp_err_set(err, GSP_E_NOWRITE, 0, "no space for %s.%s", ring.table->schema,
                          ring.table->name);
     return rc;
 }
 
-static int fill(struct gsp_stack_rows *rows, const struct gsp_stack_rows_spec *spec,
-                struct gsp_err *err)
+static int create_rings(struct gsp_stack_rows *rows, const struct gsp_stack_rows_spec *spec,
+                        struct gsp_err *err)
 {
     rows->mirror = calloc(rows->frame_max, sizeof(*rows->mirror));
     rows->sample_entry = calloc(rows->sample_max, sizeof(*rows->sample_entry));
     if (!rows->mirror || !rows->sample_entry)
-        return no_memory(err);
-    /* Stacks first: a reader that finds samples finds theirs. */
+        return gsp_err_nomem(err);
+    /* Stacks first: a reader that finds samples also finds their stacks. */
     int rc = make_ring(spec, GSP_TABLE_python_stack, rows, &rows->frames, err);
     if (rc == GSP_OK)
         rc = make_ring(spec, GSP_TABLE_python_stack_sample, rows, &rows->samples, err);
     return rc;
 }
 
-/* With the sizes of the spec, halved so often. */
+/* Opens rings of the sizes of the spec, halved `halved` times. */
 static int open_halved(const struct gsp_stack_rows_spec *spec, unsigned halved,
                        struct gsp_stack_rows **out, struct gsp_err *err)
 {
     const uint32_t samples = (spec->samples ? spec->samples : GSP_STACK_SAMPLES_DEFAULT) >> halved;
     const uint32_t frames = (spec->frames ? spec->frames : GSP_STACK_FRAMES_DEFAULT) >> halved;
     const uint64_t used_max = frames - frames / USED_SHARE;
-    /* One sample more than there is room for: the newest comes before the oldest goes. */
+    /* One more than samples: the stack of the newest sample is written before that of the oldest is
+     * released. */
     const uint64_t each = (uint64_t)GSP_STACK_FRAMES_EACH * (samples + 1U);
     if (each > used_max)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%u rows are too few for the stacks of %u samples",
                            frames, samples);
     struct gsp_stack_rows *rows = calloc(1, sizeof(*rows));
     if (!rows)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     rows->sample_max = samples;
     rows->frame_max = frames;
     rows->excess_max = used_max - each;
@@ -454,7 +440,7 @@ static int open_halved(const struct gsp_stack_rows_spec *spec, unsigned halved,
     rows->pid = spec->pid;
     rows->rank = spec->rank;
     rows->halved = halved;
-    const int rc = fill(rows, spec, err);
+    const int rc = create_rings(rows, spec, err);
     if (rc < 0) {
         gsp_stack_rows_close(rows);
         return rc;
@@ -484,7 +470,7 @@ void gsp_stack_rows_close(struct gsp_stack_rows *rows)
     free(rows->entries);
     free(rows->sample_entry);
     free(rows->mirror);
-    free(rows->looks);
+    free(rows->last);
     free(rows->ids);
     free(rows);
 }

@@ -5,32 +5,12 @@
 
 #include "model/format.h"
 #include "report/document_internal.h"
-#include "report/phrases.h"
 
-/* Shares of GPU time that are spent on nothing. */
+/* Idle shares of the GPU time from which the card has a tone. */
 #define IDLE_WARN 0.3
 #define IDLE_BAD  0.6
-/* Share of the samples that may be missing without a word of warning. */
+/* A larger share of lost samples is a warning. */
 #define LOST_WARN 0.01
-
-static void add_card(struct gsp_digest *digest, const struct gsp_digest_card *card)
-{
-    struct gsp_digest_card *more =
-        gsp_digest__more(digest, digest->cards, digest->card_count, sizeof(*digest->cards));
-    if (!more)
-        return;
-    digest->cards = more;
-    more[digest->card_count++] = *card;
-}
-
-/* Adds a card of two texts, which are cleared. */
-static void put(struct gsp_digest *digest, struct gsp_digest_card card, struct gsp_buf *value,
-                struct gsp_buf *detail)
-{
-    card.value = gsp_digest__keep_buf(digest, value);
-    card.detail = gsp_digest__keep_buf(digest, detail);
-    add_card(digest, &card);
-}
 
 static void put_wall(struct gsp_digest *digest)
 {
@@ -38,12 +18,13 @@ static void put_wall(struct gsp_digest *digest)
     gsp_auto_buf detail = {0};
     if (isnan(digest->duration_s))
         return;
-    gsp_words_seconds(digest->duration_s, &value);
-    put(digest, (struct gsp_digest_card){.id = "wall", .title = "Wall time"}, &value, &detail);
+    gsp_model_seconds_put(digest->duration_s, &value);
+    gsp_digest__card(digest, (struct gsp_digest_card){.id = "wall", .title = "Wall time"}, &value,
+                     &detail);
 }
 
-/* CPU of all processes: the sum of the means of those that were there throughout is near enough
- * to be misread, so it is the mean of one process, and of several the busiest's. */
+/* The mean of one process; of several, that of the busiest. The sum of the means would mislead if
+ * processes lived at different times. */
 static void put_cpu(struct gsp_digest *digest)
 {
     const struct gsp_digest_chart *chart = gsp_digest_chart_find(digest, "cpu");
@@ -55,11 +36,12 @@ static void put_cpu(struct gsp_digest *digest)
             most = &chart->series[i];
     if (!most)
         return;
-    gsp_words_value(most->stats.mean, chart->unit, &value);
+    gsp_model_value_put(most->stats.mean, chart->unit, &value);
     gsp_buf_puts(&detail, chart->series_count > 1 ? "mean of the busiest process, highest "
                                                   : "mean, highest ");
-    gsp_words_value(most->stats.max, chart->unit, &detail);
-    put(digest, (struct gsp_digest_card){.id = "cpu", .title = "CPU"}, &value, &detail);
+    gsp_model_value_put(most->stats.max, chart->unit, &detail);
+    gsp_digest__card(digest, (struct gsp_digest_card){.id = "cpu", .title = "CPU"}, &value,
+                     &detail);
 }
 
 static void put_waiting(const struct gsp_judge *judge)
@@ -69,11 +51,11 @@ static void put_waiting(const struct gsp_judge *judge)
     gsp_auto_buf detail = {0};
     if (!shares->knows_waiting || !(shares->total > 0))
         return;
-    gsp_words_share(shares->waiting, shares->total, &value);
+    gsp_model_share_put(shares->waiting, shares->total, &value);
     gsp_buf_puts(&detail,
                  shares->mains == 1 ? "of the main thread's time" : "of the threads' time");
-    put(judge->digest, (struct gsp_digest_card){.id = "waiting", .title = "Waiting"}, &value,
-        &detail);
+    gsp_digest__card(judge->digest, (struct gsp_digest_card){.id = "waiting", .title = "Waiting"},
+                     &value, &detail);
 }
 
 static void put_steps(const struct gsp_judge *judge)
@@ -83,13 +65,13 @@ static void put_steps(const struct gsp_judge *judge)
     gsp_auto_buf detail = {0};
     if (steps->count == 0)
         return;
-    gsp_words_seconds(steps->p50_s, &value);
+    gsp_model_seconds_put(steps->p50_s, &value);
     gsp_buf_puts(&detail, "median of ");
     gsp_model_count_put(steps->count, &detail);
     gsp_buf_puts(&detail, ", 95 % within ");
-    gsp_words_seconds(steps->p95_s, &detail);
-    put(judge->digest, (struct gsp_digest_card){.id = "step", .title = "Step time"}, &value,
-        &detail);
+    gsp_model_seconds_put(steps->p95_s, &detail);
+    gsp_digest__card(judge->digest, (struct gsp_digest_card){.id = "step", .title = "Step time"},
+                     &value, &detail);
 }
 
 static void put_gpu(const struct gsp_judge *judge)
@@ -99,15 +81,15 @@ static void put_gpu(const struct gsp_judge *judge)
     gsp_auto_buf detail = {0};
     if (isnan(idle))
         return;
-    gsp_words_share(idle, 1, &value);
+    gsp_model_share_put(idle, 1, &value);
     gsp_buf_puts(&detail, "of the time without work");
-    put(judge->digest,
-        (struct gsp_digest_card){.id = "gpu_idle",
-                                 .title = "GPU idle",
-                                 .tone = idle > IDLE_BAD    ? GSP_TONE_BAD
-                                         : idle > IDLE_WARN ? GSP_TONE_WARN
-                                                            : GSP_TONE_GOOD},
-        &value, &detail);
+    gsp_digest__card(judge->digest,
+                     (struct gsp_digest_card){.id = "gpu_idle",
+                                              .title = "GPU idle",
+                                              .tone = idle > IDLE_BAD    ? GSP_TONE_BAD
+                                                      : idle > IDLE_WARN ? GSP_TONE_WARN
+                                                                         : GSP_TONE_GOOD},
+                     &value, &detail);
 }
 
 static void put_memory(struct gsp_digest *digest)
@@ -117,21 +99,21 @@ static void put_memory(struct gsp_digest *digest)
     gsp_auto_buf detail = {0};
     if (isnan(memory->peak_rss_bytes))
         return;
-    gsp_words_bytes(memory->peak_rss_bytes, &value);
+    gsp_model_bytes_put(memory->peak_rss_bytes, &value);
     if (memory->growth_bytes_per_s > 0) {
         gsp_buf_puts(&detail, "grows by ");
-        gsp_words_bytes(memory->growth_bytes_per_s, &detail);
+        gsp_model_bytes_put(memory->growth_bytes_per_s, &detail);
         gsp_buf_puts(&detail, "/s");
     } else {
         gsp_buf_puts(&detail, isnan(memory->growth_bytes_per_s) ? "highest; growth not known"
                                                                 : "highest; no lasting growth");
     }
-    put(digest,
-        (struct gsp_digest_card){.id = "memory",
-                                 .title = "Peak memory",
-                                 .tone = memory->growth_bytes_per_s > 0 ? GSP_TONE_WARN
-                                                                        : GSP_TONE_PLAIN},
-        &value, &detail);
+    gsp_digest__card(digest,
+                     (struct gsp_digest_card){
+                         .id = "memory",
+                         .title = "Peak memory",
+                         .tone = memory->growth_bytes_per_s > 0 ? GSP_TONE_WARN : GSP_TONE_PLAIN},
+                     &value, &detail);
 }
 
 static void put_samples(struct gsp_digest *digest)
@@ -151,7 +133,8 @@ static void put_samples(struct gsp_digest *digest)
     } else {
         gsp_buf_puts(&detail, digest->has_losses ? "nothing lost" : "losses not recorded");
     }
-    put(digest,
+    gsp_digest__card(
+        digest,
         (struct gsp_digest_card){.id = "samples",
                                  .title = "Samples",
                                  .tone = (double)lost > LOST_WARN * (double)digest->stacks.seen
@@ -169,4 +152,10 @@ void gsp_digest__cards(const struct gsp_judge *judge)
     put_waiting(judge);
     put_memory(judge->digest);
     put_samples(judge->digest);
+}
+
+void gsp_digest__memory_cards(struct gsp_digest *digest)
+{
+    put_memory(digest);
+    put_wall(digest);
 }

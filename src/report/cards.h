@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cards.h -- the numbers that stand first in a report.
+ * cards.h -- the key figures at the top of a report.
  *
- * Used by: verdict.c.
  * Threads: one owner.
  */
 #pragma once
@@ -11,12 +10,14 @@
 #include "report/shares.h"
 #include "report/steps.h"
 
-/* What verdict and cards are made of. */
+/* What the verdict and the cards are computed from. */
 struct gsp_judge {
     struct gsp_digest *digest;
     struct gsp_shares shares;
     struct gsp_steps steps;
 };
 
-/* Fills digest->cards; digest->no_memory tells a failure. */
+/* Fills digest->cards; sets digest->no_memory if memory runs out. */
 void gsp_digest__cards(const struct gsp_judge *judge);
+/* Adds the cards of resident memory and wall time. */
+void gsp_digest__memory_cards(struct gsp_digest *digest);

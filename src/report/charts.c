@@ -5,8 +5,8 @@
 #include "base/time.h"
 #include "report/run.h"
 
-/* A chart and its points: name of the line, pid, rank, time, value; a line's rows stand together,
- * in the order of time. */
+/* A chart, and the query for its points: name of the series, pid, rank, time, value. The rows of a
+ * series are adjacent and ordered by time. */
 struct chart_def {
     const char *id;
     const char *title;
@@ -19,8 +19,8 @@ struct chart_def {
 #define PROCESS_NAME                                                                               \
     "coalesce('rank ' || rank || ': ', '') || coalesce(name, 'process') || ' (' || "               \
     "coalesce(pid::VARCHAR, '?') || ')'"
-/* A process that is ending, or that is a zombie, has neither memory nor CPU time.  One
- * that execs has another name, and is the same line: the last name is the line's. */
+/* A process that is exiting or a zombie has neither memory nor CPU time. A process that calls
+ * exec() keeps its series and gets the new name. */
 #define PROCESS_ROWS                                                                               \
     "FROM (SELECT * REPLACE (last_value(name::VARCHAR IGNORE NULLS) OVER by_time AS name, "        \
     "last_value(rank IGNORE NULLS) OVER by_time AS rank) FROM process.metrics "                    \
@@ -101,20 +101,15 @@ void gsp_digest__chart_about(struct gsp_digest_chart *chart)
 struct filler {
     struct gsp_digest *digest;
     const struct chart_def *def;
-    struct gsp_digest_chart *chart;   /* NULL until there is a point */
+    struct gsp_digest_chart *chart;   /* NULL before the first point */
     struct gsp_digest_series *series; /* of the last point */
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a chart");
-}
 
 static int begin_chart(struct filler *filler, struct gsp_err *err)
 {
     filler->chart = gsp_digest__chart(filler->digest, gsp_sv_of(filler->def->id));
     if (!filler->chart)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     filler->chart->title = gsp_sv_of(filler->def->title);
     filler->chart->unit = gsp_sv_of(filler->def->unit);
     filler->chart->help = filler->def->help;
@@ -131,14 +126,14 @@ static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err
     if (ts_ns == GSP_NULL_I64)
         return GSP_OK;
     if (!filler->chart && begin_chart(filler, err) < 0)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     const bool same =
         last && (pid == GSP_NULL_I64 ? gsp_sv_eq(last->name, name) : last->pid == pid);
     if (!same) {
         filler->series = gsp_digest__series(filler->digest, filler->chart,
                                             gsp_digest__keep(filler->digest, name));
         if (!filler->series)
-            return no_memory(err);
+            return gsp_err_nomem(err);
         filler->series->pid = pid;
         filler->series->rank = gsp_store_row_i64(row, 2);
     }
@@ -147,9 +142,8 @@ static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err
     return GSP_OK;
 }
 
-/* Lines without a single number say nothing, nor do devices and resources that were not used; a
- * chart of such lines does not either. */
-static void drop_empty(struct gsp_digest *digest, struct gsp_digest_chart *chart)
+/* Unused devices and resources are removed as well. */
+void gsp_digest__chart_finish(struct gsp_digest *digest, struct gsp_digest_chart *chart)
 {
     const bool used_only =
         gsp_sv_eq(chart->unit, gsp_sv_of("bytes/s")) || gsp_sv_eq(chart->id, gsp_sv_of("pressure"));
@@ -175,7 +169,7 @@ static int add_steps_chart(struct gsp_digest *digest, struct gsp_err *err)
     if (digest->step_count == 0)
         return GSP_OK;
     if (begin_chart(&filler, err) < 0)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     for (size_t i = 0; i < digest->step_count; i++) {
         const struct gsp_digest_step *step = &digest->steps[i];
         struct gsp_digest_series *series = NULL;
@@ -189,13 +183,13 @@ static int add_steps_chart(struct gsp_digest *digest, struct gsp_err *err)
                                        ? gsp_digest__printf(digest, "process %" PRId64, step->pid)
                                        : gsp_digest__printf(digest, "rank %" PRId64, step->rank));
             if (!series)
-                return no_memory(err);
+                return gsp_err_nomem(err);
             series->pid = step->pid;
             series->rank = step->rank;
         }
         gsp_digest__point(digest, series, step->t, step->duration_s);
     }
-    drop_empty(digest, filler.chart);
+    gsp_digest__chart_finish(digest, filler.chart);
     return GSP_OK;
 }
 
@@ -206,7 +200,7 @@ int gsp_digest__charts(struct gsp_digest *digest, struct gsp_store *store, struc
         struct filler filler = {.digest = digest, .def = &CHARTS[i]};
         rc = gsp_store_query_each(store, CHARTS[i].sql, take_point, &filler, err);
         if (rc == GSP_OK && filler.chart)
-            drop_empty(digest, filler.chart);
+            gsp_digest__chart_finish(digest, filler.chart);
     }
     return rc;
 }

@@ -6,7 +6,7 @@
 #include "report/profile.h"
 #include "report/write_internal.h"
 
-/* Numbers in full; what is not known is nothing. */
+/* Full precision; unknown values are empty. */
 static void put_f64(struct gsp_buf *out, double v)
 {
     gsp_buf_putc(out, ',');
@@ -93,7 +93,7 @@ static void put_spans(const struct gsp_digest *digest, struct gsp_buf *out)
     }
 }
 
-int gsp_digest__csv(const struct gsp_digest *digest, const struct gsp_digest_write *opts,
+int gsp_digest__csv(const struct gsp_digest *digest, const struct gsp_report_write_opts *opts,
                     struct gsp_buf *out, struct gsp_err *err)
 {
     const struct {

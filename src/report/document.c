@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "report/document_internal.h"
+#include "report/verdict.h"
 
 #define TEXT_BLOCK_BYTES ((size_t)64 << 10)
 #define ROOM_FIRST       16U
@@ -18,6 +19,28 @@ struct gsp_digest_text {
     size_t cap;
     char bytes[];
 };
+
+int gsp_digest__new(enum gsp_digest_kind kind, const char *path, struct gsp_digest **out,
+                    struct gsp_err *err)
+{
+    struct gsp_digest *digest = calloc(1, sizeof(*digest));
+    *out = digest;
+    if (!digest)
+        return gsp_err_nomem(err);
+    struct gsp_sv text = gsp_sv_of(path ? path : "");
+    while (text.len > 1 && text.p[text.len - 1] == '/')
+        text.len--;
+    digest->kind = kind;
+    digest->path = gsp_digest__keep(digest, gsp_sv_of(path ? path : ""));
+    digest->name = gsp_digest__keep(digest, gsp_sv_basename(text));
+    digest->title = digest->name;
+    digest->duration_s = (double)NAN;
+    digest->period_s = (double)NAN;
+    digest->exit_status = GSP_NULL_I64;
+    digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = (double)NAN,
+                                                .growth_bytes_per_s = (double)NAN};
+    return GSP_OK;
+}
 
 struct gsp_sv gsp_digest__keep(struct gsp_digest *digest, struct gsp_sv text)
 {
@@ -75,6 +98,31 @@ void gsp_digest__fact(struct gsp_digest *digest, struct gsp_sv name, struct gsp_
         return;
     digest->facts = more;
     more[digest->fact_count++] = (struct gsp_digest_fact){name, value};
+}
+
+void gsp_digest__card(struct gsp_digest *digest, struct gsp_digest_card card, struct gsp_buf *value,
+                      struct gsp_buf *detail)
+{
+    struct gsp_digest_card *more =
+        gsp_digest__more(digest, digest->cards, digest->card_count, sizeof(*digest->cards));
+    if (!more)
+        return;
+    digest->cards = more;
+    card.value = gsp_digest__keep_buf(digest, value);
+    card.detail = gsp_digest__keep_buf(digest, detail);
+    more[digest->card_count++] = card;
+}
+
+void gsp_digest__verdict_line(struct gsp_digest *digest, struct gsp_buf *text)
+{
+    if (text->len == 0 || digest->verdict_count >= GSP_VERDICT_LINES_MAX)
+        return;
+    struct gsp_sv *more =
+        gsp_digest__more(digest, digest->verdict, digest->verdict_count, sizeof(*digest->verdict));
+    if (!more)
+        return;
+    digest->verdict = more;
+    more[digest->verdict_count++] = gsp_digest__keep_buf(digest, text);
 }
 
 void gsp_digest__loss(struct gsp_digest *digest, struct gsp_sv what, struct gsp_sv why,
@@ -139,7 +187,7 @@ void gsp_digest__series_stats(struct gsp_digest_series *series)
         const double v = series->v[i];
         if (isnan(v))
             continue;
-        /* Welford: no difference of large sums. */
+        /* Welford's method: it does not subtract large sums. */
         const double delta = v - mean;
         stats.count++;
         mean += delta / (double)stats.count;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * digest.h -- what is known of a run, a session or a profile, as one document in memory.
+ * document.h -- the content of a report as one document in memory: of a run, a session, a profile
+ * or a memory recording.
  *
- * Every form of a report is made of it: docs/formats/report.md is the same as JSON.  Values that
- * are not known are NaN, GSP_NULL_I64 or an empty text, never 0.
+ * All forms of a report are written from it; docs/formats/report.md describes the JSON form.
+ * Unknown values are NaN, GSP_NULL_I64 or an empty text, never 0.
  *
- * Reads:   the folder of a run (store/run.h), a session's file, a profile in any readable format,
- *          or tables that somebody else has opened.
- * Gives:   plain structs, whole and in the order of time: whoever writes them thins them out.
- * Used by: contrast/, cli/ (report, run, compare).
- * Threads: one owner; many readers once it is made.
+ * Reads:   the folder of a run (store/run.h), a session file, a profile in any supported format, or
+ *          the tables of a store.
+ * Gives:   plain structs with all data, ordered by time; the writers reduce them.
+ * Threads: one owner; many readers once it is complete.
  */
 #pragma once
 
@@ -24,15 +24,15 @@
 #include "model/profile.h"
 #include "store/store.h"
 
-/* Above so many samples, those of one thread, stack and stretch of time are one. */
+/* A document with more samples merges those of the same thread, stack and time interval. */
 #define GSP_DIGEST_SAMPLES_MAX 200000U
-/* Durations that are kept of one module and stage, evenly over time. */
+/* Durations kept for each module and stage, spread evenly over time. */
 #define GSP_DIGEST_VALUES_MAX  2000U
 
-enum gsp_digest_kind { GSP_DIGEST_RUN, GSP_DIGEST_SESSION, GSP_DIGEST_PROFILE };
+enum gsp_digest_kind { GSP_DIGEST_RUN, GSP_DIGEST_SESSION, GSP_DIGEST_PROFILE, GSP_DIGEST_MEMORY };
 enum gsp_digest_tone { GSP_TONE_PLAIN, GSP_TONE_GOOD, GSP_TONE_WARN, GSP_TONE_BAD };
 
-/* All texts are borrowed from the digest; bytes of a target may be anything. */
+/* All texts are borrowed from the document. Texts of the target may be any bytes. */
 struct gsp_digest_fact {
     struct gsp_sv name;
     struct gsp_sv value;
@@ -42,40 +42,40 @@ struct gsp_digest_card {
     const char *id;
     const char *title;
     struct gsp_sv value;
-    struct gsp_sv detail; /* "" for none */
+    struct gsp_sv detail; /* may be "" */
     enum gsp_digest_tone tone;
 };
 
-/* Of the values that are numbers. */
+/* Statistics of the known values. */
 struct gsp_digest_stats {
     uint64_t count;
     double mean;
-    double std; /* NaN below two values */
+    double std; /* NaN for fewer than two values */
     double min;
     double max;
 };
 
-/* One line of a chart: count points in the order of time, v NaN where a value is not known. */
+/* One line of a chart: points ordered by time; v is NaN if a value is unknown. */
 struct gsp_digest_series {
     struct gsp_sv name;
-    int64_t pid;  /* GSP_NULL_I64: of no one process */
-    int64_t rank; /* GSP_NULL_I64: not known */
+    int64_t pid;  /* GSP_NULL_I64: not of a single process */
+    int64_t rank; /* GSP_NULL_I64: unknown */
     double *t;    /* seconds since start_ns */
     double *v;
     size_t count;
-    /* Of all values that there were.  is_binned: the points are the extremes of stretches of
-     * time, so their mean is not the mean. */
+    /* Of all recorded values. If is_binned is set, the points are the extremes of time intervals,
+     * and their mean is not the mean of the values. */
     struct gsp_digest_stats stats;
     bool is_binned;
 };
 
-/* id is the same in every run: "cpu", "rss", "machine_cpu", "machine_memory", "gpu_util",
- * "gpu_memory", "gpu_power", "gpu_temperature", "power", "pressure", "disk", "network", "steps";
- * in a session the name of its metric. */
+/* The id is the same in every run: "cpu", "rss", "machine_cpu", "machine_memory", "gpu_util",
+ * "gpu_memory", "gpu_power", "gpu_temperature", "power", "pressure", "disk", "network", "steps".
+ * Other charts of a session have the name of the metric. */
 struct gsp_digest_chart {
     struct gsp_sv id;
     struct gsp_sv title;
-    struct gsp_sv unit; /* "%", "bytes", "s", "W", ...; "" when it has none */
+    struct gsp_sv unit; /* "%", "bytes", "s", "W", ...; "" without a unit */
     const char *help;
     struct gsp_digest_series *series;
     size_t series_count;
@@ -90,35 +90,35 @@ struct gsp_digest_thread {
     int64_t pid;
     int64_t tid;
     struct gsp_sv name;
-    int64_t rank; /* GSP_NULL_I64: not known */
+    int64_t rank; /* GSP_NULL_I64: unknown */
 };
 
 struct gsp_digest_frame {
     struct gsp_sv func;
     struct gsp_sv file;
-    uint32_t line;     /* of a function its first; 0: not known */
-    uint32_t hot_line; /* of a function the heaviest: of its own weight, else by what it calls */
+    uint32_t line;     /* first line of the function, or the line that ran; 0: unknown */
+    uint32_t hot_line; /* the line with the most own weight, else with the most total weight */
     enum gsp_frame_kind kind;
 };
 
 struct gsp_digest_node {
-    int32_t parent; /* an earlier index; -1 */
+    int32_t parent; /* an earlier index, or -1 */
     uint32_t frame; /* index */
-    uint32_t line;  /* the heaviest: where it was, or what it called from; 0: not known */
+    uint32_t line;  /* the line with the most total weight; 0: unknown */
     double own;     /* in the unit of the stacks */
-    double total;   /* with everything below */
-    double own_cpu; /* of own: the thread was running; NaN when that is not known */
+    double total;   /* includes all descendants */
+    double own_cpu; /* part of own in which the thread ran; NaN if unknown */
 };
 
 struct gsp_digest_sample {
-    double t; /* seconds since start_ns; the end of the time that it stands for */
+    double t; /* seconds since start_ns: the end of the interval it represents */
     double weight;
     uint32_t thread; /* index */
-    int32_t node;    /* -1: no frame was there */
+    int32_t node;    /* -1: the stack is empty */
     bool on_cpu;
 };
 
-/* A function of all stacks; one that calls itself counts once in total. */
+/* A function, summed over all stacks. Recursive calls count once in total. */
 struct gsp_digest_function {
     struct gsp_sv func;
     struct gsp_sv file;
@@ -126,7 +126,7 @@ struct gsp_digest_function {
     enum gsp_frame_kind kind;
     double own;
     double total;
-    double own_cpu; /* NaN: not known */
+    double own_cpu; /* NaN: unknown */
 };
 
 struct gsp_digest_stacks {
@@ -139,34 +139,34 @@ struct gsp_digest_stacks {
     size_t frame_count;
     struct gsp_digest_node *nodes; /* parents before children */
     size_t node_count;
-    struct gsp_digest_sample *samples; /* in the order of time, when has_times */
+    struct gsp_digest_sample *samples; /* ordered by time if has_times is set */
     size_t sample_count;
-    struct gsp_digest_function *functions; /* by own, the largest first */
+    struct gsp_digest_function *functions; /* the largest own first */
     size_t function_count;
-    uint64_t seen;    /* samples before they were merged */
+    uint64_t seen;    /* samples before merging */
     double total;     /* of all weights */
-    double total_cpu; /* of those that ran; NaN when that is not known */
-    double no_frame;  /* of those without a frame */
-    bool has_times;   /* without, samples are sums of a thread and a stack */
+    double total_cpu; /* of samples in which the thread ran; NaN if unknown */
+    double no_frame;  /* of samples with an empty stack */
+    bool has_times;   /* if not set, a sample is the sum of a thread and a stack */
 };
 
 struct gsp_digest_module {
     struct gsp_sv module;
-    struct gsp_sv class_name; /* "" when not known */
+    struct gsp_sv class_name; /* "" if unknown */
     struct gsp_sv stage;
     uint64_t calls;
     double total_s;
-    double share; /* of the time of its stage's outermost calls; NaN when not known */
+    double share; /* of the time of the traced steps; NaN if unknown */
     double mean_s, p50_s, p90_s, p99_s, max_s;
-    double *values; /* durations, at most GSP_DIGEST_VALUES_MAX; NULL unless they were asked for */
+    double *values; /* durations, at most GSP_DIGEST_VALUES_MAX; NULL unless requested */
     size_t value_count;
 };
 
 struct gsp_digest_step {
     int64_t step;
-    int64_t rank; /* GSP_NULL_I64: not known */
+    int64_t rank; /* GSP_NULL_I64: unknown */
     int64_t pid;
-    double t; /* of its begin */
+    double t; /* its start */
     double duration_s;
 };
 
@@ -174,28 +174,29 @@ struct gsp_digest_span {
     uint32_t name; /* index into span_names */
     uint32_t depth;
     int64_t pid;
-    int64_t tid; /* GSP_NULL_I64: not known */
+    int64_t tid; /* GSP_NULL_I64: unknown */
     double t;
     double duration_s; /* 0: an event */
-    bool is_data;      /* its phase is data, and it is not within another such span */
+    bool is_data;      /* its phase is data, and no enclosing span is of that phase */
 };
 
 /* A rank of a distributed job. */
 struct gsp_digest_rank {
     int64_t rank;
-    double collective_s; /* spent in collectives: the rank that the others wait for has least */
+    double collective_s; /* time in collectives; the slowest rank, for which the others wait, has
+                            the least */
 };
 
 struct gsp_digest_site {
-    uint32_t *frames; /* into the digest's site_frames, the outermost first */
+    uint32_t *frames; /* indexes into site_frames, the outermost first */
     size_t frame_count;
     double bytes;
     double count;
 };
 
 struct gsp_digest_memory {
-    double peak_rss_bytes;     /* the highest sum over the processes of a run; NaN */
-    double growth_bytes_per_s; /* a trend that is not noise; 0: there is none; NaN: not known */
+    double peak_rss_bytes;     /* the highest sum over all processes; NaN if unknown */
+    double growth_bytes_per_s; /* 0 without a significant trend; NaN if unknown */
     struct gsp_digest_site *sites;
     size_t site_count;
 };
@@ -206,9 +207,9 @@ struct gsp_digest_loss {
     uint64_t count;
 };
 
-/* CPU time of the threads that have one name. */
+/* CPU time of all threads with the same name. */
 struct gsp_digest_named_cpu {
-    struct gsp_sv name; /* "" when not known */
+    struct gsp_sv name; /* "" if unknown */
     size_t threads;
     double cpu_s;
 };
@@ -224,35 +225,35 @@ struct gsp_digest_native {
 struct gsp_digest {
     enum gsp_digest_kind kind;
     struct gsp_sv title;
-    struct gsp_sv name;    /* of the run or the file */
-    struct gsp_sv path;    /* where it is, as it was given; "" when it is nowhere */
-    struct gsp_sv host;    /* "" when not known */
-    struct gsp_sv command; /* "" when not known */
-    int64_t start_ns;      /* CLOCK_REALTIME; 0 when not known */
-    double duration_s;     /* NaN */
-    double period_s;       /* between two samples; NaN */
-    int64_t exit_status;   /* of the program, 128 + n if signal n ended it; GSP_NULL_I64 */
-    bool failed_early;     /* it failed before it did anything: the verdict says that alone */
+    struct gsp_sv name;    /* of the run or file */
+    struct gsp_sv path;    /* as the caller passed it; may be "" */
+    struct gsp_sv host;    /* "" if unknown */
+    struct gsp_sv command; /* "" if unknown */
+    int64_t start_ns;      /* CLOCK_REALTIME; 0 if unknown */
+    double duration_s;     /* NaN if unknown */
+    double period_s;       /* between two samples; NaN if unknown */
+    int64_t exit_status;   /* of the program, or 128 + signal; GSP_NULL_I64 if unknown */
+    bool failed_early;     /* the program failed during startup; the verdict has no other line */
     struct gsp_digest_fact *facts;
     size_t fact_count;
     struct gsp_digest_card *cards;
     size_t card_count;
-    struct gsp_sv *verdict; /* lines, facts first */
+    struct gsp_sv *verdict; /* lines, findings first */
     size_t verdict_count;
     struct gsp_digest_chart *charts;
     size_t chart_count;
     struct gsp_digest_stacks stacks;
     struct gsp_digest_native native;
-    struct gsp_digest_module *modules; /* by total_s, the largest first */
+    struct gsp_digest_module *modules; /* the largest total_s first */
     size_t module_count;
-    struct gsp_digest_step *steps; /* by t */
+    struct gsp_digest_step *steps; /* ordered by t */
     size_t step_count;
-    uint64_t steps_traced; /* of them; known where torch.adaptive had fewer traced, else 0 */
-    struct gsp_digest_rank *ranks; /* by number; those that took part in collectives */
+    uint64_t steps_traced; /* steps with traced modules; 0 unless torch.adaptive reduced them */
+    struct gsp_digest_rank *ranks; /* ranks that took part in collectives, by number */
     size_t rank_count;
     struct gsp_sv *span_names;
     size_t span_name_count;
-    struct gsp_digest_span *spans; /* by t */
+    struct gsp_digest_span *spans; /* ordered by t */
     size_t span_count;
     struct gsp_digest_frame *site_frames;
     size_t site_frame_count;
@@ -260,39 +261,39 @@ struct gsp_digest {
     struct gsp_digest_loss *losses;
     size_t loss_count;
     bool has_losses;             /* the source counts losses: no rows means that nothing was lost */
-    struct gsp_profile *profile; /* what the stacks are of; NULL when there are none */
-    struct gsp_digest_text *texts; /* blocks that the texts lie in */
-    bool no_memory;                /* something is missing from it: it is not handed out */
+    struct gsp_profile *profile; /* the source of the stacks; NULL without stacks */
+    struct gsp_digest_text *texts; /* memory of the texts */
+    bool no_memory;                /* the document is incomplete and must not be used */
 };
 
 struct gsp_digest_opts {
-    const char *from;    /* format of a profile, by name; NULL: find out */
-    bool lines;          /* lines of a function are functions of their own */
-    bool values;         /* durations of each module's calls, for comparisons */
-    const char *engine;  /* the SQL engine's file; NULL: looked for */
-    const char *command; /* command line, where the tables do not have it; NULL: not known */
+    const char *from;    /* name of the profile's format; NULL: detect it */
+    bool lines;          /* treat each line of a function as a function */
+    bool values;         /* keep the durations of module calls, for comparisons */
+    const char *engine;  /* path of the SQL engine; NULL: search for it */
+    const char *command; /* command line, if the tables do not have it; may be NULL */
 };
 
-/* What a path is, by a look at it: a folder is a run. */
+/* The kind of a file, from its first bytes; a folder is a run. */
 enum gsp_digest_kind gsp_digest_kind_of(const char *path);
 
-/* Reads whatever the path is; "-" is stdin.  On success *out is the caller's, who frees it with
- * gsp_digest_free(); on failure it is NULL.  opts may be NULL.  Fails with NOFILE (also a folder
- * that has no recording), FORMAT, EMPTY (nothing at all is in it), NOTSUP, LIMIT, NOMEM or IO. */
+/* Opens a run, session or profile; "-" is stdin. On success the caller frees *out with
+ * gsp_digest_free(); on failure it is NULL. opts may be NULL. Fails with NOFILE (also if a folder
+ * has no recording), FORMAT, EMPTY (nothing was recorded), NOTSUP, LIMIT, NOMEM or IO. */
 GSP_MUST_CHECK int gsp_digest_open_path(const char *path, const struct gsp_digest_opts *opts,
                                         struct gsp_digest **out, struct gsp_err *err);
-/* The same of a profile, which is kept also on failure. */
+/* Builds the document of a profile and takes ownership of it, also on failure. */
 GSP_MUST_CHECK int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
                                            const struct gsp_digest_opts *opts,
                                            struct gsp_digest **out, struct gsp_err *err);
-/* The same of tables: a locked store, of a run or a process.  profile (may be NULL: made of the
- * tables) is kept also on failure. */
+/* Builds the document of a run or a process from a locked store. Takes ownership of the profile,
+ * also on failure; if it is NULL, the profile is read from the tables. */
 GSP_MUST_CHECK int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile,
                                          const char *name, const struct gsp_digest_opts *opts,
                                          struct gsp_digest **out, struct gsp_err *err);
 void gsp_digest_free(struct gsp_digest *digest); /* NULL does nothing */
 
-/* A chart by its id; NULL.  Borrowed. */
+/* Returns the chart with this id, borrowed; NULL if it does not exist. */
 const struct gsp_digest_chart *gsp_digest_chart_named(const struct gsp_digest *digest,
                                                       struct gsp_sv id);
 const struct gsp_digest_chart *gsp_digest_chart_find(const struct gsp_digest *digest,

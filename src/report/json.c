@@ -60,7 +60,7 @@ static void put_verdict(struct gsp_json *json, const struct gsp_digest *digest)
     gsp_json_arr_end(json);
 }
 
-/* Points of one line: many lines have fewer each. */
+/* Points per series: the more series, the fewer. */
 static size_t points_max(const struct gsp_digest *digest)
 {
     size_t lines = 1;
@@ -166,7 +166,7 @@ static void put_processes(struct gsp_json *json, const struct gsp_digest_stacks 
     gsp_json_arr_end(json);
 }
 
-/* One array of the columns of samples. */
+/* Columns of the samples. */
 enum sample_column { SAMPLE_T, SAMPLE_THREAD, SAMPLE_NODE, SAMPLE_WEIGHT, SAMPLE_ON_CPU };
 
 static void put_sample_column(struct gsp_json *json, const struct gsp_digest_stacks *stacks,
@@ -274,7 +274,7 @@ static void put_modules(struct gsp_json *json, const struct gsp_digest *digest)
     gsp_json_arr_end(json);
 }
 
-/* The columns of steps and spans: the same rows are chosen for each. */
+/* All columns of the steps select the same rows. */
 static struct gsp_thin thin_steps(const struct gsp_digest *digest)
 {
     return gsp_thin_begin(&digest->steps[0].duration_s, sizeof(*digest->steps), digest->step_count,
@@ -338,7 +338,7 @@ static void put_span_value(struct gsp_json *json, const struct gsp_digest_span *
     }
 }
 
-/* A thread's name, where the stacks have it. */
+/* The name of a thread, if the stacks have it; otherwise "". */
 static struct gsp_sv thread_name(const struct gsp_digest *digest, int64_t pid, int64_t tid)
 {
     for (size_t i = 0; i < digest->stacks.thread_count; i++) {
@@ -441,7 +441,8 @@ static void put_head(struct gsp_json *json, const struct gsp_digest *digest)
 {
     static const char *const KINDS[] = {[GSP_DIGEST_RUN] = "run",
                                         [GSP_DIGEST_SESSION] = "session",
-                                        [GSP_DIGEST_PROFILE] = "profile"};
+                                        [GSP_DIGEST_PROFILE] = "profile",
+                                        [GSP_DIGEST_MEMORY] = "memory"};
     char start[32] = "";
     gsp_json_put_str(json, "format", "gsprof-report");
     gsp_json_put_i64(json, "version", 1);

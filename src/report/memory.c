@@ -7,17 +7,12 @@
 #include "report/run.h"
 #include "stats/growth.h"
 
-/* A look at one process, or (v NaN) its end. */
+/* The resident memory of one process at one time; v is NaN at its end. */
 struct look {
     double t;
     double v;
     size_t series;
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the memory view of a report");
-}
 
 static int by_time(const void *a, const void *b)
 {
@@ -28,7 +23,7 @@ static int by_time(const void *a, const void *b)
     return (x->series > y->series) - (x->series < y->series);
 }
 
-/* The looks of all processes in the order of time; each process ends behind its last. */
+/* The points of all processes ordered by time, with an end point after the last point of each. */
 static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
 {
     size_t count = 0;
@@ -37,7 +32,7 @@ static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
         for (size_t k = 0; k < series->count; k++)
             if (!isnan(series->v[k]))
                 out[count++] = (struct look){series->t[k], series->v[k], i};
-        /* One that was there to the end leaves no gap before the others' last looks. */
+        /* Later than the last points of the other processes that ran to the end. */
         if (count > 0 && series->count > 0 && chart->series_count > 1)
             out[count++] = (struct look){series->t[series->count - 1] + 1, (double)NAN, i};
     }
@@ -45,7 +40,7 @@ static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
     return count;
 }
 
-/* What all processes held together, look by look, in t and v of the caller. */
+/* The sum over all processes at each point. The caller frees *t and *v. */
 static int sum_looks(const struct gsp_digest_chart *chart, double **t, double **v, size_t *count,
                      struct gsp_err *err)
 {
@@ -60,7 +55,7 @@ static int sum_looks(const struct gsp_digest_chart *chart, double **t, double **
     if (!looks || !last || !*t || !*v) {
         free(looks);
         free(last);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     const size_t look_count = list_looks(chart, looks);
     double sum = 0;
@@ -100,8 +95,8 @@ int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err)
     return rc;
 }
 
-/* What the heaviest sites held when the process held the most, or last where that is not known:
- * a program that ended in order has given back everything.  Stacks from the outermost frame on. */
+/* The sites that held the most at the peak, or, if the peak was not recorded, at the end. At a
+ * regular exit the program has freed everything. Frames are ordered from the outermost on. */
 static const char SITES_SQL[] =
     "WITH live AS (SELECT stack_id, sum(bytes) AS bytes, sum(n) AS n FROM ("
     "SELECT pid, stack_id, allocator, arg_max(bytes, ts_ns) AS bytes, arg_max(count, ts_ns) AS n "
@@ -127,7 +122,7 @@ static int add_site(struct sites *sites, const struct gsp_store_row *row, struct
     struct gsp_digest_site *more =
         gsp_digest__more(sites->digest, memory->sites, memory->site_count, sizeof(*memory->sites));
     if (!more)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     memory->sites = more;
     more[memory->site_count++] = (struct gsp_digest_site){.bytes = gsp_store_row_f64(row, 1),
                                                           .count = gsp_store_row_f64(row, 2)};
@@ -135,7 +130,7 @@ static int add_site(struct sites *sites, const struct gsp_store_row *row, struct
     return GSP_OK;
 }
 
-/* Texts are the row's. */
+/* The texts are borrowed from the row. */
 static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
 {
     const int64_t line = gsp_store_row_i64(row, 5);
@@ -145,8 +140,8 @@ static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
                                      .kind = gsp_model_frame_type_find(gsp_store_row_text(row, 6))};
 }
 
-/* As the stacks of samples: one mark stands for however many frames an import takes, and frames of
- * our own are left out. */
+/* Like in the stacks of samples, one mark replaces the frames of an import, and frames of gsprof
+ * are left out. */
 static bool is_shown(const struct gsp_digest *digest, const struct gsp_digest_site *site,
                      struct gsp_digest_frame *frame)
 {
@@ -161,7 +156,29 @@ static bool is_shown(const struct gsp_digest *digest, const struct gsp_digest_si
            digest->site_frames[site->frames[site->frame_count - 1]].kind != GSP_FRAME_MARK;
 }
 
-static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+bool gsp_digest__site_frame(struct gsp_digest *digest, struct gsp_digest_site *site,
+                            struct gsp_digest_frame frame)
+{
+    if (!is_shown(digest, site, &frame))
+        return true;
+    struct gsp_digest_frame *frames = gsp_digest__more(
+        digest, digest->site_frames, digest->site_frame_count, sizeof(*digest->site_frames));
+    if (!frames)
+        return false;
+    digest->site_frames = frames;
+    uint32_t *more =
+        gsp_digest__more(digest, site->frames, site->frame_count, sizeof(*site->frames));
+    if (!more)
+        return false;
+    site->frames = more;
+    frame.func = gsp_digest__keep(digest, frame.func);
+    frame.file = gsp_digest__keep(digest, frame.file);
+    frames[digest->site_frame_count] = frame;
+    more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
+    return true;
+}
+
+static int add_row(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct sites *sites = ctx;
     struct gsp_digest *digest = sites->digest;
@@ -171,31 +188,15 @@ static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err 
             return rc;
     }
     struct gsp_digest_site *site = &digest->memory.sites[digest->memory.site_count - 1];
-    struct gsp_digest_frame frame = frame_of(row);
-    if (frame.func.len == 0)
-        return GSP_OK; /* its stack is not there */
-    if (!is_shown(digest, site, &frame))
-        return GSP_OK;
-    struct gsp_digest_frame *frames = gsp_digest__more(
-        digest, digest->site_frames, digest->site_frame_count, sizeof(*digest->site_frames));
-    if (!frames)
-        return no_memory(err);
-    digest->site_frames = frames;
-    uint32_t *more =
-        gsp_digest__more(digest, site->frames, site->frame_count, sizeof(*site->frames));
-    if (!more)
-        return no_memory(err);
-    site->frames = more;
-    frame.func = gsp_digest__keep(digest, frame.func);
-    frame.file = gsp_digest__keep(digest, frame.file);
-    frames[digest->site_frame_count] = frame;
-    more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
-    return GSP_OK;
+    const struct gsp_digest_frame frame = frame_of(row);
+    /* The stack of a site may be missing. */
+    return frame.func.len == 0 || gsp_digest__site_frame(digest, site, frame) ? GSP_OK
+                                                                              : gsp_err_nomem(err);
 }
 
 int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
     struct sites sites = {.digest = digest};
     const int rc = gsp_digest__rss(digest, err);
-    return rc == GSP_OK ? gsp_store_query_each(store, SITES_SQL, take_site, &sites, err) : rc;
+    return rc == GSP_OK ? gsp_store_query_each(store, SITES_SQL, add_row, &sites, err) : rc;
 }

@@ -128,7 +128,7 @@ static void put_processes(struct gsp_json *json, const struct gsp_memreport *rep
     gsp_json_arr_end(json);
 }
 
-/* A row of the timeline: the processes' totals at a tick. */
+/* The totals of the processes at each tick. */
 static void put_timeline(struct gsp_json *json, const struct gsp_memreport *report)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
@@ -242,61 +242,4 @@ int gsp_memreport_timeline(const struct gsp_memreport *report, struct gsp_made_r
             gsp_made_i64(*out, tick->total[k]);
     }
     return rc;
-}
-
-/* ---------------------------------------------------------------------------------------- page */
-
-static void put_cell(struct gsp_buf *out, const char *tag, struct gsp_sv text)
-{
-    gsp_buf_printf(out, "<%s>", tag);
-    gsp_buf_xml(out, text);
-    gsp_buf_printf(out, "</%s>", tag);
-}
-
-static void put_amount(struct gsp_buf *out, int64_t bytes)
-{
-    gsp_auto_buf text = {0};
-    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, &text);
-    put_cell(out, "td", gsp_buf_sv(&text));
-}
-
-static void put_page_rows(const struct gsp_memreport *report, struct gsp_buf *out)
-{
-    gsp_buf_puts(out, "<table><tr><th>bytes</th><th>+- 95 %</th><th>blocks</th><th>allocated</th>"
-                      "<th>name</th></tr>\n");
-    for (size_t i = 0; i < report->rows.count && (!report->limit || i < report->limit); i++) {
-        const struct gsp_memlog_row *row = &report->rows.at[i];
-        gsp_auto_buf name = {0};
-        gsp_memlog_group_name(&report->groups, report->log, row->group, &name);
-        gsp_buf_puts(out, "<tr>");
-        put_amount(out, row->value.bytes);
-        put_amount(out, (int64_t)(2 * gsp_memlog_value_error(&row->value)));
-        gsp_buf_printf(out, "<td>%lld</td>", (long long)row->value.count);
-        put_amount(out, (int64_t)row->value.alloc_bytes);
-        put_cell(out, "td", gsp_buf_sv(&name));
-        gsp_buf_puts(out, "</tr>\n");
-    }
-    gsp_buf_puts(out, "</table>\n");
-}
-
-void gsp_memreport_page(const struct gsp_memreport *report, struct gsp_buf *out)
-{
-    gsp_auto_buf command = {0};
-    gsp_auto_buf text = {0};
-    gsp_model_command_put(gsp_memlog_profile(report->log), &command);
-    gsp_buf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    put_cell(out, "title", gsp_buf_sv(&command));
-    gsp_buf_puts(out, "<style>body{font:14px system-ui,sans-serif;margin:1.5em}pre{font-size:13px}"
-                      "td,th{padding:.1em .8em;text-align:right;border-bottom:1px solid #8884}"
-                      "td:last-child,th:last-child{text-align:left;font-family:monospace}"
-                      "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}}</style>"
-                      "</head><body>\n");
-    put_cell(out, "h1", gsp_buf_sv(&command));
-    struct gsp_memreport brief = *report;
-    brief.limit = 1;
-    gsp_memreport_text(&brief, &text);
-    /* Its first part: the facts, up to the empty line in front of the rows. */
-    const char *end = text.p ? memmem(text.p, text.len, "\n\n", 2) : NULL;
-    put_cell(out, "pre", (struct gsp_sv){text.p, end ? (size_t)(end - text.p) : text.len});
-    put_page_rows(report, out);
 }

@@ -3,14 +3,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/time.h"
 #include "model/format.h"
 #include "model/tree.h"
-
-#define CALLER_INDENT "                                  "
+#include "report/grid.h"
 
 int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_memlog_group_by by,
                        struct gsp_err *err)
@@ -18,8 +15,8 @@ int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_
     report->path = path;
     int rc = gsp_memlog_open(path, &report->log, err);
     if (rc == GSP_OK && gsp_memlog_tick_count(report->log) == 0)
-        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first look at the counters",
-                         path);
+        rc = gsp_err_set(err, GSP_E_EMPTY, 0,
+                         "%.180s ends before the first reading of the counters", path);
     if (rc == GSP_OK)
         rc = gsp_memlog_groups_create(&report->groups, report->log, by, err);
     return rc;
@@ -95,92 +92,109 @@ static void put_bytes(int64_t bytes, struct gsp_buf *out)
     gsp_model_amount_put(GSP_UNIT_BYTES, bytes, out);
 }
 
-static void put_right(struct gsp_buf *text, int width, struct gsp_buf *out)
-{
-    const char *p = gsp_buf_cstr(text);
-    gsp_buf_printf(out, "%*s", width, p ? p : "");
-    gsp_buf_clear(text);
-}
-
 static void put_duration(int64_t ns, struct gsp_buf *out)
 {
     char text[32];
     gsp_buf_puts(out, gsp_fmt_duration(ns, text, sizeof(text)));
 }
 
-/* "12.3 s of python3 train.py, exact; peak 123 MiB at 3.2 s, RSS at most 200 MiB" */
-static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_memreport_put_peak(const struct gsp_memreport *report, struct gsp_buf *out)
+{
+    const struct gsp_mempeak peak = gsp_memreport_peak(report);
+    if (peak.bytes < 0)
+        return;
+    gsp_buf_puts(out, "Peak of a process: ");
+    put_bytes(peak.bytes, out);
+    if (peak.time_ns >= 0) {
+        gsp_buf_puts(out, " at ");
+        put_duration(peak.time_ns, out);
+    }
+    if (peak.rss_bytes >= 0) {
+        gsp_buf_puts(out, "; resident at most ");
+        put_bytes(peak.rss_bytes, out);
+    }
+}
+
+void gsp_memreport_put_huge(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
     const struct gsp_mempeak peak = gsp_memreport_peak(report);
-    gsp_auto_buf command = {0};
-    gsp_model_command_put(gsp_memlog_profile(report->log), &command);
-    put_duration(meta->duration_ns, out);
-    gsp_buf_puts(out, " of ");
-    gsp_buf_term(out, gsp_buf_sv(&command));
-    gsp_buf_printf(out, ", %s\n", gsp_memreport_is_exact(report) ? "exact" : "sampled");
-    if (peak.bytes >= 0) {
-        gsp_buf_puts(out, "Peak of a process: ");
-        put_bytes(peak.bytes, out);
-        if (peak.time_ns >= 0) {
-            gsp_buf_puts(out, " at ");
-            put_duration(peak.time_ns, out);
-        }
-        if (peak.rss_bytes >= 0) {
-            gsp_buf_puts(out, "; resident at most ");
-            put_bytes(peak.rss_bytes, out);
-        }
-        gsp_buf_putc(out, '\n');
-    }
-    if (peak.huge_bytes > 0) {
-        put_bytes(peak.huge_bytes, out);
-        gsp_buf_printf(out,
-                       " of it in huge pages (transparent_hugepage: %s): it grows by a whole "
-                       "one at a time\n",
-                       meta->huge_setting[0] ? meta->huge_setting : "not known");
-    }
-    if (meta->truncated)
-        gsp_buf_puts(out, "The file ends early: this is what was written until then.\n");
+    if (peak.huge_bytes <= 0)
+        return;
+    put_bytes(peak.huge_bytes, out);
+    gsp_buf_printf(out, " in huge pages (transparent_hugepage: %s)",
+                   meta->huge_setting[0] ? meta->huge_setting : "unknown");
 }
 
-/* Sums of several processes are of several moments. */
-static void put_peaks(const struct gsp_memreport *report, struct gsp_buf *out)
+/* Appends a line to the head, unless it is empty, and clears it. */
+static void put_head_line(struct gsp_buf *line, struct gsp_buf *out)
+{
+    if (line->len > 0) {
+        gsp_buf_putsv(out, gsp_buf_sv(line));
+        gsp_buf_putc(out, '\n');
+    }
+    gsp_buf_clear(line);
+}
+
+static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
+{
+    const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
+    gsp_auto_buf line = {0};
+    gsp_model_command_put(gsp_memlog_profile(report->log), &line);
+    put_duration(meta->duration_ns, out);
+    gsp_buf_puts(out, " of ");
+    gsp_buf_term(out, gsp_buf_sv(&line));
+    gsp_buf_printf(out, ", %s\n", gsp_memreport_is_exact(report) ? "exact" : "sampled");
+    gsp_buf_clear(&line);
+    gsp_memreport_put_peak(report, &line);
+    put_head_line(&line, out);
+    gsp_memreport_put_huge(report, &line);
+    put_head_line(&line, out);
+    if (meta->truncated)
+        gsp_buf_puts(out, "The end of the file is missing\n");
+}
+
+size_t gsp_memreport_process_count(const struct gsp_memreport *report)
 {
     size_t count = 0;
     while (gsp_memlog_process(report->log, count))
         count++;
-    if (count > 1)
-        gsp_buf_printf(out, "Held at the peaks of %zu processes, each at its own: ", count);
-    else
-        gsp_buf_puts(out, "Held at the peak: ");
+    return count;
 }
 
-static void put_question(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_view_spec *question = &report->question;
+    const size_t processes = gsp_memreport_process_count(report);
     switch (question->view) {
     case GSP_MEMVIEW_PEAK:
-        put_peaks(report, out);
+        /* Each process has its peak at another time. */
+        if (processes > 1)
+            gsp_buf_printf(out, "Held at the peaks of %zu processes", processes);
+        else
+            gsp_buf_puts(out, "Held at the peak");
         break;
     case GSP_MEMVIEW_AT:
         gsp_buf_puts(out, "Held at ");
         put_duration(question->to_ns, out);
-        gsp_buf_puts(out, ": ");
         break;
     case GSP_MEMVIEW_DIFF:
         gsp_buf_puts(out, "Grown between ");
         put_duration(question->from_ns, out);
         gsp_buf_puts(out, " and ");
         put_duration(question->to_ns, out);
-        gsp_buf_puts(out, ": ");
         break;
     case GSP_MEMVIEW_LEAKS:
-        gsp_buf_puts(out, "Keeps growing: ");
+        gsp_buf_puts(out, "Keeps growing");
         break;
     case GSP_MEMVIEW_TEMPORARY:
-        gsp_buf_puts(out, "Allocated and freed again between two looks: ");
+        gsp_buf_puts(out, "Allocated and freed between two readings");
         break;
     }
+}
+
+void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf *out)
+{
     put_bytes(report->rows.all.bytes, out);
     const double error = gsp_memlog_value_error(&report->rows.all);
     if (error > 0) {
@@ -192,60 +206,49 @@ static void put_question(const struct gsp_memreport *report, struct gsp_buf *out
     const int64_t count = report->rows.all.count;
     gsp_buf_puts(out, count < 0 ? "-" : "");
     gsp_model_count_put((uint64_t)(count < 0 ? -count : count), out);
-    gsp_buf_puts(out, count == 1 ? " block\n\n" : " blocks\n\n");
+    gsp_buf_puts(out, count == 1 ? " block" : " blocks");
 }
 
-/* A name, cut to what is left of the line. */
-static void put_name(const struct gsp_memreport *report, struct gsp_sv name, size_t used,
-                     struct gsp_buf *out)
+static void put_question(const struct gsp_memreport *report, struct gsp_buf *out)
 {
-    gsp_auto_buf safe = {0};
-    gsp_buf_term(&safe, name);
-    size_t room = report->width > used + 8 ? report->width - used : 0;
-    if (room == 0 || safe.len <= room) {
-        gsp_buf_putsv(out, gsp_buf_sv(&safe));
-    } else {
-        size_t keep = room - 2;
-        while (keep > 0 && ((unsigned char)safe.p[keep] & 0xc0) == 0x80)
-            keep--;
-        gsp_buf_put(out, safe.p, keep);
-        gsp_buf_puts(out, "..");
-    }
-    gsp_buf_putc(out, '\n');
+    gsp_memreport_put_view(report, out);
+    gsp_buf_puts(out, ": ");
+    gsp_memreport_put_total(report, out);
+    gsp_buf_puts(out, "\n\n");
 }
 
-/* Where the program itself stands above a library's line. */
-static void put_caller(const struct gsp_memreport *report, uint32_t stack, struct gsp_buf *out)
+/* If the row's line is in a library, a note names the line of the program that called it. */
+static void end_row(const struct gsp_memreport *report, uint32_t stack,
+                    struct gsp_report_grid *grid)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const uint32_t caller = gsp_memlog_group_caller(profile, stack);
-    gsp_auto_buf label = {0};
-    if (report->groups.by != GSP_MEMBY_LINE || caller == GSP_NONE)
-        return;
-    gsp_buf_puts(&label, "from ");
-    gsp_model_frame_label(&(struct gsp_view_options){0}, profile, caller, &label);
-    gsp_buf_puts(out, CALLER_INDENT);
-    put_name(report, gsp_buf_sv(&label), strlen(CALLER_INDENT), out);
+    const uint32_t caller =
+        report->groups.by == GSP_MEMBY_LINE ? gsp_memlog_group_caller(profile, stack) : GSP_NONE;
+    if (caller != GSP_NONE) {
+        gsp_buf_puts(&grid->cell, "from ");
+        gsp_model_frame_label(&(struct gsp_view_options){0}, profile, caller, &grid->cell);
+    }
+    gsp_report_grid_row(grid);
 }
 
-static void put_row(const struct gsp_memreport *report, const struct gsp_memlog_row *row,
-                    struct gsp_buf *out)
+static void add_row(const struct gsp_memreport *report, const struct gsp_memlog_row *row,
+                    struct gsp_report_grid *grid)
 {
-    gsp_auto_buf cell = {0};
     const double error = gsp_memlog_value_error(&row->value);
     const double all = (double)report->rows.all.bytes;
-    put_bytes(row->value.bytes, &cell);
-    put_right(&cell, 10, out);
+    put_bytes(row->value.bytes, &grid->cell);
+    gsp_report_grid_cell(grid);
     if (error > 0)
-        put_bytes((int64_t)(2 * error), &cell);
-    put_right(&cell, 10, out);
+        put_bytes((int64_t)(2 * error), &grid->cell);
+    gsp_report_grid_cell(grid);
     if (report->question.view != GSP_MEMVIEW_DIFF && all > 0)
-        gsp_model_percent_put(100 * (double)row->value.bytes / all, &cell);
-    put_right(&cell, 6, out);
-    gsp_buf_printf(out, "%8" PRId64 "  ", row->value.count);
-    gsp_memlog_group_name(&report->groups, report->log, row->group, &cell);
-    put_name(report, gsp_buf_sv(&cell), strlen(CALLER_INDENT) + 2, out);
-    put_caller(report, row->stack, out);
+        gsp_model_percent_put(100 * (double)row->value.bytes / all, &grid->cell);
+    gsp_report_grid_cell(grid);
+    gsp_buf_printf(&grid->cell, "%" PRId64, row->value.count);
+    gsp_report_grid_cell(grid);
+    gsp_memlog_group_name(&report->groups, report->log, row->group, &grid->cell);
+    gsp_report_grid_cell(grid);
+    end_row(report, row->stack, grid);
 }
 
 static const struct gsp_memlog_row *row_of(const struct gsp_memreport *report, uint32_t group)
@@ -256,44 +259,46 @@ static const struct gsp_memlog_row *row_of(const struct gsp_memreport *report, u
     return NULL;
 }
 
-static void put_leak(const struct gsp_memreport *report, const struct gsp_memlog_leak *leak,
-                     struct gsp_buf *out)
+static void add_leak(const struct gsp_memreport *report, const struct gsp_memlog_leak *leak,
+                     struct gsp_report_grid *grid)
 {
-    gsp_auto_buf cell = {0};
-    put_bytes((int64_t)leak->bytes_per_s, &cell);
-    gsp_buf_puts(&cell, "/s");
-    put_right(&cell, 12, out);
-    if (isfinite(leak->bytes_per_step))
-        put_bytes((int64_t)leak->bytes_per_step, &cell);
-    put_right(&cell, 10, out);
-    put_bytes(leak->live_bytes, &cell);
-    put_right(&cell, 10, out);
-    gsp_buf_puts(out, "  ");
-    gsp_memlog_group_name(&report->groups, report->log, leak->group, &cell);
-    put_name(report, gsp_buf_sv(&cell), strlen(CALLER_INDENT), out);
     const struct gsp_memlog_row *row = row_of(report, leak->group);
-    if (row)
-        put_caller(report, row->stack, out);
+    put_bytes((int64_t)leak->bytes_per_s, &grid->cell);
+    gsp_buf_puts(&grid->cell, "/s");
+    gsp_report_grid_cell(grid);
+    if (isfinite(leak->bytes_per_step))
+        put_bytes((int64_t)leak->bytes_per_step, &grid->cell);
+    gsp_report_grid_cell(grid);
+    put_bytes(leak->live_bytes, &grid->cell);
+    gsp_report_grid_cell(grid);
+    gsp_memlog_group_name(&report->groups, report->log, leak->group, &grid->cell);
+    gsp_report_grid_cell(grid);
+    end_row(report, row ? row->stack : GSP_NONE, grid);
 }
 
 static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_leaks *leaks = &report->values.leaks;
     if (leaks->stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN) {
-        gsp_buf_printf(out, "Too short to tell: %zu look%s, and a trend needs %u.\n",
-                       leaks->stretches, gsp_model_plural_s(leaks->stretches),
+        gsp_buf_printf(out, "Too short to detect growth: %zu of %u intervals\n", leaks->stretches,
                        GSP_MEMLOG_LEAK_WINDOWS_MIN);
         return;
     }
     if (leaks->count == 0) {
-        gsp_buf_puts(out, "Nothing keeps growing.\n");
+        gsp_buf_puts(out, "Nothing keeps growing\n");
         return;
     }
     put_question(report, out);
-    gsp_buf_printf(out, "%12s%10s%10s  %s\n", "growth", "per step", "held",
-                   gsp_memlog_group_by_name(report->groups.by));
+    struct gsp_report_grid grid = {
+        .column_count = 4,
+        .columns = {{"growth", GSP_REPORT_GRID_NUMBER, 12},
+                    {"per step", GSP_REPORT_GRID_NUMBER, 8},
+                    {"held", GSP_REPORT_GRID_NUMBER, 8},
+                    {gsp_memlog_group_by_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     for (size_t i = 0; i < leaks->count && (report->limit == 0 || i < report->limit); i++)
-        put_leak(report, &leaks->at[i], out);
+        add_leak(report, &leaks->at[i], &grid);
+    gsp_report_grid_text(&grid, report->width, out);
+    gsp_report_grid_free(&grid);
 }
 
 void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
@@ -304,12 +309,18 @@ void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
         return;
     }
     put_question(report, out);
-    gsp_buf_printf(out, "%10s%10s%6s%8s  %s\n", "bytes",
-                   gsp_memreport_is_exact(report) ? "" : "+- 95 %", "%", "blocks",
-                   gsp_memlog_group_by_name(report->groups.by));
+    struct gsp_report_grid grid = {
+        .column_count = 5,
+        .columns = {{"bytes", GSP_REPORT_GRID_NUMBER, 10},
+                    {gsp_memreport_is_exact(report) ? "" : "+- 95 %", GSP_REPORT_GRID_NUMBER, 8},
+                    {"%", GSP_REPORT_GRID_NUMBER, 4},
+                    {"blocks", GSP_REPORT_GRID_NUMBER, 6},
+                    {gsp_memlog_group_by_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     const size_t count = report->rows.count;
     for (size_t i = 0; i < count && (report->limit == 0 || i < report->limit); i++)
-        put_row(report, &report->rows.at[i], out);
+        add_row(report, &report->rows.at[i], &grid);
+    gsp_report_grid_text(&grid, report->width, out);
+    gsp_report_grid_free(&grid);
     if (report->limit && count > report->limit)
         gsp_buf_printf(out, "... and %zu more\n", count - report->limit);
 }

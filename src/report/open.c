@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
@@ -15,40 +14,16 @@
 #include "report/document_internal.h"
 #include "report/run.h"
 #include "report/verdict.h"
-#include "store/profile_read.h"
 #include "store/run.h"
+#include "store/run_profile.h"
 
-#define NO_MEMORY(err) gsp_err_set((err), GSP_E_NOMEM, 0, "no memory for a report")
-
-static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_digest **out,
-                      struct gsp_err *err)
-{
-    struct gsp_digest *digest = calloc(1, sizeof(*digest));
-    *out = digest;
-    if (!digest)
-        return NO_MEMORY(err);
-    struct gsp_sv text = gsp_sv_of(name ? name : "");
-    while (text.len > 1 && text.p[text.len - 1] == '/')
-        text.len--;
-    digest->kind = kind;
-    digest->path = gsp_digest__keep(digest, gsp_sv_of(name ? name : ""));
-    digest->name = gsp_digest__keep(digest, gsp_sv_basename(text));
-    digest->title = digest->name;
-    digest->duration_s = (double)NAN;
-    digest->period_s = (double)NAN;
-    digest->exit_status = GSP_NULL_I64;
-    digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = (double)NAN,
-                                                .growth_bytes_per_s = (double)NAN};
-    return GSP_OK;
-}
-
-/* Hands out a digest that is whole, or frees it. */
+/* Completes the document, or frees it on failure. */
 static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, struct gsp_err *err)
 {
     if (rc == GSP_OK)
         rc = gsp_digest_judge(digest, err);
     if (rc == GSP_OK && digest->no_memory)
-        rc = NO_MEMORY(err);
+        rc = gsp_err_nomem(err);
     if (rc < 0) {
         gsp_digest_free(digest);
         return rc;
@@ -57,7 +32,7 @@ static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, st
     return GSP_OK;
 }
 
-/* What a recorder lost, one row a cause. */
+/* Adds the losses of the recorder, one row per cause. */
 static void add_losses(struct gsp_digest *digest, const struct gsp_model_profile_meta *meta)
 {
     const struct gsp_losses *losses = &meta->losses;
@@ -89,7 +64,7 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
     gsp_digest__fact(digest, gsp_sv_of("Threads"), gsp_digest__keep_buf(digest, &text));
 }
 
-/* Takes the profile in, as the stacks of the digest; losses: and what its recorder lost. */
+/* Uses the profile as the stacks of the document. losses: also add the losses of its recorder. */
 static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
                         const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
@@ -119,8 +94,7 @@ static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, 
     return GSP_OK;
 }
 
-/* When it was, and on what. */
-static void add_facts(struct gsp_digest *digest)
+void gsp_digest__origin_facts(struct gsp_digest *digest)
 {
     char when[64];
     struct tm parts;
@@ -142,54 +116,15 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
 {
     struct gsp_digest *digest = NULL;
     *out = NULL;
-    int rc = new_digest(GSP_DIGEST_PROFILE, name, &digest, err);
+    int rc = gsp_digest__new(GSP_DIGEST_PROFILE, name, &digest, err);
     if (rc < 0) {
         gsp_model_profile_free(profile);
         return rc;
     }
     rc = take_profile(digest, profile, true, opts, err);
     if (rc == GSP_OK)
-        add_facts(digest);
+        gsp_digest__origin_facts(digest);
     return finish(digest, rc, out, err);
-}
-
-/* The samples that tables have; *out is NULL when there are none. */
-static int tables_profile(struct gsp_store *store, struct gsp_profile **out, struct gsp_err *err)
-{
-    static const struct gsp_profile_source FROM = {0};
-    int rc = gsp_model_profile_new(true, out, err);
-    if (rc == GSP_OK)
-        rc = gsp_store_profile_read(store, &FROM, *out, err);
-    if (rc == GSP_OK && gsp_model_profile_sample_count(*out) > 0)
-        return GSP_OK;
-    gsp_model_profile_free(*out);
-    *out = NULL;
-    return rc;
-}
-
-/* The samples of a run: its stream, which a killed recorder leaves too; else the tables, else what
- * was written for others.  A file that cannot be read is told by *bad, and is no failure. */
-static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
-                       struct gsp_err *bad, struct gsp_err *err)
-{
-    static const char *const NAMES[] = {GSP_RUN_PROFILE, NULL, GSP_RUN_JSON};
-    *out = NULL;
-    for (size_t i = 0; i < GSP_COUNT(NAMES) && !*out; i++) {
-        char path[GSP_RUN_PATH_MAX];
-        const int rc = NAMES[i] ? gsp_store_run_path(path, folder, NAMES[i], err)
-                                : tables_profile(store, out, err);
-        if (rc < 0)
-            return rc;
-        if (NAMES[i] && access(path, F_OK) == 0 &&
-            gsp_export_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
-            return NO_MEMORY(err);
-        /* Cut before its first samples were whole. */
-        if (*out && gsp_model_profile_sample_count(*out) == 0) {
-            gsp_model_profile_free(*out);
-            *out = NULL;
-        }
-    }
-    return GSP_OK;
 }
 
 static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
@@ -211,8 +146,7 @@ static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
     return rc == GSP_OK ? gsp_digest__table_losses(digest, store, err) : rc;
 }
 
-/* "python3 -u train.py --epochs 3" is called train.py, also of "rank 0: ...". */
-static struct gsp_sv program_of(struct gsp_sv command)
+struct gsp_sv gsp_digest__program(struct gsp_sv command)
 {
     const char *colon =
         gsp_sv_starts(command, "rank ") ? memmem(command.p, command.len, ": ", 2) : NULL;
@@ -231,7 +165,7 @@ static struct gsp_sv program_of(struct gsp_sv command)
     return gsp_sv_basename(first);
 }
 
-/* Fills a run's digest from tables and a profile, which is taken. */
+/* Fills the document of a run from tables and a profile, and takes ownership of the profile. */
 static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct gsp_profile *profile,
                     const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
@@ -241,7 +175,7 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
         return rc;
     if (digest->command.len == 0 && opts && opts->command)
         digest->command = gsp_digest__keep(digest, gsp_sv_of(opts->command));
-    /* Time 0 is the first of all before anything is placed in time. */
+    /* The start must be final before any time is computed relative to it. */
     const int64_t start_ns = profile ? gsp_model_profile_meta_get(profile)->start_ns : 0;
     if (start_ns > 0 && (digest->start_ns == 0 || start_ns < digest->start_ns)) {
         digest->duration_s += (double)(digest->start_ns - start_ns) / (double)GSP_NS_PER_S;
@@ -252,14 +186,14 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
     for (size_t i = 0; gsp_store_warning(store, i); i++)
         gsp_digest__loss(digest, gsp_sv_of("files"),
                          gsp_digest__keep(digest, gsp_sv_of(gsp_store_warning(store, i))), 1);
-    /* A run has its profile's losses as rows, if it has any. */
+    /* If the run has rows of losses, they include those of the profile. */
     if (rc == GSP_OK && profile)
         rc = take_profile(digest, profile, !has_losses, opts, err);
     if (rc < 0)
         return rc;
     if (digest->command.len)
-        digest->title = program_of(digest->command);
-    add_facts(digest);
+        digest->title = gsp_digest__program(digest->command);
+    gsp_digest__origin_facts(digest);
     return gsp_digest__table_facts(digest, store, err);
 }
 
@@ -269,9 +203,9 @@ int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, 
 {
     struct gsp_digest *digest = NULL;
     *out = NULL;
-    int rc = profile ? GSP_OK : tables_profile(store, &profile, err);
+    int rc = profile ? GSP_OK : gsp_store_run_profile_load_tables(store, &profile, err);
     if (rc == GSP_OK)
-        rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
+        rc = gsp_digest__new(GSP_DIGEST_RUN, name, &digest, err);
     if (rc != GSP_OK) {
         gsp_model_profile_free(profile);
         return rc;
@@ -301,7 +235,11 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = run_profile(path, store, &profile, &bad, err);
+        rc = gsp_store_run_profile_load(path, store, true, &profile, &bad, err);
+    if (profile && gsp_model_profile_sample_count(profile) == 0) {
+        gsp_model_profile_free(profile);
+        profile = NULL;
+    }
     if (rc == GSP_OK)
         rc = gsp_digest_open_store(store, profile, path, opts, out, err);
     if (rc == GSP_OK && bad.code < 0)
@@ -321,7 +259,7 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
                         struct gsp_digest **out, struct gsp_err *err)
 {
     struct gsp_digest *digest = NULL;
-    int rc = new_digest(GSP_DIGEST_SESSION, path, &digest, err);
+    int rc = gsp_digest__new(GSP_DIGEST_SESSION, path, &digest, err);
     if (rc < 0)
         return rc;
     rc = gsp_digest__session(digest, path, err);
@@ -331,11 +269,11 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
     if (rc == GSP_OK)
         rc = gsp_digest__rss(digest, err);
     if (rc == GSP_OK)
-        add_facts(digest);
+        gsp_digest__origin_facts(digest);
     return finish(digest, rc, out, err);
 }
 
-/* A session's file begins with its metadata, or with its frames. */
+/* A session file begins with its metadata or with its frames. */
 static bool is_session(const char *path)
 {
     struct gsp_json_scan scan = {0};

@@ -6,7 +6,7 @@
 #include "report/profile.h"
 #include "report/table.h"
 
-/* What a weight is called where numbers carry their unit. */
+/* Suffix of keys and columns with a weight. */
 static const char *const UNIT_SUFFIX[] = {
     [GSP_UNIT_NS] = "_ns",
     [GSP_UNIT_COUNT] = "_weight",
@@ -32,7 +32,7 @@ static void json_count(struct gsp_json *json, const char *key, uint64_t n)
     gsp_json_put_u64(json, key, n);
 }
 
-/* The frame's own facts; file and line are null when unknown or not shown. */
+/* File and line are null if unknown or not shown. */
 static void json_frame(struct gsp_json *json, const struct gsp_profile *profile, uint32_t id,
                        uint32_t line)
 {
@@ -124,7 +124,7 @@ static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
     return GSP_OK;
 }
 
-/* The next node in preorder that is not below the threshold; 0 at the end. */
+/* The next node in preorder that reaches the threshold; 0 at the end. */
 static uint32_t next_shown(const struct gsp_tree *tree, uint32_t i, double min_pct)
 {
     uint32_t next = gsp_model_tree_at(tree, i)->first_child;
@@ -210,7 +210,7 @@ int gsp_report_json(const struct gsp_profile *profile, const struct gsp_view_opt
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a JSON report");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
@@ -264,60 +264,6 @@ int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view_opti
     }
     gsp_report__table_free(&table);
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a CSV report");
-    return GSP_OK;
-}
-
-void gsp_report_markdown_text(struct gsp_buf *out, struct gsp_sv text)
-{
-    gsp_auto_buf safe = {0};
-    gsp_buf_term(&safe, text);
-    for (size_t i = 0; i < safe.len; i++) {
-        if (is_one_of(safe.p[i], "<>&")) {
-            gsp_buf_printf(out, "&#%d;", safe.p[i]);
-            continue;
-        }
-        if (is_one_of(safe.p[i], "\\`*_{}[]()#!|~$"))
-            gsp_buf_putc(out, '\\');
-        gsp_buf_putc(out, safe.p[i]);
-    }
-    out->failed = out->failed || safe.failed;
-}
-
-int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view_options *view,
-                        const struct gsp_report_opts *opts, struct gsp_buf *out,
-                        struct gsp_err *err)
-{
-    struct gsp_report_table table;
-    int rc = gsp_report__table(profile, view, opts->sort, &table, err);
-    if (rc < 0)
-        return rc;
-    gsp_auto_buf cell = {0};
-    gsp_buf_puts(out, "| own % | total % | own | total | function | file:line |\n"
-                      "|---:|---:|---:|---:|:---|:---|\n");
-    for (size_t i = 0; i < table.count && (opts->limit == 0 || i < opts->limit); i++) {
-        const struct gsp_report_row *row = &table.rows[i];
-        gsp_buf_puts(out, "| ");
-        gsp_model_percent_put(gsp_report__pct(table.tree, row->own_weight, row->own_count), out);
-        gsp_buf_puts(out, " | ");
-        gsp_model_percent_put(gsp_report__pct(table.tree, row->total_weight, row->total_count),
-                              out);
-        gsp_buf_puts(out, " | ");
-        gsp_model_amount_put(table.unit, row->own_weight, out);
-        gsp_buf_puts(out, " | ");
-        gsp_model_amount_put(table.unit, row->total_weight, out);
-        gsp_buf_puts(out, " | ");
-        gsp_report__function(profile, row, &cell);
-        gsp_report_markdown_text(out, gsp_buf_sv(&cell));
-        gsp_buf_clear(&cell);
-        gsp_buf_puts(out, " | ");
-        gsp_report__location(profile, view, row, &cell);
-        gsp_report_markdown_text(out, gsp_buf_sv(&cell));
-        gsp_buf_clear(&cell);
-        gsp_buf_puts(out, " |\n");
-    }
-    gsp_report__table_free(&table);
-    if (out->failed || cell.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a Markdown report");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }

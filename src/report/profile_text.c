@@ -4,14 +4,14 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "base/width.h"
 #include "model/format.h"
+#include "report/grid.h"
 #include "report/profile.h"
 #include "report/table.h"
 
-/* Columns of the table before the names: "  12.3%   45.6%     1.23 s     4.56 s  ". */
 #define PCT_COLUMNS    7U
-#define AMOUNT_COLUMNS 10U
-#define NUMBER_COLUMNS (2U * PCT_COLUMNS + 2U * AMOUNT_COLUMNS + 2U)
+#define AMOUNT_COLUMNS 8U
 #define FACT_COLUMNS   10U
 
 static void pad(struct gsp_buf *out, unsigned n)
@@ -20,10 +20,10 @@ static void pad(struct gsp_buf *out, unsigned n)
         gsp_buf_putc(out, ' ');
 }
 
-/* Text made in cell, appended right-aligned; cell is cleared. */
+/* Appends the cell aligned to the right, and clears it. */
 static void put_right(struct gsp_buf *out, struct gsp_buf *cell, unsigned width)
 {
-    unsigned used = gsp_report__columns(gsp_buf_sv(cell));
+    unsigned used = gsp_width(gsp_buf_sv(cell));
     pad(out, used < width ? width - used : 1);
     gsp_buf_putsv(out, gsp_buf_sv(cell));
     gsp_buf_clear(cell);
@@ -36,95 +36,60 @@ static void put_pct(struct gsp_buf *out, struct gsp_buf *cell, double pct)
     put_right(out, cell, PCT_COLUMNS);
 }
 
-/* The amount in a narrow column: "samples" stands in the heading. */
-static void put_amount(struct gsp_buf *out, struct gsp_buf *cell, enum gsp_unit unit,
-                       int64_t weight)
+/* The columns of functions. Text names the unit of samples in the heading; Markdown has it in the
+ * cells. */
+static struct gsp_report_grid function_grid(enum gsp_unit unit, bool is_markdown)
 {
-    if (unit == GSP_UNIT_COUNT)
-        gsp_model_count_put(weight > 0 ? (uint64_t)weight : 0, cell);
+    const bool is_count = unit == GSP_UNIT_COUNT && !is_markdown;
+    return (struct gsp_report_grid){
+        .column_count = 6,
+        .columns = {{is_markdown ? "own %" : "own", GSP_REPORT_GRID_NUMBER, PCT_COLUMNS},
+                    {is_markdown ? "total %" : "total", GSP_REPORT_GRID_NUMBER, PCT_COLUMNS - 2},
+                    {is_count ? "own spl" : "own", GSP_REPORT_GRID_NUMBER, AMOUNT_COLUMNS},
+                    {is_count ? "total spl" : "total", GSP_REPORT_GRID_NUMBER, AMOUNT_COLUMNS},
+                    {"function", GSP_REPORT_GRID_TEXT, 0},
+                    {"file:line", GSP_REPORT_GRID_PATH, 0}}};
+}
+
+static void add_pct(struct gsp_report_grid *grid, double pct, bool is_markdown)
+{
+    gsp_model_percent_put(pct, &grid->cell);
+    gsp_buf_puts(&grid->cell, is_markdown ? "" : "%");
+    gsp_report_grid_cell(grid);
+}
+
+static void add_amount(struct gsp_report_grid *grid, enum gsp_unit unit, int64_t weight,
+                       bool is_markdown)
+{
+    if (unit == GSP_UNIT_COUNT && !is_markdown)
+        gsp_model_count_put(weight > 0 ? (uint64_t)weight : 0, &grid->cell);
     else
-        gsp_model_amount_put(unit, weight, cell);
-    put_right(out, cell, AMOUNT_COLUMNS);
+        gsp_model_amount_put(unit, weight, &grid->cell);
+    gsp_report_grid_cell(grid);
 }
 
-static void put_names(struct gsp_buf *out, struct gsp_sv function, struct gsp_sv location,
-                      unsigned function_width, unsigned location_width)
+static void add_functions(struct gsp_report_grid *grid, const struct gsp_profile *profile,
+                          const struct gsp_view_options *view, const struct gsp_report_table *table,
+                          size_t count, bool is_markdown)
 {
-    unsigned used = gsp_report__cut(function, function_width, false, out);
-    if (location.len > 0) {
-        pad(out, function_width - used + 2);
-        gsp_report__cut(location, location_width, true, out);
-    }
-    gsp_buf_putc(out, '\n');
-}
-
-/* Shares the columns between names and places: each gets what it needs when both fit, else
- * at least two fifths of what there is. */
-static void share_columns(unsigned room, unsigned *function_width, unsigned *location_width)
-{
-    unsigned least = room * 2 / 5;
-    if (*function_width + *location_width <= room)
-        return;
-    if (*location_width <= least)
-        *function_width = room - *location_width;
-    else if (*function_width <= room - least)
-        *location_width = room - *function_width;
-    else {
-        *location_width = least;
-        *function_width = room - least;
+    for (size_t i = 0; i < count; i++) {
+        const struct gsp_report_row *row = &table->rows[i];
+        add_pct(grid, gsp_report__pct(table->tree, row->own_weight, row->own_count), is_markdown);
+        add_pct(grid, gsp_report__pct(table->tree, row->total_weight, row->total_count),
+                is_markdown);
+        add_amount(grid, table->unit, row->own_weight, is_markdown);
+        add_amount(grid, table->unit, row->total_weight, is_markdown);
+        gsp_report__function(profile, row, &grid->cell);
+        gsp_report_grid_cell(grid);
+        gsp_report__location(profile, view, row, &grid->cell);
+        gsp_report_grid_cell(grid);
+        gsp_report_grid_row(grid);
     }
 }
 
-struct top {
-    const struct gsp_profile *profile;
-    const struct gsp_view_options *view;
-    const struct gsp_report_table *table;
-    size_t count; /* rows to show */
-    unsigned function_width;
-    unsigned location_width;
-    struct gsp_buf cell;
-    struct gsp_buf raw;
-    struct gsp_buf function;
-    struct gsp_buf location;
-};
-
-/* Escaped name and place of a row, in top->function and top->location. */
-static void row_names(struct top *top, const struct gsp_report_row *row)
+static size_t rows_shown(const struct gsp_report_table *table, const struct gsp_report_opts *opts)
 {
-    gsp_buf_clear(&top->function);
-    gsp_buf_clear(&top->location);
-    gsp_buf_clear(&top->raw);
-    gsp_report__function(top->profile, row, &top->raw);
-    gsp_buf_term(&top->function, gsp_buf_sv(&top->raw));
-    gsp_buf_clear(&top->raw);
-    gsp_report__location(top->profile, top->view, row, &top->raw);
-    gsp_buf_term(&top->location, gsp_buf_sv(&top->raw));
-}
-
-static void measure(struct top *top, unsigned width)
-{
-    top->function_width = 8;
-    top->location_width = 9;
-    for (size_t i = 0; i < top->count; i++) {
-        row_names(top, &top->table->rows[i]);
-        unsigned f = gsp_report__columns(gsp_buf_sv(&top->function));
-        unsigned l = gsp_report__columns(gsp_buf_sv(&top->location));
-        top->function_width = f > top->function_width ? f : top->function_width;
-        top->location_width = l > top->location_width ? l : top->location_width;
-    }
-    share_columns(width - NUMBER_COLUMNS - 2, &top->function_width, &top->location_width);
-}
-
-static void put_heading(const struct top *top, struct gsp_buf *out)
-{
-    static const char *const HEADINGS[] = {
-        [GSP_UNIT_NS] = "    own  total       own     total  ",
-        [GSP_UNIT_COUNT] = "    own  total   own spl total spl  ",
-        [GSP_UNIT_BYTES] = "    own  total       own     total  ",
-    };
-    gsp_buf_puts(out, HEADINGS[top->table->unit]);
-    put_names(out, gsp_sv_of("function"), gsp_sv_of("file:line"), top->function_width,
-              top->location_width);
+    return opts->limit > 0 && opts->limit < table->count ? opts->limit : table->count;
 }
 
 int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view_options *view,
@@ -134,39 +99,37 @@ int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view_opti
     int rc = gsp_report__table(profile, view, opts->sort, &table, err);
     if (rc < 0)
         return rc;
-    struct top top = {.profile = profile, .view = view, .table = &table, .count = table.count};
-    if (opts->limit > 0 && opts->limit < top.count)
-        top.count = opts->limit;
-    measure(&top, gsp_report__width(opts));
-    put_heading(&top, out);
-    for (size_t i = 0; i < top.count; i++) {
-        const struct gsp_report_row *row = &table.rows[i];
-        put_pct(out, &top.cell, gsp_report__pct(table.tree, row->own_weight, row->own_count));
-        put_pct(out, &top.cell, gsp_report__pct(table.tree, row->total_weight, row->total_count));
-        put_amount(out, &top.cell, table.unit, row->own_weight);
-        put_amount(out, &top.cell, table.unit, row->total_weight);
-        pad(out, 2);
-        row_names(&top, row);
-        put_names(out, gsp_buf_sv(&top.function), gsp_buf_sv(&top.location), top.function_width,
-                  top.location_width);
-    }
-    if (table.count > top.count)
-        gsp_buf_printf(out, "  %zu more functions\n", table.count - top.count);
-    bool failed = top.cell.failed || top.raw.failed || top.function.failed || top.location.failed;
-    gsp_buf_free(&top.cell);
-    gsp_buf_free(&top.raw);
-    gsp_buf_free(&top.function);
-    gsp_buf_free(&top.location);
+    const size_t count = rows_shown(&table, opts);
+    struct gsp_report_grid grid = function_grid(table.unit, false);
+    add_functions(&grid, profile, view, &table, count, false);
+    gsp_report_grid_text(&grid, gsp_report__width(opts), out);
+    if (table.count > count)
+        gsp_buf_printf(out, "  %zu more functions\n", table.count - count);
+    gsp_report_grid_free(&grid);
     gsp_report__table_free(&table);
-    if (failed || out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the table of functions");
-    return GSP_OK;
+    return out->failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
-/* A line of the tree that is still to be written. */
+int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view_options *view,
+                        const struct gsp_report_opts *opts, struct gsp_buf *out,
+                        struct gsp_err *err)
+{
+    struct gsp_report_table table;
+    int rc = gsp_report__table(profile, view, opts->sort, &table, err);
+    if (rc < 0)
+        return rc;
+    struct gsp_report_grid grid = function_grid(table.unit, true);
+    add_functions(&grid, profile, view, &table, rows_shown(&table, opts), true);
+    gsp_report_grid_markdown(&grid, out);
+    gsp_report_grid_free(&grid);
+    gsp_report__table_free(&table);
+    return out->failed ? gsp_err_nomem(err) : GSP_OK;
+}
+
+/* A line of the tree that is not written yet. */
 struct item {
-    uint32_t node; /* 0: not a node but a word on the small ones */
-    uint32_t more; /* how many small ones */
+    uint32_t node; /* 0: the line that sums up small nodes */
+    uint32_t more; /* number of small nodes */
     uint32_t depth;
     uint64_t count;
     int64_t weight;
@@ -176,7 +139,7 @@ struct walk {
     const struct gsp_tree *tree;
     double min_pct;
     unsigned width;
-    struct item *items; /* a stack: the next line is the last */
+    struct item *items; /* a stack: the last item is the next line */
     size_t count;
     size_t cap;
 };
@@ -195,7 +158,7 @@ static bool push(struct walk *walk, struct item item)
     return true;
 }
 
-/* Lightest first, since the last of a stack comes out first. */
+/* The lightest first: the last item of the stack is written first. */
 static int compare_items(const void *a, const void *b)
 {
     const struct item *x = a;
@@ -219,7 +182,7 @@ static bool push_children(struct walk *walk, uint32_t node)
             small.weight = gsp_sum_i64(small.weight, child->total_weight);
         }
     }
-    /* Small ones that are small even together are not worth a line. */
+    /* No line if even their sum is below the threshold. */
     bool worth = gsp_report__pct(walk->tree, small.weight, small.count) >= walk->min_pct;
     if (small.more > 0 && worth && !push(walk, small))
         return false;
@@ -247,7 +210,7 @@ static void put_item(const struct walk *walk, const struct item *item, struct gs
         put_pct(out, cell, gsp_report__pct(walk->tree, node->self_weight, node->self_count));
     pad(out, 2);
     unsigned room = walk->width - 2 * PCT_COLUMNS - 2;
-    /* Deep frames stay within the left third; how deep they are is said in a number. */
+    /* The indentation of deep frames is limited; a number shows their depth. */
     unsigned indent = item->depth;
     if (indent > room / 3) {
         gsp_buf_printf(cell, "%" PRIu32 "> ", item->depth);
@@ -287,11 +250,11 @@ int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view_opt
     free(walk.items);
     gsp_model_tree_free(tree);
     if (!ok || out->failed || cell.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the text of a call tree");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
-/* A fact on one line; what is too long is cut. */
+/* A fact on one line, cut to the width. */
 static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell, unsigned width)
 {
     gsp_auto_buf safe = {0};
@@ -303,7 +266,7 @@ static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell
     gsp_buf_clear(cell);
 }
 
-/* Losses are never cut: they go on over more lines. */
+/* Losses are wrapped, never cut. */
 static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, unsigned width)
 {
     gsp_auto_buf words = {0};
@@ -327,7 +290,7 @@ static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, uns
     out->failed = out->failed || words.failed;
 }
 
-/* Threads that have samples: others waited, or were not asked for.  0 without memory. */
+/* The number of threads with samples; others were idle or filtered out. 0 if out of memory. */
 static size_t sampled_threads(const struct gsp_profile *profile)
 {
     bool *seen = calloc(gsp_model_profile_thread_count(profile) + 1, sizeof(*seen));
@@ -383,6 +346,6 @@ int gsp_report_summary(const struct gsp_profile *profile, const struct gsp_repor
     put_fact(out, "threads", &cell, width);
     put_losses(out, &meta->losses, width);
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the summary");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }

@@ -8,39 +8,37 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/width.h"
 #include "model/cells.h"
-#include "report/table.h"
+#include "report/grid.h"
 
 #define GAP               2U
-/* Rows and bytes that decide the widths. */
+/* Rows and bytes that are read to determine the widths. */
 #define SAMPLE_ROWS       1000U
 #define SAMPLE_BYTES      ((size_t)8 << 20)
-/* A text is cut to no less than this. */
+/* Text is not cut to less than this. */
 #define TEXT_COLUMNS_MIN  8U
-/* Without a width: where the next column begins at the latest, unless a value needs more. */
+/* Without a width, columns are padded to at most this; longer values overflow. */
 #define PIPE_COLUMNS_MAX  60U
 #define NAME_COLUMNS_MAX  30U
 #define NAME_COLUMNS_MIN  6U
-/* A result of more rows than this is not written one value a line. */
+/* A result with more rows is never written with one value per line. */
 #define VERTICAL_ROWS_MAX 20U
 #define FIGURES           6
-#define BOLD              "\033[1m"
-#define DIM               "\033[2m"
-#define OFF               "\033[0m"
 
-/* A value of the first rows, as it is shown. */
+/* A value of the first rows, as text. */
 struct cell {
-    size_t at; /* in the bytes */
+    size_t at; /* offset in bytes */
     size_t len;
     bool is_null;
 };
 
 struct layout {
-    unsigned *widths;    /* of the columns that are shown */
-    size_t shown;        /* so many, from the first on */
-    unsigned name_width; /* of the names that stand before values */
+    unsigned *widths;    /* of the shown columns */
+    size_t shown;        /* number of shown columns, from the first on */
+    unsigned name_width; /* of the names in front of values */
     bool vertical;
-    bool plain; /* an EXPLAIN: its text as it is */
+    bool plain; /* the output of EXPLAIN, printed unchanged */
 };
 
 struct gsp_rows_table {
@@ -51,7 +49,7 @@ struct gsp_rows_table {
     struct cell *cells; /* of the first rows, row by row */
     size_t cell_cap;
     size_t row_count; /* of the first rows */
-    bool ended;       /* there are no others */
+    bool ended;       /* there are no more rows */
 };
 
 static bool is_number(const struct gsp_rows_column *column)
@@ -60,7 +58,7 @@ static bool is_number(const struct gsp_rows_column *column)
            column->kind == GSP_CELL_F64;
 }
 
-/* Six figures, but all digits before the point, and at least one after it. */
+/* Six significant figures, but all digits before the point and at least one after it. */
 static void put_f64(double v, struct gsp_buf *out)
 {
     double size = fabs(v);
@@ -70,7 +68,7 @@ static void put_f64(double v, struct gsp_buf *out)
         gsp_buf_puts(out, text);
         return;
     }
-    /* Digits before the point; of 0.00123 it is -2: its figures begin behind the zeros. */
+    /* Digits before the point; -2 for 0.00123, whose figures start after two zeros. */
     int before = size > 0 ? (int)floor(log10(size)) + 1 : 0;
     char text[64];
     snprintf(text, sizeof(text), "%.*f", before < FIGURES ? FIGURES - before : 0, v);
@@ -81,10 +79,10 @@ static void put_f64(double v, struct gsp_buf *out)
     gsp_buf_put(out, text, len);
 }
 
-/* One line that a terminal shows and does not obey. */
+/* Appends text on one line, with control characters escaped. */
 static void put_line(struct gsp_sv text, struct gsp_buf *out)
 {
-    static const char NAMES[] = "\n\\n\t\\t\r\\r"; /* a byte, then what stands for it */
+    static const char NAMES[] = "\n\\n\t\\t\r\\r"; /* a byte and its replacement */
     size_t start = 0;
     for (size_t i = 0; i < text.len; i++) {
         const char *name = NULL;
@@ -99,7 +97,7 @@ static void put_line(struct gsp_sv text, struct gsp_buf *out)
     gsp_buf_term(out, (struct gsp_sv){text.p + start, text.len - start});
 }
 
-/* Appends a value as it is shown; multi: text keeps its line breaks. */
+/* Appends a value as text. multi: keep line breaks. */
 static void put_value(const struct gsp_rows_column *column, const struct gsp_values *values,
                       size_t row, bool multi, struct gsp_buf *out)
 {
@@ -132,7 +130,7 @@ static int add_cell(struct gsp_rows_table *table, size_t index, struct cell cell
         size_t cap = table->cell_cap ? table->cell_cap * 2 : 256;
         struct cell *cells = realloc(table->cells, cap * sizeof(*cells));
         if (!cells)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+            return gsp_err_nomem(err);
         table->cells = cells;
         table->cell_cap = cap;
     }
@@ -157,7 +155,7 @@ static int add_batch(struct gsp_rows_table *table, const struct gsp_batch_view *
         }
     }
     if (table->bytes.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
@@ -176,7 +174,7 @@ static int read_first(struct gsp_rows_table *table, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* The value of a cell on one line: line breaks were kept until the layout was known. */
+/* The value of a cell on one line. Cells keep line breaks until the layout is known. */
 static struct gsp_sv one_line(const struct gsp_rows_table *table, const struct cell *cell,
                               struct gsp_buf *scratch)
 {
@@ -194,22 +192,22 @@ static unsigned name_columns(const struct gsp_rows_column *column)
 {
     gsp_auto_buf name = {0};
     put_line(gsp_sv_of(column->name), &name);
-    return gsp_report__columns(gsp_buf_sv(&name));
+    return gsp_width(gsp_buf_sv(&name));
 }
 
-/* The columns that the widest value of a column takes, at least one. */
+/* The width of the widest value of a column, at least 1. */
 static unsigned widest_of(const struct gsp_rows_table *table, size_t i, struct gsp_buf *scratch)
 {
     unsigned widest = 1;
     for (size_t row = 0; row < table->row_count; row++) {
         const struct cell *cell = &table->cells[row * table->rows->column_count + i];
-        unsigned columns = gsp_report__columns(one_line(table, cell, scratch));
+        unsigned columns = gsp_width(one_line(table, cell, scratch));
         widest = columns > widest ? columns : widest;
     }
     return widest;
 }
 
-/* The widths that the first rows want, and the least that each column can do with. */
+/* Computes the widths that the first rows need, and the minimum width of each column. */
 static void measure(struct gsp_rows_table *table, unsigned *least)
 {
     struct layout *layout = &table->layout;
@@ -224,7 +222,7 @@ static void measure(struct gsp_rows_table *table, unsigned *least)
         layout->name_width = name > layout->name_width ? name : layout->name_width;
         bool keeps = is_number(&rows->columns[i]);
         wanted[i] = name > widest ? name : widest;
-        /* A number keeps all of its digits, and enough of its name to be known by. */
+        /* A number keeps all digits, and part of its name. */
         unsigned known = name < NAME_COLUMNS_MIN ? name : NAME_COLUMNS_MIN;
         unsigned whole = widest > known ? widest : known;
         least[i] = keeps ? whole : text_min;
@@ -244,7 +242,7 @@ static size_t sum_of(const unsigned *widths, size_t count)
     return sum;
 }
 
-/* The first columns stay as wide as they want to be, if they leave room for themselves at all. */
+/* The first columns keep their full width if they fit. */
 static void keep_whole(const struct gsp_rows_table *table, unsigned *least)
 {
     const unsigned *wanted = table->layout.widths;
@@ -256,7 +254,7 @@ static void keep_whole(const struct gsp_rows_table *table, unsigned *least)
         least[i] = wanted[i];
 }
 
-/* Takes columns off the widest until all fit; the least ones do. */
+/* Narrows the widest column until all fit. All fit at their minimum widths. */
 static void shrink(unsigned *widths, const unsigned *least, size_t count, size_t width)
 {
     size_t sum = sum_of(widths, count);
@@ -287,7 +285,7 @@ static int choose_layout(struct gsp_rows_table *table, struct gsp_err *err)
     unsigned *least = calloc(count + 1, sizeof(*least));
     if (!layout->widths || !least) {
         free(least);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+        return gsp_err_nomem(err);
     }
     measure(table, least);
     keep_whole(table, least);
@@ -311,7 +309,7 @@ int gsp_rows_table_new(struct gsp_rows *rows, const struct gsp_rows_table_opts *
     *out = NULL;
     struct gsp_rows_table *table = calloc(1, sizeof(*table));
     if (!table)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+        return gsp_err_nomem(err);
     table->rows = rows;
     table->opts = *opts;
     int rc = read_first(table, err);
@@ -345,6 +343,11 @@ size_t gsp_rows_table_lines(const struct gsp_rows_table *table)
     return lines;
 }
 
+bool gsp_rows_table_is_empty(const struct gsp_rows_table *table)
+{
+    return table->row_count == 0;
+}
+
 static const char *style(const struct gsp_rows_table *table, const char *code)
 {
     return table->opts.color ? code : "";
@@ -357,9 +360,9 @@ static void put_blanks(struct gsp_buf *out, size_t n)
 
 struct look {
     bool right;
-    bool cut;         /* what does not fit may be cut */
-    bool last;        /* no blanks behind it */
-    const char *code; /* of colour, or "" */
+    bool cut;         /* cut text that does not fit */
+    bool last;        /* no padding after it */
+    const char *code; /* terminal code, or "" */
 };
 
 static void put_padded(const struct gsp_rows_table *table, struct gsp_sv text, unsigned width,
@@ -369,7 +372,7 @@ static void put_padded(const struct gsp_rows_table *table, struct gsp_sv text, u
     unsigned columns = look->cut ? gsp_report__cut(text, width, false, &shown) : 0;
     if (!look->cut) {
         gsp_buf_putsv(&shown, text);
-        columns = gsp_report__columns(text);
+        columns = gsp_width(text);
     }
     size_t blanks = columns < width ? width - columns : 0;
     if (look->right)
@@ -377,7 +380,7 @@ static void put_padded(const struct gsp_rows_table *table, struct gsp_sv text, u
     const char *code = style(table, look->code);
     gsp_buf_puts(out, code);
     gsp_buf_putsv(out, gsp_buf_sv(&shown));
-    gsp_buf_puts(out, code[0] ? OFF : "");
+    gsp_buf_puts(out, code[0] ? GSP_STYLE_OFF : "");
     if (!look->right && !look->last)
         put_blanks(out, blanks);
     out->failed = out->failed || shown.failed;
@@ -400,17 +403,17 @@ static void put_head(const struct gsp_rows_table *table, struct gsp_buf *out)
         struct look look = {.right = is_number(column),
                             .cut = table->opts.width > 0,
                             .last = i + 1 == layout->shown,
-                            .code = BOLD};
+                            .code = GSP_STYLE_BOLD};
         put_padded(table, gsp_buf_sv(&name), layout->widths[i], &look, out);
     }
     gsp_buf_putc(out, '\n');
-    gsp_buf_puts(out, style(table, DIM));
+    gsp_buf_puts(out, style(table, GSP_STYLE_DIM));
     for (size_t i = 0; i < layout->shown; i++) {
         put_gap(out, i);
         for (unsigned k = 0; k < layout->widths[i]; k++)
             gsp_buf_puts(out, "\xe2\x94\x80"); /* U+2500 */
     }
-    gsp_buf_puts(out, style(table, OFF));
+    gsp_buf_puts(out, style(table, GSP_STYLE_OFF));
     gsp_buf_putc(out, '\n');
 }
 
@@ -422,22 +425,22 @@ static void put_cell(const struct gsp_rows_table *table, size_t i, struct gsp_sv
     struct look look = {.right = number,
                         .cut = table->opts.width > 0 && !number,
                         .last = i + 1 == layout->shown,
-                        .code = is_null ? DIM : ""};
+                        .code = is_null ? GSP_STYLE_DIM : ""};
     put_gap(out, i);
     put_padded(table, text, layout->widths[i], &look, out);
 }
 
-/* One value a line, line breaks in it kept; names as wide as the widest. */
+/* One value per line, with its line breaks. */
 static void put_member(const struct gsp_rows_table *table, size_t i, struct gsp_sv text,
                        bool is_null, struct gsp_buf *out)
 {
     unsigned width = table->layout.name_width;
     gsp_auto_buf name = {0};
     put_line(gsp_sv_of(table->rows->columns[i].name), &name);
-    struct look look = {.cut = table->opts.width > 0, .code = BOLD};
+    struct look look = {.cut = table->opts.width > 0, .code = GSP_STYLE_BOLD};
     put_padded(table, gsp_buf_sv(&name), width, &look, out);
     put_blanks(out, GAP);
-    gsp_buf_puts(out, style(table, is_null ? DIM : ""));
+    gsp_buf_puts(out, style(table, is_null ? GSP_STYLE_DIM : ""));
     struct gsp_sv line;
     for (bool more = gsp_sv_split(&text, '\n', &line); more;) {
         gsp_buf_putsv(out, line);
@@ -447,17 +450,17 @@ static void put_member(const struct gsp_rows_table *table, size_t i, struct gsp_
             put_blanks(out, width + GAP);
         }
     }
-    gsp_buf_puts(out, style(table, is_null ? OFF : ""));
+    gsp_buf_puts(out, style(table, is_null ? GSP_STYLE_OFF : ""));
     gsp_buf_putc(out, '\n');
 }
 
 static void put_row_head(const struct gsp_rows_table *table, uint64_t number, struct gsp_buf *out)
 {
     gsp_buf_printf(out, "%s\xe2\x94\x80\xe2\x94\x80 row %" PRIu64 " \xe2\x94\x80\xe2\x94\x80%s\n",
-                   style(table, DIM), number, style(table, OFF));
+                   style(table, GSP_STYLE_DIM), number, style(table, GSP_STYLE_OFF));
 }
 
-/* A row's value i, which has its line breaks. */
+/* Writes value i of a row; the text has its line breaks. */
 static void put_shown(const struct gsp_rows_table *table, size_t i, struct gsp_sv text,
                       bool is_null, struct gsp_buf *out)
 {
@@ -505,7 +508,7 @@ static void put_first(const struct gsp_rows_table *table, struct gsp_out *out)
     }
 }
 
-/* The rows after the first ones; *count goes on. */
+/* Writes the rows after the first ones; *count counts them. */
 static int put_rest(struct gsp_rows_table *table, uint64_t *count, struct gsp_out *out,
                     struct gsp_err *err)
 {
@@ -532,12 +535,13 @@ static int put_rest(struct gsp_rows_table *table, uint64_t *count, struct gsp_ou
     return rc < 0 ? rc : GSP_OK;
 }
 
-/* How many rows, whether there are more, and which columns are not here. */
+/* Writes the row count, whether the result was cut, and the hidden columns. */
 static void put_foot(const struct gsp_rows_table *table, uint64_t count, struct gsp_buf *out)
 {
     const struct gsp_rows *rows = table->rows;
     gsp_auto_buf line = {0};
-    gsp_buf_printf(out, "%s(%" PRIu64 " row%s%s)", style(table, DIM), count, count == 1 ? "" : "s",
+    gsp_buf_printf(out, "%s(%" PRIu64 " row%s%s)", style(table, GSP_STYLE_DIM), count,
+                   count == 1 ? "" : "s",
                    rows->truncated ? "; there are more: the limit cut the result" : "");
     size_t missing = rows->column_count - table->layout.shown;
     if (missing && !table->layout.vertical) {
@@ -550,7 +554,7 @@ static void put_foot(const struct gsp_rows_table *table, uint64_t count, struct 
         gsp_buf_putc(out, '\n');
         gsp_report__cut(gsp_buf_sv(&line), table->opts.width, false, out);
     }
-    gsp_buf_printf(out, "%s\n", style(table, OFF));
+    gsp_buf_printf(out, "%s\n", style(table, GSP_STYLE_OFF));
     out->failed = out->failed || line.failed;
 }
 

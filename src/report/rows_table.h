@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_table.h -- the rows of a query as a table for people.
+ * rows_table.h -- the rows of a query as a text table.
  *
- * Fits the width: text is cut with an ellipsis, numbers never are; a result with too many columns
- * is written with each value on a line of its own when it has few rows, else with the columns that
- * fit, and a note names the others.  Whole numbers are exact, others have six figures; control
- * characters are escaped.  Without a width (a pipe) nothing is cut.
- * The first rows decide the widths; the others are written while they come.
+ * Text is cut to the width, with an ellipsis; numbers are not. If a result has too many columns, it
+ * is written with one value per line if it has few rows; otherwise the columns that do not fit are
+ * listed below the table. Integers are exact, other numbers have six significant figures. Control
+ * characters are escaped. Without a width (a pipe), nothing is cut. The first rows determine the
+ * widths; the others are written as they arrive.
  *
- * Used by: cli/.
  * Threads: one owner.
  */
 #pragma once
@@ -22,28 +21,35 @@
 #include "base/file.h"
 #include "model/rows.h"
 
+/* Terminal codes of a table and its headings. */
+#define GSP_STYLE_BOLD "\033[1m"
+#define GSP_STYLE_DIM  "\033[2m"
+#define GSP_STYLE_OFF  "\033[0m"
+
 struct gsp_rows_table; /* opaque */
 
 struct gsp_rows_table_opts {
-    unsigned width; /* columns of the terminal; 0: as wide as it wants to be */
-    bool color;     /* names bold, NULL grey */
-    bool vertical;  /* each value on a line of its own, however few columns there are */
-    /* For tables whose columns are ours: so many, from the first on, are not cut, and text in the
-     * others to no less than text_min; columns at the end are left out for that.  0: as it comes.
-     */
+    unsigned width; /* columns of the terminal; 0: unlimited */
+    bool color;     /* bold names, dim NULL */
+    bool vertical;  /* one value per line, regardless of the number of columns */
+    /* For tables of our own: the number of leading columns that are not cut, and the minimum width
+     * of text in the others. Trailing columns are left out instead. 0: default. */
     unsigned whole;
     unsigned text_min;
 };
 
-/* Reads the first rows; rows is kept.  Fails with what gsp_rows_next() fails with, and NOMEM. */
+/* Reads the first rows; `rows` must outlive the table. Fails as gsp_rows_next() does, and with
+ * NOMEM. */
 GSP_MUST_CHECK int gsp_rows_table_new(struct gsp_rows *rows, const struct gsp_rows_table_opts *opts,
                                       struct gsp_rows_table **out, struct gsp_err *err);
 void gsp_rows_table_free(struct gsp_rows_table *table); /* NULL does nothing */
 
-/* How many lines it has, as far as the rows are read: whether to page. */
+/* The number of lines of the rows read so far, to decide whether to use a pager. */
 size_t gsp_rows_table_lines(const struct gsp_rows_table *table);
 
-/* Writes the table, reading the rest of the rows; once.  Fails as new does and, through
- * gsp_out_finish(), with IO. */
+bool gsp_rows_table_is_empty(const struct gsp_rows_table *table);
+
+/* Reads the remaining rows and writes the table; call it once. Fails as gsp_rows_table_new() does
+ * and, through gsp_out_finish(), with IO. */
 GSP_MUST_CHECK int gsp_rows_table_write(struct gsp_rows_table *table, struct gsp_out *out,
                                         struct gsp_err *err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.h -- the parts of a digest that tables have: each fills its own members.
+ * run.h -- the parts of a report document that are read from tables.
  *
- * All fail with what the store fails with, and with NOMEM.
- * Used by: open.c alone.
- * Threads: as digest.h.
+ * Each function fills its own members. All fail as queries do, and with NOMEM.
+ *
+ * Threads: as document.h.
  */
 #pragma once
 
@@ -13,13 +13,13 @@
 #include "store/query_each.h"
 #include "store/store.h"
 
-/* A moment as seconds since the digest's begin. */
+/* Seconds since digest->start_ns. */
 double gsp_digest__seconds(const struct gsp_digest *digest, int64_t ts_ns);
 
-/* Name, host, command, begin and end; first of all. */
+/* Name, host, command, start and end. Must be called first. */
 GSP_MUST_CHECK int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store,
                                      struct gsp_err *err);
-/* Steps before charts: one of those is theirs. */
+/* Steps must be filled before the charts, which include them. */
 GSP_MUST_CHECK int gsp_digest__steps(struct gsp_digest *digest, struct gsp_store *store,
                                      struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__modules(struct gsp_digest *digest, struct gsp_store *store,
@@ -30,17 +30,15 @@ GSP_MUST_CHECK int gsp_digest__spans(struct gsp_digest *digest, struct gsp_store
                                      struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__charts(struct gsp_digest *digest, struct gsp_store *store,
                                       struct gsp_err *err);
-/* Peak and trend of the "rss" chart. */
-GSP_MUST_CHECK int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err);
-/* The same, and the sites of python.allocation. */
+/* Peak, growth and the sites of python.allocation. */
 GSP_MUST_CHECK int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store,
                                       struct gsp_err *err);
 /* Threads that never ran Python. */
 GSP_MUST_CHECK int gsp_digest__native_threads(struct gsp_digest *digest, struct gsp_store *store,
                                               struct gsp_err *err);
-/* What is missing, and why. */
+/* Losses by cause. */
 GSP_MUST_CHECK int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
                                             struct gsp_err *err);
-/* How it ended, the machine, its GPUs, what gsprof cost. */
+/* End of the process, machine, GPUs, overhead of gsprof. */
 GSP_MUST_CHECK int gsp_digest__table_facts(struct gsp_digest *digest, struct gsp_store *store,
                                            struct gsp_err *err);

@@ -8,7 +8,7 @@
 
 #define LINES_MAX "8"
 
-/* Threads that wait would hide those that work. */
+/* Idle threads would hide the busy ones. */
 static const char FUNCTIONS_SQL[] =
     "WITH stacks AS (SELECT stack_id, sum(weight_ns) AS ns FROM python.stack_sample "
     "WHERE on_cpu GROUP BY stack_id), "
@@ -23,7 +23,7 @@ static const char MODULES_SQL[] =
     "SELECT module::VARCHAR, stage::VARCHAR, total_s * 1.0 AS total_s, mean_ms * 1.0 AS mean_ms "
     "FROM gsprof.module_percentiles() ORDER BY total_s DESC, module LIMIT " LINES_MAX;
 
-/* Two texts and two numbers, as both statements give them. */
+/* A row of either statement. */
 struct line {
     struct gsp_sv text[2];
     double number[2];
@@ -67,7 +67,7 @@ static void print_module(const struct line *line, struct gsp_buf *out)
     gsp_buf_puts(out, ")\n");
 }
 
-/* One statement as a small table below its heading; nothing without rows. */
+/* A statement and the form of its table. Nothing is printed without rows. */
 struct part {
     const char *sql;
     const char *heading;

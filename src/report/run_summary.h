@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_summary.h -- where the time of a run went, in a screenful.
+ * run_summary.h -- the hottest functions and modules of a run, for the terminal.
  *
- * Used by: cmd_run.c.
  * Threads: no state.
  */
 #pragma once
@@ -14,8 +13,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Tells the functions and the modules that took the most time, of all these processes.  What
- * there are no rows of is left out; *functions says how many functions were told.
- * Fails with NOTSUP (no engine), NOMEM, ... */
+/* Appends the functions and modules of these processes that took the most time, and returns the
+ * number of functions in *functions. A table without rows is left out. Fails with NOTSUP (no SQL
+ * engine) or NOMEM, and as queries do. */
 GSP_MUST_CHECK int gsp_run_summary_tell(const pid_t *pids, size_t count, struct gsp_buf *out,
                                         size_t *functions, struct gsp_err *err);

@@ -13,11 +13,11 @@
 #include "frames/session_read.h"
 #include "report/document_internal.h"
 
-/* Metrics of a session that are what a chart of a run shows; several may share one. */
+/* Session metrics that correspond to a chart of a run; several may share a chart. */
 static const struct {
     const char *metric;
     const char *chart;
-    const char *prefix; /* before the device's name, and behind it */
+    const char *prefix; /* before the name of the device; suffix: after it */
     const char *suffix;
 } KNOWN[] = {
     {"processes.cpu_percent", "cpu", "process ", ""},
@@ -54,7 +54,7 @@ static struct gsp_digest_chart *chart_of(struct gsp_digest *digest, const char *
     return chart;
 }
 
-/* A bin of one value is that value; of several, the lowest and the highest. */
+/* A bin of one value gives one point; a bin of several gives the lowest and the highest. */
 static void add_bins(struct gsp_digest *digest, struct gsp_digest_series *line,
                      const struct gsp_session_data *data, const struct gsp_session_series *series)
 {
@@ -74,7 +74,7 @@ static void add_bins(struct gsp_digest *digest, struct gsp_digest_series *line,
     }
 }
 
-/* known: the row of KNOWN that it is; none when it is beyond. */
+/* known: the row of KNOWN; past the end if the metric has none. */
 static void add_line(struct gsp_digest *digest, struct gsp_digest_chart *chart,
                      const struct gsp_session_data *data, const struct gsp_session_series *series,
                      size_t known)
@@ -136,7 +136,7 @@ static void add_others(struct gsp_digest *digest, const struct gsp_session_data 
     }
 }
 
-/* The members of an object that are numbers above 0: {"frames_lost": 3}. */
+/* Adds the members of an object that are positive numbers: {"frames_lost": 3}. */
 static void add_losses(struct gsp_digest *digest, struct gsp_sv json)
 {
     struct gsp_json_scan scan = {0};
@@ -157,7 +157,7 @@ static void add_losses(struct gsp_digest *digest, struct gsp_sv json)
     gsp_json_scan_close(&scan);
 }
 
-/* The first file of stacks that the session's metadata names: {"stacks": [{"file": "a.gsp"}]}. */
+/* Finds the first stack file in the metadata of the session: {"stacks": [{"file": "a.gsp"}]}. */
 static bool find_stacks(struct gsp_sv json, struct gsp_buf *file)
 {
     struct gsp_json_scan scan = {0};
@@ -179,7 +179,8 @@ static bool find_stacks(struct gsp_sv json, struct gsp_buf *file)
     return found;
 }
 
-/* Stacks that were recorded with the session lie beside it.  Without them it is a session too. */
+/* Loads the stacks that were recorded with the session, from the same folder. Unreadable stacks are
+ * a loss, not a failure. */
 static void load_stacks(struct gsp_digest *digest, const char *path, struct gsp_sv metadata)
 {
     gsp_auto_buf file = {0};

@@ -92,7 +92,7 @@ void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
     gsp_buf_puts(out, "\n\n");
 }
 
-/* Three figures, thousands as letters. */
+/* Three significant figures; powers of 1000 as letters. */
 static void put_number(double v, char *out)
 {
     static const char UNITS[] = " kMGTPE";
@@ -118,7 +118,7 @@ static const char *or_empty(const char *text)
     return text ? text : "";
 }
 
-/* A row of the file's summary, or one made of a series: percentiles are not known then. */
+/* Rows come from the summary of the file or, without one, from the series, without percentiles. */
 static size_t row_count(const struct gsp_session_data *data)
 {
     return data->row_count ? data->row_count : data->series_count;
@@ -145,7 +145,7 @@ static struct gsp_session_row row_at(const struct gsp_session_data *data, size_t
 
 static bool is_wanted(const struct gsp_session_row *row, const char *metrics)
 {
-    /* A device that never had a value has nothing to show. */
+    /* Devices without a value are left out. */
     return !(row->count == 0) && gsp_export_plot_matches(metrics, or_empty(row->metric));
 }
 
@@ -177,7 +177,7 @@ static void add_row(struct gsp_made_rows *made, const struct gsp_session_row *ro
 int gsp_stat_table(const struct gsp_session_data *data, const char *metrics,
                    struct gsp_made_rows **out, struct gsp_err *err)
 {
-    /* In the order of what is missed most: a narrow terminal leaves out the last ones. */
+    /* The most important columns first: a narrow terminal shows only these. */
     static const char *const NAMES[] = {"metric", "device", "mean", "max",  "p50",   "p95",
                                         "p99",    "min",    "std",  "unit", "total", "of"};
     struct gsp_rows_column columns[GSP_COUNT(NAMES)];

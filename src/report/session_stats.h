@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stat_table.h -- a session's statistics, for people and for programs.
+ * session_stats.h -- the statistics of a session as text, rows and JSON.
  *
- * `metrics` are words joined by commas, one of which a metric's name must have; NULL: all.
+ * `metrics` is a list of words separated by commas; it selects the metrics whose names contain one
+ * of them. NULL selects all.
+ *
  * Threads: no state.
  */
 #pragma once
@@ -13,9 +15,9 @@
 #include "frames/session_read.h"
 #include "model/row_list.h"
 
-/* Appends lines that say which session it is, and what is missing of it. */
+/* Appends name, host, times and losses of the session. */
 void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out);
-/* The table as rows; the caller frees them with gsp_rows_free(). */
+/* The statistics as rows; the caller frees *out with gsp_rows_free(). Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_stat_table(const struct gsp_session_data *data, const char *metrics,
                                   struct gsp_made_rows **out, struct gsp_err *err);
 /* Appends one JSON object. */

@@ -9,10 +9,10 @@
 #include "report/document_internal.h"
 #include "report/verdict.h"
 
-/* A GPU with less to do than this is idle. */
+/* A GPU with lower utilization is idle. */
 #define IDLE_PERCENT 5.0
 
-/* What a frame, or one around it, is there for; what is imported does not load data. */
+/* The purpose of a frame or of its outermost ancestor that has one. */
 enum work { WORK_OTHER, WORK_LOADING, WORK_IMPORT, WORK_HELP };
 
 struct counter {
@@ -20,19 +20,20 @@ struct counter {
     const struct gsp_digest_stacks *stacks;
     struct gsp_shares *shares;
     enum work *work;  /* of each node */
-    bool *helps;      /* of each thread: it cleans up after the program */
-    double *idle_own; /* of each frame: while the GPU idled */
-    size_t gpu_at;    /* the look at the GPU that a sample's time lies before */
+    bool *helps;      /* of each thread: it is a resource tracker */
+    double *idle_own; /* of each frame: weight while the GPU was idle */
+    size_t gpu_at;    /* index of the first GPU value after the sample */
 };
 
-/* A main thread of the program's own.  Helpers of multiprocessing and joblib wait all the time. */
+/* Whether it is a main thread, but not of a helper process of multiprocessing or joblib, which
+ * always waits. */
 static bool is_main(const struct counter *c, size_t thread)
 {
     const struct gsp_digest_thread *at = &c->stacks->threads[thread];
     return at->pid != GSP_NULL_I64 && at->pid == at->tid && !c->helps[thread];
 }
 
-/* The process that cleans up after others: the trackers of multiprocessing and loky. */
+/* Whether the frame is the main loop of a resource tracker of multiprocessing or loky. */
 static bool is_tracker(const struct gsp_digest_frame *frame)
 {
     return gsp_sv_eq(frame->func, gsp_sv_of("main")) &&
@@ -54,7 +55,7 @@ static bool imports(const struct gsp_digest_frame *frame)
            gsp_model_file_is_import(frame->file);
 }
 
-/* All GPUs are looked at together: the use of the busiest at a look. */
+/* The utilization of the busiest GPU. All GPUs are measured at the same times. */
 static double busiest(const struct gsp_digest_chart *gpu, size_t i)
 {
     double most = (double)NAN;
@@ -76,7 +77,7 @@ double gsp_digest_gpu_idle(const struct gsp_digest *digest)
     for (size_t k = 0; k < gpu->series_count; k++) {
         const struct gsp_digest_series *series = &gpu->series[k];
         for (size_t i = 0; i < series->count; i++) {
-            /* A look tells of the time since the one before. */
+            /* A value covers the interval since the previous one. */
             const double span_s = i ? series->t[i] - series->t[i - 1] : 0;
             const double weight = series->count == 1 ? 1 : span_s;
             if (isnan(series->v[i]))
@@ -95,19 +96,19 @@ static bool gpu_idles_at(struct counter *c, const struct gsp_digest_chart *gpu,
     while (c->gpu_at < first->count && first->t[c->gpu_at] < sample->t)
         c->gpu_at++;
     if (c->gpu_at == 0 || c->gpu_at >= first->count)
-        return false; /* nobody looked at that time */
+        return false; /* the GPU was not measured at that time */
     c->shares->gpu_seen += sample->weight;
     return busiest(gpu, c->gpu_at) < IDLE_PERCENT;
 }
 
-/* Whether it is the program that works, and not Python that starts it. */
+/* Whether the program itself runs, and not the startup of the interpreter. */
 static bool is_work(const struct counter *c, const struct gsp_digest_sample *sample)
 {
     return sample->node >= 0 && c->work[sample->node] < WORK_IMPORT &&
            !gsp_sv_starts(c->stacks->frames[c->stacks->nodes[sample->node].frame].file, "<frozen ");
 }
 
-/* Marks stand for what the interpreter does for the program: imports, garbage collection. */
+/* Marks represent work of the interpreter: imports, garbage collection. */
 static bool is_python(const struct gsp_digest_frame *frame)
 {
     return frame->kind == GSP_FRAME_PYTHON || frame->kind == GSP_FRAME_MARK;
@@ -154,7 +155,8 @@ static void count_all(struct counter *c)
     }
 }
 
-/* Threads that wait were not recorded: of a single thread the clock tells how long it did. */
+/* If idle threads were not recorded, the waiting time of a single thread follows from the wall
+ * time. */
 static void infer_waiting(struct counter *c)
 {
     struct gsp_shares *shares = c->shares;
@@ -182,7 +184,7 @@ static void mark_work(struct counter *c)
     }
 }
 
-/* After mark_work(). */
+/* Needs mark_work(). */
 static void mark_helpers(struct counter *c)
 {
     for (size_t i = 0; i < c->stacks->sample_count; i++) {
@@ -215,5 +217,5 @@ int gsp_digest__shares(const struct gsp_digest *digest, struct gsp_shares *out, 
     free(c.work);
     free(c.idle_own);
     free(c.helps);
-    return ok ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a verdict");
+    return ok ? GSP_OK : gsp_err_nomem(err);
 }

@@ -7,12 +7,12 @@
 
 #define NESTING_MAX 64U
 
-/* The spans of a thread that were open when the last one began. */
+/* The spans of a thread that enclose the last one. */
 struct nest {
     int64_t pid;
     int64_t tid;
     int64_t ends_ns[NESTING_MAX];
-    int64_t data_end_ns; /* of the last span of data */
+    int64_t data_end_ns; /* end of the last data span */
     uint32_t depth;
 };
 
@@ -23,11 +23,6 @@ struct collector {
     struct nest *nests;
     size_t nest_count;
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the spans of a report");
-}
 
 static int name_index(struct collector *c, struct gsp_sv text, uint32_t *out, struct gsp_err *err)
 {
@@ -42,11 +37,11 @@ static int name_index(struct collector *c, struct gsp_sv text, uint32_t *out, st
     struct gsp_sv *more = gsp_digest__more(digest, digest->span_names, digest->span_name_count,
                                            sizeof(*digest->span_names));
     if (!more)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     digest->span_names = more;
     more[digest->span_name_count] = gsp_digest__keep(digest, text);
     *out = (uint32_t)digest->span_name_count++;
-    return gsp_hmap_put(&c->names, a, b, *out) ? GSP_OK : no_memory(err);
+    return gsp_hmap_put(&c->names, a, b, *out) ? GSP_OK : gsp_err_nomem(err);
 }
 
 static struct nest *nest_of(struct collector *c, int64_t pid, int64_t tid)
@@ -64,7 +59,7 @@ static struct nest *nest_of(struct collector *c, int64_t pid, int64_t tid)
     return &more[c->nest_count++];
 }
 
-/* How many spans of its thread are around it; spans come by their begin. */
+/* The number of enclosing spans of the same thread. Spans arrive ordered by start. */
 static uint32_t depth_of(struct nest *nest, int64_t start_ns, int64_t end_ns)
 {
     while (nest->depth > 0 && nest->ends_ns[nest->depth - 1] <= start_ns)
@@ -89,7 +84,7 @@ static int take_span(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     struct gsp_digest_span *more =
         gsp_digest__more(digest, digest->spans, digest->span_count, sizeof(*digest->spans));
     if (!nest || !more)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     digest->spans = more;
     span.depth = depth_of(nest, start_ns, start_ns + length_ns);
     span.is_data =
@@ -106,7 +101,7 @@ static int take_span(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 int gsp_digest__spans(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
     struct collector c = {.digest = digest};
-    /* The longer of two that begin together is the one around the other. */
+    /* Of two spans with the same start, the longer encloses the other. */
     const int rc = gsp_store_query_each(
         store,
         "SELECT name::VARCHAR, start_ns, greatest(duration_ns, 0), pid, thread_id, "

@@ -8,25 +8,20 @@
 #include "model/lines.h"
 #include "report/document_internal.h"
 
-/* Stretches of time that samples are merged within, to begin with. */
+/* Initial number of time intervals for merging samples. */
 #define BUCKETS_FIRST 100000
 
 struct builder {
     struct gsp_digest *digest;
-    struct gsp_digest_stacks *stacks; /* of the digest */
+    struct gsp_digest_stacks *stacks; /* of the document */
     const struct gsp_profile *profile;
     struct gsp_hmap map;
-    uint32_t *frame_of; /* frame of the profile -> ours */
-    int32_t *node_of;   /* stack of the profile -> ours; -1 for none */
-    double scale;       /* of a weight */
-    double shift_s;     /* of a time */
+    uint32_t *frame_of; /* frame of the profile -> frame of the document */
+    int32_t *node_of;   /* stack of the profile -> node; -1: none */
+    double scale;       /* factor for weights */
+    double shift_s;     /* offset for times */
     bool knows_cpu;
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the stacks of a report");
-}
 
 static void add_processes(struct builder *b)
 {
@@ -65,7 +60,8 @@ static void add_threads(struct builder *b)
     }
 }
 
-/* Lines of a function are one frame, whose line is the function's first; hot has the heaviest. */
+/* Unless `lines` is set, all lines of a function are one frame with the first line of the function;
+ * hot has the heaviest line of each frame. */
 static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct gsp_err *err)
 {
     struct gsp_digest_stacks *stacks = b->stacks;
@@ -82,7 +78,7 @@ static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct
         struct gsp_digest_frame *more = gsp_digest__more(
             b->digest, stacks->frames, stacks->frame_count, sizeof(*stacks->frames));
         if (!more)
-            return no_memory(err);
+            return gsp_err_nomem(err);
         stacks->frames = more;
         more[stacks->frame_count] =
             (struct gsp_digest_frame){.func = gsp_model_profile_string_at(b->profile, frame->name),
@@ -92,7 +88,7 @@ static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct
                                       .kind = frame->kind};
         b->frame_of[id] = (uint32_t)stacks->frame_count++;
         if (!gsp_hmap_put(&b->map, names, rest, b->frame_of[id]))
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
@@ -103,7 +99,7 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
     gsp_hmap_clear(&b->map);
     b->node_of[0] = -1;
     for (uint32_t id = 1; id <= gsp_model_profile_stack_count(b->profile); id++) {
-        /* A caller's id is lower: it was interned first. */
+        /* A caller has a lower id: it was interned first. */
         const int32_t parent = b->node_of[gsp_model_profile_stack_caller(b->profile, id)];
         const uint32_t frame = b->frame_of[gsp_model_profile_stack_frame(b->profile, id)];
         const uint32_t *known = gsp_hmap_get(&b->map, (uint32_t)(parent + 1), frame);
@@ -114,25 +110,26 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
         struct gsp_digest_node *more =
             gsp_digest__more(b->digest, stacks->nodes, stacks->node_count, sizeof(*stacks->nodes));
         if (!more)
-            return no_memory(err);
+            return gsp_err_nomem(err);
         stacks->nodes = more;
         more[stacks->node_count] = (struct gsp_digest_node){
             .parent = parent, .frame = frame, .own_cpu = b->knows_cpu ? 0 : (double)NAN};
         b->node_of[id] = (int32_t)stacks->node_count++;
         if (!gsp_hmap_put(&b->map, (uint32_t)(parent + 1), frame, (uint32_t)b->node_of[id]))
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
 
-/* The line of each node that has the most weight, with what it calls.  Stacks of one node that
- * differ in this line alone are added up. */
+/* Finds the line of each node with the most total weight. Stacks of a node that differ only in this
+ * line are summed. */
 static int add_node_lines(struct builder *b, const double *weights, struct gsp_err *err)
 {
     const size_t count = gsp_model_profile_stack_count(b->profile);
-    double *sums = calloc(count + 1, sizeof(*sums)); /* of a node and line, at its first stack */
+    double *sums = calloc(
+        count + 1, sizeof(*sums)); /* of a node and line, at the index of their first stack */
     double *most = calloc(b->stacks->node_count + 1, sizeof(*most));
-    int rc = sums && most ? GSP_OK : no_memory(err);
+    int rc = sums && most ? GSP_OK : gsp_err_nomem(err);
     gsp_hmap_clear(&b->map);
     for (uint32_t id = 1; rc == GSP_OK && id <= count; id++) {
         const int32_t node = b->node_of[id];
@@ -144,7 +141,7 @@ static int add_node_lines(struct builder *b, const double *weights, struct gsp_e
         const uint32_t *known = gsp_hmap_get(&b->map, (uint32_t)node, line);
         const uint32_t place = known ? *known : id;
         if (!known && !gsp_hmap_put(&b->map, (uint32_t)node, line, id))
-            rc = no_memory(err);
+            rc = gsp_err_nomem(err);
         sums[place] += weights[id];
         if (sums[place] > most[node] || b->stacks->nodes[node].line == 0) {
             most[node] = sums[place];
@@ -178,8 +175,7 @@ static struct gsp_digest_sample made_of(const struct builder *b, const struct gs
                                       .on_cpu = (sample->flags & GSP_SAMPLE_ON_CPU) != 0};
 }
 
-/* One pass that merges what is of one thread, node and stretch of time.  1: there would still be
- * too many. */
+/* Merges samples of the same thread, node and time interval. Returns 1 if too many are left. */
 static int merge(struct builder *b, int64_t width_ns, bool must_fit, struct gsp_err *err)
 {
     struct gsp_sample_iter iter;
@@ -202,7 +198,7 @@ static int merge(struct builder *b, int64_t width_ns, bool must_fit, struct gsp_
             return 1;
         if (!gsp_hmap_put(&b->map, when, where, (uint32_t)b->stacks->sample_count) ||
             !append(b, &made))
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
@@ -238,7 +234,7 @@ static int add_each(struct builder *b, struct gsp_err *err)
     while (gsp_model_sample_iter_next(&iter, &sample)) {
         const struct gsp_digest_sample made = made_of(b, &sample);
         if (!append(b, &made))
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
@@ -251,7 +247,7 @@ static int add_sums(struct builder *b, struct gsp_err *err)
                                                .thread = total->thread,
                                                .node = b->node_of[total->stack]};
         if (!append(b, &made))
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
@@ -320,7 +316,7 @@ static int add_functions(struct builder *b, struct gsp_err *err)
         return GSP_OK;
     stacks->functions = calloc(stacks->frame_count, sizeof(*stacks->functions));
     if (!stacks->functions)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     stacks->function_count = stacks->frame_count;
     for (size_t i = 0; i < stacks->frame_count; i++) {
         const struct gsp_digest_frame *frame = &stacks->frames[i];
@@ -347,7 +343,7 @@ static bool knows_cpu(const struct gsp_profile *profile, const struct gsp_model_
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     if (meta->ticks > 0)
-        return gsp_model_profile_has_samples(profile); /* of our own recorder, which looks */
+        return gsp_model_profile_has_samples(profile); /* gsprof records whether a thread ran */
     gsp_model_sample_iter_init(&iter, profile);
     while (gsp_model_sample_iter_next(&iter, &sample))
         if (sample.flags & GSP_SAMPLE_ON_CPU)
@@ -380,7 +376,7 @@ static int build(struct builder *b, const struct gsp_digest_opts *opts, struct g
     b->frame_of = calloc(gsp_model_profile_frame_count(b->profile) + 1, sizeof(*b->frame_of));
     b->node_of = calloc(gsp_model_profile_stack_count(b->profile) + 1, sizeof(*b->node_of));
     if (!b->frame_of || !b->node_of)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     add_processes(b);
     add_threads(b);
     stacks->seen = gsp_model_profile_sample_count(b->profile);

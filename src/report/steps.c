@@ -13,7 +13,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of values that are sorted; between two neighbours in proportion. */
+/* Quantile of sorted values, with linear interpolation. */
 static double quantile(const double *sorted, size_t count, double q)
 {
     const double place = q * (double)(count - 1);
@@ -36,7 +36,7 @@ static int compare_ranks(const void *a, const void *b)
     return (x->duration_s > y->duration_s) - (x->duration_s < y->duration_s);
 }
 
-/* room has a double for each step. */
+/* `room` has space for one double per step. */
 static void find_slow_rank(struct by_rank *sorted, size_t count, double *room,
                            struct gsp_steps *out)
 {
@@ -77,7 +77,7 @@ int gsp_digest__step_stats(const struct gsp_digest *digest, struct gsp_steps *ou
     if (!sorted || !ranks) {
         free(sorted);
         free(ranks);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a verdict");
+        return gsp_err_nomem(err);
     }
     for (size_t i = 0; i < count; i++) {
         const struct gsp_digest_step *step = &digest->steps[i];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps.h -- what is typical of the steps of a run, and which rank is behind.
+ * steps.h -- statistics of the steps of a run, and the slowest rank.
  *
- * Used by: verdict.c, cards.c, text.c.
  * Threads: no state.
  */
 #pragma once
@@ -17,11 +16,11 @@
 struct gsp_steps {
     size_t count;
     double p50_s, p95_s, max_s; /* NaN without steps */
-    int64_t max_step;           /* the one that took max_s */
-    size_t rank_count;          /* ranks that are known by number */
-    int64_t slow_rank;          /* whose median is the highest */
+    int64_t max_step;           /* the step that took max_s */
+    size_t rank_count;          /* number of known ranks */
+    int64_t slow_rank;          /* the rank with the highest median */
     double slow_p50_s;
-    double rank_p50_s; /* the median of the ranks' medians */
+    double rank_p50_s; /* median of the medians of all ranks */
 };
 
 GSP_MUST_CHECK int gsp_digest__step_stats(const struct gsp_digest *digest, struct gsp_steps *out,

@@ -2,14 +2,11 @@
 #include "report/table.h"
 
 #include <stdlib.h>
-#include <wchar.h>
 
 #include "model/lines.h"
 
-#define ELLIPSIS "\xe2\x80\xa6" /* U+2026 */
-
-/* Adds every node to the row of its label.  depth_of[label] counts how often the label
- * stands on the path to the node: the total is added at the outermost one only. */
+/* Adds every node to the row of its label. depth_of[label] counts how often the label occurs on the
+ * path to the node; only its outermost occurrence adds to the total. */
 static void sum_labels(const struct gsp_tree *tree, struct gsp_report_row *rows, uint32_t *depth_of)
 {
     uint32_t i = gsp_model_tree_at(tree, 0)->first_child;
@@ -28,7 +25,7 @@ static void sum_labels(const struct gsp_tree *tree, struct gsp_report_row *rows,
             i = node->first_child;
             continue;
         }
-        /* Up to the next node that has a sibling, leaving each on the way. */
+        /* Go up to the next node that has a sibling. */
         while (i != 0 && gsp_model_tree_at(tree, i)->next_sibling == 0) {
             depth_of[gsp_model_tree_at(tree, i)->label]--;
             i = gsp_model_tree_at(tree, i)->parent;
@@ -55,7 +52,7 @@ static int compare_i64(int64_t a, int64_t b)
     return (a < b) - (a > b);
 }
 
-/* Largest first; equal ones by the other column, then by label, so the order is certain. */
+/* The largest first; ties are ordered by the other column, then by label. */
 static int compare_rows(const void *a, const void *b, void *arg)
 {
     const struct order *order = arg;
@@ -75,8 +72,7 @@ static int compare_rows(const void *a, const void *b, void *arg)
     return text ? text : (s.len > t.len) - (s.len < t.len);
 }
 
-/* A function's line is its first; of a recording that has only the lines that ran, the heaviest of
- * them. */
+/* The line of a function is its first line or, if that is unknown, its heaviest line. */
 static int find_lines(const struct gsp_profile *profile, const struct gsp_view_options *view,
                       struct gsp_report_table *table, struct gsp_err *err)
 {
@@ -100,9 +96,8 @@ static int find_lines(const struct gsp_profile *profile, const struct gsp_view_o
     return rc;
 }
 
-/* The view without what stands on top of stacks: a function is one row for all threads.
- * (The tree of several processes has them on top all the same; rows go by label, so they
- * merge.) */
+/* Sums without threads and processes: a function is one row for all threads. A tree of several
+ * processes still has nodes of processes, but rows are identified by label. */
 static int fill(const struct gsp_profile *profile, const struct gsp_view_options *view,
                 enum gsp_report_sort sort, struct gsp_report_table *out, struct gsp_err *err)
 {
@@ -118,12 +113,12 @@ static int fill(const struct gsp_profile *profile, const struct gsp_view_options
     uint32_t *depth_of = calloc(labels, sizeof(*depth_of));
     if (!out->rows || !depth_of) {
         free(depth_of);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table of functions");
+        return gsp_err_nomem(err);
     }
     sum_labels(out->tree, out->rows, depth_of);
     free(depth_of);
     for (size_t i = 0; i < labels; i++)
-        if (out->rows[i].frame != GSP_NONE) /* not "all", not "process 12: python3" */
+        if (out->rows[i].frame != GSP_NONE) /* skips "all" and "process 12: python3" */
             out->rows[out->count++] = out->rows[i];
     struct order order = {out->tree, sort};
     qsort_r(out->rows, out->count, sizeof(*out->rows), compare_rows, &order);
@@ -173,77 +168,6 @@ void gsp_report__location(const struct gsp_profile *profile, const struct gsp_vi
                   gsp_model_frame_file(view, gsp_model_profile_string_at(profile, frame->file)));
     if (row->line > 0 && frame->file != GSP_NONE)
         gsp_buf_printf(out, ":%u", row->line);
-}
-
-/* The columns a terminal gives a character, as the C library knows when the program has set a
- * locale with UTF-8; else never too few: East Asian and emoji take two. */
-static unsigned columns_of(struct gsp_sv text, size_t n)
-{
-    unsigned char first = (unsigned char)text.p[0];
-    unsigned c = n == 1 ? first : first & (0x7fU >> n);
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | ((unsigned)(unsigned char)text.p[i] & 0x3fU);
-    int known = n > 1 ? wcwidth((wchar_t)c) : 1;
-    if (known >= 0)
-        return (unsigned)known;
-    if (n < 3)
-        return 1;
-    if (n == 4)
-        return 2;
-    bool wide = (c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xd7a3) ||
-                (c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) ||
-                (c >= 0xff00 && c <= 0xff60) || (c >= 0x231a && c <= 0x231b) ||
-                (c >= 0x2600 && c <= 0x27bf) || (c >= 0x2b1b && c <= 0x2b55);
-    return wide ? 2 : 1;
-}
-
-static unsigned step(struct gsp_sv *text)
-{
-    size_t n = gsp_utf8_len(*text);
-    unsigned columns = n > 0 ? columns_of(*text, n) : 1;
-    n = n > 0 ? n : 1;
-    text->p += n;
-    text->len -= n;
-    return columns;
-}
-
-unsigned gsp_report__columns(struct gsp_sv text)
-{
-    unsigned columns = 0;
-    while (text.len > 0)
-        columns += step(&text);
-    return columns;
-}
-
-unsigned gsp_report__cut(struct gsp_sv text, unsigned width, bool from_left, struct gsp_buf *out)
-{
-    unsigned columns = gsp_report__columns(text);
-    if (columns <= width) {
-        gsp_buf_putsv(out, text);
-        return columns;
-    }
-    if (width == 0)
-        return 0;
-    if (from_left) {
-        while (columns > width - 1)
-            columns -= step(&text);
-        gsp_buf_puts(out, ELLIPSIS);
-        gsp_buf_putsv(out, text);
-        return columns + 1;
-    }
-    struct gsp_sv rest = text;
-    unsigned used = 0;
-    for (;;) {
-        struct gsp_sv next = rest;
-        unsigned one = step(&next);
-        if (used + one > width - 1)
-            break;
-        used += one;
-        rest = next;
-    }
-    gsp_buf_put(out, text.p, text.len - rest.len);
-    gsp_buf_puts(out, ELLIPSIS);
-    return used + 1;
 }
 
 unsigned gsp_report__width(const struct gsp_report_opts *opts)

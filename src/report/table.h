@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h -- a profile summed by function: what every table of report/ is made of.
+ * table.h -- the functions of a profile with their own and total weights.
  *
- * Used by: the files of report/ alone.
- * Threads: a table never changes once made.
+ * Threads: constant once built.
  */
 #pragma once
 
@@ -20,15 +19,15 @@
 struct gsp_report_row {
     uint32_t label; /* of the tree */
     uint32_t frame; /* of the profile */
-    uint32_t line;  /* as the view shows it, 0: none */
+    uint32_t line;  /* as shown; 0: none */
     uint64_t own_count;
-    uint64_t total_count; /* a recursive function counts once */
+    uint64_t total_count; /* recursive calls count once */
     int64_t own_weight;
     int64_t total_weight;
 };
 
 struct gsp_report_table {
-    struct gsp_tree *tree; /* without processes and threads on top */
+    struct gsp_tree *tree; /* without nodes of processes and threads */
     struct gsp_report_row *rows;
     size_t count;
     enum gsp_unit unit;
@@ -39,19 +38,14 @@ GSP_MUST_CHECK int gsp_report__table(const struct gsp_profile *profile,
                                      struct gsp_report_table *out, struct gsp_err *err);
 void gsp_report__table_free(struct gsp_report_table *table);
 
-/* Share of all in percent: of weights, or of counts in a profile whose weights sum to nothing. */
+/* Percentage of the total weight, or of the count if the total weight is 0. */
 double gsp_report__pct(const struct gsp_tree *tree, int64_t weight, uint64_t count);
 
-/* The function's name and "file:line" of a row as the view shows them; unescaped. */
+/* Append the name of the function and "file:line", not escaped. */
 void gsp_report__function(const struct gsp_profile *profile, const struct gsp_report_row *row,
                           struct gsp_buf *out);
 void gsp_report__location(const struct gsp_profile *profile, const struct gsp_view_options *view,
                           const struct gsp_report_row *row, struct gsp_buf *out);
 
-/* Appends text cut to at most width columns, an ellipsis where something is missing: at the
- * end, or (from_left) at the start.  Returns the columns used. */
-unsigned gsp_report__cut(struct gsp_sv text, unsigned width, bool from_left, struct gsp_buf *out);
-unsigned gsp_report__columns(struct gsp_sv text);
-
-/* The width of opts within its limits. */
+/* opts->width with default and minimum applied. */
 unsigned gsp_report__width(const struct gsp_report_opts *opts);

@@ -12,7 +12,7 @@ double gsp_digest__seconds(const struct gsp_digest *digest, int64_t ts_ns)
     return (double)(ts_ns - digest->start_ns) / (double)GSP_NS_PER_S;
 }
 
-/* A run that was killed has no word on when it was: its rows have. */
+/* If the run was killed, gsprof.run has no times; the times of the rows are used. */
 static const char ABOUT_SQL[] =
     "SELECT any_value(name)::VARCHAR, any_value(host)::VARCHAR, any_value(command)::VARCHAR, "
     "min(ts_from), max(ts_to), "
@@ -47,7 +47,7 @@ static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err
     digest->host = gsp_digest__keep(digest, gsp_store_row_text(row, 1));
     digest->command = gsp_digest__keep(digest, gsp_store_row_text(row, 2));
     digest->exit_status = gsp_store_row_i64(row, 7);
-    /* Steps may have begun before somebody looked. */
+    /* The first step may have started before the recorder. */
     if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
         from_ns = first_ns;
     if (to_ns == GSP_NULL_I64)
@@ -65,7 +65,7 @@ int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct
     return gsp_store_query_each(store, ABOUT_SQL, take_about, digest, err);
 }
 
-/* The causes of a sampler: what is missing, and why. */
+/* Causes of the sampler in words. */
 static const struct {
     const char *cause;
     const char *what;

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "model/format.h"
-#include "report/phrases.h"
+#include "report/grid.h"
 #include "report/profile.h"
 #include "report/verdict.h"
 #include "report/write_internal.h"
@@ -10,32 +10,33 @@
 #define ROWS_DEFAULT   20U
 #define MODULE_COLUMNS 8U
 
-static size_t rows_of(const struct gsp_digest_write *opts)
+static size_t rows_of(const struct gsp_report_write_opts *opts)
 {
     return opts->limit ? opts->limit : ROWS_DEFAULT;
 }
 
 static const struct gsp_view_options BY_FUNCTION = {.by_function = true};
 
-/* The cells of a module's row, numbers first, names last. */
-static void module_cell(const struct gsp_digest_module *module, size_t column, struct gsp_buf *out)
+/* Cells of a module: numbers first, names last. */
+static void put_module_cell(const struct gsp_digest_module *module, size_t column,
+                            struct gsp_buf *out)
 {
     switch (column) {
     case 0:
         if (!isnan(module->share))
-            gsp_words_share(module->share, 1, out);
+            gsp_model_share_put(module->share, 1, out);
         break;
     case 1:
-        gsp_words_seconds(module->total_s, out);
+        gsp_model_seconds_put(module->total_s, out);
         break;
     case 2:
         gsp_model_count_put(module->calls, out);
         break;
     case 3:
-        gsp_words_seconds(module->mean_s, out);
+        gsp_model_seconds_put(module->mean_s, out);
         break;
     case 4:
-        gsp_words_seconds(module->p99_s, out);
+        gsp_model_seconds_put(module->p99_s, out);
         break;
     case 5:
         gsp_buf_putsv(out, module->stage);
@@ -48,67 +49,82 @@ static void module_cell(const struct gsp_digest_module *module, size_t column, s
     }
 }
 
-static const char *const MODULE_HEADINGS[MODULE_COLUMNS] = {"share", "total", "calls",  "mean",
-                                                            "p99",   "stage", "module", "class"};
-/* Of text: numbers to the right, names as they come. */
-static const int MODULE_WIDTHS[MODULE_COLUMNS] = {8, 9, 9, 9, 9, -9, -28, 0};
-
-static void text_modules(const struct gsp_digest *digest, size_t limit, struct gsp_buf *out)
+static struct gsp_report_grid module_grid(void)
 {
-    gsp_auto_buf cell = {0};
-    gsp_auto_buf safe = {0};
-    gsp_buf_puts(out, "\nModules\n");
-    for (size_t k = 0; k < MODULE_COLUMNS; k++)
-        gsp_buf_printf(out, "%*s%s", MODULE_WIDTHS[k], MODULE_HEADINGS[k],
-                       k + 1 < MODULE_COLUMNS ? " " : "\n");
-    for (size_t i = 0; i < digest->module_count && i < limit; i++) {
-        for (size_t k = 0; k < MODULE_COLUMNS; k++) {
-            gsp_buf_clear(&cell);
-            gsp_buf_clear(&safe);
-            module_cell(&digest->modules[i], k, &cell);
-            gsp_buf_term(&safe, gsp_buf_sv(&cell));
-            const char *text = gsp_buf_cstr(&safe);
-            gsp_buf_printf(out, "%*s%s", MODULE_WIDTHS[k], text ? text : "",
-                           k + 1 < MODULE_COLUMNS ? " " : "\n");
-        }
-    }
-    if (digest->module_count > limit)
-        gsp_buf_printf(out, "  and %zu more\n", digest->module_count - limit);
+    return (struct gsp_report_grid){.column_count = MODULE_COLUMNS,
+                                    .columns = {{"share", GSP_REPORT_GRID_NUMBER, 8},
+                                                {"total", GSP_REPORT_GRID_NUMBER, 8},
+                                                {"calls", GSP_REPORT_GRID_NUMBER, 8},
+                                                {"mean", GSP_REPORT_GRID_NUMBER, 8},
+                                                {"p99", GSP_REPORT_GRID_NUMBER, 8},
+                                                {"stage", GSP_REPORT_GRID_TEXT, 8},
+                                                {"module", GSP_REPORT_GRID_TEXT, 28},
+                                                {"class", GSP_REPORT_GRID_TEXT, 0}}};
 }
 
-static void text_metrics(const struct gsp_digest *digest, size_t limit, struct gsp_buf *out)
+/* Returns the number of rows left out. */
+static size_t add_modules(struct gsp_report_grid *grid, const struct gsp_digest *digest,
+                          size_t limit)
 {
-    gsp_auto_buf cell = {0};
-    size_t shown = 0;
-    size_t all = 0;
-    gsp_buf_printf(out, "\nMetrics\n%10s %10s %10s  %s\n", "mean", "lowest", "highest", "what");
+    const size_t count = digest->module_count < limit ? digest->module_count : limit;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < MODULE_COLUMNS; k++) {
+            put_module_cell(&digest->modules[i], k, &grid->cell);
+            gsp_report_grid_cell(grid);
+        }
+        gsp_report_grid_row(grid);
+    }
+    return digest->module_count - count;
+}
+
+static struct gsp_report_grid metric_grid(void)
+{
+    return (struct gsp_report_grid){.column_count = 5,
+                                    .columns = {{"mean", GSP_REPORT_GRID_NUMBER, 10},
+                                                {"lowest", GSP_REPORT_GRID_NUMBER, 9},
+                                                {"highest", GSP_REPORT_GRID_NUMBER, 9},
+                                                {"metric", GSP_REPORT_GRID_TEXT, 0},
+                                                {"of", GSP_REPORT_GRID_TEXT, 0}}};
+}
+
+/* Returns the number of rows left out. */
+static size_t add_metrics(struct gsp_report_grid *grid, const struct gsp_digest *digest,
+                          size_t limit)
+{
+    size_t count = 0;
     for (size_t i = 0; i < digest->chart_count; i++) {
         const struct gsp_digest_chart *chart = &digest->charts[i];
         for (size_t k = 0; k < chart->series_count; k++) {
             const struct gsp_digest_stats *stats = &chart->series[k].stats;
             const double values[] = {stats->mean, stats->min, stats->max};
-            all++;
-            if (shown == limit)
+            if (++count > limit)
                 continue;
-            shown++;
             for (size_t n = 0; n < GSP_COUNT(values); n++) {
-                gsp_buf_clear(&cell);
-                gsp_words_value(values[n], chart->unit, &cell);
-                const char *text = gsp_buf_cstr(&cell);
-                gsp_buf_printf(out, "%10s ", text ? text : "");
+                gsp_model_value_put(values[n], chart->unit, &grid->cell);
+                gsp_report_grid_cell(grid);
             }
-            gsp_buf_putc(out, ' ');
-            gsp_buf_term(out, chart->title);
-            gsp_buf_puts(out, ", ");
-            gsp_buf_term(out, chart->series[k].name);
-            gsp_buf_putc(out, '\n');
+            gsp_buf_putsv(&grid->cell, chart->title);
+            gsp_report_grid_cell(grid);
+            gsp_buf_putsv(&grid->cell, chart->series[k].name);
+            gsp_report_grid_cell(grid);
+            gsp_report_grid_row(grid);
         }
     }
-    if (all > shown)
-        gsp_buf_printf(out, "  and %zu more\n", all - shown);
+    return count > limit ? count - limit : 0;
 }
 
-int gsp_digest__text(const struct gsp_digest *digest, const struct gsp_digest_write *opts,
+/* Writes and frees a table below its heading. */
+static void put_table(struct gsp_report_grid *grid, const char *heading, size_t left_out,
+                      struct gsp_buf *out)
+{
+    gsp_buf_printf(out, "\n%s\n", heading);
+    gsp_report_grid_text(grid, 0, out);
+    if (left_out > 0)
+        gsp_buf_printf(out, "  and %zu more\n", left_out);
+    gsp_report_grid_free(grid);
+}
+
+int gsp_digest__text(const struct gsp_digest *digest, const struct gsp_report_write_opts *opts,
                      struct gsp_buf *out, struct gsp_err *err)
 {
     const struct gsp_report_opts report = {.limit = rows_of(opts), .width = opts->width};
@@ -126,68 +142,65 @@ int gsp_digest__text(const struct gsp_digest *digest, const struct gsp_digest_wr
         gsp_buf_puts(out, "\nFunctions, all threads\n");
         rc = gsp_report_top(digest->profile, &BY_FUNCTION, &report, out, err);
     }
-    if (digest->module_count)
-        text_modules(digest, rows_of(opts), out);
-    if (digest->chart_count)
-        text_metrics(digest, rows_of(opts), out);
+    if (digest->module_count) {
+        struct gsp_report_grid grid = module_grid();
+        const size_t left_out = add_modules(&grid, digest, rows_of(opts));
+        put_table(&grid, "Modules", left_out, out);
+    }
+    if (digest->chart_count) {
+        struct gsp_report_grid grid = metric_grid();
+        const size_t left_out = add_metrics(&grid, digest, rows_of(opts));
+        put_table(&grid, "Metrics", left_out, out);
+    }
     return rc;
 }
 
-static void markdown_heading(const char *const *names, size_t count, size_t numbers,
-                             struct gsp_buf *out)
+static struct gsp_report_grid site_grid(void)
 {
-    for (size_t i = 0; i < count; i++)
-        gsp_buf_printf(out, "%s %s ", "|", names[i]);
-    gsp_buf_puts(out, "|\n");
-    for (size_t i = 0; i < count; i++)
-        gsp_buf_puts(out, i < numbers ? "|---:" : "|:---");
-    gsp_buf_puts(out, "|\n");
+    return (struct gsp_report_grid){.column_count = 4,
+                                    .columns = {{"bytes", GSP_REPORT_GRID_NUMBER, 0},
+                                                {"blocks", GSP_REPORT_GRID_NUMBER, 0},
+                                                {"function", GSP_REPORT_GRID_TEXT, 0},
+                                                {"file:line", GSP_REPORT_GRID_PATH, 0}}};
 }
 
-static void markdown_modules(const struct gsp_digest *digest, size_t limit, struct gsp_buf *out)
+/* Returns the number of rows left out. */
+static size_t add_sites(struct gsp_report_grid *grid, const struct gsp_digest *digest, size_t limit)
 {
-    gsp_auto_buf cell = {0};
-    gsp_buf_puts(out, "\n## Modules\n\n");
-    markdown_heading(MODULE_HEADINGS, MODULE_COLUMNS, 5, out);
-    for (size_t i = 0; i < digest->module_count && i < limit; i++) {
-        for (size_t k = 0; k < MODULE_COLUMNS; k++) {
-            gsp_buf_clear(&cell);
-            module_cell(&digest->modules[i], k, &cell);
-            gsp_buf_puts(out, "| ");
-            gsp_report_markdown_text(out, gsp_buf_sv(&cell));
-            gsp_buf_putc(out, ' ');
-        }
-        gsp_buf_puts(out, "|\n");
+    const size_t all = digest->memory.site_count;
+    const size_t count = all < limit ? all : limit;
+    for (size_t i = 0; i < count; i++) {
+        const struct gsp_digest_site *site = &digest->memory.sites[i];
+        const struct gsp_digest_frame none = {.func = gsp_sv_of("(unknown)")};
+        const struct gsp_digest_frame *frame =
+            site->frame_count ? &digest->site_frames[site->frames[site->frame_count - 1]] : &none;
+        gsp_model_bytes_put(site->bytes, &grid->cell);
+        gsp_report_grid_cell(grid);
+        gsp_model_count_put((uint64_t)site->count, &grid->cell);
+        gsp_report_grid_cell(grid);
+        gsp_buf_putsv(&grid->cell, frame->func);
+        gsp_report_grid_cell(grid);
+        gsp_buf_putsv(&grid->cell, frame->file);
+        if (frame->line > 0)
+            gsp_buf_printf(&grid->cell, ":%u", frame->line);
+        gsp_report_grid_cell(grid);
+        gsp_report_grid_row(grid);
     }
-    if (digest->module_count > limit)
-        gsp_buf_printf(out, "\nand %zu more\n", digest->module_count - limit);
+    return all - count;
 }
 
-static void markdown_metrics(const struct gsp_digest *digest, struct gsp_buf *out)
+/* Writes and frees a table below its heading. */
+static void put_markdown(struct gsp_report_grid *grid, const char *heading, size_t left_out,
+                         struct gsp_buf *out)
 {
-    static const char *const NAMES[] = {"mean", "lowest", "highest", "metric", "of"};
-    gsp_buf_puts(out, "\n## Metrics\n\n");
-    markdown_heading(NAMES, GSP_COUNT(NAMES), 3, out);
-    for (size_t i = 0; i < digest->chart_count; i++) {
-        const struct gsp_digest_chart *chart = &digest->charts[i];
-        for (size_t k = 0; k < chart->series_count; k++) {
-            const struct gsp_digest_stats *stats = &chart->series[k].stats;
-            const double values[] = {stats->mean, stats->min, stats->max};
-            for (size_t n = 0; n < GSP_COUNT(values); n++) {
-                gsp_buf_puts(out, "| ");
-                gsp_words_value(values[n], chart->unit, out);
-                gsp_buf_putc(out, ' ');
-            }
-            gsp_buf_puts(out, "| ");
-            gsp_report_markdown_text(out, chart->title);
-            gsp_buf_puts(out, " | ");
-            gsp_report_markdown_text(out, chart->series[k].name);
-            gsp_buf_puts(out, " |\n");
-        }
-    }
+    gsp_buf_printf(out, "\n## %s\n\n", heading);
+    gsp_report_grid_markdown(grid, out);
+    if (left_out > 0)
+        gsp_buf_printf(out, "\nand %zu more\n", left_out);
+    gsp_report_grid_free(grid);
 }
 
-int gsp_digest__markdown(const struct gsp_digest *digest, const struct gsp_digest_write *opts,
+int gsp_digest__markdown(const struct gsp_digest *digest, const struct gsp_report_write_opts *opts,
                          struct gsp_buf *out, struct gsp_err *err)
 {
     const struct gsp_report_opts report = {.limit = rows_of(opts)};
@@ -212,9 +225,20 @@ int gsp_digest__markdown(const struct gsp_digest *digest, const struct gsp_diges
         gsp_buf_puts(out, "\n## Functions\n\n");
         rc = gsp_report_markdown(digest->profile, &BY_FUNCTION, &report, out, err);
     }
-    if (digest->module_count)
-        markdown_modules(digest, rows_of(opts), out);
-    if (digest->chart_count)
-        markdown_metrics(digest, out);
+    if (digest->kind == GSP_DIGEST_MEMORY && digest->memory.site_count) {
+        struct gsp_report_grid grid = site_grid();
+        const size_t left_out = add_sites(&grid, digest, rows_of(opts));
+        put_markdown(&grid, "Allocation sites", left_out, out);
+    }
+    if (digest->module_count) {
+        struct gsp_report_grid grid = module_grid();
+        const size_t left_out = add_modules(&grid, digest, rows_of(opts));
+        put_markdown(&grid, "Modules", left_out, out);
+    }
+    if (digest->chart_count) {
+        struct gsp_report_grid grid = metric_grid();
+        add_metrics(&grid, digest, SIZE_MAX);
+        put_markdown(&grid, "Metrics", 0, out);
+    }
     return rc;
 }

@@ -20,7 +20,7 @@ static double value_at(const struct gsp_thin *thin, size_t i)
     return v;
 }
 
-/* The lowest and the highest of a stretch; its first where none is a number. */
+/* The lowest and the highest value of an interval; its first if all are NaN. */
 static void extremes(const struct gsp_thin *thin, size_t from, size_t to, size_t out[2])
 {
     out[0] = from;
@@ -51,7 +51,7 @@ bool gsp_thin_next(struct gsp_thin *thin, size_t *out)
         *out = thin->at++;
         return true;
     }
-    /* The last point of all is a stretch of its own, as the first is. */
+    /* The first and the last point are intervals of their own. */
     const size_t end = thin->count - 1;
     const size_t to = thin->at + thin->width < end ? thin->at + thin->width : end;
     size_t found[2];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thin.h -- which of many points to show: all, or the extremes of each stretch.
+ * thin.h -- selects points of a long series: all, or the extremes of each interval.
  *
- * Gives:   indices in rising order; the first and the last point are always among them.
- * Used by: the writers of digest/.
+ * Gives:   ascending indexes that include the first and the last point.
  * Threads: one owner.
  */
 #pragma once
@@ -16,12 +15,12 @@ struct gsp_thin {
     const char *v;
     size_t stride;
     size_t count;
-    size_t width;   /* points of a stretch; 1: all are shown */
-    size_t at;      /* the next one that was not looked at */
-    size_t pending; /* found, not handed out yet; SIZE_MAX */
+    size_t width;   /* points per interval; 1: all points are selected */
+    size_t at;      /* the next unread point */
+    size_t pending; /* selected, but not returned yet; SIZE_MAX: none */
 };
 
-/* Values that lie stride_bytes apart, of which at most max are to be shown; those that are NaN
- * show where nothing else is. */
+/* Starts a selection of at most `max` of `count` values that are stride_bytes apart. A NaN is
+ * selected only if its interval has no number. */
 struct gsp_thin gsp_thin_begin(const double *v, size_t stride_bytes, size_t count, size_t max);
 bool gsp_thin_next(struct gsp_thin *thin, size_t *out);

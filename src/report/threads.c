@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/run.h"
 
-/* Threads that no sample is of: they have never run Python.  Names as late as they are known, for
- * threads are named after they have begun. */
+/* Threads without samples have never run Python. Threads get their names after they start, so the
+ * latest name is used. */
 static const char THREADS_SQL[] =
     "SELECT name, count(*), sum(cpu) FROM (SELECT pid, thread_id, "
     "max(cpu_s) AS cpu, coalesce(arg_max(thread_name, ts_ns) "

@@ -4,30 +4,26 @@
 
 #include "report/run.h"
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the steps and modules of a report");
-}
-
 static int take_step(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     struct gsp_digest_step *more =
         gsp_digest__more(digest, digest->steps, digest->step_count, sizeof(*digest->steps));
     if (!more)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     digest->steps = more;
     more[digest->step_count++] = (struct gsp_digest_step){
         .step = gsp_store_row_i64(row, 0),
         .rank = gsp_store_row_i64(row, 1),
         .pid = gsp_store_row_i64(row, 2),
-        /* A row is written when the step ends. */
+        /* ts_ns is the end of the step. */
         .t = gsp_digest__seconds(digest, gsp_store_row_i64(row, 3)) - gsp_store_row_f64(row, 4),
         .duration_s = gsp_store_row_f64(row, 4)};
     return GSP_OK;
 }
 
-/* Steps may be left out for other reasons (torch.rate, torch.shadow): those were asked for. */
+/* Only steps skipped by torch.adaptive count as reduced: torch.rate and torch.shadow skip steps at
+ * the user's request. */
 static const char TRACED_SQL[] =
     "SELECT count(*) FROM python.torch_step WHERE sampled AND duration IS NOT NULL "
     "AND isfinite(duration) AND ts_ns IS NOT NULL AND EXISTS (SELECT 1 FROM gsprof.setting "
@@ -51,8 +47,8 @@ int gsp_digest__steps(struct gsp_digest *digest, struct gsp_store *store, struct
     return rc < 0 ? rc : gsp_store_query_each(store, TRACED_SQL, take_traced, digest, err);
 }
 
-/* A module's calls are within those of the modules around it, so that shares are not of their sum
- * but of the steps that were traced. */
+/* Calls of modules are nested, so shares refer to the traced steps and not to the sum of all calls.
+ */
 static const char MODULES_SQL[] =
     "WITH traced AS (SELECT sum(duration) AS s FROM python.torch_step "
     "WHERE sampled IS DISTINCT FROM false AND isfinite(duration)) "
@@ -69,7 +65,7 @@ static int take_module(void *ctx, const struct gsp_store_row *row, struct gsp_er
     struct gsp_digest_module *more =
         gsp_digest__more(digest, digest->modules, digest->module_count, sizeof(*digest->modules));
     if (!more)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     digest->modules = more;
     more[digest->module_count++] = (struct gsp_digest_module){
         .module = gsp_digest__keep(digest, gsp_store_row_text(row, 0)),
@@ -86,7 +82,8 @@ static int take_module(void *ctx, const struct gsp_store_row *row, struct gsp_er
     return GSP_OK;
 }
 
-/* Every n-th call, so that at most GSP_DIGEST_VALUES_MAX are left, in the order of the modules. */
+/* Every n-th call, at most GSP_DIGEST_VALUES_MAX per module and stage, in the order of MODULES_SQL.
+ */
 static const char VALUES_SQL[] =
     "WITH calls AS (SELECT module::VARCHAR AS module, stage::VARCHAR AS stage, duration, "
     "row_number() OVER (PARTITION BY module, stage ORDER BY ts_ns) - 1 AS place, "
@@ -98,7 +95,7 @@ static const char VALUES_SQL[] =
 
 struct values {
     struct gsp_digest *digest;
-    size_t at; /* the module of the last row */
+    size_t at; /* module of the previous row */
 };
 
 static int take_value(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
@@ -107,14 +104,14 @@ static int take_value(void *ctx, const struct gsp_store_row *row, struct gsp_err
     struct gsp_digest *digest = values->digest;
     const struct gsp_sv module = gsp_store_row_text(row, 0);
     const struct gsp_sv stage = gsp_store_row_text(row, 1);
-    /* Sums may differ in their last bit from one statement to the next: whoever comes is found. */
+    /* The order may differ from that of MODULES_SQL, because sums can differ in the last bit. */
     for (size_t tried = 0; tried < digest->module_count; tried++) {
         struct gsp_digest_module *at = &digest->modules[values->at];
         if (gsp_sv_eq(at->module, module) && gsp_sv_eq(at->stage, stage)) {
             double *more =
                 gsp_digest__more(digest, at->values, at->value_count, sizeof(*at->values));
             if (!more)
-                return no_memory(err);
+                return gsp_err_nomem(err);
             at->values = more;
             more[at->value_count++] = gsp_store_row_f64(row, 2);
             return GSP_OK;
@@ -141,7 +138,7 @@ static int take_rank(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     struct gsp_digest_rank *more =
         gsp_digest__more(digest, digest->ranks, digest->rank_count, sizeof(*digest->ranks));
     if (!more)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     digest->ranks = more;
     more[digest->rank_count++] = (struct gsp_digest_rank){
         .rank = gsp_store_row_i64(row, 0), .collective_s = gsp_store_row_f64(row, 1)};

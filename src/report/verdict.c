@@ -10,37 +10,25 @@
 #include "model/tree.h"
 #include "report/cards.h"
 #include "report/document_internal.h"
-#include "report/phrases.h"
 
-/* Functions that the verdict names. */
+/* Maximum number of functions named. */
 #define NAMES_MAX     3U
-/* Bytes of a reason that fits a line. */
-#define REASON_MAX    60U
-#define REASONS_MAX   4U
-/* Less than this share is not worth a word. */
+/* Smaller shares are not mentioned. */
 #define SHARE_MIN     0.01
-/* A rank that is slower than the others by more than this is behind. */
+/* A rank that is slower by more than this share is reported. */
 #define BEHIND_MIN    0.03
-/* A step that takes so many times the median is told. */
+/* A step that takes this many times the median is reported. */
 #define STRAGGLE_MIN  3.0
-/* A program that fails with less work than this, imports left out, has done nothing yet; one
- * without stacks that fails within this time. */
+/* A program that fails with less work than this (without imports) or, without stacks, within
+ * EARLY_S, has failed during startup. */
 #define WORKED_MIN_S  0.1
 #define EARLY_S       3.0
-/* Processes whose steps are compared with their data. */
+/* Maximum number of processes whose steps are compared with their data loading. */
 #define STRETCHES_MAX 64U
 
 static void add_line(const struct gsp_judge *judge, struct gsp_buf *text)
 {
-    struct gsp_digest *digest = judge->digest;
-    if (text->len == 0 || digest->verdict_count >= GSP_VERDICT_LINES_MAX)
-        return;
-    struct gsp_sv *more =
-        gsp_digest__more(digest, digest->verdict, digest->verdict_count, sizeof(*digest->verdict));
-    if (!more)
-        return;
-    digest->verdict = more;
-    more[digest->verdict_count++] = gsp_digest__keep_buf(digest, text);
+    gsp_digest__verdict_line(judge->digest, text);
 }
 
 /* CPU time of threads that never ran Python, in cores. */
@@ -49,7 +37,6 @@ static double native_share(const struct gsp_digest *digest)
     return digest->duration_s > 0 ? digest->native.cpu_s / digest->duration_s : 0;
 }
 
-/* What samples of Python do not show. */
 static void tell_native_threads(const struct gsp_judge *judge)
 {
     const struct gsp_digest_native *native = &judge->digest->native;
@@ -58,7 +45,7 @@ static void tell_native_threads(const struct gsp_judge *judge)
     if (!(native_share(judge->digest) >= SHARE_MIN))
         return;
     gsp_buf_puts(&text, "Threads without Python used ");
-    gsp_words_seconds(native->cpu_s, &text);
+    gsp_model_seconds_put(native->cpu_s, &text);
     gsp_buf_printf(&text, " of CPU, %.2f cores: ", native_share(judge->digest));
     for (size_t i = 0; i < native->top_count; i++) {
         const struct gsp_digest_named_cpu *at = &native->top[i];
@@ -67,7 +54,7 @@ static void tell_native_threads(const struct gsp_judge *judge)
         if (at->threads > 1)
             gsp_buf_printf(&text, " (%zu threads)", at->threads);
         gsp_buf_putc(&text, ' ');
-        gsp_words_seconds(at->cpu_s, &text);
+        gsp_model_seconds_put(at->cpu_s, &text);
         shown += at->threads;
     }
     if (shown < native->threads)
@@ -85,16 +72,16 @@ static void tell_time(const struct gsp_judge *judge)
     gsp_buf_puts(&text, shares->mains == 0   ? "All threads: "
                         : shares->mains == 1 ? "Main thread: "
                                              : "Main threads: ");
-    gsp_words_share(shares->has_native ? shares->python : shares->python + shares->native,
-                    shares->total, &text);
+    gsp_model_share_put(shares->has_native ? shares->python : shares->python + shares->native,
+                        shares->total, &text);
     gsp_buf_puts(&text, shares->has_native ? " Python, " : " Python and the C code it calls");
     if (shares->has_native) {
-        gsp_words_share(shares->native, shares->total, &text);
+        gsp_model_share_put(shares->native, shares->total, &text);
         gsp_buf_puts(&text, " native code");
     }
     if (shares->knows_waiting) {
         gsp_buf_puts(&text, ", ");
-        gsp_words_share(shares->waiting, shares->total, &text);
+        gsp_model_share_put(shares->waiting, shares->total, &text);
         gsp_buf_puts(&text, native_share(judge->digest) >= SHARE_MIN
                                 ? " waiting (also for threads without Python)"
                                 : " waiting");
@@ -106,7 +93,7 @@ static void tell_time(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* By what they used of the CPU, where that is known: threads that wait would come first. */
+/* CPU time if known; otherwise idle threads would come first. */
 static double weight_of(const struct gsp_digest_function *function)
 {
     return isnan(function->own_cpu) ? function->own : function->own_cpu;
@@ -134,9 +121,9 @@ static void tell_functions(const struct gsp_judge *judge)
         if (weight_of(top[k]) < SHARE_MIN * all)
             break;
         gsp_buf_puts(&text, k ? ", " : isnan(stacks->total_cpu) ? "Most of it: " : "Busiest: ");
-        gsp_words_function(top[k]->func, top[k]->file, &text);
+        gsp_model_function_put(top[k]->func, top[k]->file, &text);
         gsp_buf_putc(&text, ' ');
-        gsp_words_share(weight_of(top[k]), all, &text);
+        gsp_model_share_put(weight_of(top[k]), all, &text);
     }
     add_line(judge, &text);
 }
@@ -148,13 +135,13 @@ static void tell_gpu(const struct gsp_judge *judge)
     if (isnan(shares->gpu_idle))
         return;
     gsp_buf_puts(&text, "GPU idle ");
-    gsp_words_share(shares->gpu_idle, 1, &text);
+    gsp_model_share_put(shares->gpu_idle, 1, &text);
     gsp_buf_puts(&text, " of the time");
     if (shares->gpu_idle >= SHARE_MIN && shares->idle_top > 0) {
         gsp_buf_puts(&text, "; meanwhile Python was in ");
-        gsp_words_function(shares->idle.func, shares->idle.file, &text);
+        gsp_model_function_put(shares->idle.func, shares->idle.file, &text);
         gsp_buf_puts(&text, " for ");
-        gsp_words_share(shares->idle_top, shares->idle_total, &text);
+        gsp_model_share_put(shares->idle_top, shares->idle_total, &text);
     } else if (shares->gpu_idle >= SHARE_MIN) {
         gsp_buf_puts(&text, shares->gpu_seen > 0 ? "; never all GPUs at once"
                                                  : "; what Python did meanwhile is not known");
@@ -169,12 +156,12 @@ static void tell_memory(const struct gsp_judge *judge)
     if (isnan(memory->peak_rss_bytes))
         return;
     gsp_buf_puts(&text, "Memory peaked at ");
-    gsp_words_bytes(memory->peak_rss_bytes, &text);
+    gsp_model_bytes_put(memory->peak_rss_bytes, &text);
     if (isnan(memory->growth_bytes_per_s)) {
         gsp_buf_puts(&text, "; too short to tell whether it grows");
     } else if (memory->growth_bytes_per_s > 0) {
         gsp_buf_puts(&text, " and grew by ");
-        gsp_words_bytes(memory->growth_bytes_per_s, &text);
+        gsp_model_bytes_put(memory->growth_bytes_per_s, &text);
         gsp_buf_puts(&text, "/s to the end");
     } else {
         gsp_buf_puts(&text, ", no lasting growth");
@@ -190,21 +177,21 @@ static void tell_steps(const struct gsp_judge *judge)
         return;
     gsp_model_count_put(steps->count, &text);
     gsp_buf_puts(&text, steps->count == 1 ? " step of " : " steps, half of them within ");
-    gsp_words_seconds(steps->p50_s, &text);
+    gsp_model_seconds_put(steps->p50_s, &text);
     if (steps->count > 1) {
         gsp_buf_puts(&text, ", 95 % within ");
-        gsp_words_seconds(steps->p95_s, &text);
+        gsp_model_seconds_put(steps->p95_s, &text);
     }
     if (steps->max_s > STRAGGLE_MIN * steps->p50_s) {
         gsp_buf_puts(&text, "; slowest ");
-        gsp_words_seconds(steps->max_s, &text);
+        gsp_model_seconds_put(steps->max_s, &text);
         if (steps->max_step != GSP_NULL_I64)
             gsp_buf_printf(&text, " (step %" PRId64 ")", steps->max_step);
     }
     add_line(judge, &text);
 }
 
-/* Fewer steps than the user asked for have rows of modules. */
+/* Reports that torch.adaptive traced fewer steps than requested. */
 static void tell_traced(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -219,7 +206,7 @@ static void tell_traced(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* What a rank's steps took together; the whole run where there are none. */
+/* The mean time of all steps of a rank; the duration of the run without steps. */
 static double steps_of_rank_s(const struct gsp_digest *digest)
 {
     double sum_s = 0;
@@ -228,7 +215,8 @@ static double steps_of_rank_s(const struct gsp_digest *digest)
     return sum_s > 0 ? sum_s / (double)digest->rank_count : digest->duration_s;
 }
 
-/* Steps that end together hide who is late: the rank that the others wait for waits least. */
+/* Collectives end at the same time on all ranks. The slowest rank, for which the others wait,
+ * spends the least time in them. */
 static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
 {
     const struct gsp_digest_rank *least = NULL;
@@ -245,9 +233,9 @@ static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
     if (!(behind_s > BEHIND_MIN * steps_of_rank_s(digest)))
         return false;
     gsp_buf_printf(out, "The others wait for rank %" PRId64 ": it spent ", least->rank);
-    gsp_words_seconds(least->collective_s, out);
+    gsp_model_seconds_put(least->collective_s, out);
     gsp_buf_puts(out, " in collectives, they ");
-    gsp_words_seconds(others_s, out);
+    gsp_model_seconds_put(others_s, out);
     gsp_buf_puts(out, " each");
     return true;
 }
@@ -261,19 +249,19 @@ static void tell_ranks(const struct gsp_judge *judge)
     if (behind > BEHIND_MIN) {
         gsp_buf_printf(&text, "Rank %" PRId64 " is the slowest of %zu: its steps take ",
                        steps->slow_rank, steps->rank_count);
-        gsp_words_share(behind, 1, &text);
+        gsp_model_share_put(behind, 1, &text);
         gsp_buf_puts(&text, " longer than the others'");
     } else if (!put_awaited(judge->digest, &text) && !isnan(behind)) {
-        /* Not that none is slow: collectives that PyTorch starts from C++ are not seen. */
+        /* A slow rank is still possible: collectives started from C++ are not recorded. */
         gsp_buf_printf(&text, "Steps of the %zu ranks take equally long, within ",
                        steps->rank_count);
-        gsp_words_share(behind > 0 ? behind : 0, 1, &text);
+        gsp_model_share_put(behind > 0 ? behind : 0, 1, &text);
     }
     add_line(judge, &text);
 }
 
-/* A module that has others in it takes what they take: the heaviest that has none is told.  A whole
- * model goes by the name of its class, and what is in it by names of their own. */
+/* Whether a module contains others, whose time it includes. A whole model has the name of its
+ * class; its parts have other names. */
 static bool has_parts(const struct gsp_digest *digest, const struct gsp_digest_module *module)
 {
     const size_t len = module->module.len;
@@ -306,11 +294,11 @@ static void tell_module(const struct gsp_judge *judge)
         }
         gsp_buf_putsv(&text, module->stage);
         gsp_buf_puts(&text, ") ");
-        gsp_words_seconds(module->mean_s, &text);
+        gsp_model_seconds_put(module->mean_s, &text);
         gsp_buf_puts(&text, " a call");
         if (!isnan(module->share)) {
             gsp_buf_puts(&text, ", ");
-            gsp_words_share(module->share, 1, &text);
+            gsp_model_share_put(module->share, 1, &text);
             gsp_buf_puts(&text, " of the traced steps");
         }
         break;
@@ -318,7 +306,7 @@ static void tell_module(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* From the first step of a process to the end of its last. */
+/* The interval from the first step of a process to the end of its last. */
 struct stretch {
     int64_t pid;
     double begin;
@@ -328,7 +316,7 @@ struct stretch {
 struct stretches {
     struct stretch at[STRETCHES_MAX];
     size_t count;
-    double steps_s; /* of all steps of these processes */
+    double steps_s; /* sum of all steps of these processes */
 };
 
 static struct stretch *find_stretch(struct stretches *all, int64_t pid)
@@ -359,8 +347,8 @@ static void find_stretches(const struct gsp_digest *digest, struct stretches *ou
     }
 }
 
-/* Of the time of the steps, where some are known: starting up is no part of training, and a process
- * that only loads data for another delays no step. */
+/* Appends the share of data loading in the steps, without startup and without processes that only
+ * load data; if unknown, its share of the wall time. */
 static void put_data_share(const struct gsp_digest *digest, double data_s, struct gsp_buf *out)
 {
     struct stretches all;
@@ -373,15 +361,15 @@ static void put_data_share(const struct gsp_digest *digest, double data_s, struc
             within_s += span->duration_s;
     }
     if (within_s > 0) {
-        gsp_words_share(fmin(within_s, all.steps_s), all.steps_s, out);
+        gsp_model_share_put(fmin(within_s, all.steps_s), all.steps_s, out);
         gsp_buf_puts(out, " of the time of the steps");
     } else {
-        gsp_words_share(data_s, digest->duration_s, out);
+        gsp_model_share_put(data_s, digest->duration_s, out);
         gsp_buf_puts(out, " of the wall time");
     }
 }
 
-/* By the program's own spans, else by what the stacks show of torch.utils.data. */
+/* From spans of data, else from stacks in torch.utils.data. */
 static void tell_loading(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -392,130 +380,24 @@ static void tell_loading(const struct gsp_judge *judge)
         data_s += digest->spans[i].is_data ? digest->spans[i].duration_s : 0;
     if (data_s > SHARE_MIN * digest->duration_s) {
         gsp_buf_puts(&text, "Data loading: ");
-        gsp_words_seconds(data_s, &text);
+        gsp_model_seconds_put(data_s, &text);
         gsp_buf_puts(&text, " in spans of data, ");
         put_data_share(digest, data_s, &text);
     } else if (shares->loading > SHARE_MIN * shares->total) {
         gsp_buf_puts(&text, "Data loading: ");
-        gsp_words_share(shares->loading, shares->total, &text);
+        gsp_model_share_put(shares->loading, shares->total, &text);
         gsp_buf_puts(&text,
                      shares->mains == 1 ? " of the main thread's time" : " of the threads' time");
     }
     add_line(judge, &text);
 }
 
-/* Of all losses of one kind, those for the reason of one of them. */
-static uint64_t count_reason(const struct gsp_digest *digest, const struct gsp_digest_loss *loss)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < digest->loss_count; i++) {
-        const struct gsp_digest_loss *other = &digest->losses[i];
-        if (gsp_sv_eq(other->what, loss->what) && gsp_sv_eq(other->why, loss->why))
-            count = gsp_sum_u64(count, other->count);
-    }
-    return count;
-}
-
-/* The most frequent reason for losses of a kind that is not among the told; NULL: none is left. */
-static const struct gsp_digest_loss *next_reason(const struct gsp_digest *digest,
-                                                 struct gsp_sv what,
-                                                 const struct gsp_digest_loss *const *told,
-                                                 size_t told_count)
-{
-    const struct gsp_digest_loss *found = NULL;
-    uint64_t most = 0;
-    for (size_t i = 0; i < digest->loss_count; i++) {
-        const struct gsp_digest_loss *loss = &digest->losses[i];
-        bool is_told = !gsp_sv_eq(loss->what, what) || !loss->why.len || loss->why.len > REASON_MAX;
-        for (size_t k = 0; k < told_count && !is_told; k++)
-            is_told = gsp_sv_eq(told[k]->why, loss->why);
-        const uint64_t times = is_told ? 0 : count_reason(digest, loss);
-        if (times > most) {
-            most = times;
-            found = loss;
-        }
-    }
-    return found;
-}
-
-/* Why: one reason, or each with its number, the most frequent first. */
-static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uint64_t count,
-                        struct gsp_buf *out)
-{
-    const struct gsp_digest_loss *told[REASONS_MAX];
-    const struct gsp_digest_loss *loss = NULL;
-    size_t n = 0;
-    uint64_t rest = count;
-    while (n < REASONS_MAX && (loss = next_reason(digest, what, told, n))) {
-        const uint64_t times = count_reason(digest, loss);
-        gsp_buf_puts(out, n ? "; " : " (");
-        if (times < count) {
-            gsp_model_count_put(times, out);
-            gsp_buf_puts(out, ": ");
-        }
-        gsp_buf_putsv(out, loss->why);
-        rest -= times < rest ? times : rest;
-        told[n++] = loss;
-    }
-    if (n && rest) {
-        gsp_buf_puts(out, "; ");
-        gsp_model_count_put(rest, out);
-        gsp_buf_puts(out, ": other reasons");
-    }
-    gsp_buf_puts(out, n ? ")" : "");
-}
-
-/* "samples", "rows of python.span": one of them is a sample, a row. */
-static void put_nouns(struct gsp_sv what, uint64_t count, struct gsp_buf *out)
-{
-    static const char *const NOUNS[][2] = {{"samples", "sample"},
-                                           {"processes", "process"},
-                                           {"stacks", "stack"},
-                                           {"rows", "row"},
-                                           {"files", "file"}};
-    for (size_t i = 0; count == 1 && i < GSP_COUNT(NOUNS); i++) {
-        const size_t len = strlen(NOUNS[i][0]);
-        if (!gsp_sv_starts(what, NOUNS[i][0]) || (what.len > len && what.p[len] != ' '))
-            continue;
-        gsp_buf_puts(out, NOUNS[i][1]);
-        what = (struct gsp_sv){what.p + len, what.len - len};
-        break;
-    }
-    gsp_buf_putsv(out, what);
-}
-
-/* All losses of one kind together. */
-static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_buf *out)
-{
-    const struct gsp_sv what = digest->losses[first].what;
-    uint64_t count = 0;
-    for (size_t i = first; i < digest->loss_count; i++)
-        if (gsp_sv_eq(digest->losses[i].what, what))
-            count = gsp_sum_u64(count, digest->losses[i].count);
-    gsp_model_count_put(count, out);
-    gsp_buf_putc(out, ' ');
-    put_nouns(what, count, out);
-    put_reasons(digest, what, count, out);
-}
-
 static void tell_losses(const struct gsp_judge *judge)
 {
-    const struct gsp_digest *digest = judge->digest;
     gsp_auto_buf text = {0};
-    size_t kinds = 0;
-    for (size_t i = 0; i < digest->loss_count; i++) {
-        bool is_told = false;
-        for (size_t k = 0; k < i && !is_told; k++)
-            is_told = gsp_sv_eq(digest->losses[k].what, digest->losses[i].what);
-        if (is_told || ++kinds > NAMES_MAX)
-            continue;
-        gsp_buf_puts(&text, kinds > 1 ? ", " : "Missing: ");
-        put_loss(digest, i, &text);
-    }
-    if (kinds > NAMES_MAX)
-        gsp_buf_printf(&text, " and %zu more", kinds - NAMES_MAX);
-    /* Without stacks it is not known what else there would have been. */
-    if (kinds == 0 && digest->has_losses && digest->stacks.seen > 0)
+    gsp_digest__losses_text(judge->digest, &text);
+    /* Without stacks, nothing is known about other losses. */
+    if (text.len == 0 && judge->digest->has_losses && judge->digest->stacks.seen > 0)
         gsp_buf_puts(&text, "Nothing was lost");
     add_line(judge, &text);
 }
@@ -532,7 +414,7 @@ static bool has_torch(const struct gsp_digest *digest)
     return false;
 }
 
-/* What a run could have and this one has not, and why, where that is known. */
+/* Lists the kinds of data that the run does not have, with the reason if known. */
 static void tell_unknown(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -564,7 +446,7 @@ static void tell_unknown(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* A shell reads it as it stands; a command has spaces too. */
+/* Whether a shell needs no quotes for the text; a command may have spaces. */
 static bool is_plain(struct gsp_sv text, bool is_command)
 {
     static const char PLAIN[] =
@@ -575,7 +457,7 @@ static bool is_plain(struct gsp_sv text, bool is_command)
     return text.len > 0 && text.p[0] != '-';
 }
 
-/* One command that leads on from what stands out most. */
+/* Suggests one command for the most prominent finding. */
 static void tell_next(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -602,7 +484,7 @@ static void tell_next(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* Whether the program failed before it did anything: while it started, as far as stacks tell. */
+/* Whether the program failed during startup. */
 static bool failed_early(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -622,7 +504,7 @@ static void tell_failure(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* What is said of a program that ran. */
+/* The verdict for a program that did not fail during startup. */
 static void tell_all(const struct gsp_judge *judge)
 {
     struct gsp_digest *digest = judge->digest;
@@ -636,7 +518,7 @@ static void tell_all(const struct gsp_judge *judge)
     tell_traced(judge);
     tell_loading(judge);
     tell_memory(judge);
-    /* The last two lines of ten are for what is missing and for what to do. */
+    /* The last two lines are for losses and the next command. */
     if (digest->verdict_count > GSP_VERDICT_LINES_MAX - 2)
         digest->verdict_count = GSP_VERDICT_LINES_MAX - 2;
     if (digest->verdict_count < GSP_VERDICT_LINES_MAX - 2)
@@ -661,7 +543,7 @@ int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
     else
         tell_all(&judge);
     gsp_digest__cards(&judge);
-    return digest->no_memory ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report") : GSP_OK;
+    return digest->no_memory ? gsp_err_nomem(err) : GSP_OK;
 }
 
 void gsp_digest_verdict_text(const struct gsp_digest *digest, struct gsp_buf *out)

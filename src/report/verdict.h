@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verdict.h -- what a digest says, in ten lines at most: facts first, then what to type next.
+ * verdict.h -- the conclusions of a report in at most ten lines: findings, then the command to run
+ * next.
  *
- * Used by: digest/ (every report has it), cli/cmd_run.c (on the terminal).
  * Threads: no state.
  */
 #pragma once
@@ -14,11 +14,11 @@
 
 #define GSP_VERDICT_LINES_MAX 10U
 
-/* The share of time that a GPU did nothing (util below 5 %), 0 to 1; NaN without gpu.metrics. */
+/* The share of time in which a GPU was idle (below 5 %), 0 to 1; NaN without GPU metrics. */
 double gsp_digest_gpu_idle(const struct gsp_digest *digest);
 
-/* Fills digest->verdict, digest->cards and digest->failed_early; what was there is replaced.
- * gsp_digest_open_*() have done it.  Fails with NOMEM. */
+/* Fills digest->verdict, digest->cards and digest->failed_early, replacing previous values.
+ * gsp_digest_open_*() call it. Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err);
 
 /* Appends the verdict as lines for a terminal. */

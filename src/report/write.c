@@ -9,14 +9,15 @@ static int write_page(const struct gsp_digest *digest, struct gsp_buf *out, stru
     gsp_auto_buf json = {0};
     gsp_digest__json(digest, &json);
     if (json.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report");
+        return gsp_err_nomem(err);
     return gsp_export_page_write(gsp_buf_sv(&json), out, err);
 }
 
 int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format format,
-                     const struct gsp_digest_write *opts, struct gsp_buf *out, struct gsp_err *err)
+                     const struct gsp_report_write_opts *opts, struct gsp_buf *out,
+                     struct gsp_err *err)
 {
-    static const struct gsp_digest_write DEFAULTS = {0};
+    static const struct gsp_report_write_opts DEFAULTS = {0};
     int rc = GSP_OK;
     opts = opts ? opts : &DEFAULTS;
     switch (format) {
@@ -38,6 +39,6 @@ int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format for
         break;
     }
     if (rc == GSP_OK && out->failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report");
+        rc = gsp_err_nomem(err);
     return rc;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.h -- a digest as JSON, page, table, Markdown or text.
+ * write.h -- a report document as HTML, JSON, CSV, Markdown or text.
  *
- * Used by: cli/, contrast/ (the parts of a document that it shares).
  * Threads: no state.
  */
 #pragma once
@@ -15,13 +14,13 @@
 #include "base/json.h"
 #include "report/document.h"
 
-/* Points of one line of a chart that a document has; more are thinned out to the lowest and the
- * highest of each stretch of time. */
+/* Maximum number of points per series. Longer series keep the lowest and the highest value of each
+ * time interval. */
 #define GSP_DIGEST_POINTS_MAX 20000U
-/* Points of all lines together, as long as each has the least. */
+/* Maximum number of points in all series, if each keeps at least GSP_DIGEST_POINTS_MIN. */
 #define GSP_DIGEST_POINTS_ALL 500000U
 #define GSP_DIGEST_POINTS_MIN 2000U
-/* Steps, and spans: the longest of each stretch of time. */
+/* Maximum number of steps and of spans; of more, the longest of each time interval are kept. */
 #define GSP_DIGEST_EVENTS_MAX 200000U
 
 enum gsp_digest_format {
@@ -40,20 +39,20 @@ enum gsp_digest_table {
     GSP_DIGEST_SPANS
 };
 
-struct gsp_digest_write {
-    enum gsp_digest_table table; /* of CSV */
-    const char *name;            /* what an error calls the digest; NULL: "it" */
-    size_t limit;                /* rows of a table; 0: all of CSV, 20 for people */
+struct gsp_report_write_opts {
+    enum gsp_digest_table table; /* for CSV */
+    const char *name;            /* name for errors; NULL: "it" */
+    size_t limit;                /* rows of a table; 0: all in CSV, 20 in text and Markdown */
     unsigned width;              /* columns of text; 0: 80 */
 };
 
-/* Appends the digest in a format.  opts may be NULL.  Fails with EMPTY (CSV of a table that has no
+/* Appends the document in a format. opts may be NULL. Fails with EMPTY (CSV of a table without
  * rows) or NOMEM. */
 GSP_MUST_CHECK int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format format,
-                                    const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                    const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                     struct gsp_err *err);
 
-/* The members of a chart but "series", and one of those: as docs/formats/report.md has them. */
+/* Write the members of a chart except "series", and one series, as in docs/formats/report.md. */
 void gsp_digest_put_chart_head(struct gsp_json *json, const struct gsp_digest_chart *chart);
 void gsp_digest_put_series(struct gsp_json *json, const struct gsp_digest_series *series,
                            struct gsp_sv name);

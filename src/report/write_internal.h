@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write_internal.h -- the writers of digest/, one file a format.
+ * write_internal.h -- the writers of report documents, one file per format.
  *
- * All append to out, whose failed flag tells whether there was memory.
+ * All append to out and set out->failed if memory runs out.
+ *
  * Threads: no state.
  */
 #pragma once
@@ -13,11 +14,11 @@
 void gsp_digest__json(const struct gsp_digest *digest, struct gsp_buf *out);
 /* Fails with EMPTY or NOMEM. */
 GSP_MUST_CHECK int gsp_digest__csv(const struct gsp_digest *digest,
-                                   const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                   const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                    struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__markdown(const struct gsp_digest *digest,
-                                        const struct gsp_digest_write *opts, struct gsp_buf *out,
-                                        struct gsp_err *err);
+                                        const struct gsp_report_write_opts *opts,
+                                        struct gsp_buf *out, struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__text(const struct gsp_digest *digest,
-                                    const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                    const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                     struct gsp_err *err);

@@ -433,7 +433,7 @@ static bool is_request_name(const char *name)
 {
     static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
     for (size_t i = 0; i < GSP_COUNT(ENDS); i++)
-        if (strncmp(name, "visit-", 6) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i]))
+        if (strncmp(name, "script-", 7) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i]))
             return true;
     return false;
 }

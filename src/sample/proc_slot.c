@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -12,6 +11,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
+#include "proc/pidfd.h"
 #include "proc/task.h"
 #include "proc/title.h"
 #include "py/object.h"
@@ -34,7 +34,7 @@ int gsp_sample__proc_slot_new(pid_t pid, bool is_root, struct gsp_proc_slot **ou
 {
     *out = NULL;
     /* The descriptor comes first, so that the facts belong to the same process. */
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
+    int pidfd = gsp_proc_pidfd_open(pid);
     struct gsp_procinfo info;
     int rc = gsp_proc_info(pid, &info, err);
     struct gsp_proc_slot *slot = rc == GSP_OK ? calloc(1, sizeof(*slot)) : NULL;

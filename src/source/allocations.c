@@ -12,17 +12,12 @@
 #include "store/profile_tables.h"
 #include "wire/table.h"
 
-/* Looks of a recording are put together so that there are no more changes than this. */
+/* Snapshots of a recording are merged so that they have at most this many changes. */
 #define CHANGES_MAX 1000000U
 
 enum kind { KIND_ALLOC, KIND_FREE, KIND_LIVE, KIND_PEAK, KINDS };
 
 static const char *const KIND_NAMES[KINDS] = {"alloc", "free", "live", "peak"};
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the rows of allocations");
-}
 
 static int append(struct gsp_batch *batch, struct gsp_row_python_allocation *row, enum kind kind,
                   uint64_t bytes, uint64_t count, struct gsp_err *err)
@@ -33,7 +28,7 @@ static int append(struct gsp_batch *batch, struct gsp_row_python_allocation *row
     return gsp_store_batch_append(batch, row, err);
 }
 
-/* -------------------------------------------------------------------------------- of a process */
+/* ------------------------------------------------------------------------------------- process */
 
 struct copy {
     struct gsp_memlog_table *table;
@@ -50,7 +45,7 @@ static void copy_free(struct copy *copy)
     free(copy->ids);
 }
 
-static int copy_take(struct copy *copy, const struct gsp_ring_dir *place, struct gsp_err *err)
+static int copy_counters(struct copy *copy, const struct gsp_ring_dir *place, struct gsp_err *err)
 {
     int folder = -1;
     const struct gsp_process process = {.pid = place->pid, .ppid = -1};
@@ -102,12 +97,12 @@ static int put_sites(const struct copy *copy, const struct gsp_ring_dir *place,
     return rc;
 }
 
-/* Only the stacks of sites: not each of their callers'. */
+/* Appends the stacks of sites, not those of their callers. */
 static int put_stacks(const struct copy *copy, struct gsp_batch *batch, struct gsp_err *err)
 {
     unsigned char *used = calloc(gsp_model_profile_stack_count(copy->profile) + 1, 1);
     if (!used)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     for (size_t i = 0; i < gsp_memlog_table_site_count(copy->table); i++) {
         uint32_t thread = 0;
         uint32_t stack = 0;
@@ -123,7 +118,7 @@ static int put_stacks(const struct copy *copy, struct gsp_batch *batch, struct g
 int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *err)
 {
     struct copy copy = {0};
-    int rc = copy_take(&copy, place, err);
+    int rc = copy_counters(&copy, place, err);
     if (rc == GSP_OK && gsp_store_batch_table(batch) == gsp_wire_table_at(GSP_TABLE_python_stack))
         rc = put_stacks(&copy, batch, err);
     else if (rc == GSP_OK)
@@ -156,105 +151,106 @@ int gsp_allocation_add(struct gsp_store *store, struct gsp_ring_dir *place, stru
     return rc;
 }
 
-/* ------------------------------------------------------------------------------ of a recording */
+/* ----------------------------------------------------------------------------------- recording */
 
-struct making {
+struct log_rows {
     const struct gsp_memlog *log;
-    int64_t *ids;
-    struct gsp_memlog_count *told; /* by site: what the rows so far come to */
+    int64_t *ids;                     /* stack ids */
+    struct gsp_memlog_count *written; /* by site: sum of the rows so far */
     struct gsp_batch *batch;
 };
 
-static int tell_site(struct making *make, size_t i, const struct gsp_memlog_count *now,
-                     struct gsp_row_python_allocation *row, struct gsp_err *err)
+static int put_site(struct log_rows *rows, size_t i, const struct gsp_memlog_count *now,
+                    struct gsp_row_python_allocation *row, struct gsp_err *err)
 {
-    struct gsp_memlog_count *told = &make->told[i];
-    const struct gsp_memlog_site *site = gsp_memlog_site(make->log, i);
-    const uint64_t made = now->alloc_bytes - told->alloc_bytes;
-    const uint64_t freed = now->free_bytes - told->free_bytes;
+    struct gsp_memlog_count *written = &rows->written[i];
+    const struct gsp_memlog_site *site = gsp_memlog_site(rows->log, i);
+    const uint64_t made = now->alloc_bytes - written->alloc_bytes;
+    const uint64_t freed = now->free_bytes - written->free_bytes;
     int rc = GSP_OK;
-    row->stack_id = make->ids[site->stack];
+    row->stack_id = rows->ids[site->stack];
     row->allocator = gsp_store_batch_intern(
-        make->batch, gsp_sv_of(gsp_wire_memory_allocator_name(site->allocator)));
+        rows->batch, gsp_sv_of(gsp_wire_memory_allocator_name(site->allocator)));
     if (made)
-        rc = append(make->batch, row, KIND_ALLOC, made, now->alloc_count - told->alloc_count, err);
+        rc = append(rows->batch, row, KIND_ALLOC, made, now->alloc_count - written->alloc_count,
+                    err);
     if (rc == GSP_OK && freed)
-        rc = append(make->batch, row, KIND_FREE, freed, now->free_count - told->free_count, err);
+        rc = append(rows->batch, row, KIND_FREE, freed, now->free_count - written->free_count, err);
     if (rc == GSP_OK && (made || freed))
-        rc = append(make->batch, row, KIND_LIVE, gsp_memlog_count_live(now),
+        rc = append(rows->batch, row, KIND_LIVE, gsp_memlog_count_live(now),
                     now->alloc_count - now->free_count, err);
-    *told = *now;
+    *written = *now;
     return rc;
 }
 
-static int tell_tick(struct making *make, const struct gsp_memlog_tick *tick,
-                     const struct gsp_memlog_count *counts, struct gsp_err *err)
+static int put_tick(struct log_rows *rows, const struct gsp_memlog_tick *tick,
+                    const struct gsp_memlog_count *counts, struct gsp_err *err)
 {
     const struct gsp_process *process =
-        gsp_model_profile_process_at(gsp_memlog_profile(make->log), tick->process);
-    struct gsp_row_python_allocation row = {.ts_ns = gsp_memlog_meta(make->log)->start_ns +
+        gsp_model_profile_process_at(gsp_memlog_profile(rows->log), tick->process);
+    struct gsp_row_python_allocation row = {.ts_ns = gsp_memlog_meta(rows->log)->start_ns +
                                                      tick->time_ns,
                                             .mono_ns = GSP_NULL_I64,
                                             .pid = process->pid,
                                             .rank = GSP_NULL_I64};
     int rc = GSP_OK;
-    for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_site_count(make->log); i++)
-        if (gsp_memlog_site(make->log, i)->process == tick->process)
-            rc = tell_site(make, i, &counts[i], &row, err);
+    for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_site_count(rows->log); i++)
+        if (gsp_memlog_site(rows->log, i)->process == tick->process)
+            rc = put_site(rows, i, &counts[i], &row, err);
     return rc;
 }
 
-/* Every so many looks of a process, and its last one. */
-static int tell_ticks(struct making *make, struct gsp_err *err)
+/* Appends the rows of every nth snapshot of a process, and of its last one. */
+static int put_ticks(struct log_rows *rows, struct gsp_err *err)
 {
     struct gsp_memlog_replay replay;
     uint64_t changes = 0;
-    for (size_t i = 0; i < gsp_memlog_tick_count(make->log); i++)
-        changes += gsp_memlog_tick(make->log, i)->change_count;
+    for (size_t i = 0; i < gsp_memlog_tick_count(rows->log); i++)
+        changes += gsp_memlog_tick(rows->log, i)->change_count;
     const size_t every = (size_t)(changes / CHANGES_MAX) + 1;
-    int rc = gsp_memlog_replay_begin(&replay, make->log, err);
+    int rc = gsp_memlog_replay_begin(&replay, rows->log, err);
     const struct gsp_memlog_tick *tick;
     while (rc == GSP_OK && (tick = gsp_memlog_replay_next(&replay))) {
         const bool is_last = tick->is_final ||
-                             tick->time_ns == gsp_memlog_process(make->log, tick->process)->last_ns;
+                             tick->time_ns == gsp_memlog_process(rows->log, tick->process)->last_ns;
         if (!tick->is_gone && (is_last || replay.next % every == 0))
-            rc = tell_tick(make, tick, replay.counts, err);
+            rc = put_tick(rows, tick, replay.counts, err);
     }
-    if (rc == GSP_OK && replay.next < gsp_memlog_tick_count(make->log))
-        rc = no_memory(err);
+    if (rc == GSP_OK && replay.next < gsp_memlog_tick_count(rows->log))
+        rc = gsp_err_nomem(err);
     gsp_memlog_replay_end(&replay);
     return rc;
 }
 
-static int add_allocations(struct making *make, struct gsp_store *store, struct gsp_err *err)
+static int add_allocations(struct log_rows *rows, struct gsp_store *store, struct gsp_err *err)
 {
-    make->told = calloc(gsp_memlog_site_count(make->log) + 1, sizeof(*make->told));
-    int rc = make->told ? gsp_model_stack_ids(gsp_memlog_profile(make->log), &make->ids, err)
-                        : no_memory(err);
+    rows->written = calloc(gsp_memlog_site_count(rows->log) + 1, sizeof(*rows->written));
+    int rc = rows->written ? gsp_model_stack_ids(gsp_memlog_profile(rows->log), &rows->ids, err)
+                           : gsp_err_nomem(err);
     if (rc == GSP_OK)
         rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_python_allocation), NULL, GSP_NULL_I64,
-                                 GSP_NULL_I64, &make->batch, err);
+                                 GSP_NULL_I64, &rows->batch, err);
     if (rc == GSP_OK)
-        rc = tell_ticks(make, err);
+        rc = put_ticks(rows, err);
     if (rc < 0) {
-        gsp_store_batch_free(make->batch);
+        gsp_store_batch_free(rows->batch);
         return rc;
     }
-    return gsp_store_add_batch(store, make->batch, err);
+    return gsp_store_add_batch(store, rows->batch, err);
 }
 
-static int add_stacks(const struct making *make, struct gsp_store *store, struct gsp_err *err)
+static int add_stacks(const struct log_rows *rows, struct gsp_store *store, struct gsp_err *err)
 {
-    const struct gsp_profile *profile = gsp_memlog_profile(make->log);
+    const struct gsp_profile *profile = gsp_memlog_profile(rows->log);
     struct gsp_batch *batch = NULL;
     unsigned char *used = calloc(gsp_model_profile_stack_count(profile) + 1, 1);
-    for (size_t i = 0; used && i < gsp_memlog_site_count(make->log); i++)
-        used[gsp_memlog_site(make->log, i)->stack] = 1;
+    for (size_t i = 0; used && i < gsp_memlog_site_count(rows->log); i++)
+        used[gsp_memlog_site(rows->log, i)->stack] = 1;
     int rc = used ? gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_python_stack), NULL,
                                         GSP_NULL_I64, GSP_NULL_I64, &batch, err)
-                  : no_memory(err);
+                  : gsp_err_nomem(err);
     if (rc == GSP_OK)
-        rc = gsp_store_stack_rows_add(profile, make->ids, used, batch, err);
+        rc = gsp_store_stack_rows_add(profile, rows->ids, used, batch, err);
     free(used);
     if (rc < 0) {
         gsp_store_batch_free(batch);
@@ -315,13 +311,13 @@ static int add_metrics(const struct gsp_memlog *log, struct gsp_store *store, st
 int gsp_allocation_add_log(struct gsp_store *store, const struct gsp_memlog *log,
                            struct gsp_err *err)
 {
-    struct making make = {.log = log};
-    int rc = add_allocations(&make, store, err);
+    struct log_rows rows = {.log = log};
+    int rc = add_allocations(&rows, store, err);
     if (rc == GSP_OK)
-        rc = add_stacks(&make, store, err);
+        rc = add_stacks(&rows, store, err);
     if (rc == GSP_OK)
         rc = add_metrics(log, store, err);
-    free(make.ids);
-    free(make.told);
+    free(rows.ids);
+    free(rows.written);
     return rc;
 }

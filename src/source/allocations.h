@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allocation_source.h -- python.allocation: what call sites of a process have allocated, freed and
- * hold, as rows that are made when a query reads them; and a recording of memory as tables.
+ * allocations.h -- allocation counters as tables: python.allocation and python.stack of a process,
+ * and a memory recording.
  *
- * Of a process, live or dead, there are three rows for each site (alloc, free, live), all since
- * counting began, and one (peak) for what it held when the process held the most.  Of a recording
- * there are rows for each look: what was allocated and freed since the look before, and what is
- * held.  python.stack has the frames of either.
+ * For a process, running or exited, python.allocation has three rows per call site (alloc, free,
+ * live), all since counting began, and a fourth (peak) if the site held memory at the peak of the
+ * process. The rows are read when a query scans the table. A recording has rows per snapshot:
+ * alloc and free since the previous snapshot, and live. python.stack has the frames of both.
  *
- * Used by: endpoint.c; whoever makes the tables of a run.
- * Threads: the store calls back in one thread at a time.
+ * Threads: the store calls the functions from one thread at a time.
  */
 #pragma once
 
@@ -22,16 +21,17 @@
 #include "store/batch.h"
 #include "store/store.h"
 
-/* Appends rows of python.allocation, or of python.stack, by the table of the batch; place is a
- * struct gsp_ring_dir.  A process that does not count has no rows.  Fails with FORMAT, PERM, NOMEM.
- */
+/* Appends rows of python.allocation or python.stack, depending on the table of the batch. place is
+ * a struct gsp_ring_dir. Appends nothing if the process does not count allocations.
+ * Fails with FORMAT, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *err);
 
-/* Shows them to queries, if the process counts; its owner keeps the place until the store is
+/* Adds both tables to a store if the process counts allocations. Keep place until the store is
  * closed. */
 GSP_MUST_CHECK int gsp_allocation_add(struct gsp_store *store, struct gsp_ring_dir *place,
                                       struct gsp_err *err);
 
-/* Shows a recording: python.allocation, python.stack, and the resident bytes as process.metrics. */
+/* Adds a recording to a store: python.allocation, python.stack, and resident memory as
+ * process.metrics. */
 GSP_MUST_CHECK int gsp_allocation_add_log(struct gsp_store *store, const struct gsp_memlog *log,
                                           struct gsp_err *err);

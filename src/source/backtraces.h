@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backtrace_source.h -- python.backtrace of a live process: its stacks when a query reads them.
+ * backtraces.h -- python.backtrace of a running process: its stacks at the time of the query.
  *
- * Used by: the commands that query a process.
- * Threads: the store calls back in one thread at a time.
+ * Threads: the store calls the functions from one thread at a time.
  */
 #pragma once
 
@@ -16,22 +15,22 @@
 #include "sample/dump.h"
 #include "store/store.h"
 
-/* A process whose stacks are shown; its owner keeps it until the store is closed. */
 struct gsp_backtrace_source {
     pid_t pid;
-    bool locals;         /* local variables too */
-    bool native;         /* native frames too: each thread stops for a moment */
-    bool is_one_of_many; /* a process that cannot be read has no rows; the query goes on */
+    bool locals;         /* with local variables */
+    bool native;         /* with native frames: stops each thread briefly */
+    bool is_one_of_many; /* a process that cannot be read has no rows, and the query goes on */
 };
 
-/* A process that cannot be read is no failure here but one of the query that scans the table. */
+/* Adds the table to a store. Keep source until the store is closed. Does not read the process: if
+ * that fails, the query that scans the table fails. */
 GSP_MUST_CHECK int gsp_backtrace_source_add(struct gsp_store *store,
                                             struct gsp_backtrace_source *source,
                                             struct gsp_err *err);
 
-/* Appends the rows: what the store calls. */
+/* Appends the rows; the callback of the store. */
 GSP_MUST_CHECK int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch,
                                              struct gsp_err *err);
 
-/* The local variables of a frame as a JSON object, in the place of what out had. */
+/* Writes the local variables of a frame as a JSON object, replacing the contents of out. */
 void gsp_backtrace_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out);

@@ -26,29 +26,29 @@ static bool is_digits(const char *text)
     return text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
 }
 
-static bool is_there(const char *path)
+static bool exists(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0;
 }
 
-/* "host:8080", "[::1]:8080": a name, a colon, a port. */
-bool gsp_endpoint_is_address(const char *word)
+/* "host:8080", "[::1]:8080" */
+bool gsp_endpoint_is_address(const char *text)
 {
-    const char *colon = strrchr(word, ':');
+    const char *colon = strrchr(text, ':');
     int64_t port = 0;
-    return colon && colon != word && !strchr(word, '/') && is_digits(colon + 1) &&
+    return colon && colon != text && !strchr(text, '/') && is_digits(colon + 1) &&
            gsp_parse_i64(colon + 1, 1, PORT_MAX, &port, NULL) == GSP_OK;
 }
 
-bool gsp_endpoint_looks(const char *word)
+bool gsp_endpoint_looks(const char *text)
 {
-    return is_digits(word) || is_there(word) || gsp_endpoint_is_address(word) ||
-           strncmp(word, "unix:", 5) == 0 || strncmp(word, "http://", 7) == 0;
+    return is_digits(text) || exists(text) || gsp_endpoint_is_address(text) ||
+           strncmp(text, "unix:", 5) == 0 || strncmp(text, "http://", 7) == 0;
 }
 
-/* What a file is, by its first bytes. */
-static enum gsp_endpoint_kind kind_of(const char *path)
+/* Detects the kind of a file from its first bytes. */
+static enum gsp_endpoint_kind detect_kind(const char *path)
 {
     char head[16] = {0};
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -74,14 +74,14 @@ static int find_pid(struct gsp_endpoint *out, struct gsp_err *err)
     struct gsp_err why = {0};
     rc = gsp_ring_dir_find(out->pid, &out->place, &why);
     out->has_rings = rc == GSP_OK;
-    /* The rings of an earlier process with the same number: the present one is meant. */
+    /* The rings belong to an exited process with the same pid: ignore them. */
     if (out->has_rings && !out->place.live && out->is_live)
         out->has_rings = false;
     if (out->has_rings || (out->is_live && rc != GSP_E_PERM))
         return GSP_OK;
     if (rc == GSP_E_NOFILE)
-        return gsp_err_set(err, GSP_E_NOPROC, 0,
-                           "process %d does not run, and has left no tables behind", out->pid);
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d is not running and left no tables",
+                           out->pid);
     return gsp_err_set(err, rc < 0 ? rc : GSP_E_IO, why.sys, "%s", why.msg);
 }
 
@@ -91,7 +91,7 @@ static int find_path(struct gsp_endpoint *out, struct gsp_err *err)
     if (stat(out->text, &st) < 0) {
         int code = errno == EACCES ? GSP_E_PERM : GSP_E_NOFILE;
         if (code == GSP_E_NOFILE && strchr(out->text, ',')) {
-            out->kind = GSP_ENDPOINT_FOLDER; /* several recordings, to be compared */
+            out->kind = GSP_ENDPOINT_FOLDER; /* a list of recordings */
             return GSP_OK;
         }
         return gsp_err_set(err, code, errno, "cannot open %.180s: %s", out->text, strerror(errno));
@@ -99,14 +99,14 @@ static int find_path(struct gsp_endpoint *out, struct gsp_err *err)
     if (S_ISDIR(st.st_mode))
         out->kind = GSP_ENDPOINT_FOLDER;
     else
-        out->kind = kind_of(out->text);
+        out->kind = detect_kind(out->text);
     return GSP_OK;
 }
 
-int gsp_endpoint_find(const char *word, struct gsp_endpoint *out, struct gsp_err *err)
+int gsp_endpoint_find(const char *text, struct gsp_endpoint *out, struct gsp_err *err)
 {
-    *out = (struct gsp_endpoint){.text = word};
-    return is_digits(word) ? find_pid(out, err) : find_path(out, err);
+    *out = (struct gsp_endpoint){.text = text};
+    return is_digits(text) ? find_pid(out, err) : find_path(out, err);
 }
 
 static int add_pid(struct gsp_endpoint *endpoint, struct gsp_store *store, struct gsp_err *err)
@@ -122,8 +122,8 @@ static int add_pid(struct gsp_endpoint *endpoint, struct gsp_store *store, struc
     return gsp_backtrace_source_add(store, &endpoint->backtrace, err);
 }
 
-/* Appends what of the text can be a name in SQL: small letters, digits, low lines. */
-static void put_name(struct gsp_sv text, char *out, size_t cap)
+/* Converts text to an SQL name: lower-case letters, digits and underscores. */
+static void make_sql_name(struct gsp_sv text, char *out, size_t cap)
 {
     size_t len = 0;
     for (size_t i = 0; i < text.len && len + 1 < cap; i++) {
@@ -139,7 +139,8 @@ static void put_name(struct gsp_sv text, char *out, size_t cap)
     out[len] = '\0';
 }
 
-/* <schema>.<table>[.<number>].parquet is that table; any other name is a table of its own. */
+/* <schema>.<table>[.<number>].parquet has rows of that table; any other file becomes a table named
+ * after the file. */
 static int add_parquet(const char *path, struct gsp_store *store, struct gsp_err *err)
 {
     char schema[GSP_NAME_MAX] = "main";
@@ -151,17 +152,17 @@ static int add_parquet(const char *path, struct gsp_store *store, struct gsp_err
     struct gsp_sv first = {0};
     struct gsp_sv second = {0};
     if (gsp_sv_split(&rest, '.', &first) && gsp_sv_split(&rest, '.', &second) && second.len > 0) {
-        put_name(first, schema, sizeof(schema));
-        put_name(second, table, sizeof(table));
+        make_sql_name(first, schema, sizeof(schema));
+        make_sql_name(second, table, sizeof(table));
     }
     if (table[0] == '\0' || !gsp_wire_table_find(schema, table)) {
         snprintf(schema, sizeof(schema), "main");
-        put_name(whole, table, sizeof(table));
+        make_sql_name(whole, table, sizeof(table));
     }
     if (table[0] == '\0')
         snprintf(table, sizeof(table), "file");
     int rc = gsp_store_add_parquet(store, schema, table, &path, 1, err);
-    /* Of several files a bad one is left out with a word; here there is nothing else. */
+    /* The store leaves out a file that cannot be read, with a warning: here it is the only one. */
     const char *warning = rc == GSP_OK ? gsp_store_warning(store, 0) : NULL;
     if (warning)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "%.230s", warning);

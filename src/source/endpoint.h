@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * endpoint.h -- what a query is asked of: a process, a run's folder, or a file.
+ * endpoint.h -- the ENDPOINT of a query: a process, a run folder or a file.
  *
- *   4242              the rings of a process, and its present stacks while it runs
- *   runs/today        the folder of a run
+ *   4242              the rings of a process, and its current stacks while it runs
+ *   runs/today        a run folder
  *   steps.parquet     rows of one table
  *   profile.gsp       a profile, in any format that can be read
- *   train.gspm        a recording of memory
+ *   train.gspm        a memory recording
  *
  * Threads: one owner.
  */
@@ -35,20 +35,20 @@ struct gsp_endpoint {
     pid_t pid;                             /* 0 unless kind is PID */
     bool is_live;                          /* the process runs */
     bool has_rings;                        /* place is filled */
-    struct gsp_ring_dir place;             /* of a process */
+    struct gsp_ring_dir place;             /* of the process */
     struct gsp_backtrace_source backtrace; /* the store keeps a pointer to it */
 };
 
-/* Whether a word can be meant as one: a number, host:port, or a path that is there. */
-bool gsp_endpoint_looks(const char *word);
+/* Whether text can be an endpoint: a number, host:port, a URL, or an existing path. */
+bool gsp_endpoint_looks(const char *text);
 
-/* Whether a word is host:port. */
-bool gsp_endpoint_is_address(const char *word);
+/* Whether text is host:port. */
+bool gsp_endpoint_is_address(const char *text);
 
-/* Finds out what a word means, and sees that it is there.  Fails with NOPROC (neither a process
- * nor rings of one), NOFILE, USAGE (no number of a process), PERM. */
-GSP_MUST_CHECK int gsp_endpoint_find(const char *word, struct gsp_endpoint *out,
+/* Finds the process, folder or file that text means. Fails with NOPROC (no such process, and no
+ * rings of one), NOFILE, USAGE (not a process id), PERM. */
+GSP_MUST_CHECK int gsp_endpoint_find(const char *text, struct gsp_endpoint *out,
                                      struct gsp_err *err);
-/* Gives the store what the endpoint has; it must live until the store is closed. */
+/* Adds the tables of the endpoint to a store. Keep endpoint until the store is closed. */
 GSP_MUST_CHECK int gsp_endpoint_add(struct gsp_endpoint *endpoint, struct gsp_store *store,
                                     struct gsp_err *err);

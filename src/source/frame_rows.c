@@ -14,30 +14,30 @@
 #include "frames/segment.h"
 #include "wire/table.h"
 
-/* A segment: its rows are those of its first frame, metric by metric, then of the next. */
+/* A segment of the frame log. Its rows are ordered by metric frame, then by metric. */
 struct part {
-    const char *map; /* the file, from its start */
+    const char *map; /* the whole file */
     size_t map_len;
-    uint64_t first_row; /* of the table */
+    uint64_t first_row; /* in the table */
     uint64_t first_id;
     uint64_t frames;
     uint32_t header_bytes;
     uint32_t row_bytes;
     uint32_t metrics;
-    uint32_t *names; /* string ids, one a metric; devices follow */
-    uint32_t *devices;
+    uint32_t *names;   /* string ids, one per metric */
+    uint32_t *devices; /* likewise; in the same allocation */
 };
 
-/* Frames from an id on lie in these sessions. */
+/* Frames in the same sessions. */
 struct stretch {
-    uint64_t from;
-    uint32_t names; /* string id */
+    uint64_t from;  /* id of the first frame */
+    uint32_t names; /* string id of the list of session names */
 };
 
 struct rows {
     struct part *parts;
     size_t part_count;
-    struct stretch *stretches; /* by from; the first is from 0 */
+    struct stretch *stretches; /* sorted by from */
     size_t stretch_count;
     uint64_t count;
 };
@@ -60,7 +60,7 @@ static void free_rows(void *ctx)
     free(rows);
 }
 
-/* Reading. */
+/* ------------------------------------------------------------------------------------- reading */
 
 static const struct part *part_at(const struct rows *rows, uint64_t row)
 {
@@ -90,7 +90,7 @@ static uint32_t sessions_at(const struct rows *rows, uint64_t frame_id)
     return rows->stretches[low].names;
 }
 
-/* Values of one frame of a part: metrics [from, from + n). */
+/* Metrics [from, from + n) of one frame. */
 struct piece {
     const struct part *part;
     uint64_t frame;
@@ -98,7 +98,7 @@ struct piece {
     uint32_t n;
 };
 
-/* A row that is not what was written has the id of another frame; it shows as NULLs. */
+/* Returns NULL if the frame is damaged: its id is not the expected one. Its columns are NULL. */
 static const char *values_of(const struct piece *piece, struct frames_row *head)
 {
     const struct part *part = piece->part;
@@ -125,7 +125,7 @@ static void read_values(const struct piece *piece, double *out)
         out[i] = gsp_null_f64();
 }
 
-/* Columns are as struct gsp_row_session_frame has them. */
+/* In the order of struct gsp_row_session_frame. */
 enum column { TS_NS, MONO_NS, FRAME_ID, SESSIONS, METRIC, DEVICE, VALUE };
 
 static size_t read_piece(const struct rows *rows, const struct piece *piece, uint32_t column,
@@ -180,14 +180,14 @@ static void read_rows(const void *ctx, uint32_t column, uint64_t from, size_t n,
     }
 }
 
-/* Making. */
+/* -------------------------------------------------------------------------------------- opening */
 
 static int intern_metrics(struct part *part, const struct frames_head *head,
                           struct gsp_batch *strings, struct gsp_err *err)
 {
     part->names = calloc(2 * (size_t)head->metric_count, sizeof(*part->names));
     if (!part->names)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of metrics");
+        return gsp_err_nomem(err);
     part->devices = part->names + head->metric_count;
     for (uint32_t i = 0; i < head->metric_count; i++) {
         const struct frames_metric *metric = &head->metrics[i];
@@ -198,7 +198,7 @@ static int intern_metrics(struct part *part, const struct frames_head *head,
     return GSP_OK;
 }
 
-/* 1: the part is there; 0: there is nothing in it any more. */
+/* Returns 1, or 0 if the segment is empty or was removed. */
 static int open_part(int folder_fd, const struct gsp_frames_stretch *stretch, struct part *part,
                      struct gsp_batch *strings, struct gsp_err *err)
 {
@@ -220,11 +220,11 @@ static int open_part(int folder_fd, const struct gsp_frames_stretch *stretch, st
         return 0;
     }
     if (fstat(fd, &facts) < 0 || (uint64_t)facts.st_size < part->map_len) {
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of frames is shorter than it was");
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of the frame log is truncated");
     } else {
         void *map = mmap(NULL, part->map_len, PROT_READ, MAP_SHARED, fd, 0);
         if (map == MAP_FAILED)
-            rc = gsp_err_set(err, GSP_E_NOMEM, errno, "a segment of frames cannot be mapped");
+            rc = gsp_err_set(err, GSP_E_NOMEM, errno, "cannot map a segment of the frame log");
         else
             part->map = map;
     }
@@ -242,15 +242,14 @@ static int open_parts(const struct gsp_frames_log *log, struct rows *rows,
     rows->parts = calloc(log->stretch_count + 1, sizeof(*rows->parts));
     const char *text = gsp_buf_cstr(&path);
     if (!rows->parts || !text)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the log of frames");
+        return gsp_err_nomem(err);
     gsp_auto_fd fd = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "the log of frames cannot be read: %.150s", text);
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read the frame log: %.150s", text);
     for (size_t i = 0; i < log->stretch_count; i++) {
         struct part *part = &rows->parts[rows->part_count];
         int rc = open_part(fd, &log->stretches[i], part, strings, err);
-        /* What it has so far is freed with the rest. */
-        rows->part_count += rc != 0;
+        rows->part_count += rc != 0; /* also on failure: free_rows() frees the part */
         if (rc < 0)
             return rc;
         part->first_row = rows->count;
@@ -269,14 +268,14 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The names of the sessions that a frame lies in, or NULL's id. */
-static uint32_t names_at(const struct gsp_frames_log *log, uint64_t frame_id,
-                         struct gsp_batch *strings, struct gsp_buf *room)
+/* Returns the string id of the names of the sessions that include a frame. */
+static uint32_t intern_sessions(const struct gsp_frames_log *log, uint64_t frame_id,
+                                struct gsp_batch *strings, struct gsp_buf *text)
 {
     struct gsp_json json;
     size_t shown = 0;
-    gsp_buf_clear(room);
-    gsp_json_init(&json, room);
+    gsp_buf_clear(text);
+    gsp_json_init(&json, text);
     gsp_json_arr_begin(&json);
     for (size_t i = 0; i < log->session_count && shown < GSP_FRAMES_SESSIONS_SHOWN; i++) {
         const struct gsp_frames_session *session = &log->sessions[i];
@@ -286,10 +285,10 @@ static uint32_t names_at(const struct gsp_frames_log *log, uint64_t frame_id,
         shown++;
     }
     gsp_json_arr_end(&json);
-    return shown ? gsp_store_batch_intern(strings, gsp_buf_sv(room)) : GSP_NULL_STR;
+    return shown ? gsp_store_batch_intern(strings, gsp_buf_sv(text)) : GSP_NULL_STR;
 }
 
-/* Where sessions begin and end within the log, in order; worth how many places. */
+/* Finds the frame ids at which sessions begin and end, sorted. Returns their number. */
 static size_t find_borders(const struct gsp_frames_log *log, const struct rows *rows,
                            uint64_t *borders)
 {
@@ -316,20 +315,18 @@ static size_t find_borders(const struct gsp_frames_log *log, const struct rows *
 static int find_sessions(const struct gsp_frames_log *log, struct rows *rows,
                          struct gsp_batch *strings, struct gsp_err *err)
 {
-    gsp_auto_buf room = {0};
+    gsp_auto_buf text = {0};
     const size_t most = 2 * log->session_count + 1;
     uint64_t *borders = calloc(most, sizeof(*borders));
     rows->stretches = calloc(most, sizeof(*rows->stretches));
-    const bool enough = borders && rows->stretches;
-    if (enough)
+    const bool has_memory = borders && rows->stretches;
+    if (has_memory)
         rows->stretch_count = find_borders(log, rows, borders);
     for (size_t i = 0; i < rows->stretch_count; i++)
         rows->stretches[i] =
-            (struct stretch){borders[i], names_at(log, borders[i], strings, &room)};
+            (struct stretch){borders[i], intern_sessions(log, borders[i], strings, &text)};
     free(borders);
-    return enough && !room.failed
-               ? GSP_OK
-               : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the sessions of frames");
+    return has_memory && !text.failed ? GSP_OK : gsp_err_nomem(err);
 }
 
 int gsp_frames_add_rows(const struct gsp_frames_log *log, struct gsp_store *store,
@@ -338,7 +335,7 @@ int gsp_frames_add_rows(const struct gsp_frames_log *log, struct gsp_store *stor
     struct gsp_batch *strings = NULL;
     struct rows *rows = calloc(1, sizeof(*rows));
     if (!rows)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the log of frames");
+        return gsp_err_nomem(err);
     int rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_session_frame), log->host,
                                  GSP_NULL_I64, GSP_NULL_I64, &strings, err);
     if (rc == GSP_OK)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames_rows.h -- the log of frames as the table session.frame, one row for each value.
+ * frame_rows.h -- the frame log as the table session.frame, one row per value.
  *
- * Reads:   the segments on disk, where they are; nothing is copied before a query wants it, so
- *          days of frames take no memory.
- * Used by: query_worker.c, in a process of its own beside the daemon that writes the log.
- * Threads: made by one; read by the engine's.
+ * Maps the segments of the log and copies values only when a query reads them, so that days of
+ * metric frames take no memory. Runs in the query worker, beside the daemon that writes the log.
+ *
+ * Threads: gsp_frames_add_rows() from one thread; the engine's threads read.
  */
 #pragma once
 
@@ -18,12 +18,12 @@
 #include "frames/frames.h"
 #include "store/store.h"
 
-/* A session's stretch of frames. */
+/* The metric frames of a session. */
 struct gsp_frames_session {
     struct gsp_sv name;
     int64_t start_ns;
-    uint64_t first;
-    uint64_t last; /* UINT64_MAX: it goes on */
+    uint64_t first; /* frame id */
+    uint64_t last;  /* UINT64_MAX: the session is running */
 };
 
 struct gsp_frames_log {
@@ -31,13 +31,14 @@ struct gsp_frames_log {
     const char *host;
     const struct gsp_frames_stretch *stretches; /* in order */
     size_t stretch_count;
-    const struct gsp_frames_session *sessions; /* the newest first */
+    const struct gsp_frames_session *sessions; /* newest first */
     size_t session_count;
 };
 
-/* Names of sessions that one frame shows. */
+/* Maximum number of session names per metric frame. */
 #define GSP_FRAMES_SESSIONS_SHOWN 32U
 
-/* A segment that was removed meanwhile is left out.  Fails with NOMEM, LIMIT, IO, FORMAT. */
+/* Adds the table to a store. Leaves out segments that were removed in the meantime.
+ * Fails with NOMEM, LIMIT, IO, FORMAT. */
 GSP_MUST_CHECK int gsp_frames_add_rows(const struct gsp_frames_log *log, struct gsp_store *store,
                                        struct gsp_err *err);

@@ -19,9 +19,10 @@ struct gsp_source_processes {
     struct gsp_backtrace_source *backtraces; /* one per place */
 };
 
-/* Adds the rings and the allocations of each process to the store; with_stacks: also the present
- * stacks of those that run. A process that exits meanwhile, or has damaged rings, is left out.
- * Keep *all until the store is closed, and free it in any case. Fails with NOMEM, IO. */
+/* Adds the rings and the allocation counters of each process to the store; with_stacks: also the
+ * current stacks of running processes. Leaves out a process that exits in the meantime or has
+ * damaged rings. Keep *all until the store is closed, and free it in any case.
+ * Fails with NOMEM, IO. */
 GSP_MUST_CHECK int gsp_source_processes_add(struct gsp_source_processes *all,
                                             struct gsp_store *store, bool with_stacks,
                                             struct gsp_err *err);

@@ -4,20 +4,45 @@
 #include <string.h>
 
 #include "source/run_folder.h"
+#include "store/run_profile.h"
+
+static int refuse_stream(const struct gsp_profile *profile, const struct gsp_view_options *view,
+                         struct gsp_out *out, struct gsp_err *err)
+{
+    (void)profile;
+    (void)view;
+    (void)out;
+    return gsp_err_set(err, GSP_E_USAGE, 0,
+                       "a run is a folder: cannot write it to a file or stdout");
+}
+
+static const struct gsp_format RUN_FORMAT = {
+    .name = GSP_SOURCE_RUN_FORMAT,
+    .extensions = {"/"},
+    .summary = "a folder with one Parquet file per table, for SQL",
+    .needs_samples = true,
+    .write = refuse_stream,
+};
+
+bool gsp_source_is_run(const struct gsp_format *format)
+{
+    return format == &RUN_FORMAT;
+}
 
 int gsp_source_output_format(const char *name, const char *path, const struct gsp_format **out,
                              struct gsp_err *err)
 {
-    const bool is_run = name ? strcmp(name, gsp_format_run.name) == 0 : gsp_run_folder_named(path);
-    *out = is_run ? &gsp_format_run
+    const bool is_run =
+        name ? strcmp(name, GSP_SOURCE_RUN_FORMAT) == 0 : gsp_run_folder_named(path);
+    *out = is_run ? &RUN_FORMAT
            : name ? gsp_export_format_find(name)
                   : gsp_export_format_of_path(path);
     if (is_run && strcmp(path, "-") == 0)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "a run is a folder: it cannot go to stdout");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "a run is a folder: cannot write it to stdout");
     if (!*out && name)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "there is no format '%.40s'", name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "unknown format '%.40s'", name);
     if (!*out)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the name %.120s does not tell a format", path);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%.120s has no extension of a known format", path);
     if (!(*out)->write) {
         const char *read_only = (*out)->name;
         *out = NULL;
@@ -40,7 +65,7 @@ int gsp_source_save_profile(const char *path, const struct gsp_format *format,
                             const struct gsp_profile *profile, const struct gsp_view_options *view,
                             bool force, struct gsp_err *err)
 {
-    return format == &gsp_format_run
-               ? gsp_run_folder_save(path, profile, view, force, err)
+    return gsp_source_is_run(format)
+               ? gsp_store_run_profile_save(path, profile, view, force, err)
                : gsp_export_format_save(path, format, profile, view, force, err);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// read.mjs MODULES FILE -- what apache-arrow reads from an Arrow stream, as JSON: its columns,
-// the rows of each batch, and the values.  MODULES is the folder that npm installed into.
+// read.mjs MODULES FILE -- prints as JSON what apache-arrow reads from an Arrow stream:
+// its columns, the rows of each batch, and the values. MODULES is the folder with the npm packages.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -10,7 +10,7 @@ import { join } from "node:path";
 const [modules, file] = process.argv.slice(2);
 const arrow = createRequire(join(modules, "x.js"))("apache-arrow");
 
-// Decimals come as words of 32 bits, the lowest first, in two's complement.
+// Decimals are arrays of 32-bit words, lowest first, in two's complement.
 function decimal(words) {
   let value = 0n;
   for (let i = words.length - 1; i >= 0; i--) {

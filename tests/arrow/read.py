@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""read.py FILE: what pyarrow reads from an Arrow stream, as JSON: its columns, the rows of each
-batch, and the values.  64-bit numbers and decimals are strings, as in read.mjs."""
+"""read.py FILE: prints as JSON what pyarrow reads from an Arrow stream: its columns, the rows of
+each batch, and the values. 64-bit numbers and decimals are strings, as in read.mjs."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that end in every way there is, alone and under `gsprof run`: the exit status and the
-output must be the same.  Process ids, addresses and times are masked.
+"""Runs programs that end in every possible way, alone and under `gsprof run`: exit status and
+output must be the same. Process ids, addresses and times are masked.
 
 usage: exits.py [--count N] [--only NAME]... [--python PATH]... [--venvs DIR] [--jobs N] [--load N]
 
-Runs the cases in turn, each under every interpreter that has what it needs, until N programs have
-ended under the profiler (1000).  --venvs makes environments with NumPy and PyTorch from PyPI in
-DIR, for those interpreters that have none, and leaves them there.  --jobs is how many programs run
-at a time (one a core), --load how many busy loops run beside them.  How a program ends alone is
-found out once for each interpreter, and again where it ends differently under the profiler: it may
-vary by itself.  Prints each difference, and the counts at the end; the status is 1 if there was a
-difference or if not all programs were compared."""
+Cycles through the cases, each under every interpreter that has the modules it needs, until N
+programs have ended under the profiler (default: 1000). --venvs creates environments with NumPy and
+PyTorch from PyPI in DIR, for interpreters that lack them, and keeps them. --jobs is the number of
+programs at a time (default: one per core), --load the number of busy loops beside them. Each
+program runs alone once per interpreter, and again if it ends differently under the profiler,
+because its ending may vary. Prints each difference and the counts; the exit status is 1 if a
+difference was found or if not all programs were compared."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 
 from support import GSPROF, Python, find_pythons, probe  # noqa: E402
 
-# Longer than any of them takes on a machine with a load of 20.
+# Longer than any program takes on a machine with a load of 20.
 PATIENCE_S = 600.0
 HUNG = -1000
 # How often a program that ends differently under the profiler is run alone again.
-AGAIN = 3
+RETRIES = 3
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to end."""
+    """A way to end."""
 
     program: str
     args: Tuple[str, ...] = ()
     options: Tuple[str, ...] = ()  # of the interpreter
     env: Tuple[Tuple[str, str], ...] = ()
-    needs: str = ""  # a module
-    newest: Tuple[int, int] = (3, 99)  # the last version that can do it
+    needs: str = ""  # a module that the program imports
+    newest: Tuple[int, int] = (3, 99)  # newest Python version that supports it
     is_unordered: bool = False  # several processes print
     is_short: bool = False  # also in `make test`
-    every: int = 1  # takes long: only in each turn that this divides
+    every: int = 1  # a slow case runs only in every n-th round
 
     @property
     def name(self) -> str:
@@ -124,7 +124,7 @@ CASES = [
     Case("fail_import"),
     Case("fake_torch", is_short=True),
     Case("numpy_work", needs="numpy"),
-    # On 3.12 OpenBLAS with threads of its own can hang at exit, alone too.
+    # On 3.12 OpenBLAS with its own threads can hang at exit, also without gsprof.
     Case("numpy_work", ("thread",), env=(("OPENBLAS_NUM_THREADS", "1"),), needs="numpy"),
     Case("torch_train", needs="torch", every=3),
     Case("torch_train", ("error",), needs="torch", every=3),
@@ -142,8 +142,8 @@ CASES = [
 
 # ------------------------------------------------------------------------------------- comparing
 
-# Order matters: a time has digits that look like a process id.  A number of one digit is none: the
-# programs print such of their own.
+# Order matters: a time has digits that look like a process id. Numbers of one digit are not masked,
+# because the programs print some.
 MASKS = [
     (re.compile(r"0x[0-9a-fA-F]+"), "ADDRESS"),
     (re.compile(r"\d{4}-\d\d-\d\d[ _T]\d\d:\d\d:\d\d([.,]\d+)?"), "TIME"),
@@ -152,7 +152,7 @@ MASKS = [
     (re.compile(r"localhost:\d+|127\.0\.0\.1:\d+"), "PORT"),
     (re.compile(r"\b[a-z0-9.-]+_\d+_\d+\b"), "NODE"),
     # Whether another rank still runs when one has failed, and which line waits for a DataLoader
-    # worker, depends on who comes first.
+    # worker, depends on timing.
     (re.compile(r".* (Sending process PID closing|Terminating process PID via) signal.*\n"), ""),
     (re.compile(r'(dataloader\.py", line )\d+'), r"\1N"),
 ]
@@ -166,7 +166,7 @@ def mask(text: str) -> str:
 
 @dataclass(frozen=True)
 class Ending:
-    """What a user sees of a program's end."""
+    """Exit status and output of a program."""
 
     status: int
     out: str
@@ -180,7 +180,7 @@ def children_of(parent: int) -> List[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name in brackets may hold anything.
+            # The name in parentheses may contain anything.
             after_name = path.read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1]
         except OSError:
             continue
@@ -200,7 +200,7 @@ def show_stacks(pid: int) -> None:
 
 
 def end_family(pid: int) -> None:
-    """Ends a process that hangs and all that it started; shows where they stand."""
+    """Kills a process that hangs and all its descendants; prints their stacks first."""
     family = [pid]
     for parent in family:
         family += children_of(parent)
@@ -247,19 +247,19 @@ def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Endin
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a comparison has found."""
+    """Result of a comparison."""
 
     difference: str = ""
-    varies: bool = False  # the program does not always end in the same way alone
+    varies: bool = False  # the ending of the program varies, even without gsprof
 
 
-# How programs have ended alone, by case and interpreter; more than one way where they vary.
+# Endings of programs without gsprof, by case and interpreter; several if they vary.
 _alone: Dict[Tuple[str, str], List[Ending]] = {}
 
 
 def compare(case: Case, python: str, folder: Path, native: Path) -> Outcome:
-    """Runs a program once under the profiler.  An ending that is not known from the program alone
-    is a difference, unless the program comes to it by itself when it is run alone again."""
+    """Runs a program once under the profiler. If its ending is unknown, runs it alone again; the
+    ending is a difference unless the program then ends in that way by itself."""
     known = _alone.setdefault((case.name, python), [])
 
     def run_alone() -> bool:
@@ -275,7 +275,7 @@ def compare(case: Case, python: str, folder: Path, native: Path) -> Outcome:
     command = [str(GSPROF), "run", "-q", "--force", "-o", str(folder / "run"), "--"]
     under = run([*command, *case.command(python)], case, folder, native)
     runs = 0
-    while under not in known and under.status != HUNG and runs < AGAIN and run_alone():
+    while under not in known and under.status != HUNG and runs < RETRIES and run_alone():
         runs += 1
     varies = len(known) > 1
     if under.status != HUNG and under in known:
@@ -284,19 +284,19 @@ def compare(case: Case, python: str, folder: Path, native: Path) -> Outcome:
     return Outcome(f"{alone}\n== under gsprof: {under}", varies)
 
 
-# ----------------------------------------------------------------------------------- what there is
+# ------------------------------------------------------------------------ interpreters and packages
 
 
 def build_native(folder: Path) -> Path:
-    """The C library of the programs."""
+    """Builds the C library of the programs."""
     path = folder / "libnative.so"
     command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-fopenmp", "-o", str(path)]
     subprocess.run([*command, str(HERE / "native.c"), "-lpthread"], check=True)
     return path
 
 
-# What is installed for a version; for others NumPy alone.  An old PyTorch and a new one: with their
-# CUDA libraries they take 3 to 5 GB each.
+# Packages for some versions; other versions get only NumPy. One old and one new PyTorch, because
+# each takes 3 to 5 GB with its CUDA libraries.
 OLD_TORCH = ["numpy<2", "torch==1.13.1"]
 NEW_TORCH = ["numpy", "torch==2.13.0"]
 PACKAGES = {(3, 8): OLD_TORCH, (3, 10): OLD_TORCH}
@@ -304,7 +304,7 @@ PACKAGES.update({(3, 11): NEW_TORCH, (3, 12): NEW_TORCH, (3, 14): NEW_TORCH})
 
 
 def install(python: Python, home: Path, packages: Sequence[str]) -> bool:
-    """Makes an environment.  Its pip comes from PyPI: some interpreters have none."""
+    """Creates an environment. Its pip comes from PyPI, because some interpreters have none."""
     wheels = home / "pip"
     version = ".".join(str(number) for number in python.version[:2])
     only = ["--only-binary=:all:", "-q"]
@@ -321,15 +321,15 @@ def install(python: Python, home: Path, packages: Sequence[str]) -> bool:
 
 
 def with_packages(pythons: Sequence[Python], folder: Path) -> List[Python]:
-    """The same interpreters, in environments with packages from PyPI where they lack them."""
+    """Returns the interpreters, in environments with packages from PyPI if they lack them."""
     found = []
     for python in pythons:
         home = folder / python.label
-        wanted = PACKAGES.get(python.version[:2], ["numpy"])
-        if has_module(python.path, wanted[-1].split("=")[0]):
+        expected = PACKAGES.get(python.version[:2], ["numpy"])
+        if has_module(python.path, expected[-1].split("=")[0]):
             found.append(python)
             continue
-        if not (home / "done").exists() and not install(python, home, wanted):
+        if not (home / "done").exists() and not install(python, home, expected):
             print(f"{python}: no packages, only the standard library")
             found.append(python)
             continue
@@ -342,7 +342,7 @@ _versions: Dict[Tuple[str, str], Optional[Tuple[int, ...]]] = {}
 
 
 def version_of(python: str, name: str) -> Optional[Tuple[int, ...]]:
-    """Of a module; None when it cannot be imported."""
+    """Returns the version of a module, or None if it cannot be imported."""
     key = (python, name)
     if key not in _versions:
         done = subprocess.run(
@@ -363,37 +363,37 @@ def has_module(python: str, name: str) -> bool:
 
 def fits(case: Case, python: Python) -> bool:
     if case.program == "interpreters" and python.label.split("-")[0].endswith("t"):
-        return False  # a free-threaded build has them, but not this old module's names
+        return False  # free-threaded builds lack the old module that the program uses
     if python.version[:2] > case.newest:
         return False
     if not case.needs:
         return True
     version = version_of(python.path, case.needs)
     if case.options == LAUNCH and python.version >= (3, 11) and version and version < (2, 0):
-        return False  # this launcher fails alone: AttributeError
+        return False  # this launcher fails with AttributeError, also without gsprof
     return version is not None
 
 
 def pairs(cases: Sequence[Case], pythons: Sequence[Python]) -> Iterator[Tuple[Case, Python]]:
-    """All pairs, again and again; the interpreters take turns."""
+    """Yields all pairs in an endless loop; the interpreters alternate."""
     able = [(case, [p for p in pythons if fits(case, p)]) for case in cases]
     able = [(case, those) for case, those in able if those]
-    turn = 0
+    round_number = 0
     while able:
         for number, (case, those) in enumerate(able):
-            if turn % case.every == 0:
-                yield case, those[(turn // case.every + number) % len(those)]
-        turn += 1
+            if round_number % case.every == 0:
+                yield case, those[(round_number // case.every + number) % len(those)]
+        round_number += 1
 
 
 @dataclass
 class Totals:
-    """Of all workers; the lock guards it and the plan."""
+    """Counts of all workers; the lock guards them and the plan."""
 
     plan: Iterator[Tuple[Case, Python]]
-    wanted: int
+    expected: int
     lock: threading.Lock = field(default_factory=threading.Lock)
-    begun: int = 0
+    started: int = 0
     by_python: Counter[str] = field(default_factory=collections.Counter)
     by_case: Counter[str] = field(default_factory=collections.Counter)
     varying: Set[Tuple[str, str]] = field(default_factory=set)
@@ -405,9 +405,9 @@ class Totals:
 
     def next(self) -> Optional[Tuple[Case, Python]]:
         with self.lock:
-            if self.begun == self.wanted:
+            if self.started == self.expected:
                 return None
-            self.begun += 1
+            self.started += 1
             return next(self.plan, None)
 
     def add(self, case: Case, python: Python, outcome: Outcome) -> None:
@@ -465,7 +465,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
-    # A shell starts what runs in the background with this signal ignored, and so would we.
+    # A shell starts background jobs with SIGINT ignored, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if options.python:
         pythons = [found for found in map(probe, options.python) if found]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What C libraries do to a profiler: they allocate in destructors, in threads that Python does not
- * know, and while the calling thread does not hold the GIL. */
+/* Situations that C libraries create for a profiler: they allocate in destructors, in threads that
+ * Python does not know, and while the calling thread does not hold the GIL. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -43,7 +43,7 @@ static void allocate_some(void)
         free(blocks[i]);
 }
 
-/* Allocates and frees for that long. */
+/* Allocates and frees for the given time. */
 void native_churn(double seconds)
 {
     const double end_s = now_s() + seconds;
@@ -51,7 +51,7 @@ void native_churn(double seconds)
         allocate_some();
 }
 
-/* From now on the library's destructor allocates for that long. */
+/* Makes the library's destructor allocate for the given time. */
 void native_at_unload(double seconds)
 {
     unload_s = seconds;
@@ -62,7 +62,7 @@ static __attribute__((destructor)) void at_unload(void)
     native_churn(unload_s);
 }
 
-static void *churn_for_ever(void *unused)
+static void *churn_forever(void *unused)
 {
     (void)unused;
     for (;;)
@@ -70,15 +70,15 @@ static void *churn_for_ever(void *unused)
     return NULL;
 }
 
-/* A thread that Python does not know, and that outlives the interpreter. */
+/* Starts a thread that Python does not know and that outlives the interpreter. */
 void native_start_thread(void)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, churn_for_ever, NULL) == 0)
+    if (pthread_create(&thread, NULL, churn_forever, NULL) == 0)
         pthread_detach(thread);
 }
 
-/* Threads of OpenMP that allocate. */
+/* Allocates in threads of OpenMP. */
 void native_parallel(int rounds)
 {
 #pragma omp parallel for num_threads(4)
@@ -86,13 +86,13 @@ void native_parallel(int rounds)
         allocate_some();
 }
 
-/* The C library's exit(): destructors run while Python's other threads go on. */
+/* Calls exit() of the C library: destructors run while Python's other threads continue. */
 void native_exit(int status)
 {
     exit(status);
 }
 
-/* Children that Python does not know of. */
+/* Starts children that Python does not know. */
 void native_fork_and_churn(int children)
 {
     for (int i = 0; i < children; i++) {
@@ -106,7 +106,7 @@ void native_fork_and_churn(int children)
 
 /* ------------------------------------------------------------------------------- fork handlers */
 
-/* A thread that the handler before fork ends, as OpenBLAS does with its threads. */
+/* A thread that the handler before fork ends, like OpenBLAS ends its threads. */
 static pthread_t helper;
 static bool has_helper;
 static _Atomic int helper_ends;
@@ -147,8 +147,8 @@ static __attribute__((constructor)) void watch_forks(void)
 static pthread_mutex_t allocating = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int all_cancelled;
 
-/* Allocates with the cancellation pending: malloc() and free() are no cancellation points. */
-static void *allocate_cancelled(void *came_through)
+/* Allocates with a pending cancellation: malloc() and free() are not cancellation points. */
+static void *allocate_cancelled(void *finished)
 {
     while (!atomic_load(&all_cancelled))
         sched_yield();
@@ -160,28 +160,28 @@ static void *allocate_cancelled(void *came_through)
         free((void *)block);
         pthread_mutex_unlock(&allocating);
     }
-    *(int *)came_through = 1;
+    *(int *)finished = 1;
     pthread_testcancel();
     return NULL;
 }
 
-/* How many of the threads came through their allocations. */
+/* Returns how many threads finished their allocations. */
 int native_cancel(int rounds)
 {
     int count = 0;
     for (int round = 0; round < rounds; round++) {
         pthread_t threads[CANCELLED];
-        int came_through[CANCELLED] = {0};
+        int finished[CANCELLED] = {0};
         atomic_store(&all_cancelled, 0);
         for (int i = 0; i < CANCELLED; i++)
-            if (pthread_create(&threads[i], NULL, allocate_cancelled, &came_through[i]) != 0)
+            if (pthread_create(&threads[i], NULL, allocate_cancelled, &finished[i]) != 0)
                 abort();
         for (int i = 0; i < CANCELLED; i++)
             pthread_cancel(threads[i]);
         atomic_store(&all_cancelled, 1);
         for (int i = 0; i < CANCELLED; i++) {
             pthread_join(threads[i], NULL);
-            count += came_through[i];
+            count += finished[i];
         }
     }
     return count;

@@ -202,7 +202,7 @@ class Target:
         assert self.process.stdout is not None
         self.lines = Lines(self.process.stdout.fileno())
         try:
-            self.facts = self.hear()
+            self.facts = self.read_facts()
         except BaseException:
             self.end()
             raise
@@ -212,7 +212,7 @@ class Target:
         """As the program reports it: the child process may be a shell."""
         return int(self.facts.get("pid", self.process.pid))
 
-    def hear(self) -> Json:
+    def read_facts(self) -> Json:
         """Reads the next line of JSON that the program prints."""
         line = self.lines.next()
         if line is None:
@@ -225,13 +225,13 @@ class Target:
         assert self.process.stdin is not None
         self.process.stdin.write(b"x")
         self.process.stdin.flush()
-        self.facts = self.hear()
+        self.facts = self.read_facts()
         return self.facts
 
     def term(self) -> Json:
         """Sends SIGTERM. Returns the facts that the program prints before it exits."""
         os.kill(self.pid, signal.SIGTERM)
-        return self.hear()
+        return self.read_facts()
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -328,11 +328,11 @@ class Running:
         assert self.process.stderr is not None
         self.lines = Lines(self.process.stderr.fileno())
 
-    def sampling(self) -> str:
+    def wait_until_recording(self) -> str:
         """Waits until it prints that it is recording. Returns all that it printed."""
         return "\n".join(self.lines.until("Recording"))
 
-    def so_far(self) -> Optional["Profile"]:
+    def interim_profile(self) -> Optional["Profile"]:
         """Reads the interim file of a recording into .json; None if nothing is recorded yet."""
         self.signal(signal.SIGUSR1)
         line = self.lines.next() or ""
@@ -342,18 +342,18 @@ class Running:
         assert path, line
         return Profile.load(Path(path[1]))
 
-    def until_seen(self, enough: Callable[["Profile"], Any]) -> None:
+    def wait_until_enough(self, enough: Callable[["Profile"], Any]) -> None:
         """Waits until enough() accepts the interim file of a recording into .json."""
 
         def is_enough() -> bool:
-            profile = self.so_far()
+            profile = self.interim_profile()
             return profile is not None and bool(enough(profile))
 
         wait_for(is_enough, f"{' '.join(self.args)}: not enough samples")
 
-    def seen(self, count: int) -> None:
+    def wait_for_samples(self, count: int) -> None:
         """Waits until a recording into .json has at least count samples."""
-        self.until_seen(lambda profile: len(profile.samples) >= count)
+        self.wait_until_enough(lambda profile: len(profile.samples) >= count)
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -697,7 +697,7 @@ def state_of(pid: int) -> str:
     return text.rsplit(")", 1)[1].split()[0]
 
 
-def wait_until_asleep(pid: int) -> None:
+def wait_until_sleeping(pid: int) -> None:
     """Waits until a process sleeps: a program reports that it is ready just before."""
     wait_for(lambda: state_of(pid) == "S", f"process {pid} does not sleep")
 

@@ -29,7 +29,7 @@ from support import (
     program,
     record_until,
     wait_for,
-    wait_until_asleep,
+    wait_until_sleeping,
 )
 
 
@@ -54,8 +54,8 @@ def test_target_exits(start: StartTarget, running: StartRunning, tmp_path: Path)
     target = start("exits.py", stop, "0")
     path = tmp_path / "p.json"
     one = running("record", "-p", target.pid, "-o", path, "-d", "3600", "-r", "500")
-    one.sampling()
-    one.until_seen(lambda so_far: "busy" in so_far.names() and len(so_far.samples) >= 50)
+    one.wait_until_recording()
+    one.wait_until_enough(lambda so_far: "busy" in so_far.names() and len(so_far.samples) >= 50)
     stop.touch()
     done = one.finish()
     assert done.status == 0, done
@@ -69,8 +69,8 @@ def test_interrupt(start: StartTarget, running: StartRunning, tmp_path: Path) ->
     target = start("spin.py")
     path = tmp_path / "p.json"
     one = running("record", "-p", target.pid, "-o", path, "-r", "500")
-    one.sampling()
-    one.seen(30)
+    one.wait_until_recording()
+    one.wait_for_samples(30)
     one.signal(signal.SIGINT)
     done = one.finish()
     assert done.status == 0, done
@@ -82,8 +82,8 @@ def test_terminate(start: StartTarget, running: StartRunning, tmp_path: Path) ->
     target = start("spin.py")
     path = tmp_path / "p.json"
     one = running("record", "-p", target.pid, "-o", path)
-    one.sampling()
-    one.seen(1)
+    one.wait_until_recording()
+    one.wait_for_samples(1)
     one.signal(signal.SIGTERM)
     assert one.finish().status >= 0
     assert Profile.load(path).samples
@@ -99,7 +99,7 @@ def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
         "while time.time() < end: pass"
     )
     one = running("record", "-o", path, "--", main_python(), "-c", script)
-    one.sampling()
+    one.wait_until_recording()
     assert one.process.stdout is not None
     Lines(one.process.stdout.fileno()).until("ready")
     one.signal(signal.SIGINT)
@@ -115,8 +115,8 @@ def test_status_of_the_child(status: int, running: StartRunning, tmp_path: Path)
     path = tmp_path / "p.json"
     stop = tmp_path / "stop"
     one = running("record", "-o", path, "--", main_python(), program("exits.py"), stop, status)
-    one.sampling()
-    one.seen(1)
+    one.wait_until_recording()
+    one.wait_for_samples(1)
     stop.touch()
     done = one.finish()
     assert done.status == (status if status >= 0 else 128 - status), done
@@ -150,7 +150,7 @@ def test_output_of_the_child(tmp_path: Path) -> None:
 def test_idle_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
     """Without samples, no empty file is written: the message has the reason and a remedy."""
     target = start("idle.py")
-    wait_until_asleep(target.pid)
+    wait_until_sleeping(target.pid)
     done = gsprof(
         "record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.3", status=EXIT_EMPTY
     )
@@ -159,7 +159,7 @@ def test_idle_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
 
 def test_gil_filter_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
     target = start("idle.py")
-    wait_until_asleep(target.pid)
+    wait_until_sleeping(target.pid)
     done = gsprof(
         "record",
         "-p",
@@ -197,7 +197,7 @@ def test_killed_recorder(
     target = start("spin.py")
     path = tmp_path / "p.gsp"
     one = running("record", "-p", target.pid, "-o", path, "-r", "500")
-    one.sampling()
+    one.wait_until_recording()
     (left,) = [entry for entry in tmp_path.iterdir() if ".gsp" in entry.name]
     written_s = 0.0
     for _ in range(writes):
@@ -248,8 +248,8 @@ def test_sudo_runs_the_child_as_the_caller(
             "PYTHONDONTWRITEBYTECODE": "1",
         },
     )
-    one.sampling()
-    one.seen(1)
+    one.wait_until_recording()
+    one.wait_for_samples(1)
     stop.touch()
     done = one.finish()
     assert done.status == 0, done

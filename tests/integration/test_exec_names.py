@@ -134,11 +134,11 @@ def test_native_recording_of_a_shell(tmp_path: Path, running: StartRunning) -> N
     out = tmp_path / "out.json"
     argv = ["record", "--native", "--idle", "-o", out, "--", *scene.shell()]
     recording = running(*argv)
-    recording.sampling()
+    recording.wait_until_recording()
 
-    assert wait_for(recording.so_far).raw["processes"][0]["cmdline"].startswith("sh -c")
+    assert wait_for(recording.interim_profile).raw["processes"][0]["cmdline"].startswith("sh -c")
     scene.release()
-    recording.until_seen(lambda so_far: "burn" in so_far.names())
+    recording.wait_until_enough(lambda so_far: "burn" in so_far.names())
     scene.stop.touch()
     assert recording.finish().status == 0
     profile = Profile.load(out)

@@ -150,10 +150,10 @@ def test_out_of_memory(runtime: Dict[str, str], start: StartTarget) -> None:
 
 def test_one_follower(runtime: Dict[str, str], followed: Target) -> None:
     again = gsprof("follow", followed.pid, env=runtime, status=EXIT_EXISTS)
-    assert "followed already" in again.err
+    assert "already has a follower" in again.err
     document = report(runtime, followed.pid)
     assert document["live"] and "wait_for_word" in functions(document, "listener")
-    assert "It runs" in gsprof(followed.pid, "report", env=runtime).out
+    assert "Running" in gsprof(followed.pid, "report", env=runtime).out
 
 
 def test_second_follower(runtime: Dict[str, str], start: StartTarget) -> None:

@@ -406,7 +406,7 @@ SHM_MOUNTS = {
     # No other folder is writable: rings are smaller.
     "nowhere else": (
         f"{SMALL}; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /var/tmp",
-        "keep fewer rows than usual: there is little room",
+        "keep fewer rows than usual: little space is left",
     ),
 }
 

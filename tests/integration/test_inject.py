@@ -147,7 +147,7 @@ def test_inject_query_and_eject(python: Python, start: StartTarget, tmp_path: Pa
     assert json.loads(gsprof("inject", target.pid, "--json", *LONG).out)["state"] == "in"
     assert target.go()["bad"] == []
     # No temporary files are left.
-    assert [str(path) for path in tmp_path.rglob("visit-*")] == []
+    assert [str(path) for path in tmp_path.rglob("script-*")] == []
 
 
 MODULES = """
@@ -411,7 +411,7 @@ def test_eval_prints_output_and_result(start: StartTarget, some_python: Python) 
     assert eval_in(target.pid, "STATES[0]") == "'sleep'\n"
     done = gsprof("eval", target.pid, "print('before'); 1 / 0", "--yes", status=EXIT_RAISED)
     assert done.out == "before\n" and "ZeroDivisionError" in done.err
-    assert "visit" not in done.err
+    assert "script" not in done.err
     assert "SyntaxError" in gsprof("eval", target.pid, "1 +", "-y", status=EXIT_RAISED).err
     assert "SystemExit" in gsprof("eval", target.pid, "exit(3)", "-y", status=EXIT_RAISED).err
     done = gsprof(target.pid, "eval", "-", "--yes", stdin=b"for i in range(3):\n  print(i)\n")
@@ -419,7 +419,7 @@ def test_eval_prints_output_and_result(start: StartTarget, some_python: Python) 
     assert "--yes" in gsprof("eval", target.pid, "1", status=EXIT_USAGE).err
     code = "import threading; threading.Event().wait()"
     err = gsprof("eval", target.pid, code, "-y", "--timeout", "0.3", status=EXIT_TIMEOUT).err
-    assert "still runs" in err
+    assert "still running" in err
     assert target.go()["bad"] == []
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from support import (
     main_python,
     wait_for,
 )
+from test_report_schema import check as check_document
 
 MIB = 1 << 20
 
@@ -222,8 +224,6 @@ def test_output_formats(leaks: Path, tmp_path: Path) -> None:
     for name in ("peak.svg", "peak.html", "peak.pb.gz", "peak.folded", "peak.csv"):
         gsprof("mem", "report", leaks, "-o", tmp_path / name)
     assert ET.parse(tmp_path / "peak.svg").getroot().tag.endswith("svg")
-    page = (tmp_path / "peak.html").read_text()
-    assert "leaks.py" in page and "<svg" in page and page.endswith("</body></html>\n")
     packed = gzip.decompress((tmp_path / "peak.pb.gz").read_bytes())
     assert all(word in packed for word in (b"step", b"alloc_space", b"inuse_space"))
     weights = dict(line.rsplit(" ", 1) for line in open(tmp_path / "peak.folded"))
@@ -232,6 +232,22 @@ def test_output_formats(leaks: Path, tmp_path: Path) -> None:
     assert timeline[0].split(",")[:4] == ["time_ns", "pid", "rss_bytes", "live_bytes"]
     again = gsprof("mem", "report", leaks, "-o", tmp_path / "peak.csv", status=EXIT_NOWRITE)
     assert "--force" in again.err
+
+
+def test_the_page_is_a_report(leaks: Path, tmp_path: Path) -> None:
+    page = tmp_path / "peak.html"
+    gsprof("mem", "report", leaks, "-o", page)
+    found = re.findall(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page.read_text())
+    document = json.loads(found[0])
+    check_document(document)
+    assert document["kind"] == "memory" and document["title"] == "leaks.py"
+    assert {"rss", "live"} <= {chart["id"] for chart in document["charts"]}
+    site = document["memory"]["sites"][0]
+    assert site["bytes"] >= 40 * MIB and [one["func"] for one in site["stack"]][-1] == "step"
+    verdict = "\n".join(document["verdict"])
+    assert "Peak of a process: " in verdict and f"Keeps growing: {LEAK} by " in verdict
+    markdown = gsprof("mem", "report", leaks, "-f", "md").out
+    assert "## Allocation sites" in markdown and "## Metrics" in markdown
 
 
 def test_query_of_a_recording(leaks: Path) -> None:
@@ -258,7 +274,7 @@ def test_truncated_file(leaks: Path, tmp_path: Path) -> None:
     cut.write_bytes(whole[: len(whole) - 300])
     document = report(cut)
     assert document["truncated"] and row(document, LEAK)["bytes"] > 0
-    assert "ends early" in gsprof("mem", "report", cut).out
+    assert "The end of the file is missing" in gsprof("mem", "report", cut).out
     cut.write_bytes(whole[:16])
     gsprof("mem", "report", cut, status=EXIT_EMPTY)
     cut.write_bytes(b"something else altogether")
@@ -318,7 +334,7 @@ def test_allocations_of_gsprof_are_not_counted(tmp_path: Path) -> None:
         finally:
             process.kill()
     names = [one["name"] for one in report(output, "--by", "module")["rows"]]
-    assert not [name for name in names if "visit-" in name or "gsprof/" in name], names
+    assert not [name for name in names if "script-" in name or "gsprof/" in name], names
     rows = report(output, "--by", "line")["rows"]
     gifts = [one for one in rows if "<eval>" in one["name"]]
     assert [one["bytes"] >= MIB for one in gifts] == [True], rows
@@ -339,7 +355,7 @@ def test_killed_recorder_leaves_what_it_wrote(
 
         wait_for(is_recording, "no recording")
         second = gsprof("mem", "record", "-p", waiting.pid, "-o", tmp_path / "2.gspm", status=None)
-        assert second.status == EXIT_NOWRITE and "another recording" in second.err
+        assert second.status == EXIT_NOWRITE and "being recorded already" in second.err
         recorder.signal(signal.SIGKILL)
     finally:
         recorder.finish()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--native: C frames and Python frames in the order in which they called each other."""
+"""--native: the order of C and Python frames in merged stacks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from support import (
     wait_for,
 )
 
-# Stacks whose chain is not whole: none was seen in 3,091, on ten interpreters under load.
+# Share of stacks with an incomplete chain; measured: 0 of 3,091, on ten interpreters under load.
 ODD_SHARE = 0.001
-# Stacks whose eval loops and Python frames do not fit: 13 in 10,088 under load, on 3.14 9 in 2,827.
-UNFIT_SHARE = 0.01
+# Share of stacks whose eval loops and Python frames do not match; measured: 13 of 10,088 under
+# load, 9 of 2,827 on 3.14.
+UNMATCHED_SHARE = 0.01
 CHAIN = ["go_down", "chain_outer", "chain_middle", "chain_inner", "chain_spin"]
 
 
@@ -59,9 +60,9 @@ def is_native(sample: Sample) -> bool:
 
 
 def stacks_of(profile: Profile) -> List[List[str]]:
-    """Those with native frames.  A thread that gets no CPU cannot be stopped: such a sample has
-    its Python frames alone and is counted as not merged.  Each of the others is of a moment at
-    which the thread ran, so they are independent."""
+    """Returns the stacks with native frames. A thread that gets no CPU cannot be stopped: its
+    sample has only Python frames and counts as not merged. The other samples are independent,
+    because the thread ran between them."""
     return [names(sample.names) for sample in profile.samples if is_native(sample)]
 
 
@@ -70,7 +71,7 @@ def with_name(profile: Profile, name: str) -> List[List[str]]:
 
 
 def without_glue(stack: List[str]) -> List[str]:
-    """What libffi and ctypes put between Python and the library."""
+    """Returns the stack without the frames of libffi and ctypes."""
     known = set(CHAIN) | {"called_back", "main", "<module>"}
     return [name for name in stack if name in known]
 
@@ -90,8 +91,8 @@ def check_chain(target: Target, tmp_path: Path, *flags: str) -> None:
     part = CHAIN[:4] + ["called_back"]
     check_rare([s for s in back if not holds(without_glue(s), part)], len(back), ODD_SHARE)
     stacks = stacks_of(profile)
-    unfit = profile.losses.get("unmerged", 0) - (len(profile.samples) - len(stacks))
-    check_rare(range(unfit), len(stacks), UNFIT_SHARE)
+    unmatched = profile.losses.get("unmerged", 0) - (len(profile.samples) - len(stacks))
+    check_rare(range(unmatched), len(stacks), UNMATCHED_SHARE)
 
 
 def test_order(python: Python, start: StartTarget, library: Path, tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_dump(start: StartTarget, library: Path) -> None:
         frames = [frame["name"] for frame in reversed(threads[0]["frames"])]
         return frames if "chain_spin" in frames else []
 
-    frames = wait_for(frames_in_spin, "never seen in chain_spin")
+    frames = wait_for(frames_in_spin, "no stack with chain_spin")
     assert holds(without_glue(frames), CHAIN), frames
 
 
@@ -141,7 +142,7 @@ def chain_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_below_a_shell(chain_library: Path, tmp_path: Path) -> None:
-    """--subprocesses: the shell is no Python, its child is."""
+    """--subprocesses: the shell is not a Python process, its child is."""
     command = f"{main_python()} {PROGRAMS / 'native.py'} {chain_library}; true"
     target = Target(["sh", "-c", command])
 
@@ -160,7 +161,7 @@ def test_below_a_shell(chain_library: Path, tmp_path: Path) -> None:
 
 
 def test_chosen_frames(start: StartTarget, chain_library: Path, tmp_path: Path) -> None:
-    """--include and --exclude choose among native frames too."""
+    """--include and --exclude also apply to native frames."""
     target = start("native.py", chain_library)
 
     def recorded(name: str, *flags: str) -> List[List[str]]:
@@ -175,8 +176,10 @@ def test_chosen_frames(start: StartTarget, chain_library: Path, tmp_path: Path) 
     assert not any(name.startswith("chain_") for stack in rest for name in stack)
 
 
-def test_only_who_holds_the_gil(start: StartTarget, chain_library: Path, tmp_path: Path) -> None:
-    """ctypes lets go of it while the library spins; the Python function needs it."""
+def test_only_threads_that_hold_the_gil(
+    start: StartTarget, chain_library: Path, tmp_path: Path
+) -> None:
+    """ctypes releases the GIL while the library spins; the Python callback holds it."""
     target = start("native.py", chain_library)
     profile = record_until(
         lambda so_far: len(with_name(so_far, "called_back")) >= 20,
@@ -188,7 +191,7 @@ def test_only_who_holds_the_gil(start: StartTarget, chain_library: Path, tmp_pat
 
 
 def test_sleeping_threads_are_not_stopped(start: StartTarget, tmp_path: Path) -> None:
-    """A stop would end some of their system calls early."""
+    """A stop would interrupt some of their system calls."""
     target = start("idle.py")
     flags = ["--idle", "--native", "--native-capture", "perf"]
     done = gsprof("record", "-p", target.pid, *flags, "-d", "0.5", "-o", tmp_path / "p.json")
@@ -196,7 +199,7 @@ def test_sleeping_threads_are_not_stopped(start: StartTarget, tmp_path: Path) ->
     profile = record_until(
         lambda so_far: len(so_far.samples) >= 50, target.pid, tmp_path / "q.json", *flags
     )
-    # It never wakes, so nothing about its stack is a matter of chance.
+    # The thread never wakes, so its stack never changes.
     assert all(is_native(sample) for sample in profile.samples)
 
 
@@ -215,7 +218,7 @@ def test_running_threads_without_a_stop(
     check_rare([s for s in spinning if not holds(without_glue(s), CHAIN)], len(spinning), ODD_SHARE)
 
 
-# A function without unwind information, as kernels of BLAS are.
+# A function without unwind information, like the kernels of BLAS.
 LEAF = r"""
 void asm_leaf(long rounds);
 __asm__(".text\n.globl asm_leaf\n.type asm_leaf, @function\nasm_leaf:\n"
@@ -242,7 +245,7 @@ while True:
 @pytest.fixture
 def leaf_target(tmp_path: Path) -> Iterator[int]:
     if platform.machine() != "x86_64":
-        pytest.skip("needs x86-64: the function is in its assembly")
+        pytest.skip("needs x86-64: the function is in x86-64 assembly")
     source = tmp_path / "leaf.c"
     source.write_text(LEAF)
     library = tmp_path / "libleaf.so"
@@ -257,7 +260,7 @@ def leaf_target(tmp_path: Path) -> Iterator[int]:
 
 
 def test_bridged_frames_are_marked(leaf_target: int, tmp_path: Path) -> None:
-    """Also after the file has been through other formats."""
+    """The mark survives conversion to other formats and back."""
     gsp = tmp_path / "p.gsp"
 
     def is_seen() -> bool:
@@ -265,7 +268,7 @@ def test_bridged_frames_are_marked(leaf_target: int, tmp_path: Path) -> None:
         gsprof("convert", "-i", gsp, "-o", tmp_path / "direct.json", "--force")
         return "asm_leaf" in Profile.load(tmp_path / "direct.json").names()
 
-    wait_for(is_seen, "never seen in asm_leaf")
+    wait_for(is_seen, "no stack with asm_leaf")
     gsprof("convert", "-i", gsp, "-o", tmp_path / "p.pb.gz")
     gsprof("convert", "-i", tmp_path / "p.pb.gz", "-o", tmp_path / "back.json")
     for name in ("direct.json", "back.json"):
@@ -286,7 +289,7 @@ def test_dump_marks_bridged_frames(leaf_target: int) -> None:
         text = gsprof("dump", "-p", leaf_target, "--native").out
         return text if "asm_leaf" in text else ""
 
-    frames = wait_for(frames_in_leaf, "never seen in asm_leaf")
+    frames = wait_for(frames_in_leaf, "no stack with asm_leaf")
     assert frames[0]["bridged"] and not frames[1]["bridged"]
     assert frames[1]["name"] == "call_leaf"
-    assert "[bridged]" in wait_for(text_of_leaf, "never seen in asm_leaf")
+    assert "[bridged]" in wait_for(text_of_leaf, "no stack with asm_leaf")

@@ -35,16 +35,16 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 shell = InteractiveShell.instance()
 steps = json.loads(sys.stdin.read())
-told = []
+results = []
 for step in steps:
     with capture_output() as seen:
         result = shell.run_cell(step)
-    told.append({
+    results.append({
         "out": seen.stdout, "err": seen.stderr,
         "shown": [one.data for one in seen.outputs],
         "error": repr(result.error_before_exec or result.error_in_exec or ""),
     })
-print(json.dumps({"told": told, "answer": shell.user_ns.get("answer")}))
+print(json.dumps({"results": results, "answer": shell.user_ns.get("answer")}))
 """
 
 
@@ -63,7 +63,7 @@ def shell(*steps: str, env: Optional[Mapping[str, str]] = None) -> Dict[str, Any
     )
     assert done.returncode == 0, done.stderr.decode()
     found: Dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])
-    assert found["told"].pop(0)["error"] == "''"
+    assert found["results"].pop(0)["error"] == "''"
     return found
 
 
@@ -80,13 +80,13 @@ def test_cells_and_lines(tmp_path: Path) -> None:
         f"%gsprof -o {kept} burn(0.2)",
         "%%gsprof --text --cpu\nburn(0.2)\nraise KeyError('of the cell')",
     )
-    cell, line, failed = found["told"]
+    cell, line, failed = found["results"]
     assert found["answer"] == 42 and cell["error"] == "''"
     report = cell["shown"][-1]
     assert "burn" in report["text/plain"] and 'height="300"' in report["text/html"]
     page = page_of(report)
     assert page.lower().startswith("<!doctype html>") and "burn" in page
-    assert "43" in cell["out"], "the value at the end is shown"
+    assert "43" in cell["out"], "the last expression's value is shown"
     assert line["error"] == "''" and "burn" in kept.read_text()
     assert page_of(line["shown"][-1]) == kept.read_text()
     # The report is shown even though the cell failed.
@@ -97,15 +97,15 @@ def test_cells_and_lines(tmp_path: Path) -> None:
 def test_invalid_use_and_errors() -> None:
     found = shell(
         "%gsprof --fast 1 + 1",
-        "%%gsprof --rate soon\n1 + 1",
+        "%%gsprof --rate invalid\n1 + 1",
         "%%gsprof 1 + 1\n1 + 1",
         "%gsprof",
         "%gsprof answer = 7",
         env={"GSPROF_PROGRAM": "/bin/false"},
     )
-    fast, soon, both, nothing, trouble = found["told"]
+    fast, invalid, both, nothing, trouble = found["results"]
     assert "--subprocesses" in fast["error"] + fast["err"] + fast["out"]
-    for wrong in (soon, both, nothing):
+    for wrong in (invalid, both, nothing):
         assert "UsageError" in wrong["error"], wrong
     assert found["answer"] == 7 and trouble["error"] == "''"
     assert "no report" in trouble["err"] and not trouble["shown"]
@@ -115,9 +115,9 @@ def test_short_cell_is_not_an_error() -> None:
     """The warning is correct, and plain text even if colours are forced."""
     found = shell("%%gsprof\nanswer = 8", env={"CLICOLOR_FORCE": "1"})
     assert found["answer"] == 8
-    said = found["told"][0]["err"]
-    assert "too short for 100 Hz; raise the rate: --rate 1000" in said, said
-    assert "\x1b" not in said and "interpreter" not in said, said
+    warning = found["results"][0]["err"]
+    assert "too short for 100 Hz; raise the rate: --rate 1000" in warning, warning
+    assert "\x1b" not in warning and "interpreter" not in warning, warning
 
 
 def rows_of(text: str) -> Dict[str, str]:
@@ -131,7 +131,7 @@ def test_lines_are_those_of_the_cell() -> None:
     lines = "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n"
     lines += "    answer = traceback.format_exc()"
     found = shell(CELL, f"%%gsprof --text --rate 500\nburn(0.2)\n{lines}")
-    assert rows_of(found["told"][1]["shown"][-1]["text/plain"])["<module>"].startswith("In[")
+    assert rows_of(found["results"][1]["shown"][-1]["text/plain"])["<module>"].startswith("In[")
     assert "line 5, in <module>\n    1 / 0\n" in found["answer"], found["answer"]
 
 

@@ -47,9 +47,9 @@ def run(
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, output
+    return output
 
 
 # ------------------------------------------------------------------------- marks
@@ -158,32 +158,32 @@ def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> N
 EVENTS = """
 import gc, json, os, sys, time
 import gsprof
-assert gsprof.enable(stack_span="^taken$", stack_exception=True, stack_gc=0.0001)
-def apart():
+assert gsprof.enable(stack_span="^captured$", stack_exception=True, stack_gc=0.0001)
+def pause():
     # Stacks of events are rate-limited.
     end = time.monotonic() + 0.02
     while time.monotonic() < end:
         pass
 gc.disable()
-apart()
-with gsprof.span("taken"):
-    with gsprof.span("not taken"):
+pause()
+with gsprof.span("captured"):
+    with gsprof.span("not captured"):
         pass
-apart()
+pause()
 try:
     with gsprof.span("outer"):
         with gsprof.span("inner"):
             raise ValueError
 except ValueError:
     pass
-apart()
+pause()
 gc.collect()
 gsprof.config(stack_gc=0)
-apart()
+pause()
 for _ in range(20):
     gsprof.step()
     sum(range(1000))
-# The median is known, so a step can be slow; this one is slower than twenty others.
+# The median is known by now; this step is slower than the twenty before it.
 gsprof.config(stack_slow_step=3)
 time.sleep(0.5)
 gsprof.step()
@@ -212,7 +212,7 @@ def test_stacks_of_events_beside_live_ones(runtime: Dict[str, str], tmp_path: Pa
     for trigger in events:
         assert live[trigger] == dead[trigger]
         assert live[trigger]["times"] == 1 and live[trigger]["least"] == 0, live[trigger]
-        assert live[trigger]["frames"] == 1, "the one frame of the script"
+        assert live[trigger]["frames"] == 1, "the script has one frame"
 
 
 LIMITED = """
@@ -301,43 +301,43 @@ print("fine")
 def test_subinterpreters(python: Python, runtime: Dict[str, str]) -> None:
     if "t-" in python.label:
         pytest.skip("free-threaded interpreters are tested by test_marks")
-    said = run(SUBINTERPRETER, quiet(runtime, PYTHONPATH=str(PACKAGE)), python.path)
-    assert said.splitlines()[-1:] == ["fine"] or said == "", said
+    output = run(SUBINTERPRETER, quiet(runtime, PYTHONPATH=str(PACKAGE)), python.path)
+    assert output.splitlines()[-1:] == ["fine"] or output == "", output
 
 
 # --------------------------------------------------------------------- switching
 
 
-TELL = (
+PRINT_STATE = (
     "import sys; m = sys.modules.get('gsprof._gsprof'); "
     "print('on' if m and m.is_on() else 'loaded' if m else 'off')"
 )
 
 
-@pytest.mark.parametrize("said", ["0", "off", "", "regex:nothing", "other.py"])
-def test_environment_off(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
-    assert start_script(tmp_path, "train.py", said, runtime)["on"] is False
+@pytest.mark.parametrize("value", ["0", "off", "", "regex:nothing", "other.py"])
+def test_environment_off(value: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+    assert start_script(tmp_path, "train.py", value, runtime)["on"] is False
 
 
-@pytest.mark.parametrize("said", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
-def test_environment_on(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
+def test_environment_on(value: str, runtime: Dict[str, str], tmp_path: Path) -> None:
     """Each form, with sitecustomize as under `gsprof run`; and whether children are recorded."""
-    facts = start_script(tmp_path, "train.py", said, runtime)
+    facts = start_script(tmp_path, "train.py", value, runtime)
     assert facts["on"] is True
     child = {"1": False, "followed": False, "2": True, "nested": True}
-    assert facts["child"] == ("on" if child.get(said) else "off")
+    assert facts["child"] == ("on" if child.get(value) else "off")
 
 
-def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str]) -> Json:
+def start_script(folder: Path, name: str, value: str, runtime: Mapping[str, str]) -> Json:
     """Runs a program that prints whether the agent is on in it, and in a child started with -c."""
     script = folder / name
     script.write_text(
         "import json, subprocess, sys\n"
         "m = sys.modules.get('gsprof._gsprof')\n"
-        f"child = subprocess.check_output([sys.executable, '-c', {TELL!r}])\n"
+        f"child = subprocess.check_output([sys.executable, '-c', {PRINT_STATE!r}])\n"
         "print(json.dumps({'on': bool(m and m.is_on()), 'child': child.decode().strip()}))\n"
     )
-    env = quiet(runtime, GSPROF=said, PYTHONPATH=str(PACKAGE / "start"))
+    env = quiet(runtime, GSPROF=value, PYTHONPATH=str(PACKAGE / "start"))
     facts: Json = json.loads(run("", env, args=[str(script)]))
     return facts
 
@@ -345,18 +345,24 @@ def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str])
 def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
     """The installed .pth; a filter on the module of -m; torch profiling waits for torch."""
     site = f"import site; site.addsitedir({str(PACKAGE)!r}); "
-    assert run(site + TELL, quiet(runtime)).strip() == "off"
-    assert run(site + TELL, quiet(runtime, GSPROF="1")).strip() == "on"
-    assert run(site + TELL, quiet(runtime, GSPROF_TORCH_PROFILING="off")).strip() == "loaded"
-    torch = site + "import sys; sys.path.insert(0, '.'); " + TELL + "; import torch; " + TELL
+    assert run(site + PRINT_STATE, quiet(runtime)).strip() == "off"
+    assert run(site + PRINT_STATE, quiet(runtime, GSPROF="1")).strip() == "on"
+    assert run(site + PRINT_STATE, quiet(runtime, GSPROF_TORCH_PROFILING="off")).strip() == "loaded"
+    torch = (
+        site
+        + "import sys; sys.path.insert(0, '.'); "
+        + PRINT_STATE
+        + "; import torch; "
+        + PRINT_STATE
+    )
     (tmp_path / "torch.py").write_text("import sys\nassert __spec__.loader and __loader__\n")
-    said = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
+    output = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
     # The substitute for torch has no modules to trace: that is reported, and nothing else happens.
-    assert [line for line in said.splitlines() if not line.startswith("gsprof:")] == [
+    assert [line for line in output.splitlines() if not line.startswith("gsprof:")] == [
         "loaded",
         "on",
     ]
-    (tmp_path / "tool.py").write_text(TELL)
+    (tmp_path / "tool.py").write_text(PRINT_STATE)
     start_dir = str(PACKAGE / "start")
     env = quiet(runtime, GSPROF="tool.py", PYTHONPATH=start_dir)
     assert run("", env, args=["-m", "tool"], cwd=tmp_path).strip() == "on"
@@ -369,12 +375,12 @@ def test_a_fresh_virtual_environment(runtime: Dict[str, str], tmp_path: Path) ->
     found = run("import sysconfig; print(sysconfig.get_path('purelib'))", {}, python)
     for name in ("gsprof", "gsprof.pth"):
         (Path(found.strip()) / name).symlink_to(PACKAGE / name)
-    assert run(TELL, quiet(runtime), python).strip() == "off"
-    assert run(TELL, quiet(runtime, GSPROF="1"), python).strip() == "on"
+    assert run(PRINT_STATE, quiet(runtime), python).strip() == "off"
+    assert run(PRINT_STATE, quiet(runtime, GSPROF="1"), python).strip() == "on"
     script = tmp_path / "train.py"
-    script.write_text("import gsprof\n" + TELL)
+    script.write_text("import gsprof\n" + PRINT_STATE)
     env = quiet(runtime, GSPROF_TORCH_PROFILING="on")
-    assert run("", env, python, args=[str(script)]).strip() == "loaded", "there is no torch"
+    assert run("", env, python, args=[str(script)]).strip() == "loaded", "torch is not installed"
 
 
 def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> None:
@@ -383,16 +389,16 @@ def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> No
     path = f"{PACKAGE / 'start'}{os.pathsep}{tmp_path}"
     show = "import sitecustomize, sys; print(sitecustomize.__file__); "
     for env in (quiet(runtime, GSPROF="1"), quiet(runtime)):
-        words = run(show + TELL, {**env, "PYTHONPATH": path}).split()
+        words = run(show + PRINT_STATE, {**env, "PYTHONPATH": path}).split()
         assert words[:3] == ["mine", "sitecustomize", str(tmp_path / "sitecustomize.py")]
         assert words[3] == ("on" if "GSPROF" in env else "off")
     (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
-    said = run("print('goes on')", {**quiet(runtime, GSPROF="1"), "PYTHONPATH": path})
-    assert "ValueError: theirs" in said and said.endswith("goes on\n")
+    output = run("print('continues')", {**quiet(runtime, GSPROF="1"), "PYTHONPATH": path})
+    assert "ValueError: theirs" in output and output.endswith("continues\n")
 
 
-def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
-    """Versions that are too old for the package too: no output, no failure."""
+def test_pythons_without_their_own_sitecustomize(runtime: Dict[str, str]) -> None:
+    """No output and no failure, also with versions that the package does not support."""
     versions = Path.home() / ".pyenv" / "versions"
     found = [*versions.glob("2.7*/bin/python"), *versions.glob("3.[6789].*/bin/python3")]
     if not found:
@@ -400,7 +406,7 @@ def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
     env = quiet(runtime, GSPROF="1", PYTHONPATH=str(PACKAGE / "start"))
     for python in found:
         old = "/2." in str(python) or "/3.6" in str(python) or "/3.7" in str(python)
-        assert run(TELL, env, str(python)) == ("off\n" if old else "on\n")
+        assert run(PRINT_STATE, env, str(python)) == ("off\n" if old else "on\n")
 
 
 SPECS = """
@@ -442,15 +448,15 @@ for odd in ("enc(ode", "(?P<1>x)"):
         raise AssertionError
 gsprof.disable_torch_profiling()
 assert gsprof.config()["torch"] == "off"
-with gsprof.span("asked"):
+with gsprof.span("queried"):
     pass
-assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
-def asks(secret):
-    sql = "SELECT locals FROM python.backtrace WHERE func = 'asks'"
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "queried"}]
+def query_locals(secret):
+    sql = "SELECT locals FROM python.backtrace WHERE func = 'query_locals'"
     assert gsprof.query(sql) == [{"locals": None}]
     found = gsprof.query(sql, locals=True)
     assert "'walnut'" in found[0]["locals"] and found.warnings == [], found
-asks("walnut")
+query_locals("walnut")
 try:
     gsprof.query("SELECT nothing FROM nowhere")
 except RuntimeError as error:
@@ -468,11 +474,11 @@ print("fine")
 
 
 def test_specifications_and_calls(runtime: Dict[str, str]) -> None:
-    said = run(SPECS, quiet(runtime, PYTHONPATH=str(PACKAGE)))
-    assert said.splitlines()[-1] == "fine", said
+    output = run(SPECS, quiet(runtime, PYTHONPATH=str(PACKAGE)))
+    assert output.splitlines()[-1] == "fine", output
 
 
-# ----------------------------------------------------------------------- trouble
+# ---------------------------------------------------------------------- failures
 
 
 LATE = """
@@ -510,7 +516,7 @@ def test_no_space_for_rings(options: str, tmp_path: Path) -> None:
     folder.mkdir()
     code = tmp_path / "quiet.py"
     code.write_text(QUIET)
-    # All folders in which rings can be.
+    # All folders that can hold rings.
     last = Path(f"/tmp/gsprof-{os.getuid()}")
     last.mkdir(mode=0o700, exist_ok=True)
     places = (folder, "/dev/shm", last, "/var/tmp")
@@ -523,9 +529,9 @@ def test_no_space_for_rings(options: str, tmp_path: Path) -> None:
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode()
-    assert done.returncode == 0, said
-    assert said.strip() == ("True" if options == "size=128k" else "False")
+    output = done.stdout.decode()
+    assert done.returncode == 0, output
+    assert output.strip() == ("True" if options == "size=128k" else "False")
     assert is_root()
 
 
@@ -539,13 +545,13 @@ def test_own_errors_do_not_reach_the_program(runtime: Dict[str, str], tmp_path: 
     (broken / "start" / "sitecustomize.py").write_text(hook)
     env: Dict[str, Any] = {**runtime, "GSPROF": "1", "PYTHONPATH": str(broken / "start")}
     assert run("print('fine')", env) == "fine\n"
-    said = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
-    assert said.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
+    output = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
+    assert output.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
     env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
-    said = run(TELL, env)
-    assert said.startswith("gsprof: ValueError") and said.endswith("on\n")
+    output = run(PRINT_STATE, env)
+    assert output.startswith("gsprof: ValueError") and output.endswith("on\n")
     env = quiet(
         runtime, GSPROF="1", GSPROF_TORCH_PROFILING="layers=(", PYTHONPATH=env["PYTHONPATH"]
     )
-    said = run(TELL, env)
-    assert "regular expression" in said and said.endswith("on\n")
+    output = run(PRINT_STATE, env)
+    assert "regular expression" in output and output.endswith("on\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interpreters in odd places: embedded, deleted, replaced, elsewhere in the mount tree."""
+"""Interpreters in unusual locations: embedded, deleted, replaced, in another mount namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support import PROGRAMS, Python, Target, gsprof, main_python, probe, progra
 
 
 def check(target: Target, tmp_path: Path) -> None:
-    """Both commands see the work."""
+    """record and dump both see the functions of the program."""
     profile = record(target.pid, tmp_path / "p.json", duration_s=0.3)
     assert len(profile.samples) >= 30
     assert {"half", "third", "fifth"} <= set(profile.names())
@@ -25,7 +25,7 @@ def check(target: Target, tmp_path: Path) -> None:
 
 
 def config_of(python: Python) -> Optional[str]:
-    """The interpreter's own python3-config."""
+    """Returns the path of the interpreter's python3-config."""
     real = os.path.realpath(python.path)
     for path in (real + "-config", python.path + "-config"):
         if os.access(path, os.X_OK):
@@ -34,7 +34,7 @@ def config_of(python: Python) -> Optional[str]:
 
 
 def test_embedded(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """A C program that holds an interpreter."""
+    """A C program that embeds an interpreter."""
     config = config_of(python)
     if config is None:
         pytest.skip(f"needs python-config of {python}")
@@ -91,7 +91,7 @@ def test_executable_gone(fate: str, python: Python, start: StartTarget, tmp_path
 
 
 def test_library_gone(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """A shared libpython that was deleted by an upgrade."""
+    """A shared libpython that an upgrade deleted."""
     home = Path(home_of(python))
     library = home / "lib" / f"libpython3.{python.version[1]}.so.1.0"
     if not library.exists():
@@ -100,7 +100,7 @@ def test_library_gone(python: Python, start: StartTarget, tmp_path: Path) -> Non
     shutil.copy(library, copy)
     target = start("shares.py", python=python, env={"LD_LIBRARY_PATH": str(tmp_path)})
     if str(copy) not in Path(f"/proc/{target.pid}/maps").read_text():
-        pytest.skip(f"{python} insists on its own libpython")
+        pytest.skip(f"{python} ignores LD_LIBRARY_PATH")
     copy.unlink()
     check(target, tmp_path)
 
@@ -137,7 +137,7 @@ def test_other_mount_namespace(tmp_path: Path) -> None:
         env={"PYTHONHOME": "/usr"},
     )
     try:
-        # Within chroot the kernel says where it is from outside.
+        # In a chroot, the kernel's path starts outside it.
         exe = os.readlink(f"/proc/{target.pid}/exe")
         assert exe.endswith(f"{hidden}/python-there") and not os.listdir(hidden)
         check(target, tmp_path)
@@ -146,20 +146,20 @@ def test_other_mount_namespace(tmp_path: Path) -> None:
 
 
 def rooted() -> list[Python]:
-    """Interpreters that lie in a root of their own."""
+    """Returns the interpreters that have their own root folder."""
     return [python for python in PYTHONS if "/root/usr/bin/" in os.path.realpath(python.path)]
 
 
 @pytest.mark.needs_root
 def test_chroot(tmp_path: Path) -> None:
-    """Read through the target's own root."""
+    """gsprof reads files through the target's root."""
     if not rooted():
-        pytest.skip("needs an interpreter that tools/get-pythons.sh keeps")
+        pytest.skip("needs an interpreter that tools/get-pythons.sh installs")
     real = os.path.realpath(rooted()[-1].path)
     root = real[: real.index("/usr/bin/")]
     inside = tmp_path / "inside"
     inside.mkdir()
-    # The interpreter was pointed at its libc by a path outside: that path exists inside too.
+    # The interpreter names its libc by a path outside: that path exists inside too.
     script = f"""set -e
 mount -t tmpfs none {inside}
 mkdir -p {inside}/usr {inside}/programs {inside}{root}
@@ -189,7 +189,7 @@ def test_started_by_the_loader(tmp_path: Path) -> None:
 
 
 def test_unknown_version(start: StartTarget, tmp_path: Path) -> None:
-    """An interpreter of the future: its version is named, and what is supported."""
+    """For an unsupported version, the message names it and the supported ones."""
     python = next((p for p in PYTHONS if p.path == "/usr/bin/python3"), None)
     if python is None:
         pytest.skip("needs the system's own static python3")

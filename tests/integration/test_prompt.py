@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The prompt of gsprof query at a terminal: several lines, keys, history, commands, pager."""
+"""The prompt of gsprof query at a terminal: multi-line input, keys, history, commands, pager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROMPT = "gsprof> "
 
 
 class Session:
-    """The prompt, and what a person at the terminal sees and types."""
+    """The prompt on a pseudo-terminal."""
 
     def __init__(self, args: List[str], env: Dict[str, str]) -> None:
         self.fd, other = pty.openpty()
@@ -49,7 +49,7 @@ class Session:
         self.seen = ""
 
     def until(self, word: str) -> str:
-        """What comes up to word; the rest is for the next call."""
+        """Returns the output before word; the rest is left for the next call."""
         deadline = time.monotonic() + PATIENCE_S
         while word not in self.seen:
             left = deadline - time.monotonic()
@@ -68,14 +68,15 @@ class Session:
         os.write(self.fd, text.encode())
 
     def key(self, text: str) -> None:
-        """Presses keys that mean something else to a terminal that is not being edited on."""
-        deadline = time.monotonic() + PATIENCE_S
-        while termios.tcgetattr(self.fd)[3] & termios.ISIG:
-            assert time.monotonic() < deadline, "no editing"
+        """Presses keys once the line editor is active; until then the terminal handles them."""
+        wait_for(
+            lambda: not termios.tcgetattr(self.fd)[3] & termios.ISIG,
+            "the line editor is not active",
+        )
         self.type(text)
 
-    def ask(self, text: str) -> str:
-        """Types a line at the prompt, and gives what is answered before the next one."""
+    def enter(self, text: str) -> str:
+        """Types a line and returns the output before the next prompt."""
         self.type(text + "\n")
         return self.until(PROMPT)
 
@@ -95,7 +96,7 @@ Open = Callable[..., Session]
 
 @pytest.fixture
 def prompt(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> Iterator[Open]:
-    """prompt(PAGER=…): a session with a writer's rows, at its first prompt."""
+    """prompt(PAGER=…): opens a prompt over a writer's rows and waits until it is ready."""
     target = writer()
     opened: List[Session] = []
 
@@ -115,30 +116,32 @@ def test_statements_and_commands(prompt: Open) -> None:
     session = prompt()
     session.type("SELECT count(*) AS n\n")
     session.until("-> ")
-    assert "90" in session.ask("FROM python.torch_trace;")
-    assert "Timing is on" in session.ask("\\timing")
-    several = session.ask("-- a comment\nSELECT 40 + 1 AS a; /* ; */ SELECT ';' || 42 AS b; -- end")
+    assert "90" in session.enter("FROM python.torch_trace;")
+    assert "Timing is on" in session.enter("\\timing")
+    several = session.enter(
+        "-- a comment\nSELECT 40 + 1 AS a; /* ; */ SELECT ';' || 42 AS b; -- end"
+    )
     assert "41" in several + session.until(PROMPT)
-    assert "Time: " in session.ask("SELECT 1;")
-    assert "torch_trace" in session.ask("\\d")
-    assert "duration" in session.ask("\\d python.torch_step")
-    session.ask("\\format json")
-    assert '{"x":1}' in session.ask("SELECT 1 AS x;")
-    assert "not for a terminal" in session.ask("\\format arrow")
-    session.ask("\\format table")
-    session.ask("\\x")
-    assert "row 1" in session.ask("SELECT 1 AS x, 2 AS y;")
-    assert "\\timing" in session.ask("\\?")
-    assert "no such command" in session.ask("\\nothing")
+    assert "Time: " in session.enter("SELECT 1;")
+    assert "torch_trace" in session.enter("\\d")
+    assert "duration" in session.enter("\\d python.torch_step")
+    session.enter("\\format json")
+    assert '{"x":1}' in session.enter("SELECT 1 AS x;")
+    assert "not for a terminal" in session.enter("\\format arrow")
+    session.enter("\\format table")
+    session.enter("\\x")
+    assert "row 1" in session.enter("SELECT 1 AS x, 2 AS y;")
+    assert "\\timing" in session.enter("\\?")
+    assert "no such command" in session.enter("\\nothing")
     session.type("\\q\n")
     assert session.leave() == 0
 
 
-def test_errors_do_not_end_it(prompt: Open) -> None:
+def test_errors_do_not_end_the_prompt(prompt: Open) -> None:
     session = prompt()
-    assert "did you mean step?" in session.ask("SELECT stpe FROM python.torch_trace;")
-    assert "only SELECT" in session.ask("DROP VIEW python.torch_trace;")
-    assert "41" in session.ask("SELECT 40 + 1;")
+    assert "did you mean step?" in session.enter("SELECT stpe FROM python.torch_trace;")
+    assert "only SELECT" in session.enter("DROP VIEW python.torch_trace;")
+    assert "41" in session.enter("SELECT 40 + 1;")
     session.key("\x04")
     assert session.leave() == 0
 
@@ -147,7 +150,7 @@ def test_completion(prompt: Open) -> None:
     session = prompt()
     session.key("SELECT count(*) FROM python.torch_tr\t")
     session.until("ace")
-    assert "90" in session.ask(";")
+    assert "90" in session.enter(";")
     session.key("SELECT 1 FROM python.tor\t\t")
     seen = session.until("python.torch_trace")
     assert "python.torch_step" in seen
@@ -160,71 +163,71 @@ def test_interrupts(prompt: Open) -> None:
     session.key("SELECT garbage\x03")
     session.until("^C")
     session.until(PROMPT)
-    assert "42" in session.ask("SELECT 41 + 1;")
-    # A statement of several lines is dropped as a whole.
+    assert "42" in session.enter("SELECT 41 + 1;")
+    # All lines of a statement are dropped.
     session.type("SELECT 1,\n")
     session.until("-> ")
     session.key("\x03")
     session.until(PROMPT)
-    assert "43" in session.ask("SELECT 42 + 1;")
+    assert "43" in session.enter("SELECT 42 + 1;")
 
 
 def bit(number: int) -> int:
     return 1 << (number - 1)
 
 
+def is_in_query(pid: int) -> bool:
+    """Both the line editor and a query catch SIGINT; only the editor also catches SIGWINCH."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    caught = int(next(line for line in lines if "SigCgt" in line).split()[1], 16)
+    return bool(caught & bit(signal.SIGINT)) and not caught & bit(signal.SIGWINCH)
+
+
 def test_a_query_is_interrupted(prompt: Open) -> None:
     session = prompt()
     session.type("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a > b;\n")
-    status = Path(f"/proc/{session.process.pid}/status")
-    deadline = time.monotonic() + PATIENCE_S
-    caught = 0
-    # The editor catches SIGWINCH too, the query does not.
-    while not caught & bit(signal.SIGINT) or caught & bit(signal.SIGWINCH):
-        assert time.monotonic() < deadline
-        lines = status.read_text(encoding="utf-8").splitlines()
-        caught = int(next(line for line in lines if "SigCgt" in line).split()[1], 16)
+    wait_for(lambda: is_in_query(session.process.pid), "the query does not run")
     session.type("\x03")
     assert "interrupted" in session.until(PROMPT)
-    assert "44" in session.ask("SELECT 43 + 1;")
+    assert "44" in session.enter("SELECT 43 + 1;")
 
 
 def test_history_is_kept(prompt: Open, tmp_path: Path) -> None:
     session = prompt()
-    session.ask("SELECT 12345 AS kept;")
+    session.enter("SELECT 12345 AS kept;")
     session.type("\\q\n")
     assert session.leave() == 0
     path = tmp_path / "state" / "gsprof" / "query_history"
     assert "12345" in path.read_text(encoding="utf-8")
     assert path.stat().st_mode & 0o077 == 0
     session = prompt()
-    session.key("\x1b[A\x1b[A")  # the last is \q
+    session.key("\x1b[A\x1b[A")  # the last command is \q
     session.until("SELECT 12345 AS kept;")
-    assert "12345" in session.ask("")
+    assert "12345" in session.enter("")
 
 
 def test_long_tables_are_paged(prompt: Open, tmp_path: Path) -> None:
     page = tmp_path / "page"
     session = prompt(PAGER=f"cat > '{page}'")
-    session.ask("FROM range(5);")
+    session.enter("FROM range(5);")
     assert not page.exists()
-    session.ask("FROM range(500);")
+    session.enter("FROM range(500);")
     assert "(500 rows)" in page.read_text(encoding="utf-8")
-    # Who leaves the pager early goes on at the prompt.
+    # Leaving the pager early returns to the prompt.
     session = prompt(PAGER="true")
-    session.ask("FROM range(9999);")
-    assert "45" in session.ask("SELECT 44 + 1;")
+    session.enter("FROM range(9999);")
+    assert "45" in session.enter("SELECT 44 + 1;")
 
 
 def test_tables_fit_the_terminal(prompt: Open) -> None:
     session = prompt()
-    seen = session.ask("SELECT * FROM python.torch_trace;")
+    seen = session.enter("SELECT * FROM python.torch_trace;")
     lines = [line for line in seen.replace("\r", "").split("\n") if "layer" in line]
     assert lines and all(len(line) <= 100 for line in lines)
     assert "not shown" in seen
 
 
-def test_no_statement_for_a_file(runtime: Dict[str, str], writer: StartWriter) -> None:
+def test_output_file_needs_a_statement(runtime: Dict[str, str], writer: StartWriter) -> None:
     session = Session(["query", str(writer().pid), "-o", "x.csv"], runtime)
     session.until("needs a statement")
     assert session.leave() == 64
@@ -239,24 +242,26 @@ def _daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def wait_for_worker(pid: int) -> None:
-    """Until the daemon has a process that works on a query."""
+    """Waits until the daemon has a child process for a query."""
     tasks = Path(f"/proc/{pid}/task")
-    wait_for(lambda: any((t / "children").read_text() for t in tasks.iterdir()), "no worker")
+    wait_for(
+        lambda: any((t / "children").read_text() for t in tasks.iterdir()), "no worker process"
+    )
 
 
-def test_a_server_is_asked(daemon: Daemon) -> None:
+def test_queries_of_a_server(daemon: Daemon) -> None:
     session = Session(["query", f"127.0.0.1:{daemon.port}"], {**daemon.env, "PAGER": "cat"})
     try:
         session.until(PROMPT)
-        assert "42" in session.ask("SELECT 40 + 2 AS answer;")
-        assert "first_frame" in session.ask("\\d session.list")
-        assert "nosuch" in session.ask("SELECT nosuch FROM session.list;")
-        assert "Timing is on" in session.ask("\\timing")
-        assert "Time:" in session.ask("SELECT count(*) FROM session.frame;")
+        assert "42" in session.enter("SELECT 40 + 2 AS answer;")
+        assert "first_frame" in session.enter("\\d session.list")
+        assert "nosuch" in session.enter("SELECT nosuch FROM session.list;")
+        assert "Timing is on" in session.enter("\\timing")
+        assert "Time:" in session.enter("SELECT count(*) FROM session.frame;")
         session.key("SELECT count(*) AS n FROM session.fra\t")
         session.until("me ")
-        assert "(1 row)" in session.ask(";")
-        # The query outlives the test's patience unless it is ended here.
+        assert "(1 row)" in session.enter(";")
+        # Without the interrupt, the query would run longer than the test's timeout.
         session.type("SELECT count(*) FROM range(1000000000) a, range(1000000000) b;\n")
         session.until("b;")
         wait_for_worker(daemon.pid)

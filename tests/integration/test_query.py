@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof query and gsprof tables: what can be asked, in which forms the answer comes, and what
-happens when it cannot be given."""
+"""gsprof query and gsprof tables: statements, output formats, limits and errors."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ import io
 import json
 import re
 import signal
-import time
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -23,7 +21,6 @@ from support import (
     EXIT_NOWRITE,
     EXIT_PERM,
     EXIT_USAGE,
-    PATIENCE_S,
     Result,
     Running,
     gsprof,
@@ -34,7 +31,7 @@ from test_arrow import read_npm
 EXIT_INTR = 130
 EXIT_TIMEOUT = 75
 
-# Takes minutes, whatever the machine.
+# Takes minutes on any machine.
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range = 7"
 
 MODULES = """
@@ -46,13 +43,13 @@ MODULES = """
 Rows = List[Dict[str, Any]]
 
 
-def ask(env: Dict[str, str], endpoint: object, sql: str, *args: object) -> Rows:
+def rows_of(env: Dict[str, str], endpoint: object, sql: str, *args: object) -> Rows:
     rows: Rows = json.loads(gsprof("query", endpoint, sql, "-f", "json", *args, env=env).out)
     return rows
 
 
 def check_modules(rows: Rows) -> None:
-    """Ten steps of the writer's four modules, as its head says."""
+    """Checks ten steps of the writer's four modules, which the head of ring_writer.c describes."""
     expected: List[Tuple[object, ...]] = []
     for i in range(4):
         expected.append((f"layer.{i}", "backward", 10, round(0.02 * (i + 1), 6), i * 1000.0))
@@ -65,8 +62,8 @@ def check_modules(rows: Rows) -> None:
 
 def test_live_then_killed(runtime: Dict[str, str], writer: StartWriter) -> None:
     target = writer("--rank", 3)
-    check_modules(ask(runtime, target.pid, MODULES))
-    assert ask(runtime, target.pid, "SELECT DISTINCT pid, rank FROM python.torch_trace") == [
+    check_modules(rows_of(runtime, target.pid, MODULES))
+    assert rows_of(runtime, target.pid, "SELECT DISTINCT pid, rank FROM python.torch_trace") == [
         {"pid": target.pid, "rank": 3}
     ]
     target.end()
@@ -75,14 +72,14 @@ def test_live_then_killed(runtime: Dict[str, str], writer: StartWriter) -> None:
     assert "has ended" in result.err
 
 
-def test_words_in_either_order(runtime: Dict[str, str], writer: StartWriter) -> None:
+def test_endpoint_before_or_after_the_command(runtime: Dict[str, str], writer: StartWriter) -> None:
     target = writer()
     sql = "SELECT * FROM python.torch_trace WHERE step > 7"
     first = gsprof("query", target.pid, sql, env=runtime)
     second = gsprof(target.pid, "query", sql, env=runtime)
     assert first.out == second.out and "(18 rows)" in first.out
     assert gsprof(target.pid, "tables", env=runtime).out
-    # A command that takes no endpoint is not moved.
+    # A command without an endpoint argument is not moved.
     gsprof(target.pid, "doctor", env=runtime, status=EXIT_USAGE)
 
 
@@ -90,7 +87,7 @@ def test_every_format_has_the_same_rows(
     runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
 ) -> None:
     target = writer()
-    rows = ask(runtime, target.pid, MODULES)
+    rows = rows_of(runtime, target.pid, MODULES)
     text = gsprof("query", target.pid, MODULES, "-f", "csv", env=runtime).out
     found = list(csv.DictReader(io.StringIO(text)))
     assert [row["module"] for row in found] == [row["module"] for row in rows]
@@ -98,7 +95,7 @@ def test_every_format_has_the_same_rows(
     assert found[-1]["flops"] == ""
     path = tmp_path / "rows.parquet"
     gsprof("query", target.pid, MODULES, "-o", path, env=runtime)
-    assert ask(runtime, path, "SELECT * FROM rows") == rows
+    assert rows_of(runtime, path, "SELECT * FROM rows") == rows
     table = gsprof("query", target.pid, MODULES, env=runtime).out
     assert "optimizer" in table and "NULL" in table and "(9 rows)" in table
 
@@ -107,14 +104,14 @@ def test_arrow_of_a_query(runtime: Dict[str, str], writer: StartWriter, tmp_path
     target = writer()
     path = tmp_path / "rows.arrows"
     gsprof("query", target.pid, MODULES, "-o", path, env=runtime)
-    rows = ask(runtime, target.pid, MODULES)
+    rows = rows_of(runtime, target.pid, MODULES)
     found = read_npm(path)
     names = [column["name"] for column in found["columns"]]
     assert names == list(rows[0])
     module, total, steps = (names.index(name) for name in ("module", "total", "steps"))
     assert [row[module] for row in found["rows"]] == [row["module"] for row in rows]
     assert [row[total] for row in found["rows"]] == [row["total"] for row in rows]
-    # A sum of integers is a decimal of 128 bits.
+    # The sum of integers is a 128-bit decimal.
     assert found["columns"][steps]["type"] == "Decimal[38e0]"
     assert [int(row[steps]) for row in found["rows"]] == [45] * 9
     empty = tmp_path / "empty.arrows"
@@ -134,7 +131,7 @@ def test_arrow_of_many_batches(
     assert found["rows"] == [[str(i), None if i % 3 == 0 else f"é{i}"] for i in range(150000)]
 
 
-def test_statement_from_elsewhere(
+def test_statement_from_stdin_or_a_file(
     runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
 ) -> None:
     pid = writer().pid
@@ -149,7 +146,7 @@ def test_statement_from_elsewhere(
     gsprof("query", pid, "--file", tmp_path / "none", env=runtime, status=EXIT_NOFILE)
 
 
-def test_errors_point_at_their_place(runtime: Dict[str, str], writer: StartWriter) -> None:
+def test_errors_show_their_position(runtime: Dict[str, str], writer: StartWriter) -> None:
     pid = writer().pid
     sql = "SELECT module,\n       stpe\nFROM python.torch_trace"
     result = gsprof("query", pid, sql, env=runtime, status=EXIT_USAGE)
@@ -174,13 +171,13 @@ def test_errors_point_at_their_place(runtime: Dict[str, str], writer: StartWrite
         "SET threads=1",
     ],
 )
-def test_only_questions(runtime: Dict[str, str], writer: StartWriter, sql: str) -> None:
+def test_only_select_is_allowed(runtime: Dict[str, str], writer: StartWriter, sql: str) -> None:
     result = gsprof("query", writer().pid, sql, env=runtime, status=EXIT_PERM)
     assert "gsprof tables" in result.err
 
 
-# As the document has it: comments and several statements.
-PASTED = """-- List available tables
+# Comments and several statements, like in the documentation.
+SEVERAL = """-- List available tables
 SELECT table_name FROM information_schema.tables;
 
 -- Query torch traces
@@ -191,14 +188,14 @@ SELECT func FROM python.backtrace;
 """
 
 
-def test_a_document_is_pasted(runtime: Dict[str, str], start: StartTarget, tmp_path: Path) -> None:
+def test_several_statements(runtime: Dict[str, str], start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py", env=runtime)
-    (tmp_path / "pasted.sql").write_text(PASTED)
+    (tmp_path / "pasted.sql").write_text(SEVERAL)
     answers = [
-        gsprof("query", target.pid, PASTED, env=runtime).out,
-        gsprof(target.pid, "query", PASTED, env=runtime).out,
+        gsprof("query", target.pid, SEVERAL, env=runtime).out,
+        gsprof(target.pid, "query", SEVERAL, env=runtime).out,
         gsprof("query", target.pid, "--file", tmp_path / "pasted.sql", env=runtime).out,
-        gsprof("query", target.pid, "-", env=runtime, stdin=PASTED.encode()).out,
+        gsprof("query", target.pid, "-", env=runtime, stdin=SEVERAL.encode()).out,
     ]
     for answer in answers:
         tables, traces, stacks = answer.split("\n\n")
@@ -210,7 +207,7 @@ def test_a_document_is_pasted(runtime: Dict[str, str], start: StartTarget, tmp_p
     assert [first, json.loads(text[end:])] == [[{"a": 1}], [{"b": ";"}]]
 
 
-def test_what_takes_one_statement(
+def test_formats_and_options_for_one_statement(
     runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
 ) -> None:
     pid = writer().pid
@@ -218,7 +215,7 @@ def test_what_takes_one_statement(
     for more in options:
         result = gsprof("query", pid, "SELECT 1; SELECT 2", *more, env=runtime, status=EXIT_USAGE)
         assert "takes one statement" in result.err
-    # An error stops them, and shows its place in the whole text.
+    # An error ends the query; the message shows its place in the whole text.
     result = gsprof(
         "query",
         pid,
@@ -235,17 +232,19 @@ def test_what_takes_one_statement(
 
 def test_show_tables(runtime: Dict[str, str], writer: StartWriter) -> None:
     pid = writer().pid
-    shown = [row["name"] for row in ask(runtime, pid, "show tables;")]
-    listed = ask(
+    shown = [row["name"] for row in rows_of(runtime, pid, "show tables;")]
+    listed = rows_of(
         runtime, pid, "SELECT table_schema AS s, table_name AS t" " FROM information_schema.tables"
     )
     assert shown == sorted(f"{row['s']}.{row['t']}" for row in listed)
     assert "python.torch_trace" in shown
-    columns = [row["column_name"] for row in ask(runtime, pid, "DESCRIBE python.torch_step")]
+    columns = [row["column_name"] for row in rows_of(runtime, pid, "DESCRIBE python.torch_step")]
     assert "samples_per_sec" in columns
 
 
-def test_no_rows_have_columns(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> None:
+def test_empty_results_have_columns(
+    runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
+) -> None:
     pid = writer().pid
     sql = "SELECT step, module FROM python.torch_trace WHERE step < 0"
     head = gsprof("query", pid, sql, env=runtime).out.splitlines()[0]
@@ -254,38 +253,38 @@ def test_no_rows_have_columns(runtime: Dict[str, str], writer: StartWriter, tmp_
     result = gsprof("query", pid, sql, "-f", "json", env=runtime)
     assert result.out == "[]\n" and "step, module" in result.err
     gsprof("query", pid, sql, "-o", tmp_path / "x.parquet", env=runtime)
-    described = ask(runtime, tmp_path / "x.parquet", "DESCRIBE FROM x")
+    described = rows_of(runtime, tmp_path / "x.parquet", "DESCRIBE FROM x")
     assert [row["column_name"] for row in described] == ["step", "module"]
 
 
-def test_locals_when_asked(runtime: Dict[str, str], start: StartTarget) -> None:
+def test_locals_on_request(runtime: Dict[str, str], start: StartTarget) -> None:
     target = start("locals.py", env=runtime)
     sql = "SELECT func, locals FROM python.backtrace"
-    assert {row["locals"] for row in ask(runtime, target.pid, sql)} == {None}
-    rows = ask(runtime, target.pid, sql, "--locals")
+    assert {row["locals"] for row in rows_of(runtime, target.pid, sql)} == {None}
+    rows = rows_of(runtime, target.pid, sql, "--locals")
     assert all(isinstance(json.loads(row["locals"]), dict) for row in rows)
     assert any(json.loads(row["locals"]) for row in rows), rows
     result = gsprof("query", "--locals", "localhost:1", "SELECT 1", status=EXIT_USAGE)
     assert "--locals" in result.err
 
 
-def test_rows_that_are_overwritten_are_told(runtime: Dict[str, str], writer: StartWriter) -> None:
-    """A writer at full speed: whatever a result lacks between its rows, it says so."""
+def test_overwritten_rows_are_reported(runtime: Dict[str, str], writer: StartWriter) -> None:
+    """With a writer at full speed, a result reports all rows missing between its first and last."""
     target = writer("--rate", 10**9, "--capacity", 300000)
     sql = "WITH rows AS (SELECT step * 9 + seq AS n FROM python.torch_trace)"
-    sql += " SELECT max(n) - min(n) + 1 - count(*) AS lacking FROM rows"
+    sql += " SELECT max(n) - min(n) + 1 - count(*) AS missing FROM rows"
 
-    def lacks_rows() -> bool:
+    def misses_rows() -> bool:
         result = gsprof("query", target.pid, sql, "-f", "csv", env=runtime)
-        lacking = int(result.out.split()[1] if len(result.out.split()) > 1 else 0)
-        told = re.search(r"warning: (\d+) rows of python.torch_trace", result.err)
-        assert int(told[1] if told else 0) >= lacking, str(result)
-        return lacking > 0
+        missing = int(result.out.split()[1] if len(result.out.split()) > 1 else 0)
+        warning = re.search(r"warning: (\d+) rows of python.torch_trace", result.err)
+        assert int(warning[1] if warning else 0) >= missing, str(result)
+        return missing > 0
 
-    wait_for(lacks_rows, "every result was whole")
+    wait_for(misses_rows, "no result lacked rows")
 
 
-def test_endpoints_that_are_none(runtime: Dict[str, str], tmp_path: Path) -> None:
+def test_invalid_endpoints(runtime: Dict[str, str], tmp_path: Path) -> None:
     result = gsprof("query", 2147483647, "SELECT 1", env=runtime, status=EXIT_NOPROC)
     assert "gsprof list" in result.err
     result = gsprof("query", "localhost:1", "SELECT 1", env=runtime, status=EXIT_NOPROC)
@@ -293,7 +292,7 @@ def test_endpoints_that_are_none(runtime: Dict[str, str], tmp_path: Path) -> Non
     gsprof("query", tmp_path / "none.gsp", "SELECT 1", env=runtime, status=EXIT_NOFILE)
     for name in ("bad.parquet", "bad.gsp", "bad.json"):
         path = tmp_path / name
-        path.write_bytes(b"PAR1 this is no such file")
+        path.write_bytes(b"PAR1 not a valid file")
         gsprof("query", path, "SELECT 1", env=runtime, status=EXIT_FORMAT)
     gsprof("query", env=runtime, status=EXIT_USAGE)
 
@@ -307,7 +306,7 @@ def test_output_is_not_overwritten(
         path.write_text("mine", encoding="utf-8")
         result = gsprof("query", pid, "SELECT 1", "-o", path, env=runtime, status=EXIT_NOWRITE)
         assert "--force" in result.err and path.read_text(encoding="utf-8") == "mine"
-        # A statement that fails leaves the file as it was, and nothing beside it.
+        # A failing statement leaves the file unchanged and creates no other file.
         gsprof("query", pid, "SELECT x", "-o", path, "--force", env=runtime, status=EXIT_USAGE)
         assert path.read_text(encoding="utf-8") == "mine"
         gsprof("query", pid, "SELECT 1 AS x", "-o", path, "--force", env=runtime)
@@ -319,7 +318,7 @@ def test_output_is_not_overwritten(
     gsprof("query", pid, "SELECT 1", "-o", missing, env=runtime, status=EXIT_NOWRITE)
 
 
-def test_limits_are_told(runtime: Dict[str, str], writer: StartWriter) -> None:
+def test_limits_are_reported(runtime: Dict[str, str], writer: StartWriter) -> None:
     pid = writer().pid
     sql = "FROM range(20000)"
     assert "(10000 rows; there are more" in gsprof("query", pid, sql, env=runtime).out
@@ -338,14 +337,14 @@ def test_time_is_limited(runtime: Dict[str, str], writer: StartWriter) -> None:
 
 
 def wait_for_handler(running: Running) -> None:
-    """Until Ctrl-C is caught: the kernel shows which signals are."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    """Waits until gsprof handles SIGINT."""
+
+    def is_handled() -> bool:
         status = Path(f"/proc/{running.process.pid}/status").read_text(encoding="utf-8")
         caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
-        if int(caught.split()[1], 16) & (1 << (signal.SIGINT - 1)):
-            return
-    raise TimeoutError("no handler of SIGINT")
+        return bool(int(caught.split()[1], 16) & (1 << (signal.SIGINT - 1)))
+
+    wait_for(is_handled, "gsprof does not handle SIGINT")
 
 
 def test_interrupt(runtime: Dict[str, str], writer: StartWriter, running: StartRunning) -> None:
@@ -371,9 +370,9 @@ def test_a_profile_is_tables(runtime: Dict[str, str], start: StartTarget, tmp_pa
     for name in ("p.gsp", "p.json"):
         path = tmp_path / name
         gsprof("record", "-p", target.pid, "-o", path, "-d", 0.3, "-r", 200, "--idle")
-        rows = ask(runtime, path, "SELECT count(*) AS n FROM python.stack_sample")
+        rows = rows_of(runtime, path, "SELECT count(*) AS n FROM python.stack_sample")
         assert rows[0]["n"] > 10
-        assert ask(runtime, path, "FROM gsprof.hot_functions()")
+        assert rows_of(runtime, path, "FROM gsprof.hot_functions()")
 
 
 def test_tables(runtime: Dict[str, str], writer: StartWriter) -> None:

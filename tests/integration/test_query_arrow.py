@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of gsprof.query: the same rows as JSON, and a stream that pyarrow imports."""
+"""Results of gsprof.query: equal to the JSON rows, and a stream that pyarrow imports."""
 
 from __future__ import annotations
 

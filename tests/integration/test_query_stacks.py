@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples and their stacks in SQL, of several processes that run the same code."""
+"""Samples and stacks in SQL, from several processes that run the same code."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ os.wait()
 """
 
 
-def ask(where: object, sql: str, env: Dict[str, str]) -> List[Any]:
+def query(where: object, sql: str, env: Dict[str, str]) -> List[Any]:
     text = gsprof("query", "-q", where, sql, "-f", "json", env=env).out
     return [list(row.values()) for row in json.loads(text)]
 
 
 def check_unique(folder: Path, env: Dict[str, str]) -> None:
-    rows, keys = ask(
+    rows, keys = query(
         folder, "SELECT count(*), count(DISTINCT (stack_id, depth)) FROM python.stack", env
     )[0]
     assert rows == keys > 0
-    # At one moment: samples come while the recording goes on.
-    joined, whole = ask(
+    # In one statement, because samples are added during the recording.
+    joined, whole = query(
         folder,
         "WITH s AS MATERIALIZED (SELECT stack_id, weight_ns FROM python.stack_sample"
         " WHERE stack_id IN (SELECT stack_id FROM python.stack))"
@@ -51,10 +51,10 @@ def check_unique(folder: Path, env: Dict[str, str]) -> None:
     assert joined == whole > 0
 
 
-def test_a_frame_of_a_stack_is_there_once(
+def test_each_frame_of_a_stack_is_stored_once(
     runtime: Dict[str, str], tmp_path: Path, running: StartRunning
 ) -> None:
-    """While several processes are recorded, and of the whole run."""
+    """Holds during the recording of several processes and for the finished run."""
     script = tmp_path / "same.py"
     script.write_text(SAME_CODE)
     folder = tmp_path / "run"
@@ -62,20 +62,20 @@ def test_a_frame_of_a_stack_is_there_once(
     run = running("run", "-o", folder, "--", main_python(), script, end, env=runtime)
     seen = "SELECT count(DISTINCT pid) FROM python.stack_sample JOIN python.stack USING (stack_id)"
     seen += " WHERE func = 'burn'"
-    wait_for(lambda: folder.exists(), "no folder")
-    wait_for(lambda: ask(folder, seen, runtime)[0][0] == 2, "not all processes are recorded")
+    wait_for(lambda: folder.exists(), "the folder does not exist")
+    wait_for(lambda: query(folder, seen, runtime)[0][0] == 2, "not all processes are recorded")
     check_unique(folder, runtime)
     end.touch()
     assert run.finish().status == 0
     alone = {"XDG_RUNTIME_DIR": str(tmp_path)}
-    assert ask(folder, seen, alone) == [[2]]
+    assert query(folder, seen, alone) == [[2]]
     check_unique(folder, alone)
-    # The file itself has each once, for whatever else reads it.
+    # The file itself has each frame once, for other readers.
     segments = json.loads((folder / "manifest.json").read_text())["segments"]
     rows = sum(row["rows"] for row in segments if row["file"] == "python.stack.parquet")
-    assert ask(folder, "SELECT count(*) FROM python.stack", alone) == [[rows]]
-    # Threads that wait come behind those that work.
-    assert ask(folder, "SELECT func FROM gsprof.hot_lines() LIMIT 1", alone) == [["burn"]]
-    assert ask(folder, "SELECT func FROM gsprof.hot_functions() LIMIT 1", alone) == [["burn"]]
-    every = ask(folder, "SELECT func FROM gsprof.hot_functions(idle := true) LIMIT 1", alone)
+    assert query(folder, "SELECT count(*) FROM python.stack", alone) == [[rows]]
+    # Waiting threads sort after working ones.
+    assert query(folder, "SELECT func FROM gsprof.hot_lines() LIMIT 1", alone) == [["burn"]]
+    assert query(folder, "SELECT func FROM gsprof.hot_functions() LIMIT 1", alone) == [["burn"]]
+    every = query(folder, "SELECT func FROM gsprof.hot_functions(idle := true) LIMIT 1", alone)
     assert "wait" in every[0][0], every

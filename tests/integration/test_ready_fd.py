@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--ready-fd: what a command reports to the program that started it."""
+"""--ready-fd: the events that a command reports to the program that started it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Events = List[Dict[str, Any]]
 
 
 def start_reporting(*args: object) -> Tuple["subprocess.Popen[bytes]", int]:
-    """A command, and the end of the pipe that it reports to."""
+    """Starts a command; returns it and the read end of its pipe."""
     reading, writing = os.pipe()
     process = subprocess.Popen(
         [str(GSPROF), "--ready-fd", str(writing), *map(str, args)],
@@ -73,7 +73,7 @@ def test_warnings_are_reported_even_with_quiet(tmp_path: Path) -> None:
     assert "more rows" in events[0]["message"]
 
 
-def test_a_reader_that_closes_its_end_does_not_harm(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_harmless(tmp_path: Path) -> None:
     output = tmp_path / "p.gsp"
     process, reading = start_reporting(
         "record", "-o", output, "--", "python3", "-c", "import time; time.sleep(0.3)"

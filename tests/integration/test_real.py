@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of well-known libraries: what gsprof tells about them is true.
+"""Programs that use well-known libraries: gsprof's reports about them are correct.
 
-The short form of tests/real/real.py (`make test-real`): a job that begins at once, where the
-environment was made already."""
+The short form of tests/real/real.py (`make test-real`): only jobs that start quickly, and only if
+the environment exists already."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_job(job: Job, tmp_path: Path) -> None:
     if not (HOME / "done").exists():
         pytest.skip("needs the environment of make test-real")
     environment = Environment(python=str(HOME / "bin" / "python"))
-    why = environment.lacks(job.packages)
+    why = environment.reason_to_skip(job.packages)
     if why:
         pytest.skip(why)
     tally = Tally()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""record: every interpreter, attached to and launched, and what its flags change."""
+"""record: every interpreter, attached to and launched, and the effect of its options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from support import (
 
 
 def lines_of(name: str) -> Dict[str, Tuple[int, int]]:
-    """First and last line of each function of a program."""
+    """Returns the first and last line of each function of a program."""
     tree = ast.parse(Path(program(name)).read_text())
     return {
         node.name: (node.lineno, node.end_lineno or 0)
@@ -64,13 +64,13 @@ def test_attach(python: Python, start: StartTarget, tmp_path: Path) -> None:
             assert first <= leaf.line <= last and leaf.first_line == first, leaf
             assert leaf.file.endswith("work.py")
     assert {sample.thread_id for sample in profile.samples} == {target.pid}
-    assert all(sample.on_cpu for sample in profile.samples)  # others are not asked for
+    assert all(sample.on_cpu for sample in profile.samples)  # idle threads are not requested
     failed = profile.losses["failed"]
     check_rare(range(failed), len(profile.samples) + failed, 0.01)
 
 
-def test_shape(start: StartTarget, tmp_path: Path) -> None:
-    """The keys that readers of the .json rely on."""
+def test_json_keys(start: StartTarget, tmp_path: Path) -> None:
+    """The .json has the keys that its readers rely on."""
     target = start("shares.py")
     raw = record_until(has_any, target.pid, tmp_path / "p.json").raw
     assert raw["process_name"].startswith("python")
@@ -99,20 +99,20 @@ def test_shape(start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_deep(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """Every stack is whole: 61 frames, none missing, none too many."""
+    """Every stack is complete: 61 frames, none missing, none extra."""
     target = start("deep.py", 61, python=python)
     profile = record_until(has_samples(100), target.pid, tmp_path / "p.json", duration_s=0.4)
     for sample in profile.samples:
         assert sample.names[:59] == ["<module>"] + ["level"] * 58, sample.names
         assert len(sample.frames) <= 61
     seen = observations(profile.samples)
-    # Between two functions, and their loop's own lines.
+    # Samples between two functions, and in the lines of their loop.
     other = [s.names for s in seen if len(s.frames) < 61 or s.names[59] != "one_round"]
     check_rare(other, len(seen), 0.02)
 
 
 def test_very_deep(start: StartTarget, tmp_path: Path) -> None:
-    """Several chunks of frames: the end of one and the start of the next."""
+    """The frames span several memory chunks."""
     target = start("deep.py", 900)
     profile = record_until(
         has_samples(50), target.pid, tmp_path / "p.json", duration_s=0.4, rate_hz=200
@@ -122,7 +122,7 @@ def test_very_deep(start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_torn(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """A call every few tens of nanoseconds, and no stack of two moments."""
+    """A call every few tens of nanoseconds, and no torn stack."""
     target = start("calls60ns.py", python=python)
     profile = record_until(
         has_samples(500), target.pid, tmp_path / "p.json", duration_s=1.2, rate_hz=1000
@@ -134,7 +134,7 @@ def test_torn(python: Python, start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_blocking(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """--blocking: exact stacks, and the target runs on afterwards."""
+    """--blocking: exact stacks, and the target continues afterwards."""
     target = start("calls60ns.py", python=python)
     profile = record_until(
         has_samples(40), target.pid, tmp_path / "p.json", "--blocking", duration_s=0.5, rate_hz=200
@@ -144,7 +144,7 @@ def test_blocking(python: Python, start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_reused_code(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """Code objects come and go at the same addresses; names, files and lines agree."""
+    """Code objects are freed and created at the same addresses; names, files and lines match."""
     target = start("exec_loop.py", python=python)
 
     def made_in(profile: Profile) -> List[Frame]:
@@ -180,14 +180,14 @@ def test_tiny_functions(start: StartTarget, tmp_path: Path) -> None:
     truth = target.facts["shares"]
     seen = moments(profile.samples)
     inside = [sample for sample in seen if sample.leaf.name in truth]
-    # The loop that calls them takes a quarter of the time.
+    # The loop that calls them uses a quarter of the time.
     outside = [sample for sample in seen if sample.leaf.name not in truth]
     check_rare(outside, len(seen), 0.4)
     check_distribution(Profile(profile.raw, inside), truth, slack=0.02)
 
 
 def test_threads(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """Eight threads of which one runs: only that one is on a CPU."""
+    """Of eight threads one runs: only that one is on a CPU."""
     target = start("threads8.py", python=python)
     profile = record_until(has_weight(300), target.pid, tmp_path / "p.json", "-t")
     seen = observations(profile.samples)
@@ -196,7 +196,7 @@ def test_threads(python: Python, start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_idle_threads(start: StartTarget, tmp_path: Path) -> None:
-    """--idle brings the waiting ones, each with its own name and stack."""
+    """--idle adds the waiting threads, each with its own name and stack."""
     target = start("threads8.py")
     threads = set(target.facts["threads"])
     wait_until_at_rest(target.pid, len(threads) - 1)
@@ -224,8 +224,8 @@ def test_gil(start: StartTarget, tmp_path: Path) -> None:
     def of_thread(profile: Profile) -> List[Sample]:
         return [sample for sample in profile.samples if sample.thread_name == "compressor"]
 
-    # It holds the GIL for some microseconds between two calls of a tenth of a second or more, and
-    # when it waits for a CPU there, for a turn of the others.
+    # The thread holds the GIL for some microseconds between two calls of 0.1 s or more; if it has
+    # to wait for a CPU there, it holds the GIL for a time slice of the other threads.
     profile = record_until(
         lambda so_far: len(apart(of_thread(so_far), 0.05)) >= 50,
         target.pid,
@@ -272,7 +272,7 @@ def test_full_filenames(start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_jitter(start: StartTarget, tmp_path: Path) -> None:
-    """With --jitter the gaps differ; without, they are the period."""
+    """With --jitter the gaps vary; without it they equal the period."""
     target = start("spin.py")
 
     def gaps(profile: Profile) -> List[float]:
@@ -283,7 +283,7 @@ def test_jitter(start: StartTarget, tmp_path: Path) -> None:
         return [gap for gap in gaps(profile) if abs(gap - 0.01) < 0.0001]
 
     # With --jitter a tick comes anywhere in its slot: one gap in fifty is within a hundredth of the
-    # period.  Without, a busy machine moves many ticks, but not nearly as many.
+    # period. Without it a busy machine delays many ticks, but far fewer.
     path = tmp_path / "p.json"
     record_until(
         lambda so_far: len(exact(so_far)) > most_by_chance(len(gaps(so_far)), 0.02),
@@ -298,10 +298,10 @@ def test_jitter(start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_rate(start: StartTarget, tmp_path: Path) -> None:
-    """No drift, no burst: as many ticks as the rate says, the missed ones counted."""
+    """No drift and no bursts: the number of ticks matches the rate, missed ones are counted."""
     target = start("spin.py")
     for rate in (50, 1000):
-        # One recording: what is due is a matter of its time.
+        # One recording, because its duration determines the number of ticks.
         path = tmp_path / f"{rate}.json"
         record_longer(
             lambda path: len(Profile.load(path).samples) >= 20,
@@ -312,16 +312,16 @@ def test_rate(start: StartTarget, tmp_path: Path) -> None:
         )
         profile = Profile.load(path)
         losses = profile.losses
-        told = len(profile.samples) + losses["late"] + losses["torn"] + losses["failed"]
-        # The ticks that are missed after the last one that came are not counted any more.
+        counted = len(profile.samples) + losses["late"] + losses["torn"] + losses["failed"]
+        # Ticks that are missed after the last sample are not counted.
         due = rate * (profile.samples[-1].timestamp - profile.raw["start_time"])
-        assert told <= due + 1, (rate, told, due, losses)
-        # It is not on a CPU for a moment, when a page of its memory is fetched.
-        check_rare(range(int(due) - told), int(due), 0.001)
+        assert counted <= due + 1, (rate, counted, due, losses)
+        # The target is off the CPU briefly during a page fault.
+        check_rare(range(int(due) - counted), int(due), 0.001)
 
 
 @pytest.mark.parametrize("rate", ["0", "-5", "1e9", "nan", "fast", "1000000001"])
-def test_senseless_rate(rate: str, start: StartTarget, tmp_path: Path) -> None:
+def test_invalid_rate(rate: str, start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
     done = gsprof(
         "record",
@@ -339,13 +339,13 @@ def test_senseless_rate(rate: str, start: StartTarget, tmp_path: Path) -> None:
 
 
 def test_launch(python: Python, running: StartRunning, tmp_path: Path) -> None:
-    """Started by us: sampled from its first line, its status passed on."""
+    """A launched program is sampled from its first line, and gsprof exits with its status."""
     path = tmp_path / "p.json"
     stop = tmp_path / "stop"
     command = (python.path, program("exits.py"), stop, "7")
     one = running("record", "-o", path, "-r", "500", "--", *command)
-    one.sampling()
-    one.until_seen(lambda so_far: "busy" in so_far.names() and len(so_far.samples) >= 50)
+    one.wait_until_recording()
+    one.wait_until_enough(lambda so_far: "busy" in so_far.names() and len(so_far.samples) >= 50)
     stop.touch()
     done = one.finish()
     assert done.status == 7, done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a recording is kept, when it begins and ends, and what can be had in between."""
+"""Options of record that select samples, start and stop the recording, or write interim files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support import (
     main_python,
     record_until,
     wait_for,
-    wait_until_asleep,
+    wait_until_sleeping,
 )
 
 
@@ -42,11 +42,11 @@ def test_include_and_exclude(start: StartTarget, tmp_path: Path) -> None:
     record_until(saw("half"), target.pid, path, "--include", "work[.]py")
 
 
-def test_none_left_is_said(start: StartTarget, tmp_path: Path) -> None:
+def test_filters_that_match_nothing_are_reported(start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
     args = ["record", "-p", target.pid, "-d", "0.3", "-o", tmp_path / "p.json"]
     for option in ("--include", "--thread"):
-        # Without a single look in the time there is nothing to be left out.
+        # If no sample was captured at all, no filter is to blame.
         wait_for(
             lambda option=option: option  # type: ignore[misc]
             in gsprof(*args, option, "nosuchthing", status=EXIT_EMPTY).err
@@ -54,7 +54,7 @@ def test_none_left_is_said(start: StartTarget, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--include", "--exclude", "--thread"])
-def test_no_expression(option: str) -> None:
+def test_invalid_expressions(option: str) -> None:
     done = gsprof("record", option, "(", "--", main_python(), "-c", "1", status=EXIT_USAGE)
     assert "not a regular expression" in done.err
 
@@ -62,7 +62,7 @@ def test_no_expression(option: str) -> None:
 def test_cpu_and_wall(start: StartTarget, tmp_path: Path) -> None:
     gsprof("record", "-p", "1", "--cpu", "--wall", status=EXIT_USAGE)
     target = start("idle.py")
-    wait_until_asleep(target.pid)
+    wait_until_sleeping(target.pid)
     profile = record_until(has_any, target.pid, tmp_path / "p.json", "--wall", duration_s=0.3)
     assert not any(sample.on_cpu for sample in profile.samples)
 
@@ -98,12 +98,12 @@ def test_gil_shares(start: StartTarget, tmp_path: Path) -> None:
         duration_s *= 2
         return float(found[1])
 
-    # It never gives it away.  The time after the last look is nobody's, and long when the machine
-    # is busy at the end, but then it is small in a longer recording.
+    # The thread never releases the GIL. The time after the last sample belongs to no thread. On a
+    # busy machine it can be long, but its share falls as the recording gets longer.
     wait_for(lambda: share_pct() > 90)
 
 
-def test_imports_are_one_mark(running: StartRunning, tmp_path: Path) -> None:
+def test_import_frames_become_one_mark(running: StartRunning, tmp_path: Path) -> None:
     (tmp_path / "slow_module.py").write_text("while True: pass\n")
     script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import slow_module"
     argv = ["--", main_python(), "-B", "-c", script]
@@ -113,8 +113,8 @@ def test_imports_are_one_mark(running: StartRunning, tmp_path: Path) -> None:
 
     def recorded(name: str, *options: str) -> Profile:
         one = running("record", "-r", "200", "-o", tmp_path / name, *options, *argv)
-        one.sampling()
-        one.until_seen(lambda so_far: len(in_module(so_far)) >= 10)
+        one.wait_until_recording()
+        one.wait_until_enough(lambda so_far: len(in_module(so_far)) >= 10)
         one.signal(signal.SIGINT)
         one.finish()
         return Profile.load(tmp_path / name)
@@ -126,14 +126,14 @@ def test_imports_are_one_mark(running: StartRunning, tmp_path: Path) -> None:
 
 
 def test_interim_file(start: StartTarget, running: StartRunning, tmp_path: Path) -> None:
-    """SIGUSR1: a file of what there is, and the recording goes on."""
+    """SIGUSR1 writes a file of the samples so far; the recording continues."""
     target = start("spin.py")
     path = tmp_path / "p.json"
     one = running("record", "-p", target.pid, "-o", path, "-r", "200")
-    one.sampling()
-    first: Profile = wait_for(one.so_far)  # not a sample may have come yet
+    one.wait_until_recording()
+    first: Profile = wait_for(one.interim_profile)  # there may be no sample yet
     assert first.samples and not first.raw["truncated"]
-    one.seen(len(first.samples) + 1)
+    one.wait_for_samples(len(first.samples) + 1)
     files = sorted(tmp_path.iterdir())
     assert tmp_path / "p.1.json" in files and tmp_path / "p.2.json" in files
     second = Profile.load(tmp_path / f"p.{len(list(tmp_path.glob('p.*.json')))}.json")
@@ -149,8 +149,8 @@ def test_until_signal(start: StartTarget, running: StartRunning, tmp_path: Path)
     one = running("record", "-p", target.pid, "-o", path, "-r", "100", "--until-signal")
     one.lines.until("Waiting for SIGUSR2")
     one.signal(signal.SIGUSR2)
-    one.sampling()
-    one.seen(1)
+    one.wait_until_recording()
+    one.wait_for_samples(1)
     one.signal(signal.SIGUSR2)
     done = one.finish()
     assert done.status == 0 and "second SIGUSR2" in done.err, done
@@ -165,7 +165,7 @@ def test_until_signal_that_never_comes(tmp_path: Path) -> None:
 
 
 def test_collections_are_marked(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    """The collector's time is marked as its own, and time that is not is not."""
+    """Only samples captured during a garbage collection have its mark."""
     if python.version < (3, 9) or python.label.split("-")[0].endswith("t"):
         pytest.skip("needs 3.9 or later, with a GIL")
     target = start("collects.py", python=python)

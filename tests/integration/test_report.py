@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof report: a run, a session or a profile as one document, and every form made of it."""
+"""gsprof report: the document of a run, a session or a profile, and every output format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Json = Dict[str, Any]
 
 START_S = 1_700_000_000
 START_NS = START_S * 1_000_000_000
-# What each part of a made run is: its table and the columns that it has.
+# The SQL that creates each table of the run.
 TABLES = {
     "process.metrics": "SELECT ({ns} + i * 200000000)::BIGINT AS ts_ns, 'box' AS host, 42::BIGINT"
     " AS pid, 'python3' AS name, CASE WHEN i = 3 THEN 'nan'::DOUBLE WHEN i = 4 THEN 'inf'::DOUBLE"
@@ -50,7 +50,8 @@ TABLES = {
 
 
 def made_profile() -> Json:
-    """Twenty seconds of a main thread: loading at first, then training, ten samples a second."""
+    """Returns twenty seconds of a main thread at ten samples a second: first loading, then
+    training."""
     samples = [
         {
             "thread_id": 42,
@@ -64,7 +65,7 @@ def made_profile() -> Json:
 
 @pytest.fixture(scope="module", name="run")
 def make_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that has every table."""
+    """Creates the folder of a run that has every table."""
     folder = tmp_path_factory.mktemp("report")
     profile = folder / "profile.json"
     profile.write_text(json.dumps(made_profile()))
@@ -101,17 +102,17 @@ def make_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def document(*args: object) -> Json:
-    """The document, whose numbers are numbers: no NaN, no Infinity."""
+    """Returns the document, which must not contain NaN or Infinity."""
 
-    def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
+    def reject(word: str) -> None:
+        raise AssertionError(f"{word} is not valid JSON")
 
-    found: Json = json.loads(gsprof("report", *args, "-f", "json").out, parse_constant=refuse)
+    found: Json = json.loads(gsprof("report", *args, "-f", "json").out, parse_constant=reject)
     check(found)
     return found
 
 
-# ------------------------------------------------------------------------------- the contract
+# ------------------------------------------------------------------------------- the format
 
 
 def is_number(value: object) -> bool:
@@ -119,7 +120,7 @@ def is_number(value: object) -> bool:
 
 
 def check_columns(part: Json, keys: str) -> int:
-    """Arrays of one object have equal lengths."""
+    """The arrays of one object have equal lengths."""
     lengths = {len(part[key]) for key in keys.split()}
     assert len(lengths) == 1, keys
     return int(lengths.pop())
@@ -169,7 +170,7 @@ def check_events(found: Json) -> None:
 
 
 def check(found: Json) -> None:
-    """docs/formats/report.md, as far as one document can be held against it."""
+    """Checks a document against docs/formats/report.md, as far as a single document allows."""
     assert found["format"] == "gsprof-report" and found["version"] == 1
     assert found["kind"] in ("run", "session", "profile")
     assert isinstance(found["title"], str) and found["title"] and found["gsprof"]
@@ -199,7 +200,7 @@ def test_a_run_as_document(run: Path) -> None:
     assert found["kind"] == "run" and found["title"] == "train.py"
     assert int(found["start_ns"]) == START_NS
     assert {"cpu", "rss", "gpu_util", "steps"} <= set(charts)
-    # A value that is no number is not known.
+    # A value that is not finite is unknown.
     assert charts["cpu"]["series"][0]["v"][2:6] == [80, None, None, 80]
     assert len(found["steps"]["step"]) == 199 and 7 not in found["steps"]["step"]
     assert [module["module"] for module in found["modules"]] == [
@@ -209,23 +210,23 @@ def test_a_run_as_document(run: Path) -> None:
     assert found["memory"]["peak_rss_bytes"] == 200000000 + 99 * 400000
     assert 1.5e6 < found["memory"]["growth_bytes_per_s"] < 2.5e6
     assert sum(found["stacks"]["samples"]["weight"]) == pytest.approx(20, abs=0.5)
-    # The GPU had nothing to do while data was loaded.
+    # The GPU was idle while data was loaded.
     assert "meanwhile Python was in loader.load" in verdict or "in load " in verdict, verdict
     assert "slowest 2.00 s (step 150)" in verdict and "grew by" in verdict
     assert "Slowest module: layers.4 (Linear, forward)" in verdict
 
 
-def test_the_page_has_the_document(run: Path, tmp_path: Path) -> None:
+def test_the_page_contains_the_document(run: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    told = gsprof("report", run, "-o", page).err
+    printed = gsprof("report", run, "-o", page).err
     text = page.read_text()
     inside = re.findall(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, re.S)
     assert len(inside) == 1 and json.loads(inside[0]) == document(run)
-    assert f"xdg-open {page}" in told
+    assert f"xdg-open {page}" in printed
     assert not re.search(r'(?:src|href)="https?:', text)
 
 
-def test_forms_for_people(run: Path, tmp_path: Path) -> None:
+def test_text_and_markdown(run: Path, tmp_path: Path) -> None:
     text = gsprof("report", run).out
     lines = document(run)["verdict"]
     assert all(line in text for line in lines) and "layers.4" in text and "Step time" in text
@@ -261,7 +262,7 @@ def test_a_session(session_file: Path) -> None:
     assert "epoch" in gsprof("report", session_file).out
 
 
-def test_stacks_of_a_session_lie_beside_it(run: Path, tmp_path: Path) -> None:
+def test_stacks_of_a_session_are_in_files_beside_it(run: Path, tmp_path: Path) -> None:
     session = made_session()
     session["metadata"]["stacks"] = [{"pid": 42, "file": "epoch_42.gsp"}]
     (tmp_path / "epoch.json").write_text(json.dumps(session))
@@ -290,7 +291,7 @@ def test_a_profile_and_its_own_options(run: Path, tmp_path: Path) -> None:
     assert lines == gsprof("report", profile, "--lines", "--csv").out
 
 
-def test_two_are_compared(run: Path, tmp_path: Path) -> None:
+def test_two_inputs_are_compared(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "both.json"
     gsprof("report", run, run / "profile.gsp", "-o", out, status=None)
     assert json.loads(out.read_text())["kind"] == "compare"
@@ -306,10 +307,10 @@ def test_a_process(writer: StartWriter, runtime: Dict[str, str], tmp_path: Path)
     assert "gsprof-report" in page.read_text()
 
 
-# ---------------------------------------------------------------------------------- bad input
+# ------------------------------------------------------------------------------ invalid input
 
 
-def test_names_by_the_thousand_and_of_any_bytes(tmp_path: Path) -> None:
+def test_thousands_of_names_and_invalid_utf8(tmp_path: Path) -> None:
     folded = tmp_path / "many.folded"
     lines = [b"main;f%d </script> 1" % i for i in range(5000)]
     folded.write_bytes(
@@ -323,8 +324,8 @@ def test_names_by_the_thousand_and_of_any_bytes(tmp_path: Path) -> None:
     assert page.read_text().count("f77 </script>") == 0
 
 
-def broken(run: Path, folder: Path, how: str) -> Path:
-    """What a report cannot be made of, or hardly."""
+def make_broken(run: Path, folder: Path, how: str) -> Path:
+    """Creates input from which a report cannot be made, or only in part."""
     path = folder / how.replace(" ", "-")
     if how == "no such file":
         return path.with_suffix(".gsp")
@@ -355,9 +356,9 @@ def broken(run: Path, folder: Path, how: str) -> Path:
         ("profile without end", EXIT_FORMAT, ""),
     ],
 )
-def test_what_cannot_be_read(how: str, status: int, words: str, run: Path, tmp_path: Path) -> None:
+def test_unreadable_input(how: str, status: int, words: str, run: Path, tmp_path: Path) -> None:
     for form in ("html", "text"):
-        result = gsprof("report", broken(run, tmp_path / form, how), "-f", form, status=status)
+        result = gsprof("report", make_broken(run, tmp_path / form, how), "-f", form, status=status)
         assert words in result.err and "try " in result.err and not result.out
 
 
@@ -367,7 +368,7 @@ def folders_of_forms(tmp_path: Path) -> None:
         (tmp_path / form).mkdir()
 
 
-def test_a_run_that_was_not_finished(run: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run(run: Path, tmp_path: Path) -> None:
     half = tmp_path / "half"
     half.mkdir()
     whole = (run / "profile.gsp").read_bytes()
@@ -379,13 +380,13 @@ def test_a_run_that_was_not_finished(run: Path, tmp_path: Path) -> None:
     assert found["charts"]
     assert any("gpu.metrics.parquet" in loss["why"] for loss in found["losses"])
     assert "Missing: " in "\n".join(found["verdict"])
-    # The tables have what the stream has not.
+    # The tables have the samples that the truncated stream lacks.
     for name in ("python.stack.parquet", "python.stack_sample.parquet"):
         (half / name).write_bytes((run / name).read_bytes())
     assert document(half)["stacks"]["samples"]["seen"] == 200
 
 
-WRONG: List[Tuple[List[str], int, str]] = [
+INVALID_USE: List[Tuple[List[str], int, str]] = [
     (["-f", "csv", "--table", "steps"], EXIT_EMPTY, "has no steps"),
     (["-f", "html", "--json"], EXIT_USAGE, "excludes"),
     (["-f", "pdf"], EXIT_USAGE, "pdf"),
@@ -395,13 +396,13 @@ WRONG: List[Tuple[List[str], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize("args, status, words", WRONG)
-def test_wrong_use(args: List[str], status: int, words: str, run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("args, status, words", INVALID_USE)
+def test_invalid_use(args: List[str], status: int, words: str, run: Path, tmp_path: Path) -> None:
     (tmp_path / "there.html").write_text("mine")
     result = gsprof("report", run / "profile.gsp", *args, status=status, cwd=tmp_path)
     assert words in result.err and "gsprof" in result.err
     assert (tmp_path / "there.html").read_text() == "mine"
 
 
-def test_a_process_that_is_not(tmp_path: Path) -> None:
+def test_a_process_that_does_not_exist(tmp_path: Path) -> None:
     gsprof("report", 2**22 + 7, "-f", "json", status=EXIT_NOPROC, cwd=tmp_path)

@@ -72,21 +72,21 @@ main()
 """
 
 
-def real_run(folder: Path) -> report_documents.Json:
-    """The document of a real run, with weights whose sums are exact."""
+def make_real_document(folder: Path) -> report_documents.Json:
+    """Returns the document of a real run, with weights rounded so that their sums are exact."""
     program = folder / "forks.py"
     program.write_text(PROGRAM, encoding="utf-8")
     gsprof("run", "-q", "-o", folder / "run", "--", sys.executable, program, cwd=folder)
     text = gsprof("report", folder / "run", "-f", "json", cwd=folder).out
-    made: report_documents.Json = json.loads(text)
-    samples = made["stacks"]["samples"]
+    document: report_documents.Json = json.loads(text)
+    samples = document["stacks"]["samples"]
     samples["weight"] = [max(1, round(weight * 2**20)) / 2**20 for weight in samples["weight"]]
-    return made
+    return document
 
 
 @pytest.fixture(scope="module", name="real")
 def fixture_real(tmp_path_factory: pytest.TempPathFactory) -> report_documents.Json:
-    return real_run(tmp_path_factory.mktemp("real"))
+    return make_real_document(tmp_path_factory.mktemp("real"))
 
 
 def test_a_run_has_lines_and_names_and_no_frames_of_gsprof(real: report_documents.Json) -> None:
@@ -98,7 +98,7 @@ def test_a_run_has_lines_and_names_and_no_frames_of_gsprof(real: report_document
     assert len({thread["pid"] for thread in stacks["threads"]}) == 2
     names = {thread["name"] for thread in stacks["threads"]}
     assert names == {"MainThread", "waiter"}, names
-    # All frames are used.
+    # Every frame is used by a node.
     used = set(stacks["nodes"]["frame"])
     assert used == set(range(len(stacks["frames"])))
     files = [frame["file"] or "" for frame in stacks["frames"]]

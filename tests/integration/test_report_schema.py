@@ -19,7 +19,7 @@ from conftest import StartWriter
 from support import ROOT, Json, gsprof
 from test_report import made_session, make_run
 
-# Debian has no type stubs for it.
+# Debian has no type stubs for jsonschema.
 jsonschema: Any = importlib.import_module("jsonschema")
 GENERATOR = runpy.run_path(str(ROOT / "tools" / "gen_report_schema.py"))
 SCHEMA: Json = json.loads(GENERATOR["SCHEMA"].read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def resolve(node: Json) -> Json:
 
 
 def walk(value: Any, node: Json, where: str = "report") -> Iterator[Tuple[str, Json, Json]]:
-    """All objects of a document with their schemas and where they are."""
+    """Yields every object of a document with its path and schema."""
     node = resolve(node)
     if isinstance(value, dict):
         yield where, value, node
@@ -66,7 +66,7 @@ def check(document: Json) -> None:
         assert len(set(lengths.values())) <= 1, f"{where}: {lengths}"
 
 
-def printed(*args: object, **options: Any) -> Json:
+def printed_document(*args: object, **options: Any) -> Json:
     found: Json = json.loads(gsprof(*args, "-f", "json", **options).out)
     check(found)
     return found
@@ -82,7 +82,7 @@ def test_schema_describes_every_member() -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_made_up_documents(name: str) -> None:
+def test_example_documents(name: str) -> None:
     check(DOCUMENTS[name]())
 
 
@@ -120,7 +120,7 @@ def test_missing_members_are_rejected() -> None:
 
 
 def test_a_run(run: Path) -> None:
-    found = printed("report", run)
+    found = printed_document("report", run)
     assert found["kind"] == "run" and {"stacks", "modules", "steps", "spans", "memory"} <= set(
         found
     )
@@ -130,21 +130,21 @@ def test_a_session(tmp_path: Path) -> None:
     session = made_session()
     path = tmp_path / "epoch.json"
     path.write_text(json.dumps(session))
-    assert printed("report", path)["losses"]
+    assert printed_document("report", path)["losses"]
     session["losses"] = {"frames_lost": 0}
     path.write_text(json.dumps(session))
-    assert printed("report", path)["losses"] == []
+    assert printed_document("report", path)["losses"] == []
     del session["losses"]
     path.write_text(json.dumps(session))
-    assert "losses" not in printed("report", path)
+    assert "losses" not in printed_document("report", path)
 
 
 def test_a_profile(run: Path, tmp_path: Path) -> None:
-    assert printed("report", run / "profile.gsp")["kind"] == "profile"
-    printed("report", run / "profile.gsp", "--lines")
+    assert printed_document("report", run / "profile.gsp")["kind"] == "profile"
+    printed_document("report", run / "profile.gsp", "--lines")
     folded = tmp_path / "a.folded"
     folded.write_text("main;work 3\nmain 1\n")
-    found = printed("report", folded)
+    found = printed_document("report", folded)
     assert "t" not in found["stacks"]["samples"] and "losses" not in found
     assert "losses not recorded" in json.dumps(found["cards"])
 
@@ -153,22 +153,24 @@ def test_a_recording(tmp_path: Path) -> None:
     program = tmp_path / "busy.py"
     program.write_text("import time\nend = time.time() + 0.3\nwhile time.time() < end: pass\n")
     gsprof("run", "-q", "-o", tmp_path / "run", "--", "python3", program, cwd=tmp_path)
-    assert isinstance(printed("report", tmp_path / "run")["losses"], list)
+    assert isinstance(printed_document("report", tmp_path / "run")["losses"], list)
 
 
 def test_a_process(writer: StartWriter, runtime: Dict[str, str]) -> None:
     target = writer("--rank", 3)
-    assert printed("report", target.pid, env=runtime)["kind"] == "run"
+    assert printed_document("report", target.pid, env=runtime)["kind"] == "run"
 
 
 def test_a_comparison(run: Path, tmp_path: Path) -> None:
     before = made_runs.make_run(tmp_path / "before", 1, modules=3)
     after = made_runs.make_run(tmp_path / "after", 2, modules=3)
     rules = ["--fail-if", "step_time > 90%", "--fail-if", "step_time > -90%"]
-    found = printed("compare", before, after, *rules, status=None)["compare"]
+    found = printed_document("compare", before, after, *rules, status=None)["compare"]
     assert found["failed"] or found["passed"]
-    assert printed("compare", run / "profile.gsp", run / "profile.gsp")["compare"]["stacks"]
+    assert printed_document("compare", run / "profile.gsp", run / "profile.gsp")["compare"][
+        "stacks"
+    ]
     folded = [tmp_path / "a.folded", tmp_path / "b.folded"]
     folded[0].write_text("main;work 3\n")
     folded[1].write_text("main;work 4\nmain;rest 1\n")
-    assert printed("compare", *folded)["kind"] == "compare"
+    assert printed_document("compare", *folded)["kind"] == "compare"

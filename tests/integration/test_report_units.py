@@ -26,7 +26,7 @@ NAMES = [
 
 @pytest.fixture(scope="module", name="results")
 def fixture_results(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
-    """The result of each test: "ok", or the output of its file."""
+    """Returns the result of each test: "ok", or the output of its file."""
     folder = tmp_path_factory.mktemp("units")
     esbuild = Path(get_web("--modules")) / "esbuild" / "bin" / "esbuild"
     options = ["--bundle", "--format=esm", "--platform=node", "--out-extension:.js=.mjs"]
@@ -52,4 +52,4 @@ def test_names_are_unique() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unit(results: Dict[str, str], name: str) -> None:
-    assert results.get(name) == "ok", results.get(name, "it did not run")
+    assert results.get(name) == "ok", results.get(name, "the test did not run")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of runs: what record and convert put into them, what comes out again."""
+"""Run folders: written by record and convert, read by query and convert."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from conftest import StartRunning, StartTarget
-from support import EXIT_NOFILE, EXIT_NOWRITE, EXIT_USAGE, GSPROF, gsprof
+from support import EXIT_NOFILE, EXIT_NOWRITE, EXIT_USAGE, GSPROF, gsprof, wait_for
 
 WRITER = Path(os.environ.get("GSPROF_RING_WRITER", GSPROF.parent / "tests/tools/ring_writer"))
 if not WRITER.exists():  # GSPROF_BIN in a build folder
@@ -23,14 +23,14 @@ TABLES = ["gsprof.loss.parquet", "python.stack.parquet", "python.stack_sample.pa
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Dict[str, str]:
-    """The environment with a runtime folder that is this test's alone."""
+    """Returns an environment with a runtime folder for this test alone."""
     folder = tmp_path / "runtime"
     folder.mkdir(mode=0o700)
     return {"XDG_RUNTIME_DIR": str(folder)}
 
 
-def ask(where: object, sql: str, env: Optional[Dict[str, str]] = None) -> List[List[Any]]:
-    """The rows of a query's answer."""
+def query(where: object, sql: str, env: Optional[Dict[str, str]] = None) -> List[List[Any]]:
+    """Returns the rows of a query."""
     text = gsprof("query", where, sql, "-f", "json", env=env).out
     return [list(row.values()) for row in json.loads(text)]
 
@@ -54,7 +54,7 @@ def test_record_makes_a_folder(tmp_path: Path, start: StartTarget) -> None:
         assert (run / name).read_bytes()[:4] == b"PAR1"
 
 
-def test_what_is_there_stays(tmp_path: Path, start: StartTarget) -> None:
+def test_existing_files_are_kept(tmp_path: Path, start: StartTarget) -> None:
     target = start("spin.py")
     run = tmp_path / "run"
     run.mkdir()
@@ -70,7 +70,7 @@ def test_what_is_there_stays(tmp_path: Path, start: StartTarget) -> None:
     assert names(run) == {"meta.json", "profile.gsp", "profile.json", "notes.txt", *TABLES}
 
 
-def test_nothing_recorded_leaves_nothing(tmp_path: Path) -> None:
+def test_an_empty_recording_leaves_no_folder(tmp_path: Path) -> None:
     run = tmp_path / "run"
     gsprof("record", "-o", f"{run}/", "--", "/bin/true", status=None)
     assert not run.exists()
@@ -98,7 +98,7 @@ def test_tables_of_the_target_are_drained(
     tmp_path: Path, start: StartTarget, runtime: Dict[str, str]
 ) -> None:
     if not WRITER.exists():
-        pytest.skip(f"no {WRITER}: ninja builds it")
+        pytest.skip(f"needs {WRITER}: built by ninja")
     target = start("trainer.py", WRITER, "--steps", 10, "--modules", 4, env=runtime)
     run = tmp_path / "run"
     result = gsprof("record", "-s", "-p", target.pid, "-d", 2, "-o", f"{run}/", env=runtime)
@@ -109,20 +109,20 @@ def test_tables_of_the_target_are_drained(
         "python.torch_step.parquet": 10,
     }
     assert manifest["losses"] == []
-    # The rows are in the files and in the rings of the live writer: each is shown once.
+    # The rows are both in the files and in the live writer's rings; each is returned once.
     count = "SELECT count(*), count(DISTINCT (step, seq)) FROM python.torch_trace"
-    assert ask(run, count, runtime) == [[90, 90]]
+    assert query(run, count, runtime) == [[90, 90]]
     os.kill(target.facts["writer"], signal.SIGKILL)
-    assert ask(run, count, runtime) == [[90, 90]]
-    assert ask(run, count) == [[90, 90]]
-    assert ask(run, "SELECT func FROM gsprof.hot_functions() LIMIT 1") == [["spin"]]
+    assert query(run, count, runtime) == [[90, 90]]
+    assert query(run, count) == [[90, 90]]
+    assert query(run, "SELECT func FROM gsprof.hot_functions() LIMIT 1") == [["spin"]]
 
 
-def test_damaged_files_leave_the_rest(tmp_path: Path, start: StartTarget) -> None:
+def test_damaged_files_do_not_hide_the_others(tmp_path: Path, start: StartTarget) -> None:
     target = start("spin.py")
     run = tmp_path / "run"
     gsprof("record", "-q", "-p", target.pid, "-d", "300ms", "-o", f"{run}/")
-    whole = ask(run, "SELECT count(*) FROM python.stack_sample")
+    whole = query(run, "SELECT count(*) FROM python.stack_sample")
     (run / "python.stack.parquet").write_bytes(b"PAR1" + bytes(100))
     (run / "manifest.json").write_text('{"version": 99}')
     result = gsprof("query", run, "SELECT count(*) AS n FROM python.stack_sample", "-f", "json")
@@ -135,8 +135,10 @@ def test_two_runs_are_compared(tmp_path: Path, start: StartTarget) -> None:
     for name in ("before", "after"):
         gsprof("record", "-q", "-p", target.pid, "-d", "300ms", "-o", f"{tmp_path / name}/")
     both = f"{tmp_path}/before,{tmp_path}/after"
-    assert ask(both, "SELECT name FROM gsprof.run ORDER BY ts_from") == [["before"], ["after"]]
-    rows = ask(both, "SELECT func, a_self_s, b_self_s FROM gsprof.compare_runs('before', 'after')")
+    assert query(both, "SELECT name FROM gsprof.run ORDER BY ts_from") == [["before"], ["after"]]
+    rows = query(
+        both, "SELECT func, a_self_s, b_self_s FROM gsprof.compare_runs('before', 'after')"
+    )
     spin = next(row for row in rows if row[0] == "spin")
     assert spin[1] > 0 and spin[2] > 0
 
@@ -147,12 +149,16 @@ def test_killed_recorder_leaves_its_samples(
     target = start("spin.py")
     run = tmp_path / "run"
     recorder = running("record", "-p", target.pid, "-o", f"{run}/")
-    recorder.sampling()
+    recorder.wait_until_recording()
     stream = run / "profile.gsp"
-    while stream.stat().st_size < 600:  # the header, and then some blocks
+
+    def has_samples() -> bool:
         assert recorder.process.poll() is None
+        return stream.stat().st_size >= 600  # the header and some blocks
+
+    wait_for(has_samples, "no samples in the stream")
     recorder.signal(signal.SIGKILL)
     recorder.process.wait()
     gsprof("convert", "-i", run, "-o", tmp_path / "left.folded")
     assert "spin" in (tmp_path / "left.folded").read_text()
-    assert ask(run, "SELECT count(*) > 0 FROM python.stack_sample") == [[True]]
+    assert query(run, "SELECT count(*) > 0 FROM python.stack_sample") == [[True]]

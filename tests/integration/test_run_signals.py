@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof run: the program gets the signals that it would get alone, and starts and stops so."""
+"""gsprof run: the program starts, stops and receives signals as it would without gsprof."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from support import GSPROF, PATIENCE_S, Lines, gsprof, main_python, wait_for
 
 pytestmark = NEEDS_EXTENSION
 
-# Says each signal that reaches it, also when two come at once; ends after the last of its list.
-TELLER = """
+# Prints each signal that it receives, even two at once, and exits after the last of its list.
+REPORTER = """
 import os, signal, sys
-told, tell = os.pipe()
-os.set_blocking(tell, False)
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
 numbers = [int(word) for word in sys.argv[1:]]
 for number in numbers:
     signal.signal(number, lambda *_: None)
-signal.set_wakeup_fd(tell)
+signal.set_wakeup_fd(writer)
 print("ready", os.getpid(), flush=True)
 while True:
-    for number in os.read(told, 4096):
+    for number in os.read(reader, 4096):
         print(number, flush=True)
         if number == numbers[-1]:
             sys.exit(3)
@@ -45,7 +45,7 @@ sys.exit(3)
 
 
 class Job:
-    """A program in a process group of its own, as a shell starts it, alone or under gsprof."""
+    """A program in its own process group, as a shell starts it, with or without gsprof."""
 
     def __init__(
         self, before: Tuple[str, ...], code: str, *args: object, env: Dict[str, str], cwd: Path
@@ -63,24 +63,24 @@ class Job:
         self.program = int(self.lines.until("ready")[-1].split()[1])
 
     def settled(self) -> None:
-        """Until it has taken what was sent to it: the next one of a kind would be lost."""
+        """Waits until no signal is pending: another one of the same kind would be lost."""
         status = Path(f"/proc/{self.process.pid}/status")
         wait_for(lambda: "ShdPnd:\t0000000000000000" in status.read_text(), "signals are pending")
 
     def rest(self) -> List[str]:
-        """What it says up to its end."""
-        said: List[str] = []
+        """Returns the rest of the output."""
+        output: List[str] = []
         while True:
             line = self.lines.next()
             if line is None:
-                return said
-            said.append(line)
+                return output
+            output.append(line)
 
     def status(self) -> int:
         return self.process.wait(PATIENCE_S)
 
     def children(self) -> Dict[str, int]:
-        """By name, those of the process that was started."""
+        """Returns the children of the started process by name."""
         pid = self.process.pid
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return {Path(f"/proc/{one}/comm").read_text().strip(): int(one) for one in found}
@@ -103,7 +103,7 @@ StartJob = Callable[..., Job]
 def job(
     request: pytest.FixtureRequest, runtime: Dict[str, str], tmp_path: Path
 ) -> Iterator[StartJob]:
-    """Each test passes without gsprof too: this is what the program would see."""
+    """Starts programs with and without gsprof: each test must pass both ways."""
     started: List[Job] = []
     before = (str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--")
 
@@ -118,7 +118,7 @@ def job(
 
 
 def marker(number: int) -> int:
-    """One that is taken after the other when both are there."""
+    """Returns a signal that the kernel delivers after number if both are pending."""
     return signal.SIGUSR2 if number < signal.SIGUSR2 else signal.SIGRTMAX
 
 
@@ -135,10 +135,10 @@ GROUP = [
 
 
 @pytest.mark.parametrize("number", GROUP)
-def test_the_group(job: StartJob, number: int) -> None:
-    """A signal to all of the group comes once."""
+def test_a_signal_to_the_group(job: StartJob, number: int) -> None:
+    """A signal to the group arrives once."""
     last = marker(number)
-    one = job(TELLER, number, last)
+    one = job(REPORTER, number, last)
     for _ in range(3):
         os.killpg(one.process.pid, number)
         assert one.lines.next() == str(int(number))
@@ -148,8 +148,8 @@ def test_the_group(job: StartJob, number: int) -> None:
 
 
 def test_the_group_and_the_process(job: StartJob) -> None:
-    """A signal to the group says nothing about the next one, which is sent to gsprof alone."""
-    one = job(TELLER, signal.SIGTERM, signal.SIGRTMAX)
+    """After a signal to the group, a signal to gsprof alone is still forwarded."""
+    one = job(REPORTER, signal.SIGTERM, signal.SIGRTMAX)
     for send in [os.killpg, os.kill, os.kill, os.killpg, os.kill]:
         send(one.process.pid, signal.SIGTERM)
         assert one.lines.next() == "15"
@@ -160,20 +160,20 @@ def test_the_group_and_the_process(job: StartJob) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_its_own_group(job: StartJob, number: int) -> None:
-    """A program that signals its group gets that once, before its call returns."""
+def test_a_signal_from_the_program_to_its_group(job: StartJob, number: int) -> None:
+    """A program that signals its own group gets the signal once, before the call returns."""
     last = marker(number)
     call = f"os.killpg(0, {int(number)})\nwhile True:\n"
-    one = job(TELLER.replace("while True:\n", call), number, last)
+    one = job(REPORTER.replace("while True:\n", call), number, last)
     one.lines.until(str(int(number)))
     one.process.send_signal(last)
     assert one.rest() == [str(int(last))]
     assert one.status() == 3
 
 
-def test_a_queue(job: StartJob) -> None:
-    """Real-time signals are not merged: each one of the group's and of its own arrives."""
-    one = job(TELLER, signal.SIGRTMIN, signal.SIGRTMAX)
+def test_queued_signals(job: StartJob) -> None:
+    """Real-time signals are not merged: all that are sent to the group or to gsprof arrive."""
+    one = job(REPORTER, signal.SIGRTMIN, signal.SIGRTMAX)
     for send in [os.killpg, os.kill] * 10:
         send(one.process.pid, signal.SIGRTMIN)
     for _ in range(20):
@@ -183,16 +183,16 @@ def test_a_queue(job: StartJob) -> None:
     assert one.status() == 3
 
 
-# Faults of a process itself, and what concerns it as a parent or a writer.
+# Faults of the process itself, and signals about its children or its pipes.
 OWN = {"KILL", "STOP", "CHLD", "SEGV", "BUS", "ILL", "FPE", "TRAP", "SYS", "ABRT", "PIPE"}
 
 
 def test_each_signal(job: StartJob) -> None:
-    """What is sent to gsprof reaches the program, once; SIGINT twice is nothing special."""
+    """Every signal sent to gsprof reaches the program once; a second SIGINT is not special."""
     own = {getattr(signal, f"SIG{name}") for name in OWN}
     numbers = sorted(int(number) for number in signal.valid_signals() - own)
     assert numbers[-1] == signal.SIGRTMAX and len(numbers) > 40
-    one = job(TELLER, *numbers)
+    one = job(REPORTER, *numbers)
     for number in [signal.SIGINT, *numbers]:
         one.process.send_signal(number)
         assert one.lines.next() == str(int(number))
@@ -212,7 +212,7 @@ for _ in range(3):
 """
 
 
-def test_values(job: StartJob) -> None:
+def test_values_of_queued_signals(job: StartJob) -> None:
     one = job(VALUES)
     for value in (7, 8, 9):
         assert ctypes.CDLL(None).sigqueue(one.process.pid, signal.SIGRTMIN, value) == 0
@@ -223,46 +223,47 @@ def test_values(job: StartJob) -> None:
 # ----------------------------------------------------------------------------- stopped programs
 
 
-def stopped(one: Job) -> int:
-    """Waits until its parent sees that it is stopped, and by which signal."""
+def wait_until_stopped(one: Job) -> int:
+    """Waits until the parent sees the stop; returns the signal."""
 
-    def look() -> Optional[int]:
+    def stop_signal() -> Optional[int]:
         pid, status = os.waitpid(one.process.pid, os.WUNTRACED | os.WNOHANG)
         if pid == 0:
             return None
         assert os.WIFSTOPPED(status), status
         return os.WSTOPSIG(status)
 
-    number: int = wait_for(look, "it is not stopped")
+    number: int = wait_for(stop_signal, "the process is not stopped")
     return number
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN])
 def test_a_stop(job: StartJob, number: int) -> None:
-    """The parent of a program that stops itself sees it, and continues it."""
+    """The parent sees that the program wait_until_stopped itself, and continues it."""
     one = job(STOPPER, int(number))
-    assert stopped(one) == number
+    assert wait_until_stopped(one) == number
     one.process.send_signal(signal.SIGCONT)
     assert one.rest() == ["after"]
     assert one.status() == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGCONT, signal.SIGKILL])
-def test_an_end_of_a_stop(job: StartJob, number: int) -> None:
-    """Another process continues or kills the program, and not gsprof."""
+def test_a_stopped_program_is_continued_or_killed(job: StartJob, number: int) -> None:
+    """Another process continues or kills the program, but not gsprof."""
     one = job(STOPPER, int(signal.SIGSTOP))
-    assert stopped(one) == signal.SIGSTOP
+    assert wait_until_stopped(one) == signal.SIGSTOP
     os.kill(one.program, number)
     assert one.rest() == (["after"] if number == signal.SIGCONT else [])
     assert one.status() == (3 if number == signal.SIGCONT else -signal.SIGKILL)
 
 
 def test_a_stop_of_the_group(job: StartJob) -> None:
-    """Batch systems do this; SIGCONT comes once, to the group or to the process alone."""
-    one = job(TELLER, signal.SIGCONT, signal.SIGRTMAX)
+    """Batch systems stop the group; SIGCONT arrives once, sent to the group or to the process
+    alone."""
+    one = job(REPORTER, signal.SIGCONT, signal.SIGRTMAX)
     for send in [os.killpg, os.kill, os.killpg] * 6:
         os.killpg(one.process.pid, signal.SIGSTOP)
-        assert stopped(one) == signal.SIGSTOP
+        assert wait_until_stopped(one) == signal.SIGSTOP
         send(one.process.pid, signal.SIGCONT)
         assert one.lines.next() == str(int(signal.SIGCONT))
     one.process.send_signal(signal.SIGRTMAX)
@@ -272,7 +273,7 @@ def test_a_stop_of_the_group(job: StartJob) -> None:
 
 # ---------------------------------------------------------------------- the parent, the terminal
 
-# What a parent sees of a program that signals it, closes its streams, and dies by a signal.
+# A parent whose child signals it, closes its streams and dies of a signal.
 PARENT = """
 import os, signal, subprocess, sys
 child = '''
@@ -299,19 +300,19 @@ print("status", process.wait(), flush=True)
 
 def test_what_the_parent_sees(runtime: Dict[str, str], tmp_path: Path) -> None:
     run = (str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--")
-    said = []
+    output = []
     for before in ((), run):
         one = Job((), PARENT, *before, env=runtime, cwd=tmp_path)
         try:
-            said.append(one.rest())
+            output.append(one.rest())
         finally:
             one.end()
-    assert said[0] == ["end of output b'' None", "signal [10]", "status -15"]
-    assert said[1] == said[0]
+    assert output[0] == ["end of output b'' None", "signal [10]", "status -15"]
+    assert output[1] == output[0]
 
 
 def at_terminal(command: List[str], env: Dict[str, str], ready: Callable[[int], bool]) -> int:
-    """Presses Ctrl-C once ready() of the process; its status."""
+    """Presses Ctrl-C once ready() is true for the process; returns its status."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execvpe(command[0], command, {**os.environ, **env})
@@ -325,13 +326,14 @@ def at_terminal(command: List[str], env: Dict[str, str], ready: Callable[[int], 
 
 
 def ended(pid: int) -> Optional[int]:
-    """The status for the wait, plus 1000: 0 would mean that it runs."""
+    """Returns the exit status plus 1000, because wait_for() would not accept 0; None while it
+    runs."""
     found, status = os.waitpid(pid, os.WNOHANG)
     return 1000 + os.waitstatus_to_exitcode(status) if found else None
 
 
 def has_blocked(pid: int) -> bool:
-    """gsprof has begun to hold signals, and has hardly had the time to start the program."""
+    """Signals are blocked, so gsprof is just about to start the program."""
     status = Path(f"/proc/{pid}/status").read_text().split()
     return bool(int(status[status.index("SigBlk:") + 1], 16) & 1 << (signal.SIGINT - 1))
 
@@ -351,23 +353,32 @@ def test_an_interrupt_at_the_start(runtime: Dict[str, str], tmp_path: Path) -> N
         assert at_terminal(run, runtime, has_blocked) == 1000 - signal.SIGINT
 
 
-def test_an_interrupt_of_a_program_with_a_group_of_its_own(
+def test_an_interrupt_of_a_program_in_its_own_group(
     runtime: Dict[str, str], tmp_path: Path
 ) -> None:
-    """As the leader of its group, which it is alone, setpgrp() changes nothing.
+    """The program leads its own group already when it runs alone, so setpgrp() changes nothing
+    there.
 
-    The program sleeps in short pieces: a signal just before signal.pause() would be noticed after
-    the next one only."""
-    sign = tmp_path / "sign"
-    code = f"import os, time; os.setpgrp(); open({str(sign)!r}, 'w')\nwhile True: time.sleep(0.01)"
+    It sleeps for short times, because signal.pause() can miss a signal that arrives just before
+    it."""
+    ready_file = tmp_path / "ready_file"
+    code = f"import os, time; os.setpgrp(); open({str(ready_file)!r}, 'w')\n"
+    code += "while True: time.sleep(0.01)"
     program = [main_python(), "-c", f"import sys; sys.excepthook = lambda *_: None; {code}"]
     run = [str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--"]
     ways = []
-    shell = ["bash", "-c", 'set -m; "$@"; exit $?', "bash"]  # jobs are groups in the foreground
+    shell = [
+        "bash",
+        "-c",
+        'set -m; "$@"; exit $?',
+        "bash",
+    ]  # each job is a foreground process group
     prefixes: List[List[str]] = [[], run]
     for before in prefixes:
-        ways.append(at_terminal([*shell, *before, *program], runtime, lambda _: sign.exists()))
-        sign.unlink()
+        ways.append(
+            at_terminal([*shell, *before, *program], runtime, lambda _: ready_file.exists())
+        )
+        ready_file.unlink()
     assert ways[0] == ways[1] != 1000
 
 
@@ -378,15 +389,15 @@ def test_few_descriptors(runtime: Dict[str, str], tmp_path: Path, most: int) -> 
     assert gsprof(*run, env=runtime, before=limit).out == "ran\n"
 
 
-# ---------------------------------------------------------------------------------- the sentry
+# ----------------------------------------------------------------------------- the sentry process
 
 
 def test_the_sentry(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """It holds nothing of the program open, has a name of its own, and goes with gsprof."""
+    """The sentry keeps no file of the program open, has its own name, and ends with gsprof."""
     before = (str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--")
-    one = Job(before, TELLER, signal.SIGRTMAX, env=runtime, cwd=tmp_path)
+    one = Job(before, REPORTER, signal.SIGRTMAX, env=runtime, cwd=tmp_path)
     try:
-        sentry = wait_for(lambda: one.children().get("gsp-sentry"), "no sentry")
+        sentry = wait_for(lambda: one.children().get("gsp-sentry"), "gsprof has no sentry")
         proc = Path(f"/proc/{sentry}")
         wait_for(lambda: (proc / "cmdline").read_bytes().startswith(b"gsp-sentry\0"))
         words = (proc / "cmdline").read_bytes().split(b"\0")
@@ -400,11 +411,14 @@ def test_the_sentry(runtime: Dict[str, str], tmp_path: Path) -> None:
 
 
 def test_without_a_sentry(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """When it is killed, signals are passed on all the same."""
+    """If the sentry is killed, signals are still forwarded."""
     before = (str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--")
-    one = Job(before, TELLER, signal.SIGUSR1, signal.SIGRTMAX, env=runtime, cwd=tmp_path)
+    one = Job(before, REPORTER, signal.SIGUSR1, signal.SIGRTMAX, env=runtime, cwd=tmp_path)
     try:
-        os.kill(wait_for(lambda: one.children().get("gsp-sentry"), "no sentry"), signal.SIGKILL)
+        os.kill(
+            wait_for(lambda: one.children().get("gsp-sentry"), "gsprof has no sentry"),
+            signal.SIGKILL,
+        )
         for number in (signal.SIGUSR1, signal.SIGRTMAX):
             one.process.send_signal(number)
             assert one.lines.next() == str(int(number))
@@ -417,7 +431,7 @@ def test_without_a_sentry(runtime: Dict[str, str], tmp_path: Path) -> None:
 
 
 def prepare() -> None:
-    """What a parent may leave to its children."""
+    """Sets signal dispositions and a mask that children inherit."""
     ignored = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGPIPE, signal.SIGHUP, signal.SIGBUS)
     for number in (*ignored, signal.SIGABRT, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
@@ -430,13 +444,13 @@ STARTERS = {"run": ("-q", "-o"), "record": ("-q", "-o"), "mem record": ("-o",), 
 
 @pytest.mark.parametrize("command", STARTERS)
 @pytest.mark.parametrize("before_exec", [None, prepare])
-def test_inherited(
+def test_inherited_signal_state(
     runtime: Dict[str, str],
     tmp_path: Path,
     before_exec: Optional[Callable[[], None]],
     command: str,
 ) -> None:
-    """The mask and what is ignored are those of gsprof's parent."""
+    """The program inherits the mask and ignored signals of gsprof's parent."""
 
     shown = tmp_path / "shown"
 
@@ -447,7 +461,7 @@ def test_inherited(
             env={**os.environ, **runtime},
             preexec_fn=before_exec,
             timeout=PATIENCE_S,
-            check=False,  # some have nothing to say of a program that is not Python
+            check=False,  # some commands fail if the program is not Python
         )
         return shown.read_text()
 
@@ -458,7 +472,7 @@ def test_inherited(
 
 
 def test_status_of_a_failure(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The status is the program's, also where its parent ignores SIGCHLD."""
+    """gsprof exits with the program's status, even if its parent ignores SIGCHLD."""
     for before_exec in (None, prepare):
         done = subprocess.run(
             [str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--force", "--"]
@@ -474,33 +488,35 @@ def test_status_of_a_failure(runtime: Dict[str, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blocks", [0, 40])
-def test_small_files(runtime: Dict[str, str], tmp_path: Path, blocks: int) -> None:
-    """A limit on the size of files ends neither gsprof nor the program, not even one that Python
-    does not protect from SIGXFSZ."""
+def test_file_size_limit(runtime: Dict[str, str], tmp_path: Path, blocks: int) -> None:
+    """A file size limit ends neither gsprof nor the program, even if the program does not ignore
+    SIGXFSZ."""
     limit = ("sh", "-c", f'ulimit -f {blocks}; exec "$0" "$@"')
     code = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
     code += "print('ran', flush=True); raise SystemExit(3)"
     run = ("run", "-q", "-o", tmp_path / "kept", "--", main_python(), "-c", code)
     done = gsprof(*run, env=runtime, before=limit, status=3)
     assert done.out == "ran\n", str(done)
-    said = "the run is not complete" if blocks else "the run is not kept"
-    assert said in done.err, str(done)
-    # To the program the signal is what it is without gsprof.
+    output = "the run is not complete" if blocks else "the run is not kept"
+    assert output in done.err, str(done)
+    # The program still gets the signal, as without gsprof.
     big = f"head -c 100000 /dev/zero > {tmp_path}/big"
     run = ("run", "-q", "-o", tmp_path / "other", "--", "sh", "-c", f"{big}; exit $?")
     gsprof(*run, env=runtime, before=limit, status=128 + signal.SIGXFSZ)
 
 
 @pytest.mark.parametrize("command", ["record", "mem record"])
-def test_small_recordings(runtime: Dict[str, str], tmp_path: Path, command: str) -> None:
-    """A recording that a limit does not permit is an error, and gsprof is not killed."""
+def test_recording_above_the_file_size_limit(
+    runtime: Dict[str, str], tmp_path: Path, command: str
+) -> None:
+    """If the limit prevents the recording, gsprof prints an error and is not killed by a signal."""
     limit = ("sh", "-c", 'ulimit -f 0; exec "$0" "$@"')
     record = (*command.split(), "-o", tmp_path / "kept.gsp", "--", main_python(), "-c", "pass")
     done = gsprof(*record, env=runtime, before=limit, status=None)
     assert done.status > 0 and "File too large" in done.err, str(done)
 
 
-# Threads to look at, until a file is there.
+# Has many threads to sample, until a file exists.
 THREADS = """
 import os, sys, threading, time
 for _ in range(30):
@@ -512,8 +528,8 @@ os._exit(3)
 """
 
 
-def test_little_cpu_time(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """A limit on CPU time ends the recording, and not gsprof before its program."""
+def test_cpu_time_limit(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """A limit on CPU time ends the recording; gsprof outlives its program."""
     go = tmp_path / "go"
     run = (str(GSPROF), "run", "-q", "-r", "8000", "-o", str(tmp_path / "kept"), "--")
     with subprocess.Popen(
@@ -534,10 +550,10 @@ def test_little_cpu_time(runtime: Dict[str, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("-q",)])
-def test_no_temporary_folder(
+def test_without_a_temporary_folder(
     runtime: Dict[str, str], tmp_path: Path, options: Tuple[str, ...]
 ) -> None:
-    """The program runs, and its processes are found elsewhere or not at all."""
+    """The program runs. Its processes are recorded through another folder or not at all."""
     code = "import os; print('ran', bool(os.environ['GSPROF_RUN_FILE'])); raise SystemExit(3)"
     program = ("--", main_python(), "-c", code)
     env = {**runtime, "TMPDIR": str(tmp_path / "missing")}
@@ -555,8 +571,8 @@ def test_no_temporary_folder(
     assert ("no temporary file" in none.err) == (not options), str(none)
 
 
-def test_not_executable(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """As a shell tells it."""
+def test_programs_that_cannot_be_started(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The exit status is the one a shell would return."""
     plain = tmp_path / "plain"
     plain.write_text("")
     for program in (plain, tmp_path, plain / "below", tmp_path / "missing"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve: the documented requests and their answers."""
+"""gsprof serve: the documented requests and their responses."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_sessions_overlap_and_each_has_its_file(serve: Serve) -> None:
 
 
 def test_sessions_end_together(serve: Serve) -> None:
-    """Sessions that one request or command stops end at the same frame."""
+    """Sessions stopped by one request or command have the same end, however many there are."""
     daemon = serve("--freq", "60s")
     labels = {"n": 1}
     for i in range(30):
@@ -84,9 +84,11 @@ def test_sessions_end_together(serve: Serve) -> None:
     assert [(s["name"], s["labels"]) for s in stopped] == [
         (f"a{i}", labels) for i in reversed(range(30))
     ]
-    told = [json.loads((daemon.output / s["output_file"]).read_text())["metadata"] for s in stopped]
-    assert len({s["end_time"] for s in stopped} | {meta["end_time"] for meta in told}) == 1
-    assert len({meta["last_frame"] for meta in told}) == 1
+    finished = [
+        json.loads((daemon.output / s["output_file"]).read_text())["metadata"] for s in stopped
+    ]
+    assert len({s["end_time"] for s in stopped} | {meta["end_time"] for meta in finished}) == 1
+    assert len({meta["last_frame"] for meta in finished}) == 1
     for name in ("b", "c"):
         daemon.post("/profiling/start", {"name": name})
     gsprof("http-stop", f"127.0.0.1:{daemon.port}")
@@ -95,7 +97,7 @@ def test_sessions_end_together(serve: Serve) -> None:
 
 
 def test_a_session_shorter_than_a_tick_has_frames(serve: Serve) -> None:
-    """A frame of its start and one of its end, although the period of the daemon is long."""
+    """The daemon captures one metric frame at the start of the session and one at its end."""
     daemon = serve("--freq", "60s")
     daemon.post("/profiling/start", {"name": "long"})
     for i in range(3):
@@ -107,7 +109,7 @@ def test_a_session_shorter_than_a_tick_has_frames(serve: Serve) -> None:
         assert len(times) == session["frame_count"] >= 2
         assert begin <= times[0] < times[-1] <= end
         assert made["gaps"] == []
-    # Neither waiting nor stopping an unknown session adds a frame.
+    # A session that continues adds no frames; neither does stopping one that does not exist.
     before = daemon.get("/status")["frame_id_counter"]
     assert daemon.ask("POST", "/profiling/stop", {"name": "none"})[0] == 404
     assert daemon.get("/status")["frame_id_counter"] == before
@@ -148,7 +150,7 @@ def test_latest_clients_health(serve: Serve) -> None:
     assert b"<script>" not in page
 
 
-def test_names_on_the_page_are_escaped(serve: Serve) -> None:
+def test_names_on_the_page_are_harmless(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "<script>alert(1)<script>"})
     assert b"<script>" not in daemon.raw("GET", "/")[2]
@@ -182,12 +184,12 @@ def test_prometheus_text(serve: Serve) -> None:
 
 
 def promtool() -> str:
-    """The checker of Prometheus; skips the test if it is not available."""
+    """Returns the path of Prometheus' checker, or skips with the reason."""
     tool = shutil.which("promtool")
     if tool:
         return tool
     if os.environ.get("GSPROF_TEST_NO_DOWNLOAD"):
-        pytest.skip("no promtool: GSPROF_TEST_NO_DOWNLOAD is set")
+        pytest.skip("needs promtool; GSPROF_TEST_NO_DOWNLOAD is set")
     got = subprocess.run(
         [str(ROOT / "tools" / "get-promtool.sh")],
         stdout=subprocess.PIPE,
@@ -216,7 +218,7 @@ def test_promtool_accepts_the_metrics(serve: Serve) -> None:
     assert checked.returncode == 0, checked.stdout.decode()
 
 
-def test_stream_sends_frames(serve: Serve) -> None:
+def test_stream_sends_frames_immediately(serve: Serve) -> None:
     daemon = serve()
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE_S)
     connection.request("GET", "/stream")
@@ -247,23 +249,23 @@ def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path)
     assert daemon.get("/status")["freq"] == 50
     origins = {row["name"]: row["origin"] for row in answer["settings"]}
     assert origins["gsprof.sample_rate"] == "request"
-    # All or nothing.
+    # A request changes all settings or none.
     status, answer = daemon.ask("PUT", "/config", {"sample_rate": 1, "samplerate": 2})
     assert status == 400 and "sample_rate" in answer["error"]["hint"]
     assert daemon.get("/status")["freq"] == 50
     assert daemon.ask("PUT", "/config", {"sample_rate": 0.001})[0] == 400
     status, answer = daemon.ask("PUT", "/config", {"ring.rows": 5000})
     assert status == 403 and "GSPROF_RING_ROWS" in answer["error"]["hint"], answer
-    # SIGHUP reads the file again and discards values set by requests.
+    # SIGHUP reads the file again and drops settings made by requests.
     (config / "config.toml").write_text("query_timeout = 3\n")
     os.kill(daemon.pid, signal.SIGHUP)
     daemon.until("/config", lambda got: bool(got["config"]["gsprof.query_timeout"] == 3))
     assert daemon.get("/status")["freq"] == 20
-    # A malformed file changes nothing; a daemon in the background can report it only here.
+    # An invalid file changes nothing; a daemon in the background can report it only in /status.
     (config / "config.toml").write_text("query_timeout = 4\nquery_rows = soon\n")
     os.kill(daemon.pid, signal.SIGHUP)
-    told = daemon.until("/status", lambda got: got["settings_error"] is not None)
-    assert "config.toml: line 2: query_rows must be" in told["settings_error"]
+    reported = daemon.until("/status", lambda got: got["settings_error"] is not None)
+    assert "config.toml: line 2: query_rows must be" in reported["settings_error"]
     assert daemon.get("/config")["config"]["gsprof.query_timeout"] == 3
     (config / "config.toml").write_text("query_timeout = 4\n")
     os.kill(daemon.pid, signal.SIGHUP)
@@ -294,12 +296,12 @@ def test_missing_processes_are_reported(serve: Serve) -> None:
         ("POST", "/targets/4194305/dump", {}, "gsprof list"),
     ],
 )
-def test_refusals_have_hints(serve: Serve, method: str, path: str, body: object, word: str) -> None:
+def test_errors_have_a_hint(serve: Serve, method: str, path: str, body: object, word: str) -> None:
     status, answer = serve("--allow-control").ask(method, path, body)
     assert status in (400, 404) and word in answer["error"]["hint"], answer
 
 
-def test_rate_matches_the_setting(serve: Serve) -> None:
+def test_a_new_rate_applies_at_once(serve: Serve) -> None:
     daemon = serve()
     daemon.ask("PUT", "/config", {"sample_rate": 60})
     before = daemon.get("/status")["ticks"]
@@ -333,7 +335,7 @@ def test_background_prints_pid_and_url(tmp_path: Path) -> None:
         connection.request("GET", "/status")
         assert json.loads(connection.getresponse().read())["pid"] == pid
         connection.close()
-        # Its state folder and its port are in use.
+        # Its state folder is in use, and so is its port.
         again = gsprof("serve", "--background", "--port", 0, env=env, status=EXIT_NOWRITE)
         assert "another daemon" in again.err
         other = {**env, "XDG_STATE_HOME": str(tmp_path / "other")}
@@ -348,24 +350,24 @@ def test_invalid_flags_are_rejected_and_leave_no_files(tmp_path: Path) -> None:
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "XDG_RUNTIME_DIR": str(tmp_path / "run"),
     }
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    taken.listen()
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
     for args, status in (
         (["--port", "99999"], EXIT_USAGE),
         (["--freq", "1ms"], EXIT_USAGE),
         (["--bind", "0.0.0.0"], EXIT_USAGE),
         (["--bind", "example.org"], EXIT_USAGE),
         (["--token-file", "/dev/null"], EXIT_USAGE),
-        (["--port", str(taken.getsockname()[1])], EXIT_NOWRITE),
+        (["--port", str(listener.getsockname()[1])], EXIT_NOWRITE),
     ):
         folder = tmp_path / "sessions"
         assert gsprof("serve", *args, "--output-dir", folder, status=status, env=env).err
         assert not list(tmp_path.iterdir()), args
-    taken.close()
+    listener.close()
 
 
-def test_rings_can_be_queried(serve: Serve) -> None:
+def test_query_reads_the_rings(serve: Serve) -> None:
     daemon = serve()
     daemon.frames(3)
     done = subprocess.run(
@@ -385,7 +387,7 @@ def test_rings_can_be_queried(serve: Serve) -> None:
     assert json.loads(done.stdout)[0]["n"] >= 3
 
 
-MEASURES = """
+REPORTS_OVERHEAD = """
 import sys, gsprof
 from gsprof import _gsprof
 gsprof.enable()
@@ -400,14 +402,14 @@ def test_overheads_of_traced_processes(serve: Serve) -> None:
     daemon = serve("--freq", "100ms")
     env = {**daemon.env, "PYTHONPATH": str(PACKAGE), "GSPROF_FOLLOW": "off"}
     with subprocess.Popen(
-        ["/usr/bin/python3", "-c", MEASURES],
+        ["/usr/bin/python3", "-c", REPORTS_OVERHEAD],
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as traced:
         assert traced.stdout is not None
         assert traced.stdout.readline() == b"ready\n"
-        wanted = {
+        expected = {
             "pid": traced.pid,
             "source": "torch",
             "percent": 1.5,
@@ -415,6 +417,6 @@ def test_overheads_of_traced_processes(serve: Serve) -> None:
             "high_percent": 2.5,
             "samples": 40,
         }
-        daemon.until("/status", lambda status: wanted in status["overheads"])
+        daemon.until("/status", lambda status: expected in status["overheads"])
         traced.kill()
-    daemon.until("/status", lambda status: wanted not in status["overheads"])
+    daemon.until("/status", lambda status: expected not in status["overheads"])

@@ -15,7 +15,7 @@ from conftest import Serve
 from serving import Daemon
 from support import GSPROF
 
-# From the same build: <build>/src/cli/gsprof is resolved.
+# <build>/src/cli/gsprof is resolved, so this is the same build.
 LIBRARY = GSPROF.parent.parent.parent / "tests" / "tools" / "libclock_shift.so"
 HOUR_NS = 3600 * 10**9
 
@@ -36,7 +36,7 @@ class Clock:
 @pytest.fixture
 def clock(tmp_path: Path) -> Clock:
     if not LIBRARY.exists():
-        pytest.skip(f"no {LIBRARY}: ninja builds it")
+        pytest.skip(f"needs {LIBRARY}: built by ninja")
     return Clock(tmp_path / "clock")
 
 
@@ -47,14 +47,14 @@ def stop(daemon: Daemon, name: str) -> Any:
     return whole
 
 
-def test_set_back_in_the_middle_of_a_session(serve: Serve, clock: Clock) -> None:
+def test_clock_set_back_during_a_session(serve: Serve, clock: Clock) -> None:
     daemon = serve(env=clock.env)
     daemon.post("/profiling/start", {"name": "kept"})
     daemon.frames(3)
     before = daemon.get("/metrics/latest")["frame"]["time"]
     clock.set(-HOUR_NS)
     daemon.until("/metrics/latest", lambda now: bool(now["frame"]["time"] < before))
-    daemon.frames(5)  # it continues at once and does not wait for the old time
+    daemon.frames(5)  # sampling continues without waiting for the old time
     whole = stop(daemon, "kept")
     assert whole["losses"]["clock_steps_back"] == 1
     assert all(gap["cause"] == "late" for gap in whole["gaps"])  # on a busy machine
@@ -65,7 +65,7 @@ def test_set_back_in_the_middle_of_a_session(serve: Serve, clock: Clock) -> None
     assert daemon.stop() == 0
 
 
-def test_set_back_while_a_file_waits_for_its_folder(serve: Serve, clock: Clock) -> None:
+def test_clock_set_back_while_a_file_waits_for_its_folder(serve: Serve, clock: Clock) -> None:
     daemon = serve(env=clock.env)
     daemon.post("/profiling/start", {"name": "kept"})
     daemon.frames(2)
@@ -77,7 +77,7 @@ def test_set_back_while_a_file_waits_for_its_folder(serve: Serve, clock: Clock) 
     assert json.loads((daemon.output / "kept.json").read_text())["frames"]
 
 
-def test_set_back_between_two_daemons(serve: Serve, clock: Clock) -> None:
+def test_clock_set_back_between_two_daemons(serve: Serve, clock: Clock) -> None:
     daemon = serve(env=clock.env)
     daemon.post("/profiling/start", {"name": "kept"})
     daemon.post("/profiling/start", {"name": "done"})
@@ -91,7 +91,7 @@ def test_set_back_between_two_daemons(serve: Serve, clock: Clock) -> None:
     whole = stop(daemon, "kept")
     assert whole["losses"]["clock_steps_back"] == 1
     assert 0 < whole["metadata"]["duration_s"] < 600
-    # Names made from the time are unique, although the time repeats.
+    # Names made from the time are unique, even if the time repeats.
     names = {daemon.post("/profiling/start")["name"] for _ in range(3)}
     assert len(names) == 3
     assert daemon.stop() == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve with malformed requests and misbehaving clients."""
+"""gsprof serve with invalid requests and misbehaving clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from serving import Daemon, check_error, names_of
 from support import PATIENCE_S
 
 
-def refused(daemon: Daemon, method: str, path: str, body: bytes, *expected: int) -> Any:
+def check_rejected(daemon: Daemon, method: str, path: str, body: bytes, *expected: int) -> Any:
     status, _, text = daemon.raw(method, path, body)
     answer = json.loads(text)
     assert status in expected, (status, answer)
@@ -27,12 +27,14 @@ def refused(daemon: Daemon, method: str, path: str, body: bytes, *expected: int)
 # ---------------------------------------------------------------------- requests
 
 
-def test_malformed_bodies(serve: Serve) -> None:
+def test_invalid_bodies(serve: Serve) -> None:
     daemon = serve()
     for body in (b"{", b"[]", b'"x"', b"nul", b"{}{}", b'{"name": "\xff"}', b"{'name': 1}", b"\0"):
-        refused(daemon, "POST", "/profiling/start", body, 400)
+        check_rejected(daemon, "POST", "/profiling/start", body, 400)
     for value in (5, True, ["x"], {"x": 1}, 1.5):
-        refused(daemon, "POST", "/profiling/start", json.dumps({"name": value}).encode(), 400)
+        check_rejected(
+            daemon, "POST", "/profiling/start", json.dumps({"name": value}).encode(), 400
+        )
     for wrong in (
         {"labels": []},
         {"labels": "x"},
@@ -46,14 +48,18 @@ def test_malformed_bodies(serve: Serve) -> None:
         {"rate": -1},
         {"stacks": True},
     ):
-        refused(daemon, "POST", "/profiling/start", json.dumps(wrong).encode(), 400)
-    refused(daemon, "POST", "/profiling/start", b'{"a":' * 100000, 413)
-    refused(daemon, "POST", "/profiling/start", b'{"labels":' + b"[" * 30 + b"]" * 30 + b"}", 413)
-    refused(daemon, "POST", "/profiling/start", b'{"name": "' + b"x" * (2 << 20) + b'"}', 413)
-    refused(daemon, "POST", "/query", b"{}", 400)
-    refused(daemon, "POST", "/query", b'{"sql": 5}', 400)
-    refused(daemon, "POST", "/query", b'{"sql": "SELECT $1", "params": [[1]]}', 400)
-    refused(daemon, "POST", "/query", b'{"sql": "SELECT 1", "format": "xml"}', 400)
+        check_rejected(daemon, "POST", "/profiling/start", json.dumps(wrong).encode(), 400)
+    check_rejected(daemon, "POST", "/profiling/start", b'{"a":' * 100000, 413)
+    check_rejected(
+        daemon, "POST", "/profiling/start", b'{"labels":' + b"[" * 30 + b"]" * 30 + b"}", 413
+    )
+    check_rejected(
+        daemon, "POST", "/profiling/start", b'{"name": "' + b"x" * (2 << 20) + b'"}', 413
+    )
+    check_rejected(daemon, "POST", "/query", b"{}", 400)
+    check_rejected(daemon, "POST", "/query", b'{"sql": 5}', 400)
+    check_rejected(daemon, "POST", "/query", b'{"sql": "SELECT $1", "params": [[1]]}', 400)
+    check_rejected(daemon, "POST", "/query", b'{"sql": "SELECT 1", "format": "xml"}', 400)
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
@@ -71,7 +77,7 @@ def test_names_that_could_leave_the_folder(serve: Serve) -> None:
         "a\nb",
         "x" * 10240,
     ):
-        refused(daemon, "POST", "/profiling/start", json.dumps({"name": name}).encode(), 400)
+        check_rejected(daemon, "POST", "/profiling/start", json.dumps({"name": name}).encode(), 400)
     for path in ("..%2f..%2fetc", "%2e%2e", "a%00b", "a%0ab", "x" * 5000):
         for rest in ("", "/download"):
             status, _, text = daemon.raw("GET", f"/profiling/sessions/{path}{rest}")
@@ -103,7 +109,7 @@ def test_unknown_paths_and_methods(serve: Serve) -> None:
     assert status == 200 and text == b"" and int(headers["Content-Length"]) > 100
 
 
-def test_unknown_names_list_the_active_sessions(serve: Serve) -> None:
+def test_errors_for_unknown_names_list_known_names(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "one"})
     daemon.post("/profiling/start", {"name": "two"})
@@ -113,7 +119,7 @@ def test_unknown_names_list_the_active_sessions(serve: Serve) -> None:
     assert "one" in answer["error"]["hint"]
 
 
-def test_concurrent_starts_of_a_name(serve: Serve) -> None:
+def test_simultaneous_starts_of_one_name(serve: Serve) -> None:
     daemon = serve()
     for turn in range(5):
         statuses: List[int] = []
@@ -131,7 +137,7 @@ def test_concurrent_starts_of_a_name(serve: Serve) -> None:
         assert sorted(statuses) == [200] + [409] * 7
 
 
-# --------------------------------------------------------------------------- trust
+# -------------------------------------------------------------------------- access
 
 
 def test_token(serve: Serve, tmp_path: Path) -> None:
@@ -149,10 +155,10 @@ def test_token(serve: Serve, tmp_path: Path) -> None:
         status, headers, _ = daemon.raw("GET", path, headers={"Authorization": ""})
         assert status == expected or status in (expected if isinstance(expected, tuple) else ())
         assert status != 401 or headers["WWW-Authenticate"] == "Bearer"
-    refused(daemon, "POST", "/targets/1/attach", b"", 403)
+    check_rejected(daemon, "POST", "/targets/1/attach", b"", 403)
 
 
-def test_pages_of_other_sites_are_rejected(serve: Serve) -> None:
+def test_requests_from_other_sites_are_rejected(serve: Serve) -> None:
     daemon = serve()
     for headers in (
         {"Host": "evil.example"},
@@ -166,17 +172,17 @@ def test_pages_of_other_sites_are_rejected(serve: Serve) -> None:
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
-def test_control_needs_its_flag(serve: Serve) -> None:
+def test_control_needs_allow_control(serve: Serve) -> None:
     daemon = serve()
     for action in ("attach", "detach", "dump", "record"):
-        answer = refused(daemon, "POST", f"/targets/{os.getpid()}/{action}", b"", 403)
+        answer = check_rejected(daemon, "POST", f"/targets/{os.getpid()}/{action}", b"", 403)
         assert "--allow-control" in answer["error"]["hint"]
     body = json.dumps({"pids": [os.getpid()], "stacks": True}).encode()
-    refused(daemon, "POST", "/profiling/start", body, 403)
+    check_rejected(daemon, "POST", "/profiling/start", body, 403)
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
-def test_reads_a_process(serve: Serve, start: StartTarget) -> None:
+def test_attach_dump_detach(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve("--allow-control")
     path = f"/targets/{target.pid}"
@@ -209,7 +215,7 @@ def test_stacks_of_a_session(serve: Serve, start: StartTarget) -> None:
         == (daemon.output / "deep.gsp").read_bytes()
     )
     assert daemon.ask("GET", "/flamegraph?session=no")[0] == 404
-    # If the stacks cannot be recorded, the session is deleted.
+    # If the stacks cannot be captured, no session is created.
     status, _ = daemon.ask(
         "POST", "/profiling/start", {"name": "no", "pids": [4194305], "stacks": True}
     )
@@ -225,10 +231,10 @@ def test_stacks_of_a_session(serve: Serve, start: StartTarget) -> None:
 
 def test_queries(serve: Serve) -> None:
     daemon = serve()
-    daemon.post("/profiling/start", {"name": "asked"})
+    daemon.post("/profiling/start", {"name": "queried"})
     daemon.frames(3)
     rows = daemon.ask("POST", "/query", {"sql": "SELECT name, status FROM session.list"})[1]
-    assert rows == [{"name": "asked", "status": "active"}]
+    assert rows == [{"name": "queried", "status": "active"}]
     sql = "SELECT count(*) AS n FROM memory.system.memory"
     status, headers, text = daemon.raw(
         "POST", "/query", json.dumps({"sql": sql, "format": "csv"}).encode()
@@ -255,7 +261,7 @@ def test_queries(serve: Serve) -> None:
 # --------------------------------------------------------------------------- clients
 
 
-def test_slow_and_half_closed_clients_delay_no_one(serve: Serve) -> None:
+def test_slow_and_half_closed_clients_do_not_block_others(serve: Serve) -> None:
     daemon = serve()
     silent = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(200)]
     for number, client in enumerate(silent):
@@ -280,7 +286,7 @@ def test_slow_and_half_closed_clients_delay_no_one(serve: Serve) -> None:
     assert daemon.stop() == 0
 
 
-def test_streams_without_a_reader(serve: Serve) -> None:
+def test_streams_without_readers(serve: Serve) -> None:
     daemon = serve()
     listeners = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(50)]
     for listener in listeners:

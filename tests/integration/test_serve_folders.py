@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve with missing, read-only or full folders, and its recovery."""
+"""gsprof serve with missing, read-only or full folders, and after they are available again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def disk() -> Iterator[MakeDisk]:
 
 
 def check_failed(daemon: Daemon, name: str, status: int) -> None:
-    """The session file cannot be written: the answer says so, and the session is kept."""
+    """Checks that a session that cannot be written is reported and kept."""
     answered, answer = daemon.ask("POST", "/profiling/stop", {"name": name})
     assert answered == status and name in answer["error"]["hint"], answer
     (failed,) = daemon.get("/status")["failed_sessions"]
@@ -86,7 +86,7 @@ def check_recovered(daemon: Daemon, name: str) -> Any:
     return whole
 
 
-def test_missing_folder_is_created(serve: Serve, tmp_path: Path) -> None:
+def test_a_missing_folder_is_created(serve: Serve, tmp_path: Path) -> None:
     output = tmp_path / "not" / "yet"
     daemon = serve("--output-dir", output)
     daemon.post("/profiling/start", {"name": "first"})
@@ -94,7 +94,7 @@ def test_missing_folder_is_created(serve: Serve, tmp_path: Path) -> None:
     assert (output / "first.json").is_file()
 
 
-def test_unusable_folder_is_reported_at_start(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_reported_at_start(tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -103,7 +103,7 @@ def test_unusable_folder_is_reported_at_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_read_only_folder_is_reported_at_start(disk: MakeDisk, tmp_path: Path) -> None:
+def test_a_read_only_folder_is_reported_at_start(disk: MakeDisk, tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     output = disk(tmp_path / "out")
     output.set_read_only(True)
@@ -112,7 +112,7 @@ def test_read_only_folder_is_reported_at_start(disk: MakeDisk, tmp_path: Path) -
         assert str(output.folder) in done.err
 
 
-def test_output_folder_removed_and_restored(serve: Serve) -> None:
+def test_output_folder_removed_and_created_again(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "kept"})
     daemon.frames(2)
@@ -123,7 +123,7 @@ def test_output_folder_removed_and_restored(serve: Serve) -> None:
 
 
 @pytest.mark.needs_root
-def test_output_full_or_read_only_and_restored(
+def test_output_folder_full_or_read_only_for_a_while(
     serve: Serve, disk: MakeDisk, tmp_path: Path
 ) -> None:
     full, locked = tmp_path / "full", tmp_path / "locked"
@@ -136,11 +136,11 @@ def test_output_full_or_read_only_and_restored(
     disks[locked].set_read_only(True)
     check_failed(daemons[full], "kept", 507)
     check_failed(daemons[locked], "kept", 500)
-    # The next daemon knows everything that a killed one knew.
+    # A restarted daemon still has the failed session.
     daemons[full].stop(signal.SIGKILL)
     daemons[full].start()
     daemons[full].until("/status", lambda now: bool(now["failed_sessions"]))
-    # Other sessions can start, because the frame log is in another folder.
+    # New sessions can start, because the log is in another folder.
     daemons[locked].post("/profiling/start", {"name": "next"})
     disks[full].filler.unlink()
     disks[locked].set_read_only(False)
@@ -153,9 +153,7 @@ def test_output_full_or_read_only_and_restored(
 
 
 @pytest.mark.needs_root
-def test_log_full_during_a_session_and_restored(
-    serve: Serve, disk: MakeDisk, tmp_path: Path
-) -> None:
+def test_frame_log_full_for_a_while(serve: Serve, disk: MakeDisk, tmp_path: Path) -> None:
     log = disk(tmp_path / "state")
     daemon = serve()
     daemon.post("/profiling/start", {"name": "kept"})
@@ -163,7 +161,7 @@ def test_log_full_during_a_session_and_restored(
     log.fill()
     lost = daemon.until("/status", lambda now: bool(now["losses"]["frames_lost"] >= 3))
     assert lost["storage"]["error"], lost["storage"]
-    # Only changes in the journal are acknowledged, and a partial line does no harm.
+    # Only written requests are acknowledged; an incomplete one does not affect others.
     long = {"name": "refused", "labels": {"x": "y" * 9000}}
     assert daemon.ask("POST", "/profiling/start", long)[0] == 507
     short, _ = daemon.ask("POST", "/profiling/start", {"name": "short"})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs in the daemon, with a stand-in for the library of NVIDIA's driver. It tests the handling of
-answers, not the behaviour of a GPU."""
+"""GPU metrics of the daemon, with a stand-in for NVIDIA's driver library. The tests cover how
+answers of the driver are processed, not how a GPU behaves."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NAMES = ["STAND-IN A100", "STAND-IN A100", "STAND-IN H100"]
 
 @pytest.fixture(name="answers")
 def _answers(tmp_path: Path) -> Path:
-    """The answers of the driver; a test may change them while the daemon runs."""
+    """Returns the file with the driver's answers; a test may change it while the daemon runs."""
     path = tmp_path / "answers.txt"
     path.write_text(ANSWERS.read_text())
     return path
 
 
-def say(answers: Path, text: str) -> None:
-    """Replaces the answers of the driver atomically."""
+def set_answers(answers: Path, text: str) -> None:
+    """Replaces the driver's answers atomically."""
     fresh = answers.with_suffix(".new")
     fresh.write_text(text)
     fresh.rename(answers)
@@ -39,7 +39,7 @@ def with_gpus(serve: Serve, answers: Path) -> Daemon:
     return daemon
 
 
-def session(daemon: Daemon, name: str) -> Json:
+def record_session(daemon: Daemon, name: str) -> Json:
     daemon.post("/profiling/start", {"name": name})
     daemon.frames(3)
     daemon.post("/profiling/stop", {"name": name})
@@ -53,7 +53,7 @@ def prometheus(daemon: Daemon) -> Dict[str, float]:
     return {series: float(value) for series, value in pairs}
 
 
-def trouble(daemon: Daemon) -> str:
+def error_of(daemon: Daemon) -> str:
     (row,) = (row for row in daemon.get("/status")["sources"] if row["name"] == "gpu_nvml")
     return str(row["trouble"])
 
@@ -77,11 +77,11 @@ def test_gpus_of_status_and_clients(serve: Serve, answers: Path) -> None:
         "gpu_count": 3,
         "gpus": status["gpu_info"][host],
     }
-    # A partitioned GPU has no utilization; the source reports why.
-    assert "GPU 2" in trouble(daemon) and "MIG" in trouble(daemon)
+    # A GPU with MIG instances does not report its utilization; /status has the reason.
+    assert "GPU 2" in error_of(daemon) and "MIG" in error_of(daemon)
 
 
-def test_the_newest_values_of_gpus(serve: Serve, answers: Path) -> None:
+def test_latest_values_of_gpus(serve: Serve, answers: Path) -> None:
     daemon = with_gpus(serve, answers)
     latest = daemon.get("/metrics/latest")
     (client,) = latest["client_data"].values()
@@ -110,10 +110,10 @@ def test_the_newest_values_of_gpus(serve: Serve, answers: Path) -> None:
     assert 'gsprof_gpu_temperature_celsius{gpu="2"}' not in seen
 
 
-def test_gpus_in_the_file_of_a_session(serve: Serve, answers: Path) -> None:
+def test_gpus_in_a_session_file(serve: Serve, answers: Path) -> None:
     daemon = with_gpus(serve, answers)
     (host,) = daemon.get("/status")["connected_clients"]
-    whole = session(daemon, "gpus")
+    whole = record_session(daemon, "gpus")
     ids = [f"{host}:{i}:{name}" for i, name in enumerate(NAMES)]
     for frame in whole["frames"]:
         assert frame["gpu_id"] == ids
@@ -139,12 +139,12 @@ def test_gpus_in_the_file_of_a_session(serve: Serve, answers: Path) -> None:
     assert watts[0]["integral_unit"] == "J" and watts[0]["integral"] > 0
 
 
-def test_failing_gpu_has_null_values(serve: Serve, answers: Path) -> None:
+def test_a_failing_gpu_has_no_values(serve: Serve, answers: Path) -> None:
     daemon = with_gpus(serve, answers)
     (host,) = daemon.get("/status")["connected_clients"]
     daemon.post("/profiling/start", {"name": "lost"})
     daemon.frames(2)
-    say(answers, "1.code 15\n" + ANSWERS.read_text())
+    set_answers(answers, "1.code 15\n" + ANSWERS.read_text())
 
     def second(latest: Json) -> Json:
         found: Json = latest["client_data"][host]["gpus_metrics"][1]
@@ -153,10 +153,10 @@ def test_failing_gpu_has_null_values(serve: Serve, answers: Path) -> None:
     latest = daemon.until("/metrics/latest", lambda now: second(now)["gpu_util"] is None)
     assert second(latest)["mem_util"] is None and second(latest)["name"] == NAMES[1]
     assert latest["client_data"][host]["gpus_metrics"][0]["gpu_util"] == 75
-    assert "GPU 1: GPU is lost (15)" in trouble(daemon)
+    assert "GPU 1: GPU is lost (15)" in error_of(daemon)
     assert daemon.get("/status")["total_gpus"] == 3
     assert 'gsprof_gpu_power_watts{gpu="1"}' not in prometheus(daemon)
-    say(answers, ANSWERS.read_text())
+    set_answers(answers, ANSWERS.read_text())
     daemon.until("/metrics/latest", lambda now: bool(second(now)["gpu_util"] == 10))
     daemon.frames(1)
     daemon.post("/profiling/stop", {"name": "lost"})
@@ -172,8 +172,8 @@ def test_failing_gpu_has_null_values(serve: Serve, answers: Path) -> None:
     assert row["mean"] == 10 and row["count"] == len(used) - used.count(None)
 
 
-def test_gpu_without_answers_keeps_its_index(serve: Serve, answers: Path) -> None:
-    say(answers, "1.code 15\n" + ANSWERS.read_text())
+def test_a_gpu_that_never_answered_is_listed(serve: Serve, answers: Path) -> None:
+    set_answers(answers, "1.code 15\n" + ANSWERS.read_text())
     daemon = with_gpus(serve, answers)
     status = daemon.get("/status")
     (host,) = status["connected_clients"]
@@ -183,14 +183,14 @@ def test_gpu_without_answers_keeps_its_index(serve: Serve, answers: Path) -> Non
     assert frame["gpu_util"] == [75, None, None]
 
 
-def test_driver_that_does_not_start(serve: Serve, answers: Path) -> None:
-    say(answers, "init 9\n")
+def test_a_driver_that_does_not_start(serve: Serve, answers: Path) -> None:
+    set_answers(answers, "init 9\n")
     daemon = with_gpus(serve, answers)
     status = daemon.get("/status")
     assert status["total_gpus"] == 0 and not status["enable_bandwidth_profiling"]
     assert list(status["gpu_info"].values()) == [[]]
-    assert "Driver Not Loaded (9)" in trouble(daemon)
-    whole = session(daemon, "none")
+    assert "Driver Not Loaded (9)" in error_of(daemon)
+    whole = record_session(daemon, "none")
     assert whole["summary_by_device"] == {}
     assert all(frame["gpu_id"] == [] and "dram_bandwidth" not in frame for frame in whole["frames"])
     assert not any(series.startswith("gsprof_gpu") for series in prometheus(daemon))

@@ -16,17 +16,17 @@ from peers import install_wheels
 from serving import check_error
 from support import PATIENCE_S, ROOT
 
-# May be rejected although the schema allows it: names and SQL have more rules.
+# The daemon may reject values that the description allows: names and SQL have further rules.
 LOOSE_CHECKS = "positive_data_acceptance"
 
 
-class Maker:
-    """Values that match a schema, and values that do not."""
+class Generator:
+    """Generates values that match a schema and values that do not."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
 
-    def junk(self) -> Any:
+    def invalid_value(self) -> Any:
         return self.rng.choice(
             [
                 None,
@@ -47,7 +47,7 @@ class Maker:
 
     def value(self, schema: Dict[str, Any]) -> Any:
         if self.rng.random() < 0.3:
-            return self.junk()
+            return self.invalid_value()
         kind = schema.get("type")
         if isinstance(kind, list):
             kind = self.rng.choice(kind)
@@ -66,27 +66,27 @@ class Maker:
         if kind == "object":
             some = schema.get("properties", {}).items()
             return {key: self.value(value) for key, value in some if self.rng.random() < 0.6}
-        return self.junk()
+        return self.invalid_value()
 
 
-def test_generated_requests(serve: Serve) -> None:
+def test_requests_generated_from_the_description(serve: Serve) -> None:
     daemon = serve("--allow-control")
     daemon.frames(1)
     described = daemon.get("/openapi.json")
     assert described["openapi"].startswith("3.")
-    maker = Maker(11)
+    generator = Generator(11)
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
             if path == "/stream":
-                continue  # endless
+                continue  # the response has no end
             # Each query starts a process.
             for _ in range(6 if path in ("/query", "/targets/{pid}/dump") else 25):
-                target = path.replace("{name}", maker.rng.choice(["a", "b%20c", "%00", "no"]))
-                target = target.replace("{pid}", maker.rng.choice(["4194305", "0", "x", "1e3"]))
+                target = path.replace("{name}", generator.rng.choice(["a", "b%20c", "%00", "no"]))
+                target = target.replace("{pid}", generator.rng.choice(["4194305", "0", "x", "1e3"]))
                 body = None
                 if "requestBody" in operation:
                     schema = operation["requestBody"]["content"]["application/json"]["schema"]
-                    made = maker.value(schema)
+                    made = generator.value(schema)
                     body = json.dumps(made).encode()
                 status, headers, text = daemon.raw(method.upper(), target, body)
                 assert str(status) in operation["responses"], (method, target, body, status, text)
@@ -101,13 +101,13 @@ def test_generated_requests(serve: Serve) -> None:
 
 
 def test_schemathesis(serve: Serve, tmp_path: Path) -> None:
-    """Without --allow-control, so that no request reads processes of this machine."""
+    """Without --allow-control, so that no request touches processes of this machine."""
     site = install_wheels("schemathesis", ROOT / "tests" / "schemathesis" / "requirements.txt")
     daemon = serve()
     daemon.frames(1)
     done = subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", "run", f"{daemon.url}/openapi.json"]
-        # A stream is endless, and each query starts a process.
+        # The response of /stream has no end; each query starts a process.
         + [
             "--exclude-path",
             "/stream",

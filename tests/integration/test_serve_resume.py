@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A starting daemon: recordings of its predecessor, rings of processes that ended long ago."""
+"""A daemon that starts: resumes the recordings of the previous one and removes old rings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stacks_of(daemon: Daemon, name: str) -> List[Json]:
     return found
 
 
-def samples_come(daemon: Daemon, count: int) -> None:
+def wait_for_samples(daemon: Daemon, count: int) -> None:
     daemon.until(
         "/targets",
         lambda now: bool(now["recordings"])
@@ -32,10 +32,10 @@ def samples_come(daemon: Daemon, count: int) -> None:
     )
 
 
-def flushed(path: Path) -> None:
+def wait_until_flushed(path: Path) -> None:
     """Waits until a recording has written samples, which survive a kill."""
     empty = path.stat().st_size
-    wait_for(lambda: path.stat().st_size != empty, "nothing is written")
+    wait_for(lambda: path.stat().st_size != empty, "no samples are written")
 
 
 def samples_in(path: Path) -> int:
@@ -49,12 +49,12 @@ def test_stacks_continue_in_another_file(serve: Serve, start: StartTarget, numbe
     daemon = serve("--allow-control")
     pids = [target.pid for target in targets]
     daemon.post("/profiling/start", {"name": "on", "pids": pids, "stacks": True, "rate": 50})
-    samples_come(daemon, 2)
+    wait_for_samples(daemon, 2)
     for pid in pids:
-        flushed(daemon.output / f"on.{pid}.gsp")
+        wait_until_flushed(daemon.output / f"on.{pid}.gsp")
     daemon.stop(number)
     daemon.start()
-    samples_come(daemon, 2)
+    wait_for_samples(daemon, 2)
     assert all(row["rate_hz"] == 50 for row in daemon.get("/targets")["recordings"])
     (active,) = daemon.get("/status")["active_sessions"]
     assert active["stack_files"] == 4 and active["stack_gaps"] == 2 and active["error"] is None
@@ -65,28 +65,28 @@ def test_stacks_continue_in_another_file(serve: Serve, start: StartTarget, numbe
     ]
     daemon.post("/profiling/stop", {"name": "on"})
     whole = json.loads((daemon.output / "on.json").read_text())
-    told = whole["metadata"]["stacks"]
-    assert [part["pid"] for part in told] == [*pids, *pids]
+    parts_of_file = whole["metadata"]["stacks"]
+    assert [part["pid"] for part in parts_of_file] == [*pids, *pids]
     killed = number == signal.SIGKILL
-    for before, after in zip(told[:2], told[2:]):
+    for before, after in zip(parts_of_file[:2], parts_of_file[2:]):
         assert before["is_cut"] is killed and after["is_cut"] is False
         assert (before["samples"] is None) is killed and after["samples"] >= 5
         assert before["gap_before_s"] is None and after["gap_before_s"] >= 0
         assert before["start_time"] <= before["end_time"] <= after["start_time"]
     assert whole["losses"]["stack_gaps"] == 2
-    gaps = sum(part["gap_before_s"] for part in told[2:])
+    gaps = sum(part["gap_before_s"] for part in parts_of_file[2:])
     assert abs(whole["losses"]["stack_gap_s"] - gaps) < 0.005
-    for number_of, part in enumerate(told, 1):
+    for index, part in enumerate(parts_of_file, 1):
         path = daemon.output / part["file"]
         assert samples_in(path) > 0
-        answer = daemon.raw("GET", f"/profiling/sessions/on/download?stacks={number_of}")
+        answer = daemon.raw("GET", f"/profiling/sessions/on/download?stacks={index}")
         assert answer[0] == 200 and answer[2] == path.read_bytes()
     assert daemon.ask("GET", "/profiling/sessions/on/download?stacks=5")[0] == 404
-    # A third daemon has nothing to continue, and still knows the files.
+    # A third daemon has no recording to resume, but still lists the files.
     daemon.stop(number)
     daemon.start()
     assert daemon.get("/targets")["recordings"] == []
-    assert stacks_of(daemon, "on") == told
+    assert stacks_of(daemon, "on") == parts_of_file
     status, headers, _ = daemon.raw("GET", f"/flamegraph?session=on&pid={pids[0]}")
     assert status == 200 and headers["Content-Type"] == "image/svg+xml"
 
@@ -97,7 +97,7 @@ def test_stacks_that_cannot_continue_are_reported(serve: Serve, start: StartTarg
     for name in ("gone", "ended"):
         body = {"name": name, "pids": [target.pid], "stacks": True}
         daemon.post("/profiling/start", body)
-    samples_come(daemon, 2)
+    wait_for_samples(daemon, 2)
     daemon.post("/profiling/stop", {"name": "ended"})
     daemon.stop(signal.SIGKILL)
     target.end()
@@ -105,7 +105,7 @@ def test_stacks_that_cannot_continue_are_reported(serve: Serve, start: StartTarg
     (active,) = daemon.get("/status")["active_sessions"]
     assert active["name"] == "gone" and not active["failed"]
     assert str(target.pid) in active["error"] and "ended while no daemon ran" in active["error"]
-    # Another restart does not report it again.
+    # After another restart, the error is still listed once.
     daemon.stop(signal.SIGKILL)
     daemon.start()
     assert [part["file"] for part in stacks_of(daemon, "gone")] == ["gone.gsp", None]
@@ -114,11 +114,11 @@ def test_stacks_that_cannot_continue_are_reported(serve: Serve, start: StartTarg
     assert "ended while no daemon ran" in whole["metadata"]["stacks"][1]["error"]
 
 
-def test_stacks_do_not_continue_without_allow_control(serve: Serve, start: StartTarget) -> None:
+def test_recordings_are_not_resumed_without_allow_control(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve("--allow-control")
     daemon.post("/profiling/start", {"name": "kept", "pids": [target.pid], "stacks": True})
-    samples_come(daemon, 1)
+    wait_for_samples(daemon, 1)
     daemon.stop(signal.SIGKILL)
     daemon.args = tuple(arg for arg in daemon.args if arg != "--allow-control")
     daemon.start()
@@ -127,11 +127,11 @@ def test_stacks_do_not_continue_without_allow_control(serve: Serve, start: Start
     assert "may not read processes" in active["error"]
 
 
-def test_recording_of_an_ended_process_does_not_continue(serve: Serve, start: StartTarget) -> None:
+def test_an_ended_process_is_not_resumed(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve("--allow-control")
     daemon.post("/profiling/start", {"name": "short", "pids": [target.pid], "stacks": True})
-    samples_come(daemon, 1)
+    wait_for_samples(daemon, 1)
     target.end()
     daemon.until("/profiling/sessions/short", lambda now: not now["stacks"][0]["is_active"])
     daemon.stop(signal.SIGKILL)
@@ -140,7 +140,7 @@ def test_recording_of_an_ended_process_does_not_continue(serve: Serve, start: St
     assert part["samples"] >= 5 and part["error"] is None and not part["is_cut"]
 
 
-def make_place(root: Path, name: str, age_s: float) -> Path:
+def make_ring_directory(root: Path, name: str, age_s: float) -> Path:
     folder = root / name
     folder.mkdir(mode=0o700)
     (folder / "python.trace.ring").write_bytes(b"")
@@ -149,12 +149,12 @@ def make_place(root: Path, name: str, age_s: float) -> Path:
     return folder
 
 
-def test_old_rings_of_ended_processes_are_removed(serve: Serve, tmp_path: Path) -> None:
+def test_old_rings_are_removed(serve: Serve, tmp_path: Path) -> None:
     root = tmp_path / "run" / "gsprof"
     root.mkdir(mode=0o700, parents=True)
     (tmp_path / "run").chmod(0o700)
-    old = make_place(root, "4194304-1", DAY_S + 60)
-    young = make_place(root, "4194304-2", DAY_S - 3600)
+    old = make_ring_directory(root, "4194304-1", DAY_S + 60)
+    young = make_ring_directory(root, "4194304-2", DAY_S - 3600)
     daemon = serve()
 
     def is_gone(_: Any) -> bool:

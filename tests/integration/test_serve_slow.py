@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve and clients that send slowly, do not read, or close one half: their connections end
-in time, other clients are served, and no descriptor leaks."""
+"""gsprof serve and clients that send slowly, do not read, or close one half: the daemon closes
+their connections in time, serves other clients meanwhile, and releases all their resources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BODY = HEAD + b"x\r\nContent-Length: 100000\r\n\r\n"
 
 
 def descriptors(daemon: Daemon) -> Set[str]:
-    """The open descriptors of the daemon: sockets by name, the others by path."""
+    """Returns the open files of the daemon: sockets by their names, the rest by paths."""
     found = set()
     for entry in Path(f"/proc/{daemon.pid}/fd").iterdir():
         try:
@@ -50,8 +50,8 @@ def connect(daemon: Daemon, first: bytes = b"", receive_bytes: int = 0) -> socke
     return client
 
 
-def is_ended(client: socket.socket) -> bool:
-    """Whether the other side has closed the connection; discards its data."""
+def is_closed(client: socket.socket) -> bool:
+    """Returns whether the other side closed the connection; discards received data."""
     if not select.select([client], [], [], 0)[0]:
         return False
     try:
@@ -61,20 +61,20 @@ def is_ended(client: socket.socket) -> bool:
 
 
 def drip(clients: List[socket.socket]) -> float:
-    """Sends single bytes on all connections until the last one ends; returns how long that took."""
+    """Sends bytes slowly until all connections are closed; returns how long that took."""
     begin = time.monotonic()
-    left = list(clients)
-    while left:
-        assert time.monotonic() < begin + PATIENCE_S, len(left)
-        for client in list(left):
+    remaining = list(clients)
+    while remaining:
+        assert time.monotonic() < begin + PATIENCE_S, len(remaining)
+        for client in list(remaining):
             try:
                 client.sendall(b"x")
-                ended = is_ended(client)
+                closed = is_closed(client)
             except OSError:
-                ended = True
-            if ended:
-                left.remove(client)
-        select.select(left, [], [], 0.02)  # or until one ends
+                closed = True
+            if closed:
+                remaining.remove(client)
+        select.select(remaining, [], [], 0.02)  # or until one is closed
     return time.monotonic() - begin
 
 
@@ -85,26 +85,26 @@ def daemon(serve: Serve) -> Daemon:
 
 @pytest.fixture
 def others(daemon: Daemon) -> Iterator[None]:
-    """Another client that sends requests all the time and must be answered."""
+    """Another client sends requests all the time and gets answers."""
     done = threading.Event()
     slowest: List[float] = []
 
-    def ask() -> None:
+    def send_requests() -> None:
         while not done.is_set():
             begin = time.monotonic()
             assert daemon.get("/health")["status"] == "ok"
             slowest[:] = [max([time.monotonic() - begin, *slowest])]
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send_requests)
     thread.start()
     yield
     done.set()
     thread.join()
-    # Much shorter than any limit for slow clients: others do not wait for them.
+    # Far below the limit for slow clients: other clients do not wait for those.
     assert slowest and slowest[0] < PATIENCE_S / 4, slowest
 
 
-def test_requests_that_come_byte_by_byte(daemon: Daemon, others: None) -> None:
+def test_requests_sent_byte_by_byte(daemon: Daemon, others: None) -> None:
     before = sockets(daemon)
     with ExitStack() as stack:
         firsts = [b"", b"GET /", HEAD, BODY] * 10
@@ -122,37 +122,37 @@ def test_incomplete_requests(daemon: Daemon, others: None) -> None:
         for client in clients[:4]:
             client.shutdown(socket.SHUT_WR)
         for client in clients:
-            wait_for(lambda client=client: is_ended(client))  # type: ignore[misc]
+            wait_for(lambda client=client: is_closed(client))  # type: ignore[misc]
         wait_for(lambda: sockets(daemon) <= before + 1)
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
-def test_answers_without_a_reader(daemon: Daemon, others: None) -> None:
+def test_answers_that_are_not_read(daemon: Daemon, others: None) -> None:
     daemon.post("/profiling/start", {"name": "big"})
     daemon.post("/profiling/stop", {"name": "big"})
     file = daemon.output / "big.json"
-    os.truncate(file, 64 << 20)  # more than any socket buffer
+    os.truncate(file, 64 << 20)  # more than a socket buffers
     before = sockets(daemon)
-    ask = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    download = ask.format("/profiling/sessions/big/download").encode()
+    get = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    download = get.format("/profiling/sessions/big/download").encode()
     with ExitStack() as stack:
-        for request in (download, ask.format("/stream").encode()):
+        for request in (download, get.format("/stream").encode()):
             for half_closed in (False, True):
                 client = stack.enter_context(connect(daemon, request, 4096))
                 if half_closed:
                     client.shutdown(socket.SHUT_WR)
         wait_for(lambda: str(file) in descriptors(daemon))
-        # The streams have not filled their sockets yet; they end with their clients.
+        # The streams have not filled their sockets yet: they end when their clients do.
         wait_for(lambda: str(file) not in descriptors(daemon))
     wait_for(lambda: sockets(daemon) <= before + 1)
 
 
-def test_many_connections_shorten_the_limit(serve: Serve) -> None:
-    """Idle connections end sooner if few connections are left."""
+def test_idle_clients_are_closed_when_connections_run_out(serve: Serve) -> None:
+    """Idle clients are closed earlier when connections run out."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < 2048:
-        pytest.skip(f"needs 2048 open files, may have {hard}")
-    # The usual limit is longer than this test.
+        pytest.skip(f"needs 2048 open files, the limit is {hard}")
+    # The usual limit is longer than the test.
     daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": str(int(10 * PATIENCE_S))})
     before = sockets(daemon)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
@@ -160,20 +160,20 @@ def test_many_connections_shorten_the_limit(serve: Serve) -> None:
         with ExitStack() as stack:
             clients = [stack.enter_context(connect(daemon, HEAD)) for _ in range(1000)]
             daemon.get("/health")
-            # A quarter of the 1,024 is free again; the usual limit applies to the others.
+            # A quarter of the 1,024 is free again; the remaining clients have the usual limit.
             wait_for(lambda: sockets(daemon) <= before + 1 + 768)
-            assert sum(map(is_ended, clients)) >= 1000 - 768 - 1
+            assert sum(map(is_closed, clients)) >= 1000 - 768 - 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_clients_leave_descriptors_for_files(serve: Serve) -> None:
+def test_clients_cannot_use_up_all_descriptors(serve: Serve) -> None:
     few = 100
     limit = ["prlimit", f"--nofile={few}:{few}"]
     daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": str(LIMIT_S)}, before=limit)
     before = sockets(daemon)
     with ExitStack() as stack:
-        for _ in range(few * 4 // 5):  # most of these wait until others end
+        for _ in range(few * 4 // 5):  # most of these wait until others are closed
             stack.enter_context(connect(daemon))
         daemon.post("/profiling/start", {"name": "kept"})
         daemon.frames(2)
@@ -185,7 +185,7 @@ def test_clients_leave_descriptors_for_files(serve: Serve) -> None:
 
 
 def workers(daemon: Daemon) -> int:
-    """The query workers of the daemon."""
+    """Returns the number of the daemon's query processes."""
     found = 0
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -197,7 +197,7 @@ def workers(daemon: Daemon) -> int:
     return found
 
 
-def test_query_ends_with_its_client(serve: Serve) -> None:
+def test_a_query_ends_with_its_client(serve: Serve) -> None:
     daemon = serve(env={"GSPROF_QUERY_TIMEOUT": str(10 * PATIENCE_S)})
     sql = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     body = json.dumps({"sql": sql})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions and frames in SQL, and ways to send a query: parameters, a Unix socket."""
+"""Sessions and metric frames in SQL over HTTP: parameters, formats, the command line, a Unix
+socket."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def test_frames_are_rows(daemon: Daemon) -> None:
     daemon.frames(3)
     daemon.post("/profiling/stop", {"name": "inner"})
     daemon.frames(2)
-    # A frame that is in the log when the query starts is in the answer.
+    # A frame that is in the log when the query starts is in its result.
     newest = daemon.get("/status")["frame_id_counter"]
     count = "count(DISTINCT frame_id) AS n, min(frame_id) AS low, max(frame_id) AS high"
     whole = rows(daemon, f"SELECT {count} FROM session.frame")[0]
@@ -53,16 +54,16 @@ def test_frames_are_rows(daemon: Daemon) -> None:
     # The same numbers as in the session's file.
     made = json.loads((daemon.output / "inner.json").read_text(encoding="utf-8"))
     assert inner["n"] == len(made["frames"])
-    asked = rows(
+    found = rows(
         daemon,
         "SELECT avg(value) AS mean, max(value) AS high FROM gsprof.session_frames(?)"
         " WHERE metric = ? AND device IS NULL",
         ["inner", "system.memory.used_bytes"],
     )[0]
-    told = {row["metric"]: row for row in made["summary"] if row["device"] is None}
-    memory = told["system.memory.used_bytes"]
-    assert asked["mean"] == pytest.approx(memory["mean"]) and asked["high"] == memory["max"]
-    # Also after a restart, because the query reads the log.
+    summary = {row["metric"]: row for row in made["summary"] if row["device"] is None}
+    memory = summary["system.memory.used_bytes"]
+    assert found["mean"] == pytest.approx(memory["mean"]) and found["high"] == memory["max"]
+    # Also after a restart, because the query reads the frame log.
     assert daemon.stop() == 0
     daemon.start()
     again = rows(daemon, f"SELECT {count} FROM gsprof.session_frames('inner')")[0]
@@ -84,7 +85,7 @@ def test_object_format_has_columns_and_warnings(daemon: Daemon) -> None:
     assert gsprof("query", where, sql, "-f", "csv").out == "name,ts_ns\n"
     cut = daemon.post("/query", {"sql": "FROM range(10)", "format": "object", "limit": 2})
     assert len(cut["rows"]) == 2 and "limit" in cut["warnings"][0]
-    # One result per request; the program sends several.
+    # A request has one statement; the command sends several requests.
     status, error = daemon.ask("POST", "/query", {"sql": "SELECT 1; SELECT 2"})
     assert status == 403 and "one statement" in error["error"]["message"]
     both = gsprof("query", where, "-- two\nSELECT 41 AS a; SELECT 42 AS b", "-f", "csv").out
@@ -92,7 +93,7 @@ def test_object_format_has_columns_and_warnings(daemon: Daemon) -> None:
     assert "session.list" in gsprof("query", where, "SHOW TABLES").out
 
 
-def test_sessions_show_labels_and_rate(daemon: Daemon) -> None:
+def test_sessions_have_labels_and_rate(daemon: Daemon) -> None:
     labels = {"lr": "3e-4", "n": [1, {"deep": None}], "ä": "ö"}
     started = daemon.post("/profiling/start", {"name": "a", "labels": labels})
     daemon.post("/profiling/start", {"name": "plain"})
@@ -112,14 +113,14 @@ def test_sessions_show_labels_and_rate(daemon: Daemon) -> None:
     assert daemon.post("/profiling/stop", {"name": "a"})["stopped"][0]["labels"] == labels
     assert daemon.ask("PUT", "/config", {"sample_rate": 0.02})[0] == 200
     daemon.until("/profiling/sessions/plain", lambda session: bool(session["freq_ms"] == 20))
-    asked = "SELECT name, freq_ms, labels, status FROM session.list ORDER BY name"
-    first, second = rows(daemon, asked)
+    sql = "SELECT name, freq_ms, labels, status FROM session.list ORDER BY name"
+    first, second = rows(daemon, sql)
     assert json.loads(first["labels"]) == labels and second["labels"] is None
     assert (first["freq_ms"], second["freq_ms"]) == (50, 20)
-    # The next daemon has the same values.
+    # The next daemon returns the values at the end of the session.
     daemon.stop()
     daemon.start()
-    assert rows(daemon, asked)[0] == first
+    assert rows(daemon, sql)[0] == first
     ended = daemon.post("/profiling/stop", {})["stopped"]
     assert [s["name"] for s in ended] == ["plain"]
 
@@ -158,17 +159,17 @@ def test_tables_and_values_from_the_command_line(daemon: Daemon) -> None:
     listed = {row["table"]: row["rows"] for row in json.loads(gsprof("tables", at, "--json").out)}
     assert listed["session.frame"] > 0 and listed["system.cpu"] > 0
     assert listed["session.list"] == 0
-    assert "python.backtrace" in listed  # may have rows of other processes of this machine
+    assert "python.backtrace" in listed  # may have rows of other processes
     columns = gsprof("tables", at, "--columns").out
     assert "first_frame" in columns and "names of the sessions" in columns
     for endpoint in (at, str(os.getpid())):
-        asked = gsprof(
+        found = gsprof(
             *("query", endpoint, "SELECT ? AS a, ? AS b, ? AS c", "-f", "json"),
             *("--param", "5", "--param", "=x=y", "--param", "1e3"),
         )
-        assert json.loads(asked.out) == [{"a": 5, "b": "x=y", "c": 1000}]
-        asked = gsprof("query", endpoint, "SELECT $a AS a", "--param", "a=b=c", "-f", "json")
-        assert json.loads(asked.out) == [{"a": "b=c"}]
+        assert json.loads(found.out) == [{"a": 5, "b": "x=y", "c": 1000}]
+        found = gsprof("query", endpoint, "SELECT $a AS a", "--param", "a=b=c", "-f", "json")
+        assert json.loads(found.out) == [{"a": "b=c"}]
         assert "$2" in gsprof("query", endpoint, "SELECT ?, ?", "--param", "1", status=None).err
     gsprof("query", at, "SELECT 1", "--param", "a=1", "--param", "2", status=EXIT_USAGE)
     assert "no server is listening" in gsprof("tables", "127.0.0.1:1", status=None).err
@@ -187,7 +188,7 @@ hold()
 
 
 @NEEDS_EXTENSION
-def test_server_has_the_tables_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
+def test_tables_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
     """Allocations and current stacks; the stacks only for a trusted client."""
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
     env = {
@@ -225,8 +226,8 @@ def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
     ]
     assert json.loads(gsprof(at, "query", "SELECT 1 AS n", "-f", "json").out) == [{"n": 1}]
     gsprof("http-stop", at, "--name", "x")
-    # A socket in use belongs to another daemon; that of a killed daemon is replaced.
-    refused = gsprof(
+    # A socket in use is rejected; one left by a killed daemon is replaced.
+    rejected = gsprof(
         "serve",
         "--port",
         "0",
@@ -235,7 +236,7 @@ def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
         status=EXIT_NOWRITE,
         env={"XDG_STATE_HOME": str(tmp_path / "other")},
     )
-    assert "in use" in refused.err
+    assert "in use" in rejected.err
     daemon.end()
     assert path.exists()
     daemon.start()
@@ -254,8 +255,8 @@ def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
     )
 
 
-# Sends a request as another user, who can access the folder.
-STRANGER = """
+# Sends a request as another user, whom the mode of the folder allows.
+OTHER_USER = """
 import os, socket, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 s = socket.socket(socket.AF_UNIX)
@@ -265,17 +266,17 @@ print(s.recv(100).split()[1].decode())
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_other_users_are_rejected(daemon: Daemon, tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_another_user_is_rejected(daemon: Daemon, tmp_path: Path) -> None:
     path = tmp_path / "s"
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_mode & 0o001 == 0:
             folder.chmod(folder.stat().st_mode | 0o001)
-    ask = [sys.executable, "-c", STRANGER, str(path)]
-    said = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert "PermissionError" in said.stderr
-    # Also if the mode of the socket would permit it.
+    command = [sys.executable, "-c", OTHER_USER, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert "PermissionError" in done.stderr
+    # The mode alone does not grant access.
     path.chmod(0o666)
-    said = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert said.stdout.strip() == "403", said
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.stdout.strip() == "403", done
     assert daemon.get("/health")["status"] == "ok"

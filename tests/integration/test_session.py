@@ -21,7 +21,7 @@ pytestmark = NEEDS_EXTENSION
 
 @pytest.fixture(scope="module")
 def package() -> Any:
-    """The package of the build, imported into this process with the agent off."""
+    """Imports the package of the build into this process, with the agent off."""
     sys.path.insert(0, str(PACKAGE))
     try:
         import gsprof
@@ -55,14 +55,14 @@ def test_session_from_start_to_end(package: Any, serve: Serve, tmp_path: Path) -
 def test_errors(package: Any, serve: Serve) -> None:
     daemon = serve()
     Session, errors = package.Session, package.errors
-    with Session("there", daemon.url) as there:
+    with Session("there", daemon.url) as known:
         for call in ("stop", "info", "download", "delete"):
             with pytest.raises(KeyError, match="known: 'there'$"):
                 getattr(Session("not there", daemon.url), call)()
         with pytest.raises(ValueError, match="start"):
             Session(endpoint=daemon.url).stop()
         with pytest.raises(errors.GsprofError) as caught:
-            there.query("SELECT nothing FROM nowhere")
+            known.query("SELECT nothing FROM nowhere")
         assert "nowhere" in str(caught.value)
         with pytest.raises(ZeroDivisionError):
             with Session("gone", daemon.url) as gone:

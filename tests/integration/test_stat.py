@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof stat: the summary of a session's file, and its pictures."""
+"""gsprof stat: the summary and the charts of a session file."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def frame(number: int, step_s: float) -> Dict[str, Any]:
 
 
 def session(path: Path, frames: int = 600, step_s: float = 1, **more: Any) -> Path:
-    """A file as gsprof serve writes it."""
+    """Writes a session file like gsprof serve."""
     row: Json = {"metric": "gpu.metrics.util_percent", "device": "box:0:STAND-IN", "unit": "%"}
     numbers: Json = {"count": frames, "mean": 49.5, "std": 28.9, "min": 0, "max": 99}
-    made = {
+    document = {
         "metadata": {
             "name": "epoch <1>",
             "host": "box",
@@ -61,12 +61,12 @@ def session(path: Path, frames: int = 600, step_s: float = 1, **more: Any) -> Pa
         "gaps": [],
         **more,
     }
-    path.write_text(json.dumps(made), encoding="utf-8")
+    path.write_text(json.dumps(document), encoding="utf-8")
     return path
 
 
 def read_png(data: bytes) -> Tuple[int, int, List[bytes]]:
-    """Width, height and the rows of a picture; checks every sum on the way."""
+    """Returns width, height and rows of a picture; checks all checksums."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, packed, width, height = 8, b"", 0, 0
     kinds = []
@@ -95,20 +95,20 @@ def test_table(tmp_path: Path) -> None:
 
 
 def test_json(tmp_path: Path) -> None:
-    made = json.loads(gsprof("stat", session(tmp_path / "s.json"), "--json").out)
-    assert made["frames"] == 600 and made["metadata"]["labels"] == {"k": "v"}
-    assert made["summary"][0]["p95"] == 95 and made["losses"] == {"frames_lost": 0}
-    assert made["summary_by_client"]["box"]["avg_cpu_util"] == 40.5
+    document = json.loads(gsprof("stat", session(tmp_path / "s.json"), "--json").out)
+    assert document["frames"] == 600 and document["metadata"]["labels"] == {"k": "v"}
+    assert document["summary"][0]["p95"] == 95 and document["losses"] == {"frames_lost": 0}
+    assert document["summary_by_client"]["box"]["avg_cpu_util"] == 40.5
 
 
-def test_without_a_summary_it_is_made_from_the_frames(tmp_path: Path) -> None:
+def test_a_missing_summary_is_computed_from_the_frames(tmp_path: Path) -> None:
     path = session(tmp_path / "s.json", summary=[])
-    made = json.loads(gsprof("stat", path, "--json").out)
-    rows = {(row["metric"], row["device"]): row for row in made["summary"]}
+    document = json.loads(gsprof("stat", path, "--json").out)
+    rows = {(row["metric"], row["device"]): row for row in document["summary"]}
     util = rows["gpu_util", "box:0:STAND-IN"]
     assert (util["min"], util["max"], util["count"]) == (0, 99, 600)
     assert util["mean"] == pytest.approx(49.5)
-    assert util["p95"] is None  # not known, and not made up
+    assert util["p95"] is None  # unknown, not invented
     assert rows["gpu_memory", "box:0:STAND-IN"]["std"] == 0
     assert ("gpu_memory", "box:1:STAND-IN") not in rows
     assert rows["processes.rss_bytes", "42"]["mean"] == 1000000
@@ -127,7 +127,7 @@ def test_svg_has_time_and_gpus(tmp_path: Path) -> None:
     root = ET.parse(picture).getroot()
     words = [text.text or "" for text in root.iter(f"{SVG}text")]
     assert "epoch <1>" in words and "box:0:STAND-IN" in words
-    assert "23:50" in words and "23:58" in words  # the file's own zone
+    assert "23:50" in words and "23:58" in words  # the time zone of the file
     titles = [path.findtext(f"{SVG}title") for path in root.iter(f"{SVG}path")]
     assert "box:1:STAND-IN" in titles
     heat = [rect for rect in root.iter(f"{SVG}rect") if (rect.get("fill") or "").startswith("#")]
@@ -135,7 +135,7 @@ def test_svg_has_time_and_gpus(tmp_path: Path) -> None:
     assert "nan" not in picture.read_text(encoding="utf-8")
 
 
-def test_a_gap_is_seen(tmp_path: Path) -> None:
+def test_gaps_interrupt_the_lines(tmp_path: Path) -> None:
     frames = [frame(i, 1) for i in range(600) if not 200 <= i < 300]
     picture = tmp_path / "s.svg"
     gsprof("stat", write(tmp_path, frames), "--plot", picture)
@@ -151,16 +151,16 @@ def write(folder: Path, frames: List[Dict[str, Any]]) -> Path:
     return path
 
 
-def test_png_is_whole(tmp_path: Path) -> None:
+def test_png_is_complete(tmp_path: Path) -> None:
     picture = tmp_path / "s.png"
     gsprof("stat", session(tmp_path / "s.json"), "--plot", picture)
     width, height, rows = read_png(picture.read_bytes())
     assert width == 2400 and height > 500
-    # Not empty: the rows differ from those above them.
+    # The picture is not empty: many rows differ from the row above.
     assert sum(any(row[1:]) for row in rows) > 200
 
 
-def test_html_needs_nothing_else(tmp_path: Path) -> None:
+def test_html_is_self_contained(tmp_path: Path) -> None:
     page = tmp_path / "s.html"
     gsprof("stat", session(tmp_path / "s.json"), "--plot", page)
     text = page.read_text(encoding="utf-8")
@@ -184,14 +184,14 @@ def test_html_needs_nothing_else(tmp_path: Path) -> None:
         "[" * 5000,
     ],
 )
-def test_what_is_no_session(tmp_path: Path, text: str) -> None:
+def test_invalid_session_files(tmp_path: Path, text: str) -> None:
     path = tmp_path / "s.json"
     path.write_text(text, encoding="utf-8")
     result = gsprof("stat", path, status=EXIT_FORMAT)
     assert result.out == "" and "gsprof:" in result.err
 
 
-def test_mistakes(tmp_path: Path) -> None:
+def test_invalid_use(tmp_path: Path) -> None:
     path = session(tmp_path / "s.json", frames=5)
     gsprof("stat", tmp_path / "none.json", status=EXIT_NOFILE)
     result = gsprof("stat", path, "--plot", "x.pdf", status=EXIT_USAGE)
@@ -219,7 +219,7 @@ def test_names_cannot_harm_the_terminal(tmp_path: Path) -> None:
 
 
 def test_memory_is_flat(tmp_path: Path) -> None:
-    """Fifty times the frames, and hardly more memory."""
+    """Fifty times the frames need hardly more memory."""
     script = (
         "import resource, subprocess, sys\n"
         "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)\n"

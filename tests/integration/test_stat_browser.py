@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a session in a real browser: values under the pointer, the theme, hostile names."""
+"""The page of a session in a browser: values under the pointer, the theme, hostile names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live view: on a terminal that tmux plays, with keys pressed and the screen read; and its
-twin without one."""
+"""gsprof top: on a terminal emulated by tmux, with keys pressed and the screen read; and without a
+terminal."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class Screen:
         Screen.count += 1
         self.name = f"gsprof-{os.getpid()}-{Screen.count}"
         command = " ".join(shlex.quote(str(arg)) for arg in (GSPROF, *args))
-        # The terminal outlives the profiler, so that what it leaves behind can be seen.  It alone
-        # knows its size: readline, which pytest loads, may have put another into the environment.
+        # The terminal outlives the profiler, so that the state it leaves behind can be checked.
+        # LINES and COLUMNS are unset, because readline, which pytest loads, may have set them to
+        # another size.
         shell = (
             f"unset LINES COLUMNS; trap : INT; {command}; echo left with $?; "
             "stty -a; echo settings end; exec cat"
@@ -80,25 +81,27 @@ class Screen:
         return self.tmux("capture-pane", "-p")
 
     def wait(self, pattern: str, *more: Callable[[str], object]) -> str:
-        """The screen, once there is what is waited for and all else is true of it too.  tmux also
-        shows screens that are drawn in part."""
+        """Waits until pattern matches and all other conditions hold; returns the screen. tmux also
+        returns partly drawn screens."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             text = self.read()
             if re.search(pattern, text, re.MULTILINE) and all(is_true(text) for is_true in more):
                 return text
-            assert time.monotonic() < deadline, f"no {pattern!r}, or not all else, in\n{text}"
+            assert (
+                time.monotonic() < deadline
+            ), f"no {pattern!r}, or another condition is false, in\n{text}"
 
     def press(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)
 
     def mouse(self, button: int, x: int, y: int) -> None:
-        """A press as the terminal "screen" sends it."""
+        """Sends a mouse event as the terminal type "screen" encodes it."""
         codes = [0x1B, ord("["), ord("M"), 32 + button, 33 + x, 33 + y]
         self.tmux("send-keys", "-H", *(f"{code:x}" for code in codes))
 
     def pid(self) -> int:
-        """Of the profiler."""
+        """Returns the process id of the profiler."""
         shell = int(self.tmux("display-message", "-p", "#{pane_pid}"))
         children = Path(f"/proc/{shell}/task/{shell}/children").read_text(encoding="utf-8")
         return int(children.split()[0])
@@ -130,14 +133,14 @@ def has(pattern: str) -> Callable[[str], object]:
 
 
 def table(text: str) -> List[str]:
-    """The function of each row."""
+    """Returns the function of each row."""
     rows = re.findall(r"^ +[\d.<]+ +[\d.<]+ +\S+ \S+ +\S+ \S+ (.+?) {2,}", text, re.MULTILINE)
     return [row.strip(" -+") for row in rows]
 
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve seconds: the samples of a short recording, its time stretched."""
+    """Returns a recording of twelve seconds: a short one whose time is stretched."""
     folder = tmp_path_factory.mktemp("top")
     gsprof(
         *("record", "-o", folder / "short.json", "-r", 200, "--", main_python()),
@@ -157,7 +160,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_table(one: Json) -> None:
-    """Numbers are numbers, and agree with each other."""
+    """Numbers have the right type and are consistent with each other."""
     assert one["samples"] > 0 and one["interval_ns"] > 0
     for key in ("gil_pct", "active_pct"):
         assert isinstance(one[key], (int, float))
@@ -169,9 +172,8 @@ def check_table(one: Json) -> None:
 
 
 def check_functions(target: Target, one: Json) -> None:
-    """Half of the time is more than a fifth, and main() calls what takes it.  A table of a second
-    may be of a few moments on a busy machine: more are added until there is no doubt.  Tables of
-    something else never get there."""
+    """Checks that half > third > fifth and that main() includes all of them. On a busy machine the
+    table of one second may have few samples: more tables are added until the order is certain."""
     own = dict.fromkeys(("half", "third", "fifth", "main"), 0)
     lines = {}
 
@@ -181,14 +183,14 @@ def check_functions(target: Target, one: Json) -> None:
             own[name] += row["own_ns"]
             lines[name] = (Path(row["file"]).name, row["line"])
         called_ns = sum(row["own_ns"] for row in rows.values())
-        assert not rows or rows["main"]["total_ns"] >= called_ns  # it is in every stack
+        assert not rows or rows["main"]["total_ns"] >= called_ns  # main is in every stack
         return own["half"] > own["third"] > own["fifth"] > 10 * own["main"]
 
-    def look() -> bool:
+    def another_table() -> bool:
         return add(json.loads(gsprof("top", "-p", target.pid, "--once", "--json").out))
 
     if not add(one):
-        wait_for(look, str(own))
+        wait_for(another_table, str(own))
     assert lines["half"] == ("work.py", 12)
 
 
@@ -212,11 +214,11 @@ def test_each_interpreter(python: Python, start: StartTarget) -> None:
     check_functions(target, one)
 
 
-def test_tables_one_after_the_other(start: StartTarget) -> None:
+def test_several_tables(start: StartTarget) -> None:
     target = start("shares.py")
     shortest_ns = 1e18
 
-    def look() -> bool:
+    def has_progress() -> bool:
         nonlocal shortest_ns
         out = gsprof("top", "-p", target.pid, "-n", 3, "--delay", "0.3", "--json", "--rows", 2).out
         tables = [json.loads(line) for line in out.splitlines()]
@@ -229,8 +231,9 @@ def test_tables_one_after_the_other(start: StartTarget) -> None:
         assert counts == sorted(counts)
         return bool(counts[0] < counts[2])
 
-    # A busy machine makes them longer, but with the interval of one second none is as short.
-    wait_for(lambda: look() and shortest_ns < 0.9e9)
+    # A busy machine makes intervals longer, but with the default of one second none would be this
+    # short.
+    wait_for(lambda: has_progress() and shortest_ns < 0.9e9)
 
 
 def test_text(start: StartTarget) -> None:
@@ -240,7 +243,7 @@ def test_text(start: StartTarget) -> None:
         text = gsprof("top", "-p", target.pid, "--once", "--sort", "function").out
         return text if len(table(text)) > 1 else ""
 
-    out = wait_for(text_of_two_functions, "never two functions in one table")
+    out = wait_for(text_of_two_functions, "no table with two functions")
     assert max(map(len, out.splitlines())) <= 80
     assert "own %" in out and "function*" in out and "GIL" in out and "memory" in out
     assert table(out) == sorted(table(out))
@@ -260,12 +263,12 @@ def test_idle_threads_in_a_tree(start: StartTarget) -> None:
 def test_filter_and_lines(start: StartTarget) -> None:
     target = start("shares.py")
     command = ("top", "-p", target.pid, "--once", "--json", "--lines", "--filter", "FIFTH")
-    # The few moments of a table on a busy machine may be of the other functions.
+    # On a busy machine, the few samples of a table may be in other functions.
     rows = wait_for(lambda: json.loads(gsprof(*command).out)["rows"])
     assert all(row["function"] == "fifth" for row in rows)
 
 
-def test_selection_is_that_of_record(start: StartTarget) -> None:
+def test_selection_options_of_record(start: StartTarget) -> None:
     target = start("threads8.py")
     common = ("top", "-p", target.pid, "--once", "--json", "--wall")
     one = json.loads(gsprof(*common, "--thread", "^wait_s", "--exclude", "threading.py").out)
@@ -279,17 +282,18 @@ def test_native(start: StartTarget) -> None:
     target = start("shares.py")
 
     def names() -> Set[str]:
-        """Of functions: in Python, and in the interpreter's C."""
+        """Returns names of Python functions and prefixes of the interpreter's C functions."""
         one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json", "--native").out)
         files = {(row["function"], row["file"] or "") for row in one["rows"]}
         return {name if ".py" in file else name.lstrip("_")[:2] for name, file in files}
 
-    # The few moments of a table on a busy machine may be none of those.
+    # On a busy machine, the few samples of a table may be in neither.
     wait_for(lambda: {"half", "Py"} <= names())
 
 
 def test_program(tmp_path: Path) -> None:
-    """Its status is ours, its words are not in the data; one that ends early has a table."""
+    """top exits with the program's status; stdout has only the table, even if the program ends
+    early."""
     script = tmp_path / "busy.py"
     script.write_text(
         "import time\nprint('words')\nend = time.monotonic() + 0.4\n"
@@ -301,7 +305,7 @@ def test_program(tmp_path: Path) -> None:
         assert "words" in result.err
         return bool(json.loads(result.out)["samples"] > 0)
 
-    # On a busy machine it may have ended before the first look.
+    # On a busy machine the program may end before the first sample.
     wait_for(has_samples)
 
 
@@ -311,7 +315,7 @@ def test_no_terminal(start: StartTarget) -> None:
     assert "not a terminal" in result.err and "--once" in result.err and result.out == ""
 
 
-def test_wrong_use(tmp_path: Path) -> None:
+def test_invalid_use(tmp_path: Path) -> None:
     gsprof("top", status=EXIT_USAGE)
     gsprof("top", "-p", 1, "--input", "x.gsp", status=EXIT_USAGE)
     gsprof("top", "-p", 1, "--once", "-n", 3, status=EXIT_USAGE)
@@ -328,7 +332,7 @@ def test_recording_once(recording: Path) -> None:
     assert one["machine"]["cpu_pct"] is None
 
 
-def test_recording_in_steps(recording: Path) -> None:
+def test_recording_in_intervals(recording: Path) -> None:
     out = gsprof("top", "--input", recording, "-n", 100, "--delay", 5, "--json").out
     tables = [json.loads(line) for line in out.splitlines()]
     assert [one["time_ns"] for one in tables] == [5e9, 10e9, 12e9]
@@ -336,7 +340,7 @@ def test_recording_in_steps(recording: Path) -> None:
     assert tables[-1]["samples"] == whole["samples"]
 
 
-def test_sums_without_time(tmp_path: Path) -> None:
+def test_recording_without_time(tmp_path: Path) -> None:
     path = tmp_path / "a.folded"
     path.write_text("main;work 30\nmain;rest 10\n")
     one = json.loads(gsprof("top", "--input", path, "--once", "--json").out)
@@ -389,7 +393,7 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
     one.wait("any key closes this help", has("pause"))
     one.press("x", "q")
     one.wait("left with 0", has("samples in"))
-    # The terminal is as it was: lines, echo, no mouse, the normal screen.
+    # The terminal is restored: line mode, echo, no mouse, the normal screen.
     one.wait("settings end", has(r"(?<!-)icanon"), has(r"(?<!-)echo "))
     flags = one.tmux("display-message", "-p", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
     assert flags.strip() == "001"
@@ -401,7 +405,7 @@ def test_pause_and_reset(screen: StartScreen, start: StartTarget) -> None:
     one.wait(r"samples \d[\d,]{2,}")
     one.press("Space")
     one.wait("PAUSED")
-    # Each key draws the whole screen, from the top: nothing is added between two of them.
+    # Each key redraws the whole screen, so a new sample would show.
     one.press("v")
     (samples,) = re.findall(r"samples ([\d,]+)", one.wait("tree of functions"))
     one.press("v")
@@ -418,7 +422,7 @@ def test_pause_and_reset(screen: StartScreen, start: StartTarget) -> None:
 def test_mouse_and_scrolling(screen: StartScreen, start: StartTarget) -> None:
     target = start("threads8.py")
     one = screen("top", "-p", target.pid, "-i", "--sort", "function", width=80, height=10)
-    # Every function was seen by then.
+    # By then every function has samples.
     text = one.wait(r"samples \d,\d+", table, lambda text: len(text.splitlines()) == 10)
     first = table(text)[0]
     one.press("End")
@@ -432,7 +436,7 @@ def test_mouse_and_scrolling(screen: StartScreen, start: StartTarget) -> None:
     one.wait(r"total %\*")
 
 
-def test_sizes(screen: StartScreen, start: StartTarget) -> None:
+def test_resize(screen: StartScreen, start: StartTarget) -> None:
     target = start("spin.py")
     one = screen("top", "-p", target.pid, width=80, height=10)
     one.wait("spin .*spin.py")
@@ -445,8 +449,8 @@ def test_sizes(screen: StartScreen, start: StartTarget) -> None:
     one.wait("left with 0")
 
 
-def test_too_small_at_first(screen: StartScreen, start: StartTarget) -> None:
-    """It says so, can be left, and goes on when the terminal grows to the usual size."""
+def test_terminal_too_small_at_start(screen: StartScreen, start: StartTarget) -> None:
+    """top prints a message, can be quit, and continues when the terminal is large enough."""
     target = start("spin.py")
     one = screen("top", "-p", target.pid, width=40, height=6)
     one.wait("too small")
@@ -458,7 +462,7 @@ def test_too_small_at_first(screen: StartScreen, start: StartTarget) -> None:
     one.tmux("resize-window", "-x", "40", "-y", "6")
     one.wait("too small")
     one.press("q")
-    one.wait(r"(?<!-)icanon(?s:.*)settings end")  # its last words have scrolled away
+    one.wait(r"(?<!-)icanon(?s:.*)settings end")  # its last line has scrolled away
 
 
 def test_native_on_a_terminal(screen: StartScreen, start: StartTarget) -> None:
@@ -491,7 +495,7 @@ def test_signals_restore(screen: StartScreen, start: StartTarget, number: signal
 
 
 def test_target_ends(screen: StartScreen, start: StartTarget) -> None:
-    """What was seen of it stays until it is left."""
+    """The samples stay on the screen until the user quits."""
     target = start("spin.py")
     one = screen("top", "-p", target.pid)
     one.wait("spin .*spin.py")
@@ -501,19 +505,19 @@ def test_target_ends(screen: StartScreen, start: StartTarget) -> None:
     one.wait("left with 0")
 
 
-def test_program_keeps_off_the_screen(screen: StartScreen, tmp_path: Path) -> None:
+def test_program_output_stays_off_the_screen(screen: StartScreen, tmp_path: Path) -> None:
     script = tmp_path / "talks.py"
     script.write_text(
         "import sys, time\nprint('input', repr(sys.stdin.read()), flush=True)\n"
-        "print('words of it', flush=True)\n"
+        "print('its output', flush=True)\n"
         "def burn():\n    end = time.monotonic() + 2\n    while time.monotonic() < end: pass\n"
-        "burn()\nprint('last words')\nraise SystemExit(5)\n"
+        "burn()\nprint('last line')\nraise SystemExit(5)\n"
     )
     one = screen("top", "--delay", "0.2", "--", main_python(), script)
     text = one.wait("burn .*talks.py")
-    assert "words of it" not in text
+    assert "its output" not in text
     one.press("q")
-    one.wait("left with 5", has("input ''"), has("words of it"), has("last words"))
+    one.wait("left with 5", has("input ''"), has("its output"), has("last line"))
 
 
 def test_replay(screen: StartScreen, recording: Path) -> None:

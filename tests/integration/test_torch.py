@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing of PyTorch: Debian's 1.13 and a current one, each in few processes with many checks."""
+"""Tracing of PyTorch: Debian's 1.13 and a current version, in few processes with many checks
+each."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PYTHONS = {
 }
 MISSING = {
     "debian": "python3-torch is not installed: tools/install-deps.sh test",
-    "current": "no current PyTorch in the cache folder: make bench gets it",
+    "current": "no current PyTorch in the cache folder: make bench installs it",
 }
 
 
@@ -120,16 +121,16 @@ def check_filters(trace: List[Json], events: List[Json]) -> None:
 @pytest.mark.parametrize("which", sorted(PYTHONS))
 def test_models_are_traced_and_unchanged(which: str, tmp_path: Path) -> None:
     python = find_python(which)
-    said = run_program(python, tmp_path, "torch_checks.py")[-1]
-    for name, why in said["failed"].items():
-        raise AssertionError(f"{name} with PyTorch {said['torch']}:\n{why}")
-    pid = said["pid"]
+    output = run_program(python, tmp_path, "torch_checks.py")[-1]
+    for name, why in output["failed"].items():
+        raise AssertionError(f"{name} with PyTorch {output['torch']}:\n{why}")
+    pid = output["pid"]
     trace = rows(pid, "SELECT * FROM python.torch_trace")
     check_transformer(trace)
     check_backward(trace)
     check_filters(trace, rows(pid, "SELECT ts_ns FROM python.span WHERE name LIKE 'filter%'"))
     classes = Counter(row["class"] for row in trace)
-    assert classes["Fails"] == 3, "a call that raises has its row"
+    assert classes["Fails"] == 3, "a call that raises has a row"
     assert classes["Deep"] == 151 and classes["Many"] == 1
     assert any("层é😀" in row["module"] for row in trace)
     shared = [row for row in trace if row["class"] == "Shared"]
@@ -140,7 +141,7 @@ def test_models_are_traced_and_unchanged(which: str, tmp_path: Path) -> None:
     assert [row["step"] for row in steps[:8]] == list(range(8))
     assert all(row["sampled"] and row["duration"] > 0 for row in steps[:8])
     costs = rows(pid, "SELECT * FROM gsprof.overhead WHERE percent IS NOT NULL")
-    assert any(row["low_percent"] is None for row in costs), "by the hooks' own times"
+    assert any(row["low_percent"] is None for row in costs), "an overhead from the hooks' own times"
     compared = [row for row in costs if row["low_percent"] is not None]
     assert compared, "steps with and without hooks were compared"
     for row in compared:
@@ -150,50 +151,50 @@ def test_models_are_traced_and_unchanged(which: str, tmp_path: Path) -> None:
     assert {row["step"] for row in losses} >= set(range(8))
     assert all(float(row["value"]) > 0 and row["func"] == "train" for row in losses)
     if which == "current":
-        assert classes["Tanh"] == 3, "eager modules beside a compiled one"
+        assert classes["Tanh"] == 3, "eager modules are traced beside a compiled one"
 
 
 def test_the_wrapper_in_every_interpreter(python: Python, tmp_path: Path) -> None:
-    said = run_program(python.path, tmp_path, "torch_standin.py")[-1]
-    found = rows(said["pid"], "SELECT module, count(*) AS n FROM python.torch_trace GROUP BY ALL")
+    output = run_program(python.path, tmp_path, "torch_standin.py")[-1]
+    found = rows(output["pid"], "SELECT module, count(*) AS n FROM python.torch_trace GROUP BY ALL")
     counts = {row["module"]: row["n"] for row in found}
     assert counts["Fails"] == 1 and counts["Again"] == 101, counts
     assert counts["b.c"] > 3000, counts
 
 
 @pytest.mark.parametrize("which", PYTHONS)
-def test_every_step_is_traced_where_that_is_cheap(which: str, tmp_path: Path) -> None:
+def test_every_step_is_traced_if_that_is_cheap(which: str, tmp_path: Path) -> None:
     """The first calls, with cold code and new pages, do not count for all."""
-    said = run_program(find_python(which), tmp_path, "torch_every_step.py")
-    assert said == [{"thin": 1, "steps": 60}]
+    output = run_program(find_python(which), tmp_path, "torch_every_step.py")
+    assert output == [{"thin": 1, "steps": 60}]
 
 
-def test_the_environment_switches_it_on(tmp_path: Path) -> None:
+def test_the_environment_enables_tracing(tmp_path: Path) -> None:
     """The hooks are installed when the import of torch ends, before the program's next line."""
     env = {"GSPROF_TORCH_PROFILING": "rate=0.25,modules=leaf"}
-    said = run_program(find_python("debian"), tmp_path, "torch_env.py", env=env)[-1]
-    assert said == {"call": "ModuleCall", "rate": "0.25", "modules": "leaf", "threads": 1}
+    output = run_program(find_python("debian"), tmp_path, "torch_env.py", env=env)[-1]
+    assert output == {"call": "ModuleCall", "rate": "0.25", "modules": "leaf", "threads": 1}
 
 
 @pytest.mark.parametrize("which", sorted(PYTHONS))
 def test_ranks_and_their_collectives(which: str, tmp_path: Path) -> None:
     python = find_python(which)
-    said = run_program(python, tmp_path, "torch_ranks.py", str(tmp_path / "store"))
-    if "missing" in said[0]:
-        pytest.skip(said[0]["missing"])
-    assert sorted(rank["rank"] for rank in said) == [0, 1]
+    output = run_program(python, tmp_path, "torch_ranks.py", str(tmp_path / "store"))
+    if "missing" in output[0]:
+        pytest.skip(output[0]["missing"])
+    assert sorted(rank["rank"] for rank in output) == [0, 1]
     sampled = []
-    for rank in said:
+    for rank in output:
         assert not rank["why"], rank["why"]
         found = rows(rank["pid"], "SELECT * FROM python.collective ORDER BY ts_ns")
         assert all(row["rank"] == rank["rank"] and row["group_size"] == 2 for row in found), found
-        told = [(row["op"], row["bytes"], row["async"]) for row in found]
-        assert told[:3] == [
+        calls = [(row["op"], row["bytes"], row["async"]) for row in found]
+        assert calls[:3] == [
             ("all_reduce", 32, False),
             ("all_gather", 32, False),
             ("broadcast", 32, False),
         ]
-        assert ("all_reduce", 32, True) in told and ("barrier", None, False) in told
+        assert ("all_reduce", 32, True) in calls and ("barrier", None, False) in calls
         assert all(row["duration"] > 0 for row in found)
         groups = {row["group_name"] for row in found}
         assert "default" in groups and len(groups) == 2
@@ -210,10 +211,10 @@ def test_ranks_and_their_collectives(which: str, tmp_path: Path) -> None:
 def test_collectives_of_sharded_models(tmp_path: Path) -> None:
     """FSDP2 of PyTorch 2.13 calls collectives by other names."""
     python = find_python("current")
-    said = run_program(python, tmp_path, "torch_fsdp.py", str(tmp_path / "store"))
-    if "missing" in said[0]:
-        pytest.skip(said[0]["missing"])
-    for rank in said:
+    output = run_program(python, tmp_path, "torch_fsdp.py", str(tmp_path / "store"))
+    if "missing" in output[0]:
+        pytest.skip(output[0]["missing"])
+    for rank in output:
         assert not rank["why"], rank["why"]
         found = rows(rank["pid"], "SELECT * FROM python.collective ORDER BY ts_ns")
         gathered = [row for row in found if row["op"].startswith("all_gather")]
@@ -228,8 +229,8 @@ def test_collectives_of_sharded_models(tmp_path: Path) -> None:
 
 
 def test_collectives_by_all_names(tmp_path: Path) -> None:
-    said = run_program(main_python(), tmp_path, "torch_collectives.py")[-1]
-    found = rows(said["pid"], "SELECT op, bytes, async FROM python.collective ORDER BY ts_ns")
+    output = run_program(main_python(), tmp_path, "torch_collectives.py")[-1]
+    found = rows(output["pid"], "SELECT op, bytes, async FROM python.collective ORDER BY ts_ns")
     assert [(row["op"], row["bytes"], row["async"]) for row in found] == [
         ("all_gather_single", 24, False),
         ("reduce_scatter_single", 24, True),

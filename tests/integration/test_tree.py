@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees of processes as jobs have them: ranks, pools, containers; and who is who in them."""
+"""Process trees of jobs: ranks, pools, containers; and the names of their processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pids_in(profile: Profile, name: str) -> Set[int]:
 
 @pytest.mark.parametrize("between", ["", "shell"])
 def test_ranks(between: str, start: StartTarget, tmp_path: Path) -> None:
-    """Each rank is called by its number, and apart from the others."""
+    """Each rank has its number in its name and its own samples."""
     target = start("ranks.py", 3, between)
     path = tmp_path / "p.gsp"
     workers: List[int] = target.facts["workers"]
@@ -55,7 +55,7 @@ def test_ranks(between: str, start: StartTarget, tmp_path: Path) -> None:
     python = re.escape(os.path.basename(main_python()))
     for rank, name in enumerate(named):
         assert re.match(rf"rank {rank}: {python}\S* \S*ranks.py work$", name), name
-    # One flame graph: a process above its stacks; one table: the function once.
+    # The flame graph has a process above its stacks; the table has the function once.
     gsprof("convert", "-i", path, "-o", tmp_path / "p.folded")
     folded = (tmp_path / "p.folded").read_text()
     for pid in workers:
@@ -90,14 +90,14 @@ def family_is_seen(path: Path) -> bool:
 
 @pytest.fixture(name="family")
 def family_fixture(start: StartTarget, tmp_path: Path) -> Target:
-    """All kinds of children at once; one of them runs on another version, if there is one."""
-    mine = main_python()
-    others = [python.path for python in find_pythons()[0] if python.path != mine]
-    return start("family.py", tmp_path, others[0] if others else mine)
+    """Starts all kinds of children; one runs another Python version, if one is installed."""
+    main = main_python()
+    others = [python.path for python in find_pythons()[0] if python.path != main]
+    return start("family.py", tmp_path, others[0] if others else main)
 
 
 def test_family(family: Target, tmp_path: Path) -> None:
-    """Each by its own pid, none missed because another one is odd, and told apart."""
+    """Each process has its own samples and name, even if another one is not Python."""
     path = tmp_path / "p.gsp"
     record_longer(family_is_seen, family.pid, path, "-s", duration_s=2.5, rate_hz=200)
     profile = profile_of(path)
@@ -110,8 +110,8 @@ def test_family(family: Target, tmp_path: Path) -> None:
     assert profile.losses["skipped"] >= 1
 
 
-def test_family_merged_and_apart(family: Target, tmp_path: Path) -> None:
-    """What docs/processes.md says of each form."""
+def test_family_in_output_formats(family: Target, tmp_path: Path) -> None:
+    """The output formats match docs/processes.md."""
     path = tmp_path / "p.gsp"
     record_longer(family_is_seen, family.pid, path, "-s", duration_s=2, rate_hz=200)
     for form in ("folded", "speedscope.json", "trace.json", "svg"):
@@ -138,7 +138,7 @@ def test_family_with_native_frames(family: Target, tmp_path: Path) -> None:
     record_until(all_are_seen, family.pid, path, "-s", "-n", duration_s=3, rate_hz=100)
 
 
-def test_family_live(family: Target) -> None:
+def test_family_in_top(family: Target) -> None:
     common = ("top", "-p", family.pid, "-s", "-n", "3", "--json", "--native")
 
     def all_are_shown() -> bool:
@@ -163,7 +163,7 @@ def unshared(*more: str) -> List[str]:
 
 
 def inner_target(argv: List[str]) -> Target:
-    """What the target calls its pid is not what we call it."""
+    """Starts a target in a pid namespace; its pid inside differs from the one outside."""
     target = Target(argv)
     inside = target.pid
     below = [target.process.pid]
@@ -179,7 +179,7 @@ def inner_target(argv: List[str]) -> Target:
             target.facts["inside"] = inside
             return target
     target.end()
-    raise AssertionError(f"no process that is {inside} inside among {below}")
+    raise AssertionError(f"none of {below} has pid {inside} inside")
 
 
 def check_both_pids(target: Target, tmp_path: Path) -> None:
@@ -208,13 +208,13 @@ def test_other_namespaces(tmp_path: Path) -> None:
 
 
 def test_container_with_its_own_root(tmp_path: Path) -> None:
-    """chroot into bind mounts, below all namespaces, and seen from above as part of a tree."""
+    """chroot into bind mounts in new namespaces; also recorded as part of a tree."""
     inside = tmp_path / "inside"
     inside.mkdir()
     folders = [name for name in ("usr", "lib", "lib64", "bin") if os.path.isdir(f"/{name}")]
     mounts = "\n".join(f"mkdir -p {inside}/{n}; mount --rbind /{n} {inside}/{n}" for n in folders)
     script = f"""set -e
-PATH=$PATH:/usr/sbin  # of users it may not be part
+PATH=$PATH:/usr/sbin  # may be missing for users
 mount -t tmpfs none {inside}
 {mounts}
 mkdir {inside}/programs {inside}/proc

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof.table: rows of tables that the program defines, also of its children and after its end."""
+"""gsprof.table: rows of tables that the program defines, also from its children and after its
+end."""
 
 from __future__ import annotations
 
@@ -32,20 +33,20 @@ class EpochEnd:
 
 assert EpochEnd(3, 1.25).save()
 
-def refused(kind, *args, **kwargs):
+def check_rejected(kind, *args, **kwargs):
     try:
         gsprof.table(*args, **kwargs)
     except kind:
         return
     raise AssertionError(args)
 
-refused(ValueError, "loss", {"step": float})
-refused(ValueError, "span", {"step": int})
-refused(ValueError, "Big Name", {"step": int})
-refused(ValueError, "other", {"step": complex})
-refused(ValueError, "other", {})
-refused(ValueError, "other", {"pid": int})
-refused(ValueError, "other", {"ts_ns": int})
+check_rejected(ValueError, "loss", {"step": float})
+check_rejected(ValueError, "span", {"step": int})
+check_rejected(ValueError, "Big Name", {"step": int})
+check_rejected(ValueError, "other", {"step": complex})
+check_rejected(ValueError, "other", {})
+check_rejected(ValueError, "other", {"pid": int})
+check_rejected(ValueError, "other", {"ts_ns": int})
 for odd, kind in (({"stepp": 1}, TypeError), ({"step": "x"}, TypeError),
                   ({"step": 1 << 70}, OverflowError)):
     try:
@@ -68,7 +69,7 @@ sys.stdin.readline()
 """
 
 
-def ask(pid: int, sql: str, env: Dict[str, str]) -> List[Json]:
+def query(pid: int, sql: str, env: Dict[str, str]) -> List[Json]:
     found: List[Json] = json.loads(gsprof("query", pid, sql, "-f", "json", env=env).out)
     return found
 
@@ -88,11 +89,11 @@ def test_rows_of_the_program(some_python: Python, tmp_path: Path) -> None:
         sql = "SELECT step, value, ok, note, split FROM python.loss ORDER BY ts_ns"
         first = {"step": 1, "value": 0.5, "ok": True, "note": "first", "split": "train"}
         empty: Json = {"value": None, "ok": None, "note": None, "split": None}
-        assert ask(pid, sql, env) == [first, {**empty, "step": 2}]
-        assert ask(pid, "SELECT epoch, seconds FROM python.epoch_end", env) == [
+        assert query(pid, sql, env) == [first, {**empty, "step": 2}]
+        assert query(pid, "SELECT epoch, seconds FROM python.epoch_end", env) == [
             {"epoch": 3, "seconds": 1.25}
         ]
-        assert ask(child, sql, env) == [{**empty, "step": 100}]
+        assert query(child, sql, env) == [{**empty, "step": 100}]
         assert "python.loss" in gsprof("tables", pid, env=env).out
         process.stdin.write(b"\n")
         process.stdin.flush()
@@ -101,13 +102,13 @@ def test_rows_of_the_program(some_python: Python, tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
         # The rows outlive the process, including those written before the agent was switched off.
         last = {**empty, "step": 4, "split": "again"}
-        assert ask(pid, sql, env) == [first, {**empty, "step": 2}, last]
+        assert query(pid, sql, env) == [first, {**empty, "step": 2}, last]
     finally:
         process.kill()
         process.communicate()
 
 
-def test_a_run_keeps_them(some_python: Python, tmp_path: Path) -> None:
+def test_a_run_includes_user_tables(some_python: Python, tmp_path: Path) -> None:
     code = "import gsprof; gsprof.table('tries', {'n': int}).put(n=7)"
     folder = tmp_path / "run"
     env = {"XDG_RUNTIME_DIR": str(tmp_path)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel: its content, and its use in fresh virtual environments.
 
-It is made once, of the build under test.  The oldest interpreter, the system's and the newest try
+It is built once, from the build under test. The oldest interpreter, the system's and the newest use
 it; with GSPROF_TEST_FULL=1 all do."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from support import BUILD, GSPROF, PATIENCE_S, ROOT, Python, Target, main_python
 
 # Building the wheel may compile, if sources are newer than the build.
 BUILD_S = 600.0
-# Newest version that any part may need: that of Debian 12 and Ubuntu 22.10.
+# Newest glibc version that any part may need: Debian 12 and Ubuntu 22.10 have it.
 GLIBC_MAX = (2, 36)
 
 pytestmark = NEEDS_EXTENSION
@@ -58,9 +58,9 @@ def run(
         timeout=timeout_s,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, (argv, said, done.stderr.decode("utf-8", "replace"))
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, (argv, output, done.stderr.decode("utf-8", "replace"))
+    return output
 
 
 def call_hook(name: str, folder: Path, root: Path = ROOT) -> Path:
@@ -118,18 +118,20 @@ def test_metadata_and_tags(wheel: Path) -> None:
     assert "cp38-abi3-linux_" in tags[0], tags
     assert "-".join(wheel.stem.split("-")[2:]).startswith("cp38")
     assert "gsprof = gsprof.__main__:main" in entries
-    assert program.external_attr >> 16 & 0o111, "the program can be run"
+    assert program.external_attr >> 16 & 0o111, "the program is executable"
     assert {f"{info}/LICENSE", "gsprof.pth", "gsprof/py.typed"} <= set(names)
     if "gsprof/_program/lib/gsprof/libduckdb.so" in names:
         assert f"{info}/LICENSE.duckdb" in names
     sources = {p.name for p in (ROOT / "python" / "gsprof").rglob("*.py*") if p.suffix != ".pyc"}
-    assert sources <= {name.rpartition("/")[2] for name in names}, "one is not in a meson.build"
+    assert sources <= {
+        name.rpartition("/")[2] for name in names
+    }, "a source file is missing from a meson.build"
 
 
 def glibc_of(path: Path) -> Tuple[int, ...]:
     """Returns the newest version of the C library that a file needs."""
-    said = run("objdump", "-T", path)
-    found = {tuple(map(int, text.split("."))) for text in re.findall(r"GLIBC_([0-9.]+)", said)}
+    output = run("objdump", "-T", path)
+    found = {tuple(map(int, text.split("."))) for text in re.findall(r"GLIBC_([0-9.]+)", output)}
     return max(found)
 
 
@@ -200,7 +202,7 @@ class Env:
         quiet = ["--no-input", "--disable-pip-version-check", "-q"]
         run(self.host, "-m", "pip", "--python", self.python, *quiet, *args, env=self.env)
 
-    def say(self, code: str, *args: object, **env: str) -> str:
+    def run_code(self, code: str, *args: object, **env: str) -> str:
         return run(self.python, *args, "-c", code, env={**self.env, **env}, cwd=self.folder)
 
     def program(self, *args: object, **env: str) -> str:
@@ -215,7 +217,7 @@ class Env:
         }
 
 
-TELL = (
+PRINT_STATE = (
     "import sys; m = sys.modules.get('gsprof._gsprof'); "
     "print('on' if m and m.is_on() else 'loaded' if m else 'off')"
 )
@@ -236,9 +238,9 @@ with CUDATimer().measure("x"):
     pass
 import gsprof
 assert gsprof.enable()
-with gsprof.span("asked"):
+with gsprof.span("queried"):
     pass
-assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "queried"}]
 print("fine")
 """
 
@@ -271,7 +273,7 @@ from gsprof import measure
 
 def check_handover(env: Env) -> None:
     """gsprof of one environment profiles a program of another, which sees only gsprof."""
-    site = Path(env.say("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    site = Path(env.run_code("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     neighbour = site / "gsprof_neighbour.py"
     neighbour.write_text("")
     script = env.folder.parent / "other.py"
@@ -285,8 +287,8 @@ def check_handover(env: Env) -> None:
     target = Target([main_python(), "-c", waits], env.env)
     try:
         env.program("inject", target.pid)
-        tell = "__import__('gsprof').__file__, [f for f in sys.path if f.endswith('site-packages')]"
-        file, folders = ast.literal_eval(env.program("eval", "--yes", target.pid, tell))
+        code = "__import__('gsprof').__file__, [f for f in sys.path if f.endswith('site-packages')]"
+        file, folders = ast.literal_eval(env.program("eval", "--yes", target.pid, code))
     finally:
         target.end()
     assert "own-env" in file and not [one for one in folders if "own-env" in one]
@@ -311,11 +313,11 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
     assert version == run(GSPROF, "--version")
     assert run(env.python, "-m", "gsprof", "--version", env=env.env) == version
     # Nothing is imported unless requested; gsprof itself is not profiled.
-    assert env.say(TELL) == "off\n"
-    assert env.say(TELL, GSPROF="1", GSPROF_FOLLOW="off") == "on\n"
+    assert env.run_code(PRINT_STATE) == "off\n"
+    assert env.run_code(PRINT_STATE, GSPROF="1", GSPROF_FOLLOW="off") == "on\n"
     assert env.program("--version", GSPROF="1") == version
     assert not [p for p in (env.folder / "rt").rglob("*") if p.name == "control" and "=" in p.name]
-    assert env.say(SMOKE, GSPROF_FOLLOW="off") == "fine\n"
+    assert env.run_code(SMOKE, GSPROF_FOLLOW="off") == "fine\n"
     script = env.folder / "work.py"
     script.write_text(WORK)
     env.program("record", "-q", "-o", "work.folded", "--", env.python, script)
@@ -325,7 +327,7 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
     if interpreter.path == main_python():
         check_handover(env)
     env.pip("uninstall", "-y", "gsprof")
-    assert env.files() == before, "files are left"
+    assert env.files() == before, "uninstall left files behind"
 
 
 # ------------------------------------------------------------------------ by pip
@@ -333,7 +335,7 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
 
 @pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="needs make test-full")
 @pytest.mark.parametrize("isolation", ["--build-isolation", "--no-build-isolation"])
-def test_pip_builds_it(isolation: str, tmp_path: Path) -> None:
+def test_pip_builds_the_wheel(isolation: str, tmp_path: Path) -> None:
     """pip install . without an index, in the build folder of `make`."""
     run(sys.executable, "-m", "venv", tmp_path / "env", timeout_s=BUILD_S)
     pip: Sequence[object] = [tmp_path / "env" / "bin" / "python3", "-m", "pip", "install"]

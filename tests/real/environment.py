@@ -11,9 +11,9 @@ from exits import install
 from support import Python, find_pythons
 
 CONSTRAINTS = Path(__file__).resolve().parent / "constraints.txt"
-VERSION = (3, 11)  # for which constraints.txt was made
-# PyTorch comes first, so that no other package brings one.  The build for CPUs alone is small;
-# where pip finds none, the one from PyPI has CUDA's libraries with it and does the same here.
+VERSION = (3, 11)  # the version for which constraints.txt was made
+# PyTorch is installed first, so that no other package installs one. The CPU build is small; if pip
+# finds none, the one from PyPI also works but includes the CUDA libraries.
 TORCH = ("torch==2.13.0+cpu", "torch==2.13.0")
 LIST = "import importlib.metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
 
@@ -23,23 +23,23 @@ def home_in(venvs: Path) -> Path:
 
 
 class Environment:
-    """One that is there (python), or one that is made when it is needed (in venvs)."""
+    """An existing environment (python), or one that is created when needed (in venvs)."""
 
     def __init__(self, venvs: Optional[Path] = None, python: Optional[str] = None) -> None:
         self.home = None if python or not venvs else home_in(venvs)
         self.python = python or (str(self.home / "bin" / "python") if self.home else "")
-        self.trouble: Dict[str, str] = {}  # why a package is not there
+        self.failures: Dict[str, str] = {}  # why a package is missing
 
-    def lacks(self, packages: Sequence[str]) -> str:
-        """Why a job cannot run; empty when it can."""
-        if self.home and not self.is_made():
-            return self.trouble["torch"]
+    def reason_to_skip(self, packages: Sequence[str]) -> str:
+        """Returns why a job cannot run, or an empty string."""
+        if self.home and not self.ensure_exists():
+            return self.failures["torch"]
         for package in packages:
             if not self.has(package):
-                if self.home and package not in self.trouble:
+                if self.home and package not in self.failures:
                     self.add(package)
                 if not self.has(package):
-                    return self.trouble.get(package, f"no {package} in {self.python}")
+                    return self.failures.get(package, f"no {package} in {self.python}")
         return ""
 
     def has(self, package: str) -> bool:
@@ -48,12 +48,12 @@ class Environment:
         )
         return package in done.stdout.lower().replace("_", "-").split()
 
-    def is_made(self) -> bool:
-        """Makes it if it is not there yet."""
+    def ensure_exists(self) -> bool:
+        """Creates the environment unless it exists; returns whether it does."""
         assert self.home is not None
         if (self.home / "done").exists():
             return True
-        if "torch" not in self.trouble:
+        if "torch" not in self.failures:
             base = self.base()
             made = base and any(
                 install(base, self.home, ["-c", str(CONSTRAINTS), torch]) for torch in TORCH
@@ -61,8 +61,8 @@ class Environment:
             if made:
                 (self.home / "done").touch()
                 return True
-            why = "PyTorch cannot be installed" if base else "there is no interpreter"
-            self.trouble["torch"] = f"{why} (Python {'.'.join(map(str, VERSION))})"
+            why = "PyTorch cannot be installed" if base else "no interpreter is available"
+            self.failures["torch"] = f"{why} (Python {'.'.join(map(str, VERSION))})"
         return False
 
     @staticmethod
@@ -71,7 +71,7 @@ class Environment:
         return next((one for one in pythons if one.version[:2] == VERSION), None)
 
     def add(self, package: str) -> None:
-        """By pip; a failure is remembered with pip's last word."""
+        """Installs a package with pip; on failure keeps the last line of pip's output."""
         assert self.home is not None
         pip = next((self.home / "pip").glob("pip-*.whl")) / "pip"
         command: List[str] = [self.python, str(pip), "install", "-q", "--only-binary=:all:"]
@@ -81,4 +81,4 @@ class Environment:
         )
         if done.returncode:
             last = (done.stdout.strip().splitlines() or ["no reason given"])[-1]
-            self.trouble[package] = f"{package} cannot be installed: {last}"
+            self.failures[package] = f"{package} cannot be installed: {last}"

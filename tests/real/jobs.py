@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of jobs: programs of well-known libraries, and what is true about them."""
+"""The list of jobs: programs that use well-known libraries, and the facts about them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ MAIN, WORKER = "main", "worker"  # roles: programs/truth.py
 
 @dataclass(frozen=True)
 class Job:
-    """A program and its facts.  Words of argv: {port} is a free one, {here} the folder of the
-    programs, {facts} that of truth.py."""
+    """A program and its facts. In argv, {port} is a free port, {here} the folder of the programs,
+    and {facts} the folder of truth.py."""
 
     name: str
     packages: Tuple[str, ...]
     argv: Tuple[str, ...]
-    hot: str  # the function that works, or waits for native threads that do
+    hot: str  # the function that works, or that waits for native threads
     held: str  # the file whose line "# held" allocates a MiB in each round
     role: str = MAIN  # the processes that work
     processes: int = 1  # of that role
     status: int = 0
-    steps: Optional[int] = None  # of PyTorch, by each process that trains
-    trains: str = MAIN  # the role that takes the steps
+    steps: Optional[int] = None  # of PyTorch, in each process that trains
+    trains: str = MAIN  # the role that trains
     modules: Tuple[str, ...] = ()
     collectives: Tuple[str, ...] = ()  # at least these
     straggler: Optional[int] = None  # the rank that makes the others wait
-    is_seen_late: bool = False  # and they wait in collectives that are hooked
+    waits_are_hooked: bool = False  # the others wait in hooked collectives
     is_native: bool = False  # the time is spent in threads without Python
-    is_server: bool = False  # works on requests of HTTP
-    shm_mb: int = 0  # has a /dev/shm of its own of this size, as containers have it
+    is_server: bool = False  # works on HTTP requests
+    shm_mb: int = 0  # size of a private /dev/shm, as in containers
     more: str = ""  # further checks: a function of real.py
     is_short: bool = False  # also in `make test`
 
@@ -136,7 +136,7 @@ JOBS = [
         modules=("0", "2"),
         collectives=("all_gather", "reduce_scatter", "broadcast", "barrier"),
         straggler=1,
-        is_seen_late=True,
+        waits_are_hooked=True,
     ),
     Job(
         "scikit-learn",

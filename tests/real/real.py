@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of well-known libraries under gsprof: what it tells about them has to be true.
+"""Runs programs that use well-known libraries under gsprof and checks that its reports are correct.
 
 usage: real.py [--only JOB]... [--stage STAGE]... [--venvs DIR|--python PATH] [--keep DIR] [--list]
 
 Each job of jobs.py runs alone, under `gsprof run`, and once more while `record -s`, `dump -s`,
-`inject -s`, `query`, `eject` and `mem record -s` attach to it.  It must end as it does alone, and
-the recordings must have its steps, processes, functions and allocations.  --venvs makes an
-environment with the libraries from PyPI in DIR and leaves it there; --python takes one that is
-there.  A job whose libraries are not to be had is skipped.  --keep leaves the recordings in DIR.
-Stages: run, attach, more.  The last line counts the checks; the status is 1 if one has failed."""
+`inject -s`, `query`, `eject` and `mem record -s` attach to it. It must end as it does alone, and
+the recordings must contain its steps, processes, functions and allocations. --venvs creates an
+environment with the libraries from PyPI in DIR and keeps it; --python uses an existing one. A job
+is skipped if its libraries are not available. --keep keeps the recordings in DIR. Stages: run,
+attach, more. The last line counts the checks; the exit status is 1 if one failed."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from exits import HUNG, Ending, children_of, end_family, mask  # noqa: E402
 from jobs import JOBS, MAIN, PROGRAMS, Job  # noqa: E402
 from support import GSPROF, PACKAGE, Json, Profile, Running, gsprof, wait_for  # noqa: E402
 
-# Longer than any of them takes on a machine with a load of 20.
+# Longer than any job takes on a machine with a load of 20.
 PATIENCE_S = 300.0
 STAGES = ("run", "attach", "more")
 MIB = 1 << 20
-ROUNDS = 4  # that a process does while its memory is recorded
-LATE_S = 60.0  # how long it may take until the last of them counts
+ROUNDS = 4  # rounds of a process while its memory is recorded
+LATE_S = 60.0  # longest wait until all processes count
 
 
 # ---------------------------------------------------------------------------------- counting
 
 
 class Tally:
-    """What was checked."""
+    """Counts and prints the results of checks."""
 
     def __init__(self) -> None:
         self.passed = 0
@@ -86,7 +86,7 @@ class Tally:
 
 # ------------------------------------------------------------------------------ the programs
 
-# What a library may print in one run and not in the other, beyond what tests/exits masks.
+# Output that varies between two runs, in addition to what tests/exits masks.
 MASKS = [(re.compile(r"in \d+\.\d+s"), "in TIME")]
 
 
@@ -98,7 +98,7 @@ def free_port() -> int:
 
 
 def family_of(pid: int) -> List[int]:
-    """A process and everything below it."""
+    """Returns a process and all its descendants."""
     family = [pid]
     for parent in family:
         family += children_of(parent)
@@ -106,20 +106,20 @@ def family_of(pid: int) -> List[int]:
 
 
 def small_shm(job: Job) -> List[str]:
-    """What to put before the command of a job with a small /dev/shm."""
-    # Within chroot the root is no mount, which cannot be made private.
+    """Returns the prefix of the command for a job with a small /dev/shm."""
+    # In a chroot the root is not a mount and cannot be made private.
     is_shared = " shared:" in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
     way = "private" if is_shared else "unchanged"
     mount = f'mount -t tmpfs -o size={job.shm_mb}m tmpfs /dev/shm && exec "$0" "$@"'
     return ["unshare", "--mount", "--propagation", way, "sh", "-c", mount] * bool(job.shm_mb)
 
 
-def lacks(job: Job) -> str:
-    """Why the system cannot run a job; empty when it can."""
+def reason_to_skip(job: Job) -> str:
+    """Returns why the system cannot run a job, or an empty string."""
     if job.shm_mb:
         done = subprocess.run([*small_shm(job), "true"], stderr=subprocess.PIPE, check=False)
         if done.returncode:
-            return "needs root and a mount namespace of its own"
+            return "needs root and a mount namespace"
     return ""
 
 
@@ -171,32 +171,34 @@ class Started:
             start_new_session=True,
         )
         if self.job.is_server:
-            self.clients = [threading.Thread(target=self.ask, args=(n,)) for n in range(3)]
+            self.clients = [
+                threading.Thread(target=self.send_requests, args=(n,)) for n in range(3)
+            ]
         for client in self.clients:
             client.start()
         return self
 
-    # ---- making a server work
+    # ---- load on a server
 
-    def ask(self, number: int) -> None:
-        """Requests until there were enough and each process has had some."""
-        asked = 0
+    def send_requests(self, number: int) -> None:
+        """Sends requests until there were enough and each process had some."""
+        sent = 0
         url = f"http://127.0.0.1:{self.port}/{number}"
         while not self.is_over.is_set():
-            enough = asked >= 20 and len(self.pids(self.job.role)) >= self.job.processes
+            enough = sent >= 20 and len(self.pids(self.job.role)) >= self.job.processes
             if enough and not (self.facts / "stay").exists():
                 return
             try:
                 with urllib.request.urlopen(url, timeout=60) as answer:
                     json.load(answer)
-                asked += 1
+                sent += 1
             except OSError:
-                self.is_over.wait(0.1)  # it has not started yet
+                self.is_over.wait(0.1)  # the server has not started yet
 
-    # ---- what it says of itself
+    # ---- facts that it reports
 
     def rounds(self, role: str) -> Dict[int, int]:
-        """By process of a role."""
+        """Returns the rounds of each process of a role."""
         found = {}
         for path in self.facts.glob(f"{role}-*"):
             with contextlib.suppress(OSError, ValueError):
@@ -210,37 +212,39 @@ class Started:
         return self.pids(self.job.role)
 
     def wait_until_at_work(self) -> None:
-        """Each process that works has done a round."""
+        """Waits until each working process has finished a round."""
 
         def are_at_work() -> bool:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.text_output()
             rounds = self.rounds(self.job.role)
             return len(rounds) >= self.job.processes and min(rounds.values()) >= 1
 
-        wait_for(are_at_work, f"{self.job.name} does not begin: {self.said()}", PATIENCE_S, 0.05)
+        wait_for(
+            are_at_work, f"{self.job.name} does not begin: {self.text_output()}", PATIENCE_S, 0.05
+        )
 
     def wait_for_rounds(self, count: int) -> None:
-        """Each process that works does so many more."""
+        """Waits until each working process has done count more rounds."""
         before = self.rounds(self.job.role)
 
         def have_done() -> bool:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.text_output()
             now = self.rounds(self.job.role)
             return all(now[pid] - before[pid] >= count for pid in before)
 
         wait_for(have_done, f"no {count} rounds after {before}", PATIENCE_S, 0.05)
 
-    def said(self) -> str:
+    def text_output(self) -> str:
         texts = [
             p.read_text(errors="replace")[-3000:]
             for p in (self.folder / "out", self.folder / "err")
         ]
         return f"status {self.process.poll()}\n--- stdout\n{texts[0]}\n--- stderr\n{texts[1]}"
 
-    # ---- its end
+    # ---- its exit
 
     def finish(self) -> Ending:
-        """Waits for the end, which a server has to be asked for."""
+        """Waits for the exit; sends SIGTERM to a server."""
         (self.facts / "stay").unlink(missing_ok=True)
         if self.clients:
             for client in self.clients:
@@ -261,13 +265,13 @@ class Started:
             for pattern, word in MASKS:
                 text = pattern.sub(word, text)
             texts.append(text)
-        # Libraries log times and progress: what matters is what they complain about.
+        # Libraries log times and progress; only errors and warnings are compared.
         complaints = re.compile(r"(?i)error|exception|traceback|warn|fault|abort|gsprof")
         errors = {line for line in texts[1].splitlines() if complaints.search(line)}
         return Ending(status, texts[0], "\n".join(sorted(errors)))
 
     def end(self) -> None:
-        """Nothing of it is left."""
+        """Kills all processes of the job."""
         self.is_over.set()
         process = getattr(self, "process", None)
         if process and process.poll() is None:
@@ -290,10 +294,10 @@ def started(
         one.end()
 
 
-# ------------------------------------------------------------------------------ asking gsprof
+# ---------------------------------------------------------------------------- queries of gsprof
 
 
-def ask(endpoint: object, sql: str) -> List[Json]:
+def query(endpoint: object, sql: str) -> List[Json]:
     done = gsprof("query", endpoint, sql, "-f", "json", timeout_s=PATIENCE_S)
     rows: List[Json] = json.loads(done.out)
     return rows
@@ -304,12 +308,12 @@ def by_process(rows: Sequence[Json]) -> Dict[int, Json]:
 
 
 def held_bytes(endpoint: object, job: Job) -> Dict[int, int]:
-    """What was allocated at the line "# held", by process."""
+    """Returns the bytes allocated at the line "# held", by process."""
     sql = f"""SELECT a.pid, sum(a.bytes) AS bytes FROM python.allocation a
         WHERE a.kind IN ('alloc', 'live', 'peak') AND a.stack_id IN (SELECT stack_id
         FROM python.stack WHERE file LIKE '%{job.held}' AND lineno = {job.held_line})
         GROUP BY a.pid"""
-    return {row["pid"]: int(row["bytes"]) for row in ask(endpoint, sql)}
+    return {row["pid"]: int(row["bytes"]) for row in query(endpoint, sql)}
 
 
 def check_all_held(found: Mapping[int, int], pids: Sequence[int], least: int) -> None:
@@ -321,7 +325,7 @@ def check_all_held(found: Mapping[int, int], pids: Sequence[int], least: int) ->
 
 
 class RunChecks:
-    """What a folder of `gsprof run` says of a job."""
+    """Checks the folder written by `gsprof run` for a job."""
 
     def __init__(self, tally: Tally, one: Started, output: Path) -> None:
         self.tally, self.one, self.job, self.output = tally, one, one.job, output
@@ -330,9 +334,9 @@ class RunChecks:
         return self.tally.check(f"{self.job.name}: run: {what}")
 
     def all(self) -> None:
-        with self.check("every process is in it"):
+        with self.check("every process is recorded"):
             self.processes()
-        with self.check("each frame of a stack is there once"):
+        with self.check("each frame of a stack is stored once"):
             self.stacks()
         with self.check(f"{self.job.hot} is the hottest function"):
             self.hot()
@@ -354,7 +358,7 @@ class RunChecks:
         if self.job.straggler is not None:
             with self.check("the slow rank is named"):
                 self.straggler()
-        with self.check("a report can be made of it"):
+        with self.check("a report can be created"):
             text = self.report()
             assert "main thread" in text.lower() or "verdict" in text.lower(), text
 
@@ -364,19 +368,21 @@ class RunChecks:
 
     def processes(self) -> None:
         sql = "SELECT pid, count(*) AS n FROM python.stack_sample GROUP BY pid"
-        found = by_process(ask(self.output, sql))
-        wanted = {pid for role in (MAIN, self.job.role) for pid in self.one.pids(role)}
-        assert wanted and wanted <= set(found), f"missing: {wanted - set(found)} of {wanted}"
+        found = by_process(query(self.output, sql))
+        expected = {pid for role in (MAIN, self.job.role) for pid in self.one.pids(role)}
+        assert expected and expected <= set(
+            found
+        ), f"missing: {expected - set(found)} of {expected}"
 
     def stacks(self) -> None:
         sql = """SELECT count(*) AS n, count(DISTINCT (stack_id, depth)) AS distinct_n
             FROM python.stack"""
-        row = ask(self.output, sql)[0]
+        row = query(self.output, sql)[0]
         assert row["n"] > 0 and row["n"] == row["distinct_n"], row
         sql = """SELECT (SELECT sum(weight_ns) FROM python.stack_sample) AS alone,
             (SELECT sum(weight_ns) FROM python.stack_sample JOIN python.stack USING (stack_id)
              WHERE depth = 0) AS joined"""
-        row = ask(self.output, sql)[0]
+        row = query(self.output, sql)[0]
         assert row["joined"] == row["alone"], row
 
     def hot(self) -> None:
@@ -384,15 +390,15 @@ class RunChecks:
         sql = f"""SELECT func, self_s, total_s FROM gsprof.hot_functions()
             WHERE parse_filename(file::VARCHAR) IN ('{files}') AND func <> '<module>'
             ORDER BY self_s DESC, total_s DESC"""
-        rows = ask(self.output, sql)
-        if self.job.is_native:  # what it calls has the time
+        rows = query(self.output, sql)
+        if self.job.is_native:  # the time is in the native code that it calls
             assert any(self.job.hot == row["func"] for row in rows), rows[:8]
         else:
             hottest = rows[0]["func"].split(".")[-1] if rows else ""
             assert hottest == self.job.hot, rows[:8]
 
     def losses(self) -> None:
-        rows = ask(self.output, "SELECT pid, source, cause, count FROM gsprof.loss")
+        rows = query(self.output, "SELECT pid, source, cause, count FROM gsprof.loss")
         bad = [row for row in rows if not row["cause"] or not row["source"]]
         assert not bad, bad
         for line in self.report().splitlines():
@@ -400,29 +406,31 @@ class RunChecks:
                 assert re.search(r"\(.+\)|not Python", line), f"without a cause: {line}"
 
     def cpu(self) -> None:
-        """That of native threads has its line in the report."""
+        """Also checks that the report has a line for native threads."""
         sql = """SELECT sum(s) AS s FROM
             (SELECT max(user_s + system_s) AS s FROM process.metrics GROUP BY pid)"""
-        row = ask(self.output, sql)[0]
+        row = query(self.output, sql)[0]
         assert row["s"], row
         if self.job.is_native:
             text = self.report()
             assert "Threads without Python used" in text, text[:600]
             sql = """SELECT count(DISTINCT thread_id) AS n FROM process.thread
                 WHERE thread_id NOT IN (SELECT thread_id FROM python.stack_sample)"""
-            assert ask(self.output, sql)[0]["n"] > 0
+            assert query(self.output, sql)[0]["n"] > 0
 
     def steps(self) -> None:
         sql = """SELECT pid, count(*) AS n, count(DISTINCT step) AS distinct_n
             FROM python.torch_step GROUP BY pid"""
-        found = by_process(ask(self.output, sql))
+        found = by_process(query(self.output, sql))
         for pid in self.one.pids(self.job.trains):
             row = found.get(pid)
             assert row and row["n"] == row["distinct_n"] == self.job.steps, (pid, found)
         assert set(found) == set(self.one.pids(self.job.trains)), found
 
     def modules(self) -> None:
-        rows = ask(self.output, "SELECT DISTINCT module::VARCHAR AS module FROM python.torch_trace")
+        rows = query(
+            self.output, "SELECT DISTINCT module::VARCHAR AS module FROM python.torch_trace"
+        )
         names = {row["module"] for row in rows}
         missing = set(self.job.modules) - names
         assert not missing, f"missing: {missing} of {sorted(map(str, names))}"
@@ -430,7 +438,7 @@ class RunChecks:
 
     def collectives(self) -> None:
         sql = "SELECT pid, list(DISTINCT op::VARCHAR) AS ops FROM python.collective GROUP BY pid"
-        found = by_process(ask(self.output, sql))
+        found = by_process(query(self.output, sql))
         for pid in self.one.workers():
             ops = found.get(pid, {"ops": []})["ops"]
             missing = [n for n in self.job.collectives if not any(n in op for op in ops)]
@@ -439,10 +447,10 @@ class RunChecks:
     def straggler(self) -> None:
         sql = """SELECT DISTINCT rank FROM python.stack_sample WHERE stack_id IN
             (SELECT stack_id FROM python.stack WHERE func = 'straggle')"""
-        ranks = [row["rank"] for row in ask(self.output, sql)]
+        ranks = [row["rank"] for row in query(self.output, sql)]
         assert ranks == [self.job.straggler], ranks
         text = self.report()
-        if self.job.is_seen_late:
+        if self.job.waits_are_hooked:
             assert f"wait for rank {self.job.straggler}" in text, text[:600]
         else:
             assert "ranks is slow" not in text, text[:600]
@@ -452,7 +460,7 @@ def check_run(tally: Tally, job: Job, python: str, folder: Path, alone: Ending) 
     output = folder / "run"
     under = [str(GSPROF), "run", "-q", "--force", "-o", str(output), "--"]
     with started(job, python, folder / "under", under) as one:
-        with tally.check(f"{job.name}: run: it ends as alone"):
+        with tally.check(f"{job.name}: run: same ending as alone"):
             ending = one.finish()
             assert ending == alone, f"== alone: {alone}\n== under gsprof: {ending}"
         RunChecks(tally, one, output).all()
@@ -462,7 +470,7 @@ def check_run(tally: Tally, job: Job, python: str, folder: Path, alone: Ending) 
 
 
 class AttachChecks:
-    """What can be asked of a job that runs."""
+    """Checks commands that attach to a running job."""
 
     def __init__(self, tally: Tally, one: Started, folder: Path) -> None:
         self.tally, self.one, self.job, self.folder = tally, one, one.job, folder
@@ -485,7 +493,7 @@ class AttachChecks:
             self.mem()
 
     def record(self) -> None:
-        """Each process that works, in its function."""
+        """Every working process is seen in its function."""
         missing = set(self.one.workers())
         path = self.folder / "record.json"
         deadline = time.monotonic() + PATIENCE_S
@@ -494,7 +502,7 @@ class AttachChecks:
             assert time.monotonic() < deadline, f"{self.job.hot} is not seen in {missing}"
             command = ("record", "-s", "-p", self.pid, "-o", path, "-d", "2", "--force", *options)
             done = gsprof(*command, status=None, timeout_s=PATIENCE_S)
-            assert done.status in (0, 1), str(done)  # 1: nothing was seen
+            assert done.status in (0, 1), str(done)  # 1: no samples
             if done.status == 0:
                 for sample in Profile.load(path).samples:
                     if any(name.split(".")[-1] == self.job.hot for name in sample.names):
@@ -518,7 +526,7 @@ class AttachChecks:
         assert not lost, f"not in the text: {lost}\n{text}"
 
     def native(self) -> None:
-        """Threads without a Python frame are seen at work."""
+        """Samples include working threads without Python frames."""
         path = self.folder / "native.json"
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -548,7 +556,7 @@ class AttachChecks:
     def query_until(self, pid: int, table: str, which: str) -> None:
         sql = f"SELECT count(*) AS n FROM {table} WHERE {which}"
         wait_for(
-            lambda: ask(pid, sql)[0]["n"] > 0,
+            lambda: query(pid, sql)[0]["n"] > 0,
             f"process {pid}: no row in {table} where {which}",
             PATIENCE_S,
             0.2,
@@ -560,9 +568,9 @@ class AttachChecks:
         options = ("--exact", "--interval", "200ms", "--timeout", "120s")
         recorder = Running("mem", "record", "-s", "-p", self.pid, "-o", path, *options)
         try:
-            wait_for(path.exists, "nothing is recorded", PATIENCE_S)
+            wait_for(path.exists, "no recording file", PATIENCE_S)
             self.one.wait_for_rounds(ROUNDS)
-            # Processes are entered one after another.
+            # The agent is injected into one process after another.
             with contextlib.suppress(AssertionError):
                 wait_for(lambda: self.has_held(path), timeout_s=LATE_S, pause_s=0.5)
             recorder.signal(signal.SIGINT)
@@ -574,7 +582,7 @@ class AttachChecks:
         text = gsprof("mem", "report", path, timeout_s=PATIENCE_S).out
         assert f"({self.job.held}:{self.job.held_line})" in text, text
         own = [line for line in text.splitlines() if re.search(r"[(/](_torch|_agent)\.py:", line)]
-        assert not own, f"lines of gsprof's own: {own}"
+        assert not own, f"lines of gsprof itself: {own}"
         self.one.wait_for_rounds(1)
 
     def has_held(self, path: Path) -> bool:
@@ -584,12 +592,12 @@ class AttachChecks:
 
 def check_attach(tally: Tally, job: Job, python: str, folder: Path, alone: Ending) -> None:
     with started(job, python, folder / "attached", stay=True) as one:
-        with tally.check(f"{job.name}: attach: it works"):
+        with tally.check(f"{job.name}: attach: the job works"):
             one.wait_until_at_work()
         if not one.workers():
             return
         AttachChecks(tally, one, folder).all()
-        with tally.check(f"{job.name}: attach: it ends as alone"):
+        with tally.check(f"{job.name}: attach: same ending as alone"):
             ending = one.finish()
             assert ending == alone, f"== alone: {alone}\n== after it: {ending}"
 
@@ -615,16 +623,17 @@ def run_plain(argv: Sequence[str], folder: Path, **env: str) -> Tuple[int, str]:
 
 
 def check_magic(tally: Tally, job: Job, python: str, folder: Path) -> None:
-    """%%gsprof in a kernel: the cell's own function, not the threads of the kernel."""
+    """%%gsprof in a kernel reports the cell's function, not the threads of the kernel."""
     cells = ["%load_ext gsprof", "import notebook_work"]
     cells += ["%%gsprof\nnotebook_work.run(40)", "%%gsprof\nx = 1"]
     argv = [python, str(PROGRAMS / "notebook.py"), *cells]
     with tally.check(f"{job.name}: %%gsprof: runs"):
-        status, said = run_plain(argv, folder / "more", PYTHONPATH=str(PACKAGE))
-        assert status == 0, said
-        told = json.loads(said.splitlines()[-1])
+        status, text_output = run_plain(argv, folder / "more", PYTHONPATH=str(PACKAGE))
+        assert status == 0, text_output
+        shown_cells = json.loads(text_output.splitlines()[-1])
         long, short = (
-            "\n".join(text for kind, text in cell if kind != "text/html") for cell in told[-2:]
+            "\n".join(text for kind, text in cell if kind != "text/html")
+            for cell in shown_cells[-2:]
         )
     with tally.check(f"{job.name}: %%gsprof: the cell's function leads"):
         shares = dict(re.findall(r"(\w+) \(\w+\.py[^)]*\) +([\d.]+) ?%", long))
@@ -632,7 +641,7 @@ def check_magic(tally: Tally, job: Job, python: str, folder: Path) -> None:
         assert re.search(r"threads +\d+ threads in 1 process, samples of 1\n", long), long
         for idle in ("select", "_watch_pipe_fd", "Condition.wait", "Thread."):
             assert idle not in long, (idle, shares, long)
-    with tally.check(f"{job.name}: %%gsprof: a short cell gets the true reason"):
+    with tally.check(f"{job.name}: %%gsprof: a short cell gets the right warning"):
         assert "too short" in short and "\x1b" not in short, short
 
 
@@ -641,12 +650,12 @@ def check_plugin(tally: Tally, job: Job, python: str, folder: Path) -> None:
     argv = [python, "-m", "pytest", "--gsprof", "-p", "no:cacheprovider"]
     argv.append(str(PROGRAMS / "suite_test.py"))
     with tally.check(f"{job.name}: --gsprof: the table names the function"):
-        status, said = run_plain(argv, folder / "more", PYTHONPATH=str(PACKAGE))
-        assert status == job.status, said
-        assert "1 failed, 4 passed, 1 skipped" in said, said
-        rows = [line for line in said.splitlines() if "test_slow" in line and "%" in line]
-        assert rows and job.hot in rows[-1], said
-        assert "(?)" not in said, said
+        status, text_output = run_plain(argv, folder / "more", PYTHONPATH=str(PACKAGE))
+        assert status == job.status, text_output
+        assert "1 failed, 4 passed, 1 skipped" in text_output, text_output
+        rows = [line for line in text_output.splitlines() if "test_slow" in line and "%" in line]
+        assert rows and job.hot in rows[-1], text_output
+        assert "(?)" not in text_output, text_output
 
 
 MORE: Dict[str, Callable[[Tally, Job, str, Path], None]] = {
@@ -663,7 +672,7 @@ def run_job(tally: Tally, job: Job, python: str, folder: Path, stages: Sequence[
         with started(job, python, folder / "alone") as one:
             alone = one.finish()
             with tally.check(f"{job.name}: alone"):
-                assert alone.status == job.status, one.said()
+                assert alone.status == job.status, one.text_output()
                 assert len(one.workers()) == job.processes, one.rounds(job.role)
         if alone.status != job.status:
             return
@@ -677,7 +686,7 @@ def run_job(tally: Tally, job: Job, python: str, folder: Path, stages: Sequence[
 
 @contextlib.contextmanager
 def own_runtime() -> Iterator[None]:
-    """Rings go where no other process has any."""
+    """Uses a new folder for rings, separate from other processes."""
     place = tempfile.mkdtemp(prefix="gsprof-real-", dir="/dev/shm")
     before = os.environ.get("XDG_RUNTIME_DIR")
     os.environ["XDG_RUNTIME_DIR"] = place
@@ -709,13 +718,13 @@ def main() -> int:
         for job in jobs:
             print(f"{job.name:<16} {' '.join(job.packages)}")
         return 0
-    # A shell starts what runs in the background with this signal ignored, and so would we.
+    # A shell starts background jobs with SIGINT ignored, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     tally = Tally()
     environment = Environment(options.venvs, options.python)
     with own_runtime(), tempfile.TemporaryDirectory(prefix="gsprof-real-") as name:
         for job in jobs:
-            why = lacks(job) or environment.lacks(job.packages)
+            why = reason_to_skip(job) or environment.reason_to_skip(job.packages)
             if why:
                 tally.skip(job.name, why)
                 continue

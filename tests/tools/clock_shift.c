@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clock_shift.c -- to be loaded before the C library (LD_PRELOAD): the wall clock is off by as many
- * nanoseconds as the file $GSPROF_TEST_CLOCK says, in eight bytes, at every moment.
+ * clock_shift.c -- a library for LD_PRELOAD that shifts the wall clock by the number of nanoseconds
+ * in the file $GSPROF_TEST_CLOCK (eight bytes). The file may change at any time.
  */
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls a function of a library in another process:
  *     inject_call PID LIBRARY SYMBOL [TEXT [TEXT]]
- * Says on stdout, as JSON, what it returned and how long the target stood still. */
+ * Prints as JSON the function's return value and how long the target was stopped. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library to be loaded into a target: it uses what a real one does (memory, vector registers,
- * files) and says so in a file. */
+/* A library to load into a target. It uses memory, vector registers and files like a real one and
+ * writes a line to a file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

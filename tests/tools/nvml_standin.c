@@ -2,14 +2,14 @@
 /*
  * nvml_standin.c -- a stand-in for libnvidia-ml.so.1, for tests on machines without a GPU.
  *
- * It says what the file named by GSP_NVML_STANDIN says, which is read at every call, so that a
- * test can change it between two reads.  Lines are "key value ...":
- *   init 0            what nvmlInit returns        count 3          number of GPUs
+ * Its answers are in the file named by GSP_NVML_STANDIN. Every call reads the file, so that a test
+ * can change it at any time. Lines are "key value ...":
+ *   init 0            result of nvmlInit           count 3          number of GPUs
  *   driver 1.2.3
- *   0.code 15         what every call about GPU 0 returns
- *   0.util.code 999   what one call returns        0.util 50 20     its values
+ *   0.code 15         result of every call about GPU 0
+ *   0.util.code 999   result of one call           0.util 50 20     its values
  * A call without a line is not supported (3).
- * That shows what gsprof makes of answers, not how a GPU behaves.
+ * Tests with it cover how gsprof processes answers, not how a GPU behaves.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #define STANDIN        __attribute__((visibility("default")))
 #define LINE_MAX_BYTES 512
 
-/* Handles: any address that tells the number. */
+/* Handles: addresses from which the number follows. */
 static char handles[64];
 
 static unsigned number_of(gsp_nvml_dev dev)
@@ -29,7 +29,7 @@ static unsigned number_of(gsp_nvml_dev dev)
     return (unsigned)((char *)dev - handles);
 }
 
-/* The rest of the line that begins with the key; false when there is none. */
+/* Finds the line with the key and copies its rest. Returns false if none exists. */
 static bool find(const char *key, char *out, size_t cap)
 {
     const char *path = getenv("GSP_NVML_STANDIN");
@@ -54,8 +54,8 @@ static int code_of(const char *key, int otherwise)
     return find(key, text, sizeof(text)) ? (int)strtol(text, NULL, 10) : otherwise;
 }
 
-/* The values of a call about a GPU, or the code that it returns instead. */
-static int ask(gsp_nvml_dev dev, const char *what, char *out, size_t cap)
+/* Copies the values of a call about a GPU. Returns the code of the call. */
+static int find_values(gsp_nvml_dev dev, const char *what, char *out, size_t cap)
 {
     char key[64];
     const unsigned i = number_of(dev);
@@ -70,35 +70,35 @@ static int ask(gsp_nvml_dev dev, const char *what, char *out, size_t cap)
     return find(key, out, cap) ? GSP_NVML_OK : GSP_NVML_NOT_SUPPORTED;
 }
 
-static int ask_numbers(gsp_nvml_dev dev, const char *what, unsigned long long *out, size_t count)
+static int find_numbers(gsp_nvml_dev dev, const char *what, unsigned long long *out, size_t count)
 {
     char text[LINE_MAX_BYTES];
-    const int code = ask(dev, what, text, sizeof(text));
+    const int code = find_values(dev, what, text, sizeof(text));
     char *p = text;
     for (size_t i = 0; code == GSP_NVML_OK && i < count; i++)
         out[i] = strtoull(p, &p, 10);
     return code;
 }
 
-static int ask_unsigned(gsp_nvml_dev dev, const char *what, unsigned *out)
+static int find_unsigned(gsp_nvml_dev dev, const char *what, unsigned *out)
 {
     unsigned long long value = 0;
-    const int code = ask_numbers(dev, what, &value, 1);
+    const int code = find_numbers(dev, what, &value, 1);
     if (code == GSP_NVML_OK)
         *out = (unsigned)value;
     return code;
 }
 
-static int ask_text(gsp_nvml_dev dev, const char *what, char *out, unsigned cap)
+static int find_text(gsp_nvml_dev dev, const char *what, char *out, unsigned cap)
 {
     char text[LINE_MAX_BYTES];
-    const int code = ask(dev, what, text, sizeof(text));
+    const int code = find_values(dev, what, text, sizeof(text));
     if (code == GSP_NVML_OK)
         snprintf(out, cap, "%s", text);
     return code;
 }
 
-/* Their names are the library's. */
+/* The names are those of the library. */
 STANDIN int nvmlInit_v2(void);
 STANDIN int nvmlShutdown(void);
 STANDIN const char *nvmlErrorString(int code);
@@ -173,23 +173,23 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, gsp_nvml_dev *out)
 
 int nvmlDeviceGetName(gsp_nvml_dev dev, char *out, unsigned cap)
 {
-    return ask_text(dev, "name", out, cap);
+    return find_text(dev, "name", out, cap);
 }
 
 int nvmlDeviceGetUUID(gsp_nvml_dev dev, char *out, unsigned cap)
 {
-    return ask_text(dev, "uuid", out, cap);
+    return find_text(dev, "uuid", out, cap);
 }
 
 int nvmlDeviceGetPciInfo_v3(gsp_nvml_dev dev, struct gsp_nvml_pci *out)
 {
-    return ask_text(dev, "pci", out->bus_id, sizeof(out->bus_id));
+    return find_text(dev, "pci", out->bus_id, sizeof(out->bus_id));
 }
 
 int nvmlDeviceGetMemoryInfo(gsp_nvml_dev dev, struct gsp_nvml_memory *out)
 {
     unsigned long long v[2] = {0, 0};
-    const int code = ask_numbers(dev, "memory", v, 2);
+    const int code = find_numbers(dev, "memory", v, 2);
     if (code == GSP_NVML_OK)
         *out = (struct gsp_nvml_memory){.used = v[0], .total = v[1], .free = v[1] - v[0]};
     return code;
@@ -198,7 +198,7 @@ int nvmlDeviceGetMemoryInfo(gsp_nvml_dev dev, struct gsp_nvml_memory *out)
 int nvmlDeviceGetUtilizationRates(gsp_nvml_dev dev, struct gsp_nvml_util *out)
 {
     unsigned long long v[2] = {0, 0};
-    const int code = ask_numbers(dev, "util", v, 2);
+    const int code = find_numbers(dev, "util", v, 2);
     if (code == GSP_NVML_OK)
         *out = (struct gsp_nvml_util){(unsigned)v[0], (unsigned)v[1]};
     return code;
@@ -206,38 +206,38 @@ int nvmlDeviceGetUtilizationRates(gsp_nvml_dev dev, struct gsp_nvml_util *out)
 
 int nvmlDeviceGetPowerUsage(gsp_nvml_dev dev, unsigned *out)
 {
-    return ask_unsigned(dev, "power_mw", out);
+    return find_unsigned(dev, "power_mw", out);
 }
 
 int nvmlDeviceGetEnforcedPowerLimit(gsp_nvml_dev dev, unsigned *out)
 {
-    return ask_unsigned(dev, "power_limit_mw", out);
+    return find_unsigned(dev, "power_limit_mw", out);
 }
 
 int nvmlDeviceGetTemperature(gsp_nvml_dev dev, unsigned sensor, unsigned *out)
 {
     (void)sensor;
-    return ask_unsigned(dev, "temperature", out);
+    return find_unsigned(dev, "temperature", out);
 }
 
 int nvmlDeviceGetClockInfo(gsp_nvml_dev dev, unsigned domain, unsigned *out)
 {
-    return ask_unsigned(dev, domain == GSP_NVML_CLOCK_SM ? "sm_clock" : "memory_clock", out);
+    return find_unsigned(dev, domain == GSP_NVML_CLOCK_SM ? "sm_clock" : "memory_clock", out);
 }
 
 int nvmlDeviceGetCurrentClocksThrottleReasons(gsp_nvml_dev dev, unsigned long long *out)
 {
-    return ask_numbers(dev, "throttle", out, 1);
+    return find_numbers(dev, "throttle", out, 1);
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(gsp_nvml_dev dev, unsigned long long *out)
 {
-    return ask_numbers(dev, "energy_mj", out, 1);
+    return find_numbers(dev, "energy_mj", out, 1);
 }
 
 int nvmlDeviceGetPcieThroughput(gsp_nvml_dev dev, unsigned direction, unsigned *out)
 {
-    return ask_unsigned(dev, direction == GSP_NVML_PCIE_TX ? "pcie_tx_kb" : "pcie_rx_kb", out);
+    return find_unsigned(dev, direction == GSP_NVML_PCIE_TX ? "pcie_tx_kb" : "pcie_rx_kb", out);
 }
 
 int nvmlDeviceGetFieldValues(gsp_nvml_dev dev, int count, struct gsp_nvml_field *fields)
@@ -246,7 +246,7 @@ int nvmlDeviceGetFieldValues(gsp_nvml_dev dev, int count, struct gsp_nvml_field 
         char what[32];
         unsigned long long value = 0;
         snprintf(what, sizeof(what), "field%u", fields[i].id);
-        fields[i].code = ask_numbers(dev, what, &value, 1);
+        fields[i].code = find_numbers(dev, what, &value, 1);
         fields[i].type = GSP_NVML_U64;
         fields[i].value.u64 = value;
     }
@@ -256,15 +256,15 @@ int nvmlDeviceGetFieldValues(gsp_nvml_dev dev, int count, struct gsp_nvml_field 
 int nvmlDeviceGetMigMode(gsp_nvml_dev dev, unsigned *current, unsigned *pending)
 {
     *pending = 0;
-    return ask_unsigned(dev, "mig", current);
+    return find_unsigned(dev, "mig", current);
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(gsp_nvml_dev dev, unsigned *count,
                                             struct gsp_nvml_process *out)
 {
-    /* processes: pid memory instance, one after the other; an instance of 99 is none */
+    /* processes: "pid memory instance" for each; an instance of 99 means none */
     char text[LINE_MAX_BYTES];
-    const int code = ask(dev, "processes", text, sizeof(text));
+    const int code = find_values(dev, "processes", text, sizeof(text));
     unsigned n = 0;
     char *p = text;
     while (code == GSP_NVML_OK && *p != '\0' && n < *count) {
@@ -285,7 +285,7 @@ int nvmlDeviceGetProcessUtilization(gsp_nvml_dev dev, struct gsp_nvml_sample *ou
                                     unsigned long long since_us)
 {
     unsigned long long v[3] = {0, 0, 0};
-    const int code = ask_numbers(dev, "process_util", v, 3);
+    const int code = find_numbers(dev, "process_util", v, 3);
     if (code != GSP_NVML_OK)
         return code;
     *count = v[1] > since_us ? 1 : 0;

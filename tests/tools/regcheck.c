@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A target that notices when its registers change by themselves, or calls fail that should not: in
- * a tight loop, in a sleep, reading a pipe and waiting for it by epoll, as its argument says.  Says
- * "ready", then, when its standard input ends, how many rounds it made and what went wrong. */
+/* A target that detects changed registers and calls that fail unexpectedly: in a tight loop, in a
+ * sleep, reading a pipe, or waiting for it with epoll, depending on its argument. Prints "ready"
+ * and, when its standard input ends, the number of rounds and the errors. */
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +20,8 @@ static bool input_ended(void)
 
 #if defined(__x86_64__)
 
-/* Fills the registers, spins, and compares: 0 when all are as they were.  The words right below
- * the stack pointer are the function's own. */
+/* Fills the registers, spins, and compares. Returns 0 if none changed. The words right below the
+ * stack pointer belong to the function. */
 static uint64_t spin(uint64_t rounds)
 {
     uint64_t bad = 0;
@@ -76,8 +76,8 @@ static uint64_t spin(uint64_t rounds)
 
 #endif
 
-/* A short sleep, which no stop may shorten or end. */
-static bool nap(void)
+/* Sleeps briefly. Returns false if the sleep was interrupted or too short. */
+static bool sleep_briefly(void)
 {
     struct timespec from;
     struct timespec to;
@@ -89,7 +89,7 @@ static bool nap(void)
     return (to.tv_sec - from.tv_sec) * 1000000000L + to.tv_nsec - from.tv_nsec >= length.tv_nsec;
 }
 
-/* Waits for the end of standard input; how often that was interrupted. */
+/* Waits for the end of standard input. Returns how often the call was interrupted. */
 static uint64_t wait_by_epoll(void)
 {
     uint64_t interrupted = 0;
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
         interrupted = wait_by_epoll();
     while (!input_ended()) {
         if (strcmp(how, "sleep") == 0)
-            interrupted += !nap();
+            interrupted += !sleep_briefly();
         else
             bad |= spin(2000000);
         rounds++;

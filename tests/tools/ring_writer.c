@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring_writer.c -- a made-up training job that writes python.torch_trace and python.torch_step
- * into the rings of its process: a target for tests that need rows and no Python.
+ * ring_writer.c -- a simulated training job that writes python.torch_trace and python.torch_step
+ * into the rings of its process: a target for tests that need rows but not Python.
  *
  *   ring_writer [--steps N] [--modules N] [--threads N] [--rate ROWS_PER_S] [--rank N]
  *               [--capacity ROWS]
  *
- * Each thread writes N steps at once (default 10), then {"pid": ...} says that the rows are
- * there.  With --rate every thread goes on in real time, that many rows a second.  SIGTERM ends
- * it: it closes the rings and says what it wrote; a closed stdin ends it too.
+ * Each thread writes N steps immediately (default: 10), then the program prints {"pid": ...}. With
+ * --rate every thread continues in real time with that many rows per second. On SIGTERM or at the
+ * end of stdin, the program closes the rings and prints what it wrote.
  *
- * What is in step s (from 0) of each thread, M modules: rows with seq 0 to M-1 are "layer.<seq>",
- * stage forward, duration (seq + 1) ms; then M rows in reverse order, stage backward, duration
- * 2 * (module + 1) ms; then "optimizer", stage step, 0.5 ms.  flops is module * 1000, NULL for
- * the optimizer; allocated is 100 + module MB; cached is NULL.  Steps of the first part are 10 ms
- * apart and the last of them is now; torch_step is written by the first thread.
+ * Content of step s (from 0) of each thread with M modules: rows with seq 0 to M-1 are
+ * "layer.<seq>", stage forward, duration (seq + 1) ms; then M rows in reverse order, stage
+ * backward, duration 2 * (module + 1) ms; then "optimizer", stage step, 0.5 ms. flops is
+ * module * 1000, NULL for the optimizer; allocated is 100 + module MB; cached is NULL. The first N
+ * steps are 10 ms apart and the last of them is now; the first thread writes torch_step.
  */
 #include <errno.h>
 #include <poll.h>
@@ -70,17 +70,17 @@ static pthread_barrier_t barrier;
 static int64_t begin_real_ns;
 static int64_t begin_mono_ns;
 
-/* Writer threads pace themselves by rows. */
+/* State of a writer thread, which paces itself by rows. */
 struct pace {
     struct gsp_lane *lane;
-    int64_t next_ns; /* of the next row; 0: at once, with made-up times */
+    int64_t next_ns; /* time of the next row; 0: no wait, with simulated times */
     int64_t thread_id;
 };
 
 static void wait_until(int64_t mono_ns)
 {
     const struct timespec at = {mono_ns / GSP_NS_PER_S, mono_ns % GSP_NS_PER_S};
-    /* A sleep until a moment that has passed takes a while too. */
+    /* A sleep until a time in the past also takes a while. */
     while (gsp_now_ns() < mono_ns &&
            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
     }
@@ -224,14 +224,14 @@ static bool parse(int argc, char **argv)
             k++;
         if (k == GSP_COUNT(options) || i + 1 == argc ||
             gsp_parse_i64(argv[i + 1], 0, options[k].max, options[k].to, NULL) != 0) {
-            fprintf(stderr, "ring_writer: bad option %s\n", argv[i]);
+            fprintf(stderr, "ring_writer: invalid option %s\n", argv[i]);
             return false;
         }
     }
     return set.modules > 0 && set.threads > 0;
 }
 
-static void say(const char *event)
+static void print_event(const char *event)
 {
     printf("{\"event\": \"%s\", \"pid\": %d, \"rows\": %lld, \"steps\": %lld, \"threads\": %lld, "
            "\"modules\": %lld, \"rows_per_step\": %lld}\n",
@@ -241,7 +241,7 @@ static void say(const char *event)
     fflush(stdout);
 }
 
-/* Until SIGTERM or the end of stdin. */
+/* Waits for SIGTERM or the end of stdin. */
 static void wait_for_end(const sigset_t *signals)
 {
     struct pollfd fds[2] = {{signalfd(-1, signals, SFD_CLOEXEC), POLLIN, 0},
@@ -275,13 +275,13 @@ int main(int argc, char **argv)
         if (pthread_create(&threads[i], NULL, run_thread, i == 0 ? &set : NULL) != 0)
             return 70;
     pthread_barrier_wait(&barrier);
-    say("ready");
+    print_event("ready");
     wait_for_end(&signals);
     atomic_store(&stopping, true);
     for (int64_t i = 0; i < set.threads; i++)
         pthread_join(threads[i], NULL);
     gsp_ring_close(trace);
     gsp_ring_close(steps);
-    say("end");
+    print_event("end");
     return 0;
 }

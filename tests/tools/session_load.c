@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_load -- the log of frames and its sessions under load, without a daemon around them.
+ * session_load -- puts load on the frame log and its sessions, without a daemon.
  *
- *   session_load day FOLDER FRAMES            a session of so many frames at 5 Hz, then its stop
- *   session_load many FOLDER SESSIONS FRAMES  frames while so many sessions are active
- *   session_load kills FOLDER ROUNDS          killed so many times
+ *   session_load day FOLDER FRAMES            records FRAMES metric frames at 5 Hz in a session
+ *   session_load many FOLDER SESSIONS FRAMES  records metric frames while SESSIONS are active
+ *   session_load kills FOLDER ROUNDS          kills the process ROUNDS times
  *
  * Prints one JSON object.
  */
@@ -51,7 +51,7 @@ static void close_load(struct load *load)
     gsp_frames_close(load->frames);
 }
 
-/* A line of /proc/self/status, in bytes. */
+/* Returns a value of /proc/self/status in bytes. */
 static uint64_t memory(const char *key)
 {
     gsp_auto_buf text = {0};
@@ -61,12 +61,12 @@ static uint64_t memory(const char *key)
     return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* From now on VmHWM is the peak since now. */
+/* Resets VmHWM, so that it is the peak from now on. */
 static void reset_peak(void)
 {
     int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     if (fd >= 0 && write(fd, "5", 1) != 1)
-        fprintf(stderr, "session_load: the peak of memory is that of the whole run\n");
+        fprintf(stderr, "session_load: cannot reset the memory peak\n");
     gsp_fd_close(&fd);
 }
 
@@ -101,7 +101,7 @@ static int day(const char *folder, uint64_t frames, struct gsp_json *json, struc
         rc = add_frames(&load, frames, err);
     put(json, "frame_us", (double)(gsp_now_ns() - begin) / 1e3 / (double)frames);
     put(json, "frame_cpu_us", (double)(gsp_cputime_ns() - cpu) / 1e3 / (double)frames);
-    /* In a day of real time all but the last seconds would be on disk. */
+    /* In a day of real time, all but the last seconds would be on disk already. */
     if (rc == 0)
         rc = gsp_frames_sync(load.frames, err);
     uint64_t before = memory("VmRSS:");
@@ -127,7 +127,7 @@ static int day(const char *folder, uint64_t frames, struct gsp_json *json, struc
     return rc;
 }
 
-/* Starts sessions from many threads at once, who wait for the disk together. */
+/* Starts sessions from many threads at once, so that they share waits for the disk. */
 #define STARTERS 64
 struct starter {
     struct gsp_sessions *sessions;
@@ -164,14 +164,14 @@ static int many(const char *folder, const uint64_t counts[2], struct gsp_json *j
         starters[i] = (struct starter){load.sessions, counts[0] * i / STARTERS,
                                        counts[0] * (i + 1) / STARTERS};
         if (pthread_create(&threads[i], NULL, start_many, &starters[i]) != 0)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no thread");
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "cannot create a thread");
     }
     for (size_t i = 0; i < STARTERS; i++)
         pthread_join(threads[i], NULL);
     put(json, "start_us", (double)(gsp_now_ns() - begin) / 1e3 / (double)counts[0]);
     put(json, "active", (double)gsp_sessions_active_count(load.sessions));
     put(json, "started_rss_mb", (double)memory("VmRSS:") / 1e6);
-    rc = add_frames(&load, counts[1] / 10, err); /* memory that is needed once is there then */
+    rc = add_frames(&load, counts[1] / 10, err); /* to allocate memory that is needed once */
     uint64_t rss = memory("VmRSS:");
     int64_t cpu = gsp_cputime_ns();
     if (rc == 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collect_fixture.h -- a made-up machine in a temporary folder, and a sink that keeps rows.
+ * collect_fixture.h -- a simulated machine in a temporary folder, and a sink that keeps rows.
  *
  *     struct machine m;
  *     machine_open(&m, "cgroup2");
  *     machine_tick(&m, collect, 1);     one second after the start
- *     machine_later(&m);                the files of one second later
+ *     machine_later(&m);                switches to the files of one second later
  *     const struct gsp_row_system_cpu *row = machine_row(&m, GSP_TABLE_system_cpu, 0);
  */
 #pragma once
@@ -162,7 +162,7 @@ static inline void machine_tick(struct machine *m, struct gsp_collect *collect, 
     gsp_collect_read(collect, &tick, &m->sink);
 }
 
-/* The i-th row of a table in the last tick; NULL past the last. */
+/* Returns the i-th row of a table in the last tick, or NULL if it does not exist. */
 static inline const void *machine_row(const struct machine *m, enum gsp_table_id table, size_t i)
 {
     for (size_t k = 0; k < m->row_count; k++)
@@ -203,7 +203,7 @@ static inline void machine_close(struct machine *m)
     nftw(m->folder, machine_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The trouble of a source; "" if none, "?" if the source does not exist. */
+/* Returns the error of a source: "" if none, "?" if the source does not exist. */
 static inline const char *machine_trouble(const struct gsp_collect *collect, const char *name)
 {
     struct gsp_collect_state state;

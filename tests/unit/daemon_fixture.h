@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_fixture.h -- a state folder, and metric frames of a made-up machine whose values depend on
- * the number of the frame.
+ * daemon_fixture.h -- a state folder, and metric frames of a simulated machine whose values follow
+ * from the tick.
  */
 #pragma once
 
@@ -25,17 +25,17 @@
 #define MADE_START_NS  (1700000000LL * GSP_NS_PER_S)
 
 struct made {
-    uint64_t tick; /* grows with each frame */
+    uint64_t tick; /* of the machine; increases with each frame */
     int gpus;
     int processes;
     int64_t step_ns;  /* added to the monotonic clock, for gaps */
     int64_t wall_ns;  /* added to the wall clock */
-    double cpu;       /* CPU utilization, if not 0 */
+    double cpu;       /* if not 0: the CPU utilization */
     bool gpu_unnamed; /* no gpu.device rows yet */
     bool cpu_only;    /* short frames */
 };
 
-/* In shared memory if that is writable. */
+/* Creates a folder, in memory if possible. */
 static inline void made_folder(char out[64])
 {
     snprintf(out, 64, "%s/gsprof-test-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -43,7 +43,7 @@ static inline void made_folder(char out[64])
         exit(1);
 }
 
-/* Removes the folder and everything in it. */
+/* Removes the folder with its files and subfolders. */
 static inline void made_remove(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -182,7 +182,7 @@ static inline void made_gpus(const struct made *made, const struct gsp_collect_t
     }
 }
 
-/* One frame; worth what gsp_frames_end() says. */
+/* Adds a frame. Returns the result of gsp_frames_end(). */
 static inline int made_frame(struct gsp_frames *frames, struct made *made, struct gsp_err *err)
 {
     int64_t at = (int64_t)made->tick * MADE_PERIOD_NS;

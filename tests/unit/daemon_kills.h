@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_kills.h -- kills a process that works on the daemon's state at random times, again and
- * again, and compares what it had acknowledged with the files afterwards.
+ * daemon_kills.h -- puts load on the daemon's state in a process that is killed at random times,
+ * and compares what the process had acknowledged with the state afterwards.
  *
- * The process writes to shared memory what it is about to do and what was acknowledged, so that the
- * check recognises a kill between the two.
+ * The process records in shared memory what it is about to do and what was acknowledged, so that a
+ * kill between the two is recognised.
  */
 #pragma once
 
@@ -16,7 +16,6 @@
 #include <time.h>
 
 #include "daemon_fixture.h"
-#include "frames/session_file.h"
 #include "frames/session_format.h"
 
 #define KILLS_SESSIONS 20000U
@@ -26,7 +25,7 @@
 #define KILLS_PAUSE_NS 300000L
 #define KILLS_LIFE_MS  120U /* longest life of a process */
 #define KILLS_LIFE_MIN 5U
-#define KILLS_BACK_S   10LL /* advance of the clock between two processes */
+#define KILLS_BACK_S   10LL /* the machine's clock advances this much between two processes */
 
 enum kills_step { KILLS_NONE, KILLS_STARTING, KILLS_STARTED, KILLS_STOPPING, KILLS_STOPPED };
 
@@ -44,8 +43,8 @@ struct kills {
     char state[96];
     char output[96];
     int round;
-    _Atomic uint64_t frame; /* the newest acknowledged frame */
-    _Atomic uint32_t next;  /* session */
+    _Atomic uint64_t frame; /* newest acknowledged one */
+    _Atomic uint32_t next;  /* number of the next session */
     _Atomic bool ready;
     struct kills_session sessions[KILLS_SESSIONS];
 };
@@ -55,8 +54,8 @@ struct kills_result {
     uint64_t frames;
     uint64_t started;
     uint64_t stopped;
-    uint64_t restarts; /* gaps with that cause in the session that lasts through all kills */
-    uint64_t wrong;    /* acknowledged changes that are missing */
+    uint64_t restarts; /* gaps with this cause in the longest session */
+    uint64_t wrong;    /* acknowledged facts that do not hold */
 };
 
 static struct kills *kills_shared;
@@ -92,12 +91,12 @@ static inline void *kills_sessions(void *ctx)
 {
     (void)ctx;
     uint32_t mine[KILLS_OPEN] = {0};
-    for (size_t turn = 0;; turn = (turn + 1) % KILLS_OPEN) {
+    for (size_t slot = 0;; slot = (slot + 1) % KILLS_OPEN) {
         char name[32];
         struct gsp_session got;
-        struct kills_session *s = &kills_shared->sessions[mine[turn]];
-        if (mine[turn]) {
-            snprintf(name, sizeof(name), "s%u", mine[turn]);
+        struct kills_session *s = &kills_shared->sessions[mine[slot]];
+        if (mine[slot]) {
+            snprintf(name, sizeof(name), "s%u", mine[slot]);
             atomic_store(&s->step, KILLS_STOPPING);
             if (gsp_sessions_stop(kills_table, name, &got, NULL) == 0) {
                 s->last = got.last_frame;
@@ -109,7 +108,7 @@ static inline void *kills_sessions(void *ctx)
         uint32_t id = atomic_fetch_add(&kills_shared->next, 1);
         if (id >= KILLS_SESSIONS)
             return NULL;
-        mine[turn] = id;
+        mine[slot] = id;
         s = &kills_shared->sessions[id];
         snprintf(name, sizeof(name), "s%u", id);
         struct gsp_session_start start = {.name = name, .labels = gsp_sv_of("{\"k\":1}")};
@@ -131,7 +130,7 @@ static inline void *kills_tend(void *ctx)
     return NULL;
 }
 
-/* The process that is killed. */
+/* Runs the process that is killed. */
 static inline void kills_live(void)
 {
     pthread_t thread;
@@ -145,7 +144,7 @@ static inline void kills_live(void)
     atomic_store(&kills_shared->ready, true);
     struct made made = {.gpus = 1};
     for (;;) {
-        /* The clock of the made-up machine: rounds are KILLS_BACK_S apart. */
+        /* Times of a separate machine: rounds are KILLS_BACK_S apart. */
         made.step_ns = gsp_now_ns() - base - (int64_t)made.tick * MADE_PERIOD_NS +
                        kills_shared->round * KILLS_BACK_S * GSP_NS_PER_S;
         if (made_frame(kills_frames, &made, NULL) == 0)
@@ -160,7 +159,7 @@ static inline void kills_wrong(struct kills_result *result, const char *what, ui
     printf("# round %d: %s %" PRIu64 "\n", kills_shared->round, what, which);
 }
 
-/* Checks that the session file is JSON and has the acknowledged frames. */
+/* Returns whether a session's file is valid JSON and has the acknowledged frames. */
 static inline bool kills_file_good(const char *file, uint64_t frames)
 {
     char path[512];
@@ -186,31 +185,31 @@ static inline void kills_check_session(struct kills_result *result, uint32_t id)
     if (s->checked || step == KILLS_NONE || step == KILLS_STARTING)
         return; /* nothing was acknowledged */
     if (!there)
-        kills_wrong(result, "gone: session", id);
+        kills_wrong(result, "missing session", id);
     else if (got.first_frame != s->first)
-        kills_wrong(result, "begins elsewhere: session", id);
+        kills_wrong(result, "wrong first frame of session", id);
     else if (step == KILLS_STARTED && !got.active)
-        kills_wrong(result, "not active: session", id);
+        kills_wrong(result, "inactive session", id);
     if (step != KILLS_STOPPED || !there)
         return;
     s->checked = true;
     if (got.active || got.failed || got.last_frame != s->last || got.frame_count != s->frames ||
         got.frame_count != gsp_frames_count(kills_frames, s->first, s->last ? s->last : 0))
-        kills_wrong(result, "differs from its stop: session", id);
+        kills_wrong(result, "changed since its stop: session", id);
     else if (!kills_file_good(s->file, s->frames))
-        kills_wrong(result, "has no good file: session", id);
+        kills_wrong(result, "invalid file of session", id);
 }
 
 static inline void kills_check(struct kills_result *result)
 {
     if (!kills_open()) {
-        kills_wrong(result, "cannot be opened", 0);
+        kills_wrong(result, "cannot open the state", 0);
         return;
     }
     uint64_t acknowledged = atomic_load(&kills_shared->frame);
     uint64_t last = gsp_frames_next_id(kills_frames) - 1;
     if (last < acknowledged || gsp_frames_count(kills_frames, 1, acknowledged) != acknowledged)
-        kills_wrong(result, "missing: frames up to", acknowledged);
+        kills_wrong(result, "missing frames up to", acknowledged);
     gsp_sessions_tend(kills_table, gsp_realtime_ns());
     uint32_t next = atomic_load(&kills_shared->next);
     for (uint32_t i = 1; i < next && i < KILLS_SESSIONS; i++)
@@ -218,12 +217,12 @@ static inline void kills_check(struct kills_result *result)
     struct gsp_session whole;
     if (gsp_sessions_find(kills_table, KILLS_WHOLE, &whole, NULL) != 0 || !whole.active ||
         whole.frame_count != last)
-        kills_wrong(result, "not going on: the session over all, frames", whole.frame_count);
+        kills_wrong(result, "the longest session does not continue, frames", whole.frame_count);
     result->frames = last;
     kills_close();
 }
 
-/* Runs a process for a random time and kills it. Returns false if it could not start. */
+/* Runs a process for a random time and kills it. Returns false if the process did not start. */
 static inline bool kills_round(unsigned *seed)
 {
     atomic_store(&kills_shared->ready, false);
@@ -246,8 +245,7 @@ static inline bool kills_round(unsigned *seed)
     return true;
 }
 
-/* Checks the session that lasts through all kills: it has every frame, and a gap for each restart.
- */
+/* Checks the longest session: it has every frame, and a gap for each restart. */
 static inline void kills_finish(struct kills_result *result)
 {
     struct gsp_session whole;
@@ -256,7 +254,7 @@ static inline void kills_finish(struct kills_result *result)
         return;
     if (gsp_sessions_stop(kills_table, KILLS_WHOLE, &whole, NULL) != 0 ||
         !kills_file_good(whole.file, result->frames))
-        kills_wrong(result, "no good file of all frames", result->frames);
+        kills_wrong(result, "invalid file of the longest session, frames", result->frames);
     if (gsp_frames_log_stats(kills_frames, 1, result->frames, &stats, NULL) == 0) {
         for (size_t i = 0; i < stats.gap_count; i++)
             result->restarts += strcmp(stats.gaps[i].cause, "restart") == 0;
@@ -265,7 +263,7 @@ static inline void kills_finish(struct kills_result *result)
     kills_close();
 }
 
-/* Uses folder/state and folder/out, and creates them. */
+/* Uses folder/state and folder/out, which it creates. */
 static inline struct kills_result daemon_kills(const char *folder, unsigned rounds, unsigned seed)
 {
     struct kills_result result = {0};
@@ -287,14 +285,14 @@ static inline struct kills_result daemon_kills(const char *folder, unsigned roun
         kills_shared->round = (int)i;
         uint64_t before = result.frames;
         if (!kills_round(&seed))
-            kills_wrong(&result, "did not begin", i);
+            kills_wrong(&result, "the process did not start, round", i);
         kills_check(&result);
         runs += result.frames > before;
         result.rounds++;
     }
     kills_finish(&result);
     if (result.restarts + 1 != runs)
-        kills_wrong(&result, "restarts that are marked", result.restarts);
+        kills_wrong(&result, "wrong number of gaps for restarts", result.restarts);
     for (uint32_t i = 1; i < KILLS_SESSIONS; i++) {
         int step = atomic_load(&kills_shared->sessions[i].step);
         result.started += step >= KILLS_STARTED;

@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 
-/* Whether other namespaces would see new mounts. */
+/* Returns whether other namespaces would see new mounts. */
 static inline bool mounts_are_shared(void)
 {
     gsp_auto_buf text = {0};

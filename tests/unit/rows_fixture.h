@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_fixture.h -- synthetic query results, and their output in memory.
+ * rows_fixture.h -- query results in memory, and a writer that formats them in memory.
  */
 #pragma once
 

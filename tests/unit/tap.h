@@ -32,8 +32,8 @@
 #define TAP_EXIT_FAILED 1
 #define TAP_EXIT_SKIP   77
 
-/* Whether this is a build with ASan or TSan. They hold back freed memory, and their locks stay
- * locked in a child if another thread was allocating during the fork. */
+/* Whether this is a build with ASan or TSan. Both keep freed memory for a while, and their locks
+ * stay locked in a child if another thread was allocating during the fork. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TAP_IS_SANITIZED true
 #elif defined(__has_feature)

@@ -27,7 +27,7 @@ static const char *name_of(char *const *argv)
 
 #define ARGV(...) ((char *const[]){__VA_ARGS__, NULL})
 
-TAP_TEST(a_run_is_called_as_its_program)
+TAP_TEST(a_run_is_named_after_its_program)
 {
     static char python[] = "/usr/bin/python3.11";
     static char script[] = "/srv/my job/train.py";
@@ -50,7 +50,7 @@ TAP_TEST(a_run_is_called_as_its_program)
     tap_eq_str(name_of(ARGV(empty)), "run");
 }
 
-TAP_TEST(pids_are_lines)
+TAP_TEST(pid_of_a_line)
 {
     tap_eq_int(gsp_run_told_pid(gsp_sv_of("4242")), 4242);
     tap_eq_int(gsp_run_told_pid(gsp_sv_of("4242 load OSError: x")), 4242);
@@ -60,19 +60,19 @@ TAP_TEST(pids_are_lines)
     tap_eq_int(gsp_run_told_pid(gsp_sv_of("12x")), 0);
 }
 
-struct taken {
+struct calls {
     int64_t sum;
     size_t count;
     size_t well;
 };
 
-static int take(void *user, pid_t pid, bool is_well, struct gsp_err *err)
+static int count_call(void *user, pid_t pid, bool is_well, struct gsp_err *err)
 {
-    struct taken *taken = user;
+    struct calls *calls = user;
     (void)err;
-    taken->sum += pid;
-    taken->count++;
-    taken->well += is_well;
+    calls->sum += pid;
+    calls->count++;
+    calls->well += is_well;
     return GSP_OK;
 }
 
@@ -86,32 +86,32 @@ static void append(const char *path, const char *text)
     }
 }
 
-TAP_TEST(lines_are_taken_once)
+TAP_TEST(lines_are_read_once)
 {
-    char path[] = "/tmp/gsprof-told.XXXXXX";
+    char path[] = "/tmp/gsprof-announced.XXXXXX";
     const int fd = mkstemp(path);
-    struct taken taken = {0};
+    struct calls calls = {0};
     size_t bytes = 0;
     close(fd);
     append(path, "12\n30 load OSError: x\n\nno pid\n4");
-    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
-    tap_eq_int(taken.sum, 42);
-    tap_eq_int((int64_t)taken.well, 1);
+    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(calls.sum, 42);
+    tap_eq_int((int64_t)calls.well, 1);
     append(path, "2\n");
-    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
-    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
-    tap_eq_int(taken.sum, 84);
-    /* More than is read at a time, and a line that is longer than that. */
+    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(calls.sum, 84);
+    /* More than the read buffer, and a line longer than the buffer. */
     for (int i = 0; i < 2000; i++)
         append(path, "1000000\n");
     for (int i = 0; i < 1000; i++)
         append(path, "xxxxxxxxxx");
     append(path, "\n16\n");
-    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
-    tap_eq_int(taken.sum, 2000000100);
-    tap_eq_int((int64_t)taken.count, 2004);
+    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(calls.sum, 2000000100);
+    tap_eq_int((int64_t)calls.count, 2004);
     unlink(path);
-    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
+    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
 }
 
 /* ------------------------------------------------------------------------------------ status */
@@ -126,7 +126,7 @@ static const char *line_of(const struct gsp_run_status *status, int64_t now_ns)
     return text;
 }
 
-TAP_TEST(the_line_says_what_is_known)
+TAP_TEST(values_of_the_status_line)
 {
     struct gsp_run_status status = {.fd = -1};
     tap_eq_str(line_of(&status, 61 * GSP_NS_PER_S), "gsprof 01:01");
@@ -138,7 +138,7 @@ TAP_TEST(the_line_says_what_is_known)
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &a);
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &b);
     tap_eq_str(line_of(&status, 3661 * GSP_NS_PER_S), "gsprof 1:01:01  CPU 180 %  RSS 2.00 MiB");
-    /* The next tick begins anew. */
+    /* The next tick starts from zero. */
     const struct gsp_row_process_metrics c = {
         .mono_ns = 2, .cpu_percent = 10, .rss_bytes = 3 << 20};
     const struct gsp_row_gpu_metrics gpu = {.mono_ns = 2, .util_percent = 40};
@@ -149,7 +149,7 @@ TAP_TEST(the_line_says_what_is_known)
     tap_eq_str(line_of(&status, 0), "gsprof 00:00  CPU 10 %  RSS 3.00 MiB  GPU 50 %");
 }
 
-TAP_TEST(steps_are_told_per_process)
+TAP_TEST(steps_are_per_process)
 {
     struct gsp_run_status status = {.fd = -1};
     struct gsp_rec_rings_seen seen = {.samples = 12345, .step_rings = 2, .looked_ns = 1};
@@ -157,7 +157,7 @@ TAP_TEST(steps_are_told_per_process)
     gsp_run_status_look(&status, &seen);
     tap_eq_int(status.look_count, 1);
     tap_eq_str(line_of(&status, 0), "gsprof 00:00  12,345 samples");
-    /* Forty a second, of two processes; the oldest looks are forgotten. */
+    /* 40 per second from two processes; the oldest values are dropped. */
     for (int i = 1; i <= 20; i++) {
         seen.looked_ns += GSP_NS_PER_S / 2;
         seen.steps += 20;
@@ -172,7 +172,7 @@ TAP_TEST(steps_are_told_per_process)
                "gsprof 00:00  20 steps/s  12,345 samples  7 rows lost  CANNOT WRITE");
 }
 
-/* ------------------------------------------------------------------------------------ former */
+/* ------------------------------------------------------------------------------ previous run */
 
 static void write_run(const char *root, const char *name, const char *command, int64_t start_ns,
                       enum gsp_run_state state)

@@ -201,7 +201,7 @@ static void fill_line(struct made *made, double level, double spread, uint64_t s
 /* The text of a comparison, as a terminal has it. */
 static bool text_has(const struct gsp_compare *found, const char *word)
 {
-    const struct gsp_compare_write how = {.width = 200};
+    const struct gsp_compare_write_opts how = {.width = 200};
     struct gsp_out out;
     FILE *file = tmpfile();
     tap_require(file != NULL);
@@ -489,7 +489,7 @@ TAP_TEST(forms)
     struct gsp_rule_result result;
     tap_require(gsp_rule_parse("step_time > 5%", &rule, NULL) == GSP_OK);
     tap_require(gsp_rule_check(&rule, found, false, &result, NULL) == GSP_OK && result.is_failed);
-    const struct gsp_compare_write how = {.results = &result, .result_count = 1, .width = 60};
+    const struct gsp_compare_write_opts how = {.results = &result, .result_count = 1, .width = 60};
     for (int format = GSP_COMPARE_TEXT; format <= GSP_COMPARE_SVG; format++) {
         struct gsp_out out;
         FILE *file = tmpfile();

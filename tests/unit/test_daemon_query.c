@@ -223,7 +223,7 @@ TAP_TEST(missing_log_is_an_error)
     snprintf(log.folder, sizeof(log.folder), "/no/such/folder");
     struct gsp_store *store = open_query_store(&log, NULL, 0);
     tap_check(strstr(query(store, "SELECT count(*) FROM session.frame", &out),
-                     "! IO the log of frames cannot be read") != NULL);
+                     "! IO cannot read the frame log") != NULL);
     tap_eq_str(query(store, "SELECT count(*) FROM session.list", &out), "0");
     gsp_store_close(store);
     memcpy(log.folder, folder, sizeof(folder));

@@ -9,7 +9,7 @@
 
 #define PATIENCE_NS (15 * GSP_NS_PER_S)
 
-/* A child that does as it is told when the pipe says so, and is not buried until asked. */
+/* Forks a child that raises sig or exits when the write end of the pipe is closed. */
 static pid_t start(int *gate, int sig, int status)
 {
     int ends[2];
@@ -30,51 +30,51 @@ static pid_t start(int *gate, int sig, int status)
     return child;
 }
 
-static void end_of(int sig, int status, bool bury_first, struct gsp_ending *out)
+static void watch_exit(int sig, int status, bool reap_first, struct gsp_ending *out)
 {
-    struct gsp_watch *watch = NULL;
+    struct gsp_exit_watch *watch = NULL;
     int gate = -1;
     const pid_t child = start(&gate, sig, status);
     tap_require(gsp_watch_open(child, &watch, NULL) == GSP_OK);
     tap_check(!gsp_watch_has_ended(watch));
     tap_check(!gsp_watch_wait(watch, 0));
     close(gate);
-    if (bury_first)
+    if (reap_first)
         tap_require(waitpid(child, NULL, 0) == child);
     tap_check(gsp_watch_wait(watch, PATIENCE_NS));
     gsp_watch_tell(watch, out);
     tap_check(gsp_watch_has_ended(watch));
     gsp_watch_close(watch);
-    if (!bury_first)
+    if (!reap_first)
         tap_require(waitpid(child, NULL, 0) == child);
 }
 
-TAP_TEST(a_zombie_tells_how_it_ended)
+TAP_TEST(status_of_a_zombie)
 {
     struct gsp_ending end;
-    end_of(SIGKILL, 0, false, &end);
+    watch_exit(SIGKILL, 0, false, &end);
     tap_eq_int(end.signal, SIGKILL);
     tap_check(end.exit_status == GSP_NULL_I64);
     tap_check(strstr(end.detail, "killed by signal 9 (SIGKILL)") != NULL);
-    end_of(0, 3, false, &end);
+    watch_exit(0, 3, false, &end);
     tap_eq_int(end.exit_status, 3);
     tap_check(end.signal == GSP_NULL_I64);
     tap_eq_str(end.detail, "ended with status 3");
 }
 
-/* The kernel keeps it for us, or it is not known: never a wrong answer. */
-TAP_TEST(one_that_was_buried_is_known_or_not)
+/* The status is right or unknown, depending on the kernel; never wrong. */
+TAP_TEST(status_of_a_reaped_process)
 {
     struct gsp_ending end;
-    end_of(SIGTERM, 0, true, &end);
+    watch_exit(SIGTERM, 0, true, &end);
     tap_check(end.signal == SIGTERM || end.signal == GSP_NULL_I64);
     tap_check(end.exit_status == GSP_NULL_I64);
     tap_check(end.detail[0] != '\0');
 }
 
-TAP_TEST(nobody_is_no_process)
+TAP_TEST(process_that_does_not_exist)
 {
-    struct gsp_watch *watch = NULL;
+    struct gsp_exit_watch *watch = NULL;
     int gate = -1;
     const pid_t child = start(&gate, 0, 0);
     close(gate);
@@ -83,9 +83,9 @@ TAP_TEST(nobody_is_no_process)
     tap_check(watch == NULL);
 }
 
-TAP_TEST(a_watch_can_be_left)
+TAP_TEST(closed_before_the_exit)
 {
-    struct gsp_watch *watch = NULL;
+    struct gsp_exit_watch *watch = NULL;
     int gate = -1;
     const pid_t child = start(&gate, 0, 0);
     tap_require(gsp_watch_open(child, &watch, NULL) == GSP_OK);
@@ -94,7 +94,7 @@ TAP_TEST(a_watch_can_be_left)
     tap_require(waitpid(child, NULL, 0) == child);
 }
 
-TAP_TEST(lines_and_counters_of_the_kernel)
+TAP_TEST(kernel_log_and_cgroup_counters)
 {
     static const char EVENTS[] = "low 0\noom 3\noom_kill 12\noom_group_kill 1\n";
     static const char LINE[] = "3,1,2,-;Out of memory: Killed process 4242 (python3) total-vm:1kB";
@@ -106,7 +106,7 @@ TAP_TEST(lines_and_counters_of_the_kernel)
     tap_check(!gsp_ending_is_oom_line(LINE, sizeof(LINE) - 1, 2));
 }
 
-TAP_TEST(words_for_a_status)
+TAP_TEST(text_of_a_status)
 {
     struct gsp_ending end;
     gsp_ending_of_status(SIGKILL, true, &end);

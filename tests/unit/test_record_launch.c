@@ -43,7 +43,7 @@ TAP_TEST(cannot_start)
     tap_eq_int(run("/tmp", "", "", &status), GSP_E_NOEXEC);
 }
 
-/* A child that is not let go never becomes its program. */
+/* A child that still waits never executes its program. */
 TAP_TEST(abort_starts_nothing)
 {
     struct tree tree;
@@ -58,7 +58,7 @@ TAP_TEST(abort_starts_nothing)
     gsp_launch_abort(&launch);
     tap_check(access(path, F_OK) != 0);
     tap_eq_int(launch.pid, 0);
-    gsp_launch_abort(&launch); /* twice does no harm */
+    gsp_launch_abort(&launch); /* the second call does nothing */
     tree_free(&tree);
 }
 
@@ -87,7 +87,7 @@ static void path_in(const struct tree *tree, const char *name, char *out, size_t
     snprintf(out, cap, "%s/%s", tree->root, name);
 }
 
-TAP_TEST(hidden_stream_beside_the_output)
+TAP_TEST(hidden_stream_next_to_the_output)
 {
     struct tree tree;
     struct gsp_rec_file file;
@@ -103,7 +103,7 @@ TAP_TEST(hidden_stream_beside_the_output)
     tap_eq_int(access(hidden, F_OK), 0);
     tap_check(access(output, F_OK) != 0);
 
-    /* What a killed recorder left is not touched by the next one. */
+    /* The next recorder keeps the file of a killed one. */
     struct gsp_rec_file second;
     tap_eq_int(gsp_rec_file_open(&second, output, svg, false, &err), GSP_OK);
     tap_check(strcmp(second.stream_path, hidden) != 0);
@@ -113,7 +113,7 @@ TAP_TEST(hidden_stream_beside_the_output)
     tree_free(&tree);
 }
 
-TAP_TEST(gsp_streams_to_itself)
+TAP_TEST(gsp_output_is_the_stream)
 {
     struct tree tree;
     struct gsp_rec_file file;
@@ -133,7 +133,7 @@ TAP_TEST(gsp_streams_to_itself)
     tree_free(&tree);
 }
 
-/* With --force the old file is there until the target could be attached to. */
+/* With --force the old file stays until the target is attached. */
 TAP_TEST(force_keeps_the_old_file_at_first)
 {
     struct tree tree;
@@ -161,7 +161,7 @@ TAP_TEST(force_keeps_the_old_file_at_first)
     tree_free(&tree);
 }
 
-TAP_TEST(outputs_that_cannot_be)
+TAP_TEST(invalid_outputs)
 {
     struct tree tree;
     struct gsp_rec_file file;
@@ -171,13 +171,13 @@ TAP_TEST(outputs_that_cannot_be)
     tap_eq_int(gsp_rec_file_open(&file, "/nonexistent/p.svg", svg, false, &err), GSP_E_NOWRITE);
     tap_eq_int(gsp_rec_file_open(&file, tree.root, svg, false, &err), GSP_E_EXISTS);
     tap_eq_int(gsp_rec_file_open(&file, tree.root, svg, true, &err), GSP_E_NOWRITE);
-    /* A device would be replaced by a file. */
+    /* A rename would replace the device by a file. */
     tap_eq_int(gsp_rec_file_open(&file, "/dev/null", svg, true, &err), GSP_E_NOWRITE);
     tap_eq_int(file.fd, -1);
     tree_free(&tree);
 }
 
-/* If the conversion fails, what was recorded stays. */
+/* If the conversion fails, the stream stays. */
 TAP_TEST(failed_conversion_keeps_the_stream)
 {
     struct tree tree;

@@ -13,7 +13,7 @@ static size_t count_below(pid_t pid)
     return gsp_other_processes(pid, &names);
 }
 
-/* A process in between, for which the test itself is not one of those below. */
+/* An intermediate process, so that the test process is not a descendant. */
 static pid_t start_parent(pid_t *child)
 {
     int ends[2];
@@ -33,7 +33,7 @@ static pid_t start_parent(pid_t *child)
     return parent;
 }
 
-TAP_TEST(a_fork_counts_once_it_has_settled)
+TAP_TEST(new_fork_is_listed_after_it_has_settled)
 {
     struct gsp_procinfo info;
     pid_t child = 0;

@@ -53,22 +53,22 @@ static void read_both(struct both *both)
     read_i64(both->frames, column_of(GSP_TABLE_python_stack, "depth"), both->frame_depth, FRAMES);
 }
 
-/* The number of frames of a stack; -1 when one is lacking or is there twice. */
+/* Returns the number of frames of a stack; -1 if a frame is missing or duplicated. */
 static int frames_of(const struct both *both, int64_t id)
 {
-    bool there[DEPTH_MAX] = {false};
+    bool seen[DEPTH_MAX] = {false};
     int count = 0;
     for (size_t i = 0; i < both->frame_count; i++) {
         if (both->frame_id[i] != id)
             continue;
         const int64_t depth = both->frame_depth[i];
-        if (depth < 0 || depth >= DEPTH_MAX || there[depth])
+        if (depth < 0 || depth >= DEPTH_MAX || seen[depth])
             return -1;
-        there[depth] = true;
+        seen[depth] = true;
         count++;
     }
     for (int i = 0; i < count; i++)
-        if (!there[i])
+        if (!seen[i])
             return -1;
     return count;
 }
@@ -116,7 +116,7 @@ static uint32_t random_to(uint64_t *state, uint32_t n)
     return (uint32_t)(*state % n);
 }
 
-/* A stack of so many frames, of a family: stacks of one share their roots. */
+/* Creates a stack. Stacks of the same family share their outermost frames. */
 static uint32_t make_stack(struct gsp_profile *profile, uint32_t family, uint32_t depth)
 {
     char name[32];
@@ -145,7 +145,7 @@ TAP_TEST(every_sample_has_its_stack)
     bool good = true;
     bool added = true;
     for (uint32_t i = 0; i < 20000; i++) {
-        /* Few stacks for a while, then all of them, then those few again. */
+        /* A few stacks for a while, then all of them, then those few again. */
         const uint32_t among = i / 500 % 3 == 1 ? STACKS_MAX : 12;
         const struct gsp_sample sample = {.weight = 1,
                                           .thread = thread,
@@ -165,7 +165,7 @@ TAP_TEST(every_sample_has_its_stack)
     close_both(&both);
 }
 
-TAP_TEST(what_fits_is_not_cut)
+TAP_TEST(stacks_within_the_budget_are_not_cut)
 {
     struct both both = {.folder = ring_folder()};
     struct gsp_stack_rows *rows = open_rows(both.folder);
@@ -191,8 +191,8 @@ TAP_TEST(what_fits_is_not_cut)
     close_both(&both);
 }
 
-/* One row when it stops there, and what it is owed when all ends. */
-TAP_TEST(a_thread_that_stays_has_few_rows)
+/* One row when it becomes idle, and its pending weight at the end. */
+TAP_TEST(an_idle_thread_has_few_rows)
 {
     struct both both = {.folder = ring_folder()};
     struct gsp_stack_rows *rows = open_rows(both.folder);
@@ -218,7 +218,7 @@ TAP_TEST(a_thread_that_stays_has_few_rows)
     close_both(&both);
 }
 
-TAP_TEST(too_small_is_refused)
+TAP_TEST(too_few_rows_are_rejected)
 {
     struct gsp_stack_rows *rows = NULL;
     const struct gsp_stack_rows_spec spec = {.folder_fd = -1, .samples = 100, .frames = 400};

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <yyjson.h>
 
+#include "base/width.h"
 #include "profile_fixture.h"
+#include "report/grid.h"
 #include "report/profile.h"
 #include "report/table.h"
 
@@ -11,8 +13,8 @@ static void check_width(struct gsp_buf *text, unsigned width)
     struct gsp_sv rest = gsp_buf_sv(text);
     struct gsp_sv line;
     while (gsp_sv_split(&rest, '\n', &line))
-        if (!tap_check(gsp_report__columns(line) <= width))
-            printf("# %u columns: %.*s\n", gsp_report__columns(line), (int)line.len, line.p);
+        if (!tap_check(gsp_width(line) <= width))
+            printf("# %u columns: %.*s\n", gsp_width(line), (int)line.len, line.p);
 }
 
 /* fix_small() and some frames with long names and places. */
@@ -116,7 +118,7 @@ TAP_TEST(text_is_cut_by_columns)
         unsigned used =
             gsp_report__cut(gsp_sv_of(CASES[i].text), CASES[i].width, CASES[i].from_left, &out);
         tap_eq_str(gsp_buf_cstr(&out), CASES[i].expected);
-        tap_eq_int(used, gsp_report__columns(gsp_buf_sv(&out)));
+        tap_eq_int(used, gsp_width(gsp_buf_sv(&out)));
     }
 }
 

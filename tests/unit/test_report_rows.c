@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <locale.h>
 
+#include "base/width.h"
 #include "report/rows_table.h"
-#include "report/table.h"
 #include "rows_fixture.h"
 
 static struct gsp_rows_table_opts opts_of_test;
@@ -31,8 +31,8 @@ static void check_width(struct gsp_buf *text, unsigned width)
     struct gsp_sv rest = gsp_buf_sv(text);
     struct gsp_sv line;
     while (gsp_sv_split(&rest, '\n', &line))
-        if (!tap_check(gsp_report__columns(line) <= width))
-            printf("# %u columns: %.*s\n", gsp_report__columns(line), (int)line.len, line.p);
+        if (!tap_check(gsp_width(line) <= width))
+            printf("# %u columns: %.*s\n", gsp_width(line), (int)line.len, line.p);
 }
 
 #define RULE_1   "\xe2\x94\x80"
@@ -251,10 +251,10 @@ TAP_TEST(columns_are_those_of_a_terminal)
 {
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
         tap_skip("needs the locale C.UTF-8");
-    tap_eq_int(gsp_report__columns(gsp_sv_of("e\xcc\x81")), 1);
-    tap_eq_int(gsp_report__columns(gsp_sv_of("\xe6\x97\xa5")), 2);
-    tap_eq_int(gsp_report__columns(gsp_sv_of("\xf0\x9f\x98\x80")), 2);
-    tap_eq_int(gsp_report__columns(gsp_sv_of("\xf0\x9d\x84\x9e")), 1);
+    tap_eq_int(gsp_width(gsp_sv_of("e\xcc\x81")), 1);
+    tap_eq_int(gsp_width(gsp_sv_of("\xe6\x97\xa5")), 2);
+    tap_eq_int(gsp_width(gsp_sv_of("\xf0\x9f\x98\x80")), 2);
+    tap_eq_int(gsp_width(gsp_sv_of("\xf0\x9d\x84\x9e")), 1);
 }
 
 TAP_MAIN()

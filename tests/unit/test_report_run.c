@@ -290,7 +290,7 @@ TAP_TEST(every_table_is_csv)
     for (size_t i = 0; i < GSP_COUNT(tables); i++) {
         gsp_auto_buf text = {0};
         size_t lines = 0;
-        const struct gsp_digest_write how = {.table = tables[i].table};
+        const struct gsp_report_write_opts how = {.table = tables[i].table};
         tap_require(gsp_digest_write(digest, GSP_DIGEST_CSV, &how, &text, NULL) == GSP_OK);
         const char *csv = gsp_buf_cstr(&text);
         tap_require(csv != NULL);

@@ -207,8 +207,8 @@ TAP_TEST(only_files_of_gsprof_are_removed)
     tap_require(symlinkat(outside, folder, "python.link.ring") == 0);
     close(openat(folder, "notes.txt", O_CREAT | O_WRONLY, 0600));
     /* Files that a killed inject leaves. */
-    const char *const requests[] = {"visit-12.py", "visit-12.claim", "visit-12.answer",
-                                    "visit-12.outcome"};
+    const char *const requests[] = {"script-12.py", "script-12.claim", "script-12.answer",
+                                    "script-12.outcome"};
     for (size_t i = 0; i < GSP_COUNT(requests); i++)
         close(openat(folder, requests[i], O_CREAT | O_WRONLY, 0600));
     tap_eq_int(gsp_ring_dir_remove(&place, &err), GSP_E_NOWRITE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * top_fixture.h -- sums of a live view for tests: those of fix_small(), its rows as text.
+ * top_fixture.h -- the sums of gsprof top over fix_small(), and its rows as text.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "tui/rows.h"
 #include "tui/top.h"
 
-/* All samples of the profile, in one interval as long as the recording. */
+/* Returns the sums of all samples of the profile, in one interval as long as the recording. */
 static inline struct gsp_top *fix_top(const struct gsp_profile *profile)
 {
     struct gsp_top *top = NULL;
@@ -22,7 +22,7 @@ static inline struct gsp_top *fix_top(const struct gsp_profile *profile)
     return top;
 }
 
-/* "depth name own/total samples" per row. */
+/* Appends "depth name own/total samples" for each row. */
 static inline void fix_rows_text(const struct gsp_profile *profile, const struct gsp_top_rows *rows,
                                  struct gsp_buf *out)
 {

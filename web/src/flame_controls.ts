@@ -92,7 +92,7 @@ export function functionTable(
                 value: (row) => place(model.frameOf(row.id)),
                 show: (row) => fileCell(place(model.frameOf(row.id))),
             },
-            ...weight("Self", "In the function itself, without its callees", (row) => row.own),
+            ...weight("Own", "In the function itself, without its callees", (row) => row.own),
             ...weight(
                 "Total",
                 "In the function and its callees; recursion counts once",

@@ -128,7 +128,7 @@ export function modulesSection(modules: Module[], range: AxisRange): Section | n
 
 const MEMORY_EXPLANATION = [
     "Peak is the highest resident memory. Growth is the trend over the whole run: a program that grows steadily may leak; one that grows only at the start fills caches.",
-    "Sites are the call stacks that allocated the memory held at the peak. In the graph, the width is bytes, and the bars below a function are its callees.",
+    "Sites are the call stacks that allocated the memory held at the peak or, in a memory recording, the memory of the view named in the summary. In the graph, the width is bytes, and the bars below a function are its callees.",
 ];
 
 function siteName(site: Site): string {

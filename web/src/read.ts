@@ -8,6 +8,7 @@ export const KINDS: Record<Kind, string> = {
     run: "Run",
     session: "Session",
     profile: "Profile",
+    memory: "Memory recording",
     compare: "Comparison",
 };
 

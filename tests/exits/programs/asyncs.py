@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop that is left with tasks running."""
+"""An event loop that ends with tasks still running."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ async def work(number):
     return number
 
 
-async def for_ever():
+async def forever():
     try:
         await asyncio.sleep(3600)
     finally:
@@ -21,7 +21,7 @@ async def for_ever():
 
 
 async def main():
-    asyncio.ensure_future(for_ever())
+    asyncio.ensure_future(forever())
     await asyncio.sleep(0)
     print(sum(await asyncio.gather(*(work(n) for n in range(20)))))
     await asyncio.get_running_loop().run_in_executor(None, common.use_memory)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers run in order; one raises, one allocates for longer than a second."""
+"""Handlers run in order; one raises, one allocates for more than a second."""
 
 import atexit
 import sys

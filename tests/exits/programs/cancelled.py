@@ -16,7 +16,7 @@ ends = threading.Event()
 others = [threading.Thread(target=allocate) for _ in range(2)]
 for thread in others:
     thread.start()
-print("threads that came through:", library.native_cancel(10))
+print("threads that finished:", library.native_cancel(10))
 ends.set()
 for thread in others:
     thread.join()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that has a handler of SIGCHLD and a function of its own in place of os.waitpid(), as
-gevent has: neither hears of children that are not the program's."""
+"""A program with a handler of SIGCHLD and a replacement of os.waitpid(), like gevent: neither sees
+children that are not the program's own."""
 
 import os
 import signal
 import sys
 
 
-def hear(*_):
-    heard.append(os.getpid())
+def handler(*_):
+    signals.append(os.getpid())
 
 
 def wait_in_loop(*args):
@@ -16,17 +16,17 @@ def wait_in_loop(*args):
     return waitpid(*args)
 
 
-heard = []
+signals = []
 calls = []
 waitpid = os.waitpid
 os.waitpid = wait_in_loop
-signal.signal(signal.SIGCHLD, hear)
+signal.signal(signal.SIGCHLD, handler)
 for status in range(3):
     child = os.fork()
     if child == 0:
         mine = os.getpid()
-        print(f"child: heard={heard.count(mine)} waited={calls.count(mine)}", flush=True)
+        print(f"child: signals={signals.count(mine)} waited={calls.count(mine)}", flush=True)
         os._exit(status)
     print("ended:", waitpid(child, 0)[1] >> 8, flush=True)
-print(f"parent: heard={len(heard)} waited={len(calls)}")
+print(f"parent: signals={len(signals)} waited={len(calls)}")
 sys.exit(4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that it starts, with and without Python in them."""
+"""Starts programs with and without Python."""
 
 import subprocess
 import sys

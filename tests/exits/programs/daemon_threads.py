@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemon threads run Python, wait, and allocate in C without the GIL while the interpreter ends."""
+"""Daemon threads run Python, wait, or allocate in C without the GIL while the interpreter exits."""
 
 import threading
 import time

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C library allocates in its destructor, after the interpreter has ended; with "clear" no handler
-has said that it ends."""
+"""A C library allocates in its destructor, after the interpreter has finished; with "clear", no
+exit handler runs before."""
 
 import atexit
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module whose import fails half way."""
+"""A module whose import fails halfway."""
 
 import common
 

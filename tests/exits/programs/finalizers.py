@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""__del__, weakref callbacks and garbage collections while modules are torn down."""
+"""__del__, weakref callbacks and garbage collections during interpreter shutdown."""
 
 import gc
 import sys

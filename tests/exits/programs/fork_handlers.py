@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A handler before fork, registered before the profiler's, waits for a thread that allocates."""
+"""A fork handler registered before the profiler's waits for a thread that allocates."""
 
 import os
 import sys

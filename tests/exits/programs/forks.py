@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children of fork: while threads allocate, in several ways of ending."""
+"""Forks children while threads allocate; the children end in several ways."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interpreters within the process: each runs, allocates and ends, one stays until the end."""
+"""Sub-interpreters: each runs, allocates and ends; with "stay", one remains until the end."""
 
 import sys
 

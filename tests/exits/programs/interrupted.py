@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C: once in Python, once in a lock, once in C."""
+"""Ctrl-C in Python code, in a lock or in a C function."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ where = sys.argv[1]
 
 
 def interrupt():
-    """Once the main thread sleeps: 3.13t can miss a signal on its way there."""
+    """Waits until the main thread sleeps: 3.13t can miss a signal that arrives earlier."""
     time.sleep(0.1)
     while where != "python":
         with open(f"/proc/self/task/{os.getpid()}/stat") as file:
@@ -26,7 +26,7 @@ def interrupt():
 
 threading.Thread(target=interrupt, daemon=True).start()
 if where == "python":
-    # On one line: the same traceback each time.
+    # On one line, so that the traceback is always the same.
     exec("while True: pass")
 elif where == "lock":
     threading.Event().wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that are not daemons go on after the main thread's last line."""
+"""Threads that are not daemons continue after the main thread's last line."""
 
 import threading
 import time

@@ -24,7 +24,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
 common.use_memory()
 print(sorted(os.listdir("/proc/self/fd")))
 if "memory" in sys.argv:
-    # From here on the next large block fails.
+    # After this, the next large block fails.
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * 4096
     resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), used + (8 << 20)))

@@ -9,8 +9,8 @@ import common
 a = numpy.random.default_rng(0).random((400, 400))
 print(round(float((a @ a).sum()), 3))
 if "thread" in sys.argv:
-    # Not products of matrices: OpenBLAS gives its memory back when the process ends, and a thread
-    # that still uses it crashes, alone too.
+    # No matrix products: OpenBLAS frees its memory at exit, and a thread that still uses it
+    # crashes, also without gsprof.
     def compute():
         while True:
             numpy.sin(a).sum()

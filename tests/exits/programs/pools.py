@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools of processes, by each way of starting them."""
+"""Process pools with every start method."""
 
 import concurrent.futures
 import multiprocessing

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends by the signal that is named."""
+"""Ends by the named signal."""
 
 import faulthandler
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a job that a launcher starts."""
+"""One rank of a job that torchrun starts."""
 
 import os
 import sys
@@ -37,6 +37,6 @@ if dist.get_rank() == 0:
     print("trained", dist.get_world_size())
 dist.destroy_process_group()
 if "error" in sys.argv and os.environ["RANK"] == "1":
-    while not has_ended(int(first)):  # the launcher ends whom it finds running, late or not
+    while not has_ended(int(first)):  # otherwise the launcher may kill the other rank
         time.sleep(0.01)
     sys.exit(3)

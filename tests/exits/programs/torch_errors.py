@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that pass through what the profiler hooks: tracebacks are the program's own.  The hooked
-functions look as they did."""
+"""Errors that pass through hooked functions: tracebacks contain only the program's frames, and the
+hooked functions look unchanged."""
 
 import copy
 import inspect
@@ -46,7 +46,7 @@ def step():
 
 def warning():
     weight = torch.nn.Parameter(torch.zeros(3))
-    torch.optim.SGD([weight, weight], lr=0.1)  # the warning names the line of a caller's caller
+    torch.optim.SGD([weight, weight], lr=0.1)  # the warning names a line two frames above
     raise KeyError("after the warning")
 
 
@@ -67,7 +67,7 @@ def failing_import():
     import torch_half  # noqa: F401
 
 
-def looks():
+def inspect_hooked():
     for function in (torch.autograd.backward, torch.nn.Module.__call__):
         print(function, inspect.isfunction(function), inspect.signature(function))
         print(inspect.getsource(function)[:200])
@@ -80,7 +80,7 @@ def looks():
     print(names, function in {getattr(torch.nn.Module, name) for name in names})
 
 
-looks()
+inspect_hooked()
 FUNCTIONS = (collective, optimizer, step, warning, backward, compiled, failing_import)
 for function in (Fails().forward, *FUNCTIONS):
     try:

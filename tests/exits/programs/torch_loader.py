@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataLoader workers: all batches, left in the middle, one that fails."""
+"""DataLoader workers: all batches are read, the loop ends early, or a sample fails."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ranks that PyTorch starts by itself; one may fail."""
+"""Two ranks started by torch.multiprocessing; one may fail."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a little; the argument says how it ends."""
+"""Trains briefly; the argument selects how it ends."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that traces and profiles itself sees no function but its own, in imports neither."""
+"""A program that traces and profiles itself sees only its own functions, also in imports."""
 
 import cProfile
 import os
@@ -9,7 +9,7 @@ import time
 
 import common
 
-SECONDS = 2.5  # the memory counter looks around once a second
+SECONDS = 2.5  # longer than the interval of the memory counter
 
 
 def work():

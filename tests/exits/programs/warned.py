@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run with warnings as errors, or in development mode: imports of the profiler warn of nothing."""
+"""Runs with warnings as errors or in development mode: the profiler's imports cause no warnings."""
 
 import common
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that call and return as fast as Python can, so that a copy of their frames often mixes
-two moments.  Eight families of functions run one after the other, and within a family four siblings
-with frames of one size, each with callees of its own; helpers that all of them share are handed
-what to call.  The argument says by which means they call.
+"""Programs that call and return as fast as Python can, so that a copy of their frames is often
+torn. Eight families of functions run one after the other. A family has four siblings with frames of
+one size, each with its own callees; helpers that all of them share get the function to call as an
+argument. The program's argument selects how they call.
 
-Reports every stack that the interpreter showed in observed rounds, and which function makes
-which generator: from 3.11 on that function has a frame for a moment, which profile hooks miss.
+Reports every stack that the interpreter showed in observed rounds, and which function creates which
+generator: from 3.11 on that function has a frame for a short time, which profile hooks miss.
 """
 
 import functools
@@ -28,10 +28,10 @@ class Stop(Exception):
     pass
 
 
-# A text is a function of the family {f}; with {s}, of each of its siblings.  {t} is the sibling
-# that comes next.  {p} are parameters that make frames larger.
+# Each text is a function of the family {f}; with {s}, of each of its siblings. {t} is the next
+# sibling. {p} are parameters that make frames larger.
 SOURCES = {
-    # Plain calls, one every few tens of nanoseconds.  A shared helper calls what it is given.
+    # Plain calls, one every few tens of nanoseconds. A shared helper calls its argument.
     "siblings": """
 def leaf_{f}_{s}({p}): pass
 --
@@ -52,7 +52,7 @@ def family_{f}():
     caller_{f}_0(); caller_{f}_1(); caller_{f}_2(); caller_{f}_3()
     giver_{f}_0(); giver_{f}_1(); giver_{f}_2(); giver_{f}_3()
 """,
-    # One place calls all: its code does not tell whom.  Arguments of every kind.
+    # One line calls all functions, so its code does not name the callee. All kinds of arguments.
     "tables": """
 def leaf_{f}_{s}(*rest, x=1, **more): pass
 --
@@ -65,7 +65,7 @@ def family_{f}():
         one()
         one(1, 2, b=3, c=4)
 """,
-    # Down to several depths, by two functions in turn and by a tree of calls.
+    # Down to several depths, alternating between two functions, and through a tree of calls.
     "recursion": """
 def mark_{f}_{s}(): pass
 --
@@ -87,7 +87,7 @@ def family_{f}():
     down_{f}_0(3); down_{f}_1(1); down_{f}_2(6); down_{f}_3(2)
     left_{f}(3)
 """,
-    # Short-lived, in each other, driven by bytecode and by C.
+    # Short-lived and nested, driven by bytecode and by C.
     "generators": """
 def work_{f}_{s}(): pass
 --
@@ -178,7 +178,7 @@ def caller_{f}_{s}():
 def family_{f}():
     caller_{f}_0(); caller_{f}_1(); caller_{f}_2(); caller_{f}_3()
 """,
-    # Frames of their own before 3.12.
+    # They have their own frames before 3.12.
     "comprehensions": """
 def leaf_{f}_{s}(x): return x
 --
@@ -228,7 +228,7 @@ def caller_{f}_{s}():
 def family_{f}():
     caller_{f}_0(); caller_{f}_1(); caller_{f}_2(); caller_{f}_3()
 """,
-    # What the interpreter calls for an operator or an attribute.
+    # Functions that the interpreter calls for operators and attributes.
     "operators": """
 def leaf_{f}_{s}(): return 1
 --
@@ -279,7 +279,7 @@ def family_{f}():
 """,
 }
 
-# Greenlets give way to each other at several depths of chains of their own.
+# Greenlets switch to each other at several depths of their own chains.
 GREENLET = """
 def burn_{s}_{d}(): pass
 --
@@ -349,7 +349,7 @@ def greenlet_stacks():
 
 
 def stacks(one_round):
-    """What the interpreter says of a round, from below main() on."""
+    """Returns the stacks that a profile hook sees in a round, below main()."""
     seen = set()
 
     def watch(frame, event, _):
@@ -365,12 +365,12 @@ def stacks(one_round):
         sys.setprofile(watch)
         one_round()
         sys.setprofile(None)
-    # Without the module, main() and this.
+    # Without the module, main() and stacks().
     return sorted(stack[3:] for stack in seen if len(stack) > 3)
 
 
 def short_name(name):
-    """As the interpreters before 3.11 call it."""
+    """Returns the name that interpreters before 3.11 use."""
     return name if sys.version_info >= (3, 11) else name.rsplit(".", 1)[-1]
 
 

@@ -18,18 +18,18 @@ value = ctypes.create_string_buffer(256)
 RATE = 2
 
 
-def take_up():
+def apply():
     library.gsp_agent_applied(serial[0])
     library.gsp_agent_setting(RATE, value)
     return {"pid": os.getpid(), "rate": value.value.decode()}
 
 
-print(json.dumps(take_up()), flush=True)
+print(json.dumps(apply()), flush=True)
 while True:
     if select.select([0], [], [], 0.001 if len(sys.argv) > 2 else None)[0]:
         if not os.read(0, 1):
             break
-        print(json.dumps(take_up()), flush=True)
+        print(json.dumps(apply()), flush=True)
     else:
-        take_up()
+        apply()
 library.gsp_agent_stop()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worst case: a call every few tens of nanoseconds.  Every caller has its own
-callee at the same depth, with frames of equal size, so a stack put together from two
-moments shows as a pair that no code here can make (a calls d)."""
+"""The worst case: a call every few tens of nanoseconds. Every caller has its own callee at the same
+depth, with frames of equal size, so a torn stack shows as a pair that no code here can make (a
+calls d)."""
 
 import target
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chain of native functions below Python, which calls back into Python at its end. */
+/* A chain of native functions below Python, whose last one calls back into Python. */
 #include <stdint.h>
 
 typedef int (*callback)(int);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the same piece of work for each byte on stdin and tells what it took.
-Argument: rounds of work in a piece."""
+"""Does the same work for each byte on stdin and prints how long it took. Argument: rounds of
+work."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ def main():
     chunk(rounds)
     target.ready()
     while os.read(0, 1):
-        target.say(ready=True, **chunk(rounds))
+        target.emit(ready=True, **chunk(rounds))
 
 
 main()

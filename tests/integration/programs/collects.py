@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Half of the time in the garbage collector, half in a loop while it is off."""
+"""Spends half of its time in the garbage collector, half in a loop without it."""
 
 import gc
 import time
@@ -19,8 +19,8 @@ def computes(until, clock=time.monotonic):
 
 def main():
     gc.disable()
-    garden = [[] for _ in range(300000)]
-    target.ready(size=len(garden))
+    objects = [[] for _ in range(300000)]
+    target.ready(size=len(objects))
     while True:
         collects(time.monotonic() + 0.05)
         computes(time.monotonic() + 0.05)

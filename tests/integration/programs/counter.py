@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts in a file that others map, so that they can see it run on.
-Argument: the file."""
+"""Counts in a mapped file, so that other processes can see its progress. Argument: the
+file."""
 
 import mmap
 import struct

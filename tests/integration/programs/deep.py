@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The known shares at the bottom of a deep stack.  Argument: the depth of the leaf,
-the module's own frame included."""
+"""The work of work.py at the bottom of a deep stack. Argument: the depth of the leaf, including the
+frame of the module."""
 
 import signal
 import sys
@@ -24,4 +24,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     # Above the leaf: the module, one_round() and every level().
     level(int(sys.argv[1]) - 4)
-    target.say(truth=work.shares())
+    target.emit(truth=work.shares())

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * embed.c -- a program that is not Python but holds an interpreter.
+ * embed.c -- a C program that embeds a Python interpreter.
  *
- * Runs the file that it is given.
+ * Runs the file given as its argument.
  */
 #include <Python.h>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works, with a thread that waits beside it, until a line on stdin says how to end."""
+"""Works, with a waiting thread beside it, until a line on stdin selects how to end."""
 
 import ctypes
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles, runs and drops code objects without end, so that their addresses are used
-again by others.  The name, the file and the first line of each hold the same number."""
+"""Compiles, runs and drops code objects forever, so that their addresses are reused. Name, file and
+first line of each contain the same number."""
 
 import target
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works until a file exists, then ends with a given status.  A negative status is the
-signal that it sends to itself.  Arguments: the file, status."""
+"""Works until a file exists, then exits with a given status. If the status is negative, it sends
+itself that signal. Arguments: the file, status."""
 
 import os
 import sys

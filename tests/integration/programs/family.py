@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job as people have them, all at once: ranks below a shell, a forked worker, a process that
-becomes another interpreter (OTHER) by exec, a program that is not Python, and children that end
-as soon as they begin.  FOLDER gets a FIFO.  Ready once all that stay are at work."""
+"""A job with all kinds of children: ranks below a shell, a forked worker, a process that becomes
+another interpreter (OTHER) by exec, a program that is not Python, and children that end at once.
+FOLDER gets a FIFO. Ready once all lasting children work."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import target
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMED = os.path.join(HERE, "named.py")
-# Runs Python code for a moment, then is another program.
+# Runs Python code for a short time, then another program.
 BECOME = """
 import os, sys
 for i in range(300000):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks children that die at once, as fast as it can: LEAST of them, and on until a file exists.
+"""Forks children that exit at once, as fast as it can: at least LEAST of them, until a file exists.
 Argument: the file."""
 
 import os
@@ -36,7 +36,7 @@ def storm(path):
 
 def main():
     target.ready()
-    target.say(forks=storm(sys.argv[1]))
+    target.emit(forks=storm(sys.argv[1]))
 
 
 main()

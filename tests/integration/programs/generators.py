@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in generators, coroutines and callbacks from C, one station after another."""
+"""Pauses in generators, coroutines and callbacks from C."""
 
 import asyncio
 import ctypes

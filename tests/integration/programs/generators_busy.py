@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generators, coroutines and async generators in each other that never rest.  Says every stack
-there is, as the interpreter told them in one round that was watched."""
+"""Nested generators, coroutines and async generators that never pause. Reports every possible
+stack, as seen by a profile hook during one round."""
 
 import sys
 
@@ -121,12 +121,12 @@ def stacks():
     sys.setprofile(watch)
     round_of_all()
     sys.setprofile(None)
-    # Without the module, main() and this.
+    # Without the module, main() and stacks().
     return sorted(stack[3:] for stack in seen if len(stack) > 3)
 
 
-# Who makes which generator: from 3.11 on its function has a frame for a moment, of which the
-# interpreter tells nobody.
+# Functions and the generators they create: from 3.11 on the generator's function has a frame for a
+# short time, which profile hooks miss.
 MAKES = [
     ("nested", "squares"),
     ("nested", "first"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greenlets of gevent in sleeps and waits: first while the main one stands at a station, then
-while the hub waits for all of them."""
+"""Greenlets of gevent in sleeps and waits: first while the main greenlet pauses, then while the hub
+waits for all of them."""
 
 import socket
 
@@ -43,7 +43,7 @@ def main():
     greenlets.append(spawned("waiter", waiter, event))
     gevent.sleep(0)
     target.station("main runs")
-    target.say(ready=True, case="hub runs")
+    target.emit(ready=True, case="hub runs")
     wait_for_all(greenlets)
     theirs.close()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread computes in a long C call that gives the GIL away; the main one sleeps."""
+"""One thread computes in a long C call that releases the GIL; the main thread sleeps."""
 
 import os
 import threading

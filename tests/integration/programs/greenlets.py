@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greenlets that are switched out at known places while one of them stands at a station."""
+"""Greenlets that are switched out at known lines while one of them pauses."""
 
 import threading
 
@@ -42,7 +42,7 @@ def over():
 
 
 def stand():
-    """Called from another greenlet, which is then switched out and called from the main one."""
+    """Called from another greenlet, which was called from the main one."""
     own = greenlet.getcurrent()
     target.station(
         "greenlets",
@@ -80,4 +80,4 @@ def main():
 if greenlet:
     main()
 else:
-    target.say(ready=True, missing=True)
+    target.emit(ready=True, missing=True)

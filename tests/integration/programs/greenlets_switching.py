@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two greenlets with nothing in common but a leaf, which give way to each other all the time,
-each at the bottom of its own chain of calls."""
+"""Two greenlets that switch to each other all the time, each at the bottom of its own chain of
+calls. They share only a leaf function."""
 
 import greenlet
 import target
@@ -60,7 +60,7 @@ LONG = ["long_run", "long_second", "long_third", "long_fourth", "long_leaf"]
 
 
 def stacks():
-    """Every stack that can be: a chain as far as it goes, with or without the leaf of both."""
+    """Returns every possible stack: a chain up to any depth, with or without the shared leaf."""
     every = []
     for chain in (SHORT, LONG):
         for depth in range(1, len(chain) + 1):

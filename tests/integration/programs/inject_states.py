@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks through states in which a program may be entered.  A byte on standard input leads to the
-next; every state checks its own results and says what went wrong since the last."""
+"""Cycles through states in which the agent may be injected. A byte on stdin selects the next state;
+each state checks its own results and prints the failures since the last."""
 import json
 import os
 import random
@@ -14,8 +14,8 @@ STATES = ["sleep", "loop", "sort", "zlib", "threads", "epoll", "read"]
 bad = []
 
 
-def told():
-    """Whether a byte has come; the end of the input ends the program."""
+def has_input():
+    """Returns whether a byte arrived; exits at the end of the input."""
     if not select.select([0], [], [], 0)[0]:
         return False
     if not os.read(0, 1):
@@ -30,7 +30,7 @@ def loop():
 
 
 def sort():
-    """Allocates and frees in C most of the time."""
+    """Mostly allocates and frees in C."""
     rng = random.Random(7)
     rows = [str(rng.random()) * 3 for _ in range(4000)]
     rows.sort()
@@ -44,7 +44,7 @@ def squeeze():
         bad.append("zlib")
 
 
-def many():
+def run_threads():
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(sum(j for j in range(20000))))
@@ -67,7 +67,7 @@ def wait():
     poller.close()
 
 
-def nap():
+def sleep():
     before = time.monotonic()
     time.sleep(0.05)
     if time.monotonic() - before < 0.05:
@@ -75,14 +75,14 @@ def nap():
 
 
 def run(state):
-    steps = {"sleep": nap, "loop": loop, "sort": sort, "zlib": squeeze, "threads": many}
+    steps = {"sleep": sleep, "loop": loop, "sort": sort, "zlib": squeeze, "threads": run_threads}
     steps["epoll"] = wait
     print(json.dumps({"pid": os.getpid(), "state": state, "bad": bad}), flush=True)
     if state == "read":
         if not os.read(0, 1):
             sys.exit(0)
         return
-    while not told():
+    while not has_input():
         steps[state]()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tree of processes: through a shell, by multiprocessing's fork and spawn, by exec,
-one that is not Python, and one that starts when a byte comes on stdin."""
+"""A tree of processes: children through a shell, by multiprocessing's fork and spawn, by exec, one
+that is not Python, and one that starts when a byte arrives on stdin."""
 
 import multiprocessing
 import os
@@ -23,8 +23,8 @@ def main():
     fifo = os.path.join(sys.argv[1], "fifo")
     os.mkfifo(fifo)
     os.environ["NAMED_FIFO"] = fifo
-    # Open for good, and for writing too: a child that closes its end must not be taken for the
-    # next one that has begun.
+    # Stays open, also for writing: otherwise a child that closes its end would look like the start
+    # of the next one.
     begun = os.open(fifo, os.O_RDWR)
     children = []
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # flake8: noqa
 # fmt: off
-"""Stands at lines that are easy to get wrong, one station after another.  The layout
-of this file is the test: do not let a formatter at it."""
+"""Pauses at lines whose numbers are easy to get wrong. The layout of this file is the test: do not
+run a formatter on it."""
 
 import target
 

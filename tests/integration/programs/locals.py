@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in a function that has a local variable of every kind."""
+"""Pauses in a function that has a local variable of every kind."""
 
 import sys
 
@@ -8,7 +8,7 @@ import target
 
 class Thing:
     def __repr__(self):
-        raise RuntimeError("nobody may run code of the target")
+        raise RuntimeError("code of the target must not run")
 
 
 def numpy_values():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the same piece of matrix work for each byte on stdin and tells what it took.
-Arguments: numpy or torch, and how long a piece should take, about, in milliseconds."""
+"""Does the same matrix work for each byte on stdin and prints how long it took. Arguments: numpy or
+torch, and the approximate duration in milliseconds."""
 
 import os
 import sys
@@ -55,7 +55,7 @@ def main():
     rounds = int(sys.argv[2]) * 1000000 // one_ns + 1
     target.ready()
     while os.read(0, 1):
-        target.say(ready=True, wall_ns=piece(work, rounds))
+        target.emit(ready=True, wall_ns=piece(work, rounds))
 
 
 main()

@@ -17,7 +17,7 @@ import warnings
 
 from gsprof.measure import PerformanceProfiler, _trend
 
-import looks
+import memory_pace
 from raising import raised
 
 MB = 1 << 20
@@ -56,8 +56,8 @@ def check_bad_input():
     for i in range(30):
         with profiler.profile(f"name {i:02}"):
             pass
-    said = raised(KeyError, profiler.get_metrics, "other")
-    assert "'name 00', 'name 01'" in said and ", ..." in said
+    text = raised(KeyError, profiler.get_metrics, "other")
+    assert "'name 00', 'name 01'" in text and ", ..." in text
 
 
 def check_blocks():
@@ -250,7 +250,7 @@ def check_leaks():
         with profiler.profile("steps"):
             for i in range(120):
                 step(i)
-                looks.wait_for_look(profiler)
+                memory_pace.wait_for_memory_sample(profiler)
         return profiler.get_metrics().memory
 
     profiler = PerformanceProfiler(track_gpu=False, detailed_memory=True, memory_interval=0.1)
@@ -325,11 +325,11 @@ def check_other_tracers():
     else:
         sys.settrace(lambda *args: None)
     profiler = PerformanceProfiler(track_gpu=False, enable_line_profiling=True)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with profiler.profile("refused"):
             called(3)
-    assert any("lines are not profiled" in str(one.message) for one in told)
+    assert any("lines are not profiled" in str(one.message) for one in caught)
     assert profiler.get_metrics().lines is None
     sys.settrace(None)
 

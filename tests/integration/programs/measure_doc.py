@@ -11,7 +11,7 @@ import types
 
 from gsprof.measure import PerformanceProfiler
 
-import looks
+import memory_pace
 
 KEPT = []
 
@@ -67,7 +67,7 @@ def torch_names():
 def allocate_data():
     """Keeps 1 MB, touched, in the profiler of the calling block."""
     KEPT.append(b"%d" % len(KEPT) + b"x" * (1 << 20))
-    looks.wait_for_look(sys._getframe(1).f_globals["profiler"])
+    memory_pace.wait_for_memory_sample(sys._getframe(1).f_globals["profiler"])
     return KEPT[-1]
 
 
@@ -110,6 +110,6 @@ for number, block in enumerate(blocks):
     names = dict(base)
     exec(compile(block, f"block {number}", "exec"), names)
     profiler = names["profiler"]
-    told = profiler.get_metrics().to_dict() if profiler.has_results() else None
-    print("RESULT", json.dumps({"metrics": told, "times": profiler.get_timing_breakdown()}))
+    metrics = profiler.get_metrics().to_dict() if profiler.has_results() else None
+    print("RESULT", json.dumps({"metrics": metrics, "times": profiler.get_timing_breakdown()}))
     KEPT.clear()

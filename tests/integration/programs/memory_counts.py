@@ -424,10 +424,10 @@ def device():
     import gsprof
     from gsprof import _device_memory, _memory_files
 
-    state = {"used": False, "asked": 0}
+    state = {"used": False, "reads": 0}
 
     def memory_stats(number):
-        state["asked"] += 1
+        state["reads"] += 1
         kinds = ("allocated_bytes.all.current", "reserved_bytes.all.current")
         found = {name: 1000 * (number + 1) * (i + 1) for i, name in enumerate(kinds)}
         return {**found, "allocated_bytes.all.peak": 1 << 20}
@@ -442,18 +442,18 @@ def device():
     assert _device_memory.read() is None
     assert "GPU" not in _memory_files.text("Now")
     gsprof.step()
-    assert state["asked"] == 0
+    assert state["reads"] == 0
     state["used"] = True
     assert _device_memory.read() == (3000, 6000, 2 << 20)
     assert "PyTorch on GPUs 3000 B, at the peak 2048 KiB; reserved 6000 B" in _memory_files.text("")
     # At most once per interval, however short a step is.
-    state["asked"] = 0
+    state["reads"] = 0
     _device_memory._next_s = 0.0
     gsprof.step()
-    assert state["asked"] == 2
+    assert state["reads"] == 2
     _device_memory._next_s = float("inf")
     gsprof.step()
-    assert state["asked"] == 2
+    assert state["reads"] == 2
     # An error in PyTorch is swallowed; GSPROF_DEBUG would print it.
     del cuda.device_count
     os.environ["GSPROF_DEBUG"] = "0"

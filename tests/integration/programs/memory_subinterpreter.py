@@ -17,7 +17,7 @@ SCRIPT = "blocks = [bytearray(1 << 20) for _ in range(16)]"
 
 
 def create():
-    """Creates one that shares the GIL, and so can load extensions."""
+    """Creates one that shares the GIL and so can load extensions."""
     if sys.version_info < (3, 12):
         return module.create()
     if sys.version_info < (3, 13):
@@ -25,17 +25,17 @@ def create():
     return module.create("legacy")
 
 
-def tell():
+def print_counts():
     counted = _memory.snapshot()
     names = [frame.name for frame in counted.sites[0].frames]
     print(json.dumps([_memory.is_on(), counted.live_bytes // MIB, names]))
 
 
 first = bytearray(64 * MIB)
-tell()
+print_counts()
 number = create()
 run = getattr(module, "exec", None) or module.run_string
 run(number, SCRIPT)
 module.destroy(number)
 second = bytearray(64 * MIB)
-tell()
+print_counts()

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spins in a function of a given name, and says so from there on the FIFO $NAMED_FIFO."""
+"""Spins in a function with a given name; that function writes to the FIFO $NAMED_FIFO first."""
 
 import os
 import sys
 import time
 
 BODY = """
-def {name}(tell, end, clock):
-    tell()
+def {name}(report_start, end, clock):
+    report_start()
     while clock() < end:
         for i in range(1000):
             pass
 """
 
 
-def tell():
+def report_start():
     with open(os.environ["NAMED_FIFO"], "w") as fifo:
         fifo.write("x")
 
@@ -22,7 +22,7 @@ def tell():
 def spin_as(name):
     space = {}
     exec(compile(BODY.format(name=name), "named_body.py", "exec"), space)
-    space[name](tell, time.monotonic() + 180, time.monotonic)
+    space[name](report_start, time.monotonic() + 180, time.monotonic)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spins in functions with odd names.  With "stations" it stands in each instead."""
+"""Spins in functions with unusual names. With "stations" it pauses in each instead."""
 
 import sys
 import time

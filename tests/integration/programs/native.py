@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spins below a known chain of native functions, and in a Python function that they call
-back.  Argument: the shared library made of chain.c."""
+"""Spins below a known chain of native functions, and in a Python function that they call back.
+Argument: the shared library built from chain.c."""
 
 import ctypes
 import sys
@@ -24,10 +24,10 @@ def go_down(count, back):
 
 def main():
     back = CALLBACK(called_back)
-    nobody = ctypes.cast(None, CALLBACK)
+    no_callback = ctypes.cast(None, CALLBACK)
     target.ready()
     while True:
-        go_down(200000, nobody)
+        go_down(200000, no_callback)
         go_down(200000, back)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in a Python function that a known chain of native functions called back.
-Argument: the shared library made of chain.c."""
+"""Pauses in a Python function that a known chain of native functions called back. Argument: the
+shared library built from chain.c."""
 
 import ctypes
 import sys

@@ -85,9 +85,9 @@ def nested():
 def errors():
     try:
         with gsprof.span("error"):
-            raise ValueError("told")
+            raise ValueError("expected")
     except ValueError as error:
-        assert str(error) == "told"
+        assert str(error) == "expected"
     try:
         with gsprof.span("interrupt"):
             raise KeyboardInterrupt

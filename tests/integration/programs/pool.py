@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A multiprocessing pool by METHOD, its workers at work until they are killed."""
+"""A multiprocessing pool started by METHOD, whose workers spin until they are killed."""
 
 import multiprocessing
 import os

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers as libraries have them: threads with names that never enter Python, one with more on its
- * stack than one copy of it has, one in code without unwind rules; and a loop to call from Python.
- */
+/* Worker threads as libraries start them: they have names and never enter Python. One has more on
+ * its stack than one copy holds, one runs code without unwind rules. And two loops to call from
+ * Python. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ void pools_bare(volatile int *stop);
 long pools_alpha(long rounds);
 long pools_beta(long rounds);
 
-/* No CFI at all: what calls it can only be found by its code. */
+/* No CFI at all: its caller can only be found from its code. */
 __asm__(".text\n"
         ".globl pools_bare\n"
         ".type pools_bare, @function\n"
@@ -53,7 +53,7 @@ __attribute__((noinline)) void pools_deep(volatile int *stop, int depth)
     room[1] = room[0];
 }
 
-/* Some microseconds each, for callers that take turns. */
+/* A few microseconds each, for callers that alternate. */
 __attribute__((noinline)) long pools_alpha(long rounds)
 {
     volatile long sum = 0;
@@ -86,7 +86,7 @@ static void *work(void *number)
     return NULL;
 }
 
-/* How many have begun. */
+/* Returns the number of started threads. */
 int pools_start(const char *prefix, int count)
 {
     int begun = 0;

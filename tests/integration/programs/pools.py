@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that Python does not know.  Arguments: the library made of pools.c, what to do, seconds.
+"""Worker threads without Python. Arguments: the library built from pools.c, a mode, seconds.
 
-wait   three workers at once, one more a moment later; Python waits.
-turns  two functions call a native one of their own, in turns, some microseconds each.
-sums   a builtin function that works in a library, for long, and a native one, in turns."""
+wait   starts three workers, then one more; the Python thread waits. turns  two functions call their
+own native function for a few microseconds, alternately. sums   alternates between a long builtin
+function of a library and a native function."""
 
 import ctypes
 import sys

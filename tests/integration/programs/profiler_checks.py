@@ -380,8 +380,8 @@ def check_compare():
     assert not compare_runs({"time": many}, {"time": many[::-1]})["significant"]
     slow = {"time": [value + 1 for value in many]}
     assert compare_runs(slow, {"time": many})["significant"]
-    said = raised(ValueError, compare_runs, {"alpha": 1}, {"beta": 2})
-    assert "'alpha'" in said and "'beta'" in said
+    text = raised(ValueError, compare_runs, {"alpha": 1}, {"beta": 2})
+    assert "'alpha'" in text and "'beta'" in text
     raised(ValueError, compare_runs, {}, {})
     raised(ValueError, compare_runs, {"x": math.nan}, {"x": 1})
     raised(TypeError, compare_runs, 3, {"x": 1})
@@ -493,13 +493,13 @@ def check_driver_streams():
 def check_driver_failing():
     """GSP_CUDA_STANDIN_FAIL=cuEventRecord"""
     timer = CUDATimer()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
             with timer.measure("x"):
                 spin(1)
     assert timer.clock == "host" and timer.get_stats("x")["min"] >= 1
-    assert len(said) == 1 and "cuEventRecord failed with error 700" in str(said[0].message)
+    assert len(caught) == 1 and "cuEventRecord failed with error 700" in str(caught[0].message)
 
 
 def check_driver_empty():

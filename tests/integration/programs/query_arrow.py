@@ -23,12 +23,12 @@ MANY = (
 
 def check_rows():
     found = gsprof.query(KINDS)
-    told = _recorder.run("query", "--format", "json", "--", str(os.getpid()), KINDS)
-    assert found == json.loads(told) and found.to_list() == list(found), found
+    printed = _recorder.run("query", "--format", "json", "--", str(os.getpid()), KINDS)
+    assert found == json.loads(printed) and found.to_list() == list(found), found
     assert found[-1]["a"] is None and found[:1][0]["e"] == "x"
-    nothing = gsprof.query("SELECT 1 AS x WHERE false")
-    assert not nothing and nothing.columns == ["x"]
-    return found, nothing
+    empty = gsprof.query("SELECT 1 AS x WHERE false")
+    assert not empty and empty.columns == ["x"]
+    return found, empty
 
 
 def check_damage(golden):
@@ -49,7 +49,7 @@ def check_damage(golden):
             pass
 
 
-def check_arrow(found, nothing):
+def check_arrow(found, empty):
     import pyarrow
 
     table = pyarrow.table(found)
@@ -57,7 +57,7 @@ def check_arrow(found, nothing):
     assert table.column_names == found.columns and table.num_rows == 2
     assert table.column("n").to_pylist() == ["a", None]
     assert table.schema.field("c").metadata == {b"sql_type": b"HUGEINT"}
-    assert pyarrow.table(nothing).num_rows == 0
+    assert pyarrow.table(empty).num_rows == 0
     many = gsprof.query(MANY)
     for _ in range(3):
         table = pyarrow.table(many)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs of checks share: calls that must raise."""
+"""Shared by programs with checks: calls that must raise."""
 
 from __future__ import annotations
 
 
 def raised(kind, function, *args, **kwargs):
-    """The text of the exception that this must raise."""
+    """Returns the text of the exception that the call must raise."""
     try:
         function(*args, **kwargs)
     except kind as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher as distributed jobs have them: COUNT workers, told who they are by RANK and
-LOCAL_RANK; with "shell", each below a shell.  Ready once all of them work."""
+"""A launcher of a distributed job: COUNT workers with RANK and LOCAL_RANK; with "shell", each below
+a shell. Ready once all of them work."""
 
 import os
 import subprocess
@@ -9,22 +9,22 @@ import sys
 import target
 
 
-def rank_at_work(tell):
-    tell()
+def rank_at_work(report_start):
+    report_start()
     while True:
         for i in range(1000):
             pass
 
 
 def launch(count, between):
-    begun, tell = os.pipe()
+    begun, report_start = os.pipe()
     children = []
     for rank in range(count):
-        env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), RANKS_FD=str(tell))
+        env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), RANKS_FD=str(report_start))
         argv = [sys.executable, os.path.abspath(__file__), "work"]
         if between == "shell":
             argv = ["/bin/sh", "-c", '"$@"; true', "sh"] + argv
-        children.append(subprocess.Popen(argv, env=env, pass_fds=[tell]))
+        children.append(subprocess.Popen(argv, env=env, pass_fds=[report_start]))
     pids = [int(os.read(begun, 8)) for _ in children]
     target.ready(workers=pids)
     os.read(0, 1)

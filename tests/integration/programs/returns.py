@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function with two returns and two callers, each of which takes one of them."""
+"""A function with two returns and two callers, each of which reaches one of them."""
 
 import target
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes nonsense over the frames and the thread state of a thread that sleeps, again
-and again, until it is killed.  Arguments: what to write (random, cycle, ones, pointers) and a seed.
-It may well crash; its readers must not."""
+"""Overwrites the frames and the thread state of a sleeping thread, until it is killed. Arguments:
+what to write (random, cycle, ones, pointers) and a seed. The program may crash; its readers must
+not."""
 
 import ctypes
 import random
@@ -32,13 +32,13 @@ def victim(box, depth):
 
 
 def is_asleep(tid):
-    """In the call of its sleep, not in one for a lock."""
+    """Returns whether the thread is in the system call of its sleep, not in one for a lock."""
     with open("/proc/self/task/%d/syscall" % tid) as file:
         return file.read().split()[0] in SLEEPS
 
 
 def areas(box):
-    """Where the victim's frames and its thread state lie: (address, words)."""
+    """Returns where the victim's frames and thread state are: (address, words)."""
     found = [(box[0] + 2 * WORD, TSTATE_WORDS)]
     frame = box[2]
     while frame is not None:

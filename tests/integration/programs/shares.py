@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""50, 30 and 20 % of the time in three functions.  SIGTERM: tells the truth and ends."""
+"""Spends 50, 30 and 20 % of its time in three functions. On SIGTERM prints the true shares."""
 
 import signal
 
@@ -14,7 +14,7 @@ def main():
     target.ready()
     while not stopped:
         work.one_round()
-    target.say(truth=work.shares())
+    target.emit(truth=work.shares())
 
 
 main()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spins in one loop, calling nothing, at a given depth.  Arguments: depth (4) and the
-seconds to run (until killed).  The stack never changes."""
+"""Spins in one loop without calls, at a given depth: the stack never changes. Arguments: depth (4)
+and the seconds to run (default: until killed)."""
 
 import sys
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spins in a sub-interpreter, in a thread of its own, while the main one sleeps."""
+"""Spins in a sub-interpreter, in its own thread, while the main thread sleeps."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ def in_sub():
     while time.monotonic() < end:
         for i in range(300000):
             pass
-        time.sleep(0.0001)  # some versions let nobody else run while a sub-interpreter spins
+        time.sleep(0.0001)  # in some versions a spinning sub-interpreter blocks all others
 
 os.write({fd}, b"x")
 in_sub()
@@ -39,7 +39,7 @@ def interpreters_module():
 
 
 def in_thread(module, fd):
-    # Made here, since up to 3.12 an interpreter remembers the thread that made it.
+    # Created here, because up to 3.12 an interpreter belongs to the thread that created it.
     module.run_string(module.create(), SCRIPT.format(fd=fd))
 
 

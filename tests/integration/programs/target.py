@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the target programs share: they say when they are ready, tell the truth
-about their own stack, and end by themselves when nobody ends them.
+"""Shared by the target programs: they print when they are
+ready, print their own stack, and exit on their own after a time
+limit.
 
-Runs on every CPython from 3.8 on.
-"""
+Runs on every CPython from 3.8 on. """
 
 import json
 import os
@@ -13,15 +13,15 @@ import sys
 LIFE_S = int(os.environ.get("TARGET_LIFE_S", "180"))
 
 
-def say(**facts):
-    """One line of JSON to whoever started us."""
+def emit(**facts):
+    """Prints one line of JSON for the test."""
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
 
 def ready(**facts):
     signal.alarm(LIFE_S)
-    say(ready=True, pid=os.getpid(), **facts)
+    emit(ready=True, pid=os.getpid(), **facts)
 
 
 def name_of(code):
@@ -29,7 +29,7 @@ def name_of(code):
 
 
 def own_stack(depth=1):
-    """The interpreter's own view of our stack, innermost frame first."""
+    """Returns the program's stack as the interpreter sees it, innermost frame first."""
     frames = []
     frame = sys._getframe(depth)
     while frame is not None:
@@ -47,12 +47,12 @@ def own_stack(depth=1):
 
 
 def station(case, **facts):
-    """Tells where we stand, then stands there until a byte comes on stdin."""
+    """Prints where the program is, then waits there for a byte on stdin."""
     signal.alarm(LIFE_S)
-    say(ready=True, pid=os.getpid(), case=case, stack=own_stack(2), **facts)
+    emit(ready=True, pid=os.getpid(), case=case, stack=own_stack(2), **facts)
     if not os.read(0, 1):
         os._exit(0)
 
 
 def done():
-    say(ready=True, done=True)
+    emit(ready=True, done=True)

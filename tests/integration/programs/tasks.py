@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has tasks in every state while the main one stands at a station."""
+"""Has tasks in every state while the main task pauses."""
 
 import asyncio
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that never rest: they change state, end and begin all the time."""
+"""Tasks that never pause: they change state, end and start all the time."""
 
 import asyncio
 

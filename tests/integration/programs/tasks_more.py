@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks as later versions make them: gathered, in groups, begun at once, behind async generators;
-and what the interpreter itself says of each chain of awaits."""
+"""Tasks as later versions create them: gathered, in groups, eager, behind async generators; and the
+interpreter's own view of each chain of awaits."""
 
 import asyncio
 import sys
@@ -60,15 +60,15 @@ async def in_context(event):
 
 
 async def stands(tasks, facts):
-    """Begun at once, if there is such a thing: two tasks run then, one in the other."""
+    """If tasks can be eager, two tasks run at this point, one inside the other."""
     chains = {task.get_name(): chain_of(task) for task in tasks}
-    # Its name may be given only after its first step.
+    # The task may get its name only after its first step.
     running = asyncio.current_task().get_name()
     target.station("tasks", chains=chains, running=running, **facts)
 
 
 def chain_of(task):
-    """Outermost first; up to what does not tell what it awaits."""
+    """Returns the chain, outermost first, up to an object that does not expose what it awaits."""
     chain = []
     one = task.get_coro()
     while one is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eight threads: one runs, six wait in as many ways, and the main one joins them."""
+"""Eight threads: one runs, six wait in different ways, and the main thread joins them."""
 
 import queue
 import select
@@ -46,7 +46,7 @@ def runner():
 
 
 def on_term(*_):
-    target.say(truth=work.shares())
+    target.emit(truth=work.shares())
     raise SystemExit(0)
 
 

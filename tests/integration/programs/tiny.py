@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty tiny functions of equal body and unequal numbers of calls: each one's share
-of the time is its share of the calls."""
+"""Twenty tiny functions with equal bodies and different numbers of calls: the share of the time of
+each is its share of the calls."""
 
 import random
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what the environment switched on, right after the import of PyTorch."""
+"""Prints what the environment enabled, right after the import of PyTorch."""
 
 import json
 import threading

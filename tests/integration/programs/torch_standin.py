@@ -52,10 +52,10 @@ def must_raise(error, function, *args, **kwargs):
     raise AssertionError(f"no {error.__name__}")
 
 
-def looks_like(wrapper, original):
+def check_looks_like(wrapper, original):
     """Code that inspects, copies or pickles the function sees the original."""
-    for look in (repr, inspect.getsource, inspect.getsourcefile, inspect.signature):
-        assert look(wrapper) == look(original), look
+    for view in (repr, inspect.getsource, inspect.getsourcefile, inspect.signature):
+        assert view(wrapper) == view(original), view
     assert inspect.isfunction(wrapper) and isinstance(wrapper, types.FunctionType)
     assert copy.copy(wrapper) is wrapper and copy.deepcopy([wrapper])[0] is wrapper
     assert pickle.loads(pickle.dumps(wrapper)) is wrapper
@@ -100,7 +100,7 @@ def main():
     Module.__call__ = wrapper
     assert wrapper.__wrapped__ is original and wrapper.__doc__ == original.__doc__
     assert Module.__call__ is wrapper and Module().__call__.__self__ is not None
-    looks_like(wrapper, original)
+    check_looks_like(wrapper, original)
     model = Module(a=Module(), b=Module(c=Module()))
     for on in ("off", "on"):
         _gsprof.set("torch", on)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job whose child writes tables: trainer.py WRITER ARGS...; ready when the first rows are
-there.  It works until it is told to end, and then says what was written."""
+"""A job whose child writes tables: trainer.py WRITER ARGS.... Ready when the first rows exist.
+Works until SIGTERM, then prints what the child wrote."""
 
 import json
 import signal
@@ -19,10 +19,10 @@ def spin():
 
 def main():
     writer = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    said = json.loads(writer.stdout.readline())
+    started = json.loads(writer.stdout.readline())
     ended = []
     signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
-    target.ready(writer=said["pid"])
+    target.ready(writer=started["pid"])
     while not ended:
         spin()
     writer.send_signal(signal.SIGTERM)

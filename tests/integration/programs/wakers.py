@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""COUNT threads, the main one among them, that rest PAUSE seconds between two bits of work;
-with "one", the main one works without rest.  Ready once all have begun."""
+"""COUNT threads, including the main thread, that sleep PAUSE seconds between short pieces of work;
+with "one", the main thread works without pause. Ready once all have started."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ import target
 
 
 def bit():
-    """A tenth of a millisecond."""
+    """Works for a tenth of a millisecond."""
     for i in range(2000):
         pass
 

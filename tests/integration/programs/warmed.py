@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in functions whose calls the interpreter has specialised: each is called often first.
-Some of them have frames of the interpreter's own below them."""
+"""Pauses in functions whose calls the interpreter has specialised by calling each often. Some have
+frames of the interpreter itself below them."""
 
 import functools
 

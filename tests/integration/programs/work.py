@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work with known shares: three functions of equal body that run 50, 30 and 20 %
-of the time, and that keep their own account of it.
+"""Work with known shares: three functions with equal bodies
+that use 50, 30 and 20 % of the time, and measure it themselves.
 """
 
 import time

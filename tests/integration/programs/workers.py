@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parent with COUNT forked workers that rest PAUSE seconds between two bits of work; ready
-once all have begun."""
+"""A parent with COUNT forked workers that sleep PAUSE seconds between short pieces of work. Ready
+once all have started."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import target
 
 
 def work(pause_s):
-    """A tenth of a millisecond at work, then asleep."""
+    """Works for a tenth of a millisecond, then sleeps."""
     while True:
         for i in range(2000):
             pass
@@ -21,13 +21,13 @@ def work(pause_s):
 def main():
     count = int(sys.argv[1])
     pause_s = float(sys.argv[2])
-    begun, tell = os.pipe()
+    begun, writer = os.pipe()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for _ in range(count):
         if os.fork() == 0:
             os.close(begun)
             signal.alarm(target.LIFE_S)
-            os.write(tell, b"x")
+            os.write(writer, b"x")
             work(pause_s)
     for _ in range(count):
         os.read(begun, 1)

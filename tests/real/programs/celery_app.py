@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks of Celery, by a broker in the worker's own memory: sends them to itself, sixteen at a time,
-until both processes of its pool have had some, and then asks itself to end."""
+"""Tasks of Celery, with a broker in the worker's memory: sends itself sixteen tasks at a time until
+both processes of its pool had some, then terminates itself."""
 
 import collections
 import os
@@ -32,7 +32,7 @@ def index_page(number):
 def crawl(number):
     global done
     done += 1
-    truth.tell("worker", done)
+    truth.report("worker", done)
     index_page(number)
 
 
@@ -42,7 +42,7 @@ def count_done():
 
 def send():
     sent = 0
-    while sent < 32 or truth.is_to_stay() or len(list(truth.FACTS.glob("worker-*"))) < PROCESSES:
+    while sent < 32 or truth.must_continue() or len(list(truth.FACTS.glob("worker-*"))) < PROCESSES:
         for number in range(sent, sent + 16):
             crawl.delay(number)
         sent += 16

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a model of torch.compile, in one graph: 20 steps.  Sampling tokens, in Python, takes most
-of the time."""
+"""Trains a model with torch.compile in one graph: 20 steps. Sampling tokens in Python takes most of
+the time."""
 
 import collections
 
@@ -32,7 +32,7 @@ def sample_tokens(number):
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    # A break of the graph would be an error.
+    # A graph break would be an error.
     model = torch.compile(Block(), backend="aot_eager", fullgraph=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     steps = 0

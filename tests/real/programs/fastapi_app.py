@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service of FastAPI, for uvicorn."""
+"""A FastAPI service for uvicorn."""
 
 import fastapi
 import web_work

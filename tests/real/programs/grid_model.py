@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimator of grid_search.py.  A module of its own: workers import it."""
+"""The estimator of grid_search.py, in its own module because workers import it."""
 
 import collections
 import multiprocessing
@@ -29,9 +29,9 @@ class Votes(ClassifierMixin, BaseEstimator):
         self.classes_ = sorted(set(labels))
         for _ in range(4):
             grow(self.depth)
-        # The last fit, with the best candidate, is the parent's own.
+        # The last fit, with the best candidate, runs in the parent.
         if "Loky" in multiprocessing.current_process().name:
-            truth.tell("worker", fits)
+            truth.report("worker", fits)
         return self
 
     def predict(self, rows):

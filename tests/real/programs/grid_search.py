@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scikit-learn's GridSearchCV over two loky workers: 4 candidates, 3 folds, and the best again."""
+"""scikit-learn's GridSearchCV with two loky workers: 4 candidates, 3 folds, and a final fit."""
 
 import collections
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes a GPT-2 with random weights by the Trainer of Transformers; 12 steps.  Padding, in
-Python, takes most of the time."""
+"""Fine-tunes a GPT-2 with random weights with the Trainer of Transformers: 12 steps. Padding in
+Python takes most of the time."""
 
 import collections
 import tempfile
@@ -37,8 +37,8 @@ def collate(rows):
 
 class Stay(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
-        truth.tell("main", state.global_step)
-        if state.global_step >= STEPS and not truth.is_to_stay():
+        truth.report("main", state.global_step)
+        if state.global_step >= STEPS and not truth.must_continue():
             control.should_training_stop = True
 
 
@@ -60,7 +60,7 @@ def main():
             use_cpu=True,
         )
         trainer = Trainer(model, args, train_dataset=Texts(), data_collator=collate)
-        trainer.remove_callback(PrinterCallback)  # it prints how long everything took
+        trainer.remove_callback(PrinterCallback)  # it prints durations
         trainer.add_callback(Stay())
         done = trainer.train().global_step
     print("steps at least", min(done, STEPS))

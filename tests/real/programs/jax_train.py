@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient steps of JAX on the CPU.  Nearly all of the time is spent in threads of XLA."""
+"""Gradient steps of JAX on the CPU. Threads of XLA use nearly all of the time."""
 
 import collections
 

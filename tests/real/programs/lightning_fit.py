@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small module by Lightning: 20 steps.  Augmentation, in Python, takes most of the
+"""Trains a small module with Lightning: 20 steps. Augmentation in Python takes most of the
 time."""
 
 import collections
@@ -48,8 +48,8 @@ class Classifier(lightning.LightningModule):
 
 class Stay(lightning.Callback):
     def on_train_batch_end(self, trainer, *_):
-        truth.tell("main", trainer.global_step)
-        if trainer.global_step >= STEPS and not truth.is_to_stay():
+        truth.report("main", trainer.global_step)
+        if trainer.global_step >= STEPS and not truth.must_continue():
             trainer.should_stop = True
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A DataLoader with two workers, by fork or spawn: loader.py CONTEXT.  24 steps."""
+"""A DataLoader with two workers, started by fork or spawn: loader.py CONTEXT. 24 steps."""
 
 import collections
 import sys
@@ -27,7 +27,7 @@ class Pictures(torch.utils.data.Dataset):
     def __getitem__(self, index):
         global count
         count += 1
-        truth.tell("worker", count)
+        truth.report("worker", count)
         return torch.full((8,), (decode(index) + index) % 11 / 11)
 
 
@@ -46,7 +46,7 @@ def main():
         model(next(batches)).sum().backward()
         optimizer.step()
         steps += 1
-    del batches  # a worker that is still at work when its parent has gone may abort
+    del batches  # a worker that still works after its parent's exit may abort
     print("steps at least", min(steps, STEPS))
 
 

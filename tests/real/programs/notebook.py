@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook, run in a kernel of its own as Jupyter does it: notebook.py [CELL]...
+"""Runs a notebook in its own kernel, as Jupyter does: notebook.py [CELL]...
 
-Prints what the cells show, as JSON: a list of [kind, text] for each."""
+Prints the output of the cells as JSON: a list of [kind, text] for each."""
 
 import json
 import os
@@ -20,15 +20,15 @@ def main():
     book = v4.new_notebook(cells=[v4.new_code_cell(source) for source in sources])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "", "language": "python"}
     nbclient.NotebookClient(book, timeout=600, allow_errors=True).execute()
-    told = []
+    outputs = []
     for cell in book.cells[1:]:
         shown = []
         for output in cell.outputs:
             shown += [[kind, "".join(text)] for kind, text in output.get("data", {}).items()]
             shown += [[output["name"], output["text"]]] if "name" in output else []
             shown += [["error", output["ename"]]] if "ename" in output else []
-        told.append(shown)
-    print(json.dumps(told))
+        outputs.append(shown)
+    print(json.dumps(outputs))
 
 
 if __name__ == "__main__":

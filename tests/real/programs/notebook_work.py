@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cells of notebook.py call."""
+"""Functions that the cells of notebook.py call."""
 
 import collections
 

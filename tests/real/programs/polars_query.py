@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Group-bys of Polars: its own threads do the work, the main thread waits for them."""
+"""Group-by queries of Polars: its threads work, the main thread waits for them."""
 
 import collections
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training by torchrun on two ranks: ranks.py ddp|fsdp.  Rank 1 sleeps in each of its
-30 steps, and rank 0 waits for it."""
+"""Data-parallel training with torchrun on two ranks: ranks.py ddp|fsdp. Rank 1 sleeps in each of
+its 30 steps, and rank 0 waits for it."""
 
 import collections
 import os
@@ -49,9 +49,9 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     step = 0
     while True:
-        truth.tell("worker", step)
+        truth.report("worker", step)
         # All ranks end with the same step.
-        more = torch.tensor([int(step < STEPS or truth.is_to_stay())])
+        more = torch.tensor([int(step < STEPS or truth.must_continue())])
         dist.broadcast(more, 0)
         if not more.item():
             break

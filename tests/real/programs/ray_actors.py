@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two actors of Ray, 15 rounds each."""
+"""Two actors of Ray with 15 rounds each."""
 
 import collections
 import logging
@@ -22,7 +22,7 @@ class Simulator:
         for i in range(300_000):
             state = (state * 31 + i) & 0xFFFF
         self.rounds += 1
-        truth.tell("worker", self.rounds)
+        truth.report("worker", self.rounds)
         return self.rounds
 
 

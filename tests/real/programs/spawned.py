@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool of multiprocessing, by spawn: two workers, 40 tasks.  The exit status is 3."""
+"""A multiprocessing pool started by spawn: two workers, 40 tasks. The exit status is 3."""
 
 import collections
 import multiprocessing
@@ -15,7 +15,7 @@ count = 0
 def factor(number):
     global count
     count += 1
-    truth.tell("worker", count)
+    truth.report("worker", count)
     found.append(bytearray(1 << 20))  # held
     rest = 0
     for i in range(300_000):

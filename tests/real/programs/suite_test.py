@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A suite of tests as projects have them: one is slow, one fails, one is skipped."""
+"""A typical test suite: one test is slow, one fails, one is skipped."""
 
 import collections
 

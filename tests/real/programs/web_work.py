@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request of fastapi_app.py and wsgi_app.py does."""
+"""The work of a request to fastapi_app.py or wsgi_app.py."""
 
 import collections
 import os
@@ -17,5 +17,5 @@ def rank_results(query):
     score = 0
     for i in range(300_000):
         score = (score * 31 + i + query) & 0xFFFF
-    truth.tell("worker", count)
+    truth.report("worker", count)
     return {"pid": os.getpid(), "score": score}

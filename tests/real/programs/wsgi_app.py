@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service in plain WSGI, for gunicorn."""
+"""A plain WSGI service for gunicorn."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boosts trees with XGBoost.  The time is spent in its C++ library, called by ctypes."""
+"""Boosts trees with XGBoost. Its C++ library, called by ctypes, uses the time."""
 
 import collections
 
@@ -26,7 +26,7 @@ def main():
     for number in truth.rounds("main", ROUNDS):
         boost(booster, data, number)
         if number % 50 == 49:
-            booster = xgboost.Booster(settings, [data])  # each tree makes the next one slower
+            booster = xgboost.Booster(settings, [data])  # each tree makes the next slower
         if number == ROUNDS - 1:
             print("trees", booster.num_boosted_rounds())
 

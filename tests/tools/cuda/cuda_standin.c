@@ -2,12 +2,12 @@
 /*
  * cuda_standin.c -- a STAND-IN for libcuda.so.1, for tests on machines without a GPU.
  *
- * Streams are queues of pretended work: standin_work(stream, ms) adds some, which begins when what
- * was queued before has ended; nothing is computed.  An event passes when the work before it has
- * ended; stream 0 waits for all others, as the driver's does.  Memory is only counted.
- *   GSP_CUDA_STANDIN_COUNT=2              number of devices (1)
- *   GSP_CUDA_STANDIN_FAIL=cuEventRecord   that function returns 700
- * That shows what gsprof makes of answers, not how a GPU behaves.
+ * Streams are queues of simulated work: standin_work(stream, ms) adds work that starts when all
+ * earlier work has ended; nothing is computed. An event passes when the work before it has ended;
+ * stream 0 waits for all others, as in the driver. Memory is only counted.
+ *   GSP_CUDA_STANDIN_COUNT=2              number of devices (default: 1)
+ *   GSP_CUDA_STANDIN_FAIL=cuEventRecord   this function returns 700
+ * Tests with it cover how gsprof processes answers, not how a GPU behaves.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -67,7 +67,7 @@ static int code_of(const char *name)
     return failing && strcmp(failing, name) == 0 ? LAUNCH_FAILED : OK;
 }
 
-/* When all that was given to the stream so far has ended.  With the mutex held. */
+/* Returns when all work of the stream ends. The caller holds the mutex. */
 static int64_t end_of(size_t stream)
 {
     int64_t end_ns = now_ns();
@@ -85,8 +85,8 @@ int cuInit(unsigned flags)
 
 int cuDeviceGetCount(int *count)
 {
-    const char *said = getenv("GSP_CUDA_STANDIN_COUNT");
-    *count = said ? (int)strtol(said, NULL, 10) : 1;
+    const char *text = getenv("GSP_CUDA_STANDIN_COUNT");
+    *count = text ? (int)strtol(text, NULL, 10) : 1;
     return OK;
 }
 
@@ -187,7 +187,7 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return OK;
 }
 
-/* The address is the size, so that free knows it. */
+/* The address is the size, so that cuMemFree() can subtract it. */
 int cuMemAlloc_v2(uintptr_t *address, size_t bytes)
 {
     pthread_mutex_lock(&mutex);

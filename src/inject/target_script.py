@@ -1,58 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gsprof runs in a process that it enters: inject, eject, eval.
+"""The script that gsprof runs in a target for inject, eject and eval.
 
-The program puts what is asked for in the place of REQUEST's value.  The answer is a file that
-appears whole: the outcome, the lengths of three texts, and these (what was printed, a value, a
-traceback)."""
+run_python.c replaces the value of REQUEST. The answer is a file, created by a rename: the outcome,
+the lengths of three texts, and the texts (printed output, value, traceback)."""
 
 import sys
 
-# Importing typing costs more than all the rest here.
+# Importing typing takes longer than the rest of this script.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
 REQUEST: "Dict[str, Any]" = {}
 
-# Short enough that a file is found in some tenths of a millisecond of waiting, long enough that the
-# lock does not change hands all the time on a machine where each turn has to wait for a CPU.
-HASTE_S = 5e-4
-# Where the agent runs these lines it writes the answer itself, when it has given the lock back: the
-# name of the file, and what is to be in it.
+# Switch interval while the script runs. Short, so that it gets the GIL back quickly after reading a
+# file; not so short that threads which wait for a CPU pass the GIL around all the time.
+SWITCH_INTERVAL_S = 5e-4
+# For the agent, which writes the answer itself after it has released the GIL: the name and the
+# contents of the file.
 ANSWER: "List[bytes]" = []
-# The file of the user's code: not one of ours, which have "gsprof" there.
+# File name of the user's code. The names of gsprof's own files contain "gsprof".
 EVAL = "<eval>"
-# The extension module, from pause() on.
+# The extension module, after pause().
 PAUSED: "List[Any]" = []
 
 
 def pause() -> None:
-    """What this thread allocates from here on is not the program's; nothing counts it.  Where the
-    agent runs these lines it sees to that itself."""
+    """Stops counting the allocations of this thread: they are not the program's. If the agent runs
+    the script, the agent does this."""
     module = sys.modules.get("gsprof._gsprof")
     if module is not None and not PAUSED and __name__ != "__gsprof__":
         PAUSED.append(module)
         module.memory_pause(True)
 
 
-def visit(request: "Dict[str, Any]") -> None:
+def run_request(request: "Dict[str, Any]") -> None:
     import os
 
     def claim() -> bool:
-        """Only one of two ways in may run this, and nobody once it was given up."""
+        """Returns True once: the interpreter and the agent may both start the script, and gsprof
+        claims it when it gives up."""
         try:
             os.mkdir(request["claim"], 0o700)
         except OSError:
             return False
         return True
 
-    def carried() -> "Any":
-        """Finds the package's modules in the request: a file gives the interpreter's lock away
-        each time it is looked at, and whoever computes gives it back late."""
+    def make_finder() -> "Any":
+        """Returns an import finder for the modules in the request. Reading them from files would
+        release the GIL each time, and a thread that computes returns it late."""
         external: Any = sys.modules["_frozen_importlib_external"]
         modules, folder = request["modules"], request["package"] + "/gsprof/"
 
-        class Carried(external.SourceFileLoader):  # type: ignore[misc]
+        class RequestLoader(external.SourceFileLoader):  # type: ignore[misc]
             def get_code(self, fullname: str) -> "Any":
                 compiled, source = modules.get(fullname, ("", ""))
                 data = bytes.fromhex(compiled)
@@ -62,7 +62,7 @@ def visit(request: "Dict[str, Any]") -> None:
                     return compile(source, self.path, "exec", dont_inherit=True)
                 return super().get_code(fullname)
 
-        def library(name: str) -> "Any":
+        def find_library(name: str) -> "Any":
             for suffix in external.EXTENSION_SUFFIXES:
                 path = folder + name + suffix
                 if name + suffix in request["libraries"]:
@@ -73,11 +73,14 @@ def visit(request: "Dict[str, Any]") -> None:
             def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
                 within = None
                 if name == "gsprof._gsprof":
-                    loader, path = library("_gsprof")
+                    loader, path = find_library("_gsprof")
                 elif name in modules:
                     is_package = name == "gsprof"
                     path = folder + ("__init__" if is_package else name[len("gsprof.") :]) + ".py"
-                    loader, within = Carried(name, path), [folder[:-1]] if is_package else None
+                    loader, within = (
+                        RequestLoader(name, path),
+                        [folder[:-1]] if is_package else None,
+                    )
                 else:
                     return None
                 if loader is None:
@@ -89,8 +92,8 @@ def visit(request: "Dict[str, Any]") -> None:
         return Finder()
 
     def attach() -> str:
-        """With the package that came with the program, if there is none yet."""
-        finder = None if "gsprof" in sys.modules else carried()
+        """Imports the package of this gsprof, unless the target has one."""
+        finder = None if "gsprof" in sys.modules else make_finder()
         if finder is not None:
             sys.meta_path.insert(0, finder)
         try:
@@ -99,13 +102,15 @@ def visit(request: "Dict[str, Any]") -> None:
             pause()
             may_trace = bool(request["may_trace"])
             may_follow = bool(request["may_follow"])
-            wanted = _boot.attach(request["settings"], request["package"], may_trace, may_follow)
+            needs_follower = _boot.attach(
+                request["settings"], request["package"], may_trace, may_follow
+            )
         finally:
             if finder in sys.meta_path:
                 sys.meta_path.remove(finder)
-            # Loaders live on with their modules, and read files from now on.
+            # The loaders live as long as their modules, and read files from now on.
             request["modules"].clear()
-        return "follow" if wanted else ""
+        return "follow" if needs_follower else ""
 
     def detach() -> str:
         if "gsprof._boot" in sys.modules:
@@ -115,7 +120,7 @@ def visit(request: "Dict[str, Any]") -> None:
         return ""
 
     def evaluate(printed: "List[str]") -> str:
-        """In the namespace of __main__, as a debugger would."""
+        """Runs the code in the namespace of __main__, like a debugger."""
         import ast
         import threading
 
@@ -123,7 +128,7 @@ def visit(request: "Dict[str, Any]") -> None:
         before = sys.stdout
 
         class Printed:
-            """Takes what this thread prints and leaves the rest to where it went before."""
+            """Collects the output of this thread and passes on that of other threads."""
 
             def write(self, text: str) -> int:
                 if threading.get_ident() == me:
@@ -143,7 +148,7 @@ def visit(request: "Dict[str, Any]") -> None:
         module = sys.modules.get("gsprof._gsprof")
         sys.stdout = Printed()  # type: ignore[assignment]
         if module is not None:
-            module.memory_pause(False)  # what the user's code allocates counts
+            module.memory_pause(False)  # allocations of the user's code are counted
         try:
             values = [eval(code, space) for code in codes]
             return "" if values[-1] is None else repr(values[-1])
@@ -164,7 +169,7 @@ def visit(request: "Dict[str, Any]") -> None:
         except BaseException as error:
             import traceback
 
-            # Frames of this file are of no use to anybody.
+            # Leave out the frames of this script.
             at = error.__traceback__
             while at is not None and at.tb_frame.f_code.co_filename != EVAL:
                 at = at.tb_next
@@ -184,22 +189,21 @@ def visit(request: "Dict[str, Any]") -> None:
             file.write(text)
         os.rename(request["answer"] + ".new", request["answer"])
 
-    # A thread that computes gives the interpreter's lock back after this long.
     before = sys.getswitchinterval()
-    sys.setswitchinterval(HASTE_S)
-    haste = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    shortened = sys.getswitchinterval()
     try:
         if claim():
             answer()
     finally:
-        if sys.getswitchinterval() == haste:
+        if sys.getswitchinterval() == shortened:
             sys.setswitchinterval(before)
 
 
 pause()
 try:
-    visit(REQUEST)
+    run_request(REQUEST)
 finally:
-    # Last of all: what comes after this is counted.
+    # Last: allocations after this are counted.
     while PAUSED:
         PAUSED.pop().memory_pause(False)

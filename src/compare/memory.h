@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory.h -- the comparison of one view of two memory recordings.
+ *
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "model/row_list.h"
+#include "report/memory_view.h"
+
+/* Rows of the two recordings match by name. */
+struct gsp_memcontrast_row {
+    struct gsp_buf name;
+    int64_t before; /* bytes */
+    int64_t after;
+    double var; /* of both, KiB^2 */
+};
+
+struct gsp_memcontrast {
+    struct gsp_memcontrast_row *at; /* the largest difference first */
+    size_t count;
+};
+
+/* Compares the rows of two views. The caller frees the result also after a failure. Fails with
+ * NOMEM. */
+GSP_MUST_CHECK int gsp_memcontrast_make(struct gsp_memcontrast *contrast,
+                                        const struct gsp_memreport *a,
+                                        const struct gsp_memreport *b, struct gsp_err *err);
+void gsp_memcontrast_free(struct gsp_memcontrast *contrast);
+
+/* Appends a table with the limit and the width of b. */
+void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct gsp_memreport *b,
+                          struct gsp_buf *out);
+/* All rows; the caller frees *out with gsp_rows_free(). Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_memcontrast_table(const struct gsp_memcontrast *contrast,
+                                         struct gsp_made_rows **out, struct gsp_err *err);
