@@ -4,9 +4,11 @@
 
 usage: embed.py OUT.c NAME=FILE...
 
-Each NAME becomes `const char NAME[]` (NUL-terminated). Files that end in .css or .js are written
-into CDATA sections, so they must not contain "]]>".
+Each NAME becomes `const char NAME[]` (NUL-terminated). Files that end in .css or .js are refused
+if they contain "]]>", because they are written into CDATA sections. Files that end in .json are
+checked and embedded without white space.
 """
+import json
 import sys
 from typing import List
 
@@ -34,6 +36,8 @@ def main(argv: List[str]) -> int:
         if path.endswith((".css", ".js")) and b"]]>" in data:
             print(f"{path}: contains the end of a CDATA section", file=sys.stderr)
             return 65
+        if path.endswith(".json"):
+            data = json.dumps(json.loads(data), separators=(",", ":")).encode("ascii")
         parts.append(c_array(name, data))
     with open(argv[1], "w", encoding="ascii") as out:
         out.write("\n".join(parts))

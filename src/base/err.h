@@ -6,7 +6,8 @@
  * Threads: a struct gsp_err belongs to its caller.
  *
  * A function that can fail returns 0 or a negative GSP_E_* and fills an optional
- * struct gsp_err. The message is a fact; only cli/hint.c gives advice.
+ * struct gsp_err. The message is a fact; advice is in cli/hint*.c and
+ * daemon/hints.c only.
  */
 #pragma once
 

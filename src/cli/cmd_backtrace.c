@@ -7,7 +7,6 @@
 #include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/query_remote.h"
 #include "cli/query_runner.h"
 #include "cli/remote.h"
 #include "cli/rows_out.h"

@@ -9,7 +9,6 @@
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/prompt.h"
-#include "cli/query_remote.h"
 #include "cli/query_runner.h"
 #include "cli/remote.h"
 #include "cli/rows_out.h"

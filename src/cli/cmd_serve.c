@@ -150,8 +150,8 @@ static int make_absolute(char path[GSP_SETTING_CHARS], struct gsp_err *err)
 
 static int find_state(struct gsp_settings *settings, struct gsp_err *err)
 {
-    if (settings->state_dir[0] ||
-        gsp_xdg_path(GSP_XDG_STATE, "", settings->state_dir, sizeof(settings->state_dir)))
+    if (settings->fixed.state_dir[0] || gsp_xdg_path(GSP_XDG_STATE, "", settings->fixed.state_dir,
+                                                     sizeof(settings->fixed.state_dir)))
         return GSP_OK;
     gsp_err_fill(err, GSP_E_USAGE, 0,
                  "no folder for the daemon's state: neither XDG_STATE_HOME nor HOME is set");
@@ -167,20 +167,21 @@ static int load(const struct serve_opts *opts, struct gsp_settings *settings, st
     if (rc == GSP_OK)
         rc = find_state(settings, err);
     if (rc == GSP_OK)
-        rc = make_absolute(settings->output_dir, err);
+        rc = make_absolute(settings->fixed.output_dir, err);
     if (rc == GSP_OK)
-        rc = make_absolute(settings->state_dir, err);
+        rc = make_absolute(settings->fixed.state_dir, err);
     if (rc == GSP_OK)
-        rc = make_absolute(settings->token_file, err);
+        rc = make_absolute(settings->fixed.token_file, err);
     if (rc == GSP_OK)
-        rc = make_absolute(settings->socket_path, err);
+        rc = make_absolute(settings->fixed.socket_path, err);
     return rc;
 }
 
 static void put_url(const struct gsp_settings *settings, uint16_t port, char *out, size_t cap)
 {
-    const bool six = strchr(settings->bind, ':') != NULL;
-    snprintf(out, cap, "http://%s%s%s:%u", six ? "[" : "", settings->bind, six ? "]" : "", port);
+    const bool six = strchr(settings->fixed.bind, ':') != NULL;
+    snprintf(out, cap, "http://%s%s%s:%u", six ? "[" : "", settings->fixed.bind, six ? "]" : "",
+             port);
 }
 
 static void report_ready(const struct gsp_settings *settings, uint16_t port)
@@ -203,10 +204,11 @@ static void report_serving(const struct gsp_parsed *parsed, const struct gsp_set
     gsp_term_line(&term,
                   "Serving %s, one frame every %s; session files go to %s.%s%s%s%s Press Ctrl-C "
                   "to stop.",
-                  url, gsp_fmt_duration(settings->period_ns, period, sizeof(period)),
-                  settings->output_dir, settings->token_file[0] ? " Requests need the token." : "",
-                  settings->socket_path[0] ? " Also listening on unix:" : "", settings->socket_path,
-                  settings->socket_path[0] ? "." : "");
+                  url, gsp_fmt_duration(settings->live.period_ns, period, sizeof(period)),
+                  settings->fixed.output_dir,
+                  settings->fixed.token_file[0] ? " Requests need the token." : "",
+                  settings->fixed.socket_path[0] ? " Also listening on unix:" : "",
+                  settings->fixed.socket_path, settings->fixed.socket_path[0] ? "." : "");
 }
 
 /* Closes the terminal and sends the pid and the URL to the parent, which prints them and exits. */
@@ -240,7 +242,7 @@ static void wait_for_end(const struct gsp_parsed *parsed, struct gsp_daemon *dae
         int rc = load(parsed->opts, &settings, &err);
         gsp_daemon_note_settings(daemon, rc < 0 ? err.msg : "");
         if (rc == GSP_OK)
-            gsp_daemon_reload(daemon, &settings);
+            gsp_daemon_reload(daemon, &settings.live);
         else
             gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     }

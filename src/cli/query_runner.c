@@ -12,7 +12,6 @@
 #include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/query_remote.h"
 
 #define RETRY_S 1U
 

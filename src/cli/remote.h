@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote.h -- one daemon that a command talks to: address, token, questions; errors are told here.
+ * remote.h -- a command's connection to a daemon. Prints answers and errors.
+ *
+ * Requests, tables and parsing are in client/. A function here that returns "an exit status" has
+ * printed its error; the status is 0 for success.
  *
  * Threads: one owner.
  */
 #pragma once
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/attr.h"
@@ -15,7 +19,10 @@
 #include "base/str.h"
 #include "cli/common.h"
 #include "cli/options.h"
+#include "cli/rows_out.h"
 #include "http/body.h"
+#include "model/rows.h"
+#include "store/store.h"
 
 struct gsp_remote_opts {
     const char *token;
@@ -27,9 +34,8 @@ struct gsp_remote_opts {
     {                                                                                              \
         .name = "token", .kind = GSP_OPT_TEXT, .offset = offsetof(type, remote.token),             \
         .arg = "TOKEN",                                                                            \
-        .help = "What the server wants to be shown; others can see it in the list of processes. "  \
-                "Without it: --token-file, GSPROF_TOKEN, and for this machine "                    \
-                "$XDG_CONFIG_HOME/gsprof/token."                                                   \
+        .help = "Access token. Other users can see it in the process list; prefer --token-file, "  \
+                "GSPROF_TOKEN or, for this machine, $XDG_CONFIG_HOME/gsprof/token."                \
     }
 #define GSP_OPT_TOKEN_FILE(type)                                                                   \
     {                                                                                              \
@@ -39,47 +45,66 @@ struct gsp_remote_opts {
 
 struct gsp_remote {
     const struct gsp_parsed *parsed; /* borrowed */
-    struct gsp_buf endpoint;         /* NUL-terminated, as all three */
+    struct gsp_buf endpoint;         /* NUL-terminated, like token and answer */
     struct gsp_buf token;
-    struct gsp_buf answer;               /* the body of the last answer */
-    int64_t timeout_ns;                  /* of a question; 0: the default */
-    const volatile sig_atomic_t *cancel; /* as http/client.h has it */
+    struct gsp_buf answer;               /* body of the last answer */
+    int64_t timeout_ns;                  /* of a request; 0: the default of http/client.h */
+    const volatile sig_atomic_t *cancel; /* see http/client.h */
 };
 
-/* Finds the address that word means (NULL: this machine) and the token for it.  Tells its errors:
- * worth 0 or an exit status.  Close it in any case. */
+/* Whether a word is the address of a server (host:port, http://..., unix:...) and not the name of
+ * an existing file. */
+bool gsp_query_is_remote(const char *word);
+
+/* Finds the address for a word (NULL: this machine) and its token; sends nothing. Returns an exit
+ * status. Close it in any case. */
 int gsp_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed, const char *word,
                     const struct gsp_remote_opts *opts);
 void gsp_remote_close(struct gsp_remote *remote); /* {0} does nothing */
 
-/* Asks, and keeps the answer in remote->answer; tells its errors. */
+/* Sends a request and stores the answer in remote->answer. Returns an exit status. */
 int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *path,
                    struct gsp_sv body);
-/* The same, and tells nothing: fails as gsp_client_ask() does. */
-GSP_MUST_CHECK int gsp_remote_try(struct gsp_remote *remote, const char *method, const char *path,
-                                  struct gsp_sv body, struct gsp_err *err);
-/* The same as the first, for an answer that is a JSON object: *out is the caller's, to be freed
- * with gsp_http_body_free(). */
+/* The same for an answer that is a JSON object. The caller frees *out with gsp_http_body_free(). */
 int gsp_remote_ask_object(struct gsp_remote *remote, const char *method, const char *path,
                           struct gsp_sv body, struct gsp_body **out);
 
-/* Tells an error that has to do with the server. */
+/* Prints an error about the server. Returns an exit status. */
 int gsp_remote_fail(const struct gsp_remote *remote, const struct gsp_err *err);
 
-/* The answer to stdout as it came, for programs. */
+/* Writes the last answer to stdout. Returns an exit status. */
 int gsp_remote_put_json(const struct gsp_remote *remote);
 
-/* Members of an answer as a table of names and values: objects inside it with dots between the
- * names, null left out; "sources" with what is wrong with each.  skip (may be NULL) are the names
- * of members to leave out, NULL at the end; prefix (may be NULL) is how the wanted names begin. */
+/* Print the tables of client/tables.h. They return what those functions return. */
 GSP_MUST_CHECK int gsp_remote_show_members(const struct gsp_remote *remote,
                                            const struct gsp_body *body, const char *const *skip,
                                            const char *prefix, struct gsp_err *err);
-/* The array `name` of settings as a table; prefix as above.  1: there is one, 0: there is none. */
 GSP_MUST_CHECK int gsp_remote_show_settings(const struct gsp_remote *remote,
                                             const struct gsp_body *body, const char *name,
                                             const char *prefix, struct gsp_err *err);
-/* The array `name` of sessions as a table; nothing when there is none.  1: there were some. */
 GSP_MUST_CHECK int gsp_remote_show_sessions(const struct gsp_remote *remote,
                                             const struct gsp_body *body, const char *name,
                                             struct gsp_err *err);
+
+/* Opens a server for several statements: checks that it answers and accepts the token. Returns an
+ * exit status. Close it in any case. */
+int gsp_query_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
+                          const char *word, const struct gsp_remote_opts *opts, int64_t timeout_ns);
+/* Runs a statement and writes its rows. Returns an exit status. */
+int gsp_query_remote_ask(struct gsp_remote *remote, struct gsp_sv sql,
+                         const struct gsp_params *params, const struct gsp_rows_dest *dest);
+/* Runs a statement and returns its rows; the caller frees them with gsp_rows_free(). Prints
+ * nothing: fails as gsp_client_ask() and gsp_json_rows_new() do. */
+GSP_MUST_CHECK int gsp_query_remote_rows(struct gsp_remote *remote, struct gsp_sv sql,
+                                         struct gsp_rows **out, struct gsp_err *err);
+
+struct gsp_query_remote {
+    const struct gsp_parsed *parsed; /* its first argument is the server */
+    struct gsp_remote_opts remote;
+    struct gsp_rows_dest dest;
+    struct gsp_sv sql;
+    struct gsp_params params;
+    int64_t timeout_ns;
+};
+/* Opens the server, runs one statement and closes it. Returns an exit status. */
+int gsp_query_remote_run(const struct gsp_query_remote *query);

@@ -34,14 +34,14 @@ struct gsp_ring_dir_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed)
     struct gsp_settings settings;
     if (!load(parsed, &settings))
         return (struct gsp_ring_dir_limits){GSP_RING_DIR_KEEP_NS, GSP_RING_DIR_KEEP_BYTES};
-    return gsp_settings_ring_limits(&settings);
+    return gsp_settings_ring_limits(&settings.live);
 }
 
 /* The ring size that is set, or 0. Errors were reported when the limits were read. */
 static int64_t rows_set(void)
 {
     struct gsp_settings settings;
-    return gsp_settings_load(&settings, NULL, NULL) == GSP_OK ? settings.ring_rows : 0;
+    return gsp_settings_load(&settings, NULL, NULL) == GSP_OK ? settings.fixed.ring_rows : 0;
 }
 
 void gsp_cli_ring_hand_over(int64_t rows)

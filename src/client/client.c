@@ -30,7 +30,7 @@ int gsp_client_endpoint(const char *word, struct gsp_buf *out, struct gsp_err *e
     if (strncmp(word, "unix:", 5) == 0 || strncmp(word, "http://", 7) == 0) {
         gsp_buf_puts(out, word);
     } else if (strncmp(word, "https://", 8) == 0) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%.100s: gsprof serve speaks http, not https",
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%.100s: gsprof serve supports http, not https",
                            word);
     } else if (is_digits(word)) {
         int rc = gsp_parse_i64(word, 1, PORT_MAX, &port, err);
@@ -44,10 +44,10 @@ int gsp_client_endpoint(const char *word, struct gsp_buf *out, struct gsp_err *e
         if (!has_port(word))
             gsp_buf_puts(out, ":" GSP_CLIENT_PORT);
     }
-    return gsp_buf_cstr(out) ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    return gsp_buf_cstr(out) ? GSP_OK : gsp_err_nomem(err);
 }
 
-/* HTTP statuses that mean more than "failed", as our errors.  Of 404 there are two. */
+/* The error code for an HTTP status. 404 stands for two codes, which the name distinguishes. */
 static int code_of(int status, const char *name)
 {
     static const struct {
@@ -73,7 +73,7 @@ static void copy_text(const struct gsp_body *body, const char *name, char *out, 
         snprintf(out, cap, "%.*s", (int)(text.len < cap ? text.len : cap), text.p);
 }
 
-/* {"error": {"code", "message", "hint"}}: its parts; false when the answer has another form. */
+/* Reads {"error": {"code", "message", "hint"}}. Returns false if the answer has another form. */
 static bool read_refusal(struct gsp_sv text, struct gsp_client_refusal *refusal, char *message,
                          size_t cap)
 {
@@ -92,17 +92,16 @@ static bool read_refusal(struct gsp_sv text, struct gsp_client_refusal *refusal,
     return message[0] != '\0';
 }
 
-static int refused(const struct gsp_client_call *call, const struct gsp_http_client_answer *reply,
-                   struct gsp_client_refusal *refusal, struct gsp_err *err)
+static int fail_with(const struct gsp_client_call *call, const struct gsp_http_client_answer *reply,
+                     struct gsp_client_refusal *refusal, struct gsp_err *err)
 {
     char message[200] = "";
     refusal->status = reply->status;
     if (read_refusal(gsp_buf_sv(&reply->body), refusal, message, sizeof(message)))
         return gsp_err_set(err, code_of(reply->status, refusal->code), 0, "%s", message);
-    /* Other servers listen at ports too. */
-    return gsp_err_set(err, GSP_E_FORMAT, 0,
-                       "%.120s answers %s with %d, and not as gsprof serve does", call->endpoint,
-                       call->path, reply->status);
+    /* Probably another kind of server. */
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.120s is not a gsprof server: it answers %s with %d",
+                       call->endpoint, call->path, reply->status);
 }
 
 int gsp_client_ask(const struct gsp_client_call *call, struct gsp_buf *out,
@@ -126,11 +125,11 @@ int gsp_client_ask(const struct gsp_client_call *call, struct gsp_buf *out,
     if (rc < 0)
         return rc;
     if (reply.status < 200 || reply.status > 299)
-        rc = refused(call, &reply, refusal, err);
+        rc = fail_with(call, &reply, refusal, err);
     else
         gsp_buf_putsv(out, gsp_buf_sv(&reply.body));
     gsp_buf_free(&reply.body);
     if (rc == GSP_OK && out->failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the answer");
+        rc = gsp_err_nomem(err);
     return rc;
 }

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 
 enum cell_kind { CELL_NULL, CELL_WHOLE, CELL_REAL, CELL_BOOL, CELL_TEXT, CELL_KINDS };
 
-/* A value as its text, which lies in the arena. */
+/* A value; its text is in the arena. */
 struct cell {
     size_t at;
     uint32_t len;
@@ -20,7 +21,7 @@ struct cell {
 
 struct column {
     char *name;
-    struct gsp_buf cells; /* struct cell, one a row */
+    struct gsp_buf cells; /* one struct cell per row */
     size_t count;
     size_t seen[CELL_KINDS];
     struct gsp_buf data;
@@ -28,22 +29,17 @@ struct column {
 };
 
 struct json_rows {
-    struct gsp_rows rows; /* first: what others have is a pointer to it */
+    struct gsp_rows rows; /* first, because it is cast back */
     struct column *columns;
     struct gsp_rows_column *heads;
     struct gsp_values *values;
     struct gsp_buf arena;
-    struct gsp_buf *warnings; /* NULL: not wanted */
+    struct gsp_buf *warnings; /* may be NULL */
     size_t column_count;
     size_t column_cap;
     size_t row_count;
     bool is_read;
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the rows of an answer");
-}
 
 static int next_batch(struct gsp_rows *rows, struct gsp_batch_view *out, struct gsp_err *err)
 {
@@ -75,21 +71,15 @@ static void free_rows(struct gsp_rows *rows)
 static int add_column(struct json_rows *made, struct gsp_sv name, struct gsp_err *err)
 {
     if (made->column_count == GSP_JSON_ROWS_COLUMNS_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "an answer with more than %u columns",
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the answer has more than %u columns",
                            GSP_JSON_ROWS_COLUMNS_MAX);
-    if (made->column_count == made->column_cap) {
-        size_t cap = made->column_cap ? made->column_cap * 2 : 16;
-        struct column *more = realloc(made->columns, cap * sizeof(*more));
-        if (!more)
-            return no_memory(err);
-        made->columns = more;
-        made->column_cap = cap;
-    }
+    if (!gsp_array_fit(&made->columns, &made->column_cap, made->column_count + 1))
+        return gsp_err_nomem(err);
     made->columns[made->column_count] = (struct column){.name = gsp_sv_dup(name)};
-    return made->columns[made->column_count++].name ? GSP_OK : no_memory(err);
+    return made->columns[made->column_count++].name ? GSP_OK : gsp_err_nomem(err);
 }
 
-/* The column of a name; *guess is where it will be if objects are alike. */
+/* Finds or adds a column. *guess is its index if all objects have the same members. */
 static int find_column(struct json_rows *made, struct gsp_sv name, size_t *guess,
                        struct column **out, struct gsp_err *err)
 {
@@ -121,7 +111,7 @@ static bool is_whole(struct gsp_sv digits)
     return errno == 0 && v != INT64_MIN;
 }
 
-/* The value that the last token began, into the arena. */
+/* Reads the value that starts with the last token. */
 static int read_cell(struct json_rows *made, struct gsp_json_scan *scan, struct cell *out,
                      struct gsp_err *err)
 {
@@ -155,10 +145,10 @@ static int read_cell(struct json_rows *made, struct gsp_json_scan *scan, struct 
         break;
     }
     out->len = (uint32_t)(made->arena.len - at);
-    return made->arena.failed ? no_memory(err) : rc;
+    return made->arena.failed ? gsp_err_nomem(err) : rc;
 }
 
-/* Rows that had no such member get NULL. */
+/* Adds NULL for the rows that lack the member. */
 static void fill_up(struct column *column, size_t rows)
 {
     const struct cell none = {.kind = CELL_NULL};
@@ -181,7 +171,7 @@ static int read_row(struct json_rows *made, struct gsp_json_scan *scan, struct g
         if (rc < 0 || !column)
             return rc;
         fill_up(column, made->row_count);
-        if (column->count == made->row_count) { /* a name given twice counts once */
+        if (column->count == made->row_count) { /* the first of two members with the same name */
             gsp_buf_put(&column->cells, &cell, sizeof(cell));
             column->count++;
             column->seen[cell.kind]++;
@@ -192,14 +182,14 @@ static int read_row(struct json_rows *made, struct gsp_json_scan *scan, struct g
     return rc;
 }
 
-/* An array whose begin was read: each takes what its members begin with. */
+/* Reads an array that starts with the last token. Calls each for the first token of an element. */
 static int read_array(struct json_rows *made, struct gsp_json_scan *scan,
                       int (*each)(struct json_rows *, struct gsp_json_scan *, struct gsp_err *),
                       struct gsp_err *err)
 {
     int rc = scan->kind == GSP_JSON_SCAN_ARR_BEGIN
                  ? gsp_json_scan_next(scan, err)
-                 : gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is no array of rows");
+                 : gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is not an array of rows");
     while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
         rc = each(made, scan, err);
         if (rc == GSP_OK)
@@ -208,18 +198,18 @@ static int read_array(struct json_rows *made, struct gsp_json_scan *scan,
     return rc;
 }
 
-static int take_row(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
+static int read_row_object(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
     return scan->kind == GSP_JSON_SCAN_OBJ_BEGIN
                ? read_row(made, scan, err)
-               : gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the answer is no object");
+               : gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the answer is not an object");
 }
 
-/* {"name": ...}: other members are passed over. */
-static int take_head(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
+/* Reads {"name": ...} and ignores other members. */
+static int read_head(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
     if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "a column of the answer is no object");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "a column of the answer is not an object");
     int rc = gsp_json_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         const bool is_name = gsp_sv_eq(scan->text, gsp_sv_of("name"));
@@ -234,7 +224,7 @@ static int take_head(struct json_rows *made, struct gsp_json_scan *scan, struct 
     return rc;
 }
 
-static int take_warning(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
+static int read_warning(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
     if (scan->kind != GSP_JSON_SCAN_STRING)
         return gsp_json_scan_skip(scan, err);
@@ -257,9 +247,9 @@ static int read_object(struct json_rows *made, struct gsp_json_scan *scan, struc
         rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK && (is_columns || is_rows || is_warnings))
             rc = read_array(made, scan,
-                            is_columns ? take_head
-                            : is_rows  ? take_row
-                                       : take_warning,
+                            is_columns ? read_head
+                            : is_rows  ? read_row_object
+                                       : read_warning,
                             err);
         else if (rc == GSP_OK)
             rc = gsp_json_scan_skip(scan, err);
@@ -276,7 +266,7 @@ static int read_all(struct json_rows *made, struct gsp_json_scan *scan, struct g
     int rc = gsp_json_scan_next(scan, err);
     if (rc == GSP_OK)
         rc = scan->kind == GSP_JSON_SCAN_OBJ_BEGIN ? read_object(made, scan, err)
-                                                   : read_array(made, scan, take_row, err);
+                                                   : read_array(made, scan, read_row_object, err);
     return rc == GSP_OK ? gsp_json_scan_next(scan, err) : rc;
 }
 
@@ -314,7 +304,7 @@ static void put_cell(const struct json_rows *made, struct column *column, enum g
     }
 }
 
-static void settle_column(struct json_rows *made, size_t i)
+static void convert_column(struct json_rows *made, size_t i)
 {
     static const char *const TYPES[] = {
         [GSP_CELL_I64] = "BIGINT", [GSP_CELL_F64] = "DOUBLE", [GSP_CELL_BOOL] = "BOOLEAN"};
@@ -341,18 +331,18 @@ static void settle_column(struct json_rows *made, size_t i)
         (struct gsp_values){column->data.p, (const uint64_t *)(const void *)column->valid.p};
 }
 
-static int settle(struct json_rows *made, struct gsp_err *err)
+static int convert(struct json_rows *made, struct gsp_err *err)
 {
     size_t count = made->column_count ? made->column_count : 1;
     made->heads = calloc(count, sizeof(*made->heads));
     made->values = calloc(count, sizeof(*made->values));
     if (!made->heads || !made->values)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     for (size_t i = 0; i < made->column_count; i++) {
-        settle_column(made, i);
+        convert_column(made, i);
         if (made->columns[i].cells.failed || made->columns[i].data.failed ||
             made->columns[i].valid.failed)
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     made->rows.columns = made->heads;
     made->rows.column_count = made->column_count;
@@ -367,7 +357,7 @@ int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings, struct gsp_r
     *out = NULL;
     struct json_rows *made = calloc(1, sizeof(*made));
     if (!made)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     made->rows.ops = &OPS;
     made->warnings = warnings;
     int rc = gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, err);
@@ -375,7 +365,7 @@ int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings, struct gsp_r
         rc = read_all(made, &scan, err);
     gsp_json_scan_close(&scan);
     if (rc == GSP_OK)
-        rc = settle(made, err);
+        rc = convert(made, err);
     if (rc < 0) {
         free_rows(&made->rows);
         return rc;

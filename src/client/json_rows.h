@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_rows.h -- an array of objects as rows: what a server answers, to be written as the rows of
- * a query are.
+ * json_rows.h -- the JSON answer to a query, as rows.
  *
- * A column is whole numbers, numbers, truths, or else text; null and what an object lacks is NULL.
+ * A column is I64, F64 or BOOL if all its values are, and TEXT otherwise. null and a missing member
+ * are NULL.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -16,8 +17,8 @@
 
 #define GSP_JSON_ROWS_COLUMNS_MAX 2000U
 
-/* An array, or {"columns": [{"name"}], "rows": [...], "warnings": [...]}, whose columns come before
- * its rows.  Warnings, one a line, are appended to warnings (may be NULL).
- * On success gsp_rows_free() frees *out.  Fails with FORMAT (neither of them), LIMIT, NOMEM. */
+/* Reads an array of objects, or {"columns": [{"name"}], "rows": [...], "warnings": [...]} with the
+ * columns before the rows. Appends the warnings, one per line, to warnings (may be NULL).
+ * The caller frees *out with gsp_rows_free(). Fails with FORMAT, LIMIT, NOMEM. */
 GSP_MUST_CHECK int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings,
                                      struct gsp_rows **out, struct gsp_err *err);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
+#include "daemon/hints.h"
 #include "daemon/routes.h"
 #include "ring/dir.h"
 
@@ -29,7 +30,7 @@ static int refuse_folder(struct gsp_err *err, int code, int sys, const char *wha
     return code;
 }
 
-/* Makes a folder and what it lies in. */
+/* Creates a folder and its parents. */
 static int make_folder(const char *path, mode_t mode, struct gsp_err *err)
 {
     char part[GSP_SETTING_CHARS];
@@ -63,33 +64,33 @@ static int check_output(const char *path, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* One daemon a state folder: two would write the same log. */
+/* Two daemons with one state folder would write the same frame log. */
 static int lock_state(struct gsp_daemon *daemon, struct gsp_err *err)
 {
     char path[GSP_SETTING_CHARS + 16];
-    int rc = make_folder(daemon->settings.state_dir, 0700, err);
+    int rc = make_folder(daemon->fixed->state_dir, 0700, err);
     if (rc < 0)
         return rc;
-    snprintf(path, sizeof(path), "%s/lock", daemon->settings.state_dir);
+    snprintf(path, sizeof(path), "%s/lock", daemon->fixed->state_dir);
     daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (daemon->lock_fd < 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot open %.150s", path);
     if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) < 0)
         return gsp_err_set(err, GSP_E_EXISTS, errno, "another daemon uses the folder %.150s",
-                           daemon->settings.state_dir);
+                           daemon->fixed->state_dir);
     return GSP_OK;
 }
 
 static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    const char *path = daemon->settings.token_file;
+    const char *path = daemon->fixed->token_file;
     gsp_auto_buf text = {0};
     if (!path[0])
         return GSP_OK;
     struct gsp_err why = {0};
     int rc = gsp_file_read(path, TOKEN_BYTES_MAX, &text, &why);
     if (rc < 0) {
-        gsp_err_fill(err, rc, why.sys, "the token cannot be read: %.200s", why.msg);
+        gsp_err_fill(err, rc, why.sys, "cannot read the token: %.200s", why.msg);
         gsp_err_set_reason(err, GSP_REASON_TOKEN);
         return rc;
     }
@@ -100,22 +101,23 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
         if (!strchr(" \t\r\n", text.p[i]) || !text.p[i])
             len = 0;
     if (!len) {
-        gsp_err_fill(err, GSP_E_USAGE, 0, "the token is one word, and %.150s holds none or several",
+        gsp_err_fill(err, GSP_E_USAGE, 0, "the token file %.150s must contain exactly one word",
                      path);
         gsp_err_set_reason(err, GSP_REASON_TOKEN);
         return GSP_E_USAGE;
     }
     struct stat facts;
-    /* Not refused: folders of secrets that are mounted often look so. */
+    /* Only a warning: mounted secrets often have this mode. */
     if (stat(path, &facts) == 0 && (facts.st_mode & S_IROTH))
-        gsp_log_warn("daemon", "everybody can read the token: chmod 600 %s", path);
+        gsp_log_warn("daemon", "all users can read the token file %s; %s", path,
+                     gsp_daemon__hint(GSP_HINT_TOKEN_MODE));
     daemon->token = gsp_sv_dup((struct gsp_sv){text.p, len});
-    return daemon->token ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the token");
+    return daemon->token ? GSP_OK : gsp_err_nomem(err);
 }
 
 static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    const struct gsp_settings *settings = &daemon->settings;
+    const struct gsp_settings_fixed *settings = daemon->fixed;
     const struct gsp_collect_env env = {.proc_root = "/proc",
                                         .sys_root = "/sys",
                                         .nvml_library = "libnvidia-ml.so.1",
@@ -126,7 +128,7 @@ static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
     int rc = gsp_collect_open(&env, &daemon->collect, err);
     if (rc < 0)
         return rc;
-    /* Without rings the daemon serves all but live SQL. */
+    /* Without rings everything works except live SQL. */
     struct gsp_err why = {0};
     if (gsp_ring_dir_create(&about, &daemon->place_fd, &why) < 0) {
         gsp_log_warn("daemon", "no tables in shared memory: %s", why.msg);
@@ -137,7 +139,7 @@ static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
 
 static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    const struct gsp_settings *settings = &daemon->settings;
+    const struct gsp_settings_fixed *settings = daemon->fixed;
     const struct gsp_frames_options log = {.folder = settings->state_dir, .host = daemon->host};
     const struct gsp_sessions_options sessions = {.state_folder = settings->state_dir,
                                                   .output_folder = settings->output_dir,
@@ -147,7 +149,7 @@ static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
     int rc = gsp_frames_open(&log, &daemon->frames, err);
     if (rc < 0)
         return rc;
-    gsp_frames_set_period(daemon->frames, settings->period_ns);
+    gsp_frames_set_period(daemon->frames, gsp_daemon__live_settings(daemon).period_ns);
     gsp_rows_out_init(&daemon->rows, gsp_frames_sink(daemon->frames), daemon->place_fd,
                       (uint32_t)settings->ring_rows);
     daemon->has_rows = true;
@@ -156,28 +158,24 @@ static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
                   : gsp_targets_open(settings->output_dir, daemon->sessions, &daemon->targets, err);
 }
 
-static int init_lock(struct gsp_daemon *daemon, struct gsp_err *err)
+static int init_conds(struct gsp_daemon *daemon, struct gsp_err *err)
 {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int sys = pthread_mutex_init(&daemon->lock, NULL);
-    if (!sys)
-        sys = pthread_mutex_init(&daemon->watch_lock, NULL);
-    if (!sys)
-        sys = pthread_cond_init(&daemon->changed, &attr);
+    int sys = pthread_cond_init(&daemon->changed, &attr);
     if (!sys)
         sys = pthread_cond_init(&daemon->framed, &attr);
     pthread_condattr_destroy(&attr);
     if (sys)
-        return gsp_err_set(err, GSP_E_NOMEM, sys, "no memory for the daemon");
-    daemon->has_lock = true;
+        return gsp_err_nomem(err);
+    daemon->has_conds = true;
     return GSP_OK;
 }
 
 static int open_port(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    const struct gsp_settings *settings = &daemon->settings;
+    const struct gsp_settings_fixed *settings = daemon->fixed;
     const bool local = settings->socket_path[0] != '\0';
     const struct gsp_http_options options = {
         .bind = settings->bind,
@@ -188,20 +186,21 @@ static int open_port(struct gsp_daemon *daemon, struct gsp_err *err)
         .handle = gsp_routes_handle,
         .is_slow = gsp_routes_is_slow,
         .is_public = gsp_routes_is_public,
+        .hint = gsp_daemon__hint_for_refusal,
         .ctx = daemon};
     return gsp_http_open(&options, &daemon->server, err);
 }
 
 static int open_all(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    int rc = init_lock(daemon, err);
+    int rc = init_conds(daemon, err);
     if (rc == GSP_OK)
         rc = read_token(daemon, err);
-    /* A daemon that cannot have its address leaves nothing behind: the disk comes after. */
+    /* The port comes before the disk: if it is not available, nothing is written. */
     if (rc == GSP_OK)
         rc = open_port(daemon, err);
     if (rc == GSP_OK)
-        rc = check_output(daemon->settings.output_dir, err);
+        rc = check_output(daemon->fixed->output_dir, err);
     if (rc == GSP_OK)
         rc = lock_state(daemon, err);
     if (rc == GSP_OK)
@@ -217,8 +216,10 @@ int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out
     *out = NULL;
     struct gsp_daemon *daemon = calloc(1, sizeof(*daemon));
     if (!daemon)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the daemon");
-    daemon->settings = *settings;
+        return gsp_err_nomem(err);
+    daemon->fixed_storage = settings->fixed;
+    daemon->fixed = &daemon->fixed_storage;
+    daemon->live = settings->live;
     daemon->lock_fd = -1;
     daemon->place_fd = -1;
     daemon->start_ns = gsp_realtime_ns();
@@ -237,37 +238,38 @@ int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out
 
 int gsp_daemon_start(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    gsp_targets_resume(daemon->targets, daemon->settings.allow_control);
+    gsp_targets_resume(daemon->targets, daemon->fixed->allow_control);
     gsp_daemon__rewatch(daemon);
     int rc = gsp_http_start(daemon->server, err);
     if (rc < 0)
         return rc;
     daemon->has_collector =
         pthread_create(&daemon->collector, NULL, gsp_daemon__collect, daemon) == 0;
-    daemon->has_tender = pthread_create(&daemon->tender, NULL, gsp_daemon__tend, daemon) == 0;
-    if (!daemon->has_collector || !daemon->has_tender)
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "no thread to collect with");
+    daemon->has_maintainer =
+        pthread_create(&daemon->maintainer, NULL, gsp_daemon__tend, daemon) == 0;
+    if (!daemon->has_collector || !daemon->has_maintainer)
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
 static void stop_threads(struct gsp_daemon *daemon)
 {
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     daemon->stopping = true;
     pthread_cond_broadcast(&daemon->changed);
     pthread_cond_broadcast(&daemon->framed);
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     if (daemon->has_collector)
         pthread_join(daemon->collector, NULL);
-    if (daemon->has_tender)
-        pthread_join(daemon->tender, NULL);
+    if (daemon->has_maintainer)
+        pthread_join(daemon->maintainer, NULL);
 }
 
 void gsp_daemon_close(struct gsp_daemon *daemon)
 {
     if (!daemon)
         return;
-    if (daemon->has_lock)
+    if (daemon->has_conds)
         stop_threads(daemon);
     gsp_targets_stop(daemon->targets);
     gsp_http_stop(daemon->server);
@@ -282,38 +284,38 @@ void gsp_daemon_close(struct gsp_daemon *daemon)
     gsp_buf_free(&daemon->status);
     free(daemon->watched);
     free(daemon->token);
-    if (daemon->has_lock) {
+    if (daemon->has_conds) {
         pthread_cond_destroy(&daemon->changed);
         pthread_cond_destroy(&daemon->framed);
-        pthread_mutex_destroy(&daemon->watch_lock);
-        pthread_mutex_destroy(&daemon->lock);
     }
     free(daemon);
 }
 
-void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings *settings)
+struct gsp_settings_live gsp_daemon__live_settings(struct gsp_daemon *daemon)
 {
-    pthread_mutex_lock(&daemon->lock);
-    struct gsp_settings *now = &daemon->settings;
-    daemon->period_changed = daemon->period_changed || now->period_ns != settings->period_ns;
-    now->period_ns = settings->period_ns;
-    now->query_timeout_ns = settings->query_timeout_ns;
-    now->query_rows = settings->query_rows;
-    now->query_memory_mb = settings->query_memory_mb;
-    for (size_t i = 0; gsp_setting_at(i); i++)
-        if (gsp_setting_at(i)->live)
-            now->origin[i] = settings->origin[i];
+    gsp_lock_take(&daemon->lock);
+    const struct gsp_settings_live copy = daemon->live;
+    gsp_lock_release(&daemon->lock);
+    return copy;
+}
+
+void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings_live *settings)
+{
+    gsp_lock_take(&daemon->lock);
+    if (daemon->live.period_ns != settings->period_ns)
+        daemon->period_changed = true;
+    daemon->live = *settings;
     daemon->settings_changed = true;
     pthread_cond_broadcast(&daemon->changed);
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     gsp_daemon__touch(daemon);
 }
 
 void gsp_daemon_note_settings(struct gsp_daemon *daemon, const char *why)
 {
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     snprintf(daemon->settings_error, sizeof(daemon->settings_error), "%s", why);
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     gsp_daemon__touch(daemon);
 }
 

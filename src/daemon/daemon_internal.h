@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_internal.h -- the daemon's own state, for its files.
+ * daemon_internal.h -- the state of the daemon, shared by its files.
  *
  * daemon.c           open, start, stop
- * daemon_tick.c      the thread that collects and the one that tends
+ * daemon_tick.c      the collecting thread and the maintenance thread
  * routes*.c          requests
- * targets.c          watched processes and recordings
+ * targets.c          watched processes and stack recordings
  *
- * Threads: what each member says.
+ * Threads: see each member.
  */
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/lock.h"
 #include "collect/collect.h"
 #include "daemon/daemon.h"
 #include "daemon/daemon_rows.h"
@@ -30,7 +31,7 @@
 #define GSP_SOURCES_MAX 32U
 #define GSP_HOST_MAX    256U
 
-/* What a source said after the last tick. */
+/* The state of a source after the last tick. */
 struct gsp_source_state {
     const char *name;
     const char *doc;
@@ -39,63 +40,76 @@ struct gsp_source_state {
 };
 
 struct gsp_daemon {
-    struct gsp_settings settings; /* the live ones under lock */
+    /* Set by gsp_daemon_open(), constant afterwards. */
+    const struct gsp_settings_fixed *fixed; /* to fixed_storage */
+    struct gsp_settings_fixed fixed_storage;
     char host[GSP_HOST_MAX];
-    char *token;                 /* NULL: none */
-    int lock_fd;                 /* of the state folder */
-    int place_fd;                /* of the rings; -1: none */
-    int64_t start_ns;            /* CLOCK_REALTIME */
-    int64_t start_mono_ns;       /* the same moment, of a clock that nobody sets */
-    struct gsp_collect *collect; /* the collecting thread's */
+    char *token;           /* NULL: none */
+    int lock_fd;           /* of the state folder */
+    int place_fd;          /* of the ring directory; -1: none */
+    int64_t start_ns;      /* CLOCK_REALTIME */
+    int64_t start_mono_ns; /* the same time, CLOCK_MONOTONIC */
     struct gsp_frames *frames;
     struct gsp_sessions *sessions;
     struct gsp_targets *targets;
-    struct gsp_rows_out rows;
     struct gsp_http_server *server;
-    pthread_t collector;
-    pthread_t tender;
-    pthread_mutex_t watch_lock; /* held while watched is made anew; taken before all others */
-    pthread_mutex_t lock;       /* of all below, where not atomic */
-    pthread_cond_t changed;
-    pthread_cond_t framed;    /* frame_met has */
-    char settings_error[240]; /* why the last SIGHUP changed nothing; "": it did */
-    struct gsp_source_state sources[GSP_SOURCES_MAX];
-    size_t source_count;
-    struct gsp_overhead overheads[GSP_OVERHEADS_MAX];
-    size_t overhead_count;
-    int32_t *watched; /* processes to look at */
-    size_t watched_count;
-    struct gsp_buf status; /* the answer to /status, as of status_serial */
-    uint64_t status_serial;
-    _Atomic uint64_t serial; /* grows with everything that /status tells */
+
+    struct gsp_collect *collect; /* of the collecting thread */
+    struct gsp_rows_out rows;    /* has its own lock */
+
+    /* Serializes updates of `watched`. Taken before all other locks. */
+    struct gsp_lock watch_lock;
+
+    struct gsp_lock lock;
+    pthread_cond_t changed; /* orders for the threads: stopping, *_changed, frame_wanted */
+    pthread_cond_t framed;  /* frame_done changed */
+    struct gsp_settings_live live GSP_GUARDED_BY(lock);
+    char settings_error[240] GSP_GUARDED_BY(lock); /* why the last SIGHUP had no effect; "": none */
+    struct gsp_source_state sources[GSP_SOURCES_MAX] GSP_GUARDED_BY(lock);
+    size_t source_count GSP_GUARDED_BY(lock);
+    struct gsp_overhead overheads[GSP_OVERHEADS_MAX] GSP_GUARDED_BY(lock);
+    size_t overhead_count GSP_GUARDED_BY(lock);
+    int32_t *watched GSP_GUARDED_BY(lock); /* processes whose metrics are collected */
+    size_t watched_count GSP_GUARDED_BY(lock);
+    struct gsp_buf status GSP_GUARDED_BY(lock);  /* the answer to /status */
+    uint64_t status_serial GSP_GUARDED_BY(lock); /* `serial` + 1 when `status` was made */
+    uint64_t frame_wanted GSP_GUARDED_BY(lock);  /* extra frames requested so far */
+    uint64_t frame_done GSP_GUARDED_BY(lock);    /* requests that a frame has answered */
+    int64_t last_tick_ns GSP_GUARDED_BY(lock);   /* CLOCK_MONOTONIC: start of the newest frame */
+    bool watch_changed GSP_GUARDED_BY(lock);
+    bool period_changed GSP_GUARDED_BY(lock);
+    bool settings_changed GSP_GUARDED_BY(lock);
+    bool stopping GSP_GUARDED_BY(lock);
+
+    _Atomic uint64_t serial; /* grows with every change that /status shows */
     _Atomic uint64_t ticks;
     _Atomic uint64_t late_ticks;
-    _Atomic int64_t collect_ns; /* spent in ticks, CPU */
-    _Atomic unsigned queries;   /* running */
-    _Atomic bool status_asked;  /* since overheads were looked at */
-    uint64_t frame_wanted; /* frames that were asked for, and how many of those wishes are met */
-    uint64_t frame_met;
-    int64_t last_tick_ns; /* CLOCK_MONOTONIC of the newest frame's begin */
-    bool watch_changed;
-    bool period_changed;
-    bool settings_changed;
-    bool stopping;
+    _Atomic int64_t collect_ns;   /* CPU time spent in ticks */
+    _Atomic unsigned queries;     /* running */
+    _Atomic bool status_was_read; /* since `overheads` was updated */
+
+    /* What gsp_daemon_close() has to undo; of the owner. */
+    pthread_t collector;
+    pthread_t maintainer;
     bool has_collector;
-    bool has_tender;
-    bool has_lock;
+    bool has_maintainer;
+    bool has_conds;
     bool has_rows;
 };
 
-/* daemon_tick.c: threads, until stopping. */
+/* A copy of the settings that can change at run time. */
+struct gsp_settings_live gsp_daemon__live_settings(struct gsp_daemon *daemon);
+
+/* daemon_tick.c: main functions of the threads. They return after gsp_daemon.stopping is set. */
 void *gsp_daemon__collect(void *daemon);
 void *gsp_daemon__tend(void *daemon);
-/* The watched processes may have changed: asks sessions and targets. */
+/* Updates the list of watched processes from sessions and targets. */
 void gsp_daemon__rewatch(struct gsp_daemon *daemon);
-/* Asks for a frame between two ticks, and does not wait for it; worth what gsp_daemon__last_frame()
- * waits for. */
+/* Requests a frame between two ticks and does not wait for it. Returns the number of the request,
+ * for gsp_daemon.frame_done. */
 uint64_t gsp_daemon__ask_frame(struct gsp_daemon *daemon);
-/* Before the active session of that name ends, or with NULL all do: it has a frame of now, and two
- * at least.  Waits for them, some tens of milliseconds. */
+/* Call this before the active session of that name (NULL: every session) ends: makes sure that it
+ * has a current frame, and at least two frames. Waits for them, some tens of milliseconds. */
 void gsp_daemon__last_frame(struct gsp_daemon *daemon, const char *session);
-/* What the answers of /status are made of has changed. */
+/* Call this when something that /status shows has changed. */
 void gsp_daemon__touch(struct gsp_daemon *daemon);

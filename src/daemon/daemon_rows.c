@@ -4,22 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of devices and processes: a machine that has more does not have them at once. */
+#include "base/array.h"
+
+/* Names of devices and processes over the daemon's life. */
 #define WORDS_MAX     65536U
 #define ROW_BYTES_MAX 1024U
 
 static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text);
-static void take_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row);
+static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row);
 
 void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_collect_sink *frames, int folder_fd,
                        uint32_t row_capacity)
 {
     memset(out, 0, sizeof(*out));
-    out->sink = (struct gsp_collect_sink){intern, take_row};
+    out->sink = (struct gsp_collect_sink){intern, add_row};
     out->frames = frames;
     out->folder_fd = folder_fd;
     out->row_capacity = row_capacity;
-    pthread_mutex_init(&out->lock, NULL);
 }
 
 void gsp_rows_out_free(struct gsp_rows_out *out)
@@ -33,10 +34,9 @@ void gsp_rows_out_free(struct gsp_rows_out *out)
     gsp_buf_free(&out->coming.bytes);
     gsp_buf_free(&out->newest.bytes);
     gsp_buf_free(&out->devices);
-    pthread_mutex_destroy(&out->lock);
 }
 
-/* The ring of a table, made when its first row comes; NULL when that cannot be. */
+/* The ring of a table, created for its first row; NULL if that fails. */
 static struct gsp_ring *ring_of(struct gsp_rows_out *out, enum gsp_table_id table)
 {
     if (out->rings[table] || out->no_ring[table] || out->folder_fd < 0)
@@ -51,47 +51,38 @@ static struct gsp_ring *ring_of(struct gsp_rows_out *out, enum gsp_table_id tabl
                                        .rank = GSP_NULL_I64};
     if (gsp_ring_create(out->folder_fd, &spec, &out->rings[table], &err) < 0) {
         out->no_ring[table] = true;
-        pthread_mutex_lock(&out->lock);
+        gsp_lock_take(&out->lock);
         memcpy(out->ring_error, err.msg, sizeof(out->ring_error));
-        pthread_mutex_unlock(&out->lock);
+        gsp_lock_release(&out->lock);
     }
     return out->rings[table];
 }
 
-static bool grow(struct gsp_rows_out *out)
+static bool reserve_word(struct gsp_rows_out *out)
 {
-    if (out->word_count < out->word_cap)
-        return true;
-    const size_t cap = out->word_cap ? out->word_cap * 2 : 128;
-    pthread_mutex_lock(&out->lock);
-    struct gsp_word *words = realloc(out->words, cap * sizeof(*words));
-    if (words)
-        out->words = words;
-    pthread_mutex_unlock(&out->lock);
-    if (words)
-        out->word_cap = cap;
-    return words != NULL;
+    gsp_lock_take(&out->lock);
+    const bool ok = out->word_count < WORDS_MAX &&
+                    gsp_array_fit(&out->words, &out->word_cap, out->word_count + 1);
+    gsp_lock_release(&out->lock);
+    return ok;
 }
 
 static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
     struct gsp_rows_out *out = (struct gsp_rows_out *)sink;
-    /* 128 bits of hash are the text: equal ones by chance will not be met. */
+    /* 128 bits of hash identify the text. */
     const uint64_t a = gsp_hash_bytes(text.p, text.len, (uint64_t)table + 1);
     const uint64_t b = gsp_hash_bytes(text.p, text.len, ~(uint64_t)table);
     const uint32_t *found = gsp_hmap_get(&out->index, a, b);
     if (found)
         return *found;
-    char *copy = out->word_count < WORDS_MAX && grow(out) ? malloc(text.len + 1) : NULL;
+    char *copy = reserve_word(out) ? gsp_sv_dup(text) : NULL;
     const uint32_t id = (uint32_t)out->word_count + 1;
     if (!copy || !gsp_hmap_put(&out->index, a, b, id)) {
         free(copy);
         out->words_lost++;
         return GSP_NULL_STR;
     }
-    if (text.len)
-        memcpy(copy, text.p, text.len);
-    copy[text.len] = '\0';
     struct gsp_ring *ring = ring_of(out, table);
     const struct gsp_word word = {
         .text = copy,
@@ -99,9 +90,9 @@ static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, s
         .ring_id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR,
         .frame_id = out->frames ? out->frames->intern(out->frames, table, text) : GSP_NULL_STR,
     };
-    pthread_mutex_lock(&out->lock);
+    gsp_lock_take(&out->lock);
     out->words[out->word_count++] = word;
-    pthread_mutex_unlock(&out->lock);
+    gsp_lock_release(&out->lock);
     return id;
 }
 
@@ -110,7 +101,7 @@ static const struct gsp_word *word_of(const struct gsp_rows_out *out, uint32_t i
     return id && id <= out->word_count ? &out->words[id - 1] : NULL;
 }
 
-/* Puts the ids of the ring, or of the frames, in the place of ours. */
+/* Replaces our string ids by those of the ring or of the metric frames. */
 static void translate(const struct gsp_rows_out *out, const struct gsp_table *table, char *row,
                       bool to_ring)
 {
@@ -129,6 +120,7 @@ static void translate(const struct gsp_rows_out *out, const struct gsp_table *ta
 }
 
 static struct gsp_row_gpu_device *device_of(const struct gsp_rows_out *out, int64_t gpu)
+    GSP_REQUIRES(&out->lock)
 {
     struct gsp_row_gpu_device *rows = (void *)out->devices.p;
     for (size_t i = 0; i < out->devices.len / sizeof(*rows); i++)
@@ -139,16 +131,16 @@ static struct gsp_row_gpu_device *device_of(const struct gsp_rows_out *out, int6
 
 static void keep_device(struct gsp_rows_out *out, const struct gsp_row_gpu_device *row)
 {
-    pthread_mutex_lock(&out->lock);
+    gsp_lock_take(&out->lock);
     struct gsp_row_gpu_device *old = device_of(out, row->gpu);
     if (old)
         *old = *row;
     else
         gsp_buf_put(&out->devices, row, sizeof(*row));
-    pthread_mutex_unlock(&out->lock);
+    gsp_lock_release(&out->lock);
 }
 
-static void take_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
+static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct gsp_rows_out *out = (struct gsp_rows_out *)sink;
     const struct gsp_table *about = gsp_wire_table_at(table);
@@ -191,21 +183,21 @@ void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_collect_tick *tic
 
 void gsp_rows_end(struct gsp_rows_out *out)
 {
-    pthread_mutex_lock(&out->lock);
+    gsp_lock_take(&out->lock);
     const struct gsp_row_set old = out->newest;
     out->newest = out->coming;
     out->coming = (struct gsp_row_set){.bytes = old.bytes, .serial = out->newest.serial};
-    pthread_mutex_unlock(&out->lock);
+    gsp_lock_release(&out->lock);
 }
 
 void gsp_rows_lock(struct gsp_rows_out *out)
 {
-    pthread_mutex_lock(&out->lock);
+    gsp_lock_take(&out->lock);
 }
 
 void gsp_rows_unlock(struct gsp_rows_out *out)
 {
-    pthread_mutex_unlock(&out->lock);
+    gsp_lock_release(&out->lock);
 }
 
 const void *gsp_rows_each(const struct gsp_rows_out *out, size_t *at, enum gsp_table_id *table)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,26 +7,22 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
 #include "ring/dir.h"
 
-#define TEND_EVERY_NS      GSP_NS_PER_S
+#define MAINTAIN_EVERY_NS  GSP_NS_PER_S
 #define OVERHEADS_EVERY_NS (5 * GSP_NS_PER_S)
 #define RINGS_EVERY_NS     (600 * GSP_NS_PER_S)
-#define OVERHEAD_EVERY_S   10
+#define OWN_OVERHEAD_NS    (10 * GSP_NS_PER_S)
 #define COLLECT_NICE       (-10)
-/* Two frames are no closer than this but for the period: over less than two of the kernel's ticks
- * rates say nothing, and frames that are asked for must not cost more than a core's share. */
+/* The shortest distance between a requested frame and its neighbours: rates over less than two
+ * ticks of the kernel are meaningless, and requests must not keep a core busy. */
 #define FRAME_APART_NS     (20 * GSP_NS_PER_MS)
-/* A frame that is asked for is not waited for longer: its sources may hang. */
+/* The longest time to wait for a requested frame, because a source may hang. */
 #define FRAME_WAIT_NS      (2 * GSP_NS_PER_S)
-
-static struct timespec timespec_of(int64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t)(ns / GSP_NS_PER_S), .tv_nsec = ns % GSP_NS_PER_S};
-}
 
 static int64_t thread_cpu_ns(void)
 {
@@ -41,8 +36,7 @@ void gsp_daemon__touch(struct gsp_daemon *daemon)
     atomic_fetch_add(&daemon->serial, 1);
 }
 
-/* With watch_lock: who has asked later also sets later, so that no change is lost. */
-static void rewatch(struct gsp_daemon *daemon)
+static void rewatch(struct gsp_daemon *daemon) GSP_REQUIRES(&daemon->watch_lock)
 {
     int32_t *pids = NULL;
     size_t count = 0;
@@ -52,7 +46,7 @@ static void rewatch(struct gsp_daemon *daemon)
         free(pids);
         return;
     }
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     const bool same = count == daemon->watched_count &&
                       (count == 0 || memcmp(pids, daemon->watched, count * sizeof(*pids)) == 0);
     if (same) {
@@ -63,23 +57,21 @@ static void rewatch(struct gsp_daemon *daemon)
         daemon->watched_count = count;
         daemon->watch_changed = true;
     }
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
 }
 
 void gsp_daemon__rewatch(struct gsp_daemon *daemon)
 {
-    pthread_mutex_lock(&daemon->watch_lock);
+    gsp_lock_take(&daemon->watch_lock);
     rewatch(daemon);
-    pthread_mutex_unlock(&daemon->watch_lock);
+    gsp_lock_release(&daemon->watch_lock);
 }
 
 static void put_settings(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick)
 {
     struct gsp_rows_out *rows = &daemon->rows;
-    struct gsp_settings now;
-    pthread_mutex_lock(&daemon->lock);
-    now = daemon->settings;
-    pthread_mutex_unlock(&daemon->lock);
+    const struct gsp_settings now = {.fixed = *daemon->fixed,
+                                     .live = gsp_daemon__live_settings(daemon)};
     for (size_t i = 0; gsp_setting_at(i); i++) {
         const struct gsp_setting *about = gsp_setting_at(i);
         gsp_auto_buf name = {0};
@@ -102,7 +94,7 @@ static void put_settings(struct gsp_daemon *daemon, const struct gsp_collect_tic
     }
 }
 
-/* What this daemon costs: its CPU time since it started, over the wall's. */
+/* CPU time of this daemon since its start, in percent of the wall time. */
 static void put_overhead(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick)
 {
     struct gsp_rows_out *rows = &daemon->rows;
@@ -141,12 +133,12 @@ static void put_loss(struct gsp_daemon *daemon, const struct gsp_collect_tick *t
     gsp_rows_to_ring(rows, table, &row);
 }
 
-/* What the sources say about themselves, for the other threads. */
+/* Copies the state of the sources for the other threads. */
 static void copy_sources(struct gsp_daemon *daemon)
 {
     struct gsp_collect_state state;
     size_t i = 0;
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     for (; i < GSP_SOURCES_MAX && gsp_collect_state(daemon->collect, i, &state); i++) {
         struct gsp_source_state *to = &daemon->sources[i];
         to->name = state.name;
@@ -155,7 +147,7 @@ static void copy_sources(struct gsp_daemon *daemon)
         snprintf(to->trouble, sizeof(to->trouble), "%s", state.trouble ? state.trouble : "");
     }
     daemon->source_count = i;
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
 }
 
 static void tick(struct gsp_daemon *daemon, uint64_t missed)
@@ -170,7 +162,7 @@ static void tick(struct gsp_daemon *daemon, uint64_t missed)
     if (missed)
         put_loss(daemon, &now, missed);
     gsp_rows_end(&daemon->rows);
-    /* What is lost is counted by the frames, and told by /status. */
+    /* The frame log counts lost frames, and /status shows the count. */
     if (gsp_frames_end(daemon->frames, &err) < 0)
         gsp_log_debug("daemon", "%s", err.msg);
     copy_sources(daemon);
@@ -181,7 +173,7 @@ static void tick(struct gsp_daemon *daemon, uint64_t missed)
     gsp_http_wake(daemon->server);
 }
 
-/* What others asked of the collecting thread since; under the lock when called. */
+/* Requests of other threads to the collecting thread. */
 struct orders {
     int32_t *pids;
     size_t pid_count;
@@ -189,7 +181,7 @@ struct orders {
     bool settings;
 };
 
-static void take_orders(struct gsp_daemon *daemon, struct orders *out)
+static void take_orders(struct gsp_daemon *daemon, struct orders *out) GSP_REQUIRES(&daemon->lock)
 {
     *out = (struct orders){.watch = daemon->watch_changed, .settings = daemon->settings_changed};
     if (out->watch && daemon->watched_count) {
@@ -203,7 +195,7 @@ static void take_orders(struct gsp_daemon *daemon, struct orders *out)
     daemon->settings_changed = false;
 }
 
-static void follow_orders(struct gsp_daemon *daemon, struct orders *orders)
+static void execute_orders(struct gsp_daemon *daemon, struct orders *orders)
 {
     const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
     if (orders->watch)
@@ -213,23 +205,23 @@ static void follow_orders(struct gsp_daemon *daemon, struct orders *orders)
     free(orders->pids);
 }
 
-/* When the next frame is due: at its tick, or earlier if one is asked for.  Under the lock. */
+/* When the next frame is due: at its tick, or earlier if one was requested. */
 static int64_t next_due(const struct gsp_daemon *daemon, int64_t tick_ns)
+    GSP_REQUIRES(&daemon->lock)
 {
     const int64_t early_ns = daemon->last_tick_ns + FRAME_APART_NS;
-    return daemon->frame_wanted > daemon->frame_met && tick_ns - early_ns >= FRAME_APART_NS
+    gsp_assert(daemon->frame_done <= daemon->frame_wanted);
+    return daemon->frame_wanted > daemon->frame_done && tick_ns - early_ns >= FRAME_APART_NS
                ? early_ns
                : tick_ns;
 }
 
-/* Sleeps until a frame is due or until the period changes.  Under the lock.  False: the end. */
-static bool sleep_until(struct gsp_daemon *daemon, int64_t tick_ns)
+/* Sleeps until a frame is due or the period changes. Returns false if the daemon stops. */
+static bool sleep_until(struct gsp_daemon *daemon, int64_t tick_ns) GSP_REQUIRES(&daemon->lock)
 {
-    while (!daemon->stopping && !daemon->period_changed) {
-        const struct timespec due = timespec_of(next_due(daemon, tick_ns));
-        if (pthread_cond_timedwait(&daemon->changed, &daemon->lock, &due) == ETIMEDOUT)
+    while (!daemon->stopping && !daemon->period_changed)
+        if (!gsp_lock_wait_until(&daemon->lock, &daemon->changed, next_due(daemon, tick_ns)))
             break;
-    }
     return !daemon->stopping;
 }
 
@@ -239,105 +231,104 @@ void *gsp_daemon__collect(void *arg)
     int64_t next_ns = gsp_now_ns();
     int64_t overhead_ns = next_ns;
     prctl(PR_SET_NAME, "gsprof-collect");
-    /* Short work at a given time goes before the long work of others, where we may say so. */
+    /* Ticks are short and must be on time. Without the privilege this has no effect. */
     setpriority(PRIO_PROCESS, (id_t)gettid(), COLLECT_NICE);
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     while (sleep_until(daemon, next_ns)) {
         struct orders orders;
-        const int64_t period_ns = daemon->settings.period_ns;
+        const int64_t period_ns = daemon->live.period_ns;
         const bool new_period = daemon->period_changed;
         const uint64_t wanted = daemon->frame_wanted;
         daemon->period_changed = false;
         const int64_t begun_ns = gsp_now_ns();
         take_orders(daemon, &orders);
-        pthread_mutex_unlock(&daemon->lock);
-        follow_orders(daemon, &orders);
+        gsp_lock_release(&daemon->lock);
+        execute_orders(daemon, &orders);
         if (new_period) {
             gsp_frames_set_period(daemon->frames, period_ns);
             next_ns = gsp_now_ns();
         }
-        /* Slots whose time has passed are left out: no drift, and no burst. */
+        /* Missed ticks are skipped, so that the schedule neither drifts nor bursts. */
         const int64_t behind_ns = gsp_now_ns() - next_ns;
         const int64_t missed = behind_ns > 0 ? behind_ns / period_ns : 0;
         tick(daemon, (uint64_t)missed);
-        if (behind_ns >= 0) /* else it was asked for, and the tick is still to come */
+        if (behind_ns >= 0) /* otherwise the frame was requested and the tick is still to come */
             next_ns += (missed + 1) * period_ns;
-        if (gsp_now_ns() - overhead_ns > OVERHEAD_EVERY_S * GSP_NS_PER_S) {
+        if (gsp_now_ns() - overhead_ns > OWN_OVERHEAD_NS) {
             const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(),
                                                  .mono_ns = gsp_now_ns()};
             put_overhead(daemon, &now);
             overhead_ns = now.mono_ns;
         }
-        pthread_mutex_lock(&daemon->lock);
-        daemon->frame_met = wanted;
+        gsp_lock_take(&daemon->lock);
+        daemon->frame_done = wanted;
         daemon->last_tick_ns = begun_ns;
         pthread_cond_broadcast(&daemon->framed);
     }
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     return NULL;
 }
 
 uint64_t gsp_daemon__ask_frame(struct gsp_daemon *daemon)
 {
-    pthread_mutex_lock(&daemon->lock);
-    const uint64_t wish = ++daemon->frame_wanted;
+    gsp_lock_take(&daemon->lock);
+    const uint64_t request = ++daemon->frame_wanted;
     pthread_cond_broadcast(&daemon->changed);
-    pthread_mutex_unlock(&daemon->lock);
-    return wish;
+    gsp_lock_release(&daemon->lock);
+    return request;
 }
 
-static void await_frame(struct gsp_daemon *daemon, uint64_t wish, int64_t until_ns)
+static void await_frame(struct gsp_daemon *daemon, uint64_t request, int64_t deadline_ns)
 {
-    const struct timespec until = timespec_of(until_ns);
-    pthread_mutex_lock(&daemon->lock);
-    while (!daemon->stopping && daemon->frame_met < wish &&
-           pthread_cond_timedwait(&daemon->framed, &daemon->lock, &until) != ETIMEDOUT) {
+    gsp_lock_take(&daemon->lock);
+    while (!daemon->stopping && daemon->frame_done < request &&
+           gsp_lock_wait_until(&daemon->lock, &daemon->framed, deadline_ns)) {
     }
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
 }
 
 static bool has_fresh_frame(struct gsp_daemon *daemon)
 {
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     const int64_t age_ns = gsp_now_ns() - daemon->last_tick_ns;
     const bool is_fresh = daemon->last_tick_ns && age_ns < FRAME_APART_NS;
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     return is_fresh;
 }
 
 void gsp_daemon__last_frame(struct gsp_daemon *daemon, const char *session)
 {
     const uint64_t first = gsp_sessions_first_frame(daemon->sessions, session);
-    const int64_t until_ns = gsp_now_ns() + FRAME_WAIT_NS;
-    /* The first wish may be met by the frame that the start asked for: then there is another. */
+    const int64_t deadline_ns = gsp_now_ns() + FRAME_WAIT_NS;
+    /* The frame that the start of the session requested may answer the first request as well. Then
+     * a second one is needed. */
     for (unsigned i = 0; first && i < 2; i++) {
         const bool is_fresh = i > 0 || has_fresh_frame(daemon);
         if (is_fresh && gsp_frames_count(daemon->frames, first, UINT64_MAX) >= 2)
             return;
-        await_frame(daemon, gsp_daemon__ask_frame(daemon), until_ns);
+        await_frame(daemon, gsp_daemon__ask_frame(daemon), deadline_ns);
     }
 }
 
-/* What the agents of this machine's processes have measured since. */
-static void look_at_overheads(struct gsp_daemon *daemon)
+/* Reads what the agents of this machine's processes have measured. */
+static void update_overheads(struct gsp_daemon *daemon)
 {
     struct gsp_overhead now[GSP_OVERHEADS_MAX] = {0};
     const size_t count = gsp_overheads_read(now, GSP_OVERHEADS_MAX);
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     const bool same = count == daemon->overhead_count &&
                       memcmp(now, daemon->overheads, count * sizeof(*now)) == 0;
     memcpy(daemon->overheads, now, sizeof(now));
     daemon->overhead_count = count;
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     if (!same)
         gsp_daemon__touch(daemon);
 }
 
 static void sweep_rings(struct gsp_daemon *daemon)
 {
-    pthread_mutex_lock(&daemon->lock);
-    const struct gsp_ring_dir_limits limits = gsp_settings_ring_limits(&daemon->settings);
-    pthread_mutex_unlock(&daemon->lock);
+    const struct gsp_settings_live live = gsp_daemon__live_settings(daemon);
+    const struct gsp_ring_dir_limits limits = gsp_settings_ring_limits(&live);
     gsp_ring_dirs_sweep(&limits);
 }
 
@@ -348,32 +339,31 @@ void *gsp_daemon__tend(void *arg)
     int64_t overheads_ns = rings_ns;
     uint64_t seen = UINT64_MAX;
     prctl(PR_SET_NAME, "gsprof-tend");
-    pthread_mutex_lock(&daemon->lock);
-    int64_t due_ns = rings_ns + TEND_EVERY_NS;
+    gsp_lock_take(&daemon->lock);
+    int64_t due_ns = rings_ns + MAINTAIN_EVERY_NS;
     while (!daemon->stopping) {
-        const struct timespec due = timespec_of(due_ns);
-        if (pthread_cond_timedwait(&daemon->changed, &daemon->lock, &due) != ETIMEDOUT)
+        if (gsp_lock_wait_until(&daemon->lock, &daemon->changed, due_ns))
             continue;
-        pthread_mutex_unlock(&daemon->lock);
+        gsp_lock_release(&daemon->lock);
         gsp_sessions_tend(daemon->sessions, gsp_realtime_ns());
         const bool forgotten = gsp_targets_tend(daemon->targets);
-        /* Thousands of sessions are looked at when one changed, not each second. */
+        /* There may be thousands of sessions, so they are read only after a change. */
         const uint64_t changes = gsp_sessions_changes(daemon->sessions);
         if (forgotten || changes != seen)
             gsp_daemon__rewatch(daemon);
         seen = changes;
         if (gsp_now_ns() >= rings_ns) {
-            sweep_rings(daemon); /* there may be no other who does */
+            sweep_rings(daemon);
             rings_ns = gsp_now_ns() + RINGS_EVERY_NS;
         }
-        /* Rings of many processes take a while to look at: only for those who want to know. */
-        if (gsp_now_ns() >= overheads_ns && atomic_exchange(&daemon->status_asked, false)) {
-            look_at_overheads(daemon);
+        /* Reading the rings of many processes takes time, so this waits for a reader of /status. */
+        if (gsp_now_ns() >= overheads_ns && atomic_exchange(&daemon->status_was_read, false)) {
+            update_overheads(daemon);
             overheads_ns = gsp_now_ns() + OVERHEADS_EVERY_NS;
         }
-        due_ns = gsp_now_ns() + TEND_EVERY_NS;
-        pthread_mutex_lock(&daemon->lock);
+        due_ns = gsp_now_ns() + MAINTAIN_EVERY_NS;
+        gsp_lock_take(&daemon->lock);
     }
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     return NULL;
 }

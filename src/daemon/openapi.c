@@ -5,11 +5,6 @@
 #include "base/str.h"
 #include "daemon/routes_internal.h"
 
-static const char ERROR_SCHEMA[] =
-    "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
-    "\"required\":[\"code\",\"message\",\"hint\"],\"properties\":{\"code\":{\"type\":\"string\"},"
-    "\"message\":{\"type\":\"string\"},\"hint\":{\"type\":[\"string\",\"null\"]}}}}}";
-
 static void put_parameter(struct gsp_json *json, struct gsp_sv name, const char *where,
                           const char *type)
 {
@@ -43,10 +38,11 @@ static void put_parameters(struct gsp_json *json, const struct gsp_route *route)
     gsp_json_arr_end(json);
 }
 
+/* type NULL: JSON. */
 static void put_content(struct gsp_json *json, const char *type, const char *schema)
 {
-    /* Without its charset. */
-    const struct gsp_sv bare = {type, strcspn(type, ";")};
+    const char *full = type ? type : "application/json";
+    const struct gsp_sv bare = {full, strcspn(full, ";")}; /* without the charset */
     gsp_json_key(json, "content");
     gsp_json_obj_begin(json);
     gsp_json_keysv(json, bare);
@@ -59,15 +55,12 @@ static void put_content(struct gsp_json *json, const char *type, const char *sch
 
 static void put_body(struct gsp_json *json, const struct gsp_route *route)
 {
-    gsp_auto_buf schema = {0};
     if (!route->body)
         return;
-    gsp_buf_printf(&schema, "{\"type\":\"object\",\"properties\":%s}", route->body);
-    const char *text = gsp_buf_cstr(&schema);
     gsp_json_key(json, "requestBody");
     gsp_json_obj_begin(json);
     gsp_json_put_bool(json, "required", false);
-    put_content(json, "application/json", text ? text : "{}");
+    put_content(json, NULL, route->body);
     gsp_json_obj_end(json);
 }
 
@@ -85,23 +78,22 @@ static const char *schema_of(const struct gsp_route *route)
 {
     if (route->schema)
         return route->schema;
-    return strcmp(route->content, "application/json") == 0 ? "{\"type\":\"object\"}"
-                                                           : "{\"type\":\"string\"}";
+    return route->content ? "{\"type\":\"string\"}" : "{\"type\":\"object\"}";
 }
 
 static void put_responses(struct gsp_json *json, const struct gsp_route *route)
 {
     gsp_json_key(json, "responses");
     gsp_json_obj_begin(json);
-    put_response(json, gsp_sv_of("200"), "what was asked for", route->content, schema_of(route));
-    struct gsp_sv rest = gsp_sv_of(route->faults);
+    put_response(json, gsp_sv_of("200"), "the result", route->content, schema_of(route));
+    struct gsp_sv rest = gsp_sv_of(route->errors);
     struct gsp_sv status;
     while (rest.p && gsp_sv_split(&rest, ' ', &status))
         if (status.len)
-            put_response(json, status, "why not", "application/json", ERROR_SCHEMA);
-    if (!route->open)
-        put_response(json, gsp_sv_of("401"), "the token is missing", "application/json",
-                     ERROR_SCHEMA);
+            put_response(json, status, "an error", NULL, gsp_daemon__error_schema);
+    if (!route->is_public)
+        put_response(json, gsp_sv_of("401"), "the token is missing or invalid", NULL,
+                     gsp_daemon__error_schema);
     gsp_json_obj_end(json);
 }
 
@@ -121,8 +113,8 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
     gsp_json_obj_end(json);
 }
 
-/* Whether the path stood further up in the table. */
-static bool is_told(const struct gsp_route *route)
+/* Whether an earlier row of the table has the same path. */
+static bool is_repeated(const struct gsp_route *route)
 {
     for (const struct gsp_route *before = gsp_routes; before < route; before++)
         if (strcmp(before->path, route->path) == 0)
@@ -147,7 +139,7 @@ void gsp_route_openapi(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_a
     gsp_json_key(&json, "paths");
     gsp_json_obj_begin(&json);
     for (const struct gsp_route *route = gsp_routes; route->method; route++) {
-        if (is_told(route))
+        if (is_repeated(route))
             continue;
         gsp_json_key(&json, route->path);
         gsp_json_obj_begin(&json);

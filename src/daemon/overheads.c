@@ -11,10 +11,10 @@
 #include "wire/table.h"
 
 #define FILE_NAME "gsprof.overhead.ring"
-/* Threads that measure in one process. */
+/* Lanes of one process. */
 #define SPANS_MAX 64U
 
-/* One value of a row; false when the ring has no such column. */
+/* Reads one value of a row. Returns false if the ring has no such column. */
 static bool read_value(const struct gsp_ring_view *view, const struct gsp_ring_range *span,
                        const char *name, void *out, size_t width)
 {
@@ -28,7 +28,7 @@ static bool read_value(const struct gsp_ring_view *view, const struct gsp_ring_r
     return false;
 }
 
-/* The newest row of a lane, whole or not at all. */
+/* Reads the newest row of a lane. Returns false if it was overwritten in the meantime. */
 static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_range *span,
                      const struct gsp_ring_dict *dict, struct gsp_overhead *out)
 {
@@ -47,7 +47,7 @@ static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_ran
     return true;
 }
 
-static size_t read_place(const struct gsp_ring_dir *place, struct gsp_overhead *out, size_t cap)
+static size_t read_process(const struct gsp_ring_dir *place, struct gsp_overhead *out, size_t cap)
 {
     int folder_fd = -1;
     if (gsp_ring_dir_open(place, &folder_fd, NULL) < 0)
@@ -80,7 +80,7 @@ size_t gsp_overheads_read(struct gsp_overhead *out, size_t cap)
         return 0;
     for (size_t i = 0; i < places.count && count < cap; i++)
         if (places.at[i].live)
-            count += read_place(&places.at[i], out + count, cap - count);
+            count += read_process(&places.at[i], out + count, cap - count);
     gsp_ring_dirs_free(&places);
     return count;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * overheads.h -- what tracing costs the processes of this machine, as their agents measured it.
+ * overheads.h -- the overhead of tracing in the processes of this machine, measured by their
+ * agents.
  *
- * Reads:   the newest row of gsprof.overhead of each process that runs, for each source.
- * Used by: daemon_tick.c (looks), routes_status.c (tells).
+ * Reads:   the newest gsprof.overhead row of each running process and source.
  * Threads: no state.
  */
 #pragma once
@@ -17,7 +17,7 @@
 
 struct gsp_overhead {
     int64_t ts_ns;
-    double percent; /* of the process's time; NULL as wire/table.h has it: not enough steps yet */
+    double percent; /* of the time of the process; gsp_null_f64(): not enough steps yet */
     double low_percent;
     double high_percent;
     int64_t samples;
@@ -25,7 +25,7 @@ struct gsp_overhead {
     char source[20];
 };
 
-/* Those of processes that run, at most cap; how many. */
+/* Reads at most cap overheads of running processes. Returns their number. */
 size_t gsp_overheads_read(struct gsp_overhead *out, size_t cap);
 /* An array of objects. */
 void gsp_overheads_json(const struct gsp_overhead *overheads, size_t count, struct gsp_json *json);

@@ -9,14 +9,14 @@
 
 #define LABELS_MAX 3
 
-/* One column as a metric: its name there, by Prometheus's conventions (base units, unit last,
- * _total for what only grows), and the factor between the units. */
+/* One column as a Prometheus metric: its name by the conventions of Prometheus (base units, unit
+ * last, _total for counters), and the factor between the units. */
 struct metric {
     const char *name;
     const char *type; /* "gauge", "counter" */
     const char *help;
     const char *column;
-    const char *labels[LABELS_MAX]; /* columns that tell the rows apart */
+    const char *labels[LABELS_MAX]; /* columns that distinguish the rows */
     double scale;
     enum gsp_table_id table;
 };
@@ -37,15 +37,15 @@ static const struct metric METRICS[] = {
     GAUGE(system_cpu, "system_percent", "cpu_system_ratio", 0.01, "Share of time in the kernel.",
           "cpu"),
     GAUGE(system_cpu, "iowait_percent", "cpu_iowait_ratio", 0.01,
-          "Share of time idle with I/O under way.", "cpu"),
+          "Share of time idle with I/O in progress.", "cpu"),
     GAUGE(system_cpu, "steal_percent", "cpu_steal_ratio", 0.01,
           "Share of time taken by the hypervisor.", "cpu"),
-    GAUGE(system_cpu, "freq_mhz", "cpu_frequency_hertz", 1e6, "Present frequency.", "cpu"),
+    GAUGE(system_cpu, "freq_mhz", "cpu_frequency_hertz", 1e6, "Current frequency.", "cpu"),
     GAUGE(system_cpu, "load_1m", "load1", 1, "Run queue, one-minute mean.", NULL),
-    GAUGE(system_memory, "total_bytes", "memory_total_bytes", 1, "Memory that can be used.", NULL),
+    GAUGE(system_memory, "total_bytes", "memory_total_bytes", 1, "Usable memory.", NULL),
     GAUGE(system_memory, "used_bytes", "memory_used_bytes", 1, "Memory in use.", NULL),
     GAUGE(system_memory, "available_bytes", "memory_available_bytes", 1,
-          "Memory that a new program can get.", NULL),
+          "Memory available to a new program.", NULL),
     GAUGE(system_memory, "cached_bytes", "memory_cached_bytes", 1, "Page cache and buffers.", NULL),
     GAUGE(system_memory, "swap_total_bytes", "swap_total_bytes", 1, "Swap space.", NULL),
     GAUGE(system_memory, "swap_used_bytes", "swap_used_bytes", 1, "Swap space in use.", NULL),
@@ -56,7 +56,7 @@ static const struct metric METRICS[] = {
     GAUGE(system_disk, "reads_per_s", "disk_reads_per_second", 1, "Read requests.", "device"),
     GAUGE(system_disk, "writes_per_s", "disk_writes_per_second", 1, "Write requests.", "device"),
     GAUGE(system_disk, "util_percent", "disk_busy_ratio", 0.01,
-          "Share of time with a request under way.", "device"),
+          "Share of time with a request in progress.", "device"),
     GAUGE(system_network, "rx_bytes_per_s", "network_receive_bytes_per_second", 1,
           "Bytes received.", "device"),
     GAUGE(system_network, "tx_bytes_per_s", "network_transmit_bytes_per_second", 1, "Bytes sent.",
@@ -64,7 +64,7 @@ static const struct metric METRICS[] = {
     GAUGE(system_network, "errors_per_s", "network_errors_per_second", 1, "Errors and drops.",
           "device"),
     GAUGE(system_pressure, "some_percent", "pressure_some_ratio", 0.01,
-          "Share of time in which some task waited.", "resource"),
+          "Share of time in which at least one task waited.", "resource"),
     GAUGE(system_pressure, "full_percent", "pressure_full_ratio", 0.01,
           "Share of time in which all tasks waited.", "resource"),
     GAUGE(gpu_metrics, "util_percent", "gpu_usage_ratio", 0.01,
@@ -118,7 +118,7 @@ static const struct gsp_column *find_column(const struct gsp_table *table, const
     return NULL;
 }
 
-/* The number of a column; false when it is NULL or no number. */
+/* Reads a numeric column. Returns false if the value is NULL or the column is not numeric. */
 static bool number_of(const struct gsp_column *column, const char *row, double *out)
 {
     int64_t whole = 0;
@@ -143,16 +143,17 @@ static void put_escaped(struct gsp_buf *out, struct gsp_sv text)
         else if (c == '\n')
             gsp_buf_puts(out, "\\n");
         else if (n == 0)
-            gsp_buf_puts(out, "\xef\xbf\xbd"); /* U+FFFD: the text must be UTF-8 */
+            gsp_buf_puts(out, "\xef\xbf\xbd"); /* U+FFFD, because the text must be UTF-8 */
         else
             gsp_buf_put(out, text.p + i, n);
         i += n ? n : 1;
     }
 }
 
-/* {cpu="0"}; the machine as a whole has no device: its label is "all". */
+/* {cpu="0"}; NULL is the whole machine, with the label "all". */
 static void put_labels(const struct gsp_rows_out *rows, const struct metric *metric,
                        const struct gsp_table *table, const char *row, struct gsp_buf *out)
+    GSP_REQUIRES(&rows->lock)
 {
     const char *before = "{";
     for (size_t i = 0; i < LABELS_MAX && metric->labels[i]; i++) {
@@ -183,7 +184,7 @@ static void put_head(struct gsp_buf *out, const char *name, const char *type, co
 }
 
 static void put_metric(const struct gsp_rows_out *rows, const struct metric *metric,
-                       struct gsp_buf *out)
+                       struct gsp_buf *out) GSP_REQUIRES(&rows->lock)
 {
     const struct gsp_table *table = gsp_wire_table_at(metric->table);
     const struct gsp_column *column = table ? find_column(table, metric->column) : NULL;
@@ -213,27 +214,28 @@ static void put_own(struct gsp_buf *out, const char *name, const char *type, con
     gsp_buf_printf(out, "%s %.15g\n", name, value);
 }
 
-/* What the daemon says of itself. */
+/* Metrics of the daemon itself. */
 static void put_self(struct gsp_daemon *daemon, struct gsp_buf *out)
 {
     struct gsp_frames_status log;
-    gsp_frames_status(daemon->frames, &log);
-    put_head(out, "gsprof_build_info", "gauge", "The version that runs.");
+    gsp_frames_log_status(daemon->frames, &log);
+    put_head(out, "gsprof_build_info", "gauge", "Version of the daemon.");
     gsp_buf_puts(out, "gsprof_build_info{version=\"" GSP_VERSION "\"} 1\n");
-    put_own(out, "gsprof_ticks_total", "counter", "Frames that were collected.",
+    put_own(out, "gsprof_ticks_total", "counter", "Metric frames collected.",
             (double)atomic_load(&daemon->ticks));
-    put_own(out, "gsprof_late_ticks_total", "counter", "Frames left out because it was too late.",
+    put_own(out, "gsprof_late_ticks_total", "counter",
+            "Metric frames skipped because the daemon was late.",
             (double)atomic_load(&daemon->late_ticks));
-    put_own(out, "gsprof_lost_frames_total", "counter", "Frames that could not be written.",
+    put_own(out, "gsprof_lost_frames_total", "counter", "Metric frames that could not be written.",
             (double)log.frames_lost);
     put_own(out, "gsprof_collect_seconds_total", "counter", "CPU time spent collecting.",
             (double)atomic_load(&daemon->collect_ns) / 1e9);
-    put_own(out, "gsprof_log_bytes", "gauge", "Size of the log of frames.", (double)log.bytes);
-    put_own(out, "gsprof_active_sessions", "gauge", "Sessions that go on.",
+    put_own(out, "gsprof_log_bytes", "gauge", "Size of the frame log.", (double)log.bytes);
+    put_own(out, "gsprof_active_sessions", "gauge", "Active sessions.",
             (double)gsp_sessions_active_count(daemon->sessions));
     put_own(out, "process_cpu_seconds_total", "counter", "CPU time of the daemon.",
             (double)gsp_cputime_ns() / 1e9);
-    put_own(out, "process_start_time_seconds", "gauge", "When the daemon started.",
+    put_own(out, "process_start_time_seconds", "gauge", "Start time of the daemon.",
             (double)daemon->start_ns / 1e9);
 }
 

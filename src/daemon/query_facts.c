@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "base/time.h"
 #include "source/frame_rows.h"
 #include "store/batch.h"
 
-/* Values of a statement. */
+/* Parameters of a statement. */
 #define PARAMS_MAX 1000U
 
 /* Writing. */
@@ -27,7 +28,7 @@ static void put_session(struct gsp_json *json, const struct gsp_session *session
     gsp_json_put_u64(json, "first_frame", session->first_frame);
     gsp_json_put_u64(json, "last_frame", session->last_frame);
     gsp_json_put_str(json, "file", session->file);
-    /* As text: its depth adds nothing to ours. */
+    /* As a string, so that its depth does not count. */
     if (session->labels.len)
         gsp_json_put_sv(json, "labels", session->labels);
     gsp_json_obj_end(json);
@@ -69,8 +70,10 @@ struct reading {
     struct gsp_batch *list;
     struct gsp_frames_session *sessions;
     size_t session_count;
+    size_t session_cap;
     struct gsp_frames_stretch *stretches;
     size_t stretch_count;
+    size_t stretch_cap;
     struct gsp_err *err;
 };
 
@@ -104,7 +107,7 @@ int gsp_query_params(const struct gsp_body *body, struct gsp_param **out, size_t
         return GSP_OK;
     reading.params = calloc(PARAMS_MAX, sizeof(*reading.params));
     if (!reading.params)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for params");
+        return gsp_err_nomem(err);
     int rc = gsp_http_body_scalars(body, "params", add_param, &reading, err);
     if (rc < 0) {
         free(reading.params);
@@ -115,7 +118,7 @@ int gsp_query_params(const struct gsp_body *body, struct gsp_param **out, size_t
     return GSP_OK;
 }
 
-/* Numbers that our own side wrote; 0 when one is not there. */
+/* A number of the facts; 0 if it is missing. */
 static int64_t number(const struct gsp_body *item, const char *name)
 {
     int64_t v = 0;
@@ -130,17 +133,6 @@ static struct gsp_sv text(const struct gsp_body *item, const char *name)
     return v;
 }
 
-/* The array grows by doubling, from what it must have at its power of two. */
-static bool grow(void **array, size_t count, size_t width)
-{
-    if (count & (count - 1))
-        return true;
-    void *more = realloc(*array, (count ? 2 * count : 1) * width);
-    if (more)
-        *array = more;
-    return more != NULL;
-}
-
 static int add_session(void *ctx, const struct gsp_body *item)
 {
     struct reading *reading = ctx;
@@ -148,12 +140,10 @@ static int add_session(void *ctx, const struct gsp_body *item)
     const int64_t end_ns = number(item, "end_ns");
     const int64_t period_ns = number(item, "period_ns");
     const int64_t first = number(item, "first_frame");
-    /* Of one that ended without a frame it is the frame before its first. */
+    /* A session that ended without a frame ends before its first frame. */
     const int64_t last = number(item, "last_frame") ? number(item, "last_frame") : first - 1;
-    void *array = reading->sessions;
-    if (!grow(&array, reading->session_count, sizeof(*reading->sessions)))
-        return gsp_err_set(reading->err, GSP_E_NOMEM, 0, "no memory for the sessions");
-    reading->sessions = array;
+    if (!gsp_array_fit(&reading->sessions, &reading->session_cap, reading->session_count + 1))
+        return gsp_err_nomem(reading->err);
     reading->sessions[reading->session_count++] =
         (struct gsp_frames_session){text(item, "name"), number(item, "start_ns"), (uint64_t)first,
                                     end_ns ? (uint64_t)last : UINT64_MAX};
@@ -176,10 +166,8 @@ static int add_session(void *ctx, const struct gsp_body *item)
 static int add_stretch(void *ctx, const struct gsp_body *item)
 {
     struct reading *reading = ctx;
-    void *array = reading->stretches;
-    if (!grow(&array, reading->stretch_count, sizeof(*reading->stretches)))
-        return gsp_err_set(reading->err, GSP_E_NOMEM, 0, "no memory for the log of frames");
-    reading->stretches = array;
+    if (!gsp_array_fit(&reading->stretches, &reading->stretch_cap, reading->stretch_count + 1))
+        return gsp_err_nomem(reading->err);
     reading->stretches[reading->stretch_count++] = (struct gsp_frames_stretch){
         (uint64_t)number(item, "first_id"), (uint64_t)number(item, "count")};
     return GSP_OK;
@@ -192,7 +180,7 @@ static int by_newest(const void *a, const void *b)
     return x->start_ns > y->start_ns ? -1 : x->start_ns < y->start_ns;
 }
 
-static int tell_trouble(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
+static int fail_with_trouble(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
 {
     const struct gsp_err *trouble = ctx;
     (void)batch;
@@ -213,7 +201,7 @@ static int add_frames(const struct gsp_body *facts, const struct reading *readin
                                        .sessions = reading->sessions,
                                        .session_count = reading->session_count};
     if (!log.folder)
-        return gsp_err_set(trouble, GSP_E_NOMEM, 0, "no memory for the log of frames");
+        return gsp_err_nomem(trouble);
     return gsp_frames_add_rows(&log, store, trouble);
 }
 
@@ -235,8 +223,8 @@ int gsp_query_facts_add(const struct gsp_body *facts, struct gsp_store *store,
         reading.list = NULL;
     }
     if (rc == GSP_OK && add_frames(facts, &reading, name, store, trouble) < 0)
-        rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_session_frame), tell_trouble,
-                                trouble, err);
+        rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_session_frame),
+                                fail_with_trouble, trouble, err);
     gsp_store_batch_free(reading.list);
     free(reading.sessions);
     free(reading.stretches);

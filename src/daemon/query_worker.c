@@ -28,28 +28,28 @@
 #define ARGS_MAX      32U
 #define ERR_BYTES_MAX ((size_t)64 << 10)
 #define SQL_BYTES_MAX ((size_t)1 << 20)
-/* A query's answer; a worker that writes more is ended by the kernel. */
+/* Limit of an answer. The kernel ends a worker that writes more. */
 #define OUT_BYTES_MAX ((rlim_t)512 << 20)
 #define FACTS_BYTES   ((size_t)256 << 20)
-/* How long a worker may take beyond its own limit to tell so. */
+/* Time for a worker to report that it has reached its own time limit. */
 #define GRACE_NS      (2 * GSP_NS_PER_S)
 
 extern char **environ;
 
-/* A file in memory with these bytes, to be read from its start. */
+/* Creates a file in memory with these bytes, positioned at its start. */
 static int memory_file(struct gsp_sv bytes, struct gsp_err *err)
 {
     int fd = memfd_create("gsprof", MFD_CLOEXEC);
     if (fd < 0)
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for a file");
+        return gsp_err_nomem(err);
     if (gsp_fd_write_all(fd, bytes.p, bytes.len, NULL) < 0 || lseek(fd, 0, SEEK_SET) < 0) {
         close(fd);
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for a file");
+        return gsp_err_nomem(err);
     }
     return fd;
 }
 
-/* The files of a worker, on this side. */
+/* The daemon's descriptors of a worker's files. */
 struct files {
     int in;
     int out;
@@ -76,26 +76,26 @@ static int open_files(const struct gsp_worker_order *order, struct files *files,
         int fd = memory_file(bytes[i], err);
         if (fd < 0)
             return fd;
-        /* Above those that the worker will have them as, so that none overwrites another. */
+        /* Above the numbers they get in the worker, so that no dup2() overwrites another. */
         *to[i] = fcntl(fd, F_DUPFD_CLOEXEC, 10);
         close(fd);
         if (*to[i] < 0)
-            return gsp_err_set(err, GSP_E_IO, errno, "no descriptor for a worker");
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot duplicate a descriptor for a worker");
     }
     return GSP_OK;
 }
 
 static int spawn(const struct gsp_worker_order *order, const struct files *files, pid_t *pid)
 {
-    /* Execs take pointers to what they do not change. */
+    /* posix_spawn() has char * parameters that it does not change. */
     union {
-        const char *given;
-        char *taken;
-    } words[ARGS_MAX + 2] = {{.given = "gsprof"}};
-    char *argv[ARGS_MAX + 2] = {words[0].taken};
+        const char *constant;
+        char *plain;
+    } words[ARGS_MAX + 2] = {{.constant = "gsprof"}};
+    char *argv[ARGS_MAX + 2] = {words[0].plain};
     for (size_t i = 0; i < ARGS_MAX && order->args[i]; i++) {
-        words[i + 1].given = order->args[i];
-        argv[i + 1] = words[i + 1].taken;
+        words[i + 1].constant = order->args[i];
+        argv[i + 1] = words[i + 1].plain;
     }
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -110,7 +110,7 @@ static int spawn(const struct gsp_worker_order *order, const struct files *files
     posix_spawn_file_actions_adddup2(&actions, files->err, 2);
     posix_spawn_file_actions_adddup2(&actions, files->extra, GSP_WORKER_EXTRA_FD);
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setsigmask(&attr, &none); /* the daemon's threads have signals blocked */
+    posix_spawnattr_setsigmask(&attr, &none); /* the daemon's threads block signals */
     posix_spawnattr_setsigdefault(&attr, &reset);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     int sys = posix_spawn(pid, "/proc/self/exe", &actions, &attr, argv, environ);
@@ -119,19 +119,20 @@ static int spawn(const struct gsp_worker_order *order, const struct files *files
     return sys;
 }
 
-/* Waits for its end, or kills it: when it takes too long (TIMEOUT), or when whoever asked went
- * away (INTR).  *status is as waitpid() has it. */
-static int wait_for(pid_t pid, int asker_fd, int64_t timeout_ns, int *status)
+/* Waits for the worker, or kills it if it takes too long (TIMEOUT) or if the client disconnects
+ * (INTR). *status is the status of waitpid(). */
+static int wait_for(pid_t pid, int client_fd, int64_t timeout_ns, int *status)
 {
     gsp_auto_fd pidfd = gsp_proc_pidfd_open(pid);
-    /* poll() passes over negative descriptors. */
-    struct pollfd ends[] = {{.fd = pidfd, .events = POLLIN}, {.fd = asker_fd, .events = POLLRDHUP}};
-    const int64_t until_ns = gsp_now_ns() + timeout_ns;
+    /* poll() ignores negative descriptors. */
+    struct pollfd ends[] = {{.fd = pidfd, .events = POLLIN},
+                            {.fd = client_fd, .events = POLLRDHUP}};
+    const int64_t deadline_ns = gsp_now_ns() + timeout_ns;
     int why = GSP_OK;
     while (why == GSP_OK) {
-        const int64_t left_ns = until_ns - gsp_now_ns();
+        const int64_t left_ns = deadline_ns - gsp_now_ns();
         int64_t step_ms = left_ns / GSP_NS_PER_MS + 1;
-        /* Without a descriptor of the process there is nothing to wait on but time. */
+        /* Without a pidfd, poll the process. */
         if (pidfd < 0)
             step_ms = step_ms < 5 ? step_ms : 5;
         if (left_ns > 0)
@@ -160,20 +161,19 @@ int gsp_worker_run(const struct gsp_worker_order *order, struct gsp_worker_resul
     if (rc == GSP_OK) {
         int sys = spawn(order, &files, &pid);
         if (sys)
-            rc = gsp_err_set(err, GSP_E_IO, sys, "a worker could not be started");
+            rc = gsp_err_set(err, GSP_E_IO, sys, "cannot start a worker");
     }
     const int ended =
-        rc < 0 ? rc : wait_for(pid, order->asker_fd, order->timeout_ns + GRACE_NS, &status);
+        rc < 0 ? rc : wait_for(pid, order->client_fd, order->timeout_ns + GRACE_NS, &status);
     if (ended == GSP_E_TIMEOUT)
-        rc = gsp_err_set(err, GSP_E_TIMEOUT, 0, "it took longer than %.3g s",
+        rc = gsp_err_set(err, GSP_E_TIMEOUT, 0, "the request took longer than %.3g s",
                          (double)order->timeout_ns / 1e9);
     else if (ended == GSP_E_INTR)
-        rc = gsp_err_set(err, GSP_E_INTR, 0, "nobody waits for the answer");
+        rc = gsp_err_set(err, GSP_E_INTR, 0, "the client has disconnected");
     else if (rc == GSP_OK && WIFSIGNALED(status))
         rc = WTERMSIG(status) == SIGXFSZ
                  ? gsp_err_set(err, GSP_E_LIMIT, 0, "the answer is too long")
-                 : gsp_err_set(err, GSP_E_NOMEM, 0, "the worker was ended by signal %d",
-                               WTERMSIG(status));
+                 : gsp_err_set(err, GSP_E_NOMEM, 0, "signal %d ended the worker", WTERMSIG(status));
     if (rc == GSP_OK && lseek(files.err, 0, SEEK_SET) == 0)
         gsp_ignore(gsp_fd_read_all(files.err, ERR_BYTES_MAX, &out->err, NULL));
     if (rc == GSP_OK) {
@@ -186,7 +186,7 @@ int gsp_worker_run(const struct gsp_worker_order *order, struct gsp_worker_resul
     return rc;
 }
 
-/* From here on: the worker itself. */
+/* The code of the worker itself. */
 
 static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *where)
 {
@@ -202,7 +202,8 @@ static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *wh
     gsp_json_put_u64(&json, "column", where->column);
     gsp_json_put_str(&json, "candidate", where->candidate[0] ? where->candidate : NULL);
     gsp_json_obj_end(&json);
-    gsp_ignore(gsp_fd_write_all(STDERR_FILENO, text.p, text.len, NULL)); /* nowhere else to tell */
+    gsp_ignore(
+        gsp_fd_write_all(STDERR_FILENO, text.p, text.len, NULL)); /* stderr is the only channel */
     return gsp_err_exit_status(err->code);
 }
 
@@ -211,15 +212,15 @@ static void limit_self(const struct gsp_query_order *order)
     const struct rlimit bytes = {OUT_BYTES_MAX, OUT_BYTES_MAX};
     const rlim_t seconds = (rlim_t)(order->timeout_ns / GSP_NS_PER_S + 5);
     setrlimit(RLIMIT_FSIZE, &bytes);
-    /* For a worker whose daemon was killed. */
+    /* In case the daemon is killed. */
     alarm((unsigned)seconds);
-    /* When memory is short, this is what has to go. */
+    /* If memory runs out, the kernel should end this process first. */
     gsp_auto_fd fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0)
-        gsp_ignore(gsp_fd_write_all(fd, "1000", 4, NULL)); /* then it is not */
+        gsp_ignore(gsp_fd_write_all(fd, "1000", 4, NULL));
 }
 
-/* What the daemon told; *out stays NULL when it was started by hand, without the file. */
+/* Reads the facts. *out stays NULL if the worker was started by hand, without the file. */
 static int read_facts(struct gsp_body **out, struct gsp_err *err)
 {
     gsp_auto_buf bytes = {0};
@@ -228,31 +229,29 @@ static int read_facts(struct gsp_body **out, struct gsp_err *err)
     return gsp_http_body_read(gsp_buf_sv(&bytes), out, err);
 }
 
-/* A question to its end. */
-struct question {
+/* The state of a query. */
+struct query {
     struct gsp_buf sql;
     struct gsp_body *facts; /* NULL: none */
     struct gsp_param *params;
     size_t param_count;
-    struct gsp_err trouble; /* with the log of frames */
+    struct gsp_err trouble; /* why the frame log cannot be read */
     struct gsp_source_processes processes;
     struct gsp_store *store;
     struct gsp_rows *rows;
 };
 
-static int open_store(const struct gsp_query_order *order, struct question *question,
-                      struct gsp_err *err)
+static int open_store(const struct gsp_query_order *order, struct query *query, struct gsp_err *err)
 {
-    struct gsp_store **out = &question->store;
+    struct gsp_store **out = &query->store;
     const struct gsp_store_options options = {.memory_bytes = order->memory_bytes,
                                               .timeout_ns = order->timeout_ns,
                                               .row_limit = order->row_limit};
     int rc = gsp_store_open(&options, out, err);
     if (rc == GSP_OK)
-        rc = question->facts ? gsp_query_facts_add(question->facts, *out, &question->trouble, err)
-                             : GSP_OK;
+        rc = query->facts ? gsp_query_facts_add(query->facts, *out, &query->trouble, err) : GSP_OK;
     if (rc == GSP_OK)
-        rc = gsp_source_processes_add(&question->processes, *out, order->stacks, err);
+        rc = gsp_source_processes_add(&query->processes, *out, order->stacks, err);
     return rc == GSP_OK ? gsp_store_lock(*out, err) : rc;
 }
 
@@ -279,30 +278,29 @@ static void put_warnings(const struct gsp_store *store, bool truncated, struct g
     for (size_t i = 0; (line = gsp_store_warning(store, i)); i++)
         gsp_json_str(&json, line);
     if (truncated)
-        gsp_json_str(&json, "there are more rows: the limit cut the result");
+        gsp_json_str(&json, "the result is truncated at the row limit");
     gsp_json_arr_end(&json);
 }
 
-/* The rows with what an array of them cannot say.  Frees the rows: only then all is known. */
-static int write_object(struct question *question, struct gsp_out *out, struct gsp_err *err)
+/* Writes columns, rows and warnings. Frees the rows first, because that may add warnings. */
+static int write_object(struct query *query, struct gsp_out *out, struct gsp_err *err)
 {
     gsp_buf_puts(&out->buf, "{\"columns\": ");
-    put_columns(question->rows, &out->buf);
+    put_columns(query->rows, &out->buf);
     gsp_buf_puts(&out->buf, ", \"rows\": ");
-    const int rc = gsp_export_rows_write_json(question->rows, out, err);
-    const bool truncated = question->rows->truncated;
-    gsp_rows_free(question->rows);
-    question->rows = NULL;
+    const int rc = gsp_export_rows_write_json(query->rows, out, err);
+    const bool truncated = query->rows->truncated;
+    gsp_rows_free(query->rows);
+    query->rows = NULL;
     gsp_buf_puts(&out->buf, ", \"warnings\": ");
-    put_warnings(question->store, truncated, &out->buf);
+    put_warnings(query->store, truncated, &out->buf);
     gsp_buf_puts(&out->buf, "}\n");
     return rc;
 }
 
-static int write_rows(const struct gsp_query_order *order, struct question *question,
-                      struct gsp_err *err)
+static int write_rows(const struct gsp_query_order *order, struct query *query, struct gsp_err *err)
 {
-    struct gsp_rows *rows = question->rows;
+    struct gsp_rows *rows = query->rows;
     struct gsp_out out;
     gsp_out_init(&out, STDOUT_FILENO);
     int rc = GSP_OK;
@@ -311,43 +309,43 @@ static int write_rows(const struct gsp_query_order *order, struct question *ques
     else if (strcmp(order->format, "arrow") == 0)
         rc = gsp_export_rows_write_arrow(rows, &out, err);
     else if (strcmp(order->format, "object") == 0)
-        rc = write_object(question, &out, err);
+        rc = write_object(query, &out, err);
     else
         rc = gsp_export_rows_write_json(rows, &out, err);
     int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
     return rc < 0 ? rc : finished;
 }
 
-static int ask(const struct gsp_query_order *order, struct question *question,
-               struct gsp_sql_error *where, struct gsp_err *err)
+static int run_query(const struct gsp_query_order *order, struct query *query,
+                     struct gsp_sql_error *where, struct gsp_err *err)
 {
-    int rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &question->sql, err);
+    int rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &query->sql, err);
     if (rc == GSP_OK)
-        rc = read_facts(&question->facts, err);
-    if (rc == GSP_OK && question->facts)
-        rc = gsp_query_params(question->facts, &question->params, &question->param_count, err);
+        rc = read_facts(&query->facts, err);
+    if (rc == GSP_OK && query->facts)
+        rc = gsp_query_params(query->facts, &query->params, &query->param_count, err);
     if (rc == GSP_OK)
-        rc = open_store(order, question, err);
+        rc = open_store(order, query, err);
     if (rc < 0)
         return rc;
-    const struct gsp_params params = {question->params, question->param_count};
-    rc = gsp_store_query_with(question->store, gsp_buf_sv(&question->sql), &params, &question->rows,
-                              where, err);
-    return rc < 0 ? rc : write_rows(order, question, err);
+    const struct gsp_params params = {query->params, query->param_count};
+    rc = gsp_store_query_with(query->store, gsp_buf_sv(&query->sql), &params, &query->rows, where,
+                              err);
+    return rc < 0 ? rc : write_rows(order, query, err);
 }
 
 int gsp_query_worker_main(const struct gsp_query_order *order)
 {
-    struct question question = {0};
+    struct query query = {0};
     struct gsp_sql_error where = {0};
     struct gsp_err err = {0};
     limit_self(order);
-    int status = ask(order, &question, &where, &err) < 0 ? worker_fail(&err, &where) : 0;
-    gsp_rows_free(question.rows);
-    gsp_store_close(question.store);
-    gsp_source_processes_free(&question.processes);
-    free(question.params);
-    gsp_http_body_free(question.facts);
-    gsp_buf_free(&question.sql);
+    int status = run_query(order, &query, &where, &err) < 0 ? worker_fail(&err, &where) : 0;
+    gsp_rows_free(query.rows);
+    gsp_store_close(query.store);
+    gsp_source_processes_free(&query.processes);
+    free(query.params);
+    gsp_http_body_free(query.facts);
+    gsp_buf_free(&query.sql);
     return status;
 }

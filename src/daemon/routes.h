@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * routes.h -- from a request's method and path to what answers it.
+ * routes.h -- callbacks for the HTTP server: answer a request by its method and path.
  *
- * Used by: daemon.c, which gives these to the HTTP server; ctx is the struct gsp_daemon.
- * Threads: all, at once.
+ * ctx is the struct gsp_daemon.
+ *
+ * Threads: any, concurrently.
  */
 #pragma once
 

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "daemon/hints.h"
 #include "daemon/query_facts.h"
 #include "daemon/query_worker.h"
 #include "daemon/routes_internal.h"
@@ -19,6 +20,12 @@
 #define DUMP_BYTES_MAX  ((size_t)64 << 20)
 #define RECORD_RATE_HZ  100.0
 #define RECORD_S        10.0
+
+static void read_settings(struct gsp_daemon *daemon, struct gsp_settings *out)
+{
+    out->fixed = *daemon->fixed;
+    out->live = gsp_daemon__live_settings(daemon);
+}
 
 static void put_setting(struct gsp_json *json, const struct gsp_settings *settings, size_t i)
 {
@@ -31,9 +38,8 @@ static void put_setting(struct gsp_json *json, const struct gsp_settings *settin
     gsp_setting_json(settings, i, json);
     gsp_json_put_str(json, "type", about->type);
     gsp_json_put_str(json, "default", about->fallback);
-    gsp_json_put_str(json, "origin",
-                     gsp_setting_origin_name((enum gsp_setting_origin)settings->origin[i]));
-    gsp_json_put_bool(json, "mutable", about->live);
+    gsp_json_put_str(json, "origin", gsp_setting_origin_name(gsp_setting_origin_of(settings, i)));
+    gsp_json_put_bool(json, "mutable", gsp_setting_is_live(i));
     gsp_json_put_str(json, "description", about->doc);
     gsp_json_obj_end(json);
 }
@@ -42,7 +48,7 @@ void gsp_route_config(struct gsp_route_call *call, struct gsp_http_answer *answe
 {
     struct gsp_settings settings;
     struct gsp_json json;
-    gsp_routes__settings(call->daemon, &settings);
+    read_settings(call->daemon, &settings);
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_key(&json, "config");
@@ -62,7 +68,8 @@ void gsp_route_config(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_json_obj_end(&json);
 }
 
-/* Changes one setting in a copy; false, and *answer tells, when it cannot be. */
+/* Changes one setting in a copy. Returns false, with an error in *answer, if that is not possible.
+ */
 static bool change(struct gsp_settings *settings, struct gsp_sv name, struct gsp_sv value,
                    struct gsp_http_answer *answer)
 {
@@ -70,45 +77,39 @@ static bool change(struct gsp_settings *settings, struct gsp_sv name, struct gsp
     gsp_auto_buf hint = {0};
     int i = gsp_setting_find(name);
     if (i < 0) {
-        const char *nearest = gsp_setting_nearest(name);
-        gsp_err_fill(&err, GSP_E_USAGE, 0, "there is no setting %.*s",
+        gsp_err_fill(&err, GSP_E_USAGE, 0, "no setting has the name %.*s",
                      (int)(name.len < 100 ? name.len : 100), name.p);
-        if (nearest)
-            gsp_buf_printf(&hint, "did you mean " GSP_SETTING_PREFIX "%s?", nearest);
-        else
-            gsp_buf_puts(&hint, "GET /config lists all");
+        gsp_daemon__hint_unknown_setting(name, &hint);
         gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
         return false;
     }
-    if (!gsp_setting_at((size_t)i)->live) {
+    if (!gsp_setting_is_live((size_t)i)) {
         gsp_err_fill(&err, GSP_E_PERM, 0, "%s cannot change while the daemon runs",
                      gsp_setting_at((size_t)i)->name);
-        char variable[GSP_SETTING_VARIABLE_MAX];
-        gsp_setting_variable((size_t)i, variable);
-        gsp_buf_printf(&hint, "set it in config.toml or as %s, and start serve again", variable);
+        gsp_daemon__hint_fixed_setting((size_t)i, &hint);
         gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
         return false;
     }
     if (gsp_setting_set(settings, (size_t)i, value, GSP_FROM_REQUEST, &err) < 0) {
-        gsp_routes__fail(answer, &err, "GET /config tells what each setting takes");
+        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_SETTING_VALUE));
         return false;
     }
     return true;
 }
 
-/* All of it, or nothing. */
+/* Changes all settings of the request, or none. */
 void gsp_route_config_put(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_settings settings;
     struct gsp_sv name;
     gsp_auto_buf value = {0};
-    gsp_routes__settings(call->daemon, &settings);
+    read_settings(call->daemon, &settings);
     for (size_t i = 0; gsp_http_body_member(call->body, i, &name, &value); i++) {
         if (!change(&settings, name, gsp_buf_sv(&value), answer))
             return;
         gsp_buf_clear(&value);
     }
-    gsp_daemon_reload(call->daemon, &settings);
+    gsp_daemon_reload(call->daemon, &settings.live);
     gsp_route_config(call, answer);
 }
 
@@ -118,19 +119,19 @@ void gsp_route_targets(struct gsp_route_call *call, struct gsp_http_answer *answ
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_put_bool(&json, "allow_control", daemon->settings.allow_control);
+    gsp_json_put_bool(&json, "allow_control", daemon->fixed->allow_control);
     gsp_json_key(&json, "watched");
     gsp_json_arr_begin(&json);
-    pthread_mutex_lock(&daemon->lock);
+    gsp_lock_take(&daemon->lock);
     for (size_t i = 0; i < daemon->watched_count; i++)
         gsp_json_i64(&json, daemon->watched[i]);
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     gsp_json_arr_end(&json);
     gsp_targets_json(daemon->targets, &json);
     gsp_json_obj_end(&json);
 }
 
-static void tell_done(struct gsp_http_answer *answer, int32_t pid, const char *what)
+static void put_done(struct gsp_http_answer *answer, int32_t pid, const char *what)
 {
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
@@ -152,7 +153,7 @@ void gsp_route_attach(struct gsp_route_call *call, struct gsp_http_answer *answe
         return;
     }
     gsp_daemon__rewatch(call->daemon);
-    tell_done(answer, pid, "the process is watched");
+    put_done(answer, pid, "the process is now watched");
 }
 
 void gsp_route_detach(struct gsp_route_call *call, struct gsp_http_answer *answer)
@@ -166,14 +167,14 @@ void gsp_route_detach(struct gsp_route_call *call, struct gsp_http_answer *answe
         return;
     }
     gsp_daemon__rewatch(call->daemon);
-    tell_done(answer, pid, "the process is watched no more");
+    put_done(answer, pid, "the process is no longer watched");
 }
 
-/* The first line of what a worker said, without its name. */
-static void first_line(const struct gsp_buf *said, struct gsp_err *err)
+/* Copies the first line of a worker's stderr, without the program's name. */
+static void first_line(const struct gsp_buf *output, struct gsp_err *err)
 {
     static const char prefix[] = "gsprof: ";
-    struct gsp_sv line = gsp_buf_sv(said);
+    struct gsp_sv line = gsp_buf_sv(output);
     const char *end = line.len ? memchr(line.p, '\n', line.len) : NULL;
     if (end)
         line.len = (size_t)(end - line.p);
@@ -185,7 +186,7 @@ static void first_line(const struct gsp_buf *said, struct gsp_err *err)
              line.p ? line.p : "");
 }
 
-/* The code behind an exit status of this program, as far as statuses tell them apart. */
+/* An error code for an exit status of gsprof. Some codes share a status. */
 static int code_of(int status)
 {
     static const int codes[] = {GSP_E_PERM, GSP_E_NOPROC, GSP_E_TORN, GSP_E_FORMAT, GSP_E_NOMEM};
@@ -206,7 +207,7 @@ void gsp_route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
     snprintf(pid_text, sizeof(pid_text), "%d", pid);
     const char *const args[] = {"dump", "--json", "--pid", pid_text, NULL};
     const struct gsp_worker_order order = {
-        .args = args, .timeout_ns = DUMP_TIMEOUT_NS, .asker_fd = call->request->client_fd};
+        .args = args, .timeout_ns = DUMP_TIMEOUT_NS, .client_fd = call->request->client_fd};
     if (gsp_worker_run(&order, &result, &err) < 0) {
         gsp_routes__fail(answer, &err, NULL);
         return;
@@ -222,53 +223,39 @@ void gsp_route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
     gsp_buf_free(&result.err);
 }
 
-/* What a request for a recording says. */
-struct wish {
+/* A request for a recording. */
+struct record_request {
     double duration_s;
     double rate_hz;
-    char stem[256];
-    char session[256];
+    char stem[GSP_NAME_BYTES];
+    char session[GSP_NAME_BYTES];
     bool native;
     bool subprocesses;
 };
 
-static int read_text(const struct gsp_body *body, const char *key, char out[256],
-                     struct gsp_err *err)
-{
-    struct gsp_sv text = {0};
-    int rc = gsp_http_body_text(body, key, &text, err);
-    if (rc <= 0)
-        return rc;
-    rc = gsp_session_name_check(text, err);
-    if (rc < 0)
-        return rc;
-    snprintf(out, 256, "%.*s", (int)(text.len < 255 ? text.len : 255), text.p);
-    return GSP_OK;
-}
-
-static bool read_wish(const struct gsp_route_call *call, int32_t pid, struct wish *wish,
-                      struct gsp_http_answer *answer)
+static bool read_record_request(const struct gsp_route_call *call, int32_t pid,
+                                struct record_request *request, struct gsp_http_answer *answer)
 {
     struct gsp_session session;
     struct gsp_err err = {0};
-    *wish = (struct wish){.duration_s = RECORD_S, .rate_hz = RECORD_RATE_HZ};
-    if (!gsp_routes__number(call, "duration", 0.01, 86400, &wish->duration_s, answer) ||
-        !gsp_routes__number(call, "rate", 1, 10000, &wish->rate_hz, answer))
+    *request = (struct record_request){.duration_s = RECORD_S, .rate_hz = RECORD_RATE_HZ};
+    if (!gsp_routes__number(call, "duration", 0.01, 86400, &request->duration_s, answer) ||
+        !gsp_routes__number(call, "rate", 1, 10000, &request->rate_hz, answer))
         return false;
-    snprintf(wish->stem, sizeof(wish->stem), "stacks_%d", pid);
-    int rc = gsp_http_body_bool(call->body, "native", &wish->native, &err);
+    snprintf(request->stem, sizeof(request->stem), "stacks_%d", pid);
+    int rc = gsp_http_body_bool(call->body, "native", &request->native, &err);
     if (rc >= 0)
-        rc = gsp_http_body_bool(call->body, "subprocesses", &wish->subprocesses, &err);
+        rc = gsp_http_body_bool(call->body, "subprocesses", &request->subprocesses, &err);
     if (rc >= 0)
-        rc = read_text(call->body, "name", wish->stem, &err);
+        rc = gsp_routes__name(call->body, "name", request->stem, &err);
     if (rc >= 0)
-        rc = read_text(call->body, "session", wish->session, &err);
-    if (rc >= 0 && wish->session[0]) {
-        rc = gsp_sessions_find(call->daemon->sessions, wish->session, &session, &err);
+        rc = gsp_routes__name(call->body, "session", request->session, &err);
+    if (rc >= 0 && request->session[0]) {
+        rc = gsp_sessions_find(call->daemon->sessions, request->session, &session, &err);
         if (rc == GSP_OK && !session.active)
-            rc = gsp_err_set(&err, GSP_E_NOFILE, 0, "session %.180s has ended", wish->session);
+            rc = gsp_err_set(&err, GSP_E_NOFILE, 0, "session %.180s has ended", request->session);
         if (rc == GSP_OK)
-            snprintf(wish->stem, sizeof(wish->stem), "%.200s.%d", wish->session, pid);
+            snprintf(request->stem, sizeof(request->stem), "%.200s.%d", request->session, pid);
     }
     if (rc < 0)
         gsp_routes__fail(answer, &err, NULL);
@@ -277,20 +264,20 @@ static bool read_wish(const struct gsp_route_call *call, int32_t pid, struct wis
 
 void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
-    struct wish wish;
+    struct record_request request;
     struct gsp_err err = {0};
     char file[300];
     int32_t pid = 0;
-    if (!gsp_routes__pid(call, &pid, answer) || !read_wish(call, pid, &wish, answer))
+    if (!gsp_routes__pid(call, &pid, answer) || !read_record_request(call, pid, &request, answer))
         return;
     const struct gsp_recording_order order = {
         .pid = pid,
-        .rate_hz = wish.rate_hz,
-        .duration_ns = (int64_t)(wish.duration_s * 1e9),
-        .session = wish.session,
-        .stem = wish.stem,
-        .native = wish.native,
-        .subprocesses = wish.subprocesses,
+        .rate_hz = request.rate_hz,
+        .duration_ns = (int64_t)(request.duration_s * 1e9),
+        .session = request.session,
+        .stem = request.stem,
+        .native = request.native,
+        .subprocesses = request.subprocesses,
     };
     if (gsp_targets_record(call->daemon->targets, &order, file, &err) < 0) {
         gsp_routes__fail(answer, &err, NULL);
@@ -302,8 +289,8 @@ void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_json_put_bool(&json, "success", true);
     gsp_json_put_i64(&json, "pid", pid);
     gsp_json_put_str(&json, "file", file);
-    gsp_json_put_f64(&json, "duration_s", wish.duration_s);
-    gsp_json_put_str(&json, "message", "recording; GET /flamegraph shows it, also before its end");
+    gsp_json_put_f64(&json, "duration_s", request.duration_s);
+    gsp_json_put_str(&json, "message", "recording; GET /flamegraph shows it, even while it runs");
     gsp_json_obj_end(&json);
 }
 
@@ -313,14 +300,14 @@ static int draw(const char *path, int *out_fd, struct gsp_err *err)
     struct gsp_profile *profile = NULL;
     struct gsp_out out;
     if (!svg || !svg->write)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no format svg");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the svg format is not available");
     int rc = gsp_export_format_load(path, gsp_export_format_find("gsp"), false, &profile, err);
     if (rc < 0)
         return rc;
     int fd = memfd_create("gsprof-svg", MFD_CLOEXEC);
     if (fd < 0) {
         gsp_model_profile_free(profile);
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for a picture");
+        return gsp_err_nomem(err);
     }
     gsp_out_init(&out, fd);
     rc = svg->write(profile, NULL, &out, err);
@@ -343,13 +330,13 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
     int64_t pid = 0;
     char file[300];
     if (pid_text && gsp_parse_i64(pid_text, 1, INT32_MAX, &pid, &err) < 0) {
-        gsp_routes__fail(answer, &err, "pid is a number");
+        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_PID));
         return;
     }
     if (!session && !pid_text) {
-        gsp_http_answer_error(
-            answer, 400, gsp_err_name(GSP_E_USAGE), "which recording is not said",
-            "/flamegraph?session=NAME or /flamegraph?pid=PID; GET /targets lists all");
+        gsp_http_answer_error(answer, 400, gsp_err_name(GSP_E_USAGE),
+                              "neither session nor pid is given",
+                              gsp_daemon__hint(GSP_HINT_FLAMEGRAPH));
         return;
     }
     const bool found =
@@ -357,16 +344,16 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
                 : gsp_targets_file(call->daemon->targets, (int32_t)pid, file);
     if (!found) {
         gsp_http_answer_error(answer, 404, "NOFILE", "no such recording",
-                              "POST /targets/PID/record makes one; GET /targets lists all");
+                              gsp_daemon__hint(GSP_HINT_RECORDINGS));
         return;
     }
-    gsp_buf_printf(&path, "%s/%s", call->daemon->settings.output_dir, file);
+    gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
     const char *text = gsp_buf_cstr(&path);
     if (!text || draw(text, &answer->file_fd, &err) < 0)
         gsp_routes__fail(answer, &err, NULL);
 }
 
-/* The answer to a query that failed: what the worker said, with a hint. */
+/* Answers with the error of the query worker. */
 static void query_failed(const struct gsp_worker_result *result, struct gsp_http_answer *answer)
 {
     struct gsp_body *said = NULL;
@@ -387,13 +374,7 @@ static void query_failed(const struct gsp_worker_result *result, struct gsp_http
     }
     gsp_buf_putsv(&texts[0], code);
     gsp_buf_putsv(&texts[1], message);
-    if (line > 0)
-        gsp_buf_printf(&texts[2], "line %.0f, column %.0f", line, column);
-    if (candidate.len) {
-        gsp_buf_puts(&texts[2], line > 0 ? "; did you mean " : "did you mean ");
-        gsp_buf_putsv(&texts[2], candidate);
-        gsp_buf_putc(&texts[2], '?');
-    }
+    gsp_daemon__hint_query(line, column, candidate, &texts[2]);
     gsp_http_answer_error(answer, (int)status, gsp_buf_cstr(&texts[0]), gsp_buf_cstr(&texts[1]),
                           texts[2].len ? gsp_buf_cstr(&texts[2]) : NULL);
     gsp_http_body_free(said);
@@ -401,19 +382,19 @@ static void query_failed(const struct gsp_worker_result *result, struct gsp_http
         gsp_buf_free(&texts[i]);
 }
 
-/* What a query asks for. */
-struct question {
+/* A request for a query. */
+struct query_request {
     struct gsp_sv sql;
     struct gsp_buf params; /* JSON */
     char format[8];
     char rows[24];
     char memory[24];
     char timeout[32];
-    bool stacks;  /* the client may read the present stacks of processes */
-    int asker_fd; /* see query_worker.h */
+    bool stacks;   /* the client may read the current stacks of processes */
+    int client_fd; /* see query_worker.h */
 };
 
-/* Looked at here, so that what cannot be a value costs no process. */
+/* Checks the parameters here, so that malformed ones do not start a process. */
 static int read_params(const struct gsp_body *body, struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_param *params = NULL;
@@ -432,13 +413,14 @@ static bool is_format(struct gsp_sv name)
     return found;
 }
 
-static bool read_question(const struct gsp_route_call *call, const struct gsp_settings *settings,
-                          struct question *out, struct gsp_http_answer *answer)
+static bool read_query_request(const struct gsp_route_call *call,
+                               const struct gsp_settings_live *settings, struct query_request *out,
+                               struct gsp_http_answer *answer)
 {
     struct gsp_sv format = gsp_sv_of("json");
     struct gsp_err err = {0};
     double rows = (double)settings->query_rows;
-    out->asker_fd = call->request->client_fd;
+    out->client_fd = call->request->client_fd;
     out->stacks = call->request->is_trusted;
     if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
@@ -452,7 +434,7 @@ static bool read_question(const struct gsp_route_call *call, const struct gsp_se
     if (rc >= 0 && !is_format(format))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, object, csv or arrow");
     if (rc < 0) {
-        gsp_routes__fail(answer, &err, "send {\"sql\": \"SELECT ...\"}");
+        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_BODY));
         return false;
     }
     snprintf(out->format, sizeof(out->format), "%.*s", (int)format.len, format.p);
@@ -471,15 +453,15 @@ static const char *type_of(const char *format)
                                         : "application/json";
 }
 
-static int tell_facts(struct gsp_daemon *daemon, const struct question *question,
+static int make_facts(struct gsp_daemon *daemon, const struct query_request *request,
                       struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_session *sessions = NULL;
     struct gsp_frames_stretch *stretches = NULL;
     struct gsp_query_facts facts = {.host = daemon->host,
-                                    .state_dir = daemon->settings.state_dir,
-                                    .params = gsp_buf_sv(&question->params)};
-    /* The frames first: a session that they all lie in is not missing then. */
+                                    .state_dir = daemon->fixed->state_dir,
+                                    .params = gsp_buf_sv(&request->params)};
+    /* Stretches first: then every session that has frames in them is in the list. */
     int rc = gsp_frames_stretches(daemon->frames, &stretches, &facts.stretch_count, err);
     if (rc == GSP_OK)
         rc = gsp_sessions_list(daemon->sessions, &sessions, &facts.session_count, err);
@@ -488,40 +470,40 @@ static int tell_facts(struct gsp_daemon *daemon, const struct question *question
     if (rc == GSP_OK)
         gsp_query_facts_put(&facts, out);
     if (rc == GSP_OK && out->failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the query");
+        rc = gsp_err_nomem(err);
     free(sessions);
     free(stretches);
     return rc;
 }
 
-static void ask(struct gsp_daemon *daemon, const struct question *question, int64_t timeout_ns,
-                struct gsp_http_answer *answer)
+static void run_query(struct gsp_daemon *daemon, const struct query_request *request,
+                      int64_t timeout_ns, struct gsp_http_answer *answer)
 {
     gsp_auto_buf facts = {0};
     struct gsp_worker_result result;
     struct gsp_err err = {0};
     const char *const args[] = {"query-worker",
                                 "--format",
-                                question->format,
+                                request->format,
                                 "--limit",
-                                question->rows,
+                                request->rows,
                                 "--memory",
-                                question->memory,
+                                request->memory,
                                 "--timeout",
-                                question->timeout,
-                                question->stacks ? "--stacks" : NULL,
+                                request->timeout,
+                                request->stacks ? "--stacks" : NULL,
                                 NULL};
-    if (tell_facts(daemon, question, &facts, &err) < 0) {
+    if (make_facts(daemon, request, &facts, &err) < 0) {
         gsp_routes__fail(answer, &err, NULL);
         return;
     }
     const struct gsp_worker_order order = {.args = args,
-                                           .input = question->sql,
+                                           .input = request->sql,
                                            .extra = gsp_buf_sv(&facts),
                                            .timeout_ns = timeout_ns,
-                                           .asker_fd = question->asker_fd};
+                                           .client_fd = request->client_fd};
     if (gsp_worker_run(&order, &result, &err) < 0) {
-        gsp_routes__fail(answer, &err, "ask for less, or raise gsprof.query_timeout");
+        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
         return;
     }
     if (result.status != 0) {
@@ -529,7 +511,7 @@ static void ask(struct gsp_daemon *daemon, const struct question *question, int6
         gsp_fd_close(&result.out_fd);
     } else {
         answer->file_fd = result.out_fd;
-        answer->content_type = type_of(question->format);
+        answer->content_type = type_of(request->format);
     }
     gsp_buf_free(&result.err);
 }
@@ -537,15 +519,15 @@ static void ask(struct gsp_daemon *daemon, const struct question *question, int6
 void gsp_route_query(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
-    struct gsp_settings settings;
-    struct question question = {0};
-    gsp_routes__settings(daemon, &settings);
-    if (read_question(call, &settings, &question, answer)) {
+    const struct gsp_settings_live settings = gsp_daemon__live_settings(daemon);
+    struct query_request request = {0};
+    if (read_query_request(call, &settings, &request, answer)) {
         if (atomic_fetch_add(&daemon->queries, 1) >= QUERIES_MAX)
-            gsp_http_answer_error(answer, 503, "BUSY", "other queries are running", "try again");
+            gsp_http_answer_error(answer, 503, "BUSY", "too many queries are running",
+                                  gsp_daemon__hint(GSP_HINT_RETRY));
         else
-            ask(daemon, &question, settings.query_timeout_ns, answer);
+            run_query(daemon, &request, settings.query_timeout_ns, answer);
         atomic_fetch_sub(&daemon->queries, 1);
     }
-    gsp_buf_free(&question.params);
+    gsp_buf_free(&request.params);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * routes_internal.h -- the table of routes, and what the functions behind it share.
+ * routes_internal.h -- the table of routes, the functions that answer them and their helpers.
  *
- * /openapi.json is made from the same table, so it cannot disagree with what is served.
- * Used by: routes*.c, stream.c, prometheus.c, openapi.c.
- * Threads: constants; a call belongs to its thread.
+ * /openapi.json is generated from the same table.
+ *
+ * Threads: the table is constant; a call belongs to its thread.
  */
 #pragma once
 
@@ -18,12 +18,13 @@
 #include "http/server.h"
 
 #define GSP_CAPTURE_MAX 512U
+#define GSP_NAME_BYTES  256U /* of a session name, with the NUL */
 
 struct gsp_route_call {
     struct gsp_daemon *daemon;
     const struct gsp_http_request *request;
-    struct gsp_body *body;         /* of routes that take one; borrowed */
-    char capture[GSP_CAPTURE_MAX]; /* what stands at {name} or {pid} */
+    struct gsp_body *body;         /* NULL if the route has none; borrowed */
+    char capture[GSP_CAPTURE_MAX]; /* the text at {name} or {pid} */
 };
 
 typedef void gsp_route_fn(struct gsp_route_call *call, struct gsp_http_answer *answer);
@@ -33,31 +34,44 @@ struct gsp_route {
     const char *path; /* "/profiling/sessions/{name}" */
     gsp_route_fn *run;
     const char *summary;
-    const char *body;    /* JSON schema of the request's properties; NULL: takes none */
-    const char *query;   /* names of query parameters, with spaces between; NULL: none */
-    const char *content; /* type of the answer */
-    const char *schema;  /* JSON schema of the answer; NULL: any object */
-    const char *faults;  /* statuses beside 200, with spaces between */
-    bool slow;
-    bool control; /* looks into processes: --allow-control */
-    bool open;    /* needs no token */
+    const char *body;    /* JSON Schema of the request body; NULL: none is read */
+    const char *query;   /* names of query parameters, separated by spaces; NULL: none */
+    const char *content; /* media type of the answer; NULL: application/json */
+    const char *schema;  /* JSON Schema of the answer; NULL: any object */
+    const char *errors;  /* statuses other than 200 and 401, separated by spaces; NULL: none */
+    bool is_slow;        /* runs in its own thread */
+    bool needs_control;  /* reads other processes: --allow-control */
+    bool is_public;      /* needs no token */
 };
 
-/* Up to the one without a method. */
+/* The last row has no method. */
 extern const struct gsp_route gsp_routes[];
 
-/* The answer to a failure: its status, code and message, with advice or NULL. */
+/* The files schemas/NAME.json. */
+extern const char gsp_daemon__start_body[];
+extern const char gsp_daemon__stop_body[];
+extern const char gsp_daemon__query_body[];
+extern const char gsp_daemon__record_body[];
+extern const char gsp_daemon__empty_body[];
+extern const char gsp_daemon__sessions_schema[];
+extern const char gsp_daemon__error_schema[];
+
+/* Answers with an error. hint NULL: the hint for its code, if there is one. */
 void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint);
 /* Local time with its zone: "2024-01-15T10:30:00.250+01:00". */
 void gsp_routes__time(struct gsp_json *json, int64_t ts_ns);
-/* A number of the query part within [min, max]; false (and *answer tells) when it is none. */
+/* Reads an optional number of the body. Returns false, with an error in *answer, if it is not a
+ * number in [min, max]. */
 bool gsp_routes__number(const struct gsp_route_call *call, const char *name, double min, double max,
                         double *out, struct gsp_http_answer *answer);
-/* The pid of the path; false, and *answer tells, when it is none. */
+/* Reads the pid of the path. Returns false, with an error in *answer, if it is not a pid. */
 bool gsp_routes__pid(const struct gsp_route_call *call, int32_t *out,
                      struct gsp_http_answer *answer);
-/* A copy of the settings as they are now. */
-void gsp_routes__settings(struct gsp_daemon *daemon, struct gsp_settings *out);
+
+/* Reads an optional session name of the body. Returns 1, or 0 if it is missing. Fails with USAGE.
+ */
+GSP_MUST_CHECK int gsp_routes__name(const struct gsp_body *body, const char *key,
+                                    char out[GSP_NAME_BYTES], struct gsp_err *err);
 
 /* routes_status.c */
 gsp_route_fn gsp_route_root;
@@ -83,10 +97,10 @@ gsp_route_fn gsp_route_dump;
 gsp_route_fn gsp_route_record;
 gsp_route_fn gsp_route_flamegraph;
 gsp_route_fn gsp_route_query;
-/* each its own file */
+/* prometheus.c, stream.c, openapi.c */
 gsp_route_fn gsp_route_prometheus;
 gsp_route_fn gsp_route_stream;
 gsp_route_fn gsp_route_openapi;
 
-/* One session, as an object. */
+/* A session as a JSON object. */
 void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session);

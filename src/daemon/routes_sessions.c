@@ -8,10 +8,8 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "daemon/hints.h"
 #include "daemon/routes_internal.h"
-
-/* Names of active sessions that an error lists. */
-#define NAMES_SHOWN 20U
 
 /* The members of an open object. */
 static void put_session(struct gsp_json *json, const struct gsp_session *session)
@@ -47,11 +45,11 @@ void gsp_routes__session(struct gsp_json *json, const struct gsp_session *sessio
     gsp_json_obj_end(json);
 }
 
-/* The labels of one session, in room. */
-static void add_labels(struct gsp_daemon *daemon, struct gsp_session *session, struct gsp_buf *room)
+/* Sets the labels of a session. They borrow from buf. */
+static void add_labels(struct gsp_daemon *daemon, struct gsp_session *session, struct gsp_buf *buf)
 {
-    gsp_sessions_labels(daemon->sessions, session->id, room);
-    session->labels = room->failed ? (struct gsp_sv){NULL, 0} : gsp_buf_sv(room);
+    gsp_sessions_labels(daemon->sessions, session->id, buf);
+    session->labels = buf->failed ? (struct gsp_sv){NULL, 0} : gsp_buf_sv(buf);
 }
 
 void gsp_route_sessions(struct gsp_route_call *call, struct gsp_http_answer *answer)
@@ -80,14 +78,14 @@ void gsp_route_sessions(struct gsp_route_call *call, struct gsp_http_answer *ans
     free(all);
 }
 
-/* What a start wants beside what sessions know. */
+/* A request to start a session, with the memory that `order` borrows from. */
 struct start {
     struct gsp_session_start order;
-    char name[256];
+    char name[GSP_NAME_BYTES];
     struct gsp_buf labels;
     struct gsp_http_body_ints pids;
     int32_t *pids32;
-    bool bad_name; /* the name is why it cannot be */
+    bool bad_name; /* the name is invalid */
 };
 
 static void start_free(struct start *start)
@@ -97,27 +95,9 @@ static void start_free(struct start *start)
     free(start->pids32);
 }
 
-/* A name of the body, as text that ends with a NUL.  1: there, 0: not; negative: cannot be one. */
-static int read_name(const struct gsp_body *body, const char *key, char out[256],
-                     struct gsp_err *err)
-{
-    struct gsp_sv name = {0};
-    int rc = gsp_http_body_text(body, key, &name, err);
-    if (rc <= 0)
-        return rc;
-    rc = gsp_session_name_check(name, err);
-    if (rc < 0)
-        return rc;
-    if (name.len >= 256)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the name is too long");
-    memcpy(out, name.p, name.len);
-    out[name.len] = '\0';
-    return 1;
-}
-
 static int read_start(const struct gsp_body *body, struct start *out, struct gsp_err *err)
 {
-    int rc = read_name(body, "name", out->name, err);
+    int rc = gsp_routes__name(body, "name", out->name, err);
     out->bad_name = rc < 0;
     if (rc == 1)
         out->order.name = out->name;
@@ -136,17 +116,17 @@ static int read_start(const struct gsp_body *body, struct start *out, struct gsp
     out->order.labels = gsp_buf_sv(&out->labels);
     out->pids32 = calloc(out->pids.count ? out->pids.count : 1, sizeof(*out->pids32));
     if (!out->pids32)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for pids");
+        return gsp_err_nomem(err);
     for (size_t i = 0; i < out->pids.count; i++)
         out->pids32[i] = (int32_t)out->pids.at[i];
     out->order.pids = out->pids32;
     out->order.pid_count = out->pids.count;
     if (out->order.stacks && !out->pids.count)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "stacks needs pids: whose stacks to keep");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "stacks needs pids");
     return GSP_OK;
 }
 
-/* One recording for each process, beside the session's file. */
+/* Starts a recording for each process, next to the session's file. */
 static int record_stacks(struct gsp_daemon *daemon, const struct start *start,
                          const struct gsp_session *session, struct gsp_err *err)
 {
@@ -167,7 +147,7 @@ static int record_stacks(struct gsp_daemon *daemon, const struct start *start,
     return GSP_OK;
 }
 
-/* Processes that are not there have no values; nobody should wait for them. */
+/* Lists processes that do not exist, because no values will come from them. */
 static void put_missing(struct gsp_json *json, const struct start *start)
 {
     gsp_json_key(json, "missing_pids");
@@ -178,28 +158,28 @@ static void put_missing(struct gsp_json *json, const struct start *start)
     gsp_json_arr_end(json);
 }
 
-static void tell_started(const struct gsp_daemon *daemon, const struct start *start,
-                         const struct gsp_session *session, struct gsp_http_answer *answer)
+static void put_started(const struct gsp_daemon *daemon, const struct start *start,
+                        const struct gsp_session *session, struct gsp_http_answer *answer)
 {
     struct gsp_json json;
     gsp_auto_buf text = {0};
-    gsp_buf_printf(&text, "Session %s has begun", session->name);
+    gsp_buf_printf(&text, "Session %s has started", session->name);
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_put_bool(&json, "success", true);
     gsp_json_put_sv(&json, "message", gsp_buf_sv(&text));
     gsp_json_put_str(&json, "name", session->name);
     gsp_json_put_str(&json, "output_file", session->file);
-    gsp_json_put_str(&json, "output_dir", daemon->settings.output_dir);
+    gsp_json_put_str(&json, "output_dir", daemon->fixed->output_dir);
     put_missing(&json, start);
     gsp_json_key(&json, "session");
     gsp_routes__session(&json, session);
     gsp_json_obj_end(&json);
 }
 
-/* The session and its recordings: all of it, or nothing. */
-static int begin(struct gsp_daemon *daemon, const struct start *start, struct gsp_session *out,
-                 struct gsp_err *err)
+/* Starts the session and its recordings, or neither. */
+static int start_all(struct gsp_daemon *daemon, const struct start *start, struct gsp_session *out,
+                     struct gsp_err *err)
 {
     int rc = gsp_sessions_start(daemon->sessions, &start->order, out, err);
     if (rc < 0 || !start->order.stacks)
@@ -207,7 +187,8 @@ static int begin(struct gsp_daemon *daemon, const struct start *start, struct gs
     rc = record_stacks(daemon, start, out, err);
     if (rc < 0) {
         gsp_targets_end_session(daemon->targets, out->name);
-        gsp_ignore(gsp_sessions_delete(daemon->sessions, out->name, NULL)); /* then it stays */
+        gsp_ignore(
+            gsp_sessions_delete(daemon->sessions, out->name, NULL)); /* on failure it stays */
     }
     return rc;
 }
@@ -222,22 +203,22 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
     if (!gsp_routes__number(call, "rate", 1, 10000, &start.order.stack_rate_hz, answer))
         return;
     int rc = read_start(call->body, &start, &err);
-    if (rc == GSP_OK && start.order.stacks && !daemon->settings.allow_control) {
-        hint = "start the daemon with --allow-control";
-        rc = gsp_err_set(&err, GSP_E_PERM, 0, "this daemon does not look into processes");
+    if (rc == GSP_OK && start.order.stacks && !daemon->fixed->allow_control) {
+        hint = gsp_daemon__hint(GSP_HINT_ALLOW_CONTROL);
+        rc = gsp_err_set(&err, GSP_E_PERM, 0, "this daemon may not read processes");
         gsp_err_set_reason(&err, GSP_REASON_CONTROL);
     }
     if (rc == GSP_OK)
-        rc = begin(daemon, &start, &session, &err);
+        rc = start_all(daemon, &start, &session, &err);
     if (rc == GSP_E_EXISTS)
-        hint = "stop it first, or take another name";
+        hint = gsp_daemon__hint(GSP_HINT_NEW_NAME);
     if (start.bad_name)
-        hint = "a name is text of at most 200 bytes without '/', control characters or a dot first";
+        hint = gsp_daemon__hint(GSP_HINT_SESSION_NAME);
     if (rc < 0) {
         gsp_routes__fail(answer, &err, hint);
     } else {
         session.labels = start.order.labels;
-        tell_started(daemon, &start, &session, answer);
+        put_started(daemon, &start, &session, answer);
         if (start.order.pid_count)
             gsp_daemon__rewatch(daemon);
         gsp_daemon__ask_frame(daemon);
@@ -246,8 +227,8 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
     start_free(&start);
 }
 
-/* 404 with the names that could have been meant. */
-static void tell_unknown(struct gsp_daemon *daemon, const char *name,
+/* 404 with the names of the active sessions. */
+static void fail_unknown(struct gsp_daemon *daemon, const char *name,
                          struct gsp_http_answer *answer)
 {
     struct gsp_session *all = NULL;
@@ -255,12 +236,10 @@ static void tell_unknown(struct gsp_daemon *daemon, const char *name,
     struct gsp_json json;
     gsp_auto_buf message = {0};
     gsp_auto_buf hint = {0};
-    gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none is listed */
-    gsp_buf_printf(&message, "no session %s is active", name);
-    for (size_t i = 0; i < count && i < NAMES_SHOWN && all[i].active; i++)
-        gsp_buf_printf(&hint, "%s%s", i ? ", " : "active: ", all[i].name);
-    if (!hint.len)
-        gsp_buf_puts(&hint, "no session is active");
+    gsp_ignore(
+        gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* on failure none is listed */
+    gsp_buf_printf(&message, "session %s is not active", name);
+    gsp_daemon__hint_active(all, count, &hint);
     answer->status = 404;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
@@ -286,14 +265,14 @@ static int stop_one(struct gsp_daemon *daemon, const char *name, struct gsp_sess
     return gsp_sessions_stop(daemon->sessions, name, out, err);
 }
 
-static void tell_stopped(struct gsp_json *json, const struct gsp_daemon *daemon,
-                         const char *message, const char *file)
+static void put_stopped(struct gsp_json *json, const struct gsp_daemon *daemon, const char *message,
+                        const char *file)
 {
     gsp_json_obj_begin(json);
     gsp_json_put_bool(json, "success", true);
     gsp_json_put_str(json, "message", message);
     gsp_json_put_str(json, "output_file", file);
-    gsp_json_put_str(json, "output_dir", daemon->settings.output_dir);
+    gsp_json_put_str(json, "output_dir", daemon->fixed->output_dir);
     gsp_json_key(json, "stopped");
     gsp_json_arr_begin(json);
 }
@@ -308,23 +287,23 @@ static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_h
     gsp_daemon__last_frame(daemon, name);
     int rc = stop_one(daemon, name, &session, &err);
     if (rc == GSP_E_NOFILE) {
-        tell_unknown(daemon, name, answer);
+        fail_unknown(daemon, name, answer);
         return;
     }
     if (rc < 0) {
-        gsp_routes__fail(answer, &err, "the session is kept; its file is tried again");
+        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_FILE_RETRY));
         return;
     }
-    gsp_buf_printf(&message, "Session %s has ended", name);
+    gsp_buf_printf(&message, "Session %s has stopped", name);
     gsp_json_init(&json, &answer->body);
-    tell_stopped(&json, daemon, gsp_buf_cstr(&message), session.file);
+    put_stopped(&json, daemon, gsp_buf_cstr(&message), session.file);
     add_labels(daemon, &session, &labels);
     gsp_routes__session(&json, &session);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
 }
 
-/* All get the order before one is waited for, so that they end together. */
+/* Tells all recordings to stop before it waits for one, so that they end together. */
 static void end_recordings(void *ctx, const struct gsp_session *all, size_t count)
 {
     struct gsp_targets *targets = ctx;
@@ -343,8 +322,7 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
     gsp_daemon__last_frame(daemon, NULL);
     if (gsp_sessions_stop_all(daemon->sessions, &ended, &all, &stopped, &err) < 0) {
         gsp_auto_buf hint = {0};
-        gsp_buf_printf(&hint, "%zu have ended; the others are kept, their files are tried again",
-                       stopped);
+        gsp_daemon__hint_partly_stopped(stopped, &hint);
         gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
         free(all);
         return;
@@ -352,11 +330,11 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
     struct gsp_json json;
     gsp_auto_buf message = {0};
     if (stopped)
-        gsp_buf_printf(&message, "%zu session%s ended", stopped, stopped == 1 ? "" : "s");
+        gsp_buf_printf(&message, "%zu session%s stopped", stopped, stopped == 1 ? "" : "s");
     else
         gsp_buf_puts(&message, "No session was active");
     gsp_json_init(&json, &answer->body);
-    tell_stopped(&json, daemon, gsp_buf_cstr(&message), stopped == 1 ? all[0].file : NULL);
+    put_stopped(&json, daemon, gsp_buf_cstr(&message), stopped == 1 ? all[0].file : NULL);
     for (size_t i = 0; i < stopped; i++)
         gsp_routes__session(&json, &all[i]);
     gsp_json_arr_end(&json);
@@ -366,9 +344,9 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
 
 void gsp_route_stop(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
-    char name[256];
+    char name[GSP_NAME_BYTES];
     struct gsp_err err = {0};
-    int rc = read_name(call->body, "name", name, &err);
+    int rc = gsp_routes__name(call->body, "name", name, &err);
     if (rc < 0)
         gsp_routes__fail(answer, &err, NULL);
     else if (rc == 0)
@@ -384,7 +362,7 @@ static bool find_session(struct gsp_route_call *call, struct gsp_session *out,
     struct gsp_err err = {0};
     if (gsp_sessions_find(call->daemon->sessions, call->capture, out, &err) == GSP_OK)
         return true;
-    gsp_routes__fail(answer, &err, "GET /profiling/sessions lists all");
+    gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_SESSIONS));
     return false;
 }
 
@@ -404,7 +382,7 @@ void gsp_route_session(struct gsp_route_call *call, struct gsp_http_answer *answ
     gsp_json_obj_end(&json);
 }
 
-/* ?stacks=N: the N-th of the session's files of stacks. */
+/* ?stacks=N: the N-th stack file of the session. */
 static bool find_stacks(struct gsp_route_call *call, const char *name, const char *number,
                         char file[300])
 {
@@ -423,20 +401,20 @@ void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *ans
     memcpy(file, session.file, sizeof(file));
     const char *stacks = gsp_http_query(call->request, "stacks");
     if (stacks && !find_stacks(call, session.name, stacks, file)) {
-        gsp_http_answer_error(answer, 404, "NOFILE", "the session has no such file of stacks",
-                              "GET /profiling/sessions/NAME lists them");
+        gsp_http_answer_error(answer, 404, "NOFILE", "the session has no such stack file",
+                              gsp_daemon__hint(GSP_HINT_STACK_FILES));
         return;
     }
     if (session.active && !stacks) {
         gsp_http_answer_error(answer, 409, "STARTING", "the session is still active",
-                              "stop it first");
+                              gsp_daemon__hint(GSP_HINT_STOP_FIRST));
         return;
     }
-    gsp_buf_printf(&path, "%s/%s", call->daemon->settings.output_dir, file);
+    gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
     const char *text = gsp_buf_cstr(&path);
     answer->file_fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     if (answer->file_fd < 0) {
-        gsp_http_answer_error(answer, 404, "NOFILE", "the file of the session is not there",
+        gsp_http_answer_error(answer, 404, "NOFILE", "the file of the session does not exist",
                               session.error[0] ? session.error : NULL);
         return;
     }
@@ -452,10 +430,10 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
     struct gsp_err err = {0};
     if (!find_session(call, &session, answer))
         return;
-    /* What is being collected is not thrown away by one request. */
+    /* A single request must not discard a session that is still collecting. */
     if (session.active) {
         gsp_http_answer_error(answer, 409, gsp_err_name(GSP_E_EXISTS),
-                              "the session is still active", "stop it first");
+                              "the session is still active", gsp_daemon__hint(GSP_HINT_STOP_FIRST));
         return;
     }
     gsp_targets_end_session(call->daemon->targets, session.name);
@@ -466,7 +444,7 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_put_bool(&json, "success", true);
-    gsp_json_put_str(&json, "message", "the session is forgotten");
+    gsp_json_put_str(&json, "message", "the session is deleted");
     gsp_json_put_str(&json, "name", session.name);
     gsp_json_obj_end(&json);
     gsp_daemon__rewatch(call->daemon);

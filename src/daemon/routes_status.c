@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "daemon/hints.h"
 #include "daemon/routes_internal.h"
 #include "model/format.h"
 
@@ -19,8 +20,9 @@ struct gpu {
     const struct gsp_row_gpu_metrics *metrics;
 };
 
-/* Finds the GPUs among the newest rows; under their lock.  Worth how many. */
+/* Finds the GPUs among the newest rows. Returns their number. */
 static size_t find_gpus(const struct gsp_rows_out *rows, struct gpu gpus[GPUS_MAX])
+    GSP_REQUIRES(&rows->lock)
 {
     enum gsp_table_id table;
     size_t at = 0;
@@ -38,13 +40,14 @@ static size_t find_gpus(const struct gsp_rows_out *rows, struct gpu gpus[GPUS_MA
 }
 
 static struct gsp_sv gpu_name(const struct gsp_daemon *daemon, const struct gpu *gpu)
+    GSP_REQUIRES(&daemon->rows.lock)
 {
     return gpu->device ? gsp_rows_text(&daemon->rows, gpu->device->name) : (struct gsp_sv){NULL, 0};
 }
 
-/* "host:index:name", as frames have it. */
+/* "host:index:name", as in metric frames. */
 static void put_gpu_id(struct gsp_daemon *daemon, struct gsp_json *json, size_t index,
-                       const struct gpu *gpu)
+                       const struct gpu *gpu) GSP_REQUIRES(&daemon->rows.lock)
 {
     gsp_auto_buf id = {0};
     const struct gsp_sv name = gpu_name(daemon, gpu);
@@ -54,6 +57,7 @@ static void put_gpu_id(struct gsp_daemon *daemon, struct gsp_json *json, size_t 
 }
 
 static void put_gpu_name(struct gsp_daemon *daemon, struct gsp_json *json, const struct gpu *gpu)
+    GSP_REQUIRES(&daemon->rows.lock)
 {
     const struct gsp_sv name = gpu_name(daemon, gpu);
     if (name.p)
@@ -63,7 +67,7 @@ static void put_gpu_name(struct gsp_daemon *daemon, struct gsp_json *json, const
 }
 
 static void put_gpu_list(struct gsp_daemon *daemon, struct gsp_json *json, const struct gpu *gpus,
-                         size_t count)
+                         size_t count) GSP_REQUIRES(&daemon->rows.lock)
 {
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < count; i++) {
@@ -103,6 +107,7 @@ static void put_gpus(struct gsp_daemon *daemon, struct gsp_json *json)
 }
 
 static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
+    GSP_REQUIRES(&daemon->lock)
 {
     gsp_json_key(json, "sources");
     gsp_json_arr_begin(json);
@@ -120,7 +125,7 @@ static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
 static void put_losses(struct gsp_daemon *daemon, struct gsp_json *json)
 {
     struct gsp_frames_status log;
-    gsp_frames_status(daemon->frames, &log);
+    gsp_frames_log_status(daemon->frames, &log);
     gsp_json_key(json, "losses");
     gsp_json_obj_begin(json);
     gsp_json_put_u64(json, "late_ticks", atomic_load(&daemon->late_ticks));
@@ -142,14 +147,14 @@ struct shown {
     size_t first_count;
     struct gsp_session *failed;
     size_t failed_count;
-    struct gsp_buf labels[2]; /* of both */
+    struct gsp_buf labels[2]; /* of both lists */
     struct gsp_sessions_counts counts;
 };
 
 static void shown_fill(struct gsp_sessions *sessions, struct shown *out)
 {
     *out = (struct shown){.first = calloc(SESSIONS_SHOWN, sizeof(*out->first))};
-    /* Without memory they are counted, and none is shown. */
+    /* Without memory the answer has the counts but no list. */
     out->first_count =
         gsp_sessions_first(sessions, false, out->first, out->first ? SESSIONS_SHOWN : 0,
                            &out->counts, &out->labels[0]);
@@ -188,8 +193,7 @@ static void put_sessions(struct gsp_json *json, const struct shown *shown)
     gsp_json_arr_end(json);
 }
 
-/* Under the daemon's lock. */
-static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
+static void put_self(struct gsp_daemon *daemon, struct gsp_json *json) GSP_REQUIRES(&daemon->lock)
 {
     const int64_t uptime_ns = gsp_now_ns() - daemon->start_mono_ns;
     gsp_json_put_str(json, "version", GSP_VERSION);
@@ -199,15 +203,15 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_routes__time(json, daemon->start_ns);
     gsp_json_key(json, "uptime_s");
     gsp_json_fixed(json, uptime_ns / GSP_NS_PER_MS, 3);
-    gsp_json_put_i64(json, "freq", daemon->settings.period_ns / GSP_NS_PER_MS);
+    gsp_json_put_i64(json, "freq", daemon->live.period_ns / GSP_NS_PER_MS);
     gsp_json_key(json, "sample_rate");
-    gsp_json_fixed(json, daemon->settings.period_ns, 9);
+    gsp_json_fixed(json, daemon->live.period_ns, 9);
     gsp_json_put_u64(json, "frame_id_counter", gsp_frames_next_id(daemon->frames) - 1);
     gsp_json_put_u64(json, "ticks", atomic_load(&daemon->ticks));
     gsp_json_key(json, "collect_cpu_s");
     gsp_json_fixed(json, atomic_load(&daemon->collect_ns), 9);
-    gsp_json_put_str(json, "output_dir", daemon->settings.output_dir);
-    gsp_json_put_bool(json, "allow_control", daemon->settings.allow_control);
+    gsp_json_put_str(json, "output_dir", daemon->fixed->output_dir);
+    gsp_json_put_bool(json, "allow_control", daemon->fixed->allow_control);
     gsp_json_put_str(json, "settings_error",
                      daemon->settings_error[0] ? daemon->settings_error : NULL);
     gsp_json_key(json, "ring_error");
@@ -220,8 +224,8 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_json_arr_end(json);
 }
 
-/* Makes the answer to /status anew; under the daemon's lock. */
 static void make_status(struct gsp_daemon *daemon, const struct shown *shown)
+    GSP_REQUIRES(&daemon->lock)
 {
     struct gsp_json json;
     gsp_buf_clear(&daemon->status);
@@ -238,23 +242,23 @@ static void make_status(struct gsp_daemon *daemon, const struct shown *shown)
     gsp_buf_putc(&daemon->status, '\n');
 }
 
-/* The answer is made once for each change and copied to whoever asks. */
+/* Makes the answer once for each change, and copies it for each request. */
 void gsp_route_status(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     const uint64_t serial = atomic_load(&daemon->serial) + 1;
     struct shown shown = {.first = NULL};
-    atomic_store_explicit(&daemon->status_asked, true, memory_order_relaxed);
-    pthread_mutex_lock(&daemon->lock);
+    atomic_store_explicit(&daemon->status_was_read, true, memory_order_relaxed);
+    gsp_lock_take(&daemon->lock);
     if (daemon->status_serial != serial) {
-        pthread_mutex_unlock(&daemon->lock);
+        gsp_lock_release(&daemon->lock);
         shown_fill(daemon->sessions, &shown);
-        pthread_mutex_lock(&daemon->lock);
+        gsp_lock_take(&daemon->lock);
         make_status(daemon, &shown);
         daemon->status_serial = serial;
     }
     gsp_buf_put(&answer->body, daemon->status.p, daemon->status.len);
-    pthread_mutex_unlock(&daemon->lock);
+    gsp_lock_release(&daemon->lock);
     shown_free(&shown);
 }
 
@@ -324,7 +328,7 @@ void gsp_route_clients(struct gsp_route_call *call, struct gsp_http_answer *answ
     gsp_json_obj_end(&json);
 }
 
-/* A value, scaled; null when it could not be read. */
+/* A scaled value; null if it could not be read. */
 static void put_value(struct gsp_json *json, const char *key, const double *value, double scale)
 {
     gsp_json_key(json, key);
@@ -335,7 +339,7 @@ static void put_value(struct gsp_json *json, const char *key, const double *valu
 }
 
 static void put_gpu_metrics(struct gsp_daemon *daemon, struct gsp_json *json, size_t index,
-                            const struct gpu *gpu)
+                            const struct gpu *gpu) GSP_REQUIRES(&daemon->rows.lock)
 {
     const struct gsp_row_gpu_metrics *row = gpu->metrics;
     double used = gsp_null_f64();
@@ -355,6 +359,7 @@ static void put_gpu_metrics(struct gsp_daemon *daemon, struct gsp_json *json, si
 }
 
 static void put_system(struct gsp_daemon *daemon, struct gsp_json *json)
+    GSP_REQUIRES(&daemon->rows.lock)
 {
     enum gsp_table_id table;
     size_t at = 0;
@@ -383,8 +388,8 @@ void gsp_route_latest(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_auto_buf frame = {0};
     struct gsp_json json;
     if (gsp_frames_latest(daemon->frames, &frame) == 0 || frame.failed) {
-        gsp_http_answer_error(answer, 503, "STARTING", "there is no frame yet",
-                              "ask again in a moment");
+        gsp_http_answer_error(answer, 503, "STARTING", "no metric frame has been collected yet",
+                              gsp_daemon__hint(GSP_HINT_RETRY));
         return;
     }
     gsp_json_init(&json, &answer->body);
@@ -415,7 +420,7 @@ void gsp_route_latest(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_json_obj_end(&json);
 }
 
-static void tell_state(struct gsp_http_answer *answer, const char *state)
+static void put_state(struct gsp_http_answer *answer, const char *state)
 {
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
@@ -427,14 +432,14 @@ static void tell_state(struct gsp_http_answer *answer, const char *state)
 
 void gsp_route_health(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_answer *answer)
 {
-    tell_state(answer, "ok");
+    put_state(answer, "ok");
 }
 
 void gsp_route_ready(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     if (atomic_load(&call->daemon->ticks))
-        tell_state(answer, "ready");
+        put_state(answer, "ready");
     else
-        gsp_http_answer_error(answer, 503, "STARTING", "there is no frame yet",
-                              "ask again in a moment");
+        gsp_http_answer_error(answer, 503, "STARTING", "no metric frame has been collected yet",
+                              gsp_daemon__hint(GSP_HINT_RETRY));
 }

@@ -9,10 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "daemon/sessions_internal.h"
-#include "frames/session_file.h"
+#include "frames/session_format.h"
 
 #define KEEP_NS      (7LL * 24 * 3600 * GSP_NS_PER_S)
 #define KEEP_MAX     1000U
@@ -24,10 +25,10 @@ int gsp_session_name_check(struct gsp_sv name, struct gsp_err *err)
     if (!name.len)
         return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name is empty");
     if (name.len > NAME_MAX_LEN)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name has %zu bytes, at most %u fit",
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name has %zu bytes; the limit is %u",
                            name.len, NAME_MAX_LEN);
     if (name.p[0] == '.')
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name begins with a dot");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name starts with a dot");
     for (size_t i = 0; i < name.len;) {
         unsigned char c = (unsigned char)name.p[i];
         size_t n = gsp_utf8_len((struct gsp_sv){name.p + i, name.len - i});
@@ -47,12 +48,12 @@ static int make_folder(const char *path, struct gsp_err *err)
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         return 0;
-    return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %s: %s", path,
+    return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create the folder %s: %s", path,
                        strerror(errno));
 }
 
 static int fill(struct gsp_sessions *sessions, const struct gsp_sessions_options *options,
-                struct gsp_err *err)
+                struct gsp_err *err) GSP_REQUIRES(&sessions->lock)
 {
     gsp_auto_free char *path = NULL;
     sessions->output_folder = strdup(options->output_folder);
@@ -60,7 +61,7 @@ static int fill(struct gsp_sessions *sessions, const struct gsp_sessions_options
     if (asprintf(&path, "%s/sessions.journal", options->state_folder) < 0)
         path = NULL;
     if (!path || !sessions->output_folder || !sessions->host)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for sessions");
+        return gsp_err_nomem(err);
     sessions->keep_ns = options->keep_ns ? options->keep_ns : KEEP_NS;
     sessions->keep_max = options->keep_max ? options->keep_max : KEEP_MAX;
     int rc = make_folder(options->state_folder, err);
@@ -76,16 +77,18 @@ int gsp_sessions_open(const struct gsp_sessions_options *options, struct gsp_fra
     *out = NULL;
     struct gsp_sessions *sessions = calloc(1, sizeof(*sessions));
     if (!sessions)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for sessions");
-    pthread_mutex_init(&sessions->lock, NULL);
+        return gsp_err_nomem(err);
     sessions->frames = frames;
+    gsp_lock_take(&sessions->lock);
     sessions->next_id = 1;
     int rc = fill(sessions, options, err);
+    if (rc == 0)
+        gsp_sessions__keep(sessions);
+    gsp_lock_release(&sessions->lock);
     if (rc) {
         gsp_sessions_close(sessions);
         return rc;
     }
-    gsp_sessions__keep(sessions);
     *out = sessions;
     return 0;
 }
@@ -101,7 +104,6 @@ void gsp_sessions_close(struct gsp_sessions *sessions)
     gsp_hmap_free(&sessions->names);
     gsp_hmap_free(&sessions->files);
     gsp_hmap_free(&sessions->ids);
-    pthread_mutex_destroy(&sessions->lock);
     free(sessions->output_folder);
     free(sessions->host);
     free(sessions);
@@ -125,9 +127,9 @@ static void describe_stacks(const struct session *s, struct gsp_session *out)
                  sums.failed->pid, sums.failed->error);
 }
 
-/* What callers see; called with the lock. */
+/* Fills what callers see. */
 static void describe(const struct gsp_sessions *sessions, const struct session *s,
-                     struct gsp_session *out)
+                     struct gsp_session *out) GSP_REQUIRES(&sessions->lock)
 {
     *out = (struct gsp_session){.active = s->state == SESSION_ACTIVE,
                                 .stacks = s->stacks,
@@ -153,8 +155,9 @@ static void describe(const struct gsp_sessions *sessions, const struct session *
             out->last_frame ? gsp_frames_count(sessions->frames, s->first_frame, s->last_frame) : 0;
 }
 
-/* profiling_<time>, and a number when that is taken; called with the lock. */
+/* profiling_<time>, with a number if a session has that name. */
 static bool make_name(struct gsp_sessions *sessions, struct gsp_buf *out)
+    GSP_REQUIRES(&sessions->lock)
 {
     time_t now = (time_t)(gsp_realtime_ns() / GSP_NS_PER_S);
     struct tm tm = {0};
@@ -211,23 +214,24 @@ static int check_start(const struct gsp_session_start *start, struct gsp_err *er
     return start->name ? gsp_session_name_check(gsp_sv_of(start->name), err) : 0;
 }
 
-/* Notes the session and puts it into the table; called with the lock. */
-static int enter(struct gsp_sessions *sessions, const struct gsp_session_start *start,
-                 struct session **out, uint64_t *mark, struct gsp_err *err)
+/* Adds the session to the journal and to the table. */
+static int add_session(struct gsp_sessions *sessions, const struct gsp_session_start *start,
+                       struct session **out, uint64_t *mark, struct gsp_err *err)
+    GSP_REQUIRES(&sessions->lock)
 {
     gsp_auto_buf made = {0};
     gsp_auto_buf file = {0};
     if (!start->name && !make_name(sessions, &made))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session's name");
+        return gsp_err_nomem(err);
     const char *name = start->name ? start->name : gsp_buf_cstr(&made);
     uint32_t older = gsp_sessions__by_name(sessions, name);
     if (older != SESSION_NONE && sessions->slots[older]->state == SESSION_ACTIVE)
         return gsp_err_set(err, GSP_E_EXISTS, 0, "session '%.150s' is already active", name);
     if (!gsp_sessions__choose_file(sessions, name, start->force, &file))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no name for the session's file");
+        return gsp_err_nomem(err);
     struct session *s = new_session(start, name, gsp_buf_cstr(&file));
     if (!s)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
+        return gsp_err_nomem(err);
     s->id = sessions->next_id++;
     s->first_frame = gsp_frames_coming_id(sessions->frames);
     int rc = gsp_sessions__note(sessions, SESSION_STARTS, s, mark, err);
@@ -235,7 +239,7 @@ static int enter(struct gsp_sessions *sessions, const struct gsp_session_start *
         gsp_sessions__free_session(s);
         return rc;
     }
-    /* With force: the one whose file this will replace. */
+    /* With force, the new session replaces the one that has the same file. */
     uint32_t replaced = gsp_sessions__by_file(sessions, s->file);
     uint64_t ignored = 0;
     if (replaced != SESSION_NONE &&
@@ -245,7 +249,7 @@ static int enter(struct gsp_sessions *sessions, const struct gsp_session_start *
     if (gsp_sessions__insert(sessions, s) == SESSION_NONE) {
         gsp_ignore(gsp_sessions__note(sessions, SESSION_FORGOTTEN, s, &ignored, NULL));
         gsp_sessions__free_session(s);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
+        return gsp_err_nomem(err);
     }
     if (sessions->counts[SESSION_ACTIVE] == 1)
         gsp_sessions__keep(sessions);
@@ -263,38 +267,37 @@ int gsp_sessions_start(struct gsp_sessions *sessions, const struct gsp_session_s
     struct session *s = NULL;
     uint64_t mark = 0;
     uint64_t id = 0;
-    pthread_mutex_lock(&sessions->lock);
-    rc = enter(sessions, start, &s, &mark, err);
+    gsp_lock_take(&sessions->lock);
+    rc = add_session(sessions, start, &s, &mark, err);
     if (rc == 0) {
         id = s->id;
         describe(sessions, s, out);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     if (rc)
         return rc;
     rc = gsp_journal_sync(sessions->journal, mark, err);
     if (rc == 0)
         return 0;
-    /* Not safe, so not started: it must not come back either. */
-    pthread_mutex_lock(&sessions->lock);
+    /* Without the sync the session has not started, and must not come back after a restart. */
+    gsp_lock_take(&sessions->lock);
     uint32_t slot = gsp_sessions__by_name(sessions, out->name);
     if (slot != SESSION_NONE && sessions->slots[slot]->id == id && !sessions->slots[slot]->busy) {
         gsp_ignore(
             gsp_sessions__note(sessions, SESSION_FORGOTTEN, sessions->slots[slot], &mark, NULL));
         gsp_sessions__remove(sessions, slot);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return rc;
 }
 
-/* When sessions end. */
+/* The end of one or several sessions. */
 struct end {
     uint64_t last_frame;
     int64_t ns;
     int64_t period_ns;
 };
 
-/* Called with the lock. */
 static struct end end_now(const struct gsp_sessions *sessions)
 {
     return (struct end){.last_frame = gsp_frames_next_id(sessions->frames) - 1,
@@ -302,11 +305,12 @@ static struct end end_now(const struct gsp_sessions *sessions)
                         .period_ns = gsp_frames_period(sessions->frames)};
 }
 
-/* Gives an active session its end and makes it busy; called with the lock. */
+/* Ends an active session and makes it busy. */
 static int end_session(struct gsp_sessions *sessions, uint32_t slot, struct end end, uint64_t *mark,
-                       struct gsp_err *err)
+                       struct gsp_err *err) GSP_REQUIRES(&sessions->lock)
 {
     struct session *s = sessions->slots[slot];
+    gsp_assert(s->state == SESSION_ACTIVE && !s->busy);
     int rc = gsp_sessions__settle_file(sessions, slot, err);
     if (rc)
         return rc;
@@ -324,16 +328,18 @@ static int end_session(struct gsp_sessions *sessions, uint32_t slot, struct end 
     return 0;
 }
 
-static void take_back(struct gsp_sessions *sessions, struct session *s)
+/* Makes a session active again whose end could not be synced. */
+static void undo_end(struct gsp_sessions *sessions, struct session *s)
 {
     uint64_t mark = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
+    gsp_assert(s->state == SESSION_ENDED && s->busy);
     gsp_ignore(gsp_sessions__note(sessions, SESSION_GOES_ON, s, &mark, NULL));
     gsp_sessions__set_state(sessions, s, SESSION_ACTIVE);
     s->busy = false;
     s->end_ns = 0;
     s->last_frame = 0;
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
 }
 
 int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gsp_session *out,
@@ -341,7 +347,7 @@ int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gs
 {
     *out = (struct gsp_session){0};
     uint64_t mark = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     uint32_t slot = gsp_sessions__by_name(sessions, name);
     struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     int rc = 0;
@@ -349,21 +355,21 @@ int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gs
         rc = gsp_err_set(err, GSP_E_NOFILE, 0, "no active session '%.150s'", name);
     else
         rc = end_session(sessions, slot, end_now(sessions), &mark, err);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     if (rc)
         return rc;
     rc = gsp_journal_sync(sessions->journal, mark, err);
     if (rc) {
-        take_back(sessions, s);
+        undo_end(sessions, s);
         return rc;
     }
-    uint64_t id = s->id; /* s may be gone once it is not busy */
+    uint64_t id = s->id; /* s may be freed once it is not busy */
     rc = gsp_sessions__write(sessions, s, err);
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     for (size_t i = 0; i < sessions->slot_count; i++)
         if (sessions->slots[i] && sessions->slots[i]->id == id)
             describe(sessions, sessions->slots[i], out);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return rc;
 }
 
@@ -371,7 +377,7 @@ int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name, struct 
 {
     uint64_t mark = 0;
     int rc = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     uint32_t slot = gsp_sessions__by_name(sessions, name);
     struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     if (!s)
@@ -390,21 +396,21 @@ int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name, struct 
         gsp_sessions__remove(sessions, slot);
         gsp_sessions__keep(sessions);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return rc ? rc : gsp_journal_sync(sessions->journal, mark, err);
 }
 
 uint64_t gsp_sessions_first_frame(struct gsp_sessions *sessions, const char *name)
 {
     uint64_t first = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     const uint32_t slot = name ? gsp_sessions__by_name(sessions, name) : SESSION_NONE;
     for (size_t i = 0; i < sessions->slot_count; i++) {
         const struct session *s = sessions->slots[i];
         if (s && s->state == SESSION_ACTIVE && (!name || i == slot) && s->first_frame > first)
             first = s->first_frame;
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return first;
 }
 
@@ -426,8 +432,9 @@ static size_t label_bytes(const struct session *s)
     return s->labels ? strlen(s->labels) : 0;
 }
 
-/* Room for all sessions, and behind it for their labels. */
+/* Memory for all sessions, followed by their labels. */
 static struct gsp_session *new_list(const struct gsp_sessions *sessions)
+    GSP_REQUIRES(&sessions->lock)
 {
     size_t bytes = (sessions->live + 1) * sizeof(struct gsp_session);
     for (size_t i = 0; i < sessions->slot_count; i++)
@@ -437,7 +444,7 @@ static struct gsp_session *new_list(const struct gsp_sessions *sessions)
 }
 
 static void describe_all(const struct gsp_sessions *sessions, struct session *const *all, size_t n,
-                         struct gsp_session *out)
+                         struct gsp_session *out) GSP_REQUIRES(&sessions->lock)
 {
     char *labels = (char *)(out + n);
     for (size_t i = 0; i < n; i++) {
@@ -456,7 +463,7 @@ int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, s
 {
     *out = NULL;
     *count = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     struct gsp_session *list = new_list(sessions);
     struct session **sorted = calloc(sessions->live + 1, sizeof(*sorted));
     size_t n = 0;
@@ -467,22 +474,22 @@ int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, s
         qsort(sorted, n, sizeof(*sorted), by_rank);
     if (n)
         describe_all(sessions, sorted, n, list);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     bool enough = list && sorted;
     free(sorted);
     if (!enough) {
         free(list);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of sessions");
+        return gsp_err_nomem(err);
     }
     *out = list;
     *count = n;
     return 0;
 }
 
-/* Gives all active sessions one end; worth how many have it, and the first failure in *err.
- * Called with the lock. */
+/* Ends all active sessions at the same frame. Returns how many it could end; *err has the first
+ * failure. */
 static size_t end_all(struct gsp_sessions *sessions, struct session **ended, uint64_t *mark,
-                      struct gsp_err *err)
+                      struct gsp_err *err) GSP_REQUIRES(&sessions->lock)
 {
     const struct end end = end_now(sessions);
     size_t n = 0;
@@ -501,7 +508,8 @@ static size_t end_all(struct gsp_sessions *sessions, struct session **ended, uin
     return n;
 }
 
-/* Writes the files of sessions that are busy; those of list that were written are its first. */
+/* Writes the files of busy sessions. Moves the written ones to the front of list, and returns their
+ * number. */
 static size_t write_all(struct gsp_sessions *sessions, struct session *const *ended, size_t n,
                         struct gsp_session *list, struct gsp_err *err)
 {
@@ -515,11 +523,11 @@ static size_t write_all(struct gsp_sessions *sessions, struct session *const *en
             continue;
         }
         list[written] = before;
-        pthread_mutex_lock(&sessions->lock);
+        gsp_lock_take(&sessions->lock);
         const uint32_t slot = gsp_sessions__by_name(sessions, before.name);
         if (slot != SESSION_NONE && sessions->slots[slot]->id == before.id)
             describe(sessions, sessions->slots[slot], &list[written]);
-        pthread_mutex_unlock(&sessions->lock);
+        gsp_lock_release(&sessions->lock);
         list[written++].labels = before.labels;
     }
     return written;
@@ -532,27 +540,27 @@ int gsp_sessions_stop_all(struct gsp_sessions *sessions, const struct gsp_sessio
     uint64_t mark = 0;
     *out = NULL;
     *count = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     struct gsp_session *list = new_list(sessions);
     struct session **all = list ? calloc(sessions->live + 1, sizeof(*all)) : NULL;
     const size_t n = all ? end_all(sessions, all, &mark, &first) : 0;
     if (n)
         describe_all(sessions, all, n, list);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     if (!all) {
         free(list);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of sessions");
+        return gsp_err_nomem(err);
     }
     const int rc = n ? gsp_journal_sync(sessions->journal, mark, err) : 0;
     if (rc) {
         for (size_t i = 0; i < n; i++)
-            take_back(sessions, all[i]);
+            undo_end(sessions, all[i]);
         free(all);
         free(list);
         return rc;
     }
     if (n && ended)
-        ended->tell(ended->ctx, list, n);
+        ended->call(ended->ctx, list, n);
     *count = write_all(sessions, all, n, list, &first);
     free(all);
     *out = list;
@@ -561,7 +569,7 @@ int gsp_sessions_stop_all(struct gsp_sessions *sessions, const struct gsp_sessio
     return first.code;
 }
 
-/* Puts a session to its place among the first; worth how many those are then. */
+/* Inserts a session into the sorted list of the first ones. Returns the new length of the list. */
 static size_t rank_in(const struct session **first, size_t count, size_t max,
                       const struct session *s)
 {
@@ -593,10 +601,10 @@ size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp
 {
     const struct session **first = calloc(max + 1, sizeof(const struct session *));
     size_t n = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     *counts = (struct gsp_sessions_counts){.total = sessions->live,
                                            .active = sessions->counts[SESSION_ACTIVE]};
-    /* New ones are mostly at the end, so most of the others need one comparison. */
+    /* New sessions are mostly at the end, so most of the others need only one comparison. */
     for (size_t i = sessions->slot_count; i-- > 0 && first;) {
         const struct session *s = sessions->slots[i];
         if (!s)
@@ -609,7 +617,7 @@ size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp
         describe(sessions, first[i], &out[i]);
     if (labels)
         add_labels(first, n, out, labels);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     free(first);
     return n;
 }
@@ -618,39 +626,39 @@ int gsp_sessions_find(struct gsp_sessions *sessions, const char *name, struct gs
                       struct gsp_err *err)
 {
     *out = (struct gsp_session){0};
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     uint32_t slot = gsp_sessions__by_name(sessions, name);
     if (slot != SESSION_NONE)
         describe(sessions, sessions->slots[slot], out);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return slot == SESSION_NONE ? gsp_err_set(err, GSP_E_NOFILE, 0, "no session '%.150s'", name)
                                 : 0;
 }
 
 void gsp_sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out)
 {
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     for (size_t i = 0; i < sessions->slot_count; i++) {
         const struct session *s = sessions->slots[i];
         if (s && s->id == id && s->labels)
             gsp_buf_puts(out, s->labels);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
 }
 
 size_t gsp_sessions_active_count(struct gsp_sessions *sessions)
 {
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     size_t n = sessions->counts[SESSION_ACTIVE];
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return n;
 }
 
 uint64_t gsp_sessions_changes(struct gsp_sessions *sessions)
 {
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     const uint64_t n = sessions->changes;
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return n;
 }
 
@@ -669,16 +677,16 @@ int gsp_sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *coun
     *out = NULL;
     *count = 0;
     struct gsp_buf all = {0};
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     for (size_t i = 0; i < sessions->slot_count; i++) {
         const struct session *s = sessions->slots[i];
         if (s && s->state == SESSION_ACTIVE && s->pid_count)
             gsp_buf_put(&all, s->pids, s->pid_count * sizeof(*s->pids));
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     if (all.failed) {
         gsp_buf_free(&all);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of processes");
+        return gsp_err_nomem(err);
     }
     int32_t *pids = (int32_t *)(void *)all.p;
     size_t n = all.len / sizeof(*pids);

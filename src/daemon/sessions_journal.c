@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "daemon/sessions_internal.h"
 
-/* Lines, fields between tabs:
+/* The lines. Tabs separate the fields.
  *   S id first_frame start_ns flags file name labels pids     flags: f force, s stacks, n native,
  *                                                             r and millionths of a hertz
  *   E id last_frame end_ns file period_ns
@@ -20,9 +20,9 @@
 #define NUMBER_BYTES 24U
 #define FIELDS_MAX   9U
 #define FLAGS_BYTES  32U
-/* Rates are written as whole numbers. */
+/* Rates are written as integers. */
 #define RATE_UNIT    1e6
-/* Lines of the past that a journal may have, beside as many as there are sessions. */
+/* Obsolete lines that a journal may have in addition to four for each session. */
 #define SPARE_LINES  1000U
 
 struct line {
@@ -84,7 +84,7 @@ int gsp_sessions__note(struct gsp_sessions *sessions, enum session_change change
     struct line line;
     make_line(&line, change, s);
     int rc = line.pids.failed
-                 ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the journal")
+                 ? gsp_err_nomem(err)
                  : gsp_journal_append(sessions->journal, line.fields, line.count, mark, err);
     gsp_buf_free(&line.pids);
     return rc;
@@ -102,11 +102,6 @@ bool gsp_sessions__number(struct gsp_sv field, int64_t *out)
     return gsp_parse_i64(text, 0, INT64_MAX, out, NULL) == 0;
 }
 
-static char *copy_field(struct gsp_sv field)
-{
-    return gsp_sv_dup(field);
-}
-
 static bool read_pids(struct session *s, struct gsp_sv field)
 {
     s->pids = calloc(GSP_SESSION_PIDS_MAX, sizeof(*s->pids));
@@ -120,8 +115,7 @@ static bool read_pids(struct session *s, struct gsp_sv field)
     return s->pids != NULL;
 }
 
-/* A name or file that cannot be ours would lead out of the output folder. */
-static bool file_ok(struct gsp_sv file)
+bool gsp_sessions__file_is_valid(struct gsp_sv file)
 {
     return file.len && file.len < sizeof(((struct gsp_session *)NULL)->file) && file.p[0] != '.' &&
            !memchr(file.p, '/', file.len) && !memchr(file.p, 0, file.len);
@@ -148,16 +142,16 @@ static bool fill_started(struct session *s, const struct gsp_sv *f)
 {
     int64_t first = 0;
     if (!gsp_sessions__number(f[2], &first) || !gsp_sessions__number(f[3], &s->start_ns) ||
-        !file_ok(f[5]) || gsp_session_name_check(f[6], NULL) != 0)
+        !gsp_sessions__file_is_valid(f[5]) || gsp_session_name_check(f[6], NULL) != 0)
         return false;
     s->first_frame = (uint64_t)first;
     read_flags(s, f[4]);
-    s->file = copy_field(f[5]);
-    s->name = copy_field(f[6]);
+    s->file = gsp_sv_dup(f[5]);
+    s->name = gsp_sv_dup(f[6]);
     if (!s->file || !s->name)
         return false;
     if (f[7].len) {
-        s->labels = copy_field(f[7]);
+        s->labels = gsp_sv_dup(f[7]);
         if (!s->labels)
             return false;
     }
@@ -165,33 +159,35 @@ static bool fill_started(struct session *s, const struct gsp_sv *f)
 }
 
 static void replay_start(struct gsp_sessions *sessions, int64_t id, const struct gsp_sv *f)
+    GSP_REQUIRES(&sessions->lock)
 {
     struct session *s = calloc(1, sizeof(*s));
     if (!s)
         return;
     s->id = (uint64_t)id;
     if (!fill_started(s, f)) {
-        gsp_log_warn("daemon", "a session in the journal cannot be read");
+        gsp_log_warn("daemon", "the journal has a malformed session");
         gsp_sessions__free_session(s);
         return;
     }
     gsp_frames_advance(sessions->frames, s->first_frame);
     uint32_t slot = gsp_sessions__insert(sessions, s);
     if (slot == SESSION_NONE || !gsp_hmap_put(&sessions->ids, s->id, 0, slot)) {
-        gsp_log_warn("daemon", "no memory for a session of the journal");
+        gsp_log_warn("daemon", "out of memory: a session of the journal is lost");
         if (slot == SESSION_NONE)
             gsp_sessions__free_session(s);
     }
 }
 
 static void replay_end(struct gsp_sessions *sessions, uint32_t slot, const struct gsp_sv *f)
+    GSP_REQUIRES(&sessions->lock)
 {
     struct session *s = sessions->slots[slot];
     int64_t last = 0;
     int64_t end_ns = 0;
     char file[sizeof(((struct gsp_session *)NULL)->file)];
     if (!gsp_sessions__number(f[2], &last) || !gsp_sessions__number(f[3], &end_ns) ||
-        !file_ok(f[4]))
+        !gsp_sessions__file_is_valid(f[4]))
         return;
     memcpy(file, f[4].p, f[4].len);
     file[f[4].len] = '\0';
@@ -208,6 +204,7 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
 {
     struct gsp_sessions *sessions = ctx;
     int64_t id = 0;
+    gsp_lock_assert_held(&sessions->lock); /* gsp_sessions_open() holds it */
     if (count < 2 || fields[0].len != 1 || !gsp_sessions__number(fields[1], &id))
         return;
     if ((uint64_t)id >= sessions->next_id)
@@ -222,8 +219,8 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
     gsp_sessions__replay_part(sessions->slots[slot], fields, count);
     struct session *s = sessions->slots[slot];
     int64_t v = 0;
-    if (kind == SESSION_ENDS && (count == 5 || count == 6)) {
-        /* Journals of before have no period. */
+    if (kind == SESSION_ENDS && (count == 5 || count == 6) && s->state <= SESSION_ENDED) {
+        /* Old journals have no period. */
         replay_end(sessions, slot, fields);
         if (count == 6 && gsp_sessions__number(fields[5], &v))
             s->period_ns = v;
@@ -240,7 +237,7 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
     }
 }
 
-/* Writing anew. */
+/* Compaction. */
 
 static void put_change(struct gsp_buf *out, enum session_change change, const struct session *s)
 {
@@ -288,7 +285,7 @@ void gsp_sessions__compact(struct gsp_sessions *sessions)
     }
     struct gsp_err err = {0};
     if (text.failed || gsp_journal_rewrite(sessions->journal, gsp_buf_sv(&text), lines, &err) != 0)
-        gsp_log_warn("daemon", "the journal stays as long as it is: %s",
-                     text.failed ? "no memory" : err.msg);
+        gsp_log_warn("daemon", "cannot compact the journal: %s",
+                     text.failed ? "out of memory" : err.msg);
     free(sorted);
 }

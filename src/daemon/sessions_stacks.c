@@ -7,16 +7,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/sessions_internal.h"
-#include "frames/session_file.h"
 #include "ring/process.h"
 #include "wire/table.h"
 
-/* Lines, fields between tabs:
- *   R id pid process_start start_ns kept file          kept: k or nothing
- *   P id part end_ns samples how error                 samples: nothing when not known */
+/* The lines. Tabs separate the fields.
+ *   R id pid process_start start_ns kept file          kept: k or empty
+ *   P id part end_ns samples how error                 samples: empty if not known */
 #define LINE_FIELDS  7U
 #define NUMBERS_MAX  4U
 #define NUMBER_BYTES 24U
@@ -40,7 +40,7 @@ static void add_number(struct line *line, int64_t v)
     add_text(line, text);
 }
 
-/* Lines borrow from the session. */
+/* The fields of the line borrow from the session. */
 static void make_begin(struct line *line, const struct session *s, const struct stacks_part *part)
 {
     *line = (struct line){.count = 0};
@@ -77,17 +77,14 @@ void gsp_sessions__free_parts(struct session *s)
     free(s->parts);
 }
 
-/* Adds a file, of which the fields that no line has are filled; NULL: no memory. */
+/* Adds a recording. Returns NULL without memory. */
 static struct stacks_part *add_part(struct session *s, struct gsp_sv file)
 {
-    struct stacks_part *more = realloc(s->parts, (s->part_count + 1) * sizeof(*more));
-    char *copy = gsp_sv_dup(file);
-    if (more)
-        s->parts = more;
-    if (!more || !copy) {
-        free(copy);
+    if (!gsp_array_fit(&s->parts, &s->part_cap, s->part_count + 1))
         return NULL;
-    }
+    char *copy = gsp_sv_dup(file);
+    if (!copy)
+        return NULL;
     struct stacks_part *part = &s->parts[s->part_count++];
     *part = (struct stacks_part){.file = copy, .samples = GSP_NULL_I64, .end = GSP_STACKS_RUN};
     return part;
@@ -98,12 +95,6 @@ static void drop_last(struct session *s)
     free(s->parts[--s->part_count].file);
 }
 
-static bool file_ok(struct gsp_sv file)
-{
-    return file.len < sizeof(((struct gsp_session *)NULL)->file) &&
-           (!file.len || (file.p[0] != '.' && !memchr(file.p, '/', file.len)));
-}
-
 static void replay_begin(struct session *s, const struct gsp_sv *f)
 {
     int64_t pid = 0;
@@ -111,11 +102,11 @@ static void replay_begin(struct session *s, const struct gsp_sv *f)
     int64_t start_ns = 0;
     if (!gsp_sessions__number(f[2], &pid) || pid > INT32_MAX ||
         !gsp_sessions__number(f[3], &process_start) || !gsp_sessions__number(f[4], &start_ns) ||
-        !file_ok(f[6]))
+        (f[6].len && !gsp_sessions__file_is_valid(f[6])))
         return;
     struct stacks_part *part = add_part(s, f[6]);
     if (!part) {
-        gsp_log_warn("daemon", "no memory for a file of the journal");
+        gsp_log_warn("daemon", "out of memory: a stack recording of the journal is lost");
         return;
     }
     part->pid = (int32_t)pid;
@@ -171,8 +162,7 @@ size_t gsp_sessions__put_parts(struct gsp_buf *out, const struct session *s)
     return lines;
 }
 
-/* The file of the same process before this one, of those that last as long as the session; NULL:
- * none. */
+/* The previous recording of the same process that lasts as long as the session, or NULL. */
 static const struct stacks_part *part_before(const struct session *s, size_t at)
 {
     for (size_t i = at; i-- > 0;) {
@@ -183,6 +173,7 @@ static const struct stacks_part *part_before(const struct session *s, size_t at)
     return NULL;
 }
 
+/* The time between a recording and the previous one; -1: it is the first. */
 static int64_t gap_before(const struct session *s, size_t at)
 {
     const struct stacks_part *part = &s->parts[at];
@@ -209,7 +200,7 @@ void gsp_sessions__sum_parts(const struct session *s, struct stacks_sums *out)
 static void put_time(struct gsp_json *json, const char *key, int64_t ns)
 {
     char text[64];
-    gsp_json_put_str(json, key, ns ? gsp_session_time(ns, text, sizeof(text)) : NULL);
+    gsp_json_put_str(json, key, ns ? gsp_fmt_iso_time(ns, text, sizeof(text)) : NULL);
 }
 
 void gsp_sessions__parts_json(const struct session *s, struct gsp_json *json)
@@ -235,9 +226,9 @@ void gsp_sessions__parts_json(const struct session *s, struct gsp_json *json)
     gsp_json_arr_end(json);
 }
 
-/* Called with the lock. */
-static int enter(struct gsp_sessions *sessions, const struct gsp_stacks_begin *begin,
-                 struct gsp_stacks_ticket *ticket, uint64_t *mark, struct gsp_err *err)
+static int begin_part(struct gsp_sessions *sessions, const struct gsp_stacks_begin *begin,
+                      struct gsp_stacks_ticket *ticket, uint64_t *mark, struct gsp_err *err)
+    GSP_REQUIRES(&sessions->lock)
 {
     const uint32_t slot = gsp_sessions__by_name(sessions, begin->session);
     struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
@@ -247,7 +238,7 @@ static int enter(struct gsp_sessions *sessions, const struct gsp_stacks_begin *b
         return gsp_err_set(err, GSP_E_NOFILE, 0, "no active session '%.150s'", begin->session);
     struct stacks_part *part = add_part(s, gsp_sv_of(begin->file));
     if (!part)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file of stacks");
+        return gsp_err_nomem(err);
     part->pid = begin->pid;
     part->kept = begin->kept;
     part->start_ns = gsp_realtime_ns();
@@ -268,15 +259,15 @@ int gsp_sessions_stacks_begin(struct gsp_sessions *sessions, const struct gsp_st
 {
     uint64_t mark = 0;
     *ticket = (struct gsp_stacks_ticket){0, 0};
-    pthread_mutex_lock(&sessions->lock);
-    int rc = enter(sessions, begin, ticket, &mark, err);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
+    int rc = begin_part(sessions, begin, ticket, &mark, err);
+    gsp_lock_release(&sessions->lock);
     return rc < 0 ? rc : gsp_journal_sync(sessions->journal, mark, err);
 }
 
-/* Called with the lock. */
 static void end_part(struct gsp_sessions *sessions, const struct session *s,
                      struct stacks_part *part, const struct gsp_stacks_end *end)
+    GSP_REQUIRES(&sessions->lock)
 {
     struct line line;
     uint64_t mark = 0;
@@ -286,7 +277,7 @@ static void end_part(struct gsp_sessions *sessions, const struct session *s,
     free(part->error);
     part->error = end->error[0] ? strdup(end->error) : NULL;
     make_end(&line, s, part);
-    /* Without the line the next daemon takes the recording for one that was cut. */
+    /* If this fails, the next daemon assumes that the recording was cut off. */
     gsp_ignore(gsp_journal_append(sessions->journal, line.fields, line.count, &mark, NULL));
 }
 
@@ -295,17 +286,18 @@ void gsp_sessions_stacks_end(struct gsp_sessions *sessions, const struct gsp_sta
 {
     if (!ticket->session_id)
         return;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     for (size_t i = 0; i < sessions->slot_count; i++) {
         struct session *s = sessions->slots[i];
         if (s && s->id == ticket->session_id && ticket->part < s->part_count)
             end_part(sessions, s, &s->parts[ticket->part], end);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
 }
 
-/* The files that a killed daemon was writing end where it wrote to them last. */
+/* Ends the recordings of a killed daemon at the time of its last write. */
 static void cut_parts(struct gsp_sessions *sessions, const struct session *s)
+    GSP_REQUIRES(&sessions->lock)
 {
     for (size_t i = 0; i < s->part_count; i++) {
         struct stacks_part *part = &s->parts[i];
@@ -318,7 +310,7 @@ static void cut_parts(struct gsp_sessions *sessions, const struct session *s)
         gsp_sessions__path(sessions, part->file, &path);
         const char *text = gsp_buf_cstr(&path);
         if (!text || stat(text, &facts) < 0)
-            end.error = "its file is gone";
+            end.error = "the file does not exist any more";
         else
             end.end_ns =
                 (int64_t)facts.st_mtim.tv_sec * GSP_NS_PER_S + (int64_t)facts.st_mtim.tv_nsec;
@@ -337,7 +329,7 @@ void gsp_stacks_stem(const char *session_file, size_t pid_count, int32_t pid, ch
         snprintf(out, 320, "%.*s.%d", (int)stem.len, stem.p, pid);
 }
 
-/* What of a session is to go on, appended to out as structs; called with the lock. */
+/* Appends a struct gsp_stacks_wanted for each recording of a session that has to continue. */
 static void add_wanted(const struct session *s, struct gsp_buf *out)
 {
     for (uint32_t i = 0; i < s->pid_count; i++) {
@@ -363,7 +355,7 @@ int gsp_sessions_stacks_wanted(struct gsp_sessions *sessions, struct gsp_stacks_
     struct gsp_buf all = {0};
     *out = NULL;
     *count = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     for (size_t i = 0; i < sessions->slot_count; i++) {
         const struct session *s = sessions->slots[i];
         if (!s)
@@ -372,10 +364,10 @@ int gsp_sessions_stacks_wanted(struct gsp_sessions *sessions, struct gsp_stacks_
         if (s->state == SESSION_ACTIVE && s->stacks)
             add_wanted(s, &all);
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     if (all.failed) {
         gsp_buf_free(&all);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the recordings of sessions");
+        return gsp_err_nomem(err);
     }
     *out = (struct gsp_stacks_wanted *)(void *)all.p;
     *count = all.len / sizeof(**out);
@@ -385,18 +377,18 @@ int gsp_sessions_stacks_wanted(struct gsp_sessions *sessions, struct gsp_stacks_
 void gsp_sessions_stacks_json(struct gsp_sessions *sessions, const char *name,
                               struct gsp_json *json)
 {
-    static const struct session NOBODY = {.part_count = 0};
-    pthread_mutex_lock(&sessions->lock);
+    static const struct session NO_SESSION = {.part_count = 0};
+    gsp_lock_take(&sessions->lock);
     const uint32_t slot = gsp_sessions__by_name(sessions, name);
-    gsp_sessions__parts_json(slot == SESSION_NONE ? &NOBODY : sessions->slots[slot], json);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_sessions__parts_json(slot == SESSION_NONE ? &NO_SESSION : sessions->slots[slot], json);
+    gsp_lock_release(&sessions->lock);
 }
 
 bool gsp_sessions_stacks_file(struct gsp_sessions *sessions, const char *name, int32_t pid,
                               size_t number, char file[300])
 {
     const struct stacks_part *found = NULL;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     const uint32_t slot = gsp_sessions__by_name(sessions, name);
     const struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     for (size_t i = 0; s && i < s->part_count; i++) {
@@ -406,6 +398,6 @@ bool gsp_sessions_stacks_file(struct gsp_sessions *sessions, const char *name, i
     }
     if (found)
         snprintf(file, 300, "%s", found->file);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return found != NULL;
 }

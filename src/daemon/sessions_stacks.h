@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sessions_stacks.h -- the files of stacks that belong to sessions, and what became of them.
+ * sessions_stacks.h -- the stack recordings of sessions.
  *
- * A file is the recording of one process by one run of the daemon.  Its beginning and its end are
- * lines in the journal, so a daemon that starts knows what the one before was recording: it goes
- * on in a file of its own, and the time between is a gap that the session tells.
+ * A recording is one file, of one process, written during one run of the daemon. Its start and its
+ * end are lines in the journal. A new daemon therefore knows what its predecessor was recording and
+ * continues in a new file. The session reports the time between the two files as a gap.
  *
- * Used by: daemon/ targets and routes.
- * Threads: all, at once.
+ * Threads: any, concurrently.
  */
 #pragma once
 
@@ -20,31 +19,31 @@
 #include "base/json.h"
 #include "daemon/sessions.h"
 
-/* Which file of which session. */
+/* Identifies a recording of a session. */
 struct gsp_stacks_ticket {
-    uint64_t session_id; /* 0: of none */
+    uint64_t session_id; /* 0: of no session */
     size_t part;
 };
 
 struct gsp_stacks_begin {
     const char *session;
-    const char *file; /* in the output folder; "": there is none */
+    const char *file; /* in the output folder; "": none */
     int32_t pid;
-    bool kept; /* until the session ends, not for a time of its own */
+    bool kept; /* lasts until the session ends */
 };
 
-/* Notes that a file of an active session is begun; safe from a power cut afterwards.
+/* Notes in the journal, and syncs it, that a recording of an active session starts.
  * Fails with NOFILE (no such active session), NOWRITE (the journal), NOMEM. */
 GSP_MUST_CHECK int gsp_sessions_stacks_begin(struct gsp_sessions *sessions,
                                              const struct gsp_stacks_begin *begin,
                                              struct gsp_stacks_ticket *ticket, struct gsp_err *err);
 
-/* How a recording came to its end. */
+/* How a recording ended. */
 enum gsp_stacks_how {
-    GSP_STACKS_RUN = 'r',     /* it has not */
-    GSP_STACKS_ENDED = 'e',   /* with the session, the process, or by an error */
-    GSP_STACKS_STOPPED = 'd', /* with the daemon, in order */
-    GSP_STACKS_CUT = 'k',     /* with the daemon, which was killed */
+    GSP_STACKS_RUN = 'r',     /* it has not ended */
+    GSP_STACKS_ENDED = 'e',   /* the session or the process ended, or an error occurred */
+    GSP_STACKS_STOPPED = 'd', /* the daemon stopped */
+    GSP_STACKS_CUT = 'k',     /* the daemon was killed */
 };
 struct gsp_stacks_end {
     enum gsp_stacks_how how;
@@ -55,27 +54,28 @@ struct gsp_stacks_end {
 void gsp_sessions_stacks_end(struct gsp_sessions *sessions, const struct gsp_stacks_ticket *ticket,
                              const struct gsp_stacks_end *end);
 
-/* What a daemon that starts has to go on with. */
+/* A recording that a new daemon has to continue. */
 struct gsp_stacks_wanted {
     char session[256];
-    char stem[320]; /* of the file's name */
+    char stem[320]; /* of the file name */
     int32_t pid;
     uint64_t process_start; /* clock ticks since boot; 0: not known */
     double rate_hz;
     bool native;
 };
-/* The stem of the file for a process of a session: <file>, or <file>.<pid> when it has several. */
+/* The stem of the file for a process of a session: <file>, or <file>.<pid> if the session has
+ * several processes. */
 void gsp_stacks_stem(const char *session_file, size_t pid_count, int32_t pid, char out[320]);
-/* Before anything is recorded: ends the files of a daemon that was killed, and says which
- * recordings are to go on.  The caller frees *out.  Fails with NOMEM. */
+/* Call this before any recording starts: ends the recordings of a killed daemon, and returns those
+ * that have to continue. The caller frees *out. Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_sessions_stacks_wanted(struct gsp_sessions *sessions,
                                               struct gsp_stacks_wanted **out, size_t *count,
                                               struct gsp_err *err);
 
-/* [{"pid", "file", ...}]: the files of the newest session of that name. */
+/* [{"pid", "file", ...}]: the recordings of the newest session of that name. */
 void gsp_sessions_stacks_json(struct gsp_sessions *sessions, const char *name,
                               struct gsp_json *json);
-/* The name of a session's file of stacks: the number-th, from 1 on, or the newest (0); of pid or
- * of any process (0).  False when there is none. */
+/* Finds the file of a recording: the number-th, from 1, or the newest (0); of pid or of any process
+ * (0). Returns false if none exists. */
 bool gsp_sessions_stacks_file(struct gsp_sessions *sessions, const char *name, int32_t pid,
                               size_t number, char file[300]);

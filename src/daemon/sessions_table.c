@@ -2,9 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/assert.h"
 #include "daemon/sessions_internal.h"
 
-/* Dead names a hash table may hold before it is made anew. */
+/* Names of removed sessions that a hash table may hold before it is rebuilt. */
 #define DEAD_MAX 1024U
 
 void gsp_sessions__free_session(struct session *s)
@@ -20,7 +22,7 @@ void gsp_sessions__free_session(struct session *s)
     free(s);
 }
 
-/* Two hashes of 64 bits stand for the text. */
+/* Two hashes of 64 bits identify the text. */
 static uint32_t *find(const struct gsp_hmap *map, const char *text)
 {
     size_t len = strlen(text);
@@ -53,24 +55,18 @@ uint32_t gsp_sessions__slot_of(const struct gsp_sessions *sessions, const struct
     return SESSION_NONE;
 }
 
-static uint32_t free_slot(struct gsp_sessions *sessions)
+static uint32_t free_slot(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock)
 {
     if (sessions->live < sessions->slot_count)
         return gsp_sessions__slot_of(sessions, NULL);
-    if (sessions->slot_count == sessions->slot_cap) {
-        size_t cap = sessions->slot_cap ? sessions->slot_cap * 2 : 16;
-        struct session **slots = realloc(sessions->slots, cap * sizeof(*slots));
-        if (!slots)
-            return SESSION_NONE;
-        sessions->slots = slots;
-        sessions->slot_cap = cap;
-    }
+    if (!gsp_array_fit(&sessions->slots, &sessions->slot_cap, sessions->slot_count + 1))
+        return SESSION_NONE;
     sessions->slots[sessions->slot_count] = NULL;
     return (uint32_t)sessions->slot_count++;
 }
 
-/* The tables forget nothing by themselves: names that are gone are left out here. */
-static void clean_maps(struct gsp_sessions *sessions)
+/* Rebuilds the hash tables without the names of removed sessions: a hash table cannot delete. */
+static void clean_maps(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock)
 {
     if (sessions->names.count < 2 * sessions->live + DEAD_MAX &&
         sessions->files.count < 2 * sessions->live + DEAD_MAX)
@@ -82,7 +78,7 @@ static void clean_maps(struct gsp_sessions *sessions)
         if (!s)
             continue;
         uint32_t other = gsp_sessions__by_name(sessions, s->name);
-        /* There is room: the tables had more before. */
+        /* Cannot fail: the tables held more before. */
         if (other == SESSION_NONE || sessions->slots[other]->id < s->id)
             gsp_ignore(!put(&sessions->names, s->name, (uint32_t)i));
         gsp_ignore(!put(&sessions->files, s->file, (uint32_t)i));
@@ -99,7 +95,7 @@ uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
     if (!put(&sessions->names, s->name, slot))
         return SESSION_NONE;
     if (!put(&sessions->files, s->file, slot)) {
-        gsp_ignore(!put(&sessions->names, s->name, older)); /* the key is there: no memory needed */
+        gsp_ignore(!put(&sessions->names, s->name, older)); /* the key exists: needs no memory */
         return SESSION_NONE;
     }
     sessions->slots[slot] = s;
@@ -113,6 +109,8 @@ uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
 void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
 {
     struct session *s = sessions->slots[slot];
+    gsp_lock_assert_held(&sessions->lock);
+    gsp_assert(!s->busy);
     sessions->slots[slot] = NULL;
     sessions->live--;
     sessions->counts[s->state]--;
@@ -134,9 +132,29 @@ void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
     gsp_sessions__free_session(s);
 }
 
+/* ENDED follows itself if the file could not be written, ACTIVE follows it if the end could not be
+ * synced, and DONE follows it only when the journal is read. */
+GSP_UNUSED static bool can_follow(enum session_state before, enum session_state after)
+{
+    switch (before) {
+    case SESSION_ACTIVE:
+        return after == SESSION_ENDED;
+    case SESSION_ENDED:
+        return true;
+    case SESSION_WRITTEN:
+        return after == SESSION_DONE;
+    case SESSION_DONE:
+    case SESSION_STATES:
+    default:
+        return false;
+    }
+}
+
 void gsp_sessions__set_state(struct gsp_sessions *sessions, struct session *s,
                              enum session_state state)
 {
+    gsp_lock_assert_held(&sessions->lock);
+    gsp_assert(can_follow(s->state, state));
     sessions->counts[s->state]--;
     sessions->counts[state]++;
     s->state = state;

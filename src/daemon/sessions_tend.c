@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/time.h"
@@ -16,7 +17,7 @@
 
 #define RETRY_NS   (5 * GSP_NS_PER_S)
 #define SYNC_NS    (5 * GSP_NS_PER_S)
-#define FORGET_NS  (60 * GSP_NS_PER_S) /* how often ages are looked at */
+#define FORGET_NS  (60 * GSP_NS_PER_S) /* between two checks for old sessions */
 #define FILE_TRIES 1000000U
 
 void gsp_sessions__path(const struct gsp_sessions *sessions, const char *file, struct gsp_buf *out)
@@ -25,9 +26,10 @@ void gsp_sessions__path(const struct gsp_sessions *sessions, const char *file, s
     gsp_buf_printf(out, "%s/%s", sessions->output_folder, file);
 }
 
-/* Whether a new file may take the name: nothing is there, or with force a plain file that no
- * session still needs. */
+/* Whether a new file may have the name: no such file exists or, with force, it is a regular file
+ * that no session still needs. */
 static bool file_free(struct gsp_sessions *sessions, const char *file, bool force)
+    GSP_REQUIRES(&sessions->lock)
 {
     uint32_t owner = gsp_sessions__by_file(sessions, file);
     if (owner != SESSION_NONE) {
@@ -44,7 +46,7 @@ static bool file_free(struct gsp_sessions *sessions, const char *file, bool forc
     return force && S_ISREG(st.st_mode);
 }
 
-/* The number after the name in a file's name; 1 when there is none. */
+/* The number after the session's name in a file name; 1 if it has none. */
 static unsigned suffix_of(const char *file, const char *name)
 {
     const char *p = file + strlen(name);
@@ -76,8 +78,8 @@ bool gsp_sessions__choose_file(struct gsp_sessions *sessions, const char *name, 
     return false;
 }
 
-/* What a killed daemon left of a file that it was writing. */
-static void remove_parts(const struct gsp_sessions *sessions, const char *file)
+/* Removes the temporary files of a daemon that was killed while it wrote the session's file. */
+static void remove_temporary(const struct gsp_sessions *sessions, const char *file)
 {
     DIR *dir = opendir(sessions->output_folder);
     if (!dir)
@@ -92,14 +94,14 @@ static void remove_parts(const struct gsp_sessions *sessions, const char *file)
     closedir(dir);
 }
 
-/* Another name for a session's file; called with the lock. */
-static int refile(struct gsp_sessions *sessions, uint32_t slot, struct gsp_err *err)
+static int choose_other_file(struct gsp_sessions *sessions, uint32_t slot, struct gsp_err *err)
+    GSP_REQUIRES(&sessions->lock)
 {
     gsp_auto_buf file = {0};
     if (gsp_sessions__choose_file(sessions, sessions->slots[slot]->name, false, &file) &&
         gsp_sessions__set_file(sessions, slot, gsp_buf_cstr(&file)))
         return 0;
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+    return gsp_err_nomem(err);
 }
 
 int gsp_sessions__settle_file(struct gsp_sessions *sessions, uint32_t slot, struct gsp_err *err)
@@ -111,32 +113,33 @@ int gsp_sessions__settle_file(struct gsp_sessions *sessions, uint32_t slot, stru
     struct stat st;
     if (!text || lstat(text, &st) != 0 || (s->force && S_ISREG(st.st_mode)))
         return 0;
-    return refile(sessions, slot, err);
+    return choose_other_file(sessions, slot, err);
 }
 
-/* Another name, because somebody was faster; and so in the journal. */
-static int rename_session(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
+/* Changes the name of the session's file, also in the journal, because another program has created
+ * a file of that name. */
+static int rename_file(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
 {
     uint64_t mark = 0;
-    pthread_mutex_lock(&sessions->lock);
-    int rc = refile(sessions, gsp_sessions__slot_of(sessions, s), err);
+    gsp_lock_take(&sessions->lock);
+    int rc = choose_other_file(sessions, gsp_sessions__slot_of(sessions, s), err);
     if (rc == 0)
         rc = gsp_sessions__note(sessions, SESSION_ENDS, s, &mark, err);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return rc;
 }
 
-/* Recordings may end while the file is written, so what is told of them is taken before. */
-static void put_stacks(struct gsp_sessions *sessions, const struct session *s, struct gsp_buf *text,
-                       struct gsp_session_file *file)
+/* Copies the state of the stack recordings, which may end while the file is written. */
+static void copy_stacks(struct gsp_sessions *sessions, const struct session *s,
+                        struct gsp_buf *text, struct gsp_session_file *file)
 {
     struct gsp_json json;
     struct stacks_sums sums;
     gsp_json_init(&json, text);
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     gsp_sessions__parts_json(s, &json);
     gsp_sessions__sum_parts(s, &sums);
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     file->stacks = gsp_buf_sv(text);
     file->stack_gaps = sums.gaps;
     file->stack_gap_ns = sums.gap_ns;
@@ -155,47 +158,48 @@ static int try_write(struct gsp_sessions *sessions, struct session *s, struct gs
                                     .last_frame = s->last_frame};
     gsp_auto_buf path = {0};
     gsp_auto_buf stacks = {0};
-    put_stacks(sessions, s, &stacks, &file);
+    copy_stacks(sessions, s, &stacks, &file);
     gsp_sessions__path(sessions, s->file, &path);
     const char *text = gsp_buf_cstr(&path);
     if (!text || stacks.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+        return gsp_err_nomem(err);
     struct stat st;
-    /* Through a link the file could be anywhere. */
+    /* A symbolic link could lead out of the output folder. */
     if (lstat(text, &st) == 0 && !S_ISREG(st.st_mode))
         return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", text);
     uint64_t written = 0;
     int rc = gsp_session_file_write(&file, sessions->frames, text, s->force || s->claimed, &written,
                                     err);
     if (rc == 0) {
-        pthread_mutex_lock(&sessions->lock);
+        gsp_lock_take(&sessions->lock);
         s->frame_count = written;
-        pthread_mutex_unlock(&sessions->lock);
+        gsp_lock_release(&sessions->lock);
     }
     return rc;
 }
 
 int gsp_sessions__write(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
 {
+    gsp_assert(s->busy && s->state == SESSION_ENDED);
     if (s->claimed)
-        remove_parts(sessions, s->file);
+        remove_temporary(sessions, s->file);
     struct gsp_err why = {0};
     int rc = try_write(sessions, s, &why);
     if (rc == GSP_E_EXISTS) {
-        rc = rename_session(sessions, s, &why);
+        rc = rename_file(sessions, s, &why);
         if (rc == 0)
             rc = try_write(sessions, s, &why);
     }
-    /* No memory, no space, no folder: whatever it is, it is tried again. */
+    /* All failures are the same to the caller: gsp_sessions_tend() tries again. */
     if (rc)
         why.code = rc = GSP_E_NOWRITE;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     free(s->error);
     s->error = rc ? strdup(why.msg) : NULL;
     gsp_sessions__set_state(sessions, s, rc ? SESSION_ENDED : SESSION_WRITTEN);
     s->retry_ns = gsp_realtime_ns() + RETRY_NS;
     s->busy = false;
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     if (rc && err)
         *err = why;
     return rc;
@@ -215,16 +219,16 @@ void gsp_sessions__keep(struct gsp_sessions *sessions)
     gsp_frames_keep_from(sessions->frames, from);
 }
 
-/* The next session in that state whose time has come, made busy; NULL: none. */
-static struct session *take_next(struct gsp_sessions *sessions, enum session_state state,
-                                 int64_t now_ns)
+/* Finds the next session in that state that is due, and makes it busy. Returns NULL if none is. */
+static struct session *claim_next(struct gsp_sessions *sessions, enum session_state state,
+                                  int64_t now_ns)
 {
     struct session *found = NULL;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     size_t n = sessions->counts[state] ? sessions->slot_count : 0;
     for (size_t i = 0; i < n && !found; i++) {
         struct session *s = sessions->slots[i];
-        /* A clock that was set back must not make anybody wait for its old time. */
+        /* If the clock was set back, retry_ns may be far in the future. */
         if (s && !s->busy && s->state == state &&
             (state == SESSION_WRITTEN || s->retry_ns <= now_ns ||
              s->retry_ns > now_ns + RETRY_NS)) {
@@ -232,28 +236,29 @@ static struct session *take_next(struct gsp_sessions *sessions, enum session_sta
             found = s;
         }
     }
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return found;
 }
 
-/* Makes a written file safe, and says so in the journal; false when that failed. */
-static bool make_safe(struct gsp_sessions *sessions, struct session *s)
+/* Syncs a written file to disk and notes that in the journal. Returns false if that failed. */
+static bool sync_file(struct gsp_sessions *sessions, struct session *s)
 {
+    gsp_assert(s->busy && s->state == SESSION_WRITTEN);
     gsp_auto_buf path = {0};
     gsp_sessions__path(sessions, s->file, &path);
     const char *text = gsp_buf_cstr(&path);
     gsp_auto_fd fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    /* A file that its owner has taken away needs no more care. */
+    /* A file that the user has removed needs no sync. */
     bool ok = fd >= 0 ? fdatasync(fd) == 0 : text && errno == ENOENT;
     gsp_auto_fd folder = open(sessions->output_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ok = ok && (folder < 0 || fsync(folder) == 0);
     uint64_t mark = 0;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     ok = ok && gsp_sessions__note(sessions, SESSION_IS_SAFE, s, &mark, NULL) == 0;
     if (ok)
         gsp_sessions__set_state(sessions, s, SESSION_DONE);
     s->busy = false;
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     return ok;
 }
 
@@ -266,11 +271,11 @@ static int by_end(const void *a, const void *b)
     return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
 }
 
-/* Finished sessions past their age or number; called with the lock. */
-static void forget_old(struct gsp_sessions *sessions, int64_t now_ns)
+/* Removes finished sessions beyond the limits of age and number. */
+static void forget_old(struct gsp_sessions *sessions, int64_t now_ns) GSP_REQUIRES(&sessions->lock)
 {
     size_t finished = sessions->counts[SESSION_DONE];
-    /* As with retries: the clock may have been set back. */
+    /* The clock may have been set back. */
     const bool early = now_ns < sessions->forget_ns && sessions->forget_ns <= now_ns + FORGET_NS;
     if (!finished || (finished <= sessions->keep_max && early))
         return;
@@ -297,20 +302,20 @@ static void forget_old(struct gsp_sessions *sessions, int64_t now_ns)
 void gsp_sessions_tend(struct gsp_sessions *sessions, int64_t now_ns)
 {
     struct session *s = NULL;
-    while ((s = take_next(sessions, SESSION_ENDED, now_ns)) != NULL)
+    while ((s = claim_next(sessions, SESSION_ENDED, now_ns)) != NULL)
         if (gsp_sessions__write(sessions, s, NULL) != 0)
-            break; /* what stops one stops the others: next time */
-    while ((s = take_next(sessions, SESSION_WRITTEN, now_ns)) != NULL)
-        if (!make_safe(sessions, s))
+            break; /* the same cause would stop the others; they are tried next time */
+    while ((s = claim_next(sessions, SESSION_WRITTEN, now_ns)) != NULL)
+        if (!sync_file(sessions, s))
             break;
-    pthread_mutex_lock(&sessions->lock);
+    gsp_lock_take(&sessions->lock);
     forget_old(sessions, now_ns);
     gsp_sessions__keep(sessions);
     gsp_sessions__compact(sessions);
     int64_t since = now_ns - sessions->synced_ns;
     bool sync = since > SYNC_NS || since < 0;
     sessions->synced_ns = sync ? now_ns : sessions->synced_ns;
-    pthread_mutex_unlock(&sessions->lock);
+    gsp_lock_release(&sessions->lock);
     struct gsp_err err = {0};
     if (sync && gsp_frames_sync(sessions->frames, &err) != 0)
         gsp_log_warn("daemon", "%s", err.msg);

@@ -9,10 +9,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "base/xdg.h"
 #include "wire/ring.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
-/* More edits than this and a name was not meant. */
+/* Names with more edits are not similar. */
 #define DISTANCE_MAX   3U
 
 enum kind { SECONDS, WHOLE, REAL, BOOLEAN, TEXT };
@@ -20,111 +21,208 @@ enum kind { SECONDS, WHOLE, REAL, BOOLEAN, TEXT };
 struct row {
     struct gsp_setting shown;
     size_t offset;
-    double min; /* of TEXT: bytes of the member */
-    double max;
+    double min;
+    double max; /* of TEXT: size of the member in bytes */
     enum kind kind;
 };
 
-#define AT(member)      offsetof(struct gsp_settings, member)
-#define TEXT_AT(member) AT(member), 0, sizeof(((struct gsp_settings *)0)->member), TEXT
+/* A row's member, in the part of struct gsp_settings that it belongs to. */
+#define FIXED(member) .offset = offsetof(struct gsp_settings, fixed.member)
+#define LIVE(member)  .offset = offsetof(struct gsp_settings, live.member)
+#define FIXED_TEXT(member)                                                                         \
+    FIXED(member), .max = sizeof(((struct gsp_settings *)0)->fixed.member), .kind = TEXT
 
 static const struct row ROWS[] = {
-    {{"sample_rate", "seconds", "200ms", "time between two frames", true},
-     AT(period_ns),
-     0.01,
-     3600,
-     SECONDS},
-    {{"bind", "text", "127.0.0.1", "address to listen at; others than this machine's need a token",
-      false},
-     TEXT_AT(bind)},
-    {{"port", "whole number", "8091", "port to listen at; 0 is a free one", false},
-     AT(port),
-     0,
-     65535,
-     WHOLE},
-    {{"socket", "text", "", "path of a Unix socket to listen at too, for this user alone", false},
-     TEXT_AT(socket_path)},
-    {{"output_dir", "text", ".", "folder of the sessions' files", false}, TEXT_AT(output_dir)},
-    {{"state_dir", "text", "",
-      "folder of the log of frames and the journal; "
-      "without it $XDG_STATE_HOME/gsprof",
-      false},
-     TEXT_AT(state_dir)},
-    {{"token_file", "text", "", "file with the token that requests must carry", false},
-     TEXT_AT(token_file)},
-    {{"allow_control", "boolean", "false", "whether requests may look into processes", false},
-     AT(allow_control),
-     0,
-     0,
-     BOOLEAN},
-    {{"pss", "boolean", "false", "proportional memory of processes, milliseconds each", false},
-     AT(pss),
-     0,
-     0,
-     BOOLEAN},
-    {{"carbon_g_per_kwh", "number", "0", "carbon intensity of the grid; 0: not known", false},
-     AT(carbon_g_per_kwh),
-     0,
-     1e5,
-     REAL},
-    {{"cpu_tdp_watts", "number", "0", "power of all processors, for estimates; 0: a guess", false},
-     AT(cpu_tdp_watts),
-     0,
-     1e5,
-     REAL},
-    {{"keep_sessions", "whole number", "1000", "finished sessions that are listed", false},
-     AT(keep_sessions),
-     1,
-     1e6,
-     WHOLE},
-    {{"keep_time", "seconds", "168h", "how long finished sessions are listed", false},
-     AT(keep_ns),
-     1,
-     3.2e8,
-     SECONDS},
-    {{"request_timeout", "seconds", "30s", "a client that sends or reads slower is left", false},
-     AT(request_timeout_ns),
-     1,
-     3600,
-     SECONDS},
-    {{"query_timeout", "seconds", "30s", "a query that takes longer is ended", true},
-     AT(query_timeout_ns),
-     0.01,
-     3600,
-     SECONDS},
-    {{"query_rows", "whole number", "100000", "rows of an answer at most", true},
-     AT(query_rows),
-     1,
-     1e9,
-     WHOLE},
-    {{"query_memory_mb", "whole number", "1024", "memory that a query may take", true},
-     AT(query_memory_mb),
-     16,
-     1e7,
-     WHOLE},
-    {{"ring.rows", "whole number", "0",
-      "rows of a table that each thread keeps; for programs that are started later, and the "
-      "server's own tables from its start on; 0: 10000, and 100000 of python.torch_trace",
-      false},
-     AT(ring_rows),
-     0,
-     GSP_RING_ROWS_LIMIT,
-     WHOLE},
-    {{"ring.keep_time", "seconds", "24h", "how long the tables of an ended process stay", true},
-     AT(ring_keep_ns),
-     0,
-     3.2e8,
-     SECONDS},
-    {{"ring.keep_mb", "whole number", "1024",
-      "what the tables of all ended processes may take; the longest unwritten go first", true},
-     AT(ring_keep_mb),
-     0,
-     1e7,
-     WHOLE},
+    {
+        .shown = {.name = "sample_rate",
+                  .type = "seconds",
+                  .fallback = "200ms",
+                  .doc = "time between two metric frames"},
+        LIVE(period_ns),
+        .min = 0.01,
+        .max = 3600,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "bind",
+                  .type = "text",
+                  .fallback = "127.0.0.1",
+                  .doc = "address to listen on; an address of the network needs a token"},
+        FIXED_TEXT(bind),
+    },
+    {
+        .shown = {.name = "port",
+                  .type = "whole number",
+                  .fallback = "8091",
+                  .doc = "port to listen on; 0: any free port"},
+        FIXED(port),
+        .min = 0,
+        .max = 65535,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "socket",
+                  .type = "text",
+                  .fallback = "",
+                  .doc = "path of an additional Unix socket, only for this user"},
+        FIXED_TEXT(socket_path),
+    },
+    {
+        .shown = {.name = "output_dir",
+                  .type = "text",
+                  .fallback = ".",
+                  .doc = "folder for session files"},
+        FIXED_TEXT(output_dir),
+    },
+    {
+        .shown = {.name = "state_dir",
+                  .type = "text",
+                  .fallback = "",
+                  .doc = "folder for the frame log and the journal; empty: $XDG_STATE_HOME/gsprof"},
+        FIXED_TEXT(state_dir),
+    },
+    {
+        .shown = {.name = "token_file",
+                  .type = "text",
+                  .fallback = "",
+                  .doc = "file with the token that requests must send"},
+        FIXED_TEXT(token_file),
+    },
+    {
+        .shown = {.name = "allow_control",
+                  .type = "boolean",
+                  .fallback = "false",
+                  .doc = "whether requests may read processes"},
+        FIXED(allow_control),
+        .kind = BOOLEAN,
+    },
+    {
+        .shown =
+            {.name = "pss",
+             .type = "boolean",
+             .fallback = "false",
+             .doc = "collect the proportional memory of processes; costs milliseconds per process"},
+        FIXED(pss),
+        .kind = BOOLEAN,
+    },
+    {
+        .shown = {.name = "carbon_g_per_kwh",
+                  .type = "number",
+                  .fallback = "0",
+                  .doc = "carbon intensity of the power grid; 0: not known"},
+        FIXED(carbon_g_per_kwh),
+        .min = 0,
+        .max = 1e5,
+        .kind = REAL,
+    },
+    {
+        .shown = {.name = "cpu_tdp_watts",
+                  .type = "number",
+                  .fallback = "0",
+                  .doc = "power of all processors, for estimates; 0: guess"},
+        FIXED(cpu_tdp_watts),
+        .min = 0,
+        .max = 1e5,
+        .kind = REAL,
+    },
+    {
+        .shown = {.name = "keep_sessions",
+                  .type = "whole number",
+                  .fallback = "1000",
+                  .doc = "number of finished sessions to list"},
+        FIXED(keep_sessions),
+        .min = 1,
+        .max = 1e6,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "keep_time",
+                  .type = "seconds",
+                  .fallback = "168h",
+                  .doc = "how long to list finished sessions"},
+        FIXED(keep_ns),
+        .min = 1,
+        .max = 3.2e8,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "request_timeout",
+                  .type = "seconds",
+                  .fallback = "30s",
+                  .doc = "time limit of a slow or idle client"},
+        FIXED(request_timeout_ns),
+        .min = 1,
+        .max = 3600,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "query_timeout",
+                  .type = "seconds",
+                  .fallback = "30s",
+                  .doc = "time limit of a query"},
+        LIVE(query_timeout_ns),
+        .min = 0.01,
+        .max = 3600,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "query_rows",
+                  .type = "whole number",
+                  .fallback = "100000",
+                  .doc = "row limit of an answer"},
+        LIVE(query_rows),
+        .min = 1,
+        .max = 1e9,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "query_memory_mb",
+                  .type = "whole number",
+                  .fallback = "1024",
+                  .doc = "memory limit of a query"},
+        LIVE(query_memory_mb),
+        .min = 16,
+        .max = 1e7,
+        .kind = WHOLE,
+    },
+    {
+        .shown =
+            {.name = "ring.rows",
+             .type = "whole number",
+             .fallback = "0",
+             .doc =
+                 "rows that each thread keeps of a table, in programs started from now on and in the "
+                 "server after a restart; 0: 10000, and 100000 of python.torch_trace"},
+        FIXED(ring_rows),
+        .min = 0,
+        .max = GSP_RING_ROWS_LIMIT,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "ring.keep_time",
+                  .type = "seconds",
+                  .fallback = "24h",
+                  .doc = "how long to keep the tables of an ended process"},
+        LIVE(ring_keep_ns),
+        .min = 0,
+        .max = 3.2e8,
+        .kind = SECONDS,
+    },
+    {
+        .shown =
+            {.name = "ring.keep_mb",
+             .type = "whole number",
+             .fallback = "1024",
+             .doc =
+                 "size limit for the tables of all ended processes; the oldest are removed first"},
+        LIVE(ring_keep_mb),
+        .min = 0,
+        .max = 1e7,
+        .kind = WHOLE,
+    },
 };
 
-_Static_assert(GSP_COUNT(ROWS) <= sizeof(((struct gsp_settings *)0)->origin),
-               "an origin for each setting");
+_Static_assert(GSP_COUNT(ROWS) == GSP_SETTING_COUNT, "an origin for each setting");
 
 static const struct row *row_at(size_t i)
 {
@@ -134,6 +232,19 @@ static const struct row *row_at(size_t i)
 const struct gsp_setting *gsp_setting_at(size_t i)
 {
     return i < GSP_COUNT(ROWS) ? &ROWS[i].shown : NULL;
+}
+
+bool gsp_setting_is_live(size_t i)
+{
+    const struct row *row = row_at(i);
+    return row && row->offset >= offsetof(struct gsp_settings, live);
+}
+
+enum gsp_setting_origin gsp_setting_origin_of(const struct gsp_settings *settings, size_t i)
+{
+    const unsigned char *origin =
+        gsp_setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
+    return (enum gsp_setting_origin)origin[i];
 }
 
 static struct gsp_sv without_prefix(struct gsp_sv name)
@@ -162,7 +273,7 @@ const char *gsp_setting_nearest(struct gsp_sv name)
     snprintf(text, sizeof(text), "%.*s", (int)(name.len < 60 ? name.len : 60), name.p);
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
         const size_t distance = gsp_str_distance(text, ROWS[i].shown.name);
-        /* Half of a short word changed is another word. */
+        /* Not similar if half of a short word differs. */
         if (distance < least && distance * 2 < strlen(text)) {
             least = distance;
             best = ROWS[i].shown.name;
@@ -176,7 +287,8 @@ static int refuse(const struct row *row, struct gsp_sv value, struct gsp_err *er
     char shown[40];
     snprintf(shown, sizeof(shown), "%.*s", (int)(value.len < 36 ? value.len : 36), value.p);
     if (row->kind == TEXT)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is too long or has a NUL", row->shown.name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is too long or contains a NUL",
+                           row->shown.name);
     if (row->kind == BOOLEAN)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be true or false, not %s", row->shown.name,
                            shown);
@@ -261,7 +373,9 @@ int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value
     }
     if (!ok)
         return refuse(row, value, err);
-    settings->origin[i] = (unsigned char)origin;
+    unsigned char *origins =
+        gsp_setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
+    origins[i] = (unsigned char)origin;
     return GSP_OK;
 }
 
@@ -315,15 +429,15 @@ const char *gsp_setting_origin_name(enum gsp_setting_origin origin)
     return (size_t)origin < GSP_COUNT(names) ? names[origin] : "default";
 }
 
-static int take_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,
-                     struct gsp_err *err)
+static int set_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,
+                    struct gsp_err *err)
 {
     struct gsp_err why = {0};
     int i = gsp_setting_find(key);
     if (i < 0) {
-        /* The file serves other commands and later versions too. */
-        gsp_log_warn("daemon", "line %u of the configuration: no setting %.*s", line, (int)key.len,
-                     key.p);
+        /* Only a warning: other commands and later versions use the file too. */
+        gsp_log_warn("daemon", "line %u of the configuration: unknown setting %.*s", line,
+                     (int)key.len, key.p);
         return GSP_OK;
     }
     if (gsp_setting_set(ctx, (size_t)i, value, GSP_FROM_FILE, &why) < 0)
@@ -331,32 +445,19 @@ static int take_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned
     return GSP_OK;
 }
 
-/* The usual place; false when the environment does not tell any. */
-static bool usual_path(char *out, size_t cap)
-{
-    const char *config = getenv("XDG_CONFIG_HOME"); /* NOLINT(concurrency-mt-unsafe) */
-    const char *home = getenv("HOME");              /* NOLINT(concurrency-mt-unsafe) */
-    int n = -1;
-    if (config && config[0] == '/')
-        n = snprintf(out, cap, "%s/gsprof/config.toml", config);
-    else if (home && home[0] == '/')
-        n = snprintf(out, cap, "%s/.config/gsprof/config.toml", home);
-    return n > 0 && (size_t)n < cap;
-}
-
 static int load_file(struct gsp_settings *settings, const char *path, struct gsp_err *err)
 {
     char usual[GSP_SETTING_CHARS];
     gsp_auto_buf text = {0};
     struct gsp_err why = {0};
-    if (!path && !usual_path(usual, sizeof(usual)))
+    if (!path && !gsp_xdg_path(GSP_XDG_CONFIG, "config.toml", usual, sizeof(usual)))
         return GSP_OK;
     const char *from = path ? path : usual;
     int rc = gsp_file_read(from, FILE_BYTES_MAX, &text, &why);
     if (rc == GSP_E_NOFILE && !path)
         return GSP_OK;
     if (rc == GSP_OK)
-        rc = gsp_settings__parse(gsp_buf_sv(&text), take_pair, settings, &why);
+        rc = gsp_settings__parse(gsp_buf_sv(&text), set_pair, settings, &why);
     if (rc < 0)
         return gsp_err_set(err, rc == GSP_E_USAGE ? GSP_E_USAGE : why.code, why.sys, "%.100s: %s",
                            from, why.msg);
@@ -399,7 +500,7 @@ int gsp_settings_load(struct gsp_settings *settings, const char *path, struct gs
     return rc < 0 ? rc : load_environment(settings, err);
 }
 
-struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings *settings)
+struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings)
 {
     return (struct gsp_ring_dir_limits){.keep_ns = settings->ring_keep_ns,
                                         .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h -- what the daemon, and other commands about rings, can be told: one table of names.
+ * settings.h -- the settings of the daemon, and of rings for other commands: one table.
  *
- * A value comes, in rising priority, from the table, from config.toml, from the environment
- * (GSPROF_SAMPLE_RATE), from a flag, and, for those that can change while the daemon runs, from
+ * A value comes from, with rising priority: the default in the table, config.toml, the environment
+ * (GSPROF_SAMPLE_RATE), a command-line flag and, if the setting can change while the daemon runs,
  * PUT /config.
  *
  * Reads:   a subset of TOML: comments, [sections], key = value with strings, numbers, booleans.
- * Used by: daemon/, cli/ (serve; what config.toml and the environment say of rings).
  * Threads: a struct gsp_settings belongs to its owner.
  */
 #pragma once
@@ -24,13 +23,13 @@
 #include "base/str.h"
 #include "ring/dir.h"
 
-/* The prefix that names may have: gsprof.sample_rate is sample_rate. */
+/* An optional prefix of names: gsprof.sample_rate is sample_rate. */
 #define GSP_SETTING_PREFIX       "gsprof."
 #define GSP_SETTING_VARIABLE_MAX 64
 #define GSP_PERIOD_MIN_NS        (10 * 1000000LL)
 #define GSP_SETTING_CHARS        PATH_MAX
 
-/* Where a value came from, by rank. */
+/* The origin of a value, by rising priority. */
 enum gsp_setting_origin {
     GSP_FROM_DEFAULT,
     GSP_FROM_FILE,
@@ -41,18 +40,13 @@ enum gsp_setting_origin {
 
 #define GSP_SETTING_COUNT 20U
 
-struct gsp_settings {
+/* Settings that do not change after the start. */
+struct gsp_settings_fixed {
     int64_t port;
-    int64_t period_ns;
     int64_t keep_sessions;
     int64_t keep_ns;
     int64_t request_timeout_ns;
-    int64_t query_timeout_ns;
-    int64_t query_rows;
-    int64_t query_memory_mb;
     int64_t ring_rows; /* 0: GSP_RING_ROWS_DEFAULT */
-    int64_t ring_keep_ns;
-    int64_t ring_keep_mb;
     double carbon_g_per_kwh;
     double cpu_tdp_watts;
     bool allow_control;
@@ -65,39 +59,57 @@ struct gsp_settings {
     unsigned char origin[GSP_SETTING_COUNT]; /* enum gsp_setting_origin, by table row */
 };
 
+/* Settings that can change while the daemon runs. */
+struct gsp_settings_live {
+    int64_t period_ns;
+    int64_t query_timeout_ns;
+    int64_t query_rows;
+    int64_t query_memory_mb;
+    int64_t ring_keep_ns;
+    int64_t ring_keep_mb;
+    unsigned char origin[GSP_SETTING_COUNT]; /* as in struct gsp_settings_fixed */
+};
+
+struct gsp_settings {
+    struct gsp_settings_fixed fixed;
+    struct gsp_settings_live live;
+};
+
 struct gsp_setting {
     const char *name; /* "sample_rate" */
     const char *type; /* "seconds", "whole number", "number", "boolean", "text" */
     const char *fallback;
     const char *doc;
-    bool live; /* can change while the daemon runs */
 };
 
-/* NULL past the last; the index is that of origin[]. */
+/* Returns NULL past the last row. The index is also that of origin[]. */
 const struct gsp_setting *gsp_setting_at(size_t i);
-/* The row of a name, with or without the prefix; negative when there is none. */
+/* Whether the setting can change while the daemon runs. */
+bool gsp_setting_is_live(size_t i);
+enum gsp_setting_origin gsp_setting_origin_of(const struct gsp_settings *settings, size_t i);
+/* The row of a name with or without the prefix, or a negative number. */
 int gsp_setting_find(struct gsp_sv name);
-/* Its variable in the environment: "GSPROF_SAMPLE_RATE". */
+/* The environment variable of a setting: "GSPROF_SAMPLE_RATE". */
 void gsp_setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX]);
-/* The name nearest to a wrong one, or NULL. */
+/* The setting with the most similar name, or NULL. */
 const char *gsp_setting_nearest(struct gsp_sv name);
 
-/* Fails with USAGE: what the value must be. */
+/* Fails with USAGE. */
 GSP_MUST_CHECK int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value,
                                    enum gsp_setting_origin origin, struct gsp_err *err);
 void gsp_setting_json(const struct gsp_settings *settings, size_t i, struct gsp_json *json);
 void gsp_setting_text(const struct gsp_settings *settings, size_t i, struct gsp_buf *out);
 const char *gsp_setting_origin_name(enum gsp_setting_origin origin);
 
-/* Defaults, then the file, then the environment.  path NULL: $XDG_CONFIG_HOME/gsprof/config.toml,
- * which need not be there.  Fails with NOFILE, FORMAT or USAGE (line and what is wrong). */
+/* Loads the defaults, then the file, then the environment. path NULL:
+ * $XDG_CONFIG_HOME/gsprof/config.toml, which need not exist. Fails with NOFILE, FORMAT, USAGE. */
 GSP_MUST_CHECK int gsp_settings_load(struct gsp_settings *settings, const char *path,
                                      struct gsp_err *err);
 
-/* What ended processes may keep. */
-struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings *settings);
+/* Limits for the rings of ended processes. */
+struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings);
 
-/* One key and value after the other.  A key has its section before it: "a.b". */
+/* Called for each key and value. A key includes its section: "a.b". */
 typedef int gsp_settings_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,
                               struct gsp_err *err);
 GSP_MUST_CHECK int gsp_settings__parse(struct gsp_sv text, gsp_settings_pair *pair, void *ctx,

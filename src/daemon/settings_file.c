@@ -13,7 +13,7 @@ struct parser {
     struct gsp_err *err;
     unsigned line;
     char section[KEY_BYTES_MAX];
-    struct gsp_buf value; /* of a string: without its escapes */
+    struct gsp_buf value; /* a string has its escapes replaced */
 };
 
 static int fail(const struct parser *parser, const char *what)
@@ -49,7 +49,7 @@ static bool is_key(struct gsp_sv text)
     return text.len > 0 && text.p[0] != '.' && text.p[text.len - 1] != '.';
 }
 
-/* What follows a value: nothing, or a comment. */
+/* Whether only a comment or nothing follows a value. */
 static bool is_rest(struct gsp_sv text)
 {
     text = trim(text);
@@ -66,7 +66,7 @@ static bool put_escape(struct gsp_buf *out, char c)
     return at != NULL;
 }
 
-/* A string in either kind of quotes, into parser->value. */
+/* Reads a string in single or double quotes to parser->value. */
 static int read_string(struct parser *parser, struct gsp_sv text)
 {
     const char quote = text.p[0];
@@ -78,16 +78,16 @@ static int read_string(struct parser *parser, struct gsp_sv text)
             continue;
         }
         if (++i >= text.len || !put_escape(&parser->value, text.p[i]))
-            return fail(parser, "an escape that is not known");
+            return fail(parser, "unknown escape sequence");
     }
     if (i >= text.len)
-        return fail(parser, "a string without an end");
+        return fail(parser, "the string has no end");
     if (!is_rest((struct gsp_sv){text.p + i + 1, text.len - i - 1}))
-        return fail(parser, "something stands behind the value");
+        return fail(parser, "unexpected text after the value");
     return GSP_OK;
 }
 
-/* A number or a boolean: up to a comment; underscores between digits are left out. */
+/* Reads a number or a boolean up to a comment, without underscores. */
 static int read_plain(struct parser *parser, struct gsp_sv text)
 {
     const char *comment = memchr(text.p, '#', text.len);
@@ -96,11 +96,11 @@ static int read_plain(struct parser *parser, struct gsp_sv text)
     text = trim(text);
     gsp_buf_clear(&parser->value);
     if (text.len == 0)
-        return fail(parser, "a key without a value");
+        return fail(parser, "the key has no value");
     for (size_t i = 0; i < text.len; i++) {
         const char c = text.p[i];
         if (is_blank(c) || strchr("\"'[]{}=,", c))
-            return fail(parser, "a value that is no string, number or boolean");
+            return fail(parser, "the value is not a string, number or boolean");
         if (c != '_')
             gsp_buf_putc(&parser->value, c);
     }
@@ -111,11 +111,11 @@ static int read_section(struct parser *parser, struct gsp_sv line)
 {
     const char *end = memchr(line.p, ']', line.len);
     if (!end || line.p[1] == '[')
-        return fail(parser, "a section is [name]");
+        return fail(parser, "a section must have the form [name]");
     struct gsp_sv name = trim((struct gsp_sv){line.p + 1, (size_t)(end - line.p) - 1});
     struct gsp_sv rest = {end + 1, line.len - (size_t)(end + 1 - line.p)};
     if (!is_key(name) || name.len >= sizeof(parser->section) - 1 || !is_rest(rest))
-        return fail(parser, "a section is [name]");
+        return fail(parser, "a section must have the form [name]");
     memcpy(parser->section, name.p, name.len);
     parser->section[name.len] = '.';
     parser->section[name.len + 1] = '\0';
@@ -127,18 +127,18 @@ static int read_pair(struct parser *parser, struct gsp_sv line)
     char key[2 * KEY_BYTES_MAX];
     const char *equals = memchr(line.p, '=', line.len);
     if (!equals)
-        return fail(parser, "neither key = value nor [section]");
+        return fail(parser, "the line must be key = value or [section]");
     struct gsp_sv name = trim((struct gsp_sv){line.p, (size_t)(equals - line.p)});
     struct gsp_sv value =
         trim((struct gsp_sv){equals + 1, line.len - (size_t)(equals + 1 - line.p)});
     if (!is_key(name) || name.len >= KEY_BYTES_MAX)
-        return fail(parser, "a key is of letters, digits, _, - and .");
+        return fail(parser, "a key may contain letters, digits, _, - and .");
     const bool quoted = value.len && (value.p[0] == '"' || value.p[0] == '\'');
     int rc = quoted ? read_string(parser, value) : read_plain(parser, value);
     if (rc < 0)
         return rc;
     if (parser->value.failed)
-        return gsp_err_set(parser->err, GSP_E_NOMEM, 0, "no memory for a setting");
+        return gsp_err_nomem(parser->err);
     const size_t section_len = strlen(parser->section);
     memcpy(key, parser->section, section_len);
     memcpy(key + section_len, name.p, name.len);

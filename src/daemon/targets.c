@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "export/gsp_stream.h"
@@ -23,7 +24,7 @@
 #define SUFFIX_MAX 1000
 #define FLUSH_NS   GSP_NS_PER_S
 #define FILE_MAX   300U
-/* Recordings that have ended and are still told of. */
+/* Ended recordings that are still listed. */
 #define ENDED_MAX  32U
 
 struct recording {
@@ -34,8 +35,8 @@ struct recording {
     struct gsp_record_sink sink; /* the record keeps a pointer to it */
     pthread_t thread;
     volatile sig_atomic_t stop;
-    bool joined;  /* the thread is gone; under the lock */
-    bool joining; /* someone waits for it; under the lock */
+    bool joined;  /* protected by owner->lock */
+    bool joining; /* a thread is in pthread_join(); protected by owner->lock */
     atomic_bool ended;
     int fd;
     int32_t pid;
@@ -51,13 +52,13 @@ struct recording {
 struct gsp_targets {
     struct gsp_sessions *sessions;
     char *output_dir;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int32_t *pids; /* attached, sorted */
-    size_t pid_count;
-    struct recording *recordings[GSP_RECORDINGS_MAX + ENDED_MAX];
-    size_t recording_count;
-    bool stopping;
+    struct gsp_lock lock;
+    pthread_cond_t changed;             /* a recording was joined */
+    int32_t *pids GSP_GUARDED_BY(lock); /* attached, sorted */
+    size_t pid_count GSP_GUARDED_BY(lock);
+    struct recording *recordings[GSP_RECORDINGS_MAX + ENDED_MAX] GSP_GUARDED_BY(lock);
+    size_t recording_count GSP_GUARDED_BY(lock);
+    bool stopping GSP_GUARDED_BY(lock);
 };
 
 int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
@@ -71,12 +72,11 @@ int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
         free(targets);
         free(copy);
         free(pids);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for targets");
+        return gsp_err_nomem(err);
     }
     targets->sessions = sessions;
     targets->output_dir = copy;
     targets->pids = pids;
-    pthread_mutex_init(&targets->lock, NULL);
     pthread_cond_init(&targets->changed, NULL);
     *out = targets;
     return GSP_OK;
@@ -91,17 +91,18 @@ static void recording_free(struct recording *recording)
     free(recording);
 }
 
-/* Waits for a thread to end; under the lock, which is let go meanwhile. */
+/* Waits for the thread to end. Releases the lock while it waits. */
 static void join(struct gsp_targets *targets, struct recording *recording)
+    GSP_REQUIRES(&targets->lock)
 {
     while (recording->joining)
-        pthread_cond_wait(&targets->changed, &targets->lock);
+        gsp_lock_wait(&targets->lock, &targets->changed);
     if (recording->joined)
         return;
     recording->joining = true;
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     pthread_join(recording->thread, NULL);
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     recording->joining = false;
     recording->joined = true;
     pthread_cond_broadcast(&targets->changed);
@@ -111,13 +112,13 @@ void gsp_targets_stop(struct gsp_targets *targets)
 {
     if (!targets)
         return;
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     targets->stopping = true;
     for (size_t i = 0; i < targets->recording_count; i++)
         targets->recordings[i]->stop = 1;
     for (size_t i = 0; i < targets->recording_count; i++)
         join(targets, targets->recordings[i]);
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
 }
 
 void gsp_targets_close(struct gsp_targets *targets)
@@ -128,7 +129,6 @@ void gsp_targets_close(struct gsp_targets *targets)
     for (size_t i = 0; i < targets->recording_count; i++)
         recording_free(targets->recordings[i]);
     pthread_cond_destroy(&targets->changed);
-    pthread_mutex_destroy(&targets->lock);
     free(targets->output_dir);
     free(targets->pids);
     free(targets);
@@ -139,8 +139,8 @@ bool gsp_targets_runs(int32_t pid)
     return kill(pid, 0) == 0 || errno == EPERM;
 }
 
-/* The place of a pid among the sorted ones, or where it belongs. */
-static size_t place_of(const int32_t *pids, size_t count, int32_t pid)
+/* The index of a pid among the sorted ones, or the index where it belongs. */
+static size_t index_of(const int32_t *pids, size_t count, int32_t pid)
 {
     size_t i = 0;
     while (i < count && pids[i] < pid)
@@ -151,10 +151,10 @@ static size_t place_of(const int32_t *pids, size_t count, int32_t pid)
 int gsp_targets_attach(struct gsp_targets *targets, int32_t pid, struct gsp_err *err)
 {
     if (!gsp_targets_runs(pid))
-        return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "no process %d", pid);
+        return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "process %d does not exist", pid);
     int rc = GSP_OK;
-    pthread_mutex_lock(&targets->lock);
-    const size_t at = place_of(targets->pids, targets->pid_count, pid);
+    gsp_lock_take(&targets->lock);
+    const size_t at = index_of(targets->pids, targets->pid_count, pid);
     const bool known = at < targets->pid_count && targets->pids[at] == pid;
     if (!known && targets->pid_count == GSP_TARGETS_MAX) {
         rc = gsp_err_set(err, GSP_E_LIMIT, 0, "%u processes are attached already", GSP_TARGETS_MAX);
@@ -164,11 +164,11 @@ int gsp_targets_attach(struct gsp_targets *targets, int32_t pid, struct gsp_err 
         targets->pids[at] = pid;
         targets->pid_count++;
     }
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     return rc;
 }
 
-static void remove_at(struct gsp_targets *targets, size_t at)
+static void remove_at(struct gsp_targets *targets, size_t at) GSP_REQUIRES(&targets->lock)
 {
     memmove(&targets->pids[at], &targets->pids[at + 1],
             (targets->pid_count - at - 1) * sizeof(*targets->pids));
@@ -177,12 +177,12 @@ static void remove_at(struct gsp_targets *targets, size_t at)
 
 int gsp_targets_detach(struct gsp_targets *targets, int32_t pid, struct gsp_err *err)
 {
-    pthread_mutex_lock(&targets->lock);
-    const size_t at = place_of(targets->pids, targets->pid_count, pid);
+    gsp_lock_take(&targets->lock);
+    const size_t at = index_of(targets->pids, targets->pid_count, pid);
     const bool known = at < targets->pid_count && targets->pids[at] == pid;
     if (known)
         remove_at(targets, at);
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     return known ? GSP_OK : gsp_err_set(err, GSP_E_NOPROC, 0, "process %d is not attached", pid);
 }
 
@@ -195,14 +195,14 @@ static int by_number(const void *a, const void *b)
 
 int gsp_targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *count)
 {
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     const size_t all = *count + targets->pid_count;
     int32_t *more = realloc(*pids, (all ? all : 1) * sizeof(*more));
     if (more) {
         memcpy(more + *count, targets->pids, targets->pid_count * sizeof(*more));
         *pids = more;
     }
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     if (!more)
         return GSP_E_NOMEM;
     qsort(more, all, sizeof(*more), by_number);
@@ -213,7 +213,7 @@ int gsp_targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *co
     return GSP_OK;
 }
 
-static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
+static int add_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
 {
     struct recording *recording = user;
     atomic_fetch_add_explicit(&recording->samples, 1, memory_order_relaxed);
@@ -232,20 +232,20 @@ static void process_changed(void *user, uint32_t process)
     gsp_export_stream_process_changed(recording->stream, process);
 }
 
-static int beat(void *user, const struct gsp_sample_record_stats *stats GSP_UNUSED,
-                struct gsp_err *err)
+static int flush(void *user, const struct gsp_sample_record_stats *stats GSP_UNUSED,
+                 struct gsp_err *err)
 {
     struct recording *recording = user;
     return gsp_export_stream_flush(recording->stream, err);
 }
 
-/* A session's file has come to its end.  One that ends because the daemon does is gone on with. */
-static void tell_session(struct recording *recording, enum gsp_record_end why)
+/* Notes the end of the recording in its session. If the daemon stops, the next daemon continues. */
+static void note_end(struct recording *recording, enum gsp_record_end why)
 {
     struct gsp_targets *targets = recording->owner;
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     const bool stopping = targets->stopping;
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     const struct gsp_stacks_end end = {
         .how = stopping && why == GSP_RECORD_STOPPED ? GSP_STACKS_STOPPED : GSP_STACKS_ENDED,
         .end_ns = gsp_realtime_ns(),
@@ -265,12 +265,12 @@ static void *run(void *arg)
     recording->stream = NULL;
     if (rc < 0 || finished < 0)
         memcpy(recording->error, err.msg, sizeof(recording->error));
-    tell_session(recording, rc < 0 ? GSP_RECORD_EXITED : end);
+    note_end(recording, rc < 0 ? GSP_RECORD_EXITED : end);
     atomic_store(&recording->ended, true);
     return NULL;
 }
 
-/* Makes <stem>.gsp, or with a number when there is one of that name. */
+/* Creates <stem>.gsp, or <stem>_<number>.gsp if that exists. */
 static int open_file(const struct gsp_targets *targets, const char *stem,
                      struct recording *recording, struct gsp_err *err)
 {
@@ -284,7 +284,7 @@ static int open_file(const struct gsp_targets *targets, const char *stem,
         gsp_buf_printf(&path, "%s/%s", targets->output_dir, recording->file);
         const char *text = gsp_buf_cstr(&path);
         if (!text)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a name");
+            return gsp_err_nomem(err);
         recording->fd = open(text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (recording->fd >= 0)
             return GSP_OK;
@@ -313,10 +313,10 @@ static int prepare(const struct gsp_targets *targets, const struct gsp_recording
                                          .native = order->native,
                                          .beat_ns = FLUSH_NS};
     recording->sink = (struct gsp_record_sink){.user = recording,
-                                               .sample = take_sample,
+                                               .sample = add_sample,
                                                .thread_changed = thread_changed,
                                                .process_changed = process_changed,
-                                               .beat = beat};
+                                               .beat = flush};
     int rc = gsp_model_profile_new(false, &recording->profile, err);
     if (rc == GSP_OK)
         rc = gsp_sample_record_new(&opts, recording->profile, &recording->sink, &recording->record,
@@ -328,8 +328,9 @@ static int prepare(const struct gsp_targets *targets, const struct gsp_recording
     return rc;
 }
 
-/* Makes room by forgetting the oldest that has ended; under the lock. */
-static bool make_room(struct gsp_targets *targets)
+/* Makes sure that another recording fits in the list; removes the oldest that has ended if
+ * necessary. */
+static bool make_space(struct gsp_targets *targets) GSP_REQUIRES(&targets->lock)
 {
     size_t running = 0;
     for (size_t i = 0; i < targets->recording_count; i++)
@@ -354,20 +355,22 @@ static bool make_room(struct gsp_targets *targets)
 static int begin(struct gsp_targets *targets, struct recording *recording, struct gsp_err *err)
 {
     int rc = GSP_OK;
-    pthread_mutex_lock(&targets->lock);
-    if (targets->stopping || !make_room(targets))
-        rc = gsp_err_set(err, GSP_E_LIMIT, 0, "%u recordings are being made", GSP_RECORDINGS_MAX);
+    gsp_lock_take(&targets->lock);
+    if (targets->stopping || !make_space(targets))
+        rc = gsp_err_set(err, GSP_E_LIMIT, 0, "%u recordings are already running",
+                         GSP_RECORDINGS_MAX);
     else if (pthread_create(&recording->thread, NULL, run, recording) != 0)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no thread to record with");
+        rc = gsp_err_nomem(err);
     else
         targets->recordings[targets->recording_count++] = recording;
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     return rc;
 }
 
-/* Where the session keeps it: before the thread is there, whose end may come at once. */
-static int note(struct gsp_targets *targets, const struct gsp_recording_order *order,
-                struct recording *recording, struct gsp_err *err)
+/* Notes the start of the recording in its session. Call it before the thread starts, because the
+ * thread may end at once. */
+static int note_begin(struct gsp_targets *targets, const struct gsp_recording_order *order,
+                      struct recording *recording, struct gsp_err *err)
 {
     const struct gsp_stacks_begin begin = {.session = order->session,
                                            .file = recording->file,
@@ -383,7 +386,7 @@ int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_o
 {
     struct recording *recording = calloc(1, sizeof(*recording));
     if (!recording)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a recording");
+        return gsp_err_nomem(err);
     recording->owner = targets;
     recording->fd = -1;
     recording->pid = order->pid;
@@ -392,7 +395,7 @@ int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_o
     snprintf(recording->session, sizeof(recording->session), "%s", order->session);
     int rc = prepare(targets, order, recording, err);
     if (rc == GSP_OK)
-        rc = note(targets, order, recording, err);
+        rc = note_begin(targets, order, recording, err);
     if (rc == GSP_OK) {
         memcpy(file, recording->file, FILE_MAX);
         rc = begin(targets, recording, err);
@@ -400,7 +403,7 @@ int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_o
     if (rc < 0) {
         const struct gsp_stacks_end end = {.how = GSP_STACKS_ENDED,
                                            .end_ns = recording->start_ns,
-                                           .error = "it could not be begun"};
+                                           .error = "the recording could not start"};
         gsp_sessions_stacks_end(targets->sessions, &recording->ticket, &end);
         remove_file(targets, recording);
         recording_free(recording);
@@ -408,7 +411,7 @@ int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_o
     return rc;
 }
 
-/* The pid can be another process's by now, which nobody asked us to look into. */
+/* Compares start times, because another process may have the pid by now. */
 static int resume(struct gsp_targets *targets, const struct gsp_stacks_wanted *wanted,
                   bool allow_control, struct gsp_err *err)
 {
@@ -419,9 +422,9 @@ static int resume(struct gsp_targets *targets, const struct gsp_stacks_wanted *w
                                               .stem = wanted->stem,
                                               .native = wanted->native};
     if (!allow_control)
-        return gsp_err_set(err, GSP_E_PERM, 0, "this daemon does not look into processes");
+        return gsp_err_set(err, GSP_E_PERM, 0, "this daemon may not read processes");
     if (wanted->process_start && !gsp_ring_process_is_live(wanted->pid, wanted->process_start, 0))
-        return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "it ended while no daemon ran");
+        return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "the process ended while no daemon ran");
     return gsp_targets_record(targets, &order, file, err);
 }
 
@@ -438,30 +441,30 @@ void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
             .session = wanted[i].session, .file = "", .pid = wanted[i].pid, .kept = true};
         if (resume(targets, &wanted[i], allow_control, &err) == GSP_OK)
             continue;
-        /* That no stacks come any more is part of what the session tells. */
+        /* An empty recording with an error, so that the session reports it. */
         const struct gsp_stacks_end end = {
             .how = GSP_STACKS_ENDED, .end_ns = gsp_realtime_ns(), .error = err.msg};
         if (gsp_sessions_stacks_begin(targets->sessions, &begin, &ticket, NULL) == GSP_OK)
             gsp_sessions_stacks_end(targets->sessions, &ticket, &end);
-        gsp_log_warn("daemon", "no more stacks of process %d: %s", wanted[i].pid, err.msg);
+        gsp_log_warn("daemon", "cannot continue to record process %d: %s", wanted[i].pid, err.msg);
     }
     free(wanted);
 }
 
 void gsp_targets_stop_session(struct gsp_targets *targets, const char *session)
 {
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     for (size_t i = 0; i < targets->recording_count; i++)
         if (strcmp(targets->recordings[i]->session, session) == 0)
             targets->recordings[i]->stop = 1;
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
 }
 
 void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
 {
     gsp_targets_stop_session(targets, session);
-    pthread_mutex_lock(&targets->lock);
-    /* While one is waited for the others may move: from the start again. */
+    gsp_lock_take(&targets->lock);
+    /* Restart after each join, because the list may have changed in the meantime. */
     for (size_t i = 0; i < targets->recording_count; i++) {
         struct recording *recording = targets->recordings[i];
         if (strcmp(recording->session, session) != 0 || recording->joined)
@@ -469,12 +472,12 @@ void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
         join(targets, recording);
         i = (size_t)-1;
     }
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
 }
 
 bool gsp_targets_tend(struct gsp_targets *targets)
 {
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     const size_t before = targets->pid_count;
     for (size_t i = 0; i < targets->pid_count;)
         if (gsp_targets_runs(targets->pids[i]))
@@ -486,10 +489,10 @@ bool gsp_targets_tend(struct gsp_targets *targets)
         struct recording *recording = targets->recordings[i];
         if (atomic_load(&recording->ended) && !recording->joined && !recording->joining) {
             join(targets, recording);
-            break; /* the list may have changed meanwhile; the rest has its turn next time */
+            break; /* the list may have changed; the others are joined next time */
         }
     }
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     return forgotten;
 }
 
@@ -509,7 +512,7 @@ static void recording_json(const struct recording *recording, struct gsp_json *j
 
 void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json)
 {
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     gsp_json_key(json, "attached");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < targets->pid_count; i++)
@@ -520,19 +523,19 @@ void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json)
     for (size_t i = 0; i < targets->recording_count; i++)
         recording_json(targets->recordings[i], json);
     gsp_json_arr_end(json);
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
 }
 
 bool gsp_targets_file(struct gsp_targets *targets, int32_t pid, char file[300])
 {
     bool found = false;
-    pthread_mutex_lock(&targets->lock);
+    gsp_lock_take(&targets->lock);
     for (size_t i = targets->recording_count; i-- > 0 && !found;) {
         const struct recording *recording = targets->recordings[i];
         found = !pid || recording->pid == pid;
         if (found)
             memcpy(file, recording->file, FILE_MAX);
     }
-    pthread_mutex_unlock(&targets->lock);
+    gsp_lock_release(&targets->lock);
     return found;
 }

@@ -4,16 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "frames/frames_internal.h"
 
-/* One place past a table's columns: the value that is worked out from them. */
+/* One more column after those of the table: a value that is computed from them. */
 #define DERIVED_COLUMNS 1U
 #define NO_COLUMNS      UINT32_MAX
 
-/* Which rows become metrics, and what is worked out besides. */
+/* A table whose rows become metrics, and the metric that is computed from a row. */
 struct source {
     enum gsp_table_id table;
-    const char *derived; /* NULL: nothing */
+    const char *derived; /* NULL: none */
 };
 
 static const struct source SOURCES[] = {
@@ -29,7 +30,7 @@ double gsp_frames__round(double v)
     double size = fabs(v);
     if (!(size < 1e15))
         return v;
-    /* As many decimals as frames_text.c writes: the statistics are those of the numbers shown. */
+    /* The decimals that text.c writes, so that the statistics match the printed numbers. */
     double scale = size >= 1 ? 1e3 : size >= 1e-3 ? 1e6 : 1e12;
     double rounded = round(v * scale) / scale;
     return rounded == 0 ? 0 : rounded; /* no minus zero */
@@ -66,7 +67,7 @@ void gsp_frames__gpu_id(const struct gsp_frames *frames, int64_t gpu, struct gsp
 
 static void free_metric(struct frames_metric *metric)
 {
-    /* Names that the catalogue made: the struct lends them to readers as constants. */
+    /* The catalog owns these texts, although the struct has them as const. */
     char *owned[3];
     memcpy(&owned[0], &metric->name, sizeof(owned[0]));
     memcpy(&owned[1], &metric->device, sizeof(owned[1]));
@@ -110,26 +111,15 @@ void gsp_frames__catalog_prune(struct frames_catalog *catalog, uint64_t since_id
         catalog->metrics[kept++] = catalog->metrics[i];
     }
     catalog->count = kept;
-    /* Which row's column is which is found out anew from the names. */
+    /* The columns are assigned again by name. */
     gsp_hmap_clear(&catalog->groups);
     catalog->column_count = 0;
 }
 
 static bool grow_metrics(struct frames_catalog *catalog)
 {
-    if (catalog->count < catalog->cap)
-        return true;
-    size_t cap = catalog->cap ? catalog->cap * 2 : 64;
-    struct frames_metric *metrics = realloc(catalog->metrics, cap * sizeof(*metrics));
-    if (metrics)
-        catalog->metrics = metrics;
-    double *values = realloc(catalog->values, cap * sizeof(*values));
-    if (values)
-        catalog->values = values;
-    if (!metrics || !values)
-        return false;
-    catalog->cap = cap;
-    return true;
+    return gsp_array_fit(&catalog->metrics, &catalog->cap, catalog->count + 1) &&
+           gsp_array_fit(&catalog->values, &catalog->value_cap, catalog->count + 1);
 }
 
 static int32_t find_metric(const struct frames_catalog *catalog, const struct frames_metric *wanted)
@@ -168,20 +158,14 @@ static int32_t add_metric(struct frames_catalog *catalog, const struct frames_me
     return (int32_t)catalog->count++;
 }
 
-/* The start of a group of columns in catalog->columns; NO_COLUMNS when there is no memory. */
+/* The start of a group of columns in catalog->columns; NO_COLUMNS without memory. */
 static uint32_t find_group(struct frames_catalog *catalog, uint64_t table, uint64_t key, size_t n)
 {
     const uint32_t *found = gsp_hmap_get(&catalog->groups, table, key);
     if (found)
         return *found;
-    if (catalog->column_count + n > catalog->column_cap) {
-        size_t cap = (catalog->column_count + n) * 2;
-        int32_t *columns = realloc(catalog->columns, cap * sizeof(*columns));
-        if (!columns)
-            return NO_COLUMNS;
-        catalog->columns = columns;
-        catalog->column_cap = cap;
-    }
+    if (!gsp_array_fit(&catalog->columns, &catalog->column_cap, catalog->column_count + n))
+        return NO_COLUMNS;
     uint32_t start = (uint32_t)catalog->column_count;
     if (!gsp_hmap_put(&catalog->groups, table, key, start))
         return NO_COLUMNS;
@@ -203,7 +187,7 @@ static const char *plain(const struct gsp_frames *frames, uint32_t id)
     return id && id <= frames->strings.count ? frames->strings.plain[id - 1] : "";
 }
 
-/* What the row is about: a number for the hash table, and on request the device in words. */
+/* Identifies the device of a row: returns a key for the hash table, and sets its name. */
 static uint64_t row_key(const struct gsp_frames *frames, enum gsp_table_id table, const char *row,
                         struct gsp_buf *device)
 {
@@ -231,7 +215,8 @@ static uint64_t row_key(const struct gsp_frames *frames, enum gsp_table_id table
     case GSP_TABLE_energy_metrics:
         memcpy(&a, row + offsetof(struct gsp_row_energy_metrics, domain), sizeof(a));
         memcpy(&b, row + offsetof(struct gsp_row_energy_metrics, device), sizeof(b));
-        /* "package-0" says its domain itself, "dram package-0" would not. */
+        /* "package-0" contains its domain; otherwise put the domain first, as in "dram package-0".
+         */
         if (b && gsp_sv_starts(gsp_sv_of(plain(frames, b)), plain(frames, a)))
             gsp_buf_puts(device, plain(frames, b));
         else
@@ -254,7 +239,7 @@ static uint64_t row_key(const struct gsp_frames *frames, enum gsp_table_id table
     return a;
 }
 
-/* Columns that say what a row is about, and not how much. */
+/* Whether a column is a value and not part of the row's identity. */
 static bool is_value(const struct gsp_column *column)
 {
     static const char *const KEYS[] = {"ts_ns", "mono_ns", "pid", "rank", "cpu", "gpu"};
@@ -270,24 +255,24 @@ static enum frames_kind kind_of(enum gsp_table_id table, const char *unit)
 {
     if (strcmp(unit, "W") == 0 || strcmp(unit, "bytes/s") == 0 || strcmp(unit, "1/s") == 0)
         return FRAMES_RATE;
-    /* Elsewhere joules are counters since some beginning. */
+    /* In other tables joules are counters. */
     if (table == GSP_TABLE_energy_metrics && (strcmp(unit, "J") == 0 || strcmp(unit, "g") == 0))
         return FRAMES_AMOUNT;
     return FRAMES_PLAIN;
 }
 
-/* A row being taken. */
-struct taking {
+/* The row that is being read. */
+struct row_context {
     struct gsp_frames *frames;
     const struct gsp_table *table;
     enum gsp_table_id id;
     uint32_t group;
-    const char *device; /* in words */
+    const char *device;
     const char *label;
 };
 
-static void set_value(const struct taking *t, size_t column, const char *name, const char *unit,
-                      double v)
+static void set_value(const struct row_context *t, size_t column, const char *name,
+                      const char *unit, double v)
 {
     if (!isfinite(v))
         return;
@@ -309,7 +294,7 @@ static void set_value(const struct taking *t, size_t column, const char *name, c
     catalog->metrics[index].seen_id = t->frames->next_id;
 }
 
-static void take_columns(const struct taking *t, char *row)
+static void set_columns(const struct row_context *t, char *row)
 {
     for (uint32_t i = 0; i < t->table->column_count; i++) {
         const struct gsp_column *column = &t->table->columns[i];
@@ -343,10 +328,10 @@ static double derived_value(enum gsp_table_id table, const char *row)
         i64_at(row, offsetof(struct gsp_row_gpu_metrics, memory_total_bytes)));
 }
 
-static void take_row(struct gsp_frames *frames, const struct source *source, char *row,
-                     struct gsp_buf words[2])
+static void add_row(struct gsp_frames *frames, const struct source *source, char *row,
+                    struct gsp_buf words[2])
 {
-    struct taking t = {
+    struct row_context t = {
         .frames = frames, .table = gsp_wire_table_at(source->table), .id = source->table};
     uint64_t key = row_key(frames, source->table, row, &words[0]);
     gsp_buf_clear(&words[1]);
@@ -362,27 +347,27 @@ static void take_row(struct gsp_frames *frames, const struct source *source, cha
         frames->catalog.refused++;
         return;
     }
-    take_columns(&t, row);
+    set_columns(&t, row);
     if (source->derived)
         set_value(&t, t.table->column_count, source->derived, "%",
                   derived_value(source->table, row));
 }
 
-static void take_busiest(struct gsp_frames *frames)
+static void set_busiest(struct gsp_frames *frames)
 {
-    struct taking t = {.frames = frames,
-                       .table = gsp_wire_table_at(GSP_TABLE_system_disk),
-                       .id = GSP_TABLE_system_disk,
-                       .device = "",
-                       .label = ""};
-    /* A table number that no row has. */
+    struct row_context t = {.frames = frames,
+                            .table = gsp_wire_table_at(GSP_TABLE_system_disk),
+                            .id = GSP_TABLE_system_disk,
+                            .device = "",
+                            .label = ""};
+    /* A key that no table has. */
     t.group = find_group(&frames->catalog, GSP_TABLE_COUNT + 1, 0, 1);
     if (t.group != NO_COLUMNS)
         set_value(&t, 0, "busiest_percent", "%", gsp_frames__disk_busiest(frames));
 }
 
-/* Names of GPUs come once, and again when something changes. */
-static void take_gpu_names(struct gsp_frames *frames)
+/* Sources write the name of a GPU once, and again after a change. */
+static void update_gpu_names(struct gsp_frames *frames)
 {
     const struct gsp_buf *rows = &frames->rows[GSP_TABLE_gpu_device];
     struct gsp_row_gpu_device row;
@@ -404,14 +389,14 @@ static void take_gpu_names(struct gsp_frames *frames)
 void gsp_frames__take_numbers(struct gsp_frames *frames)
 {
     struct gsp_buf words[2] = {{0}, {0}};
-    take_gpu_names(frames);
+    update_gpu_names(frames);
     for (size_t s = 0; s < GSP_COUNT(SOURCES); s++) {
         const struct gsp_buf *rows = &frames->rows[SOURCES[s].table];
         size_t size = gsp_wire_table_at(SOURCES[s].table)->row_bytes;
         for (size_t at = 0; at + size <= rows->len; at += size)
-            take_row(frames, &SOURCES[s], rows->p + at, words);
+            add_row(frames, &SOURCES[s], rows->p + at, words);
     }
-    take_busiest(frames);
+    set_busiest(frames);
     gsp_buf_free(&words[0]);
     gsp_buf_free(&words[1]);
 }

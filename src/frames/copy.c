@@ -7,19 +7,19 @@
 #include "base/file.h"
 #include "frames/frames_internal.h"
 
-/* Small enough to stay in the processor's cache between reading and writing. */
+/* Small enough to stay in the CPU cache between reading and writing. */
 #define CHUNK_BYTES (256U << 10)
 #define BEGIN_LEN   (sizeof(FRAMES_LINE_BEGIN) - 1)
 
 struct copying {
     struct gsp_buf chunk;
     uint64_t copied;
-    uint64_t held; /* bytes kept back at the chunk's front: an end that may be the array's */
-    int fd;        /* where to */
+    uint64_t held; /* bytes of FRAMES_LINE_END still to write before the next frame */
+    int fd;        /* destination */
 };
 
-/* Renumbers the whole lines at the front of the chunk, in place, and leaves out what is no frame.
- * Returns how many bytes were looked at; *kept is how many of them are to be written. */
+/* Renumbers the complete lines at the start of the chunk in place, and removes lines that are not
+ * frames. Returns the number of bytes read; *kept is the number of bytes to write. */
 static size_t renumber(struct copying *c, char *p, size_t len, size_t *kept)
 {
     size_t at = 0;
@@ -42,18 +42,18 @@ static size_t renumber(struct copying *c, char *p, size_t len, size_t *kept)
     return at;
 }
 
-/* Bytes [from, to) of a segment's text. */
+/* Copies bytes [from, to) of a segment's text. */
 static int copy_text(struct copying *c, int text_fd, uint64_t from, uint64_t to,
                      struct gsp_err *err)
 {
-    size_t want = CHUNK_BYTES;
+    size_t chunk_bytes = CHUNK_BYTES;
     while (from < to) {
-        size_t n = to - from < want ? (size_t)(to - from) : want;
+        size_t n = to - from < chunk_bytes ? (size_t)(to - from) : chunk_bytes;
         gsp_buf_clear(&c->chunk);
         char *p = gsp_buf_reserve(&c->chunk, n + FRAMES_LINE_END_LEN);
         if (!p)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to copy frames");
-        /* What ended the frame before comes first now that another one follows. */
+            return gsp_err_nomem(err);
+        /* Another frame follows, so first write the separator after the previous one. */
         size_t before = (size_t)c->held;
         memcpy(p, FRAMES_LINE_END, before);
         int rc = gsp_frames__pread(text_fd, p + before, n, from, err);
@@ -61,10 +61,10 @@ static int copy_text(struct copying *c, int text_fd, uint64_t from, uint64_t to,
             return rc;
         size_t kept = 0;
         size_t used = renumber(c, p + before, n, &kept);
-        if (used == 0) { /* a line that is longer than the chunk, or has no end */
-            if (n == to - from || want > FRAMES_TEXT_MAX)
+        if (used == 0) { /* a line is longer than the chunk, or has no end */
+            if (n == to - from || chunk_bytes > FRAMES_TEXT_MAX)
                 return 0;
-            want *= 2;
+            chunk_bytes *= 2;
             continue;
         }
         from += used;
@@ -94,16 +94,16 @@ static int copy_segment(struct gsp_frames *frames, struct copying *c,
 {
     struct frames_head head = {0};
     int opened = -1;
-    int rc = gsp_frames__segment_open(frames, segment->first_id, &head, &opened, err);
-    gsp_frames__head_free(&head);
+    int rc = gsp_frames_segment_open(frames->folder_fd, segment->first_id, &head, &opened, err);
+    gsp_frames_head_free(&head);
     gsp_auto_fd num_fd = opened;
     if (rc)
-        return rc == GSP_E_NOFILE ? 0 : rc; /* removed: nobody said that it is needed */
+        return rc == GSP_E_NOFILE ? 0 : rc; /* it was removed, so no session needs it */
     gsp_auto_fd text_fd = gsp_frames__text_open(frames, segment->first_id);
     if (text_fd < 0)
-        return errno == ENOENT
-                   ? 0
-                   : gsp_err_set(err, GSP_E_IO, errno, "cannot read frames: %s", strerror(errno));
+        return errno == ENOENT ? 0
+                               : gsp_err_set(err, GSP_E_IO, errno, "cannot read the frame log: %s",
+                                             strerror(errno));
     uint64_t from = 0;
     uint64_t to = 0;
     if (row)
@@ -111,7 +111,7 @@ static int copy_segment(struct gsp_frames *frames, struct copying *c,
     if (rc == 0)
         rc = text_end(num_fd, segment, row + count - 1, &to, err);
     if (rc == 0 && to > segment->text_bytes)
-        rc = gsp_err_set(err, GSP_E_IO, 0, "a segment of frames is damaged");
+        rc = gsp_err_set(err, GSP_E_IO, 0, "a segment of the frame log is damaged");
     return rc ? rc : copy_text(c, text_fd, from, to, err);
 }
 

@@ -15,9 +15,9 @@
 
 #define SEGMENT_BYTES   (64ULL << 20)
 #define KEEP_BYTES      (1ULL << 30)
-/* Segments that no session needs; each change of metrics begins one. */
+/* Segments that no session needs. Each change of the metrics starts one. */
 #define KEEP_SEGMENTS   4096U
-/* A metric without a value in so many frames is left out of the next segment. */
+/* A metric without a value in this many frames is not part of the next segment. */
 #define METRIC_LIFE     1000U
 #define BOOT_ID_PATH    "/proc/sys/kernel/random/boot_id"
 #define BOOT_TEXT_BYTES 64U
@@ -25,7 +25,7 @@
 static uint32_t sink_intern(struct gsp_collect_sink *sink, enum gsp_table_id table,
                             struct gsp_sv text)
 {
-    (void)table; /* one dictionary for all */
+    (void)table; /* all tables share one dictionary */
     struct gsp_frames *frames = (struct gsp_frames *)sink;
     return gsp_frames__string(&frames->strings, text);
 }
@@ -38,7 +38,7 @@ static void sink_row(struct gsp_collect_sink *sink, enum gsp_table_id table, con
         gsp_buf_put(&frames->rows[table], row, described->row_bytes);
 }
 
-/* The monotonic clock begins anew with each boot. */
+/* Monotonic times are comparable only within one boot. */
 static void read_boot(unsigned char out[FRAMES_BOOT_BYTES])
 {
     gsp_auto_buf text = {0};
@@ -55,7 +55,7 @@ static int make_folder(const char *path, struct gsp_err *err)
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         return 0;
-    return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %s: %s", path,
+    return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create the folder %s: %s", path,
                        strerror(errno));
 }
 
@@ -64,7 +64,7 @@ static int open_folder(struct gsp_frames *frames, const char *state, struct gsp_
     gsp_auto_free char *path = NULL;
     if (asprintf(&path, "%s/frames", state) < 0) {
         path = NULL;
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+        return gsp_err_nomem(err);
     }
     int rc = make_folder(state, err);
     if (rc == 0)
@@ -82,7 +82,7 @@ static int fill(struct gsp_frames *frames, const struct gsp_frames_options *opti
 {
     frames->host = strdup(options->host ? options->host : "localhost");
     if (!frames->host)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the log of frames");
+        return gsp_err_nomem(err);
     frames->segment_bytes = options->segment_bytes ? options->segment_bytes : SEGMENT_BYTES;
     frames->keep_bytes = options->keep_bytes ? options->keep_bytes : KEEP_BYTES;
     frames->run = (uint64_t)gsp_realtime_ns() ^ ((uint64_t)getpid() << 40);
@@ -97,11 +97,10 @@ int gsp_frames_open(const struct gsp_frames_options *options, struct gsp_frames 
     *out = NULL;
     struct gsp_frames *frames = calloc(1, sizeof(*frames));
     if (!frames)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the log of frames");
+        return gsp_err_nomem(err);
     frames->sink = (struct gsp_collect_sink){.intern = sink_intern, .row = sink_row};
     frames->folder_fd = frames->num_fd = frames->text_fd = -1;
     frames->next_id = 1;
-    pthread_mutex_init(&frames->lock, NULL);
     int rc = fill(frames, options, err);
     if (rc)
         gsp_frames_close(frames);
@@ -123,7 +122,6 @@ void gsp_frames_close(struct gsp_frames *frames)
     gsp_buf_free(&frames->line);
     gsp_buf_free(&frames->row);
     gsp_buf_free(&frames->latest);
-    pthread_mutex_destroy(&frames->lock);
     free(frames->segments);
     free(frames->host);
     free(frames);
@@ -131,9 +129,9 @@ void gsp_frames_close(struct gsp_frames *frames)
 
 void gsp_frames_announce(struct gsp_frames *frames)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     frames->is_making = true;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }
 
 void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_collect_tick *tick)
@@ -159,13 +157,13 @@ int64_t gsp_frames_period(const struct gsp_frames *frames)
     return atomic_load(&frames->period_ns);
 }
 
-/* Removes what no session needs beyond the limits, the oldest first. */
+/* Removes segments that no session needs until the limits hold, oldest first. */
 static void remove_old(struct gsp_frames *frames)
 {
     for (;;) {
-        pthread_mutex_lock(&frames->lock);
+        gsp_lock_take(&frames->lock);
         uint64_t bytes = 0;
-        size_t spare = 0; /* segments, from the oldest on, that nobody needs */
+        size_t spare = 0; /* the oldest segments that no session needs */
         while (spare + 1 < frames->segment_count) {
             const struct frames_segment *s = &frames->segments[spare];
             if (frames->keep_from && s->first_id + s->rows > frames->keep_from)
@@ -178,14 +176,14 @@ static void remove_old(struct gsp_frames *frames)
         if (!enough)
             memmove(frames->segments, frames->segments + 1,
                     --frames->segment_count * sizeof(*frames->segments));
-        pthread_mutex_unlock(&frames->lock);
+        gsp_lock_release(&frames->lock);
         if (enough)
             return;
         gsp_frames__segment_remove(frames, first_id);
     }
 }
 
-/* A segment that fits the frame is open after this. */
+/* Makes sure that a segment for this frame is open. */
 static int ready_segment(struct gsp_frames *frames, struct gsp_err *err)
 {
     bool fits = frames->num_fd >= 0 && !frames->catalog.grown;
@@ -197,11 +195,11 @@ static int ready_segment(struct gsp_frames *frames, struct gsp_err *err)
     if (fits)
         return 0;
     if (frames->num_fd >= 0 && frames->segments[frames->segment_count - 1].rows == 0) {
-        /* Nothing was written to it: it would be in the way of one with the same name. */
+        /* It is empty, and the new segment has the same name. */
         gsp_frames__segment_end(frames);
-        pthread_mutex_lock(&frames->lock);
+        gsp_lock_take(&frames->lock);
         frames->segment_count--;
-        pthread_mutex_unlock(&frames->lock);
+        gsp_lock_release(&frames->lock);
     }
     if (frames->next_id > METRIC_LIFE)
         gsp_frames__catalog_prune(&frames->catalog, frames->next_id - METRIC_LIFE);
@@ -218,7 +216,7 @@ static int write_frame(struct gsp_frames *frames, struct gsp_err *err)
     for (size_t i = 0; i < GSP_COUNT(frames->rows); i++) {
         if (frames->rows[i].failed) {
             gsp_buf_free(&frames->rows[i]);
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a frame's rows");
+            return gsp_err_nomem(err);
         }
     }
     if (frames->line.len > FRAMES_TEXT_MAX)
@@ -231,7 +229,7 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
 {
     struct gsp_err why = {0};
     int rc = write_frame(frames, &why);
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     frames->values_lost = frames->strings.refused + frames->catalog.refused;
     frames->is_making = false;
     if (rc) {
@@ -246,12 +244,12 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
         frames->latest_id = frames->next_id++;
         frames->lost_pending = 0;
         frames->error[0] = '\0';
-        /* The line of this frame becomes the newest, and the newest's memory the next line's. */
+        /* Swap the buffers: the old latest line becomes the memory of the next line. */
         struct gsp_buf older = frames->latest;
         frames->latest = frames->line;
         frames->line = older;
     }
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     if (rc && err)
         *err = why;
     return rc;
@@ -259,26 +257,26 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
 
 uint64_t gsp_frames_next_id(struct gsp_frames *frames)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     uint64_t id = frames->next_id;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return id;
 }
 
 uint64_t gsp_frames_coming_id(struct gsp_frames *frames)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     uint64_t id = frames->next_id + frames->is_making;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return id;
 }
 
 void gsp_frames_advance(struct gsp_frames *frames, uint64_t next_id)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     if (next_id > frames->next_id)
         frames->next_id = next_id;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }
 
 uint64_t gsp_frames__clip(const struct frames_segment *segment, uint64_t first, uint64_t last,
@@ -291,8 +289,8 @@ uint64_t gsp_frames__clip(const struct frames_segment *segment, uint64_t first, 
     return *count ? from - segment->first_id : 0;
 }
 
-/* The first segment that ends past the given id; called with the lock. */
-static size_t find_segment(const struct gsp_frames *frames, uint64_t id)
+/* The first segment that ends past the given id. */
+static size_t find_segment(const struct gsp_frames *frames, uint64_t id) GSP_REQUIRES(&frames->lock)
 {
     size_t lo = 0;
     size_t hi = frames->segment_count;
@@ -310,14 +308,14 @@ static size_t find_segment(const struct gsp_frames *frames, uint64_t id)
 uint64_t gsp_frames_count(struct gsp_frames *frames, uint64_t first, uint64_t last)
 {
     uint64_t total = 0;
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     for (size_t i = find_segment(frames, first);
          i < frames->segment_count && frames->segments[i].first_id <= last; i++) {
         uint64_t count = 0;
         gsp_frames__clip(&frames->segments[i], first, last, &count);
         total += count;
     }
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return total;
 }
 
@@ -326,7 +324,7 @@ int gsp_frames__snapshot(struct gsp_frames *frames, uint64_t first, uint64_t las
 {
     *out = NULL;
     *count = 0;
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     size_t from = find_segment(frames, first);
     size_t to = from;
     while (to < frames->segment_count && frames->segments[to].first_id <= last)
@@ -335,15 +333,15 @@ int gsp_frames__snapshot(struct gsp_frames *frames, uint64_t first, uint64_t las
     struct frames_segment *copy = calloc(n + 1, sizeof(*copy));
     if (copy && n)
         memcpy(copy, frames->segments + from, n * sizeof(*copy));
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     if (!copy)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+        return gsp_err_nomem(err);
     *out = copy;
     *count = n;
     return 0;
 }
 
-/* When a frame was made, by the monotonic clock of which boot; false when it is not there. */
+/* Reads the monotonic time and the boot of a frame. Returns false if it does not exist. */
 static bool frame_time(struct gsp_frames *frames, uint64_t id, int64_t *mono_ns,
                        unsigned char boot[FRAMES_BOOT_BYTES])
 {
@@ -356,7 +354,7 @@ static bool frame_time(struct gsp_frames *frames, uint64_t id, int64_t *mono_ns,
     int rc = gsp_frames__snapshot(frames, id, id, &segments, &n, NULL);
     uint64_t at = n ? gsp_frames__clip(&segments[0], id, id, &count) : 0;
     if (rc == 0 && count)
-        rc = gsp_frames__segment_open(frames, segments[0].first_id, &head, &opened, NULL);
+        rc = gsp_frames_segment_open(frames->folder_fd, segments[0].first_id, &head, &opened, NULL);
     gsp_auto_fd fd = opened;
     if (rc == 0 && count)
         rc =
@@ -366,7 +364,7 @@ static bool frame_time(struct gsp_frames *frames, uint64_t id, int64_t *mono_ns,
         *mono_ns = row.mono_ns;
         memcpy(boot, head.boot, FRAMES_BOOT_BYTES);
     }
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     free(segments);
     return found;
 }
@@ -391,9 +389,10 @@ int gsp_frames__pread(int fd, void *out, size_t n, uint64_t offset, struct gsp_e
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return gsp_err_set(err, GSP_E_IO, errno, "cannot read frames: %s", strerror(errno));
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot read the frame log: %s",
+                               strerror(errno));
         if (done == 0)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of frames is cut off");
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of the frame log is truncated");
         p += done;
         n -= (size_t)done;
         offset += (uint64_t)done;
@@ -403,19 +402,19 @@ int gsp_frames__pread(int fd, void *out, size_t n, uint64_t offset, struct gsp_e
 
 uint64_t gsp_frames_latest(struct gsp_frames *frames, struct gsp_buf *out)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     uint64_t id = frames->latest_id;
     if (id)
         gsp_buf_put(out, frames->latest.p, frames->latest.len - FRAMES_LINE_END_LEN);
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return id;
 }
 
 void gsp_frames_keep_from(struct gsp_frames *frames, uint64_t frame_id)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     frames->keep_from = frame_id;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }
 
 int gsp_frames_stretches(struct gsp_frames *frames, struct gsp_frames_stretch **out, size_t *count,
@@ -428,7 +427,7 @@ int gsp_frames_stretches(struct gsp_frames *frames, struct gsp_frames_stretch **
     int rc = gsp_frames__snapshot(frames, 0, UINT64_MAX, &segments, &n, err);
     struct gsp_frames_stretch *made = rc ? NULL : calloc(n + 1, sizeof(*made));
     if (rc == 0 && !made)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+        rc = gsp_err_nomem(err);
     for (size_t i = 0; i < n && rc == 0; i++)
         made[i] = (struct gsp_frames_stretch){segments[i].first_id, segments[i].rows};
     free(segments);
@@ -443,14 +442,14 @@ static int sync_segment(const struct gsp_frames *frames, uint64_t first_id, stru
 {
     struct frames_head head = {0};
     int opened = -1;
-    int rc = gsp_frames__segment_open(frames, first_id, &head, &opened, err);
-    gsp_frames__head_free(&head);
+    int rc = gsp_frames_segment_open(frames->folder_fd, first_id, &head, &opened, err);
+    gsp_frames_head_free(&head);
     gsp_auto_fd num = opened;
     gsp_auto_fd text = gsp_frames__text_open(frames, first_id);
     if (rc)
-        return rc == GSP_E_NOFILE ? 0 : rc; /* removed meanwhile */
+        return rc == GSP_E_NOFILE ? 0 : rc; /* removed in the meantime */
     if (text < 0 || fdatasync(text) != 0 || fdatasync(num) != 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "cannot write frames: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot write the frame log: %s", strerror(errno));
     return 0;
 }
 
@@ -463,29 +462,29 @@ int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err)
         if (segments[i].synced)
             continue;
         rc = sync_segment(frames, segments[i].first_id, err);
-        pthread_mutex_lock(&frames->lock);
+        gsp_lock_take(&frames->lock);
         size_t at = find_segment(frames, segments[i].first_id);
-        /* Frames that came meanwhile wait for the next call. */
+        /* Frames that were added in the meantime are synced by the next call. */
         if (rc == 0 && at < frames->segment_count &&
             frames->segments[at].first_id == segments[i].first_id)
             frames->segments[at].synced = frames->segments[at].rows == segments[i].rows;
-        pthread_mutex_unlock(&frames->lock);
+        gsp_lock_release(&frames->lock);
     }
     if (rc == 0 && fsync(frames->folder_fd) != 0)
-        rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write frames: %s", strerror(errno));
+        rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write the frame log: %s", strerror(errno));
     free(segments);
     return rc;
 }
 
-void gsp_frames_status(struct gsp_frames *frames, struct gsp_frames_status *out)
+void gsp_frames_log_status(struct gsp_frames *frames, struct gsp_frames_status *out)
 {
     *out = (struct gsp_frames_status){0};
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     out->frames_lost = frames->lost;
     out->values_lost = frames->values_lost;
     out->segments = frames->segment_count;
     for (size_t i = 0; i < frames->segment_count; i++)
         out->bytes += gsp_frames__segment_bytes(&frames->segments[i]);
     snprintf(out->error, sizeof(out->error), "%s", frames->error);
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames.h -- the one stream of frames: what all sources told at one tick, numbered, on disk.
+ * frames.h -- the frame log: metric frames in files, numbered from 1.
  *
- * A frame is kept twice: as text, the JSON object that session files and /metrics/latest show,
- * made once; and as numbers, one double for each metric, for statistics.  A session is a first
- * and a last frame number, so its file is a copy of a stretch of the text, and its statistics
- * are a pass over a stretch of the numbers.
+ * A metric frame holds the values of all sources at one tick. The log stores it twice: as text, the
+ * JSON object of session files and /metrics/latest; and as numbers, one double per metric, for
+ * statistics. A session is a range of frame ids. Its file copies a range of the text, and its
+ * statistics read a range of the numbers.
  *
- * On disk, in the state folder:
- *   frames/<first frame id>.num   header with the metrics (name, device, unit), then fixed rows:
- *                                 frame id, ts_ns, mono_ns, end of its text, a check sum,
- *                                 a double a metric
- *   frames/<first frame id>.text  one frame a line, frame_id in a field of fixed width
- * A segment ends when there is a new metric (a GPU or a watched process came), or by size.
- * A frame is there when its row of numbers is whole; a torn end is cut off when the log is
- * opened again.  Segments that no session needs are removed beyond a limit in bytes.
+ * Files in the state folder:
+ *   frames/<first frame id>.num   a header with the metrics (name, device, unit), then rows of
+ * fixed size: frame id, ts_ns, mono_ns, end of the text, checksum, and one double per metric
+ *   frames/<first frame id>.text  one frame per line, frame_id in a field of fixed width
+ * The two files are a segment. A new segment starts for a new metric (a GPU or a watched process
+ * appeared) and at a size limit. A frame exists once its row of numbers is complete; opening the
+ * log cuts off an incomplete end. Segments that no session needs are removed beyond a size limit.
  *
- * Used by: daemon/.
- * Threads: one writer (begin, sink, end, set_period); everything else from any thread at any time.
+ * Threads: one writer (announce, begin, sink, end, set_period); all other functions from any
+ * thread.
  */
 #pragma once
 
@@ -32,13 +31,13 @@
 
 struct gsp_frames; /* opaque */
 
-/* In the place of a GPU's name, where the driver does not tell it. */
+/* The name of a GPU if the driver does not provide one. */
 #define GSP_GPU_UNNAMED "GPU"
 
 struct gsp_frames_options {
-    const char *folder;     /* the state folder; made when it is not there */
+    const char *folder;     /* the state folder; created if it does not exist */
     uint64_t segment_bytes; /* 0: 64 MB */
-    uint64_t keep_bytes;    /* of segments no session needs; 0: 1 GB */
+    uint64_t keep_bytes;    /* of segments that no session needs; 0: 1 GB */
     const char *host;
 };
 
@@ -46,81 +45,85 @@ GSP_MUST_CHECK int gsp_frames_open(const struct gsp_frames_options *options,
                                    struct gsp_frames **out, struct gsp_err *err);
 void gsp_frames_close(struct gsp_frames *frames); /* NULL does nothing */
 
-/* One tick: announce, begin, rows through the sink, end.  end writes the frame; on failure (disk
- * full) the frame is lost and counted, and the log goes on when there is space again. */
-/* Before the time of the tick is taken: gsp_frames_coming_id() is that of the frame behind it. */
+/* One tick: announce, begin, rows through the sink, end. end writes the frame. If that fails (disk
+ * full), the frame is lost and counted, and the next one is tried again. */
+/* Call this before reading the clock for the tick. gsp_frames_coming_id() then returns the id after
+ * this frame. */
 void gsp_frames_announce(struct gsp_frames *frames);
 void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_collect_tick *tick);
 struct gsp_collect_sink *gsp_frames_sink(struct gsp_frames *frames);
 GSP_MUST_CHECK int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err);
 
-/* What lies between two ticks from now on; by it gaps are known.  Without it, what lay between the
- * two frames before. */
+/* Sets the time between two ticks, which defines what a gap is. Without it, the distance of the two
+ * previous frames counts. */
 void gsp_frames_set_period(struct gsp_frames *frames, int64_t period_ns);
 
-/* What was set last; 0: nothing. */
+/* The period that was set last; 0: none. */
 int64_t gsp_frames_period(const struct gsp_frames *frames);
 
-uint64_t gsp_frames_next_id(struct gsp_frames *frames); /* the first is 1; never used twice */
-/* The same of the next one that is announced: one that is being made is of an earlier moment. */
+/* The id of the next frame that is written. Ids start at 1 and are never reused. */
+uint64_t gsp_frames_next_id(struct gsp_frames *frames);
+/* The id of the next frame that is announced. A frame that is being made does not count, because
+ * its time has passed. */
 uint64_t gsp_frames_coming_id(struct gsp_frames *frames);
-/* No frame from now on has a smaller id: the journal knows ids that a power cut took away. */
+/* Makes sure that no new frame has a smaller id. The journal may contain ids of frames that were
+ * lost in a power cut. */
 void gsp_frames_advance(struct gsp_frames *frames, uint64_t next_id);
-/* How many frames of [first, last] there are. */
+/* The number of existing frames in [first, last]. */
 uint64_t gsp_frames_count(struct gsp_frames *frames, uint64_t first, uint64_t last);
-/* Time from one frame to another, whatever the wall clock did meanwhile; 0: not known, for one is
- * not there or the machine was started between them. */
+/* The time between two frames on the monotonic clock. Returns 0 if it is not known, because a frame
+ * does not exist or the machine was rebooted in between. */
 int64_t gsp_frames_elapsed_ns(struct gsp_frames *frames, uint64_t first, uint64_t last);
-/* The newest frame's JSON object, appended; and its id (0: none yet). */
+/* Appends the JSON object of the newest frame. Returns its id; 0: none yet. */
 uint64_t gsp_frames_latest(struct gsp_frames *frames, struct gsp_buf *out);
 
-/* Frames from this id on are needed (0: none): older segments may go. */
+/* Keeps the frames from this id on (0: none). Older segments may be removed. */
 void gsp_frames_keep_from(struct gsp_frames *frames, uint64_t frame_id);
 
-/* A segment as it is now: what lies in it can be read from its file, also by another process and
- * while more is written (frames_rows.h). */
+/* The frames of a segment. Another process can read them from its files while more are written
+ * (source/frame_rows.h). */
 struct gsp_frames_stretch {
     uint64_t first_id;
     uint64_t count;
 };
-/* All there are, in order; the caller frees *out. */
+/* Returns all segments in order. The caller frees *out. */
 GSP_MUST_CHECK int gsp_frames_stretches(struct gsp_frames *frames, struct gsp_frames_stretch **out,
                                         size_t *count, struct gsp_err *err);
 
-/* Frames become safe from a power cut; without it they are safe from a killed daemon. */
+/* Syncs all frames to disk. Without it they survive a kill of the daemon, but not a power cut. */
 GSP_MUST_CHECK int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err);
 
 struct gsp_frames_status {
-    uint64_t frames_lost; /* could not be written, since the log was opened */
-    uint64_t values_lost; /* metrics or names beyond the limits */
+    uint64_t frames_lost; /* not written, since the log was opened */
+    uint64_t values_lost; /* metrics and names beyond the limits */
     uint64_t bytes;       /* on disk */
     size_t segments;
-    char error[240]; /* why the newest frame is lost; "" when it is not */
+    char error[240]; /* why the newest frame is lost; "": it is not */
 };
-void gsp_frames_status(struct gsp_frames *frames, struct gsp_frames_status *out);
+void gsp_frames_log_status(struct gsp_frames *frames, struct gsp_frames_status *out);
 
 struct gsp_frames_gap {
     uint64_t after_id;    /* the frame before the gap */
-    uint64_t after_count; /* its place in the range, from 1 */
+    uint64_t after_count; /* its number in the range, from 1 */
     int64_t from_ns;      /* its time */
-    int64_t to_ns;        /* the next one's */
-    uint64_t lost;        /* frames that could not be written */
+    int64_t to_ns;        /* time of the next frame */
+    uint64_t lost;        /* frames that were not written */
     const char *cause;    /* "late", "lost", "restart" (of the daemon), "reboot"; a constant */
 };
 
-/* Statistics of frames [first, last], exact. */
+/* Exact statistics of one metric over a range of frames. */
 struct gsp_metric_stats {
     const char *name;   /* "system.cpu.util_percent" */
     const char *device; /* "" for the machine */
     const char *label;  /* a GPU's "host:index:name"; else "" */
     const char *unit;
-    const char *integral_unit; /* "" where integral is NaN */
+    const char *integral_unit; /* "" if integral is NaN */
     uint64_t count;            /* frames with a value */
     double mean, std, min, max, p50, p95, p99;
-    /* Of rates over monotonic time, gaps left out; of amounts since the frame before, their sum;
-     * NaN where it has no meaning. */
+    /* Of a rate: the integral over monotonic time without gaps. Of an amount since the previous
+     * frame: the sum. NaN for other metrics. */
     double integral;
-    double integral_s; /* seconds that integral covers */
+    double integral_s; /* seconds that the integral covers */
 };
 
 struct gsp_frames_stats {
@@ -130,21 +133,21 @@ struct gsp_frames_stats {
     size_t gap_count;
     uint64_t gaps_total;
     uint64_t frames;      /* in the range */
-    uint64_t lost;        /* could not be written, within the range */
-    uint64_t damaged;     /* rows that are not what was written */
-    uint64_t clock_steps; /* times that the wall clock went back */
+    uint64_t lost;        /* in the range, not written */
+    uint64_t damaged;     /* rows with an invalid frame id */
+    uint64_t clock_steps; /* how often the wall clock went back */
     int64_t first_ns;     /* CLOCK_REALTIME of the first and last frame; 0: none */
     int64_t last_ns;
     int64_t period_ns; /* of the last frame; 0: not known */
-    void *memory;      /* what the texts live in */
+    void *memory;      /* of the texts */
 };
 #define GSP_FRAMES_GAPS_MAX 1000U
 
-GSP_MUST_CHECK int gsp_frames_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
-                                    struct gsp_frames_stats *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_frames_log_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
+                                        struct gsp_frames_stats *out, struct gsp_err *err);
 void gsp_frames_stats_free(struct gsp_frames_stats *stats);
 
-/* Copies the text of frames [first, last] to a descriptor, numbered from 1, separated by commas:
- * the inside of a JSON array.  Flat memory, gigabytes a second. */
+/* Copies the text of frames [first, last] to a descriptor: the elements of a JSON array, separated
+ * by commas and numbered from 1. Memory does not depend on the number of frames. */
 GSP_MUST_CHECK int gsp_frames_copy(struct gsp_frames *frames, uint64_t first, uint64_t last, int fd,
                                    uint64_t *copied, struct gsp_err *err);

@@ -1,64 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames_internal.h -- what the files of the frame log share: segments on disk, the catalogue of
- * metrics, the rows of one tick.
+ * frames_internal.h -- the state of the frame log: segments on disk, the metrics of the current
+ * segment, the rows of the current tick.
  *
- * Used by: frames*.c alone.
- * Threads: see frames.h; "lock" guards what is written beside it.
+ * Threads: see frames.h.
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/lock.h"
 #include "base/map.h"
 #include "frames/frames.h"
+#include "frames/segment.h"
 
-#define FRAMES_BOOT_BYTES   16
 #define FRAMES_METRICS_MAX  16384U
 #define FRAMES_STRINGS_MAX  65536U
 #define FRAMES_HEADER_MAX   (16U << 20)
 #define FRAMES_TEXT_MAX     (8U << 20) /* bytes of one frame */
 #define FRAMES_GPUS_MAX     256U
-/* A line begins so; the number, right-aligned, follows in FRAMES_ID_WIDTH bytes. */
+/* The start of a line. The id follows, right-aligned in FRAMES_ID_WIDTH bytes. */
 #define FRAMES_LINE_BEGIN   "{\"frame_id\":"
 #define FRAMES_ID_WIDTH     12U
-/* And ends so: what stands between two elements of an array. */
+/* The end of a line, which also separates the elements of an array. */
 #define FRAMES_LINE_END     ",\n"
 #define FRAMES_LINE_END_LEN 2U
 
-/* What a metric's sum over time means. */
-enum frames_kind {
-    FRAMES_PLAIN,  /* nothing */
-    FRAMES_RATE,   /* per second: the integral is an amount */
-    FRAMES_AMOUNT, /* since the frame before: the sum is an amount */
-};
-
-struct frames_metric {
-    const char *name;
-    const char *device;
-    const char *label;
-    const char *unit;
-    uint64_t seen_id; /* the newest frame with a value; of the writer only */
-    enum frames_kind kind;
-};
-
-/* The fixed part of a row of numbers, in the machine's byte order; doubles follow. */
-struct frames_row {
-    uint64_t frame_id;
-    int64_t ts_ns;
-    int64_t mono_ns;
-    uint64_t text_end; /* in the segment's text, past the line */
-    int64_t period_ns; /* 0: not known */
-    uint32_t lost;     /* frames before this one that could not be written */
-    uint32_t check;    /* over the row, with 0 here, and its text */
-};
-
-/* One segment, as memory has it. */
+/* One segment. */
 struct frames_segment {
     uint64_t first_id;
     uint64_t rows;
@@ -68,37 +40,27 @@ struct frames_segment {
     bool synced;
 };
 
-/* A segment's header, read. */
-struct frames_head {
-    struct frames_metric *metrics; /* texts point into bytes */
-    struct gsp_buf bytes;
-    uint64_t first_id;
-    uint64_t run; /* differs when the daemon was started again */
-    uint32_t metric_count;
-    uint32_t header_bytes;
-    uint32_t row_bytes;
-    unsigned char boot[FRAMES_BOOT_BYTES];
-};
-
-/* The metrics of the segment being written, and which row's column is which. */
+/* The metrics of the current segment, and the metric of each column of a row. */
 struct frames_catalog {
     struct frames_metric *metrics; /* name, device, label: owned */
-    double *values;                /* of this frame; NULL doubles where there is none */
-    int32_t *columns;              /* groups of metric indexes, -1: none yet */
+    double *values;                /* of this frame; gsp_null_f64() if missing */
+    int32_t *columns;              /* groups of indexes into metrics; -1: none yet */
     struct gsp_hmap groups;        /* (table and generation, key) -> start in columns */
     size_t count;
-    size_t cap;
+    size_t cap;       /* of metrics */
+    size_t value_cap; /* of values */
     size_t column_count;
     size_t column_cap;
     uint64_t refused; /* beyond FRAMES_METRICS_MAX */
-    bool grown;       /* a metric was added since the segment began */
+    bool grown;       /* a metric was added since the segment started */
 };
 
 struct frames_strings {
-    char **texts; /* escaped for JSON, with the quotes */
+    char **texts; /* escaped for JSON, with quotes */
     char **plain;
     size_t count; /* ids are 1..count */
     size_t cap;
+    size_t plain_cap;
     uint64_t refused;
     struct gsp_hmap ids;
 };
@@ -109,82 +71,81 @@ struct frames_gpu {
 };
 
 struct gsp_frames {
-    struct gsp_collect_sink sink; /* first: the sink is cast back */
+    struct gsp_collect_sink sink; /* first, because it is cast back */
     uint64_t segment_bytes;
     uint64_t keep_bytes;
     char *host;
     int folder_fd;
-    int num_fd; /* of the newest segment when it is being written; else -1 */
+    int num_fd; /* of the newest segment while it is written; otherwise -1 */
     int text_fd;
     uint64_t run;
     unsigned char boot[FRAMES_BOOT_BYTES];
 
-    /* Of the writer alone. */
+    /* Only the writer uses these. */
     struct gsp_collect_tick tick;
     struct gsp_buf rows[GSP_TABLE_COUNT];
     struct frames_strings strings;
     struct frames_catalog catalog;
     struct frames_gpu gpus[FRAMES_GPUS_MAX];
     size_t gpu_count;
-    uint32_t gpu_generation;   /* changes with a GPU's name */
-    uint32_t lost_pending;     /* since the newest frame */
-    _Atomic int64_t period_ns; /* others may read it */
-    int64_t zone_s;            /* the second that zone_text is of */
-    char zone_text[40];
+    uint32_t gpu_generation;   /* grows if the name of a GPU changes */
+    uint32_t lost_pending;     /* lost frames since the newest frame */
+    _Atomic int64_t period_ns; /* any thread may read it */
+    int64_t time_s;            /* the second of time_text */
+    char time_text[40];
     struct gsp_buf line;
     struct gsp_buf row;
 
-    pthread_mutex_t lock;
-    struct frames_segment *segments; /* in order */
-    size_t segment_count;
-    size_t segment_cap;
-    uint64_t next_id;
-    bool is_making; /* the frame with that id has begun */
-    uint64_t keep_from;
-    uint64_t lost;
-    uint64_t values_lost;
-    struct gsp_buf latest;
-    uint64_t latest_id;
-    char error[240];
+    /* Only the writer changes segments, next_id and latest; it may read them without the lock. */
+    struct gsp_lock lock;
+    struct frames_segment *segments GSP_GUARDED_BY(lock); /* in order */
+    size_t segment_count GSP_GUARDED_BY(lock);
+    size_t segment_cap GSP_GUARDED_BY(lock);
+    uint64_t next_id GSP_GUARDED_BY(lock);
+    bool is_making GSP_GUARDED_BY(lock); /* the frame with that id was announced */
+    uint64_t keep_from GSP_GUARDED_BY(lock);
+    uint64_t lost GSP_GUARDED_BY(lock);
+    uint64_t values_lost GSP_GUARDED_BY(lock);
+    struct gsp_buf latest GSP_GUARDED_BY(lock);
+    uint64_t latest_id GSP_GUARDED_BY(lock);
+    char error[240] GSP_GUARDED_BY(lock);
 };
 
-/* frames_catalog.c */
+/* catalog.c */
 void gsp_frames__catalog_free(struct frames_catalog *catalog);
-/* Forgets the values of the frame before. */
+/* Clears the values of the previous frame. */
 void gsp_frames__catalog_begin(struct frames_catalog *catalog);
-/* Drops metrics not seen since the given frame. */
+/* Removes the metrics that have had no value since the given frame. */
 void gsp_frames__catalog_prune(struct frames_catalog *catalog, uint64_t since_id);
-/* Takes all rows of the tick: sets values, makes metrics that are new, rounds the rows' numbers to
- * what the text shows. */
+/* Sets the values from all rows of the tick, adds new metrics, and rounds the numbers in the rows
+ * to what the text shows. */
 void gsp_frames__take_numbers(struct gsp_frames *frames);
-/* 100 * part / whole as it is shown; NULL when either is not known. */
+/* 100 * part / whole, rounded; gsp_null_f64() if either is not known. */
 double gsp_frames__percent(int64_t part, int64_t whole);
 double gsp_frames__round(double v);
-/* The busiest disk of the tick. */
+/* The highest utilization of a disk in this tick. */
 double gsp_frames__disk_busiest(const struct gsp_frames *frames);
-/* "host:index:name", appended. */
+/* Appends "host:index:name". */
 void gsp_frames__gpu_id(const struct gsp_frames *frames, int64_t gpu, struct gsp_buf *out);
 
-/* frames_text.c: the frame's line, into frames->line. */
+/* text.c */
+/* Writes the line of the frame to frames->line. */
 void gsp_frames__take_text(struct gsp_frames *frames, uint64_t frame_id);
 void gsp_frames__strings_free(struct frames_strings *strings);
 uint32_t gsp_frames__string(struct frames_strings *strings, struct gsp_sv text);
-/* Writes the number right-aligned over FRAMES_ID_WIDTH bytes. */
+/* Writes the number right-aligned to FRAMES_ID_WIDTH bytes. */
 void gsp_frames__put_id(char *out, uint64_t id);
 
-/* frames_segment.c */
-void gsp_frames__head_free(struct frames_head *head);
-/* Reads a header from the front of bytes, which are copied.  Fails with FORMAT, LIMIT, NOMEM. */
+/* segment.c */
+/* Parses the header at the start of bytes, and copies it. Fails with FORMAT, NOMEM. */
 GSP_MUST_CHECK int gsp_frames__head_parse(struct gsp_sv bytes, struct frames_head *out,
                                           struct gsp_err *err);
-/* Sets the check sum of the header at the front of bytes. */
+/* Sets the checksum of the header at the start of bytes. */
 void gsp_frames__head_seal(char *bytes, size_t len);
-/* Opens a segment's numbers and reads its header.  Fails with NOFILE when it was removed. */
-GSP_MUST_CHECK int gsp_frames__segment_open(const struct gsp_frames *frames, uint64_t first_id,
-                                            struct frames_head *head, int *fd, struct gsp_err *err);
 int gsp_frames__text_open(const struct gsp_frames *frames, uint64_t first_id);
-/* All segments in the folder, the torn end of the newest cut off. */
+/* Loads all segments of the folder, and cuts off the incomplete end of the newest. */
 GSP_MUST_CHECK int gsp_frames__segments_load(struct gsp_frames *frames, struct gsp_err *err);
+/* Starts a segment with the metrics of the catalog. */
 GSP_MUST_CHECK int gsp_frames__segment_begin(struct gsp_frames *frames, struct gsp_err *err);
 /* Appends frames->line and the row of numbers. */
 GSP_MUST_CHECK int gsp_frames__segment_append(struct gsp_frames *frames, uint64_t frame_id,
@@ -193,13 +154,14 @@ void gsp_frames__segment_end(struct gsp_frames *frames);
 void gsp_frames__segment_remove(const struct gsp_frames *frames, uint64_t first_id);
 uint64_t gsp_frames__segment_bytes(const struct frames_segment *segment);
 
-/* frames.c: a copy of the segments that hold frames of [first, last]; the caller frees it. */
+/* frames.c */
+/* Copies the list of segments that contain frames of [first, last]. The caller frees it. */
 GSP_MUST_CHECK int gsp_frames__snapshot(struct gsp_frames *frames, uint64_t first, uint64_t last,
                                         struct frames_segment **out, size_t *count,
                                         struct gsp_err *err);
-/* The rows of the segment that lie in [first, last]: their place and number. */
+/* The first row of the segment in [first, last], and the number of such rows. */
 uint64_t gsp_frames__clip(const struct frames_segment *segment, uint64_t first, uint64_t last,
                           uint64_t *count);
-/* Reads n bytes at an offset, all of them.  Fails with IO, FORMAT (the file ends before). */
+/* Reads exactly n bytes at an offset. Fails with IO, FORMAT (the file is too short). */
 GSP_MUST_CHECK int gsp_frames__pread(int fd, void *out, size_t n, uint64_t offset,
                                      struct gsp_err *err);

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
+#include "base/log.h"
 #include "base/map.h"
 
 #define FIRST_LINE    "gsprof-journal 1\n"
@@ -22,16 +24,15 @@
 struct gsp_journal {
     char *path;
     int fd;
-    int lock_fd; /* a file of its own: the journal is replaced by rename */
+    int lock_fd; /* of a separate file, because rename replaces the journal */
     uint64_t size;
     size_t lines;
-    size_t damaged;
 
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t written; /* bytes since it was opened, over rewrites */
-    uint64_t synced;
-    bool syncing;
+    struct gsp_lock lock;
+    pthread_cond_t changed;                /* syncing is false again */
+    uint64_t written GSP_GUARDED_BY(lock); /* bytes since it was opened; rewrites do not reset it */
+    uint64_t synced GSP_GUARDED_BY(lock);
+    bool syncing GSP_GUARDED_BY(lock); /* a thread is in fdatasync() */
 };
 
 /* Fields. */
@@ -55,7 +56,7 @@ static void put_field(struct gsp_buf *out, struct gsp_sv field)
     }
 }
 
-/* In place; the text gets no longer. */
+/* In place: the text does not grow. */
 static size_t unescape(char *p, size_t len)
 {
     size_t n = 0;
@@ -93,7 +94,7 @@ void gsp_journal_line(struct gsp_buf *out, const struct gsp_sv *fields, size_t c
     memcpy(out->p + at, check, CHECK_DIGITS);
 }
 
-/* One line without its end; false when it is not what was written. */
+/* Parses one line without its line break. Returns false if it is damaged. */
 static bool parse_line(char *p, size_t len, gsp_journal_reader *reader, void *ctx)
 {
     char check[CHECK_DIGITS + 1];
@@ -139,7 +140,7 @@ size_t gsp_journal_parse(struct gsp_sv text, gsp_journal_reader *reader, void *c
 
 /* The file. */
 
-static int refused(const struct gsp_journal *journal, struct gsp_err *err)
+static int write_failed(const struct gsp_journal *journal, struct gsp_err *err)
 {
     return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write %s: %s", journal->path,
                        strerror(errno));
@@ -150,11 +151,11 @@ static int hold_lock(struct gsp_journal *journal, struct gsp_err *err)
     gsp_auto_free char *path = NULL;
     if (asprintf(&path, "%s.lock", journal->path) < 0) {
         path = NULL;
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+        return gsp_err_nomem(err);
     }
     journal->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (journal->lock_fd < 0)
-        return refused(journal, err);
+        return write_failed(journal, err);
     if (flock(journal->lock_fd, LOCK_EX | LOCK_NB) != 0)
         return gsp_err_set(err, GSP_E_EXISTS, errno, "%s is in use by another process",
                            journal->path);
@@ -172,13 +173,13 @@ static int sync_folder(const char *path)
     return fd < 0 ? -1 : fsync(fd);
 }
 
-/* Reads what is there, cuts off a torn end, writes the first line of a new one. */
+/* Reads all lines and cuts off an incomplete end, or writes the first line of a new journal. */
 static int load(struct gsp_journal *journal, gsp_journal_reader *reader, void *ctx,
                 struct gsp_err *err)
 {
     journal->fd = open(journal->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (journal->fd < 0)
-        return refused(journal, err);
+        return write_failed(journal, err);
     gsp_auto_buf text = {0};
     int rc = gsp_fd_read_all(journal->fd, JOURNAL_BYTES, &text, err);
     if (rc)
@@ -187,20 +188,22 @@ static int load(struct gsp_journal *journal, gsp_journal_reader *reader, void *c
     if (known && memcmp(text.p, FIRST_LINE, known) != 0)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "%s is not a journal of this version",
                            journal->path);
-    if (known < FIRST_LEN) { /* new, or killed while it was being made */
+    if (known < FIRST_LEN) { /* new, or the daemon was killed while it created the file */
         if (ftruncate(journal->fd, 0) != 0)
-            return refused(journal, err);
+            return write_failed(journal, err);
         rc = gsp_fd_write_all(journal->fd, FIRST_LINE, FIRST_LEN, err);
         journal->size = FIRST_LEN;
         if (rc == 0 && (fdatasync(journal->fd) != 0 || sync_folder(journal->path) != 0))
-            rc = refused(journal, err);
+            rc = write_failed(journal, err);
         return rc;
     }
     struct gsp_sv rest = {text.p + FIRST_LEN, text.len - FIRST_LEN};
-    journal->size =
-        FIRST_LEN + gsp_journal_parse(rest, reader, ctx, &journal->lines, &journal->damaged);
+    size_t damaged = 0;
+    journal->size = FIRST_LEN + gsp_journal_parse(rest, reader, ctx, &journal->lines, &damaged);
+    if (damaged)
+        gsp_log_warn("daemon", "%s: %zu damaged lines are skipped", journal->path, damaged);
     if (journal->size < text.len && ftruncate(journal->fd, (off_t)journal->size) != 0)
-        return refused(journal, err);
+        return write_failed(journal, err);
     return 0;
 }
 
@@ -210,13 +213,11 @@ int gsp_journal_open(const char *path, gsp_journal_reader *reader, void *ctx,
     *out = NULL;
     struct gsp_journal *journal = calloc(1, sizeof(*journal));
     if (!journal)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the journal");
+        return gsp_err_nomem(err);
     journal->fd = journal->lock_fd = -1;
-    pthread_mutex_init(&journal->lock, NULL);
     pthread_cond_init(&journal->changed, NULL);
     journal->path = strdup(path);
-    int rc = journal->path ? hold_lock(journal, err)
-                           : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the journal");
+    int rc = journal->path ? hold_lock(journal, err) : gsp_err_nomem(err);
     if (rc == 0)
         rc = load(journal, reader, ctx, err);
     if (rc)
@@ -233,7 +234,6 @@ void gsp_journal_close(struct gsp_journal *journal)
     gsp_fd_close(&journal->fd);
     gsp_fd_close(&journal->lock_fd);
     pthread_cond_destroy(&journal->changed);
-    pthread_mutex_destroy(&journal->lock);
     free(journal->path);
     free(journal);
 }
@@ -245,42 +245,42 @@ int gsp_journal_append(struct gsp_journal *journal, const struct gsp_sv *fields,
     gsp_auto_buf line = {0};
     gsp_journal_line(&line, fields, count);
     if (line.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the journal");
+        return gsp_err_nomem(err);
     int rc = gsp_fd_write_all(journal->fd, line.p, line.len, err);
     if (rc) {
         int sys = errno;
-        /* A part of a line would make the next one part of it. */
-        if (ftruncate(journal->fd, (off_t)journal->size) != 0)
-            journal->damaged++;
+        /* Otherwise the next line would follow the incomplete one. If this fails too, opening the
+         * journal skips that line. */
+        gsp_ignore(ftruncate(journal->fd, (off_t)journal->size));
         return gsp_err_set(err, GSP_E_NOWRITE, sys, "cannot write %s: %s", journal->path,
                            strerror(sys));
     }
     journal->size += line.len;
     journal->lines++;
-    pthread_mutex_lock(&journal->lock);
+    gsp_lock_take(&journal->lock);
     journal->written += line.len;
     *mark = journal->written;
-    pthread_mutex_unlock(&journal->lock);
+    gsp_lock_release(&journal->lock);
     return 0;
 }
 
 int gsp_journal_sync(struct gsp_journal *journal, uint64_t mark, struct gsp_err *err)
 {
     int rc = 0;
-    pthread_mutex_lock(&journal->lock);
+    gsp_lock_take(&journal->lock);
     while (journal->synced < mark && rc == 0) {
         if (journal->syncing) {
-            pthread_cond_wait(&journal->changed, &journal->lock);
+            gsp_lock_wait(&journal->lock, &journal->changed);
             continue;
         }
-        /* This thread syncs for all who have written by now. */
+        /* This thread syncs what all threads have written so far. */
         journal->syncing = true;
         uint64_t target = journal->written;
         int fd = journal->fd;
-        pthread_mutex_unlock(&journal->lock);
+        gsp_lock_release(&journal->lock);
         bool ok = fdatasync(fd) == 0;
         int sys = errno;
-        pthread_mutex_lock(&journal->lock);
+        gsp_lock_take(&journal->lock);
         journal->syncing = false;
         if (ok && target > journal->synced)
             journal->synced = target;
@@ -289,7 +289,7 @@ int gsp_journal_sync(struct gsp_journal *journal, uint64_t mark, struct gsp_err 
                              strerror(sys));
         pthread_cond_broadcast(&journal->changed);
     }
-    pthread_mutex_unlock(&journal->lock);
+    gsp_lock_release(&journal->lock);
     return rc;
 }
 
@@ -303,10 +303,10 @@ int gsp_journal_rewrite(struct gsp_journal *journal, struct gsp_sv lines, size_t
     rc = gsp_fd_write_all(file.fd, FIRST_LINE, FIRST_LEN, err);
     if (rc == 0)
         rc = gsp_fd_write_all(file.fd, lines.p, lines.len, err);
-    /* Before the rename, for after it there is no way back. */
+    /* Before the rename, which cannot be undone. */
     int fresh = fcntl(file.fd, F_DUPFD_CLOEXEC, 3);
     if (rc == 0 && (fresh < 0 || fcntl(fresh, F_SETFL, O_APPEND) != 0))
-        rc = refused(journal, err);
+        rc = write_failed(journal, err);
     if (rc)
         gsp_newfile_abort(&file);
     else
@@ -315,17 +315,17 @@ int gsp_journal_rewrite(struct gsp_journal *journal, struct gsp_sv lines, size_t
         gsp_fd_close(&fresh);
         return rc;
     }
-    /* Without it a power cut brings the old journal back, which says the same. */
+    /* If this fails, a power cut may bring back the old journal, which has the same state. */
     gsp_ignore(sync_folder(journal->path));
-    pthread_mutex_lock(&journal->lock);
+    gsp_lock_take(&journal->lock);
     while (journal->syncing)
-        pthread_cond_wait(&journal->changed, &journal->lock);
+        gsp_lock_wait(&journal->lock, &journal->changed);
     int old = journal->fd;
     journal->fd = fresh;
     journal->size = FIRST_LEN + lines.len;
     journal->lines = line_count;
-    journal->synced = journal->written; /* all of it is in the new file */
-    pthread_mutex_unlock(&journal->lock);
+    journal->synced = journal->written; /* the new file has everything */
+    gsp_lock_release(&journal->lock);
     gsp_fd_close(&old);
     return 0;
 }
@@ -333,9 +333,4 @@ int gsp_journal_rewrite(struct gsp_journal *journal, struct gsp_sv lines, size_t
 size_t gsp_journal_lines(const struct gsp_journal *journal)
 {
     return journal->lines;
-}
-
-size_t gsp_journal_damaged(const struct gsp_journal *journal)
-{
-    return journal->damaged;
 }

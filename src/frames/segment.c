@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "frames/frames_internal.h"
@@ -17,8 +18,8 @@
 #define NAME_BYTES   32U
 #define ID_DIGITS    20U
 #define METRIC_TEXTS 4U
-/* So many of the newest segments are read through when the log is opened: a power cut can have
- * taken what was written and not synced. */
+/* Opening the log verifies this many of the newest segments: a power cut may have destroyed data
+ * that was not synced. */
 #define VERIFY_COUNT 2U
 
 struct disk_head {
@@ -28,7 +29,7 @@ struct disk_head {
     uint64_t first_id;
     uint64_t run;
     uint32_t row_bytes;
-    uint32_t check; /* over the header, with 0 here */
+    uint32_t check; /* checksum of the header, with 0 here */
     unsigned char boot[FRAMES_BOOT_BYTES];
 };
 
@@ -42,14 +43,14 @@ uint64_t gsp_frames__segment_bytes(const struct frames_segment *segment)
     return segment->header_bytes + segment->rows * segment->row_bytes + segment->text_bytes;
 }
 
-void gsp_frames__head_free(struct frames_head *head)
+void gsp_frames_head_free(struct frames_head *head)
 {
     free(head->metrics);
     gsp_buf_free(&head->bytes);
     *head = (struct frames_head){0};
 }
 
-/* The next NUL-terminated text; NULL when it has no end. */
+/* The next NUL-terminated text; NULL if it has no end. */
 static const char *next_text(struct gsp_cursor *cur)
 {
     const unsigned char *nul = memchr(cur->p, 0, (size_t)(cur->end - cur->p));
@@ -97,18 +98,18 @@ int gsp_frames__head_parse(struct gsp_sv bytes, struct frames_head *out, struct 
     *out = (struct frames_head){0};
     struct disk_head disk;
     if (bytes.len < sizeof(disk))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment's header is not whole");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the header of a segment is truncated");
     memcpy(&disk, bytes.p, sizeof(disk));
     if (!sizes_fit(&disk) || disk.header_bytes > bytes.len)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a segment of frames");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a segment of a frame log");
     bytes.len = disk.header_bytes;
     if (head_check(bytes) != disk.check)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment's header is damaged");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the header of a segment is damaged");
     gsp_buf_put(&out->bytes, bytes.p, bytes.len);
     out->metrics = calloc((size_t)disk.metric_count + 1, sizeof(*out->metrics));
     if (!out->metrics || out->bytes.failed) {
-        gsp_frames__head_free(out);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a segment's header");
+        gsp_frames_head_free(out);
+        return gsp_err_nomem(err);
     }
     out->first_id = disk.first_id;
     out->run = disk.run;
@@ -120,8 +121,8 @@ int gsp_frames__head_parse(struct gsp_sv bytes, struct frames_head *out, struct 
     struct gsp_cursor cur = {p + sizeof(disk), p + out->bytes.len};
     for (uint32_t i = 0; i < disk.metric_count; i++) {
         if (!parse_metric(&cur, &out->metrics[i])) {
-            gsp_frames__head_free(out);
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment's header is damaged");
+            gsp_frames_head_free(out);
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "the header of a segment is damaged");
         }
     }
     return 0;
@@ -168,17 +169,17 @@ static void head_write(const struct gsp_frames *frames, uint64_t first_id, struc
     gsp_frames__head_seal(out->p, out->len);
 }
 
-/* The header of an opened file. */
+/* Reads the header of an open file. */
 static int read_head(int fd, uint64_t first_id, struct frames_head *head, struct gsp_err *err)
 {
     struct disk_head disk;
     if (pread(fd, &disk, sizeof(disk), 0) != (ssize_t)sizeof(disk) || !sizes_fit(&disk) ||
         disk.first_id != first_id)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a segment of frames");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a segment of a frame log");
     gsp_auto_buf bytes = {0};
     char *p = gsp_buf_reserve(&bytes, disk.header_bytes);
     if (!p)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a segment's header");
+        return gsp_err_nomem(err);
     int rc = gsp_frames__pread(fd, p, disk.header_bytes, 0, err);
     if (rc)
         return rc;
@@ -186,14 +187,14 @@ static int read_head(int fd, uint64_t first_id, struct frames_head *head, struct
     return gsp_frames__head_parse(gsp_buf_sv(&bytes), head, err);
 }
 
-int gsp_frames__segment_open(const struct gsp_frames *frames, uint64_t first_id,
-                             struct frames_head *head, int *fd, struct gsp_err *err)
+int gsp_frames_segment_open(int folder_fd, uint64_t first_id, struct frames_head *head, int *fd,
+                            struct gsp_err *err)
 {
     *head = (struct frames_head){0};
     *fd = -1;
     char name[NAME_BYTES];
     file_name(name, first_id, "num");
-    int opened = openat(frames->folder_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    int opened = openat(folder_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (opened < 0)
         return gsp_err_set(err, errno == ENOENT ? GSP_E_NOFILE : GSP_E_IO, errno, "%s: %s", name,
                            strerror(errno));
@@ -221,7 +222,7 @@ void gsp_frames__segment_remove(const struct gsp_frames *frames, uint64_t first_
     unlinkat(frames->folder_fd, name, 0);
 }
 
-/* values: n doubles, aligned or not. */
+/* values: n doubles, which may be unaligned. */
 static uint32_t row_check(const struct frames_row *row, const void *values, size_t n,
                           struct gsp_sv line)
 {
@@ -237,14 +238,14 @@ static uint32_t row_check(const struct frames_row *row, const void *values, size
 struct verify {
     struct gsp_buf row;
     struct gsp_buf line;
-    uint64_t text_bytes; /* that there are */
-    uint64_t text_at;    /* past the rows that are good */
+    uint64_t text_bytes; /* size of the file */
+    uint64_t text_at;    /* end of the valid rows */
     int num_fd;
     int text_fd;
 };
 
-/* Whether the i-th row is whole, with its text. */
-static bool row_good(struct verify *v, const struct frames_head *head, uint64_t i)
+/* Whether the i-th row and its text are complete. */
+static bool row_is_valid(struct verify *v, const struct frames_head *head, uint64_t i)
 {
     struct frames_row row;
     gsp_buf_clear(&v->row);
@@ -268,21 +269,21 @@ static bool row_good(struct verify *v, const struct frames_head *head, uint64_t 
     return true;
 }
 
-/* Cuts off what follows the last good row. */
-static int cut_torn(struct verify *v, const struct frames_head *head,
-                    struct frames_segment *segment, struct gsp_err *err)
+/* Cuts off everything after the last valid row. */
+static int cut_invalid(struct verify *v, const struct frames_head *head,
+                       struct frames_segment *segment, struct gsp_err *err)
 {
-    uint64_t good = 0;
-    while (good < segment->rows && row_good(v, head, good))
-        good++;
-    if (good < segment->rows)
-        gsp_log_warn("daemon", "frames from %llu on are damaged and cut off",
-                     (unsigned long long)(head->first_id + good));
-    segment->rows = good;
+    uint64_t valid = 0;
+    while (valid < segment->rows && row_is_valid(v, head, valid))
+        valid++;
+    if (valid < segment->rows)
+        gsp_log_warn("daemon", "metric frames from %llu on are damaged and removed",
+                     (unsigned long long)(head->first_id + valid));
+    segment->rows = valid;
     segment->text_bytes = v->text_at;
-    if (ftruncate(v->num_fd, (off_t)(head->header_bytes + good * head->row_bytes)) != 0 ||
+    if (ftruncate(v->num_fd, (off_t)(head->header_bytes + valid * head->row_bytes)) != 0 ||
         ftruncate(v->text_fd, (off_t)v->text_at) != 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "cannot cut a segment: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot truncate a segment: %s", strerror(errno));
     return 0;
 }
 
@@ -292,7 +293,7 @@ static int load_opened(struct verify *v, const struct frames_head *head, bool ve
     struct stat num;
     struct stat text;
     if (fstat(v->num_fd, &num) != 0 || fstat(v->text_fd, &text) != 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "a segment of frames: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read a segment: %s", strerror(errno));
     v->text_bytes = (uint64_t)text.st_size;
     *out = (struct frames_segment){.first_id = head->first_id,
                                    .rows = ((uint64_t)num.st_size - head->header_bytes) /
@@ -301,26 +302,26 @@ static int load_opened(struct verify *v, const struct frames_head *head, bool ve
                                    .header_bytes = head->header_bytes,
                                    .row_bytes = head->row_bytes,
                                    .synced = !verify};
-    return verify ? cut_torn(v, head, out, err) : 0;
+    return verify ? cut_invalid(v, head, out, err) : 0;
 }
 
-/* A segment with nothing to keep in it is removed: *out has no rows then. */
+/* Loads a segment. If it has no valid frames, removes it and sets *out to zero. */
 static int load_segment(struct gsp_frames *frames, uint64_t first_id, bool verify,
                         struct frames_segment *out, struct gsp_err *err)
 {
     struct frames_head head = {0};
     struct verify v = {.num_fd = -1, .text_fd = -1};
     *out = (struct frames_segment){0};
-    int rc = gsp_frames__segment_open(frames, first_id, &head, &v.num_fd, err);
+    int rc = gsp_frames_segment_open(frames->folder_fd, first_id, &head, &v.num_fd, err);
     if (rc == 0) {
         v.text_fd = gsp_frames__text_open(frames, first_id);
         if (v.text_fd < 0)
             rc = gsp_err_set(err, errno == ENOENT ? GSP_E_NOFILE : GSP_E_IO, errno,
-                             "the text of a segment: %s", strerror(errno));
+                             "cannot open the text of a segment: %s", strerror(errno));
         else
             rc = load_opened(&v, &head, verify, out, err);
     }
-    /* A header or a file that never came to be: nobody was told of a frame in it. */
+    /* An incomplete header or a missing file: no frame of it was ever acknowledged. */
     if (rc == GSP_E_FORMAT || rc == GSP_E_NOFILE)
         rc = 0;
     if (rc == 0 && out->rows == 0) {
@@ -331,7 +332,7 @@ static int load_segment(struct gsp_frames *frames, uint64_t first_id, bool verif
     gsp_fd_close(&v.text_fd);
     gsp_buf_free(&v.row);
     gsp_buf_free(&v.line);
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     return rc;
 }
 
@@ -344,14 +345,15 @@ static int by_id(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Ids of all *.num files, sorted. */
+/* Lists the ids of all *.num files, sorted. */
 static int list_ids(const struct gsp_frames *frames, struct gsp_buf *ids, struct gsp_err *err)
 {
     int fd = openat(frames->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!dir) {
         gsp_fd_close(&fd);
-        return gsp_err_set(err, GSP_E_IO, errno, "the folder of frames: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read the folder of the frame log: %s",
+                           strerror(errno));
     }
     for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         if (strlen(e->d_name) != ID_DIGITS + 4 || strcmp(e->d_name + ID_DIGITS, ".num") != 0 ||
@@ -362,7 +364,7 @@ static int list_ids(const struct gsp_frames *frames, struct gsp_buf *ids, struct
     }
     closedir(dir);
     if (ids->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+        return gsp_err_nomem(err);
     if (ids->len)
         qsort(ids->p, ids->len / sizeof(uint64_t), sizeof(uint64_t), by_id);
     return 0;
@@ -370,15 +372,7 @@ static int list_ids(const struct gsp_frames *frames, struct gsp_buf *ids, struct
 
 static bool grow_segments(struct gsp_frames *frames)
 {
-    if (frames->segment_count < frames->segment_cap)
-        return true;
-    size_t cap = frames->segment_cap ? frames->segment_cap * 2 : 16;
-    struct frames_segment *segments = realloc(frames->segments, cap * sizeof(*segments));
-    if (!segments)
-        return false;
-    frames->segments = segments;
-    frames->segment_cap = cap;
-    return true;
+    return gsp_array_fit(&frames->segments, &frames->segment_cap, frames->segment_count + 1);
 }
 
 int gsp_frames__segments_load(struct gsp_frames *frames, struct gsp_err *err)
@@ -392,9 +386,9 @@ int gsp_frames__segments_load(struct gsp_frames *frames, struct gsp_err *err)
         struct frames_segment segment;
         rc = load_segment(frames, id, i + VERIFY_COUNT >= n, &segment, err);
         if (rc || segment.rows == 0 || segment.first_id < frames->next_id)
-            continue; /* empty, or over ids that an older segment has */
+            continue; /* empty, or it overlaps an older segment */
         if (!grow_segments(frames))
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+            return gsp_err_nomem(err);
         frames->segments[frames->segment_count++] = segment;
         frames->next_id = segment.first_id + segment.rows;
     }
@@ -419,7 +413,7 @@ static int write_at(int fd, const void *bytes, size_t n, uint64_t offset, struct
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
-            return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write frames: %s",
+            return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write the frame log: %s",
                                strerror(errno));
         p += done;
         n -= (size_t)done;
@@ -439,7 +433,8 @@ static int begin_files(struct gsp_frames *frames, const struct gsp_buf *head, st
         frames->num_fd = openat(frames->folder_fd, name,
                                 O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (frames->num_fd < 0)
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write frames: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write the frame log: %s",
+                           strerror(errno));
     return write_at(frames->num_fd, head->p, head->len, 0, err);
 }
 
@@ -449,20 +444,20 @@ int gsp_frames__segment_begin(struct gsp_frames *frames, struct gsp_err *err)
     gsp_auto_buf head = {0};
     head_write(frames, frames->next_id, &head);
     if (head.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a segment's header");
+        return gsp_err_nomem(err);
     int rc = begin_files(frames, &head, err);
     if (rc == 0) {
-        pthread_mutex_lock(&frames->lock);
-        bool room = grow_segments(frames);
-        if (room)
+        gsp_lock_take(&frames->lock);
+        bool ok = grow_segments(frames);
+        if (ok)
             frames->segments[frames->segment_count++] = (struct frames_segment){
                 .first_id = frames->next_id,
                 .header_bytes = (uint32_t)head.len,
                 .row_bytes =
                     (uint32_t)(sizeof(struct frames_row) + frames->catalog.count * sizeof(double))};
-        pthread_mutex_unlock(&frames->lock);
-        if (!room)
-            rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+        gsp_lock_release(&frames->lock);
+        if (!ok)
+            rc = gsp_err_nomem(err);
     }
     if (rc) {
         gsp_frames__segment_end(frames);
@@ -475,7 +470,7 @@ int gsp_frames__segment_begin(struct gsp_frames *frames, struct gsp_err *err)
 
 int gsp_frames__segment_append(struct gsp_frames *frames, uint64_t frame_id, struct gsp_err *err)
 {
-    /* Only this thread changes the newest segment: it may be read without the lock. */
+    /* Only this thread changes the newest segment, so it needs no lock. */
     const struct frames_segment *segment = &frames->segments[frames->segment_count - 1];
     struct frames_row row = {.frame_id = frame_id,
                              .ts_ns = frames->tick.ts_ns,
@@ -492,10 +487,10 @@ int gsp_frames__segment_append(struct gsp_frames *frames, uint64_t frame_id, str
     if (frames->row.failed || frames->line.failed) {
         gsp_buf_free(&frames->row);
         gsp_buf_free(&frames->line);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a frame");
+        return gsp_err_nomem(err);
     }
-    /* The text first: a frame is there when its row is whole.  What a failure leaves is
-     * overwritten by the next frame, or cut when the log is opened. */
+    /* The text comes first, because a complete row makes the frame valid. After a failure the next
+     * frame overwrites the rest, or opening the log cuts it off. */
     int rc = write_at(frames->text_fd, frames->line.p, frames->line.len, segment->text_bytes, err);
     if (rc == 0)
         rc = write_at(frames->num_fd, frames->row.p, frames->row.len,

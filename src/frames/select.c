@@ -15,8 +15,8 @@ double gsp_frames__unsortable(uint64_t key)
     return v;
 }
 
-/* The place of a share among count values: the rank below it, and how far past it. */
-static uint64_t place(double share, uint64_t count, double *past)
+/* The rank below a quantile among count values, and the fraction beyond it. */
+static uint64_t rank_of(double share, uint64_t count, double *past)
 {
     double at = share * (double)(count - 1);
     uint64_t rank = (uint64_t)at;
@@ -24,7 +24,7 @@ static uint64_t place(double share, uint64_t count, double *past)
     return rank;
 }
 
-/* Groups anew after each rank's prefix grew by a digit. */
+/* Rebuilds the groups after the prefix of each rank grew by a digit. */
 static void regroup(struct select *s, const uint64_t prefixes[SELECT_RANKS],
                     const uint64_t sizes[SELECT_RANKS])
 {
@@ -42,7 +42,7 @@ static void regroup(struct select *s, const uint64_t prefixes[SELECT_RANKS],
     }
 }
 
-/* The bucket that holds the rank, which becomes a rank within it. */
+/* Finds the bucket of a rank. The rank becomes relative to the bucket. */
 static uint32_t find_bucket(const uint32_t *counts, uint64_t *rank)
 {
     uint32_t b = 0;
@@ -58,7 +58,7 @@ void gsp_frames__select_begin(struct select *s, uint64_t count, const uint32_t *
     uint64_t sizes[SELECT_RANKS];
     for (uint32_t i = 0; i < SELECT_RANKS; i++) {
         double past = 0;
-        uint64_t rank = place(SHARES[i / 2], count, &past) + (i % 2);
+        uint64_t rank = rank_of(SHARES[i / 2], count, &past) + (i % 2);
         s->ranks[i].rank = rank < count ? rank : count - 1;
         prefixes[i] = find_bucket(counts, &s->ranks[i].rank);
         sizes[i] = counts[prefixes[i]];
@@ -115,7 +115,7 @@ void gsp_frames__select_advance(struct select *s)
         if (r->done)
             continue;
         const struct select_group *g = &s->groups[r->group];
-        if (g->low >= g->high) { /* all the same */
+        if (g->low >= g->high) { /* all values are equal */
             r->key = g->high;
             r->done = true;
         } else if (g->collects) {
@@ -127,7 +127,7 @@ void gsp_frames__select_advance(struct select *s)
             uint32_t b = find_bucket(counts, &r->rank);
             prefixes[i] = (g->prefix << bits) | b;
             sizes[i] = counts[b];
-            /* No bits are left below. */
+            /* Done if no bits are left. */
             r->done = s->shift == bits;
             r->key = prefixes[i];
         }
@@ -140,7 +140,7 @@ void gsp_frames__select_results(const struct select *s, uint64_t count, double o
 {
     for (size_t i = 0; i < GSP_COUNT(SHARES); i++) {
         double past = 0;
-        place(SHARES[i], count, &past);
+        rank_of(SHARES[i], count, &past);
         double below = gsp_frames__unsortable(s->ranks[2 * i].key);
         double above = gsp_frames__unsortable(s->ranks[2 * i + 1].key);
         out[i] = below == above ? below : below + (above - below) * past;

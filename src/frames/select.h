@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames_select.h -- order statistics of values that pass by several times: exact, in memory that
- * does not depend on how many there are.
+ * select.h -- exact quantiles of values in several passes, in constant memory.
  *
- * A value's bits are made to sort as the value does and are looked at from the highest on, eleven
- * at a time: each pass counts the next eleven bits of the values that agree with the wanted one so
- * far.  When few are left they are collected and sorted.
+ * A radix select: a value is mapped to an integer with the same order. Each pass counts the next
+ * eleven bits of those values whose higher bits equal those of the quantile. Once few values are
+ * left, a pass collects and sorts them.
  *
- *   pass 1: gsp_frames__select_count() with each value, then _begin()
- *   while _live(): each value through _see(), then _advance()
+ *   pass 1: gsp_frames__select_count() for each value, then _begin()
+ *   while _live(): _see() for each value, then _advance()
  *
- * Used by: frames_stats.c.
  * Threads: one owner.
  */
 #pragma once
@@ -22,17 +20,17 @@
 
 #define SELECT_DIGIT_BITS 11U
 #define SELECT_BUCKETS    (1U << SELECT_DIGIT_BITS)
-/* Bytes of one table of counts; the same memory holds the values that are collected. */
+/* Bytes of one table of counts. The same memory holds the collected values. */
 #define SELECT_BYTES      (SELECT_BUCKETS * sizeof(uint32_t))
 #define SELECT_COLLECT    (SELECT_BYTES / sizeof(uint64_t))
-/* p50, p95, p99, each between two neighbours. */
+/* p50, p95 and p99, each between two neighbours. */
 #define SELECT_RANKS      6U
 
-/* Values that agree in their highest bits, of which some ranks are wanted. */
+/* Values with the same highest bits that contain at least one of the ranks. */
 struct select_group {
     uint64_t prefix;
     void *memory; /* SELECT_BYTES, borrowed */
-    uint64_t low; /* smallest and largest seen in this pass */
+    uint64_t low; /* smallest and largest value of this pass */
     uint64_t high;
     uint32_t collected;
     bool collects;
@@ -40,7 +38,7 @@ struct select_group {
 
 struct select_rank {
     uint64_t rank; /* from 0, within its group */
-    uint64_t key;  /* the answer, when done */
+    uint64_t key;  /* the result, if done */
     uint32_t group;
     bool done;
 };
@@ -52,7 +50,7 @@ struct select {
     uint32_t group_count;
 };
 
-/* Bits that compare as unsigned numbers as the values do. */
+/* Maps a value to an unsigned integer with the same order. */
 static inline uint64_t gsp_frames__sortable(double v)
 {
     uint64_t bits = 0;
@@ -67,11 +65,11 @@ static inline void gsp_frames__select_count(uint32_t *counts, double v)
     counts[gsp_frames__sortable(v) >> (64 - SELECT_DIGIT_BITS)]++;
 }
 
-/* Which ranks are wanted of count (>= 1) values, and what the first pass counted. */
+/* Starts the selection among count (>= 1) values with the counts of the first pass. */
 void gsp_frames__select_begin(struct select *s, uint64_t count, const uint32_t *counts);
-/* Whether another pass is needed; each group needs memory before it. */
+/* Whether another pass is needed. Each group needs memory before it. */
 bool gsp_frames__select_live(const struct select *s);
 void gsp_frames__select_see(struct select *s, double v);
 void gsp_frames__select_advance(struct select *s);
-/* p50, p95, p99: between two neighbours in proportion, as is usual. */
+/* p50, p95 and p99, with linear interpolation between two neighbours. */
 void gsp_frames__select_results(const struct select *s, uint64_t count, double out[3]);

@@ -6,38 +6,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
+#include "frames/session_format.h"
 
-#define FORMAT_VERSION 1
-#define GPU_PREFIX     "gpu.metrics."
-
-char *gsp_session_time(int64_t ns, char *out, size_t cap)
-{
-    int64_t s = ns / GSP_NS_PER_S - (ns % GSP_NS_PER_S < 0);
-    time_t t = (time_t)s;
-    struct tm tm = {0};
-    char day[32] = "1970-01-01T00:00:00";
-    char zone[16] = "+0000";
-    if (localtime_r(&t, &tm)) {
-        strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
-        strftime(zone, sizeof(zone), "%z", &tm);
-    }
-    snprintf(out, cap, "%s.%03d%.3s:%.2s", day, (int)((ns - s * GSP_NS_PER_S) / GSP_NS_PER_MS),
-             zone, zone + 3);
-    return out;
-}
+#define GPU_PREFIX "gpu.metrics."
 
 static void put_time(struct gsp_json *json, const char *key, int64_t ns)
 {
     char text[64];
-    gsp_json_put_str(json, key, gsp_session_time(ns, text, sizeof(text)));
+    gsp_json_put_str(json, key, gsp_fmt_iso_time(ns, text, sizeof(text)));
 }
 
-/* What lies between two frames, as the newest of the session have it; 0: not known. */
+/* The period of the newest frames of the session; 0: not known. */
 static int64_t find_period(const struct gsp_session_file *session, struct gsp_frames *frames)
 {
     struct gsp_frames_stats stats;
@@ -45,15 +28,15 @@ static int64_t find_period(const struct gsp_session_file *session, struct gsp_fr
     if (from < session->first_frame)
         from = session->first_frame;
     if (session->last_frame < from ||
-        gsp_frames_stats(frames, from, session->last_frame, &stats, NULL) != 0)
+        gsp_frames_log_stats(frames, from, session->last_frame, &stats, NULL) != 0)
         return 0;
     int64_t period = stats.period_ns;
     gsp_frames_stats_free(&stats);
     return period;
 }
 
-/* By the wall clock, from the request to the request; not less than what lies between the frames,
- * which is known also when that clock was set back. */
+/* The time from start to stop on the wall clock, but at least the time between the first and the
+ * last frame, which is right even if the clock was set back. */
 static int64_t find_duration(const struct gsp_session_file *session, struct gsp_frames *frames)
 {
     const int64_t wall_ns = session->end_ns - session->start_ns;
@@ -76,7 +59,7 @@ static void put_metadata(const struct gsp_session_file *session, struct gsp_fram
                      (double)find_duration(session, frames) / (double)GSP_NS_PER_S);
     gsp_json_put_f64(json, "frequency_ms",
                      period > 0 ? (double)period / (double)GSP_NS_PER_MS : (double)NAN);
-    gsp_json_put_u64(json, "format", FORMAT_VERSION);
+    gsp_json_put_u64(json, "format", GSP_SESSION_FORMAT);
     gsp_json_put_str(json, "version", GSP_VERSION);
     gsp_json_key(json, "labels");
     gsp_json_raw(json, session->labels.len ? session->labels : gsp_sv_of("{}"));
@@ -96,7 +79,7 @@ static void put_metadata(const struct gsp_session_file *session, struct gsp_fram
     gsp_json_obj_end(json);
 }
 
-/* Means of one GPU: the metrics that carry its label. */
+/* The means of one GPU: of the metrics that have its label. */
 static void put_device(struct gsp_json *json, const struct gsp_frames_stats *stats, size_t from)
 {
     const char *label = stats->metrics[from].label;
@@ -165,13 +148,9 @@ static void put_metric(struct gsp_json *json, const struct gsp_metric_stats *m)
     gsp_json_put_str(json, "device", m->device[0] ? m->device : NULL);
     gsp_json_put_str(json, "unit", m->unit);
     gsp_json_put_u64(json, "count", m->count);
-    gsp_json_put_f64(json, "mean", m->mean);
-    gsp_json_put_f64(json, "std", m->std);
-    gsp_json_put_f64(json, "min", m->min);
-    gsp_json_put_f64(json, "max", m->max);
-    gsp_json_put_f64(json, "p50", m->p50);
-    gsp_json_put_f64(json, "p95", m->p95);
-    gsp_json_put_f64(json, "p99", m->p99);
+#define PUT(name) gsp_json_put_f64(json, #name, m->name);
+    GSP_SESSION_STATISTICS(PUT)
+#undef PUT
     if (isfinite(m->integral)) {
         gsp_json_put_f64(json, "integral", m->integral);
         gsp_json_put_str(json, "integral_unit", m->integral_unit);
@@ -196,25 +175,25 @@ static void put_gaps(struct gsp_json *json, const struct gsp_frames_stats *stats
     gsp_json_arr_end(json);
 }
 
-/* Everything after the frames. */
+/* Writes everything after the frames. */
 static void put_tail(const struct gsp_session_file *session, const struct gsp_frames_stats *stats,
                      struct gsp_out *out)
 {
     struct gsp_json json;
-    gsp_buf_puts(&out->buf, "\n],\n\"summary_by_device\":");
+    gsp_buf_puts(&out->buf, "\n],\n\"" GSP_SESSION_BY_DEVICE "\":");
     gsp_json_init(&json, &out->buf);
     put_devices(&json, stats);
-    gsp_buf_puts(&out->buf, ",\n\"summary_by_client\":");
+    gsp_buf_puts(&out->buf, ",\n\"" GSP_SESSION_BY_CLIENT "\":");
     gsp_json_init(&json, &out->buf);
     put_client(&json, stats, session->host);
-    gsp_buf_puts(&out->buf, ",\n\"summary\":[");
+    gsp_buf_puts(&out->buf, ",\n\"" GSP_SESSION_SUMMARY "\":[");
     for (size_t i = 0; i < stats->count; i++) {
         gsp_buf_puts(&out->buf, i ? ",\n" : "\n");
         gsp_json_init(&json, &out->buf);
         put_metric(&json, &stats->metrics[i]);
         gsp_out_spill(out);
     }
-    gsp_buf_puts(&out->buf, "\n],\n\"losses\":");
+    gsp_buf_puts(&out->buf, "\n],\n\"" GSP_SESSION_LOSSES "\":");
     gsp_json_init(&json, &out->buf);
     gsp_json_obj_begin(&json);
     gsp_json_put_u64(&json, "frames_lost", stats->lost);
@@ -225,13 +204,14 @@ static void put_tail(const struct gsp_session_file *session, const struct gsp_fr
     gsp_json_key(&json, "stack_gap_s");
     gsp_json_fixed(&json, session->stack_gap_ns / GSP_NS_PER_MS, 3);
     gsp_json_obj_end(&json);
-    gsp_buf_puts(&out->buf, ",\n\"gaps\":");
+    gsp_buf_puts(&out->buf, ",\n\"" GSP_SESSION_GAPS "\":");
     gsp_json_init(&json, &out->buf);
     put_gaps(&json, stats);
     gsp_buf_puts(&out->buf, "}\n");
 }
 
-/* Statistics are worked out while the frames are copied: one reads, the other mostly writes. */
+/* A second thread computes the statistics while the frames are copied: it reads, and the copy
+ * mostly writes. */
 struct counting {
     const struct gsp_session_file *session;
     struct gsp_frames *frames;
@@ -243,8 +223,8 @@ struct counting {
 static void *count_all(void *ctx)
 {
     struct counting *c = ctx;
-    c->rc = gsp_frames_stats(c->frames, c->session->first_frame, c->session->last_frame, &c->stats,
-                             &c->err);
+    c->rc = gsp_frames_log_stats(c->frames, c->session->first_frame, c->session->last_frame,
+                                 &c->stats, &c->err);
     return NULL;
 }
 
@@ -254,10 +234,10 @@ static int write_head(const struct gsp_session_file *session, struct gsp_frames 
     struct gsp_out out;
     struct gsp_json json;
     gsp_out_init(&out, fd);
-    gsp_buf_puts(&out.buf, "{\"metadata\":");
+    gsp_buf_puts(&out.buf, "{\"" GSP_SESSION_METADATA "\":");
     gsp_json_init(&json, &out.buf);
     put_metadata(session, frames, &json);
-    gsp_buf_puts(&out.buf, ",\n\"frames\":[\n");
+    gsp_buf_puts(&out.buf, ",\n\"" GSP_SESSION_FRAMES "\":[\n");
     return gsp_out_finish(&out, err);
 }
 
@@ -269,11 +249,11 @@ static int write_all(const struct gsp_session_file *session, struct gsp_frames *
         return rc;
     struct counting counting = {.session = session, .frames = frames};
     pthread_t thread;
-    bool apart = pthread_create(&thread, NULL, count_all, &counting) == 0;
+    bool has_thread = pthread_create(&thread, NULL, count_all, &counting) == 0;
     if (session->last_frame >= session->first_frame)
         rc = gsp_frames_copy(frames, session->first_frame, session->last_frame, fd, frames_written,
                              err);
-    if (apart)
+    if (has_thread)
         pthread_join(thread, NULL);
     else
         count_all(&counting);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_file.h -- <session>.json: metadata, frames, statistics, losses.
+ * session_file.h -- writes a session file: metadata, metric frames, statistics, losses.
  *
- * Written in one go with flat memory, to a temporary name that is renamed when it is whole.
- * docs/formats/session.md describes it.
- * Used by: daemon/sessions.
- * Threads: any; it reads the log of frames.
+ * Memory does not grow with the number of frames. The file has a temporary name until it is
+ * complete. session_format.h has the format.
+ *
+ * Threads: any; it reads the frame log.
  */
 #pragma once
 
@@ -24,23 +24,17 @@ struct gsp_session_file {
     struct gsp_sv labels; /* a JSON object, or empty */
     const int32_t *pids;
     size_t pid_count;
-    struct gsp_sv stacks; /* a JSON array: files of stacks; or empty */
+    struct gsp_sv stacks; /* a JSON array of stack files, or empty */
     uint32_t stack_gaps;
     int64_t stack_gap_ns;
     int64_t start_ns; /* CLOCK_REALTIME */
     int64_t end_ns;
     uint64_t first_frame;
-    uint64_t last_frame; /* smaller than first_frame: no frame */
+    uint64_t last_frame; /* less than first_frame: no frames */
 };
 
-/* Fails with EXISTS (unless replace), NOWRITE, IO, NOMEM.  The file has its name afterwards, but is
- * not yet safe from a power cut.  *frames_written: how many frames are in it. */
+/* Fails with EXISTS (unless replace), NOWRITE, IO, NOMEM. The file is complete afterwards, but not
+ * yet synced to disk. *frames_written is the number of its frames. */
 GSP_MUST_CHECK int gsp_session_file_write(const struct gsp_session_file *session,
                                           struct gsp_frames *frames, const char *path, bool replace,
                                           uint64_t *frames_written, struct gsp_err *err);
-
-/* Local time with milliseconds and zone: 2026-01-31T12:34:56.789+01:00.  Returns out. */
-char *gsp_session_time(int64_t ns, char *out, size_t cap);
-
-/* Whether the text is one JSON object, of at most 32 levels. */
-bool gsp_session_labels_ok(struct gsp_sv text);

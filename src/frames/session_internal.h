@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "frames/session_format.h"
 #include "frames/session_read.h"
 
 #define SESSION_GPUS_MAX 1024U
@@ -44,8 +45,6 @@ struct session_reader {
 
 /* Reads one metric frame. The last token was its {. */
 GSP_MUST_CHECK int gsp_session__frame(struct session_reader *reader, struct gsp_err *err);
-/* Reads the rows of "summary". The last token was its [. */
-GSP_MUST_CHECK int gsp_session__rows(struct session_reader *reader, struct gsp_err *err);
 /* Adds the values of the current metric frame to their series. */
 GSP_MUST_CHECK int gsp_session__add(struct session_reader *reader, struct gsp_err *err);
 /* Finds or adds the series of a metric and a device. *out is UINT32_MAX if the limit on the number

@@ -31,9 +31,13 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     const struct {
         const char *name;
         double *at;
-    } fields[] = {{"count", &row->count}, {"mean", &row->mean}, {"std", &row->std},
-                  {"min", &row->min},     {"max", &row->max},   {"p50", &row->p50},
-                  {"p95", &row->p95},     {"p99", &row->p99},   {"integral", &row->integral}};
+    } fields[] = {
+#define FIELD(name) {#name, &row->name},
+        GSP_SESSION_STATISTICS(FIELD)
+#undef FIELD
+            {"count", &row->count},
+        {"integral", &row->integral},
+    };
     for (size_t i = 0; i < GSP_COUNT(fields); i++)
         if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
             return fields[i].at;
@@ -62,7 +66,8 @@ static int read_row(struct gsp_json_scan *scan, struct gsp_session_row *row, str
     return rc;
 }
 
-int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
+/* Reads the rows of the summary. The last token was its [. */
+static int read_summary(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
     struct gsp_json_scan *scan = &reader->scan;
@@ -76,16 +81,10 @@ int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
         if (!gsp_array_fit(&data->rows, &reader->row_cap, data->row_count + 1))
             return gsp_err_nomem(err);
         struct gsp_session_row *row = &data->rows[data->row_count++];
-        const double missing = (double)NAN;
-        *row = (struct gsp_session_row){.count = missing,
-                                        .mean = missing,
-                                        .std = missing,
-                                        .min = missing,
-                                        .max = missing,
-                                        .p50 = missing,
-                                        .p95 = missing,
-                                        .p99 = missing,
-                                        .integral = missing};
+        *row = (struct gsp_session_row){.count = (double)NAN, .integral = (double)NAN};
+#define CLEAR(name) row->name = (double)NAN;
+        GSP_SESSION_STATISTICS(CLEAR)
+#undef CLEAR
         rc = read_row(scan, row, err);
         if (rc == GSP_OK)
             rc = gsp_json_scan_next(scan, err);
@@ -197,17 +196,17 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
     const struct {
         const char *name;
         struct gsp_buf *out;
-    } copies[] = {{"summary_by_device", &data->by_device},
-                  {"summary_by_client", &data->by_client},
-                  {"losses", &data->losses},
-                  {"gaps", &data->gaps}};
-    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("frames"))) {
+    } copies[] = {{GSP_SESSION_BY_DEVICE, &data->by_device},
+                  {GSP_SESSION_BY_CLIENT, &data->by_client},
+                  {GSP_SESSION_LOSSES, &data->losses},
+                  {GSP_SESSION_GAPS, &data->gaps}};
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_FRAMES))) {
         *has_frames = true;
         return read_frames(reader, err);
     }
-    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("summary")))
-        return gsp_session__rows(reader, err);
-    if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of("metadata")))
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_SUMMARY)))
+        return read_summary(reader, err);
+    if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_METADATA)))
         return read_metadata(reader, err);
     for (size_t i = 0; i < GSP_COUNT(copies); i++)
         if (gsp_sv_eq(gsp_sv_of(copies[i].name), name))

@@ -2,7 +2,7 @@
 /*
  * session_read.h -- reads a session file: its metadata, and its metric frames as time series.
  *
- * Reads:   files as in docs/formats/session.md, of any length; parts may be missing (only frames,
+ * Reads:   the format of session_format.h, of any length; parts may be missing (only frames,
  *          numbers as strings). Memory depends only on the number of series.
  * Gives:   the summary rows of the file; for each series its count, mean, deviation and extremes
  *          and, if requested, its mean and extremes per bin of time.
@@ -97,7 +97,3 @@ void gsp_session_data_free(struct gsp_session_data *data); /* NULL does nothing 
 
 /* Returns the standard deviation of a series; NaN for fewer than two values. */
 double gsp_series_std(const struct gsp_session_series *series);
-
-/* Parses "2026-01-31T12:34:56.789+01:00" (fraction and zone are optional) into CLOCK_REALTIME
- * nanoseconds and the UTC offset. Returns false if the text is malformed. */
-bool gsp_session_parse_time(struct gsp_sv text, int64_t *out_ns, int32_t *zone_s, bool *has_zone);

@@ -10,30 +10,30 @@
 #include "frames/select.h"
 
 #define CHUNK_BYTES    (128U << 10)
-/* Tables of counts at a time: 16 MB, however many metrics and frames there are. */
+/* Tables of counts in memory at a time: 16 MB for any number of metrics and frames. */
 #define POOL_TABLES    2048U
 #define GAP_PERIODS    3
-#define FRAMES_MAX     UINT32_MAX /* what a table of counts can hold */
+#define FRAMES_MAX     UINT32_MAX /* limit of a table of counts */
 #define SMALLEST_CHUNK 64U
 
-/* What is known of one metric so far. */
+/* The statistics of one metric so far. */
 struct tally {
     uint64_t count;
     double sum;
-    double rest; /* what the sum lost by rounding */
+    double rest; /* rounding errors of the sum */
     double mean;
     double squares; /* of the distances from the mean */
     double min;
     double max;
     double integral;
     double integral_s;
-    double before;       /* its value in the row before_row */
+    double before;       /* value in the row before_row */
     uint64_t before_row; /* number of the row in the range, from 1 */
     enum frames_kind kind;
     uint32_t *counts; /* of the first pass; borrowed from the pool */
     struct select select;
     bool squares_done;
-    bool live; /* takes part in this pass */
+    bool live; /* part of this pass */
 };
 
 /* One pass over the rows of a range. */
@@ -45,37 +45,37 @@ struct pass {
     uint64_t last;
     struct gsp_frames_stats *out;
     struct tally *tallies;
-    uint32_t **maps;       /* of each segment: its metric -> the tally */
-    struct gsp_buf wanted; /* uint32_t: the segment's metrics that take part in this pass */
+    uint32_t **maps;       /* for each segment: metric -> tally */
+    struct gsp_buf active; /* uint32_t: the metrics of the segment that are part of this pass */
     struct gsp_buf chunk;
     void (*row)(struct pass *pass, const struct frames_head *head, const uint32_t *map,
                 const char *row);
 
-    /* The row before, for gaps and integrals; of the first pass. */
+    /* The previous row, for gaps and integrals in the first pass. */
     struct frames_row before;
     unsigned char boot[FRAMES_BOOT_BYTES];
     uint64_t run;
     uint64_t rows;
-    double step_s; /* since the row before; 0: a gap lies between */
-    size_t tables; /* of counts that there is memory for */
+    double step_s; /* since the previous row; 0: after a gap */
+    size_t tables; /* tables of counts that fit in memory */
     size_t from;   /* tallies of this batch */
     size_t to;
 };
 
-/* The chunk is aligned for doubles, and so is each row in it. */
+/* The chunk and all its rows are aligned for doubles. */
 static const double *values_of(const char *row)
 {
     return (const double *)(const void *)(row + sizeof(struct frames_row));
 }
 
-/* Most metrics are done after a pass or two: the others should not pay for them. */
-static bool list_wanted(struct pass *pass, const struct frames_head *head, const uint32_t *map)
+/* Lists the metrics that are part of this pass. Most metrics need only one or two passes. */
+static bool list_active(struct pass *pass, const struct frames_head *head, const uint32_t *map)
 {
-    gsp_buf_clear(&pass->wanted);
+    gsp_buf_clear(&pass->active);
     for (uint32_t i = 0; i < head->metric_count; i++)
         if (pass->tallies[map[i]].live)
-            gsp_buf_put(&pass->wanted, &i, sizeof(i));
-    return !pass->wanted.failed;
+            gsp_buf_put(&pass->active, &i, sizeof(i));
+    return !pass->active.failed;
 }
 
 static int pass_segment(struct pass *pass, size_t index, struct gsp_err *err)
@@ -85,15 +85,16 @@ static int pass_segment(struct pass *pass, size_t index, struct gsp_err *err)
     uint64_t at = gsp_frames__clip(segment, pass->first, pass->last, &count);
     struct frames_head head = {0};
     int opened = -1;
-    int rc = gsp_frames__segment_open(pass->frames, segment->first_id, &head, &opened, err);
+    int rc =
+        gsp_frames_segment_open(pass->frames->folder_fd, segment->first_id, &head, &opened, err);
     gsp_auto_fd fd = opened;
     if (rc == GSP_E_NOFILE || !pass->maps[index])
-        count = 0; /* removed: nobody said that it is needed */
+        count = 0; /* it was removed, so no session needs it */
     else if (rc)
         return rc;
     rc = 0;
-    if (count && !list_wanted(pass, &head, pass->maps[index]))
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
+    if (count && !list_active(pass, &head, pass->maps[index]))
+        rc = gsp_err_nomem(err);
     size_t per_chunk = CHUNK_BYTES / segment->row_bytes;
     per_chunk = per_chunk < SMALLEST_CHUNK ? SMALLEST_CHUNK : per_chunk;
     while (count && rc == 0) {
@@ -101,7 +102,7 @@ static int pass_segment(struct pass *pass, size_t index, struct gsp_err *err)
         gsp_buf_clear(&pass->chunk);
         char *p = gsp_buf_reserve(&pass->chunk, n * segment->row_bytes);
         if (!p) {
-            rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
+            rc = gsp_err_nomem(err);
             break;
         }
         rc = gsp_frames__pread(fd, p, n * segment->row_bytes,
@@ -111,7 +112,7 @@ static int pass_segment(struct pass *pass, size_t index, struct gsp_err *err)
         at += n;
         count -= n;
     }
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     return rc;
 }
 
@@ -123,11 +124,11 @@ static int run_pass(struct pass *pass, struct gsp_err *err)
     return rc;
 }
 
-/* Which metrics there are in the range. */
+/* The metrics in the range. */
 
 #define METRIC_TEXTS 5U
 
-/* A metric of some segment; texts are places in joining.texts, which moves while it grows. */
+/* A metric. Texts are offsets in joining.texts, which moves when it grows. */
 struct joined {
     size_t texts[METRIC_TEXTS]; /* name, device, label, unit, unit of the integral */
     enum frames_kind kind;
@@ -135,8 +136,8 @@ struct joined {
 
 struct joining {
     struct gsp_buf texts;
-    struct gsp_buf items;   /* struct joined */
-    struct gsp_hmap places; /* the metric's texts -> its index */
+    struct gsp_buf items;  /* struct joined */
+    struct gsp_hmap index; /* hash of the texts -> index */
 };
 
 static const char *integral_unit(const struct frames_metric *m)
@@ -153,7 +154,7 @@ static uint32_t join_metric(struct joining *j, const struct frames_metric *m)
     uint64_t a = gsp_hash_bytes(m->name, strlen(m->name), 1);
     uint64_t b = gsp_hash_bytes(m->device, strlen(m->device), 2);
     b = gsp_hash_bytes(m->label, strlen(m->label), b);
-    const uint32_t *found = gsp_hmap_get(&j->places, a, b);
+    const uint32_t *found = gsp_hmap_get(&j->index, a, b);
     if (found)
         return *found;
     uint32_t index = (uint32_t)(j->items.len / sizeof(struct joined));
@@ -164,7 +165,7 @@ static uint32_t join_metric(struct joining *j, const struct frames_metric *m)
         gsp_buf_put(&j->texts, texts[i], strlen(texts[i]) + 1);
     }
     gsp_buf_put(&j->items, &item, sizeof(item));
-    if (!gsp_hmap_put(&j->places, a, b, index))
+    if (!gsp_hmap_put(&j->index, a, b, index))
         j->items.failed = true;
     return index;
 }
@@ -173,21 +174,21 @@ static int join_segment(struct pass *pass, struct joining *j, size_t i, struct g
 {
     struct frames_head head = {0};
     int opened = -1;
-    int rc =
-        gsp_frames__segment_open(pass->frames, pass->segments[i].first_id, &head, &opened, err);
+    int rc = gsp_frames_segment_open(pass->frames->folder_fd, pass->segments[i].first_id, &head,
+                                     &opened, err);
     gsp_fd_close(&opened);
     if (rc)
         return rc == GSP_E_NOFILE ? 0 : rc;
     pass->maps[i] = calloc((size_t)head.metric_count + 1, sizeof(*pass->maps[i]));
     for (uint32_t m = 0; m < head.metric_count && pass->maps[i]; m++)
         pass->maps[i][m] = join_metric(j, &head.metrics[m]);
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     if (!pass->maps[i] || j->items.failed || j->texts.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
+        return gsp_err_nomem(err);
     return 0;
 }
 
-/* The list of metrics as callers see it, and a tally for each. */
+/* Creates the list of metrics for the caller, and a tally for each. */
 static int list_metrics(struct pass *pass, struct joining *j, struct gsp_err *err)
 {
     struct gsp_frames_stats *out = pass->out;
@@ -195,7 +196,7 @@ static int list_metrics(struct pass *pass, struct joining *j, struct gsp_err *er
     out->metrics = calloc(n + 1, sizeof(*out->metrics));
     pass->tallies = calloc(n + 1, sizeof(*pass->tallies));
     if (!out->metrics || !pass->tallies)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
+        return gsp_err_nomem(err);
     out->count = n;
     out->memory = j->texts.p;
     for (size_t i = 0; i < n; i++) {
@@ -208,31 +209,31 @@ static int list_metrics(struct pass *pass, struct joining *j, struct gsp_err *er
         out->metrics[i].unit = j->texts.p + item.texts[3];
         out->metrics[i].integral_unit = j->texts.p + item.texts[4];
     }
-    j->texts = (struct gsp_buf){0}; /* handed over */
+    j->texts = (struct gsp_buf){0}; /* now owned by out->memory */
     return 0;
 }
 
-/* Makes the list of metrics, and of each segment's metrics which one each is. */
+/* Creates the list of metrics, and the map from the metrics of each segment to it. */
 static int join_metrics(struct pass *pass, struct gsp_err *err)
 {
     struct joining j = {0};
     int rc = 0;
     pass->maps = calloc(pass->segment_count + 1, sizeof(*pass->maps));
     if (!pass->maps)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
+        rc = gsp_err_nomem(err);
     for (size_t i = 0; i < pass->segment_count && rc == 0; i++)
         rc = join_segment(pass, &j, i, err);
     if (rc == 0)
         rc = list_metrics(pass, &j, err);
     gsp_buf_free(&j.texts);
     gsp_buf_free(&j.items);
-    gsp_hmap_free(&j.places);
+    gsp_hmap_free(&j.index);
     return rc;
 }
 
 /* The first pass. */
 
-/* Why the row does not follow the one before at the usual distance; NULL when it does. */
+/* Why there is a gap between the previous row and this one; NULL: there is none. */
 static const char *gap_cause(const struct pass *pass, const struct frames_head *head,
                              const struct frames_row *row, int64_t before_step_ns)
 {
@@ -268,9 +269,9 @@ static void add_gap(struct gsp_frames_stats *out, const struct frames_row *befor
                                                               .cause = cause};
 }
 
-/* How the row stands to the one before; sets step_s. */
-static void see_time(struct pass *pass, const struct frames_head *head,
-                     const struct frames_row *row)
+/* Compares the time of a row with the previous one. Sets step_s. */
+static void check_time(struct pass *pass, const struct frames_head *head,
+                       const struct frames_row *row)
 {
     struct gsp_frames_stats *out = pass->out;
     int64_t step = row->mono_ns - pass->before.mono_ns;
@@ -297,7 +298,7 @@ static void see_time(struct pass *pass, const struct frames_head *head,
 
 static void tally_value(struct tally *t, double v, uint64_t row, double step_s)
 {
-    /* Neumaier's sum: what is lost by each addition is kept apart. */
+    /* Neumaier summation: the rounding errors are summed separately. */
     double sum = t->sum + v;
     t->rest += fabs(t->sum) >= fabs(v) ? (t->sum - sum) + v : (v - sum) + t->sum;
     t->sum = sum;
@@ -328,16 +329,16 @@ static void first_row(struct pass *pass, const struct frames_head *head, const u
         pass->out->damaged += pass->from == 0;
         return;
     }
-    /* Only the first batch of metrics looks at times; the others get the same steps. */
+    /* Only the first batch of metrics reports times; the others compute the same steps. */
     if (pass->from == 0) {
-        see_time(pass, head, &row);
+        check_time(pass, head, &row);
     } else {
         struct gsp_frames_stats scratch = *pass->out;
         struct gsp_frames_stats *out = pass->out;
         scratch.frames = pass->rows;
         scratch.gap_count = GSP_FRAMES_GAPS_MAX;
         pass->out = &scratch;
-        see_time(pass, head, &row);
+        check_time(pass, head, &row);
         pass->out = out;
     }
     pass->rows++;
@@ -375,7 +376,7 @@ static int first_pass(struct pass *pass, uint32_t *pool, struct gsp_err *err)
     return rc;
 }
 
-/* The passes that select. */
+/* The passes of the quantiles. */
 
 static void later_row(struct pass *pass, const struct frames_head *head, const uint32_t *map,
                       const char *bytes)
@@ -385,11 +386,11 @@ static void later_row(struct pass *pass, const struct frames_head *head, const u
     if (row.frame_id < pass->first || row.frame_id > pass->last)
         return;
     const double *values = values_of(bytes);
-    const uint32_t *wanted = (const uint32_t *)(const void *)pass->wanted.p;
-    size_t n = pass->wanted.len / sizeof(*wanted);
-    for (size_t i = 0; i < n && wanted[i] < head->metric_count; i++) {
-        struct tally *t = &pass->tallies[map[wanted[i]]];
-        double v = values[wanted[i]];
+    const uint32_t *active = (const uint32_t *)(const void *)pass->active.p;
+    size_t n = pass->active.len / sizeof(*active);
+    for (size_t i = 0; i < n && active[i] < head->metric_count; i++) {
+        struct tally *t = &pass->tallies[map[active[i]]];
+        double v = values[active[i]];
         if (!isfinite(v))
             continue;
         if (!t->squares_done)
@@ -398,15 +399,15 @@ static void later_row(struct pass *pass, const struct frames_head *head, const u
     }
 }
 
-/* Gives memory to as many metrics as there is; worth how many take part. */
+/* Assigns the memory to as many metrics as possible. Returns how many are part of this pass. */
 static size_t enlist(struct pass *pass, char *pool)
 {
     size_t used = 0;
     size_t live = 0;
     for (size_t i = 0; i < pass->out->count; i++) {
         struct tally *t = &pass->tallies[i];
-        bool wanted = t->count && t->min < t->max && gsp_frames__select_live(&t->select);
-        t->live = wanted && used + t->select.group_count <= pass->tables;
+        bool needs_pass = t->count && t->min < t->max && gsp_frames__select_live(&t->select);
+        t->live = needs_pass && used + t->select.group_count <= pass->tables;
         for (uint32_t g = 0; t->live && g < t->select.group_count; g++)
             t->select.groups[g].memory = pool + used++ * SELECT_BYTES;
         live += t->live;
@@ -432,7 +433,7 @@ static int later_passes(struct pass *pass, char *pool, struct gsp_err *err)
     return rc;
 }
 
-static void settle(const struct tally *t, struct gsp_metric_stats *out)
+static void finish(const struct tally *t, struct gsp_metric_stats *out)
 {
     out->count = t->count;
     out->integral = (double)NAN;
@@ -442,16 +443,16 @@ static void settle(const struct tally *t, struct gsp_metric_stats *out)
     }
     out->min = t->min;
     out->max = t->max;
-    double shares[3] = {t->min, t->min, t->min};
-    out->mean = t->min; /* of equal values: exactly that */
+    double quantiles[3] = {t->min, t->min, t->min};
+    out->mean = t->min; /* exact if all values are equal */
     if (t->min < t->max) {
         out->mean = t->mean;
-        gsp_frames__select_results(&t->select, t->count, shares);
+        gsp_frames__select_results(&t->select, t->count, quantiles);
     }
     out->std = sqrt(t->squares / (double)t->count);
-    out->p50 = shares[0];
-    out->p95 = shares[1];
-    out->p99 = shares[2];
+    out->p50 = quantiles[0];
+    out->p95 = quantiles[1];
+    out->p99 = quantiles[2];
     if (t->kind == FRAMES_PLAIN)
         return;
     out->integral = t->kind == FRAMES_AMOUNT ? t->sum + t->rest : t->integral;
@@ -464,7 +465,7 @@ static int compute(struct pass *pass, struct gsp_err *err)
     for (size_t i = 0; i < pass->segment_count; i++)
         rows += pass->segments[i].rows;
     if (rows > FRAMES_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u frames", FRAMES_MAX);
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the session has more than %u frames", FRAMES_MAX);
     int rc = join_metrics(pass, err);
     if (rc)
         return rc;
@@ -472,19 +473,19 @@ static int compute(struct pass *pass, struct gsp_err *err)
     pass->tables = tables < POOL_TABLES ? tables : POOL_TABLES;
     void *pool = malloc(pass->tables * SELECT_BYTES + 1);
     if (!pool)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
+        return gsp_err_nomem(err);
     pass->row = first_row;
     rc = first_pass(pass, pool, err);
     if (rc == 0)
         rc = later_passes(pass, pool, err);
     for (size_t i = 0; i < pass->out->count && rc == 0; i++)
-        settle(&pass->tallies[i], &pass->out->metrics[i]);
+        finish(&pass->tallies[i], &pass->out->metrics[i]);
     free(pool);
     return rc;
 }
 
-int gsp_frames_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
-                     struct gsp_frames_stats *out, struct gsp_err *err)
+int gsp_frames_log_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
+                         struct gsp_frames_stats *out, struct gsp_err *err)
 {
     *out = (struct gsp_frames_stats){0};
     struct frames_segment *segments = NULL;
@@ -504,7 +505,7 @@ int gsp_frames_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
     free(pass.maps);
     free(pass.tallies);
     gsp_buf_free(&pass.chunk);
-    gsp_buf_free(&pass.wanted);
+    gsp_buf_free(&pass.active);
     free(segments);
     if (rc)
         gsp_frames_stats_free(out);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "base/time.h"
 #include "frames/frames_internal.h"
 
 #define BYTES_PER_GB 1e9
+/* The milliseconds in "2026-01-31T12:34:56.789+01:00". */
+#define TIME_MS_AT   20U
 
 void gsp_frames__strings_free(struct frames_strings *strings)
 {
@@ -25,24 +26,13 @@ void gsp_frames__strings_free(struct frames_strings *strings)
 
 static bool grow_strings(struct frames_strings *strings)
 {
-    if (strings->count < strings->cap)
-        return true;
-    size_t cap = strings->cap ? strings->cap * 2 : 64;
-    char **texts = realloc(strings->texts, cap * sizeof(*texts));
-    if (texts)
-        strings->texts = texts;
-    char **other = realloc(strings->plain, cap * sizeof(*other));
-    if (other)
-        strings->plain = other;
-    if (!texts || !other)
-        return false;
-    strings->cap = cap;
-    return true;
+    return gsp_array_fit(&strings->texts, &strings->cap, strings->count + 1) &&
+           gsp_array_fit(&strings->plain, &strings->plain_cap, strings->count + 1);
 }
 
 uint32_t gsp_frames__string(struct frames_strings *strings, struct gsp_sv text)
 {
-    /* Two hashes of 64 bits are the text: equal ones by chance will not be met. */
+    /* Two hashes of 64 bits identify the text. */
     uint64_t a = gsp_hash_bytes(text.p, text.len, 1);
     uint64_t b = gsp_hash_bytes(text.p, text.len, 2);
     const uint32_t *found = gsp_hmap_get(&strings->ids, a, b);
@@ -58,7 +48,7 @@ uint32_t gsp_frames__string(struct frames_strings *strings, struct gsp_sv text)
     gsp_json_sv(&json, text);
     const char *quoted = gsp_buf_cstr(&escaped);
     char *copy = quoted ? strdup(quoted) : NULL;
-    /* Up to a NUL, which no name of a device has. */
+    /* Names of devices contain no NUL. */
     char *bare = gsp_sv_dup(text);
     uint32_t id = (uint32_t)strings->count + 1;
     if (!copy || !bare || !gsp_hmap_put(&strings->ids, a, b, id)) {
@@ -81,31 +71,23 @@ void gsp_frames__put_id(char *out, uint64_t id)
     }
 }
 
-/* Local time with its zone; the calendar is asked once a second. */
+/* Local time with its zone. The text is reused within a second. */
 static void put_time(struct gsp_frames *frames, struct gsp_json *json)
 {
     int64_t ns = frames->tick.ts_ns;
     int64_t s = ns / GSP_NS_PER_S - (ns % GSP_NS_PER_S < 0);
-    if (s != frames->zone_s || !frames->zone_text[0]) {
-        time_t t = (time_t)s;
-        struct tm tm = {0};
-        if (!localtime_r(&t, &tm))
-            tm = (struct tm){.tm_mday = 1};
-        char zone[16];
-        strftime(frames->zone_text, 20, "%Y-%m-%dT%H:%M:%S", &tm);
-        strftime(zone, sizeof(zone), "%z", &tm);
-        snprintf(frames->zone_text + 20, sizeof(frames->zone_text) - 20, "%.3s:%.2s", zone,
-                 zone + 3);
-        frames->zone_s = s;
+    if (s != frames->time_s || !frames->time_text[0]) {
+        gsp_fmt_iso_time(s * GSP_NS_PER_S, frames->time_text, sizeof(frames->time_text));
+        frames->time_s = s;
     }
-    char text[64];
-    snprintf(text, sizeof(text), "%.19s.%03d%s", frames->zone_text,
-             (int)((ns - s * GSP_NS_PER_S) / GSP_NS_PER_MS), frames->zone_text + 20);
-    gsp_json_str(json, text);
+    unsigned ms = (unsigned)((ns - s * GSP_NS_PER_S) / GSP_NS_PER_MS);
+    for (size_t i = TIME_MS_AT + 3; i-- > TIME_MS_AT; ms /= 10)
+        frames->time_text[i] = (char)('0' + ms % 10);
+    gsp_json_str(json, frames->time_text);
 }
 
-/* A number that gsp_frames__round() gave: by whole numbers, which is ten times faster than by
- * printf, and exact. */
+/* Writes a number that gsp_frames__round() returned, with integers: exact, and ten times faster
+ * than printf. */
 static void put_number(struct gsp_json *json, double v)
 {
     double size = fabs(v);
@@ -126,7 +108,7 @@ static bool is_common(const char *name)
     return strcmp(name, "ts_ns") == 0 || strcmp(name, "mono_ns") == 0;
 }
 
-/* The row's columns that have a value; not the one that stands before the row as its key. */
+/* Writes the columns that have a value, except the one that is the key of the row. */
 static void put_columns(const struct gsp_frames *frames, struct gsp_json *json,
                         const struct gsp_table *table, const char *row, const char *key)
 {
@@ -161,7 +143,7 @@ static void put_columns(const struct gsp_frames *frames, struct gsp_json *json,
             break;
         case GSP_BOOL:
         case GSP_TEXT:
-        default: /* no table of machines has them */
+        default: /* these tables have none */
             break;
         }
     }
@@ -352,7 +334,7 @@ void gsp_frames__take_text(struct gsp_frames *frames, uint64_t frame_id)
         put_gpus(frames, json, "dram_bandwidth", GPU_BOTH);
         put_gpus(frames, json, "dram_bandwidth_rx", GPU_RX);
         put_gpus(frames, json, "dram_bandwidth_tx", GPU_TX);
-        /* Between pairs of GPUs: readers of such files expect the list, no driver tells it. */
+        /* Bandwidth between pairs of GPUs: readers expect the list, but no driver provides it. */
         gsp_json_key(json, "gpu_bandwidth");
         gsp_json_arr_begin(json);
         gsp_json_arr_end(json);

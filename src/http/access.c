@@ -106,9 +106,9 @@ static bool is_same_user(int fd)
 }
 
 static void refuse(struct gsp_http__exchange *call, int status, const char *code,
-                   const char *message, const char *hint)
+                   const char *message)
 {
-    call->refusal = (struct gsp_http__refusal){status, code, message, hint};
+    call->refusal = (struct gsp_http__refusal){status, code, message};
 }
 
 /* Pages of other sites must not use the server through the user's browser. Origin names the site
@@ -117,13 +117,10 @@ static void check_browser(struct gsp_http__exchange *call)
 {
     const char *host = gsp_http__header(&call->request, "Host");
     const char *origin = gsp_http__header(&call->request, "Origin");
-    if (host && !call->server->token && !is_local_name(host)) {
-        refuse(call, 403, "HOST", "the Host header does not name this machine",
-               "use localhost or 127.0.0.1, or serve with a token");
-    } else if (origin && !origin_is_ours(origin, host)) {
-        refuse(call, 403, "ORIGIN", "the request comes from a page of another site",
-               "open the page from this server, or send the request without a browser");
-    }
+    if (host && !call->server->token && !is_local_name(host))
+        refuse(call, 403, "HOST", "the Host header does not name this machine");
+    else if (origin && !origin_is_ours(origin, host))
+        refuse(call, 403, "ORIGIN", "the request comes from a page of another site");
 }
 
 void gsp_http__access_check(struct gsp_http__exchange *call)
@@ -133,7 +130,7 @@ void gsp_http__access_check(struct gsp_http__exchange *call)
         call->request.authorised = is_same_user(call->conn->fd);
         call->request.is_trusted = call->request.authorised;
         if (!call->request.authorised)
-            refuse(call, 403, "PERM", "the socket belongs to another user", NULL);
+            refuse(call, 403, "PERM", "the socket belongs to another user");
         return;
     }
     check_browser(call);
@@ -143,8 +140,7 @@ void gsp_http__access_check(struct gsp_http__exchange *call)
     call->request.is_trusted = call->request.authorised && call->server->token;
     if (!call->request.authorised &&
         !(options->is_public && options->is_public(options->ctx, call->request.path)))
-        refuse(call, 401, "TOKEN", "the request has no valid token",
-               "send the header \"Authorization: Bearer TOKEN\"");
+        refuse(call, 401, "TOKEN", "the request has no valid token");
 }
 
 static void add_conn(struct gsp_http_server *server, struct gsp_http__conn *conn)

@@ -47,8 +47,7 @@ static uint64_t content_length(const struct gsp_http__exchange *call)
 }
 
 static const struct gsp_http__refusal TOO_LARGE = {MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
-                                                   "the request's body is too long",
-                                                   "send at most one megabyte"};
+                                                   "the request's body is too long"};
 
 static struct gsp_http__exchange *call_new(struct gsp_http_server *server,
                                            struct MHD_Connection *connection, const char *url,
@@ -95,8 +94,10 @@ static enum MHD_Result add_to_body(struct gsp_http__exchange *call, const char *
 
 static enum MHD_Result refuse(struct gsp_http__exchange *call)
 {
-    gsp_http_answer_error(&call->answer, call->refusal.status, call->refusal.code,
-                          call->refusal.message, call->refusal.hint);
+    const struct gsp_http__refusal *refusal = &call->refusal;
+    const struct gsp_http_options *options = &call->server->options;
+    gsp_http_answer_error(&call->answer, refusal->status, refusal->code, refusal->message,
+                          options->hint ? options->hint(refusal->code) : NULL);
     return gsp_http__reply(call);
 }
 
@@ -161,9 +162,9 @@ static enum MHD_Result answer(struct gsp_http__exchange *call)
     }
     if (start_job(call))
         return MHD_YES;
-    gsp_http_answer_error(&call->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
-                          "too many requests are running", "try again");
-    return gsp_http__reply(call);
+    call->refusal = (struct gsp_http__refusal){MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
+                                               "too many requests are running"};
+    return refuse(call);
 }
 
 /* NOLINTNEXTLINE(readability-function-size): a callback of libmicrohttpd */

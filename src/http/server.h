@@ -73,6 +73,9 @@ struct gsp_http_options {
     bool (*is_slow)(void *ctx, const char *method, const char *path);
     /* Whether the path needs no token (/health). May be NULL. */
     bool (*is_public)(void *ctx, const char *path);
+    /* The hint for a refusal of the server itself: code is "BUSY", "HOST", "LIMIT", "ORIGIN",
+     * "PERM" or "TOKEN". Returns a constant text or NULL. May be NULL. */
+    const char *(*hint)(const char *code);
     void *ctx;
 };
 

@@ -72,7 +72,6 @@ struct gsp_http__refusal {
     int status;
     const char *code;
     const char *message;
-    const char *hint;
 };
 
 /* One request. */

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "frames/frames_internal.h"
+#include "frames/segment.h"
 #include "wire/table.h"
 
 /* A segment of the frame log. Its rows are ordered by metric frame, then by metric. */
@@ -199,13 +199,13 @@ static int intern_metrics(struct part *part, const struct frames_head *head,
 }
 
 /* Returns 1, or 0 if the segment is empty or was removed. */
-static int open_part(const struct gsp_frames *folder, const struct gsp_frames_stretch *stretch,
-                     struct part *part, struct gsp_batch *strings, struct gsp_err *err)
+static int open_part(int folder_fd, const struct gsp_frames_stretch *stretch, struct part *part,
+                     struct gsp_batch *strings, struct gsp_err *err)
 {
     struct frames_head head = {0};
     struct stat facts;
     int opened = -1;
-    int rc = gsp_frames__segment_open(folder, stretch->first_id, &head, &opened, err);
+    int rc = gsp_frames_segment_open(folder_fd, stretch->first_id, &head, &opened, err);
     gsp_auto_fd fd = opened;
     if (rc < 0)
         return rc == GSP_E_NOFILE ? 0 : rc;
@@ -216,7 +216,7 @@ static int open_part(const struct gsp_frames *folder, const struct gsp_frames_st
                           .metrics = head.metric_count};
     part->map_len = (size_t)(head.header_bytes + stretch->count * head.row_bytes);
     if (!head.metric_count || !stretch->count) {
-        gsp_frames__head_free(&head);
+        gsp_frames_head_free(&head);
         return 0;
     }
     if (fstat(fd, &facts) < 0 || (uint64_t)facts.st_size < part->map_len) {
@@ -230,7 +230,7 @@ static int open_part(const struct gsp_frames *folder, const struct gsp_frames_st
     }
     if (rc == GSP_OK)
         rc = intern_metrics(part, &head, strings, err);
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     return rc < 0 ? rc : 1;
 }
 
@@ -238,7 +238,6 @@ static int open_parts(const struct gsp_frames_log *log, struct rows *rows,
                       struct gsp_batch *strings, struct gsp_err *err)
 {
     gsp_auto_buf path = {0};
-    struct gsp_frames folder = {.folder_fd = -1};
     gsp_buf_printf(&path, "%s/frames", log->folder);
     rows->parts = calloc(log->stretch_count + 1, sizeof(*rows->parts));
     const char *text = gsp_buf_cstr(&path);
@@ -247,10 +246,9 @@ static int open_parts(const struct gsp_frames_log *log, struct rows *rows,
     gsp_auto_fd fd = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot read the frame log: %.150s", text);
-    folder.folder_fd = fd;
     for (size_t i = 0; i < log->stretch_count; i++) {
         struct part *part = &rows->parts[rows->part_count];
-        int rc = open_part(&folder, &log->stretches[i], part, strings, err);
+        int rc = open_part(fd, &log->stretches[i], part, strings, err);
         rows->part_count += rc != 0; /* also on failure: free_rows() frees the part */
         if (rc < 0)
             return rc;

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gsp_auto_buf text = {0};
     if (gsp_json_rows_new((struct gsp_sv){(const char *)data, size}, NULL, &rows, &err) != GSP_OK) {
         if (rows || err.msg[0] == '\0')
-            abort(); /* a failure must say what it is */
+            abort(); /* a failure must have a message */
         return 0;
     }
     while (gsp_rows_next(rows, &batch, &err) > 0) {

@@ -10,7 +10,7 @@ static int take(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line
 {
     int i = gsp_setting_find(key);
     gsp_ignore(gsp_setting_nearest(key) != NULL);
-    /* A wrong value is no end: the lines behind it are tried too. */
+    /* Continues after an invalid value, to parse the lines after it. */
     if (i >= 0)
         gsp_ignore(gsp_setting_set(ctx, (size_t)i, value, GSP_FROM_FILE, err));
     return GSP_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A segment of frames as somebody left it in the state folder: the header, and the log of which it
- * is the only segment.  The input is the numbers' file; the text's is made to fit. */
+/* A malformed segment of the frame log: parses its header, and opens a log with this segment. The
+ * input is the file of numbers; the file of text is generated. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void read_log(const char *folder)
     if (gsp_frames_open(&options, &frames, NULL) != 0)
         return;
     struct gsp_frames_stats stats;
-    if (gsp_frames_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
+    if (gsp_frames_log_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
         gsp_frames_stats_free(&stats);
     gsp_auto_fd out = open("/dev/null", O_WRONLY | O_CLOEXEC);
     uint64_t copied = 0;
@@ -45,11 +45,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct frames_head head;
     gsp_auto_buf bytes = {0};
     gsp_buf_put(&bytes, data, size);
-    /* As if the check sum were right: what it would catch must do no harm either. */
+    /* With a valid checksum, because the parser must be safe without it. */
     gsp_frames__head_seal(bytes.p, bytes.len);
     if (gsp_frames__head_parse(gsp_buf_sv(&bytes), &head, NULL) != 0)
         return 0;
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     char folder[] = "/tmp/gsprof-fuzz-XXXXXX";
     if (!mkdtemp(folder))
         return 0;
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const NAMES[] = {"00000000000000000001.num", "00000000000000000001.text",
                                         "00000000000000000002.num", "00000000000000000002.text",
                                         "00000000000000000003.num", "00000000000000000003.text"};
-    /* Three of them: of many segments only the newest two are read through on opening. */
+    /* Three segments, because opening the log verifies only the newest two. */
     for (size_t i = 0; i < GSP_COUNT(NAMES); i += 2) {
         write_file(folder, NAMES[i], bytes.p, bytes.len);
         write_file(folder, NAMES[i + 1], text.p, text.len);

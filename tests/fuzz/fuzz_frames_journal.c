@@ -4,11 +4,11 @@
 
 #include "daemon/sessions.h"
 #include "frames/journal.h"
-#include "frames/session_file.h"
+#include "frames/session_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Each line is written again and read back as the same fields. */
+/* Writes each line again and checks that it is read back with the same fields. */
 static void read_fields(void *ctx, const struct gsp_sv *fields, size_t count)
 {
     struct gsp_buf *again = ctx;

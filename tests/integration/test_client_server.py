@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client commands with a real gsprof serve, and the documented workflow of a Python program
-that uses only requests."""
+"""The client commands against gsprof serve, and the documented workflow of a Python program that
+uses only the requests library."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from support import (
     program,
 )
 
-# Runs a program unchanged, except that it uses the port of the test and that each sleep waits for
-# three more metric frames.
+# Runs an unchanged program, but with the port of the test, and with sleeps that last until three more
+# frames exist.
 LAUNCHER = """
 import runpy, sys, time, requests
 port, path = sys.argv[1:]
@@ -83,14 +83,14 @@ def test_sessions_from_the_command_line(daemon: Daemon) -> None:
     unknown = gsprof("http-stop", at, "--name", "epoch_5", status=EXIT_NOFILE)
     assert "full_training" in unknown.err
     ended = gsprof("http-stop", at).out
-    assert str(daemon.output / "full_training.json") in ended  # the argument for gsprof stat
+    assert str(daemon.output / "full_training.json") in ended  # can be passed to stat
     made = json.loads(gsprof("stat", daemon.output / "full_training.json", "--json").out)
     assert made["metadata"]["labels"] == {"lr": "3e-4"} and made["frames"] >= 3
     assert any(row["metric"] == "system.memory.used_bytes" for row in made["summary"])
 
 
 @pytest.mark.parametrize("end", ["svg", "png", "html"])
-def test_a_session_is_drawn(daemon: Daemon, tmp_path: Path, end: str) -> None:
+def test_plots_a_session(daemon: Daemon, tmp_path: Path, end: str) -> None:
     at = f"127.0.0.1:{daemon.port}"
     gsprof("http-profile", at, "--name", "s")
     daemon.frames(20)
@@ -115,7 +115,7 @@ def test_config(daemon: Daemon) -> None:
 
 
 def on_terminal(columns: int, *args: object) -> str:
-    """Returns the output on a terminal with this many columns."""
+    """The output on a terminal with the given number of columns."""
     mine, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 500, columns, 0, 0))
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
@@ -126,7 +126,7 @@ def on_terminal(columns: int, *args: object) -> str:
         while True:
             try:
                 chunk = os.read(mine, 65536)
-            except OSError:  # the last writer has closed it
+            except OSError:  # the last process has closed it
                 break
             seen += chunk
         assert process.wait(PATIENCE_S) == 0, seen
@@ -193,14 +193,14 @@ def test_query(daemon: Daemon, tmp_path: Path) -> None:
     gsprof("query", at, count, "-o", tmp_path / "x.csv", status=EXIT_NOWRITE)
 
 
-def test_warning_about_a_readable_token(tmp_path: Path) -> None:
+def test_readable_token_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("aVeryLongTokenForThisTest\n", encoding="ascii")
     for mode, is_warned in ((0o644, True), (0o600, False)):
         file.chmod(mode)
         words = ["serve", "--bind", "nowhere", "--token-file", file, "--state-dir", tmp_path / "s"]
         message = gsprof(*words, status=EXIT_USAGE).err
-        assert (f"chmod 600 {file}" in message) == is_warned, message
+        assert (f"all users can read the token file {file}" in message) == is_warned, message
 
 
 def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

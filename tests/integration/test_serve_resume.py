@@ -124,7 +124,7 @@ def test_recordings_are_not_resumed_without_allow_control(serve: Serve, start: S
     daemon.start()
     assert daemon.get("/targets")["recordings"] == []
     (active,) = daemon.get("/status")["active_sessions"]
-    assert "does not look into processes" in active["error"]
+    assert "may not read processes" in active["error"]
 
 
 def test_an_ended_process_is_not_resumed(serve: Serve, start: StartTarget) -> None:

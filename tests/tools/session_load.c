@@ -118,7 +118,7 @@ static int day(const char *folder, uint64_t frames, struct gsp_json *json, struc
     char path[1024];
     struct stat st = {0};
     if (rc == 0) {
-        gsp_frames_status(load.frames, &status);
+        gsp_frames_log_status(load.frames, &status);
         put(json, "log_mb", (double)status.bytes / 1e6);
         snprintf(path, sizeof(path), "%s/%s", load.output, got.file);
         put(json, "file_mb", stat(path, &st) == 0 ? (double)st.st_size / 1e6 : 0);

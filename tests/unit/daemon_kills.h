@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "daemon_fixture.h"
-#include "frames/session_file.h"
+#include "frames/session_format.h"
 
 #define KILLS_SESSIONS 20000U
 #define KILLS_THREADS  3
@@ -255,7 +255,7 @@ static inline void kills_finish(struct kills_result *result)
     if (gsp_sessions_stop(kills_table, KILLS_WHOLE, &whole, NULL) != 0 ||
         !kills_file_good(whole.file, result->frames))
         kills_wrong(result, "invalid file of the longest session, frames", result->frames);
-    if (gsp_frames_stats(kills_frames, 1, result->frames, &stats, NULL) == 0) {
+    if (gsp_frames_log_stats(kills_frames, 1, result->frames, &stats, NULL) == 0) {
         for (size_t i = 0; i < stats.gap_count; i++)
             result->restarts += strcmp(stats.gaps[i].cause, "restart") == 0;
         gsp_frames_stats_free(&stats);

@@ -15,7 +15,7 @@ static void check_endpoint(const char *word, const char *expected)
     tap_eq_str(gsp_buf_cstr(&out), expected);
 }
 
-TAP_TEST(words_become_addresses)
+TAP_TEST(addresses_from_words)
 {
     check_endpoint(NULL, "localhost:8091");
     check_endpoint("", "localhost:8091");
@@ -29,7 +29,7 @@ TAP_TEST(words_become_addresses)
     check_endpoint("unix:/run/x", "unix:/run/x");
 }
 
-TAP_TEST(what_cannot_be_an_address_is_told)
+TAP_TEST(rejects_malformed_addresses)
 {
     gsp_auto_buf out = {0};
     struct gsp_err err = {0};
@@ -52,7 +52,7 @@ static void write_file(const char *path, const char *text)
     tap_check(file && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
-TAP_TEST(tokens_in_their_order_and_not_to_strangers)
+TAP_TEST(token_priority_and_scope)
 {
     char folder[] = "/tmp/gsp_client_XXXXXX";
     char path[64];
@@ -61,7 +61,7 @@ TAP_TEST(tokens_in_their_order_and_not_to_strangers)
     snprintf(path, sizeof(path), "%s/gsprof", folder);
     tap_eq_int(mkdir(path, 0700), 0);
     snprintf(path, sizeof(path), "%s/gsprof/token", folder);
-    struct gsp_client_tokens tokens = {.config_home = folder};
+    struct gsp_client_tokens tokens = {.config = path};
     tap_eq_str(token(&tokens, "localhost:8091", &out), "");
     write_file(path, "  secret\n");
     tap_eq_str(token(&tokens, "localhost:8091", &out), "secret");
@@ -82,7 +82,7 @@ TAP_TEST(tokens_in_their_order_and_not_to_strangers)
     rmdir(folder);
 }
 
-TAP_TEST(a_token_cannot_break_a_header)
+TAP_TEST(token_cannot_break_a_header)
 {
     gsp_auto_buf out = {0};
     struct gsp_err err = {0};

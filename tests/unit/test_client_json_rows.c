@@ -6,7 +6,7 @@
 #include "model/cells.h"
 #include "tap.h"
 
-/* All cells of all columns, a column after the other: "name:kind=v,v;". */
+/* All cells, column by column: "name:kind=v,v;". */
 static void flatten(const char *text, struct gsp_buf *out)
 {
     struct gsp_rows *rows = NULL;
@@ -42,7 +42,7 @@ TAP_TEST(columns_have_the_types_of_their_values)
                                    "b:BOOLEAN=true,-;t:VARCHAR=x,7;n:VARCHAR=-,-;");
 }
 
-TAP_TEST(objects_that_are_not_alike)
+TAP_TEST(objects_with_different_members)
 {
     gsp_auto_buf out = {0};
     flatten("[{\"a\":1},{\"b\":[1,{\"c\":null}]},{},{\"b\":true,\"a\":2,\"a\":3}]", &out);
@@ -51,7 +51,7 @@ TAP_TEST(objects_that_are_not_alike)
     tap_eq_str(gsp_buf_cstr(&out), "");
 }
 
-TAP_TEST(an_object_names_columns_and_warns)
+TAP_TEST(object_with_columns_and_warnings)
 {
     static const char TEXT[] =
         "{\"columns\": [{\"name\":\"a\",\"type\":\"BIGINT\"},{\"x\":[1],\"name\":\"b\"}],"
@@ -86,7 +86,7 @@ TAP_TEST(more_rows_than_a_word_has_bits)
     tap_check(flat && strstr(flat, "1,-,1,1;") != NULL);
 }
 
-TAP_TEST(what_is_no_array_of_objects_is_told)
+TAP_TEST(rejects_other_json)
 {
     static const char *const TEXTS[] = {"",     "{}",           "[1]",
                                         "[{}",  "[{}]x",        "[[]]",

@@ -7,7 +7,7 @@
 #include "store_query.h"
 #include "tap.h"
 
-/* A log of frames, and what is asked about it. */
+/* A frame log and the facts about it. */
 struct log {
     char folder[64];
     struct gsp_frames *frames;
@@ -47,12 +47,13 @@ static struct gsp_session session(const char *name, uint64_t first, uint64_t las
     return s;
 }
 
-/* A store as a worker has it. */
-static struct gsp_store *ask_of(struct log *log, const struct gsp_session *sessions, size_t count)
+/* A store like that of a query worker. */
+static struct gsp_store *open_query_store(struct log *log, const struct gsp_session *sessions,
+                                          size_t count)
 {
     static struct gsp_err trouble;
     struct gsp_frames_stretch *stretches = NULL;
-    struct gsp_body *told = NULL;
+    struct gsp_body *body = NULL;
     gsp_auto_buf text = {0};
     struct gsp_query_facts facts = {
         .host = "here", .state_dir = log->folder, .sessions = sessions, .session_count = count};
@@ -61,11 +62,11 @@ static struct gsp_store *ask_of(struct log *log, const struct gsp_session *sessi
     facts.stretches = stretches;
     gsp_query_facts_put(&facts, &text);
     free(stretches);
-    tap_require(gsp_http_body_read(gsp_buf_sv(&text), &told, NULL) == GSP_OK);
+    tap_require(gsp_http_body_read(gsp_buf_sv(&text), &body, NULL) == GSP_OK);
     struct gsp_store *store = open_store(NULL);
     trouble = (struct gsp_err){0};
-    tap_require(gsp_query_facts_add(told, store, &trouble, NULL) == GSP_OK);
-    gsp_http_body_free(told);
+    tap_require(gsp_query_facts_add(body, store, &trouble, NULL) == GSP_OK);
+    gsp_http_body_free(body);
     lock_store(store);
     return store;
 }
@@ -78,7 +79,7 @@ TAP_TEST(every_value_of_every_frame)
     add_frames(&log, 40);
     log.made.gpus = 1; /* a new metric: a new segment */
     add_frames(&log, 60);
-    struct gsp_store *store = ask_of(&log, NULL, 0);
+    struct gsp_store *store = open_query_store(&log, NULL, 0);
     tap_eq_str(query(store,
                      "SELECT count(DISTINCT frame_id), min(frame_id), max(frame_id), min(host), "
                      "count(sessions) FROM session.frame",
@@ -94,17 +95,17 @@ TAP_TEST(every_value_of_every_frame)
                      "metric LIKE 'gpu%power_watts'",
                      &out),
                "41,60,100");
-    /* Frames that came after the look are not the query's. */
+    /* Frames that are added later are not part of the query. */
     add_frames(&log, 10);
     tap_eq_str(query(store, "SELECT max(frame_id) FROM session.frame", &out), "100");
     gsp_store_close(store);
-    store = ask_of(&log, NULL, 0);
+    store = open_query_store(&log, NULL, 0);
     tap_eq_str(query(store, "SELECT max(frame_id) FROM session.frame", &out), "110");
     gsp_store_close(store);
     close_log(&log);
 }
 
-TAP_TEST(frames_know_their_sessions)
+TAP_TEST(frames_have_their_sessions)
 {
     struct log log;
     gsp_auto_buf out = {0};
@@ -115,7 +116,7 @@ TAP_TEST(frames_know_their_sessions)
     sessions[2].failed = true;
     open_log(&log);
     add_frames(&log, 40);
-    struct gsp_store *store = ask_of(&log, sessions, 3);
+    struct gsp_store *store = open_query_store(&log, sessions, 3);
     tap_eq_str(query(store,
                      "SELECT sessions, min(frame_id) AS f, max(frame_id) FROM session.frame "
                      "GROUP BY sessions ORDER BY f",
@@ -136,7 +137,7 @@ TAP_TEST(frames_know_their_sessions)
     close_log(&log);
 }
 
-/* As many as a busy day: the newest are named, and the table of sessions has all. */
+/* Only the newest sessions are named in a frame; session.list has all. */
 TAP_TEST(many_sessions_of_one_frame)
 {
     enum { MANY = 1000 };
@@ -151,7 +152,7 @@ TAP_TEST(many_sessions_of_one_frame)
     }
     open_log(&log);
     add_frames(&log, 20);
-    struct gsp_store *store = ask_of(&log, sessions, MANY);
+    struct gsp_store *store = open_query_store(&log, sessions, MANY);
     tap_eq_str(query(store,
                      "SELECT count(DISTINCT sessions), max(len(string_split(sessions, ','))), "
                      "bool_or(sessions LIKE '[\"s999\",%') FROM session.frame",
@@ -187,19 +188,19 @@ static void damage(const struct log *log, off_t from_end)
     closedir(dir);
 }
 
-TAP_TEST(a_damaged_row_is_unknown)
+TAP_TEST(damaged_rows_are_null)
 {
     struct log log;
     gsp_auto_buf out = {0};
     open_log(&log);
     add_frames(&log, 5);
-    struct gsp_store *store = ask_of(&log, NULL, 0);
+    struct gsp_store *store = open_query_store(&log, NULL, 0);
     int64_t metrics = 0;
     tap_require(gsp_parse_i64(query(store, "SELECT count(*) // 5 FROM session.frame", &out), 1,
                               1000, &metrics, NULL) == GSP_OK);
     gsp_store_close(store);
     damage(&log, (off_t)(metrics * (int64_t)sizeof(double) + 48));
-    store = ask_of(&log, NULL, 0);
+    store = open_query_store(&log, NULL, 0);
     tap_eq_str(
         query(store,
               "SELECT frame_id, count(value), count(ts_ns) FROM session.frame "
@@ -211,7 +212,7 @@ TAP_TEST(a_damaged_row_is_unknown)
     close_log(&log);
 }
 
-TAP_TEST(a_log_that_is_gone_is_told)
+TAP_TEST(missing_log_is_an_error)
 {
     struct log log;
     gsp_auto_buf out = {0};
@@ -220,7 +221,7 @@ TAP_TEST(a_log_that_is_gone_is_told)
     char folder[64];
     memcpy(folder, log.folder, sizeof(folder));
     snprintf(log.folder, sizeof(log.folder), "/no/such/folder");
-    struct gsp_store *store = ask_of(&log, NULL, 0);
+    struct gsp_store *store = open_query_store(&log, NULL, 0);
     tap_check(strstr(query(store, "SELECT count(*) FROM session.frame", &out),
                      "! IO cannot read the frame log") != NULL);
     tap_eq_str(query(store, "SELECT count(*) FROM session.list", &out), "0");

@@ -8,9 +8,10 @@
 #include "daemon_fixture.h"
 #include "daemon_kills.h"
 #include "frames/session_file.h"
+#include "frames/session_format.h"
 #include "tap.h"
 
-/* A daemon's state without the daemon. */
+/* The state of a daemon without the daemon. */
 struct state {
     char folder[64];
     char state[96];
@@ -87,7 +88,7 @@ static int stop(struct state *state, const char *name, struct gsp_session *out)
     return rc;
 }
 
-/* The file's text, which is JSON; the caller frees it. */
+/* Reads a file and checks that it is JSON. The caller frees the text. */
 static char *read_output(const struct state *state, const char *file)
 {
     char path[512];
@@ -161,7 +162,7 @@ TAP_TEST(labels)
     tap_check(!gsp_session_labels_ok(gsp_sv_of(deep)));
 }
 
-TAP_TEST(a_session_is_its_stretch_of_frames)
+TAP_TEST(session_file_has_its_frames)
 {
     struct state *state = new_state();
     state->made.gpus = 1;
@@ -210,7 +211,7 @@ TAP_TEST(a_session_is_its_stretch_of_frames)
     end_state(state);
 }
 
-TAP_TEST(no_frame_is_a_file_too)
+TAP_TEST(session_without_frames_has_a_file)
 {
     struct state *state = new_state();
     struct gsp_session s;
@@ -223,7 +224,7 @@ TAP_TEST(no_frame_is_a_file_too)
     end_state(state);
 }
 
-TAP_TEST(names_are_used_again)
+TAP_TEST(names_can_be_reused)
 {
     struct state *state = new_state();
     struct gsp_session s;
@@ -233,7 +234,7 @@ TAP_TEST(names_are_used_again)
     tap_eq_int(stop(state, "a", NULL), 0);
     tap_eq_int(start(state, "a", &s), 0);
     tap_eq_str(s.file, "a_2.json");
-    tap_eq_int(start(state, "a_2", &s), 0); /* whose file would be the same */
+    tap_eq_int(start(state, "a_2", &s), 0); /* its file would have the same name */
     tap_eq_str(s.file, "a_2_2.json");
     tap_eq_int(stop(state, "a", NULL), 0);
     tap_eq_int(start(state, "a", &s), 0);
@@ -244,9 +245,9 @@ TAP_TEST(names_are_used_again)
     size_t n = 0;
     tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
     tap_eq_int(n, 4);
-    tap_eq_str(list[0].name, "a_2"); /* the active one first */
+    tap_eq_str(list[0].name, "a_2"); /* active sessions first */
     free(list);
-    /* By force: a.json is written anew, and its old session is gone. */
+    /* With force, a.json is overwritten, and its old session is deleted. */
     struct gsp_session_start force = {.name = "a", .force = true};
     tap_eq_int(gsp_sessions_start(state->sessions, &force, &s, NULL), 0);
     tap_eq_str(s.file, "a.json");
@@ -258,7 +259,7 @@ TAP_TEST(names_are_used_again)
     tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
     tap_eq_int(n, 4);
     free(list);
-    /* Somebody else's file is not overwritten, not even if it comes while the session runs. */
+    /* The file of another program is not overwritten, even if it appears during the session. */
     char path[256];
     snprintf(path, sizeof(path), "%s/x.json", state->output);
     tap_eq_int(start(state, "x", &s), 0);
@@ -286,7 +287,7 @@ TAP_TEST(unnamed_sessions_get_names)
     end_state(state);
 }
 
-TAP_TEST(killed_and_started_again)
+TAP_TEST(restart_after_kill)
 {
     struct state *state = new_state();
     struct gsp_session s;
@@ -302,7 +303,7 @@ TAP_TEST(killed_and_started_again)
     add_frames(state, 4);
     tap_eq_int(stop(state, "done", NULL), 0);
     tap_eq_int(gsp_sessions_delete(state->sessions, "gone", NULL), 0);
-    close_state(state); /* which does nothing that a kill would leave undone */
+    close_state(state); /* has the same effect on the files as a kill */
     state->made.step_ns = 100 * GSP_NS_PER_S;
     open_state(state);
     tap_eq_int(gsp_sessions_active_count(state->sessions), 1);
@@ -329,7 +330,7 @@ TAP_TEST(killed_and_started_again)
     end_state(state);
 }
 
-TAP_TEST(two_daemons_do_not_share_a_state)
+TAP_TEST(state_folder_is_locked)
 {
     struct state *state = new_state();
     struct gsp_sessions *other = NULL;
@@ -342,7 +343,7 @@ TAP_TEST(two_daemons_do_not_share_a_state)
     end_state(state);
 }
 
-TAP_TEST(a_journal_of_another_version_is_refused)
+TAP_TEST(journal_of_another_version_is_rejected)
 {
     struct state *state = new_state();
     close_state(state);
@@ -359,7 +360,7 @@ TAP_TEST(a_journal_of_another_version_is_refused)
     end_state(state);
 }
 
-TAP_TEST(the_journal_is_cut_at_every_length)
+TAP_TEST(journal_truncated_at_every_length)
 {
     struct state *state = new_state();
     char path[256];
@@ -388,7 +389,7 @@ TAP_TEST(the_journal_is_cut_at_every_length)
         snprintf(name, sizeof(name), "new%zu", cut);
         tap_eq_int(start(state, name, NULL), 0);
         close_state(state);
-        open_state(state); /* the new line was not glued to a torn one */
+        open_state(state); /* the new line is separate from the truncated one */
         struct gsp_session s;
         tap_eq_int(gsp_sessions_find(state->sessions, name, &s, NULL), 0);
         close_state(state);
@@ -407,16 +408,16 @@ static void note_ended(void *ctx, const struct gsp_session *all, size_t count)
         tap_check(!all[i].active && all[i].end_ns == all[0].end_ns);
 }
 
-TAP_TEST(all_end_together)
+TAP_TEST(stop_all)
 {
     struct state *state = new_state();
     struct gsp_session *all = NULL;
-    struct gsp_session told = {0};
+    struct gsp_session last = {0};
     struct gsp_err err = {0};
     size_t count = 7;
-    const struct gsp_sessions_ended ended = {note_ended, &told};
+    const struct gsp_sessions_ended ended = {note_ended, &last};
     tap_eq_int(gsp_sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
-    tap_check(count == 0 && told.end_ns == 0);
+    tap_check(count == 0 && last.end_ns == 0);
     free(all);
     tap_eq_int(start(state, "done", NULL), 0);
     tap_eq_int(stop(state, "done", NULL), 0);
@@ -430,10 +431,10 @@ TAP_TEST(all_end_together)
     tap_eq_int(gsp_sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
     tap_require(count == 2);
     tap_eq_str(all[0].name, "b");
-    tap_check(all[0].end_ns == all[1].end_ns && all[0].end_ns == told.end_ns);
+    tap_check(all[0].end_ns == all[1].end_ns && all[0].end_ns == last.end_ns);
     tap_check(all[0].frame_count == 2 && all[1].frame_count == 5);
     free(all);
-    /* Without a place for files they have ended all the same. */
+    /* Without an output folder the sessions have still ended. */
     tap_eq_int(start(state, "c", NULL), 0);
     char path[512];
     snprintf(path, sizeof(path), "%s-away", state->output);
@@ -445,7 +446,7 @@ TAP_TEST(all_end_together)
     end_state(state);
 }
 
-TAP_TEST(an_output_folder_that_is_not_there_is_tried_again)
+TAP_TEST(missing_output_folder_is_retried)
 {
     struct state *state = new_state();
     struct gsp_session s;
@@ -459,7 +460,7 @@ TAP_TEST(an_output_folder_that_is_not_there_is_tried_again)
     gsp_sessions_tend(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
     tap_eq_int(gsp_sessions_find(state->sessions, "a", &s, NULL), 0);
     tap_check(s.failed);
-    add_frames(state, 5); /* which are not the session's */
+    add_frames(state, 5); /* not part of the session */
     close_state(state);
     open_state(state);
     tap_require(mkdir(state->output, 0700) == 0);
@@ -472,7 +473,7 @@ TAP_TEST(an_output_folder_that_is_not_there_is_tried_again)
     end_state(state);
 }
 
-TAP_TEST(a_full_output_folder_leaves_nothing_half_written)
+TAP_TEST(full_disk_leaves_no_partial_file)
 {
     struct state *state = new_state();
     struct gsp_session s;
@@ -495,7 +496,7 @@ TAP_TEST(a_full_output_folder_leaves_nothing_half_written)
     end_state(state);
 }
 
-TAP_TEST(a_journal_that_cannot_be_written_starts_nothing)
+TAP_TEST(start_fails_without_journal)
 {
     struct state *state = new_state();
     signal(SIGXFSZ, SIG_IGN);
@@ -514,7 +515,7 @@ TAP_TEST(a_journal_that_cannot_be_written_starts_nothing)
     end_state(state);
 }
 
-TAP_TEST(a_link_in_the_output_folder_is_not_followed)
+TAP_TEST(links_in_the_output_folder_are_not_followed)
 {
     struct state *state = new_state();
     char target[256];
@@ -535,7 +536,7 @@ TAP_TEST(a_link_in_the_output_folder_is_not_followed)
     end_state(state);
 }
 
-TAP_TEST(finished_sessions_are_forgotten_and_their_files_stay)
+TAP_TEST(old_sessions_are_removed_but_not_their_files)
 {
     struct state *state = new_state();
     struct gsp_session s;
@@ -550,7 +551,7 @@ TAP_TEST(finished_sessions_are_forgotten_and_their_files_stay)
     tap_eq_int(gsp_sessions_find(state->sessions, "active", &s, NULL), 0);
     free(read_output(state, "old.json"));
     tap_eq_int(start(state, "old", &s), 0);
-    tap_eq_str(s.file, "old_2.json"); /* never over a file that is there */
+    tap_eq_str(s.file, "old_2.json"); /* never overwrites an existing file */
     end_state(state);
 }
 
@@ -568,7 +569,7 @@ TAP_TEST(deleting_removes_the_file)
     end_state(state);
 }
 
-TAP_TEST(the_journal_does_not_grow_for_ever)
+TAP_TEST(journal_is_compacted)
 {
     struct state *state = new_state();
     tap_eq_int(start(state, "stays", NULL), 0);
@@ -613,7 +614,7 @@ static void *work(void *ctx)
     return (void *)won; /* NOLINT(performance-no-int-to-ptr) */
 }
 
-TAP_TEST(of_many_who_start_a_name_one_wins)
+TAP_TEST(concurrent_starts_of_a_name)
 {
     struct state *state = new_state();
     pthread_t threads[THREADS];
@@ -645,7 +646,7 @@ static void *stop_half(void *ctx)
     return (void *)won; /* NOLINT(performance-no-int-to-ptr) */
 }
 
-TAP_TEST(of_many_who_stop_a_session_one_does)
+TAP_TEST(concurrent_stops_of_a_session)
 {
     struct state *state = new_state();
     add_frames(state, 5);
@@ -682,7 +683,7 @@ static struct gsp_stacks_ticket begin_stacks(struct state *state, const char *fi
     return ticket;
 }
 
-TAP_TEST(the_first_are_those_of_the_whole_list)
+TAP_TEST(first_sessions_match_the_list)
 {
     struct state *state = new_state();
     struct gsp_session first[8];
@@ -714,7 +715,7 @@ TAP_TEST(the_first_are_those_of_the_whole_list)
     end_state(state);
 }
 
-TAP_TEST(recordings_that_were_cut_are_wanted_again)
+TAP_TEST(cut_recordings_continue)
 {
     struct state *state = new_state();
     const int32_t pids[] = {11, 22, 33};
@@ -739,7 +740,7 @@ TAP_TEST(recordings_that_were_cut_are_wanted_again)
         .how = GSP_STACKS_STOPPED, .end_ns = 5, .samples = 7, .error = ""};
     gsp_sessions_stacks_end(state->sessions, &ended, &end);
     gsp_sessions_stacks_end(state->sessions, &stopped, &stop_end);
-    /* Once as it was written, once as it is written anew. */
+    /* Once with the original journal, once after compaction. */
     for (int round = 0; round < 2; round++) {
         close_state(state);
         open_state(state);
@@ -761,7 +762,7 @@ TAP_TEST(recordings_that_were_cut_are_wanted_again)
     tap_eq_int(gsp_sessions_find(state->sessions, "s", &s, NULL), 0);
     tap_eq_int(s.stack_files, 5);
     tap_eq_int(s.stack_gaps, 1);
-    tap_check(has(s.error, "process 11: its file is gone"));
+    tap_check(has(s.error, "process 11: the file does not exist any more"));
     char file[300];
     tap_check(gsp_sessions_stacks_file(state->sessions, "s", 33, 0, file));
     tap_eq_str(file, "s.33_2.gsp");
@@ -777,7 +778,7 @@ TAP_TEST(recordings_that_were_cut_are_wanted_again)
     end_state(state);
 }
 
-TAP_TEST(killed_at_random_moments_under_load)
+TAP_TEST(killed_at_random_times_under_load)
 {
     char folder[64];
     made_folder(folder);

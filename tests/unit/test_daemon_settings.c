@@ -6,33 +6,33 @@
 #include "daemon/settings.h"
 #include "tap.h"
 
-static char heard[512];
+static char parsed[512]; /* "line:key=value;" for each pair */
 
-static int hear(void *ctx GSP_UNUSED, struct gsp_sv key, struct gsp_sv value, unsigned line,
-                struct gsp_err *err GSP_UNUSED)
+static int add_pair(void *ctx GSP_UNUSED, struct gsp_sv key, struct gsp_sv value, unsigned line,
+                    struct gsp_err *err GSP_UNUSED)
 {
-    const size_t len = strlen(heard);
-    snprintf(heard + len, sizeof(heard) - len, "%u:%.*s=%.*s;", line, (int)key.len, key.p,
+    const size_t len = strlen(parsed);
+    snprintf(parsed + len, sizeof(parsed) - len, "%u:%.*s=%.*s;", line, (int)key.len, key.p,
              (int)value.len, value.p);
     return GSP_OK;
 }
 
 static int parse(const char *text, struct gsp_err *err)
 {
-    heard[0] = '\0';
-    return gsp_settings__parse(gsp_sv_of(text), hear, NULL, err);
+    parsed[0] = '\0';
+    return gsp_settings__parse(gsp_sv_of(text), add_pair, NULL, err);
 }
 
-TAP_TEST(the_file_is_key_and_value)
+TAP_TEST(parses_keys_and_values)
 {
     tap_eq_int(parse("# comment\n\na = 1_000 # more\n b.c='x # y'\r\n[s]\nk = \"q\\\"\\n\"\n"
                      "[gsprof]  # s\nflag=true",
                      NULL),
                GSP_OK);
-    tap_eq_str(heard, "3:a=1000;4:b.c=x # y;6:s.k=q\"\n;8:gsprof.flag=true;");
+    tap_eq_str(parsed, "3:a=1000;4:b.c=x # y;6:s.k=q\"\n;8:gsprof.flag=true;");
 }
 
-TAP_TEST(mistakes_are_told_by_line)
+TAP_TEST(errors_name_the_line)
 {
     static const char *const wrong[] = {
         "\nx",     "\nx =", "\nx = \"a", "\nx = \"a\" b", "\nx = [1]",     "\n[a",     "\n[]",
@@ -53,14 +53,14 @@ static int set(struct gsp_settings *settings, const char *name, const char *valu
     return gsp_setting_set(settings, (size_t)i, gsp_sv_of(value), GSP_FROM_REQUEST, NULL);
 }
 
-TAP_TEST(values_have_their_types_and_ranges)
+TAP_TEST(values_have_types_and_ranges)
 {
     struct gsp_settings settings;
     tap_eq_int(gsp_settings_load(&settings, "/dev/null", NULL), GSP_OK);
-    tap_check(settings.period_ns == 200000000);
-    tap_eq_str(settings.bind, "127.0.0.1");
+    tap_check(settings.live.period_ns == 200000000);
+    tap_eq_str(settings.fixed.bind, "127.0.0.1");
     tap_eq_int(set(&settings, "gsprof.sample_rate", "0.1"), GSP_OK);
-    tap_check(settings.period_ns == 100000000);
+    tap_check(settings.live.period_ns == 100000000);
     tap_eq_int(set(&settings, "sample_rate", "10ms"), GSP_OK);
     tap_eq_int(set(&settings, "sample_rate", "9ms"), GSP_E_USAGE);
     tap_eq_int(set(&settings, "sample_rate", "2h"), GSP_E_USAGE);
@@ -70,16 +70,17 @@ TAP_TEST(values_have_their_types_and_ranges)
     tap_eq_int(set(&settings, "port", "80.5"), GSP_E_USAGE);
     tap_eq_int(set(&settings, "pss", "maybe"), GSP_E_USAGE);
     tap_eq_int(set(&settings, "pss", "on"), GSP_OK);
-    tap_check(settings.pss);
+    tap_check(settings.fixed.pss);
     tap_eq_int(set(&settings, "nothing", "1"), 1);
     tap_eq_str(gsp_setting_nearest(gsp_sv_of("gsprof.samplerate")), "sample_rate");
     tap_check(gsp_setting_nearest(gsp_sv_of("quite another thing")) == NULL);
-    tap_check(gsp_setting_nearest(gsp_sv_of("gsprof.nix")) == NULL); /* "bind" is another word */
+    tap_check(gsp_setting_nearest(gsp_sv_of("gsprof.nix")) ==
+              NULL); /* "bind" is not similar enough */
     tap_eq_str(gsp_setting_nearest(gsp_sv_of("bnd")), "bind");
-    tap_check(settings.period_ns == 10000000);
+    tap_check(settings.live.period_ns == 10000000);
 }
 
-TAP_TEST(later_ones_win)
+TAP_TEST(environment_overrides_file)
 {
     char path[] = "/tmp/gsprof-settings-XXXXXX";
     static const char text[] = "sample_rate = 1\n[gsprof]\nport = 99\nunknown = 5\n";
@@ -89,9 +90,9 @@ TAP_TEST(later_ones_win)
     tap_eq_int(gsp_fd_write_all(fd, text, sizeof(text) - 1, NULL), GSP_OK);
     setenv("GSPROF_PORT", "100", 1);
     tap_eq_int(gsp_settings_load(&settings, path, &err), GSP_OK);
-    tap_check(settings.period_ns == 1000000000);
-    tap_check(settings.port == 100);
-    tap_eq_str(gsp_setting_origin_name((enum gsp_setting_origin)settings.origin[0]), "file");
+    tap_check(settings.live.period_ns == 1000000000);
+    tap_check(settings.fixed.port == 100);
+    tap_eq_str(gsp_setting_origin_name(gsp_setting_origin_of(&settings, 0)), "file");
     setenv("GSPROF_PORT", "x", 1);
     tap_eq_int(gsp_settings_load(&settings, path, &err), GSP_E_USAGE);
     unlink(path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The whole daemon in this process, with all that can happen at once: ticks, requests of every
- * kind, sessions that begin and end, watched processes that change, settings that are read again.
- * Under TSan it finds what the daemon's threads do to each other.
+ * The whole daemon in this process under concurrent load: ticks, requests of every kind, sessions
+ * that start and stop, watched processes that change, settings that are reloaded. Finds data races
+ * under TSan.
  */
 #include <netinet/in.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct client {
     void (*turn)(const struct client *client, int turn);
     const char *endpoint;
     int number;
-    bool is_endless; /* goes on until the others are done */
+    bool is_endless; /* runs until the others are done */
 };
 
 static _Atomic int workers_left;
@@ -51,10 +51,10 @@ static void read_all(const struct client *client, int turn GSP_UNUSED)
     for (size_t i = 0; i < GSP_COUNT(paths); i++)
         tap_eq_int(ask(client, "GET", paths[i], NULL), 200);
     const int latest = ask(client, "GET", "/metrics/latest", NULL);
-    tap_check(latest == 200 || latest == 503); /* 503: before the first frame */
+    tap_check(latest == 200 || latest == 503); /* 503: before the first metric frame */
 }
 
-/* What is told most often, and by most threads. */
+/* The most frequent requests, from most threads. */
 static void read_status(const struct client *client, int turn GSP_UNUSED)
 {
     tap_eq_int(ask(client, "GET", "/status", NULL), 200);
@@ -77,7 +77,7 @@ static void use_session(const struct client *client, int turn)
     tap_eq_int(ask(client, "GET", path, NULL), 200);
     snprintf(path, sizeof(path), "/profiling/sessions/%s", name);
     const int deleted = ask(client, "DELETE", path, NULL);
-    tap_check(deleted == 200 || deleted == 409); /* 409: it is being made safe on disk */
+    tap_check(deleted == 200 || deleted == 409); /* 409: its file is being written or synced */
 }
 
 static void watch(const struct client *client, int turn GSP_UNUSED)
@@ -106,7 +106,7 @@ static void *run_client(void *arg)
     return NULL;
 }
 
-/* Listens to frames and never reads them. */
+/* Opens the stream and never reads from it. */
 static int open_stream(uint16_t port)
 {
     static const char request[] = "GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -124,14 +124,14 @@ static void load_settings(const char *folder, struct gsp_settings *out)
     setenv("XDG_CONFIG_HOME", folder, 1);
     setenv("XDG_RUNTIME_DIR", folder, 1);
     tap_eq_int(gsp_settings_load(out, NULL, &err), GSP_OK);
-    snprintf(out->state_dir, sizeof(out->state_dir), "%s/state", folder);
-    snprintf(out->output_dir, sizeof(out->output_dir), "%s/out", folder);
-    out->port = 0;
-    out->period_ns = 10 * GSP_NS_PER_MS;
-    out->allow_control = true;
+    snprintf(out->fixed.state_dir, sizeof(out->fixed.state_dir), "%s/state", folder);
+    snprintf(out->fixed.output_dir, sizeof(out->fixed.output_dir), "%s/out", folder);
+    out->fixed.port = 0;
+    out->live.period_ns = 10 * GSP_NS_PER_MS;
+    out->fixed.allow_control = true;
 }
 
-/* Runs all clients to their end, and reads the settings again until then. */
+/* Runs all clients to their end, and reloads the settings in the meantime. */
 static void run_all(struct gsp_daemon *daemon, const struct gsp_settings *settings,
                     struct client *clients, size_t count)
 {
@@ -143,7 +143,7 @@ static void run_all(struct gsp_daemon *daemon, const struct gsp_settings *settin
     for (size_t i = 0; i < count; i++)
         tap_require(pthread_create(&threads[i], NULL, run_client, &clients[i]) == 0);
     while (atomic_load(&workers_left)) {
-        gsp_daemon_reload(daemon, settings);
+        gsp_daemon_reload(daemon, &settings->live);
         nanosleep(&pause, NULL);
     }
     for (size_t i = 0; i < count; i++)
@@ -175,7 +175,7 @@ TAP_TEST(all_at_once)
         if (!clients[i].turn)
             clients[i].turn = i < FIXED + OWNERS ? use_session : watch;
     }
-    /* Loads the libraries before there are several that could. */
+    /* Loads the libraries before several threads could. */
     tap_eq_int(ask(&clients[0], "GET", "/health", NULL), 200);
     int stream = open_stream(gsp_daemon_port(daemon));
     run_all(daemon, &settings, clients, GSP_COUNT(clients));
@@ -184,8 +184,8 @@ TAP_TEST(all_at_once)
     made_remove(folder);
 }
 
-/* A daemon that is closed while it is being asked ends in order. */
-TAP_TEST(closed_while_asked)
+/* Closing the daemon while requests arrive ends it cleanly. */
+TAP_TEST(close_during_requests)
 {
     char folder[64];
     struct gsp_settings settings;

@@ -4,6 +4,7 @@
 
 #include "daemon_fixture.h"
 #include "frames/session_file.h"
+#include "frames/session_format.h"
 #include "tap.h"
 
 static struct gsp_frames *open_frames(const char *folder, uint64_t segment_bytes)
@@ -40,14 +41,14 @@ static struct gsp_frames_stats stats_of(struct gsp_frames *frames, uint64_t firs
 {
     struct gsp_frames_stats stats;
     struct gsp_err err = {0};
-    int rc = gsp_frames_stats(frames, first, last, &stats, &err);
+    int rc = gsp_frames_log_stats(frames, first, last, &stats, &err);
     if (rc)
         printf("# %s\n", err.msg);
     tap_require(rc == 0);
     return stats;
 }
 
-/* The copy of a range, as a text. */
+/* The copy of a range as text. */
 static char *copy_of(struct gsp_frames *frames, uint64_t first, uint64_t last, uint64_t *copied)
 {
     int fd = memfd_create("copy", MFD_CLOEXEC);
@@ -64,7 +65,7 @@ static char *copy_of(struct gsp_frames *frames, uint64_t first, uint64_t last, u
     return text.p;
 }
 
-TAP_TEST(a_frame_is_json_with_numbers)
+TAP_TEST(frame_is_json)
 {
     char folder[64];
     made_folder(folder);
@@ -98,7 +99,7 @@ TAP_TEST(time_has_milliseconds_and_zone)
     setenv("TZ", "Asia/Kolkata", 1);
     tzset();
     char text[64];
-    tap_eq_str(gsp_session_time(1700000000123456789, text, sizeof(text)),
+    tap_eq_str(gsp_fmt_iso_time(1700000000123456789, text, sizeof(text)),
                "2023-11-15T03:43:20.123+05:30");
     char folder[64];
     made_folder(folder);
@@ -138,7 +139,7 @@ static void compare(const double *values, size_t n, const char *what)
     for (size_t i = 0; i < n; i++) {
         made.cpu = values[i];
         frames_of(frames, &made, 1);
-        /* As it is shown. */
+        /* The printed value. */
         double size = fabs(values[i]);
         double scale = size >= 1 ? 1e3 : size >= 1e-3 ? 1e6 : 1e12;
         kept[i] = size >= 1e15 ? values[i] : round(values[i] * scale) / scale;
@@ -167,7 +168,7 @@ static void compare(const double *values, size_t n, const char *what)
 }
 
 #define MANY 5000
-TAP_TEST(statistics_are_those_of_the_numbers)
+TAP_TEST(statistics_are_exact)
 {
     static double values[MANY];
     values[0] = 42.125;
@@ -182,14 +183,16 @@ TAP_TEST(statistics_are_those_of_the_numbers)
         values[i] = (double)random() / 1e7 + 0.5;
     compare(values, MANY, "spread");
     for (size_t i = 0; i < MANY; i++)
-        values[i] = 1e9 + (double)(random() % 3); /* many of the same, small against their mean */
+        values[i] =
+            1e9 +
+            (double)(random() % 3); /* many equal values, differences small compared to the mean */
     compare(values, MANY, "three");
     for (size_t i = 0; i < MANY; i++)
         values[i] = ((double)random() - 1e9) * pow(10, (double)(random() % 30) - 20);
     compare(values, MANY, "signs and sizes");
 }
 
-TAP_TEST(integrals_where_they_mean_something)
+TAP_TEST(integrals_of_rates_and_amounts)
 {
     char folder[64];
     made_folder(folder);
@@ -207,7 +210,7 @@ TAP_TEST(integrals_where_they_mean_something)
     tap_check(fabs(m->integral - 2000 * 20) < 1e-6);
     tap_eq_str(m->integral_unit, "bytes");
     m = metric(&stats, "energy.metrics.joules", "package-0");
-    tap_check(fabs(m->integral - 1010) < 1e-9); /* amounts are added up */
+    tap_check(fabs(m->integral - 1010) < 1e-9); /* the sum of the amounts */
     tap_check(isnan(metric(&stats, "system.cpu.util_percent", "")->integral));
     tap_check(isnan(metric(&stats, "system.memory.used_bytes", "")->integral));
     tap_eq_int(stats.period_ns, MADE_PERIOD_NS);
@@ -227,7 +230,7 @@ TAP_TEST(gaps_are_found_and_not_integrated)
     frames_of(frames, &made, 11);
     made.step_ns = 60 * GSP_NS_PER_S; /* a minute without frames */
     frames_of(frames, &made, 10);
-    made.wall_ns = -3600 * GSP_NS_PER_S; /* the wall clock goes back: no gap */
+    made.wall_ns = -3600 * GSP_NS_PER_S; /* the wall clock is set back: no gap */
     frames_of(frames, &made, 10);
     struct gsp_frames_stats stats = stats_of(frames, 1, 31);
     tap_eq_int(stats.gap_count, 1);
@@ -259,7 +262,7 @@ TAP_TEST(gaps_are_found_and_not_integrated)
     made_remove(folder);
 }
 
-TAP_TEST(ranges_are_copied_and_numbered_anew)
+TAP_TEST(copied_ranges_are_renumbered)
 {
     char folder[64];
     made_folder(folder);
@@ -267,7 +270,7 @@ TAP_TEST(ranges_are_copied_and_numbered_anew)
     struct made made = {.gpus = 1};
     frames_of(frames, &made, 100);
     struct gsp_frames_status status;
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_check(status.segments > 5);
     static const uint64_t RANGES[][2] = {{1, 100}, {1, 1},     {100, 100},
                                          {37, 64}, {50, 5000}, {101, 200}};
@@ -312,7 +315,7 @@ TAP_TEST(devices_come_and_go)
     gsp_frames_stats_free(&stats);
     made.processes = 0;
     frames_of(frames, &made, 1100);
-    made.gpus = 1; /* a new segment: those not seen for long are left out */
+    made.gpus = 1; /* a new segment, without metrics that have had no value for long */
     frames_of(frames, &made, 2);
     stats = stats_of(frames, 1141, 1142);
     for (size_t i = 0; i < stats.count; i++)
@@ -336,7 +339,7 @@ static void copy_file(int from, const char *name, int to, size_t len)
     gsp_buf_free(&bytes);
 }
 
-/* Rows of numbers and text are whole up to the cut; whatever follows is gone, and it goes on. */
+/* Rows and text are complete up to the cut, the rest is removed, and new frames can be added. */
 static void cut_and_open(int from, const char *num, size_t num_len, const char *text,
                          size_t text_len, uint64_t at_least)
 {
@@ -357,7 +360,7 @@ static void cut_and_open(int from, const char *num, size_t num_len, const char *
     frames_of(frames, &made, 2);
     free(copy_of(frames, 1, 100, &copied));
     tap_eq_int(copied, next - 1 + 2);
-    if ((num_len + text_len) % 16 == 0) { /* their memory takes its time under ASan */
+    if ((num_len + text_len) % 16 == 0) { /* not at every length: slow under ASan */
         struct gsp_frames_stats stats = stats_of(frames, 1, 100);
         tap_eq_int(stats.frames, next - 1 + 2);
         gsp_frames_stats_free(&stats);
@@ -376,7 +379,7 @@ static size_t size_of(int folder, const char *name)
 
 #define FIRST_NUM  "00000000000000000001.num"
 #define FIRST_TEXT "00000000000000000001.text"
-TAP_TEST(cut_at_every_length)
+TAP_TEST(truncated_at_every_length)
 {
     char folder[64];
     char path[128];
@@ -405,7 +408,7 @@ TAP_TEST(cut_at_every_length)
     made_remove(folder);
 }
 
-TAP_TEST(zeros_of_a_power_cut_are_cut_off)
+TAP_TEST(zeros_after_a_power_cut_are_removed)
 {
     char folder[64];
     char path[192];
@@ -423,7 +426,7 @@ TAP_TEST(zeros_of_a_power_cut_are_cut_off)
     tap_check(pwrite(fd, zeros, sizeof(zeros), st.st_size - 500) == (ssize_t)sizeof(zeros));
     close(fd);
     frames = open_frames(folder, 0);
-    tap_eq_int(gsp_frames_next_id(frames), 10); /* the tenth was in the zeros */
+    tap_eq_int(gsp_frames_next_id(frames), 10); /* the tenth frame was zeros */
     gsp_frames_advance(frames, 11);
     frames_of(frames, &made, 1);
     tap_eq_int(gsp_frames_next_id(frames), 12);
@@ -437,7 +440,7 @@ TAP_TEST(zeros_of_a_power_cut_are_cut_off)
     made_remove(folder);
 }
 
-TAP_TEST(a_full_disk_loses_frames_and_says_so)
+TAP_TEST(full_disk_loses_frames_and_counts_them)
 {
     char folder[64];
     made_folder(folder);
@@ -445,12 +448,12 @@ TAP_TEST(a_full_disk_loses_frames_and_says_so)
     gsp_frames_set_period(frames, MADE_PERIOD_NS);
     struct made made = {0};
     frames_of(frames, &made, 5);
-    /* No file may grow past what is there now, by some bytes: a write in part, then none. */
+    /* Files may grow only by some bytes: one partial write, then none. */
     signal(SIGXFSZ, SIG_IGN);
     struct rlimit old;
     tap_require(getrlimit(RLIMIT_FSIZE, &old) == 0);
     struct gsp_frames_status status;
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     struct rlimit tight = {status.bytes / 2, old.rlim_max};
     tap_require(setrlimit(RLIMIT_FSIZE, &tight) == 0);
     struct gsp_err err = {0};
@@ -459,12 +462,12 @@ TAP_TEST(a_full_disk_loses_frames_and_says_so)
         failed += made_frame(frames, &made, &err) != 0;
     tap_check(failed > 0);
     printf("# %s\n", err.msg);
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_eq_int(status.frames_lost, failed);
     tap_check(status.error[0] != '\0');
     tap_require(setrlimit(RLIMIT_FSIZE, &old) == 0);
     frames_of(frames, &made, 5);
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_eq_str(status.error, "");
     uint64_t there = gsp_frames_next_id(frames) - 1;
     tap_eq_int(there, 30 - failed);
@@ -480,7 +483,7 @@ TAP_TEST(a_full_disk_loses_frames_and_says_so)
     made_remove(folder);
 }
 
-TAP_TEST(old_segments_go_unless_needed)
+TAP_TEST(old_segments_are_removed_unless_needed)
 {
     char folder[64];
     made_folder(folder);
@@ -493,7 +496,7 @@ TAP_TEST(old_segments_go_unless_needed)
     gsp_frames_keep_from(frames, 0);
     frames_of(frames, &made, 200);
     struct gsp_frames_status status;
-    gsp_frames_status(frames, &status);
+    gsp_frames_log_status(frames, &status);
     tap_eq_int(status.segments, 1);
     gsp_frames_close(frames);
     frames = open_frames(folder, 20000);
@@ -502,7 +505,7 @@ TAP_TEST(old_segments_go_unless_needed)
     made_remove(folder);
 }
 
-TAP_TEST(the_hostile_segment_is_refused)
+TAP_TEST(hostile_segments_are_rejected)
 {
     char folder[64];
     char path[192];
@@ -514,7 +517,7 @@ TAP_TEST(the_hostile_segment_is_refused)
     struct gsp_frames *frames = NULL;
     struct gsp_err err = {0};
     struct gsp_frames_options options = {.folder = folder, .host = "here"};
-    tap_check(gsp_frames_open(&options, &frames, &err) != 0); /* never through a link */
+    tap_check(gsp_frames_open(&options, &frames, &err) != 0); /* links are not followed */
     tap_check(frames == NULL);
     made_remove(folder);
 }

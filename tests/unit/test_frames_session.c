@@ -7,6 +7,7 @@
 #include "base/json_scan.h"
 #include "base/time.h"
 #include "export/plot.h"
+#include "frames/session_format.h"
 #include "frames/session_read.h"
 #include "tap.h"
 

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
-#include <stdio.h>
+#include "client/tables.h"
+
 #include <string.h>
 
-#include "cli/remote.h"
-#include "cli/rows_out.h"
-#include "model/row_list.h"
+#define DEPTH_MAX   3U
+/* "2026-01-31T23:54:00.123+01:00": the ends of the date and of the seconds. */
+#define DATE_LEN    10U
+#define SECONDS_LEN 19U
 
-#define DEPTH_MAX        3U
-/* Less of a setting's meaning tells nothing. */
-#define SETTING_TEXT_MIN 24U
-/* "2026-01-31T23:54:00.123+01:00": where the parts end that people want to see. */
-#define DATE_LEN         10U
-#define SECONDS_LEN      19U
+/* Passes the rows to the caller if rc is positive, and frees them otherwise. Returns rc. */
+static int finish(struct gsp_made_rows *made, int rc, struct gsp_made_rows **out)
+{
+    *out = rc > 0 ? made : NULL;
+    if (rc <= 0)
+        gsp_rows_free(gsp_made_rows_get(made));
+    return rc;
+}
 
 struct members {
     struct gsp_made_rows *made;
@@ -31,7 +34,7 @@ static bool is_skipped(const struct members *members, struct gsp_sv name)
 static void add_members(const struct members *members, const struct gsp_body *body,
                         struct gsp_sv above, unsigned depth);
 
-/* An object becomes a row for each of its members; all else is one row. */
+/* An object becomes one row for each of its members, any other value becomes one row. */
 static void add_member(const struct members *members, struct gsp_sv name, struct gsp_sv value,
                        unsigned depth)
 {
@@ -67,7 +70,7 @@ static void add_members(const struct members *members, const struct gsp_body *bo
     }
 }
 
-/* A source of values, and why some of them are missing. */
+/* The state of a source, with its error. */
 static int add_source(void *ctx, const struct gsp_body *item)
 {
     const struct members *members = ctx;
@@ -89,34 +92,21 @@ static int add_source(void *ctx, const struct gsp_body *item)
     return GSP_OK;
 }
 
-/* whole and text_min: as struct gsp_rows_dest has them. */
-static int put_rows(const struct gsp_remote *remote, struct gsp_made_rows *made, unsigned whole,
-                    unsigned text_min, struct gsp_err *err)
-{
-    struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE,
-                                 .color = remote->parsed->globals.color,
-                                 .whole = whole,
-                                 .text_min = text_min};
-    return gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
-}
-
-int gsp_remote_show_members(const struct gsp_remote *remote, const struct gsp_body *body,
-                            const char *const *skip, const char *prefix, struct gsp_err *err)
+int gsp_client_members_table(const struct gsp_body *body, const char *const *skip,
+                             const char *prefix, struct gsp_made_rows **out, struct gsp_err *err)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"name", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
         {"value", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     struct members members = {.skip = skip, .prefix = prefix};
+    *out = NULL;
     int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &members.made, err);
     if (rc < 0)
         return rc;
     add_members(&members, body, (struct gsp_sv){0}, 0);
     rc = gsp_http_body_each(body, "sources", add_source, &members, err);
-    if (rc >= 0)
-        rc = put_rows(remote, members.made, 1, 0, err);
-    gsp_rows_free(gsp_made_rows_get(members.made));
-    return rc;
+    return finish(members.made, rc < 0 ? rc : 1, out);
 }
 
 struct settings {
@@ -130,8 +120,8 @@ static struct gsp_sv text_of(const struct gsp_body *item, const char *name)
     return gsp_http_body_text(item, name, &text, NULL) == 1 ? text : (struct gsp_sv){0};
 }
 
-/* "sample_rate" is "gsprof.sample_rate". */
-static bool begins(struct gsp_sv name, const char *prefix)
+/* "sample_rate" also matches "gsprof.sample_rate". */
+static bool has_prefix(struct gsp_sv name, const char *prefix)
 {
     const size_t own = strlen("gsprof.");
     if (!prefix || gsp_sv_starts(name, prefix))
@@ -146,9 +136,9 @@ static int add_setting(void *ctx, const struct gsp_body *item)
     gsp_auto_buf value = {0};
     struct gsp_sv name = {0};
     bool is_mutable = false;
-    if (!begins(text_of(item, "name"), settings->prefix))
+    if (!has_prefix(text_of(item, "name"), settings->prefix))
         return GSP_OK;
-    /* Values are of several types. */
+    /* The value may have any type. */
     for (size_t i = 0; gsp_http_body_member(item, i, &name, &value); i++) {
         if (gsp_sv_eq(name, gsp_sv_of("value")))
             break;
@@ -164,8 +154,8 @@ static int add_setting(void *ctx, const struct gsp_body *item)
     return GSP_OK;
 }
 
-int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_body *body,
-                             const char *name, const char *prefix, struct gsp_err *err)
+int gsp_client_settings_table(const struct gsp_body *body, const char *name, const char *prefix,
+                              struct gsp_made_rows **out, struct gsp_err *err)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"setting", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
@@ -176,24 +166,21 @@ int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_b
         {"type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     struct settings settings = {.prefix = prefix};
+    *out = NULL;
     int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
     if (rc < 0)
         return rc;
     rc = gsp_http_body_each(body, name, add_setting, &settings, err);
-    int found = rc;
-    if (rc > 0)
-        rc = put_rows(remote, settings.made, 1, SETTING_TEXT_MIN, err);
-    gsp_rows_free(gsp_made_rows_get(settings.made));
-    return rc < 0 ? rc : found;
+    return finish(settings.made, rc, out);
 }
 
 struct sessions {
     struct gsp_made_rows *made;
     size_t count;
-    bool has_notes; /* a label or an error somewhere: else there is no column for them */
+    bool has_notes; /* a session has labels or an error, which need a column */
 };
 
-/* What stands behind a session: why it failed, else its labels. */
+/* The error of a session, or else its labels. */
 static void put_note(const struct gsp_body *item, struct gsp_buf *out)
 {
     gsp_auto_buf labels = {0};
@@ -205,7 +192,7 @@ static void put_note(const struct gsp_body *item, struct gsp_buf *out)
         gsp_buf_putsv(out, gsp_buf_sv(&labels));
 }
 
-static int look_for_notes(void *ctx, const struct gsp_body *item)
+static int count_notes(void *ctx, const struct gsp_body *item)
 {
     struct sessions *sessions = ctx;
     gsp_auto_buf note = {0};
@@ -215,7 +202,7 @@ static int look_for_notes(void *ctx, const struct gsp_body *item)
     return GSP_OK;
 }
 
-/* A time to the second, as the server's clock has it; without the date if that is known. */
+/* A time in seconds in the zone of the server, without the date if that is same_day. */
 static void put_time(struct gsp_made_rows *made, struct gsp_sv time, struct gsp_sv same_day)
 {
     char text[SECONDS_LEN + 1];
@@ -238,7 +225,7 @@ static int add_session(void *ctx, const struct gsp_body *item)
     double frames = -1;
     bool active = false;
     gsp_auto_buf note = {0};
-    /* What has another type than it should is not shown; the rest is. */
+    /* Members of the wrong type are not shown. */
     int has_state = gsp_http_body_bool(item, "is_active", &active, NULL);
     int has_frames = gsp_http_body_f64(item, "frame_count", &frames, NULL);
     gsp_made_text(sessions->made, text_of(item, "name"));
@@ -258,8 +245,8 @@ static int add_session(void *ctx, const struct gsp_body *item)
     return GSP_OK;
 }
 
-int gsp_remote_show_sessions(const struct gsp_remote *remote, const struct gsp_body *body,
-                             const char *name, struct gsp_err *err)
+int gsp_client_sessions_table(const struct gsp_body *body, const char *name,
+                              struct gsp_made_rows **out, struct gsp_err *err)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"session", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
@@ -271,7 +258,8 @@ int gsp_remote_show_sessions(const struct gsp_remote *remote, const struct gsp_b
         {"labels", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     struct sessions sessions = {0};
-    int rc = gsp_http_body_each(body, name, look_for_notes, &sessions, err);
+    *out = NULL;
+    int rc = gsp_http_body_each(body, name, count_notes, &sessions, err);
     if (rc < 0 || !sessions.count)
         return rc < 0 ? rc : 0;
     const size_t columns = GSP_COUNT(COLUMNS) - (sessions.has_notes ? 0 : 1);
@@ -279,8 +267,5 @@ int gsp_remote_show_sessions(const struct gsp_remote *remote, const struct gsp_b
     if (rc < 0)
         return rc;
     rc = gsp_http_body_each(body, name, add_session, &sessions, err);
-    if (rc >= 0)
-        rc = put_rows(remote, sessions.made, 5, 0, err); /* from the name to the frames */
-    gsp_rows_free(gsp_made_rows_get(sessions.made));
-    return rc < 0 ? rc : 1;
+    return finish(sessions.made, rc < 0 ? rc : 1, out);
 }

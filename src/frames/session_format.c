@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "frames/session_format.h"
+
+#include "base/json_scan.h"
 #include "base/time.h"
-#include "frames/session_read.h"
 
-#define SECONDS_PER_DAY 86400
-#define YEAR_MIN        1970
-#define YEAR_MAX        2200 /* later times do not fit into nanoseconds */
+#define LABELS_DEPTH_MAX 32U
+#define SECONDS_PER_DAY  86400
+#define YEAR_MIN         1970
+#define YEAR_MAX         2200 /* later years overflow 64 bits of nanoseconds */
 
-/* Parses the digits [at, at + n). Returns -1 if they are not digits. */
+/* The number in [at, at + n), or -1 if these are not digits. */
 static int digits(struct gsp_sv text, size_t at, size_t n)
 {
     int v = 0;
@@ -23,7 +26,7 @@ static int digits(struct gsp_sv text, size_t at, size_t n)
 /* Days from 1970-01-01 to a date of the Gregorian calendar. */
 static int64_t days_from_epoch(int year, int month, int day)
 {
-    /* Years that begin in March put the leap day at their end. */
+    /* If years start in March, the leap day is their last day. */
     int y = month > 2 ? year : year - 1;
     int m = month > 2 ? month - 3 : month + 9;
     int64_t before = 365LL * y + y / 4 - y / 100 + y / 400;
@@ -76,4 +79,28 @@ bool gsp_session_parse_time(struct gsp_sv text, int64_t *out_ns, int32_t *zone_s
                 minute * 60LL + second - *zone_s;
     *out_ns = s * GSP_NS_PER_S + ns;
     return true;
+}
+
+static bool is_utf8(struct gsp_sv text)
+{
+    while (text.len) {
+        const size_t n = gsp_utf8_len(text);
+        if (!n)
+            return false;
+        text.p += n;
+        text.len -= n;
+    }
+    return true;
+}
+
+bool gsp_session_labels_ok(struct gsp_sv text)
+{
+    struct gsp_json_scan scan = {0};
+    bool ok = is_utf8(text) &&
+              gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, NULL) == GSP_OK &&
+              gsp_json_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_JSON_SCAN_OBJ_BEGIN;
+    while (ok && scan.kind != GSP_JSON_SCAN_END)
+        ok = gsp_json_scan_next(&scan, NULL) == GSP_OK && scan.depth <= LABELS_DEPTH_MAX;
+    gsp_json_scan_close(&scan);
+    return ok;
 }
