@@ -120,13 +120,13 @@ def stacks(bench: Bench, target: Target, name: str) -> None:
             piece(target)
         output = end_profiler(profiler)
         command = shown(argv)
-        whole = number(r"Native: ([\d.]+) %", output)
+        whole = number(r"Native stacks: ([\d.]+) %", output)
         what = f"{name}: stacks that reach the entry, capture {way}"
         good = whole is not None and whole >= WHOLE_MIN_PCT
-        note = " ".join(re.findall(r"(?:Lost|Native): .*", output))
+        note = " ".join(re.findall(r"(?:Lost|Native stacks): .*", output))
         bench.add(Row("native", what, whole, "%", f">= {WHOLE_MIN_PCT:g} %", good, command, note))
-        p50 = number(r"Stopped for at most ([\d.]+) us \(median\)", output)
-        p99 = number(r", ([\d.]+) us \(p99\)", output)
+        p50 = number(r"Stop time: ([\d.]+) us median", output)
+        p99 = number(r", ([\d.]+) us p99", output)
         bench.add(Row("native", f"{name}: a stop, median, capture {way}", p50, "us"))
         bar = f"<= {STOP_P99_MAX_US:g} us"
         what = f"{name}: a stop, p99, capture {way}"
@@ -183,7 +183,7 @@ def training(bench: Bench, python: str) -> None:
             for what, value, bar in (
                 (
                     "stacks that reach the entry",
-                    number(r"Native: ([\d.]+) %", output),
+                    number(r"Native stacks: ([\d.]+) %", output),
                     WHOLE_MIN_PCT,
                 ),
                 ("stacks merged", 100 * (1 - lost / (count + lost)), WHOLE_MIN_PCT),

@@ -35,6 +35,7 @@ void gsp_err_fill(struct gsp_err *err, int code, int sys, const char *fmt, ...)
     int saved = errno;
     err->code = code;
     err->sys = sys;
+    err->reason = GSP_REASON_NONE;
     va_list args;
     va_start(args, fmt);
     vsnprintf(err->msg, sizeof(err->msg), fmt, args);

@@ -42,10 +42,21 @@ enum gsp_err_code {
 #undef GSP_ERR_ENUM
 };
 
+/* The cause of an error, where a code has several and the advice depends on it. */
+enum gsp_err_reason {
+    GSP_REASON_NONE,
+    GSP_REASON_SECCOMP,   /* the target has a seccomp filter */
+    GSP_REASON_NAMESPACE, /* the target sees other files than this process */
+    GSP_REASON_TOKEN,     /* the server's token is missing or unusable */
+    GSP_REASON_FOLDER,    /* a folder of the server cannot be used */
+    GSP_REASON_CONTROL,   /* the daemon runs without --allow-control */
+};
+
 struct gsp_err {
-    int code;      /* GSP_E_*; GSP_OK on success */
-    int sys;       /* the errno behind it, or 0 */
-    char msg[240]; /* one line, no full stop, no command names */
+    int code;                   /* GSP_E_*; GSP_OK on success */
+    int sys;                    /* the errno behind it, or 0 */
+    enum gsp_err_reason reason; /* GSP_REASON_NONE unless set after gsp_err_fill() */
+    char msg[240];              /* one line, no full stop, no command names */
 };
 
 /* Fills *err, which may be NULL. Preserves errno. */
@@ -55,8 +66,15 @@ void gsp_err_fill(struct gsp_err *err, int code, int sys, const char *fmt, ...) 
  * that the value is negative. */
 #define gsp_err_set(err, code, sys, ...) (gsp_err_fill((err), (code), (sys), __VA_ARGS__), (code))
 
+/* Sets the reason of *err, which may be NULL. */
+static inline void gsp_err_set_reason(struct gsp_err *err, enum gsp_err_reason reason)
+{
+    if (err)
+        err->reason = reason;
+}
+
 /* Reports that memory ran out: return gsp_err_nomem(err). */
-#define gsp_err_nomem(err)               gsp_err_set((err), GSP_E_NOMEM, 0, "out of memory")
+#define gsp_err_nomem(err) gsp_err_set((err), GSP_E_NOMEM, 0, "out of memory")
 
 /* Properties of a code. The texts are borrowed and never NULL. */
 const char *gsp_err_name(int code); /* "PERM" */

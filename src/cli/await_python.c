@@ -11,12 +11,12 @@
 #include "proc/task.h"
 
 #define TOTAL_NS    (10 * GSP_NS_PER_S)
-/* Launchers that are older than this are no launchers. */
+/* Processes older than this do not become Python any more. */
 #define LAUNCHER_NS (5 * GSP_NS_PER_S)
 #define OTHER_NS    GSP_NS_PER_S
 #define STARTING_NS (2 * GSP_NS_PER_S)
-#define NAP_NS      (10 * GSP_NS_PER_MS)
-#define TELL_NS     (300 * GSP_NS_PER_MS)
+#define POLL_NS     (10 * GSP_NS_PER_MS)
+#define STATUS_NS   (300 * GSP_NS_PER_MS)
 
 static bool is_launcher(struct gsp_sv program)
 {
@@ -30,13 +30,13 @@ static bool is_launcher(struct gsp_sv program)
 
 bool gsp_await_is_worth(const struct gsp_await_facts *facts)
 {
-    if (facts->looked_ns >= TOTAL_NS)
+    if (facts->waited_ns >= TOTAL_NS)
         return false;
     if (facts->since_exec_ns < LAUNCHER_NS)
         return true;
-    /* The linker may not have come to the interpreter's library yet. */
+    /* The dynamic linker may not have loaded the interpreter's library yet. */
     const bool is_python = facts->is_starting || gsp_sv_starts(facts->program, "python");
-    if (is_python && facts->looked_ns < STARTING_NS)
+    if (is_python && facts->waited_ns < STARTING_NS)
         return true;
     return facts->age_ns < (is_python || is_launcher(facts->program) ? LAUNCHER_NS : OTHER_NS);
 }
@@ -76,14 +76,14 @@ void gsp_await_python(pid_t pid, bool with_tree, const struct gsp_parsed *parsed
         const struct gsp_await_facts facts = {.program = gsp_sv_basename(gsp_buf_sv(&exe)),
                                               .is_starting = rc == GSP_E_STARTING,
                                               .age_ns = gsp_proc_age_ns(&info),
-                                              .looked_ns = now_ns - begin_ns,
+                                              .waited_ns = now_ns - begin_ns,
                                               .since_exec_ns =
                                                   exec_ns ? now_ns - exec_ns : INT64_MAX};
         if (!gsp_await_is_worth(&facts))
             break;
-        if (facts.looked_ns > TELL_NS && !parsed->globals.quiet)
-            gsp_term_status(&term, "Waiting for process %d to become Python.", (int)pid);
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        if (facts.waited_ns > STATUS_NS && !parsed->globals.quiet)
+            gsp_term_status(&term, "Waiting for process %d to start Python.", (int)pid);
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
     gsp_term_wipe(&term);
 }

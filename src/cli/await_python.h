@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * await_python.h -- a process that was started a moment ago may become Python yet: a launcher
- * (pyenv's shim, env, a shell script) ends in exec.
+ * await_python.h -- waits for a process that is about to become Python: a launcher (pyenv's shim,
+ * env, a shell script) ends with exec.
  *
- * Used by: commands that are given a PID.
  * Threads: no state.
  */
 #pragma once
@@ -15,19 +14,18 @@
 #include "base/str.h"
 #include "cli/options.h"
 
-/* What is known of a process in which no interpreter was found. */
+/* Facts about a process without a running interpreter. */
 struct gsp_await_facts {
     struct gsp_sv program; /* the name of its executable */
-    bool is_starting;      /* there is one, but it has not begun */
+    bool is_starting;      /* an interpreter is loaded but not initialised */
     int64_t age_ns;
-    int64_t looked_ns;     /* since the first look */
-    int64_t since_exec_ns; /* it became another program meanwhile; INT64_MAX: it did not */
+    int64_t waited_ns;     /* how long gsprof has been waiting */
+    int64_t since_exec_ns; /* since it executed another program; INT64_MAX: it did not */
 };
 
-/* Whether it is worth looking again. */
+/* Whether the process may still become Python. */
 bool gsp_await_is_worth(const struct gsp_await_facts *facts);
 
-/* Returns when the process has an interpreter, or is not worth waiting for; the caller finds out
- * which.  with_tree: one that has children need not be Python itself.  A signal ends the program as
- * always. */
+/* Waits until the process has an interpreter or is unlikely to get one; the caller finds out which.
+ * with_tree: return as soon as the process has children. Signals keep their effect. */
 void gsp_await_python(pid_t pid, bool with_tree, const struct gsp_parsed *parsed);

@@ -28,20 +28,19 @@ struct backtrace_opts {
 };
 
 static const struct gsp_opt OPTS[] = {
-    GSP_OPT_SWITCH(struct backtrace_opts, locals, "locals", 'l', false, "Local variables too."),
+    GSP_OPT_SWITCH(struct backtrace_opts, locals, "locals", 'l', false, "Show local variables."),
     GSP_OPT_NATIVE_AT(struct backtrace_opts, native, 'n'),
-    GSP_OPT_SWITCH(struct backtrace_opts, json, "json", 0, false,
-                   "For programs: an array of frames."),
+    GSP_OPT_SWITCH(struct backtrace_opts, json, "json", 0, false, "Print a JSON array of frames."),
     GSP_OPT_TOKEN(struct backtrace_opts),
     GSP_OPT_TOKEN_FILE(struct backtrace_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
     {"gsprof backtrace 4242",
-     "The frames of all threads, or the last ones of a process that ended"},
-    {"gsprof backtrace 4242 4245 --locals", "One thread, with its local variables"},
-    {"gsprof 4242 backtrace --json", "For a program to read; the other order of words"},
-    {"gsprof backtrace localhost:8091", "The last stacks of the processes that a server sees"},
+     "Show the frames of all threads, or the last frames of a process that exited"},
+    {"gsprof backtrace 4242 4245 --locals", "Show one thread with its local variables"},
+    {"gsprof 4242 backtrace --json", "Print JSON; the PID may come first"},
+    {"gsprof backtrace localhost:8091", "Show the last stacks of the processes of a daemon"},
 };
 
 static const struct gsp_rows_column COLUMNS[] = {
@@ -53,7 +52,7 @@ static const struct gsp_rows_column COLUMNS[] = {
     {"lineno", "BIGINT", NULL, 0, GSP_CELL_I64},
     {"depth", "BIGINT", NULL, 0, GSP_CELL_I64},
     {"frame_type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
-    {"locals", "VARCHAR", NULL, 0, GSP_CELL_TEXT}, /* last: left out unless asked for */
+    {"locals", "VARCHAR", NULL, 0, GSP_CELL_TEXT}, /* last: only with --locals */
 };
 
 static void add_text(struct gsp_made_rows *made, struct gsp_sv text)
@@ -83,12 +82,12 @@ static void add_thread(struct gsp_made_rows *made, const struct gsp_dump *dump,
     }
 }
 
-static bool is_wanted(const struct gsp_dump_thread *thread, int64_t tid)
+static bool is_selected(const struct gsp_dump_thread *thread, int64_t tid)
 {
     return tid == 0 || thread->os_id == (uint64_t)tid || thread->python_id == (uint64_t)tid;
 }
 
-/* The process as it is now. */
+/* Shows the current stacks of a running process. */
 static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
                      const struct gsp_rows_dest *dest, struct gsp_err *err)
 {
@@ -101,7 +100,7 @@ static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
     if (rc == GSP_OK)
         rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS) - (opts->locals ? 0 : 1), &made, err);
     for (size_t i = 0; rc == GSP_OK && i < dump->thread_count; i++) {
-        if (!is_wanted(&dump->threads[i], tid))
+        if (!is_selected(&dump->threads[i], tid))
             continue;
         found++;
         add_thread(made, dump, &dump->threads[i], opts->locals);
@@ -124,7 +123,7 @@ static void put_sql(int64_t tid, struct gsp_buf *sql)
         gsp_buf_printf(sql, " WHERE thread_id = %" PRId64, tid);
 }
 
-/* What was seen of it last. */
+/* Shows the newest recorded stacks. */
 static int show_last(const struct gsp_parsed *parsed, int64_t tid, const struct gsp_rows_dest *dest)
 {
     const struct gsp_store_options options = {0};
@@ -169,7 +168,7 @@ static int run(const struct gsp_parsed *parsed)
     const bool is_live = !is_remote && endpoint.kind == GSP_ENDPOINT_PID && endpoint.is_live;
     if (!is_live && (opts->locals || opts->native))
         return gsp_cli_misuse(parsed,
-                              "--locals and --native need a process that runs on this machine");
+                              "--locals and --native need a process running on this machine");
     if (is_remote)
         return show_remote(parsed, tid, &dest);
     if (!is_live)
@@ -187,12 +186,12 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_backtrace = {
     .name = "backtrace",
-    .summary = "Show the frames of a process as a table, also after its end",
+    .summary = "Show the stacks of a process as a table, even after it exited",
     .synopsis = "ENDPOINT [TID] [--locals] [--native] [--json]",
-    .about = "Of a process that runs, its stacks as they are now; of one that has ended, a "
-             "recording or a server (HOST:PORT), the last ones that were seen (`gsprof follow`). "
-             "TID is the kernel's id of a thread, or Python's. `gsprof dump PID` shows the same "
-             "for reading.",
+    .about = "For a running process, shows its current stacks. For a process that exited, a "
+             "recording or a daemon (HOST:PORT), shows the last stacks that `gsprof follow` "
+             "sampled. TID is a thread's ID in the kernel or in Python. `gsprof dump PID` prints "
+             "the same stacks as text.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct backtrace_opts),

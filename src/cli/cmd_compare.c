@@ -31,18 +31,20 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_LIST,
      .offset = offsetof(struct compare_opts, fail_if),
      .arg = "RULE",
-     .help = "Exit with status 1 if this is so, more than once: 'step_time > 5%', "
-             "'peak_rss > 2GB', 'module:layers.* > 10%', 'function:load > +5ms'. A % is a change, "
-             "a number with a sign a change in the metric's unit, one without the value of B."},
+     .help = "Exit with status 1 if the rule matches: 'step_time > 5%', 'peak_rss > 2GB', "
+             "'module:layers.* > 10%', 'function:load > +5ms'. A percentage is a relative change, "
+             "a number with a sign an absolute change, a number without a sign the value of B. "
+             "Repeatable."},
     GSP_OPT_SWITCH(struct compare_opts, no_significance, "no-significance", 0, false,
-                   "Rules fail by the bare numbers, also by what may be chance."),
+                   "Let rules match differences that may be chance."),
     {.name = "format",
      .letter = 'f',
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct compare_opts, format),
      .arg = "NAME",
      .choice = gsp_cli_compare_format,
-     .help = "text, html, json, md or svg; without it the extension of the output tells."},
+     .default_text = "from the extension of --output, else text",
+     .help = "Output format: text, html, json, md or svg."},
     GSP_OPT_OUTPUT(struct compare_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct compare_opts),
     {.name = "top",
@@ -51,36 +53,38 @@ static const struct gsp_opt OPTS[] = {
      .arg = "N",
      .min = 1,
      .max = 1e9,
-     .help = "Rows of each table of text and Markdown. Default: 15."},
+     .default_text = "15",
+     .help = "Rows of each table in text and Markdown."},
     {.name = "warmup",
      .kind = GSP_OPT_INT,
      .offset = offsetof(struct compare_opts, warmup),
      .arg = "N",
      .fallback = "-1",
+     .default_text = "steps far slower than the others",
      .min = -1,
      .max = 1e9,
-     .help = "Steps to leave out at the start of each run; -1: those that are far slower than "
-             "the others.",
+     .help = "Number of steps to skip at the start of each run.",
      .advanced = true},
     {.name = "per",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct compare_opts, per),
      .arg = "WHAT",
      .fallback = "auto",
-     .help = "What the time of functions is of: a step, the whole run, or a share of it. auto: a "
-             "step if both have steps.",
+     .help = "How to express the time of functions: per step, per run, or as a share of it. auto "
+             "is per step if both sides have steps.",
      .choice = per_choice,
      .advanced = true},
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof compare gsprof-runs/base gsprof-runs/new", "What changed, and how surely"},
+    {"gsprof compare gsprof-runs/base gsprof-runs/new", "Show what changed and how certain it is"},
     {"gsprof compare gsprof-runs/base gsprof-runs/new --fail-if 'step_time > 5%'",
-     "In CI: status 1 if a step is more than 5 % slower, and that is no chance"},
+     "In CI: fail if steps are significantly more than 5 % slower"},
     {"gsprof compare a1,a2,a3,a4 b1,b2,b3,b4 --fail-if 'peak_rss > 5%'",
-     "Four runs of each: what differs from run to run is no difference"},
-    {"gsprof compare before.gsp after.gsp -o diff.svg", "A differential flame graph"},
-    {"gsprof compare a.json b.json -o compare.html", "Two sessions as a page"},
+     "Compare four runs of each side to account for run-to-run variation"},
+    {"gsprof compare before.gsp after.gsp -o diff.svg", "Draw a differential flame graph"},
+    {"gsprof compare a.json b.json -o compare.html",
+     "Write a comparison of two sessions as a page"},
 };
 
 static int run(const struct gsp_parsed *parsed)
@@ -101,25 +105,23 @@ static int run(const struct gsp_parsed *parsed)
                                           .force = opts->force};
     const bool is_page = opts->format && strcmp(opts->format, "html") == 0;
     if (is_page && !opts->output && isatty(STDOUT_FILENO))
-        return gsp_cli_misuse(parsed, "a page goes to a file: -o compare.html");
+        return gsp_cli_misuse(parsed, "the format html needs a file: -o compare.html");
     return gsp_cli_compare(parsed, &how);
 }
 
 const struct gsp_command gsp_cmd_compare = {
     .name = "compare",
-    .summary = "Compare two runs, sessions or profiles, and say what is chance",
+    .summary = "Compare two runs, sessions or profiles statistically",
     .synopsis = "A B [--fail-if RULE]... [OPTIONS]",
     .about =
-        "Tells how B differs from A: step time, throughput, memory, CPU, GPU, energy, every "
-        "chart, modules and functions, each with the change, an interval that holds the "
-        "truth with 95 % confidence, and whether it is better, worse, the same as far as can "
-        "be told, or unknown for want of values.\n"
-        "A side may be several recordings with commas between: each is then one value, and what two "
-        "recordings of the same program differ by is no difference; four on each side are "
-        "the least.\n"
-        "With --fail-if the exit status is 1 when a rule is broken by a difference that is "
-        "not chance. The same two recordings always give the same answer. "
-        "docs/compare.md explains the statistics.",
+        "Shows how B differs from A in step time, throughput, memory, CPU, GPU, energy, every "
+        "chart, modules and functions. Each row has the change, its 95 % confidence interval, and "
+        "whether B is better, worse, not significantly different, or unknown because there are "
+        "too few values.\n"
+        "Each side may be a comma-separated list of at least four recordings. Each recording is "
+        "then one value, so that run-to-run variation does not count as a difference.\n"
+        "With --fail-if, the exit status is 1 if a rule matches a significant difference. The same "
+        "recordings always give the same result. docs/compare.md explains the statistics.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct compare_opts),

@@ -19,21 +19,21 @@ struct config_opts {
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_SWITCH(struct config_opts, json, "json", 0, false,
-                   "For programs: the answer of a server as it came; of a process an object."),
+                   "Print JSON: the daemon's response, or an object for a process."),
     GSP_OPT_TOKEN(struct config_opts),
     GSP_OPT_TOKEN_FILE(struct config_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof config localhost:8091", "All settings"},
-    {"gsprof config localhost:8091 gsprof.sample_rate", "One, or all whose names begin so"},
-    {"gsprof config localhost:8091 gsprof.sample_rate=0.1", "Change one"},
-    {"gsprof localhost:8091 config gsprof.sample_rate=0.1", "The other order of words"},
-    {"gsprof config 4242", "What the agent in a process can be told"},
+    {"gsprof config localhost:8091", "Show all settings of a daemon"},
+    {"gsprof config localhost:8091 gsprof.sample_rate", "Show settings with this prefix"},
+    {"gsprof config localhost:8091 gsprof.sample_rate=0.1", "Change a setting"},
+    {"gsprof localhost:8091 config gsprof.sample_rate=0.1", "The address may come first"},
+    {"gsprof config 4242", "Show the settings of the agent in a process"},
     {"gsprof config 4242 gsprof.torch=on gsprof.torch.rate=0.1", "Trace one step in ten"},
 };
 
-/* Numbers and truths as such, all else as text. */
+/* Writes numbers and booleans as such, everything else as text. */
 static void put_value(struct gsp_json *json, const char *text)
 {
     double number = 0;
@@ -71,7 +71,7 @@ static int show(const struct gsp_remote *remote, const struct gsp_body *body, co
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
 }
 
-/* Of "KEY=VALUE" alone, the key: what was changed is shown, and not all the rest. */
+/* The key of a single "KEY=VALUE", so that only the changed setting is shown; otherwise NULL. */
 static const char *key_of(char *const *words, struct gsp_buf *key)
 {
     const char *equals = words[0] && !words[1] ? strchr(words[0], '=') : NULL;
@@ -81,8 +81,8 @@ static const char *key_of(char *const *words, struct gsp_buf *key)
     return gsp_buf_cstr(key);
 }
 
-/* A setting where a process or a server belongs.  Some are of both. */
-static int whose(const struct gsp_parsed *parsed, const char *key)
+/* Reports a setting given in place of a PID or HOST:PORT. Some settings exist in both. */
+static int check_address(const struct gsp_parsed *parsed, const char *key)
 {
     const struct gsp_sv name = gsp_sv_of(key);
     const bool is_of_process = gsp_wire_setting_row_find(name) >= 0;
@@ -92,10 +92,11 @@ static int whose(const struct gsp_parsed *parsed, const char *key)
     struct gsp_parsed copy = *parsed;
     snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof config %s %.100s",
              is_of_process ? "PID" : "localhost:8091", key);
-    return gsp_cli_misuse(&copy, "%.100s is a setting: of which %s?", key,
-                          !is_of_server   ? "process"
-                          : is_of_process ? "process or server"
-                                          : "server");
+    return gsp_cli_misuse(&copy, "config needs %s before the setting %.100s",
+                          !is_of_server   ? "a PID"
+                          : is_of_process ? "a PID or HOST:PORT"
+                                          : "HOST:PORT",
+                          key);
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -106,15 +107,15 @@ static int run(const struct gsp_parsed *parsed)
     gsp_auto_buf key = {0};
     char *const *words = parsed->args;
     const char *address = NULL;
-    /* "gsprof config KEY=VALUE" is this machine's. */
+    /* "gsprof config KEY=VALUE" means the daemon of this machine. */
     if (words[0] && !strchr(words[0], '='))
         address = *words++;
     if (address && address[strspn(address, "0123456789")] == '\0')
         return gsp_config_target(parsed, address, words, opts->json);
     const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
     if (prefix && words[1])
-        return gsp_cli_misuse(parsed, "one KEY to look at, or KEY=VALUE to change");
-    int status = address ? whose(parsed, address) : 0;
+        return gsp_cli_misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
+    int status = address ? check_address(parsed, address) : 0;
     if (status == 0)
         status = gsp_remote_open(&remote, parsed, address, &opts->remote);
     if (status == 0 && (prefix || !words[0]))
@@ -131,13 +132,13 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_config = {
     .name = "config",
-    .summary = "Show or change the settings of a process or of a server",
+    .summary = "Show or change the settings of a process or a daemon",
     .synopsis = "[PID | HOST:PORT] [KEY | KEY=VALUE...]",
-    .about = "HOST:PORT is localhost:8091 when it is left out. What is changed holds until the "
-             "server ends or reads its configuration again.\n"
-             "PID is a process that the agent is in. A change is taken up with its next step and "
-             "holds until it ends; the command waits for that, a second at most, and says "
-             "whether it came.",
+    .about = "HOST:PORT defaults to localhost:8091. Changes last until the daemon stops or reloads "
+             "its configuration.\n"
+             "PID is a process with the agent. It applies a change at its next step and keeps it "
+             "until it exits. gsprof waits up to one second and reports whether the change was "
+             "applied.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct config_opts),

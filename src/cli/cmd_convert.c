@@ -19,7 +19,7 @@ struct convert_opts {
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_INPUT(struct convert_opts),
     GSP_OPT_FROM(struct convert_opts),
-    GSP_OPT_OUTPUT(struct convert_opts, "The file to write; - is stdout and needs --format."),
+    GSP_OPT_OUTPUT(struct convert_opts, "File to write; - is stdout and needs --format."),
     GSP_OPT_FORMAT(struct convert_opts),
     GSP_OPT_FORCE(struct convert_opts),
     GSP_OPT_THREADS(struct convert_opts),
@@ -32,17 +32,17 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof convert -i profile.json -o profile.prof", "For Python's pstats"},
     {"gsprof convert -i profile.gsp -o profile.speedscope.json", "For speedscope"},
     {"gsprof convert -i profile.gsp -o profile.pb.gz", "For go tool pprof"},
-    {"gsprof convert -i profile.gsp -o - -f folded", "One line per stack, to a pipe"},
-    {"gsprof convert -i profile.gsp -o run1/", "A folder of Parquet files, for SQL"},
+    {"gsprof convert -i profile.gsp -o - -f folded", "One line per stack, on stdout"},
+    {"gsprof convert -i profile.gsp -o run1/", "A folder of Parquet files for SQL"},
 };
 
 static int run(const struct gsp_parsed *parsed)
 {
     const struct convert_opts *opts = parsed->opts;
     if (!opts->input)
-        return gsp_cli_misuse(parsed, "convert needs a profile to read: --input FILE");
+        return gsp_cli_misuse(parsed, "convert needs an input: --input FILE");
     if (!opts->output)
-        return gsp_cli_misuse(parsed, "convert needs a file to write: --output FILE");
+        return gsp_cli_misuse(parsed, "convert needs an output: --output FILE");
     struct gsp_err err = {0};
     const struct gsp_format *format = NULL;
     if (gsp_source_output_format(opts->format, opts->output, &format, &err) < 0)
@@ -75,10 +75,11 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_convert = {
     .name = "convert",
-    .summary = "Turn a profile into another format",
+    .summary = "Convert a profile to another format",
     .synopsis = "-i FILE -o FILE [-f FORMAT] [OPTIONS]",
-    .about = "The input is recognised by its extension or its first bytes; the output's format "
-             "follows its extension, or --format. `gsprof help formats` lists them all.",
+    .about = "Detects the input format by its extension or first bytes. The extension of the "
+             "output, or --format, selects the output format. `gsprof help formats` lists all "
+             "formats.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct convert_opts),

@@ -18,16 +18,16 @@ struct doctor_opts {
 };
 
 static const struct gsp_opt OPTS[] = {
-    GSP_OPT_SWITCH(struct doctor_opts, json, "json", 0, false, "For programs."),
+    GSP_OPT_SWITCH(struct doctor_opts, json, "json", 0, false, "Print JSON."),
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof doctor", "What works on this machine, and why the rest does not"},
-    {"gsprof doctor --json", "The same for a program, or for a bug report"},
-    {"sudo gsprof doctor", "What root may do here"},
+    {"gsprof doctor", "Check what works on this machine"},
+    {"gsprof doctor --json", "Print JSON, for programs and bug reports"},
+    {"sudo gsprof doctor", "Check what works as root"},
 };
 
-/* One thing that a user may want, and whether it works here. */
+/* A feature and whether it works on this machine. */
 struct ability {
     const char *key;
     const char *what;
@@ -37,14 +37,14 @@ struct ability {
 
 #define ABILITY_COUNT 5U
 
-static void judge_own(const struct gsp_perm *perm, struct ability *out)
+static void check_own(const struct gsp_perm *perm, struct ability *out)
 {
     *out = (struct ability){.key = "attach_own", .what = "record --pid of own processes"};
     out->works = perm->sys_ptrace ? perm->yama_scope < 3 : perm->yama_scope < 1;
     if (out->works)
         return;
     if (perm->yama_scope >= 3)
-        snprintf(out->why, sizeof(out->why), "kernel.yama.ptrace_scope is %d: nobody may",
+        snprintf(out->why, sizeof(out->why), "kernel.yama.ptrace_scope is %d: disabled",
                  perm->yama_scope);
     else
         snprintf(out->why, sizeof(out->why),
@@ -52,7 +52,7 @@ static void judge_own(const struct gsp_perm *perm, struct ability *out)
                  perm->yama_scope == 1 ? "only children of gsprof" : "only root");
 }
 
-static void judge_others(const struct gsp_perm *perm, struct ability *out)
+static void check_others(const struct gsp_perm *perm, struct ability *out)
 {
     *out = (struct ability){.key = "attach_others", .what = "record --pid of other users"};
     out->works = perm->sys_ptrace && perm->yama_scope < 3;
@@ -66,8 +66,8 @@ static void judge_others(const struct gsp_perm *perm, struct ability *out)
     snprintf(out->why, sizeof(out->why), "%s", why);
 }
 
-/* Native frames can be had anyhow; the question is what the target notices of it. */
-static void judge_events(const struct gsp_doctor *doctor, struct ability *out)
+/* Native frames always work; the question is whether threads must be stopped. */
+static void check_events(const struct gsp_doctor *doctor, struct ability *out)
 {
     const struct gsp_perm *perm = &doctor->perm;
     *out = (struct ability){.key = "native_without_stops",
@@ -76,18 +76,19 @@ static void judge_events(const struct gsp_doctor *doctor, struct ability *out)
     if (out->works)
         return;
     if (doctor->events.code != GSP_E_PERM)
-        snprintf(out->why, sizeof(out->why), "%.100s; running threads stop for a moment",
+        snprintf(out->why, sizeof(out->why), "%.100s; running threads are stopped briefly",
                  doctor->events.msg);
     else if (perm->perf_paranoid != GSP_PERM_NO_PARANOID && perm->perf_paranoid > 2)
         snprintf(out->why, sizeof(out->why),
-                 "kernel.perf_event_paranoid is %d; running threads stop for a moment",
+                 "kernel.perf_event_paranoid is %d; running threads are stopped briefly",
                  perm->perf_paranoid);
     else
         snprintf(out->why, sizeof(out->why),
-                 "perf_event_open is forbidden (seccomp, LSM); running threads stop for a moment");
+                 "perf_event_open is forbidden (seccomp, LSM); running threads are stopped "
+                 "briefly");
 }
 
-static void judge(const struct gsp_doctor *doctor, struct ability out[ABILITY_COUNT])
+static void check_all(const struct gsp_doctor *doctor, struct ability out[ABILITY_COUNT])
 {
     const struct gsp_perm *perm = &doctor->perm;
     bool reads = doctor->selftest.code == GSP_OK;
@@ -96,15 +97,15 @@ static void judge(const struct gsp_doctor *doctor, struct ability out[ABILITY_CO
     if (!out[0].works)
         snprintf(out[0].why, sizeof(out[0].why), "%.150s",
                  reads ? "kernel.yama.ptrace_scope is 3" : doctor->selftest.msg);
-    judge_own(perm, &out[1]);
-    judge_others(perm, &out[2]);
+    check_own(perm, &out[1]);
+    check_others(perm, &out[2]);
     out[3] = (struct ability){.key = "host_processes",
                               .what = "processes outside this container",
                               .works = perm->in_pid_ns != GSP_ANSWER_YES};
     if (!out[3].works)
         snprintf(out[3].why, sizeof(out[3].why),
                  "this pid namespace does not show them; run gsprof on the host");
-    judge_events(doctor, &out[4]);
+    check_events(doctor, &out[4]);
     for (size_t i = 1; i < 3; i++) {
         if (out[i].works && !reads) {
             out[i].works = false;
@@ -132,26 +133,26 @@ static void put_fact(struct gsp_buf *out, const char *name, const char *fmt, ...
 
 static const char *yama_text(int scope)
 {
-    static const char *const texts[] = {"own processes may be read", "only children may be read",
-                                        "only root may read", "nobody may read until reboot"};
+    static const char *const texts[] = {"own processes", "child processes only", "root only",
+                                        "disabled until reboot"};
     if (scope < 0)
-        return "no Yama: own processes may be read";
+        return "no Yama: own processes";
     return scope < (int)GSP_COUNT(texts) ? texts[scope] : "unknown";
 }
 
-/* Where the tables of processes go. */
-static void put_place(struct gsp_buf *out)
+/* The folder for the tables of processes. */
+static void put_tables_folder(struct gsp_buf *out)
 {
     struct gsp_ring_dir_choice choice;
     if (!gsp_ring_dir_choose(&choice)) {
-        put_fact(out, "tables", "nowhere: %s", choice.note);
+        put_fact(out, "tables", "none: %s", choice.note);
         return;
     }
-    const double room_mb = (double)choice.room / (1 << 20);
+    const double space_mb = (double)choice.room / (1 << 20);
     put_fact(out, "tables", "%s%s%s%s", choice.root, choice.note[0] ? " (" : "", choice.note,
              choice.note[0] ? ")" : "");
     if (choice.room != UINT64_MAX)
-        put_fact(out, "room for tables", "%.0f MB", room_mb);
+        put_fact(out, "space for tables", "%.0f MB", space_mb);
 }
 
 static void put_machine(const struct gsp_doctor *doctor, struct gsp_buf *out)
@@ -167,7 +168,7 @@ static void put_machine(const struct gsp_doctor *doctor, struct gsp_buf *out)
     bool any = perm->sys_ptrace || perm->sys_admin || perm->perfmon || perm->bpf;
     put_fact(out, "capabilities", "%s%s%s%s%s", perm->sys_ptrace ? "SYS_PTRACE " : "",
              perm->sys_admin ? "SYS_ADMIN " : "", perm->perfmon ? "PERFMON " : "",
-             perm->bpf ? "BPF" : "", any ? "" : "none that matter");
+             perm->bpf ? "BPF" : "", any ? "" : "none relevant");
     static const char *const filters[] = {"off", "strict", "filter"};
     put_fact(out, "seccomp", "%s",
              perm->seccomp >= 0 && perm->seccomp < 3 ? filters[perm->seccomp] : "unknown");
@@ -176,9 +177,9 @@ static void put_machine(const struct gsp_doctor *doctor, struct gsp_buf *out)
     put_fact(out, "own user namespace", "%s", answer_text(perm->in_user_ns));
     if (perm->perf_paranoid != GSP_PERM_NO_PARANOID)
         put_fact(out, "perf_event_paranoid", "%d", perm->perf_paranoid);
-    put_place(out);
+    put_tables_folder(out);
     put_fact(out, "self-test", "%s",
-             doctor->selftest.code == GSP_OK ? "the memory of a child was read"
+             doctor->selftest.code == GSP_OK ? "can read the memory of a child process"
                                              : doctor->selftest.msg);
 }
 
@@ -189,7 +190,7 @@ static void put_pythons(const struct gsp_doctor *doctor, struct gsp_buf *out)
         gsp_buf_printf(out, "  %7d  %-9s %.50s\n", (int)row->pid,
                        row->version[0] ? row->version : "-", row->cmdline);
         if (row->rc < 0) {
-            gsp_buf_puts(out, "           cannot be read: ");
+            gsp_buf_puts(out, "           not readable: ");
             gsp_buf_term(out, gsp_sv_of(row->reason));
             gsp_buf_putc(out, '\n');
         }
@@ -222,12 +223,12 @@ static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *ter
     const char *bold = gsp_term_bold(term);
     const char *off = gsp_term_off(term);
     struct ability abilities[ABILITY_COUNT];
-    judge(doctor, abilities);
-    gsp_buf_printf(out, "%sgsprof " GSP_VERSION "%s, reads CPython 3.%u to 3.%u\n\n", bold, off,
+    check_all(doctor, abilities);
+    gsp_buf_printf(out, "%sgsprof " GSP_VERSION "%s, supports CPython 3.%u to 3.%u\n\n", bold, off,
                    GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
     gsp_buf_printf(out, "%sThis machine%s\n", bold, off);
     put_machine(doctor, out);
-    gsp_buf_printf(out, "\n%sWhat works%s\n", bold, off);
+    gsp_buf_printf(out, "\n%sFeatures%s\n", bold, off);
     for (size_t i = 0; i < ABILITY_COUNT; i++) {
         const struct ability *ability = &abilities[i];
         gsp_buf_printf(out, "  %s%s%s %s%s%s\n",
@@ -235,9 +236,9 @@ static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *ter
                        ability->works ? "yes" : "no ", off, ability->what,
                        ability->why[0] ? ": " : "", ability->why);
     }
-    gsp_buf_printf(out, "\n%sWhat can be measured%s\n", bold, off);
+    gsp_buf_printf(out, "\n%sMetrics%s\n", bold, off);
     put_sources(doctor, term, out);
-    gsp_buf_printf(out, "\n%sPython processes that run now%s\n", bold, off);
+    gsp_buf_printf(out, "\n%sRunning Python processes%s\n", bold, off);
     put_pythons(doctor, out);
     gsp_buf_printf(out, "\n%sPython interpreters on PATH%s\n", bold, off);
     for (size_t i = 0; i < doctor->python_count; i++) {
@@ -260,7 +261,7 @@ static void json_flag(struct gsp_json *json, const char *key, bool value)
     gsp_json_put_bool(json, key, value);
 }
 
-/* A number, or null where the fallback says that it is unknown. */
+/* A number, or null if it equals `unknown`. */
 static void json_known(struct gsp_json *json, const char *key, int64_t value, int64_t unknown)
 {
     gsp_json_key(json, key);
@@ -363,7 +364,7 @@ static void put_json(const struct gsp_doctor *doctor, struct gsp_buf *out)
 {
     struct gsp_json json;
     struct ability abilities[ABILITY_COUNT];
-    judge(doctor, abilities);
+    check_all(doctor, abilities);
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
     json_text(&json, "gsprof_version", GSP_VERSION);
@@ -392,7 +393,7 @@ static int run(const struct gsp_parsed *parsed)
     gsp_auto_buf text = {0};
     struct gsp_doctor *doctor = calloc(1, sizeof(*doctor));
     if (!doctor) {
-        gsp_err_fill(&err, GSP_E_NOMEM, 0, "out of memory");
+        gsp_ignore(gsp_err_nomem(&err));
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     }
     gsp_doctor_look(doctor);
@@ -410,11 +411,12 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_doctor = {
     .name = "doctor",
-    .summary = "Tell what works on this machine, and why the rest does not",
+    .summary = "Check what works on this machine and why",
     .synopsis = "[--json]",
-    .about = "Looks at the kernel, its ptrace settings, capabilities, the container, the Pythons "
-             "that run or are on PATH, and what metrics can be had; tries to read a child of its "
-             "own. Starts no other program and changes nothing. Put its output into bug reports.",
+    .about = "Checks the kernel, its ptrace settings, capabilities, the container, running Python "
+             "processes, interpreters on PATH and available metrics, and tests reading a child "
+             "process. Starts no other program and changes nothing. Include its output in bug "
+             "reports.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct doctor_opts),

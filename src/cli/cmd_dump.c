@@ -22,7 +22,7 @@ struct dump_opts {
     bool blocking;
     bool nonblocking;
     bool native;
-    struct gsp_view_options view; /* of which --full-filenames is taken */
+    struct gsp_view_options view; /* only full_filenames */
 };
 
 static const char *tasks_choice(size_t i)
@@ -38,20 +38,20 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct dump_opts, core),
      .arg = "FILE",
-     .help = "A core file instead of a process: what it did when it ended. Needs the files that "
-             "were mapped, in their places."},
+     .help = "Read a core file instead of a process. The executable and libraries must be at their "
+             "original paths."},
     GSP_OPT_SWITCH(struct dump_opts, locals, "locals", 'l', false,
-                   "Local variables of each frame."),
+                   "Show the local variables of each frame."),
     {.name = "tasks",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct dump_opts, tasks),
      .arg = "WHEN",
      .choice = tasks_choice,
      .fallback = "auto",
-     .help = "Tasks of asyncio with what they await, and greenlets that are switched out: auto "
-             "shows them when there are any."},
-    GSP_OPT_SUBPROCESSES(struct dump_opts),
-    GSP_OPT_SWITCH(struct dump_opts, json, "json", 'j', false, "For programs."),
+     .help = "Whether to show asyncio tasks, with what they await, and suspended greenlets."},
+    GSP_OPT_SWITCH(struct dump_opts, subprocesses, "subprocesses", 's', false,
+                   "Include child processes."),
+    GSP_OPT_SWITCH(struct dump_opts, json, "json", 'j', false, "Print JSON."),
     GSP_OPT_FULL_FILENAMES(struct dump_opts),
     GSP_OPT_BLOCKING(struct dump_opts),
     GSP_OPT_NONBLOCKING_AT(struct dump_opts, nonblocking),
@@ -59,12 +59,12 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof dump 4242", "What every thread does right now"},
-    {"gsprof dump -p 4242 --locals", "With the local variables: where does it hang, and on what"},
-    {"gsprof dump -p 4242 --subprocesses", "With its workers"},
-    {"gsprof dump -p 4242 --json", "For a program to read"},
-    {"gsprof dump --core core.4242 --locals", "What a process did when it crashed"},
-    {"gsprof dump --core core.4242 --native", "Also in C, and of programs without Python"},
+    {"gsprof dump 4242", "Print the current stack of every thread"},
+    {"gsprof dump -p 4242 --locals", "With local variables: find out why a process hangs"},
+    {"gsprof dump -p 4242 --subprocesses", "Include its worker processes"},
+    {"gsprof dump -p 4242 --json", "Print JSON"},
+    {"gsprof dump --core core.4242 --locals", "Print the stacks of a crashed process"},
+    {"gsprof dump --core core.4242 --native", "Include C frames; works without Python"},
 };
 
 static struct gsp_sv shown_file(const struct dump_opts *opts, struct gsp_sv file)
@@ -97,8 +97,8 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
     gsp_buf_term(out, shown_file(opts, frame->file));
     if (frame->line)
         gsp_buf_printf(out, ":%" PRIu32, frame->line);
-    /* Native frames say so themselves where they are shown, the outermost always is, and coroutines
-     * are resumed by C wherever another one awaits them. */
+    /* No mark if native frames are shown, for the outermost frame, which C always calls, and for
+     * coroutines, which C resumes whenever they are awaited. */
     bool by_c =
         frame->is_entry == 1 && !frame->in_generator && i + 1 < count && !frames[i + 1].is_native;
     const char *mark = by_c ? " [called by C]" : "";
@@ -151,7 +151,7 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
         gsp_buf_putc(out, '\n');
     gsp_buf_printf(out, "%s %d", dump->is_core ? "Core of process" : "Process", (int)dump->pid);
     if (dump->ns_pid)
-        gsp_buf_printf(out, " (%d inside)", (int)dump->ns_pid);
+        gsp_buf_printf(out, " (%d in its container)", (int)dump->ns_pid);
     gsp_buf_puts(out, ": ");
     gsp_buf_term(out, gsp_sv_of(dump->role));
     gsp_buf_term(out, gsp_sv_of(dump->cmdline));
@@ -159,7 +159,7 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
     gsp_buf_term(out, gsp_sv_of(dump->exe));
     gsp_buf_puts(out, ")\n");
     if (dump->signal)
-        gsp_buf_printf(out, "Ended by signal %d (%s) in thread %d\n", dump->signal,
+        gsp_buf_printf(out, "Killed by signal %d (%s) in thread %d\n", dump->signal,
                        strsignal(dump->signal), (int)dump->signal_tid);
     for (size_t i = 0; i < dump->thread_count; i++) {
         const struct gsp_dump_thread *thread = &dump->threads[i];
@@ -288,8 +288,7 @@ static void json_task(const struct dump_opts *opts, const struct gsp_dump_task *
     gsp_json_obj_end(json);
 }
 
-/* The tasks of a thread's loop; what belongs to no thread that is known is shown with the
- * first. */
+/* The tasks of a thread's event loop. Tasks of unknown threads are listed with the first. */
 static void json_tasks(const struct dump_opts *opts, const struct gsp_dump *dump,
                        const struct gsp_dump_thread *thread, struct gsp_json *json)
 {
@@ -349,13 +348,13 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
     gsp_json_obj_end(json);
 }
 
-/* Where a dump goes: one text, or one JSON array over all processes. */
+/* Collects the output: text, or one JSON array for all processes. */
 struct sink {
     const struct dump_opts *opts;
     struct gsp_term term;
     struct gsp_json json;
     struct gsp_buf out;
-    struct gsp_buf losses; /* lines for stderr: what a core does not have */
+    struct gsp_buf losses; /* lines for stderr about data missing from a core file */
 };
 
 static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
@@ -366,25 +365,26 @@ static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
         gsp_buf_putc(out, '\n');
     }
     if (dump->missing_bytes)
-        gsp_buf_printf(out, "gsprof: the core file is cut: %" PRIu64 " byte%s of memory missing\n",
+        gsp_buf_printf(out,
+                       "gsprof: the core file is truncated: %" PRIu64 " byte%s of memory missing\n",
                        dump->missing_bytes, gsp_model_plural_s(dump->missing_bytes));
     for (size_t i = 0; i < dump->lacking_count; i++) {
         gsp_buf_puts(out, "gsprof: ");
         gsp_buf_term(out, gsp_sv_of(dump->lacking[i]));
-        gsp_buf_puts(out, " is not here, or another build: its frames are shown by address\n");
+        gsp_buf_puts(out, " is missing or another build: its frames are shown by address\n");
     }
 }
 
-/* pid 0: the core file. */
+/* Dumps a process, or the core file if pid is 0. */
 static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
 {
-    const struct gsp_dump_opts take = {.locals = sink->opts->locals,
-                                       .tasks = strcmp(sink->opts->tasks, "never") != 0,
-                                       .blocking = sink->opts->blocking,
-                                       .native = sink->opts->native};
+    const struct gsp_dump_opts how = {.locals = sink->opts->locals,
+                                      .tasks = strcmp(sink->opts->tasks, "never") != 0,
+                                      .blocking = sink->opts->blocking,
+                                      .native = sink->opts->native};
     struct gsp_dump *dump = NULL;
-    int rc = pid ? gsp_sample_dump_new(pid, &take, &dump, err)
-                 : gsp_sample_dump_new_core(sink->opts->core, &take, &dump, err);
+    int rc = pid ? gsp_sample_dump_new(pid, &how, &dump, err)
+                 : gsp_sample_dump_new_core(sink->opts->core, &how, &dump, err);
     if (rc < 0)
         return rc;
     put_losses(dump, &sink->losses);
@@ -397,12 +397,12 @@ static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* The process itself must be readable; a child may be anything, or gone by now. */
+/* Skips processes that cannot be read; fails only if all of them fail. */
 static int dump_tree(struct sink *sink, pid_t pid, size_t *skipped, struct gsp_err *err)
 {
     gsp_auto_free pid_t *pids = NULL;
     size_t count = 0;
-    size_t taken = 0;
+    size_t dumped = 0;
     struct gsp_err first = {0};
     int rc = gsp_sample_tree_pids(pid, &pids, &count, err);
     if (rc < 0)
@@ -410,28 +410,28 @@ static int dump_tree(struct sink *sink, pid_t pid, size_t *skipped, struct gsp_e
     for (size_t i = 0; i < count; i++) {
         struct gsp_err one = {0};
         if (dump_one(sink, pids[i], &one) == GSP_OK)
-            taken++;
+            dumped++;
         else if (!first.code)
             first = one;
     }
-    *skipped = count - taken;
-    if (!taken && first.code) {
+    *skipped = count - dumped;
+    if (!dumped && first.code) {
         *err = first;
         return first.code;
     }
     return GSP_OK;
 }
 
-/* What is not in the dump, though it should be. */
-static void tell_losses(const struct gsp_parsed *parsed, const struct sink *sink, size_t skipped)
+/* Reports what the dump lacks. */
+static void report_losses(const struct gsp_parsed *parsed, const struct sink *sink, size_t skipped)
 {
     struct gsp_term term;
     if (parsed->globals.quiet)
         return;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (skipped)
-        gsp_term_line(&term, "gsprof: %zu process%s of the tree %s skipped: not Python, or gone",
-                      skipped, skipped == 1 ? "" : "es", skipped == 1 ? "was" : "were");
+        gsp_term_line(&term, "gsprof: skipped %zu process%s of the tree: not Python, or exited",
+                      skipped, skipped == 1 ? "" : "es");
     for (size_t at = 0; at < sink->losses.len;) {
         const char *line = sink->losses.p + at;
         const char *end = memchr(line, '\n', sink->losses.len - at);
@@ -445,11 +445,12 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct dump_opts *opts = parsed->opts;
     if (!opts->pid && !opts->core)
-        return gsp_cli_misuse(parsed, "dump needs a process: PID, or --core FILE");
+        return gsp_cli_misuse(parsed, "dump needs a target: PID or --core FILE");
     if (opts->core && (opts->pid || opts->subprocesses || opts->blocking))
-        return gsp_cli_misuse(parsed, "--core does not go with a PID, --subprocesses, --blocking");
+        return gsp_cli_misuse(parsed,
+                              "--core cannot be used with a PID, --subprocesses or --blocking");
     if (opts->blocking && opts->nonblocking)
-        return gsp_cli_misuse(parsed, "either --blocking or --nonblocking, not both");
+        return gsp_cli_misuse(parsed, "--blocking and --nonblocking exclude each other");
     struct sink sink = {.opts = opts};
     struct gsp_err err = {0};
     size_t skipped = 0;
@@ -477,20 +478,19 @@ static int run(const struct gsp_parsed *parsed)
                                                        .is_core = opts->core != NULL},
                             &err);
     }
-    tell_losses(parsed, &sink, skipped);
+    report_losses(parsed, &sink, skipped);
     gsp_buf_free(&sink.losses);
     return 0;
 }
 
 const struct gsp_command gsp_cmd_dump = {
     .name = "dump",
-    .summary = "Show what every thread of a process does right now",
+    .summary = "Print the current stack of every thread of a process",
     .synopsis = "PID | --core FILE [OPTIONS]",
-    .about = "Prints the stack of each thread, innermost frame first, and whether the thread is "
-             "running (active) or waiting (idle) and holds the GIL. The process is not stopped "
-             "and not changed. Of a core file the threads are shown as they were when it was "
-             "written; with --native also those that Python does not know, and programs without "
-             "Python.",
+    .about = "Prints the stack of each thread, innermost frame first, whether the thread is "
+             "running (active) or waiting (idle), and whether it holds the GIL. The process is "
+             "neither stopped nor changed. For a core file, prints the threads at the time of the "
+             "crash; --native adds threads without Python and supports programs without Python.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct dump_opts),

@@ -12,7 +12,7 @@
 #include "proc/perm.h"
 #include "proc/task.h"
 
-#define RAISED    1 /* exit status when the code raised */
+#define RAISED    1 /* exit status if the code raised an exception */
 #define CODE_MAX  (1U << 20)
 #define CMD_SHOWN 60U
 
@@ -23,24 +23,24 @@ struct eval_opts {
 };
 
 static const struct gsp_opt OPTS[] = {
-    GSP_OPT_SWITCH(struct eval_opts, yes, "yes", 'y', false, "Do not ask."),
+    GSP_OPT_SWITCH(struct eval_opts, yes, "yes", 'y', false, "Do not ask for confirmation."),
     {.name = "timeout",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct eval_opts, limit_ns),
      .arg = "DURATION",
      .fallback = "10s",
-     .help = "How long the code may take; it is not ended then, only waited for no longer."},
+     .help = "How long to wait for the code. The code itself is not interrupted."},
     GSP_OPT_SWITCH(struct eval_opts, force, "force", 0, true,
-                   "Also if a seccomp filter of the process may end it for this."),
+                   "Proceed even if the process has a seccomp filter, which may kill it."),
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof eval 4242 'len(gc.get_objects())' --yes", "The value of an expression"},
-    {"gsprof eval 4242 'import gc; print(gc.get_count())'", "What some lines print"},
-    {"gsprof eval 4242 - --yes", "Lines from standard input"},
+    {"gsprof eval 4242 'len(gc.get_objects())' --yes", "Print the value of an expression"},
+    {"gsprof eval 4242 'import gc; print(gc.get_count())'", "Print the output of statements"},
+    {"gsprof eval 4242 - --yes", "Read the code from stdin"},
 };
 
-/* Someone has to have said yes: by the option, or now. */
+/* Requires --yes, or asks the user on the terminal. */
 static int confirm(const struct gsp_parsed *parsed, pid_t pid)
 {
     const struct eval_opts *opts = parsed->opts;
@@ -53,7 +53,7 @@ static int confirm(const struct gsp_parsed *parsed, pid_t pid)
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
         struct gsp_parsed copy = *parsed;
         snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof eval --yes %d CODE", (int)pid);
-        return gsp_cli_misuse(&copy, "code is not run in a process unasked: say --yes");
+        return gsp_cli_misuse(&copy, "eval needs --yes without a terminal");
     }
     gsp_proc_cmdline(pid, &cmdline);
     struct gsp_sv words = gsp_buf_sv(&cmdline);
@@ -65,21 +65,21 @@ static int confirm(const struct gsp_parsed *parsed, pid_t pid)
     ssize_t len = read(STDIN_FILENO, answer, sizeof(answer) - 1);
     if (len > 0 && (answer[0] == 'y' || answer[0] == 'Y'))
         return 0;
-    gsp_term_line(&term, "Nothing was run.");
+    gsp_term_line(&term, "The code was not run.");
     return RAISED;
 }
 
-/* Code is for one's own processes, root's too: what it may do is the process's owner's matter. */
+/* Only the owner of a process may run code in it; this holds for root as well. */
 static int check_owner(pid_t pid, struct gsp_err *err)
 {
     struct gsp_perm perm;
     gsp_proc_perm_read("", pid, &perm);
     if (!perm.exists)
-        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)pid);
     if (perm.target_uid != perm.euid)
         return gsp_err_set(err, GSP_E_PERM, 0,
-                           "process %d belongs to user %lld, this is user %lld: code is run in "
-                           "one's own processes only",
+                           "process %d belongs to user %lld, and gsprof runs as user %lld: eval "
+                           "works only in your own processes",
                            (int)pid, (long long)perm.target_uid, (long long)perm.euid);
     return GSP_OK;
 }
@@ -134,12 +134,13 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_eval = {
     .name = "eval",
-    .summary = "Run Python code in a process of yours",
+    .summary = "Run Python code in one of your processes",
     .synopsis = "PID|NAME CODE",
-    .about = "Prints what the code printed, and the value of its last expression. It runs in the "
-             "namespace of __main__, in a thread of its own or in one that is running; a traceback "
-             "goes to stderr and the exit status is 1. CODE - reads it from standard input.\n"
-             "On a terminal it asks first; elsewhere it needs --yes.",
+    .about = "Prints the output of the code and the value of its last expression. The code runs in "
+             "the namespace of __main__, in its own thread or in a running one. If it raises an "
+             "exception, the traceback goes to stderr and the exit status is 1. If CODE is -, it "
+             "is read from stdin.\n"
+             "Asks for confirmation on a terminal; needs --yes otherwise.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct eval_opts),

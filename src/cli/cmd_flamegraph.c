@@ -19,8 +19,13 @@ struct flamegraph_opts {
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_INPUT(struct flamegraph_opts),
     GSP_OPT_FROM(struct flamegraph_opts),
-    GSP_OPT_OUTPUT(struct flamegraph_opts,
-                   "Where the SVG goes; - is stdout. Default: the name of the input with .svg."),
+    {.name = "output",
+     .letter = 'o',
+     .kind = GSP_OPT_FILE,
+     .offset = offsetof(struct flamegraph_opts, output),
+     .arg = "FILE",
+     .default_text = "the input with the extension .svg",
+     .help = "SVG file to write; - is stdout."},
     GSP_OPT_FORCE(struct flamegraph_opts),
     GSP_OPT_THREADS(struct flamegraph_opts),
     GSP_OPT_FUNCTION(struct flamegraph_opts),
@@ -29,10 +34,11 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof flamegraph --input profile.gsp --output flame.svg", "A flame graph of a recording"},
-    {"gsprof flamegraph -i profile.json", "The same, named profile.svg"},
+    {"gsprof flamegraph --input profile.gsp --output flame.svg",
+     "Draw a flame graph of a recording"},
+    {"gsprof flamegraph -i profile.json", "Write profile.svg"},
     {"gsprof flamegraph -i profile.folded -o - --threads",
-     "To stdout, threads apart from each other"},
+     "Write to stdout, with separate threads"},
 };
 
 /* "dir/profile.speedscope.json" becomes "dir/profile.svg". */
@@ -70,7 +76,7 @@ static int run(const struct gsp_parsed *parsed)
     const struct flamegraph_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "flamegraph needs a profile to read: --input FILE");
+        return gsp_cli_misuse(parsed, "flamegraph needs a profile: --input FILE");
     char name[4096];
     default_output(strcmp(input, "-") == 0 ? "profile" : input, name, sizeof(name));
     const char *output = opts->output ? opts->output : name;
@@ -92,10 +98,10 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_flamegraph = {
     .name = "flamegraph",
-    .summary = "Draw a recorded profile as an interactive flame graph",
+    .summary = "Draw a profile as an interactive flame graph",
     .synopsis = "-i FILE [-o FILE.svg] [OPTIONS]",
-    .about = "Reads a profile in any readable format and writes an SVG that needs no network: "
-             "click to zoom, Ctrl-F to search by regular expression, Esc to go back.",
+    .about = "Reads a profile in any supported format and writes a self-contained SVG: click to "
+             "zoom, press Ctrl-F to search by regular expression, Esc to go back.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct flamegraph_opts),

@@ -14,7 +14,7 @@
 #include "record/launch.h"
 #include "sample/record.h"
 
-/* The job comes first. */
+/* The target has priority. */
 #define NICENESS 10
 
 struct follow_opts {
@@ -32,26 +32,27 @@ static const struct gsp_opt OPTS[] = {
      .offset = offsetof(struct follow_opts, rate_hz),
      .arg = "HZ",
      .fallback = "-1",
+     .default_text = "the target's setting gsprof.sample_rate, initially 10",
      .min = -1,
      .max = 10000,
-     .help = "Looks at the stacks each second; 0 for none. Without it (-1) as often as the "
-             "process's setting gsprof.sample_rate says, 10 at first, also when that changes."},
+     .help = "Samples per second; 0 disables sampling. Without this option, changes of "
+             "gsprof.sample_rate take effect immediately."},
     {.name = "detach",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct follow_opts, detach),
-     .help = "Go on in the background, and return when the process has its tables."},
+     .help = "Run in the background; return when the tables of the process exist."},
     {.name = "no-metrics",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct follow_opts, no_metrics),
      .advanced = true,
-     .help = "Stacks and the end alone: somebody else looks at memory, CPU and the machine, as "
-             "`gsprof run` does for all its processes."},
+     .help = "Collect only stacks and the exit status. Used by `gsprof run`, which collects the "
+             "metrics of all processes itself."},
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof follow 4242 --detach", "From now on its last minutes are kept, however it ends"},
-    {"gsprof follow 4242 --rate 50", "Look at its stacks fifty times a second"},
-    {"gsprof follow 4242", "Until it ends or Ctrl-C; gsprof report 4242 tells what it did"},
+    {"gsprof follow 4242 --detach", "Keep its last minutes from now on, even if it crashes"},
+    {"gsprof follow 4242 --rate 50", "Sample its stacks 50 times per second"},
+    {"gsprof follow 4242", "Follow it until it exits; then run gsprof report 4242"},
 };
 
 static volatile sig_atomic_t stop;
@@ -71,9 +72,8 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Tells who waits at the other end of the pipe.  Errors were told until now; from here on nothing
- * of whoever started it is held. */
-static void say_ready(void *user)
+/* Notifies the parent through the pipe and detaches from stderr, which reported errors so far. */
+static void report_ready(void *user)
 {
     const int *fd = user;
     if (*fd < 0)
@@ -86,7 +86,7 @@ static void say_ready(void *user)
     gsp_fd_close(fd);
 }
 
-static void tell(const struct gsp_parsed *parsed, const struct gsp_follow_result *result)
+static void report(const struct gsp_parsed *parsed, const struct gsp_follow_result *result)
 {
     struct gsp_term term;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
@@ -109,21 +109,20 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
                                             opts->rate_hz > 0 ? 1.0 / opts->rate_hz : opts->rate_hz,
                                         .no_metrics = opts->no_metrics,
                                         .limits = &limits,
-                                        .ready = say_ready,
+                                        .ready = report_ready,
                                         .user = &ready_fd,
                                         .stop = &stop};
     catch_signals();
-    /* Not permitted only where it is not needed either. */
     setpriority(PRIO_PROCESS, 0, NICENESS);
     if (gsp_follow_run(&how, &result, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.command = "follow", .pid = pid},
                             &err);
-    tell(parsed, &result);
+    report(parsed, &result);
     return 0;
 }
 
-/* In the background: no terminal, no folder. */
-static int follow_apart(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
+/* Follows in the background, without a terminal or working directory. */
+static int follow_in_background(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
 {
     if (chdir("/") != 0)
         return gsp_err_exit_status(GSP_E_IO);
@@ -144,11 +143,11 @@ static int detach(const struct gsp_parsed *parsed, pid_t pid)
     if (child < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     if (child == 0)
-        return follow_apart(parsed, pid, fd);
-    char word = 0;
-    ssize_t n = read(fd, &word, 1);
+        return follow_in_background(parsed, pid, fd);
+    char ready = 0;
+    ssize_t n = read(fd, &ready, 1);
     while (n < 0 && errno == EINTR)
-        n = read(fd, &word, 1);
+        n = read(fd, &ready, 1);
     close(fd);
     return n == 1 ? 0 : gsp_launch_apart_status(child);
 }
@@ -163,21 +162,20 @@ static int run(const struct gsp_parsed *parsed)
     if (pid == 0 && gsp_parse_i64(parsed->args[0], 1, INT32_MAX, &pid, &err) < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     if (opts->rate_hz > 0 && opts->rate_hz < GSP_RATE_MIN_HZ)
-        return gsp_cli_misuse(parsed, "--rate: at least %g", GSP_RATE_MIN_HZ);
+        return gsp_cli_misuse(parsed, "--rate must be at least %g", GSP_RATE_MIN_HZ);
     return opts->detach ? detach(parsed, (pid_t)pid) : follow(parsed, (pid_t)pid, -1);
 }
 
 const struct gsp_command gsp_cmd_follow = {
     .name = "follow",
-    .summary = "Keep the last stacks and metrics of a process, however it ends",
+    .summary = "Keep the last stacks and metrics of a process, even if it crashes",
     .synopsis = "PID [--rate HZ] [--detach]",
-    .about = "Looks at a process from outside until it ends, and writes what it sees into tables "
-             "in shared memory: the stacks of its threads (python.stack_sample, python.stack), its "
-             "memory and CPU (process.metrics), the machine (system.*, gpu.*), and how it ended "
-             "(process.event). They stay when the process ends, by whatever it ends: `gsprof "
-             "report PID` tells what it did, `gsprof query PID` asks. The process itself is not "
-             "changed and never stopped. GSPROF=1, `gsprof inject` and `gsprof run` start it by "
-             "themselves.",
+    .about = "Samples a process from outside until it exits, and writes tables in shared memory: "
+             "the stacks of its threads (python.stack_sample, python.stack), its memory and CPU "
+             "(process.metrics), the machine (system.*, gpu.*), and how it exited "
+             "(process.event). The tables outlive the process: read them with `gsprof report PID` "
+             "or `gsprof query PID`. The process is neither changed nor stopped. GSPROF=1, `gsprof "
+             "inject` and `gsprof run` start a follower automatically.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct follow_opts),

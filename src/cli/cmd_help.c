@@ -13,21 +13,21 @@
 #include "cli/schema_page.h"
 
 static const struct gsp_example HELP_EXAMPLES[] = {
-    {"gsprof help permissions", "What rights are needed, and how to get them"},
-    {"gsprof help formats", "What can be read and written"},
-    {"gsprof help record", "The same as gsprof record --help"},
+    {"gsprof help permissions", "Which permissions gsprof needs and how to grant them"},
+    {"gsprof help formats", "List the file formats that gsprof reads and writes"},
+    {"gsprof help record", "Same as gsprof record --help"},
 };
 
 static const struct gsp_example COMPLETIONS_EXAMPLES[] = {
-    {"gsprof completions bash", "For bash: source <(gsprof completions bash)"},
-    {"gsprof completions zsh", "For zsh: into a folder of $fpath, as _gsprof"},
-    {"gsprof completions fish", "For fish: into ~/.config/fish/completions/gsprof.fish"},
+    {"gsprof completions bash", "In ~/.bashrc: source <(gsprof completions bash)"},
+    {"gsprof completions zsh", "Save as _gsprof in a directory of $fpath"},
+    {"gsprof completions fish", "Save as ~/.config/fish/completions/gsprof.fish"},
 };
 
 static const struct gsp_example DOCS_EXAMPLES[] = {
-    {"gsprof docs docs/cli", "Writes the pages again"},
-    {"gsprof docs --check docs/cli", "Fails when a page is out of date"},
-    {"gsprof docs /tmp/pages", "Into another folder"},
+    {"gsprof docs docs/cli", "Regenerate the pages"},
+    {"gsprof docs --check docs/cli", "Fail if a page is out of date"},
+    {"gsprof docs /tmp/pages", "Write the pages to another folder"},
 };
 
 /* Topics first, then commands. */
@@ -44,7 +44,7 @@ static const char *help_choice(size_t i)
     return NULL;
 }
 
-/* What is nearest to name among the choices goes to parsed->suggestion of a copy. */
+/* Reports an unknown name, suggests the closest choice and lists all of them. */
 static int unknown(const struct gsp_parsed *parsed, const char *(*choice)(size_t i),
                    const char *what)
 {
@@ -63,8 +63,7 @@ static int unknown(const struct gsp_parsed *parsed, const char *(*choice)(size_t
     for (size_t i = 0; choice(i); i++)
         gsp_buf_printf(&all, "%s%s", i ? ", " : "", choice(i));
     const char *list = gsp_buf_cstr(&all);
-    return gsp_cli_misuse(&copy, "there is no %s '%.40s'; there are: %s", what, name,
-                          list ? list : "");
+    return gsp_cli_misuse(&copy, "unknown %s '%.40s'; available: %s", what, name, list ? list : "");
 }
 
 static int print_text(const struct gsp_parsed *parsed, const struct gsp_buf *text)
@@ -111,7 +110,7 @@ static const struct gsp_opt DOCS_OPTS[] = {
     {.name = "check",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct docs_opts, check),
-     .help = "Write nothing; fail when a page differs."},
+     .help = "Write nothing; fail if a page differs."},
 };
 
 /* Writes one page, or compares it. */
@@ -125,7 +124,7 @@ static int put_page(const char *folder, const char *name, bool check, const stru
     gsp_auto_buf old = {0};
     int rc = gsp_file_read(path, 1U << 20, &old, err);
     if (rc == GSP_OK && !gsp_sv_eq(gsp_buf_sv(&old), gsp_buf_sv(page)))
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "%.180s is not what the tables say", path);
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "%.180s is out of date", path);
     return rc;
 }
 
@@ -136,7 +135,7 @@ static int run_docs(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     gsp_auto_buf page = {0};
     if (!opts->check && mkdir(folder, 0777) < 0 && errno != EEXIST)
-        return gsp_cli_misuse(parsed, "cannot make %.200s: %s", folder, strerror(errno));
+        return gsp_cli_misuse(parsed, "cannot create %.200s: %s", folder, strerror(errno));
     gsp_help_markdown_index(&page);
     int rc = put_page(folder, "gsprof", opts->check, &page, &err);
     for (size_t i = 0; rc == GSP_OK && i < gsp_command_count; i++) {
@@ -159,7 +158,7 @@ const struct gsp_command gsp_cmd_help = {
     .name = "help",
     .summary = "Explain a command or a topic: permissions, formats, sampling",
     .synopsis = "[TOPIC]",
-    .about = "Without a topic it lists the commands and the topics.",
+    .about = "Without a topic, lists the commands and the topics.",
     .examples = HELP_EXAMPLES,
     .example_count = GSP_COUNT(HELP_EXAMPLES),
     .args_max = 1,
@@ -170,9 +169,9 @@ const struct gsp_command gsp_cmd_help = {
 
 const struct gsp_command gsp_cmd_completions = {
     .name = "completions",
-    .summary = "Print the completion script of a shell: bash, zsh, fish",
+    .summary = "Print the completion script for bash, zsh or fish",
     .synopsis = "SHELL",
-    .about = "The script knows every command, option and value of this version.",
+    .about = "The script completes every command, option and value of this version.",
     .examples = COMPLETIONS_EXAMPLES,
     .example_count = GSP_COUNT(COMPLETIONS_EXAMPLES),
     .args_min = 1,
@@ -184,9 +183,9 @@ const struct gsp_command gsp_cmd_completions = {
 
 const struct gsp_command gsp_cmd_docs = {
     .name = "docs",
-    .summary = "Write the pages made from tables: docs/cli, docs/sql-schema.md",
+    .summary = "Write the generated pages: docs/cli and docs/sql-schema.md",
     .synopsis = "[--check] FOLDER",
-    .about = "For those who build gsprof.",
+    .about = "For developers of gsprof.",
     .opts = DOCS_OPTS,
     .opt_count = GSP_COUNT(DOCS_OPTS),
     .opts_size = sizeof(struct docs_opts),

@@ -12,12 +12,12 @@
 #include "cli/term.h"
 
 #define PIDS_MAX  1024U
-/* Ending thousands of sessions writes as many files before there is an answer. */
+/* A daemon that stops thousands of sessions writes their files before it responds. */
 #define ANSWER_NS (600 * GSP_NS_PER_S)
 
 struct http_opts {
     struct gsp_remote_opts remote;
-    struct gsp_opt_list labels; /* of http-profile, as the three below */
+    struct gsp_opt_list labels; /* only http-profile, like pids, stacks and force */
     struct gsp_opt_list pids;
     const char *name; /* also of http-stop */
     bool stacks;
@@ -26,29 +26,31 @@ struct http_opts {
 };
 
 #define OPT_JSON                                                                                   \
-    GSP_OPT_SWITCH(struct http_opts, json, "json", 0, false, "For programs: the answer as it came.")
+    GSP_OPT_SWITCH(struct http_opts, json, "json", 0, false, "Print the JSON response.")
 
 static const struct gsp_opt PROFILE_OPTS[] = {
     {.name = "name",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct http_opts, name),
      .arg = "NAME",
-     .help = "What the session is called, and its file: NAME.json. Without it: profiling_<time>."},
+     .default_text = "profiling_TIME",
+     .help = "Name of the session and of its file, NAME.json."},
     {.name = "label",
      .kind = GSP_OPT_LIST,
      .offset = offsetof(struct http_opts, labels),
      .arg = "KEY=VALUE",
-     .help = "Kept with the session; can be given several times."},
+     .help = "Label to store with the session. Repeatable."},
     {.name = "pid",
      .letter = 'p',
      .kind = GSP_OPT_LIST,
      .offset = offsetof(struct http_opts, pids),
      .arg = "PID",
-     .help = "A process to watch meanwhile; can be given several times, or as 1,2,3."},
+     .help = "Process to watch during the session. Repeatable, or a list: 1,2,3."},
     GSP_OPT_SWITCH(struct http_opts, stacks, "stacks", 0, false,
-                   "Keep stack samples of these processes beside the metrics."),
+                   "Also record stack samples of these processes."),
     GSP_OPT_SWITCH(struct http_opts, force, "force", 0, false,
-                   "Replace the file of a finished session of that name, instead of a new suffix."),
+                   "Overwrite the file of a finished session with this name instead of adding a "
+                   "suffix."),
     OPT_JSON,
     GSP_OPT_TOKEN(struct http_opts),
     GSP_OPT_TOKEN_FILE(struct http_opts),
@@ -59,7 +61,8 @@ static const struct gsp_opt STOP_OPTS[] = {
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct http_opts, name),
      .arg = "NAME",
-     .help = "The session to stop. Without it: all that are active."},
+     .default_text = "all active sessions",
+     .help = "Session to stop."},
     OPT_JSON,
     GSP_OPT_TOKEN(struct http_opts),
     GSP_OPT_TOKEN_FILE(struct http_opts),
@@ -71,7 +74,7 @@ static const struct gsp_opt SHOW_OPTS[] = {
     GSP_OPT_TOKEN_FILE(struct http_opts),
 };
 
-/* {"key": "value", ...}; the words are as typed. */
+/* {"key": "value", ...}; values stay text. */
 static int put_labels(struct gsp_json *json, const struct gsp_opt_list *labels, struct gsp_err *err)
 {
     if (!labels->count)
@@ -97,7 +100,7 @@ static int put_pid(struct gsp_json *json, struct gsp_sv word, struct gsp_err *er
     snprintf(text, sizeof(text), "%.*s", (int)(word.len < 20 ? word.len : 20), word.p);
     int rc = gsp_parse_i64(text, 1, INT32_MAX, &pid, NULL);
     if (rc < 0)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "--pid: '%s' is not the number of a process", text);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--pid: '%s' is not a process ID", text);
     gsp_json_i64(json, pid);
     return GSP_OK;
 }
@@ -140,27 +143,26 @@ static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct 
         gsp_json_put_bool(&json, "force", true);
     gsp_json_obj_end(&json);
     if (rc == GSP_OK && opts->stacks && !opts->pids.count)
-        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--stacks needs the processes: --pid PID");
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--stacks needs --pid PID");
     return rc;
 }
 
-/* A mistyped pid would else be seen when the session is over. */
+/* Warns about processes that do not exist, such as mistyped pids. */
 static void warn_missing(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     struct gsp_http_body_ints pids = {0};
     if (gsp_http_body_ints(body, "missing_pids", 1, INT32_MAX, &pids, NULL) == 1) {
         for (size_t i = 0; i < pids.count; i++) {
             char text[80];
-            snprintf(text, sizeof(text), "process %d does not exist, so it has no values",
-                     (int)pids.at[i]);
+            snprintf(text, sizeof(text), "process %d does not exist", (int)pids.at[i]);
             gsp_cli_warn(remote->parsed, gsp_sv_of(text));
         }
     }
     free(pids.at);
 }
 
-/* What the server says it did, and the file, on lines for people. */
-static int say_done(const struct gsp_remote *remote, const struct gsp_body *body)
+/* Prints the daemon's message, the output file and the stopped sessions. */
+static int print_done(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     struct gsp_sv message = {0};
     struct gsp_sv file = {0};
@@ -192,7 +194,7 @@ static int say_done(const struct gsp_remote *remote, const struct gsp_body *body
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
 }
 
-static int say_status(const struct gsp_remote *remote, const struct gsp_body *body)
+static int print_status(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     static const char *const SKIP[] = {"active_sessions", "failed_sessions", "sources", NULL};
     struct gsp_err err = {0};
@@ -204,7 +206,7 @@ static int say_status(const struct gsp_remote *remote, const struct gsp_body *bo
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
 }
 
-static int say_sessions(const struct gsp_remote *remote, const struct gsp_body *body)
+static int print_sessions(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     struct gsp_err err = {0};
     int rc = gsp_remote_show_sessions(remote, body, "sessions", &err);
@@ -213,17 +215,16 @@ static int say_sessions(const struct gsp_remote *remote, const struct gsp_body *
     if (rc == 0 && !remote->parsed->globals.quiet) {
         struct gsp_term term;
         gsp_term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
-        gsp_term_line(&term,
-                      "There are no sessions; gsprof http-profile %s --name NAME starts one.",
+        gsp_term_line(&term, "No sessions. To start one: gsprof http-profile %s --name NAME",
                       remote->endpoint.p);
     }
     return 0;
 }
 
-/* One question, and its answer shown by `say` or as it is. */
-static int ask_and_say(const struct gsp_parsed *parsed, const char *method, const char *path,
-                       const struct gsp_buf *body,
-                       int (*say)(const struct gsp_remote *remote, const struct gsp_body *body))
+/* Sends a request and prints the response with print(), or as JSON. */
+static int request(const struct gsp_parsed *parsed, const char *method, const char *path,
+                   const struct gsp_buf *body,
+                   int (*print)(const struct gsp_remote *remote, const struct gsp_body *body))
 {
     const struct http_opts *opts = parsed->opts;
     struct gsp_remote remote = {0};
@@ -235,7 +236,7 @@ static int ask_and_say(const struct gsp_parsed *parsed, const char *method, cons
         status = gsp_remote_ask_object(&remote, method, path,
                                        body ? gsp_buf_sv(body) : (struct gsp_sv){0}, &answer);
     if (status == 0)
-        status = opts->json ? gsp_remote_put_json(&remote) : say(&remote, answer);
+        status = opts->json ? gsp_remote_put_json(&remote) : print(&remote, answer);
     gsp_http_body_free(answer);
     gsp_remote_close(&remote);
     return status;
@@ -247,7 +248,7 @@ static int run_profile(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     if (make_start(parsed->opts, &body, &err) < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
-    return ask_and_say(parsed, "POST", "/profiling/start", &body, say_done);
+    return request(parsed, "POST", "/profiling/start", &body, print_done);
 }
 
 static int run_stop(const struct gsp_parsed *parsed)
@@ -260,52 +261,52 @@ static int run_stop(const struct gsp_parsed *parsed)
     if (opts->name)
         gsp_json_put_str(&json, "name", opts->name);
     gsp_json_obj_end(&json);
-    return ask_and_say(parsed, "POST", "/profiling/stop", &body, say_done);
+    return request(parsed, "POST", "/profiling/stop", &body, print_done);
 }
 
 static int run_status(const struct gsp_parsed *parsed)
 {
-    return ask_and_say(parsed, "GET", "/status", NULL, say_status);
+    return request(parsed, "GET", "/status", NULL, print_status);
 }
 
 static int run_sessions(const struct gsp_parsed *parsed)
 {
-    return ask_and_say(parsed, "GET", "/profiling/sessions", NULL, say_sessions);
+    return request(parsed, "GET", "/profiling/sessions", NULL, print_sessions);
 }
 
 static const struct gsp_example PROFILE_EXAMPLES[] = {
-    {"gsprof http-profile localhost:8091 --name training_epoch_1", "Begin a session"},
+    {"gsprof http-profile localhost:8091 --name training_epoch_1", "Start a session"},
     {"gsprof http-profile --name load --label phase=1 --pid 4242 --stacks",
-     "With a label, and the stacks of a process"},
-    {"gsprof http-profile gpu7:8091", "At another machine; the name is made from the time"},
+     "Add a label and record the stacks of a process"},
+    {"gsprof http-profile gpu7:8091", "Start a session on another machine"},
 };
 static const struct gsp_example STOP_EXAMPLES[] = {
-    {"gsprof http-stop localhost:8091 --name training_epoch_1", "Ends one and writes its file"},
-    {"gsprof http-stop localhost:8091", "Ends all"},
-    {"gsprof http-stop --json", "For a program to read"},
+    {"gsprof http-stop localhost:8091 --name training_epoch_1",
+     "Stop a session and write its file"},
+    {"gsprof http-stop localhost:8091", "Stop all sessions"},
+    {"gsprof http-stop --json", "Print JSON"},
 };
 static const struct gsp_example STATUS_EXAMPLES[] = {
-    {"gsprof http-status", "How the server on this machine is"},
-    {"gsprof http-status unix:/run/gsprof.sock", "By its socket"},
-    {"gsprof http-status gpu7:8091 --json", "Another one's, for a program to read"},
+    {"gsprof http-status", "Show the state of the daemon on this machine"},
+    {"gsprof http-status unix:/run/gsprof.sock", "Use its Unix socket"},
+    {"gsprof http-status gpu7:8091 --json", "Print JSON from another machine"},
 };
 static const struct gsp_example SESSIONS_EXAMPLES[] = {
-    {"gsprof http-sessions localhost:8091", "Active sessions, then finished ones"},
-    {"gsprof http-sessions gpu7", "Of another machine"},
-    {"gsprof http-sessions --json", "For a program to read"},
+    {"gsprof http-sessions localhost:8091", "List active sessions, then finished ones"},
+    {"gsprof http-sessions gpu7", "List the sessions of another machine"},
+    {"gsprof http-sessions --json", "Print JSON"},
 };
 
 #define ABOUT_ADDRESS                                                                              \
-    "HOST:PORT is localhost:8091 when it is left out; HOST, PORT and unix:/path mean what one "    \
-    "would think. "
+    "HOST:PORT defaults to localhost:8091. HOST alone, PORT alone and unix:/path also work."
 
 const struct gsp_command gsp_cmd_http_profile = {
     .name = "http-profile",
-    .summary = "Begin a named session at a server",
+    .summary = "Start a named session on a daemon",
     .synopsis = "[HOST:PORT] [--name NAME] [OPTIONS]",
-    .about = "Sessions are intervals of the server's one stream of metrics: they overlap as one "
-             "likes, and each gives a file of its own when it is stopped.\n" ABOUT_ADDRESS
-             "`gsprof serve` starts a server.",
+    .about = "A session is an interval of the daemon's stream of metrics. Sessions may overlap; "
+             "each is written to its own file when it stops. `gsprof serve` starts a "
+             "daemon.\n" ABOUT_ADDRESS,
     .opts = PROFILE_OPTS,
     .opt_count = GSP_COUNT(PROFILE_OPTS),
     .opts_size = sizeof(struct http_opts),
@@ -318,10 +319,10 @@ const struct gsp_command gsp_cmd_http_profile = {
 
 const struct gsp_command gsp_cmd_http_stop = {
     .name = "http-stop",
-    .summary = "End a session at a server, or all",
+    .summary = "Stop one or all sessions of a daemon",
     .synopsis = "[HOST:PORT] [--name NAME] [OPTIONS]",
-    .about = "The session's file is written by the server, into its output folder; "
-             "`gsprof stat FILE` shows it.\n" ABOUT_ADDRESS,
+    .about = "The daemon writes the session file to its output folder; `gsprof stat FILE` shows "
+             "it.\n" ABOUT_ADDRESS,
     .opts = STOP_OPTS,
     .opt_count = GSP_COUNT(STOP_OPTS),
     .opts_size = sizeof(struct http_opts),
@@ -334,7 +335,7 @@ const struct gsp_command gsp_cmd_http_stop = {
 
 const struct gsp_command gsp_cmd_http_status = {
     .name = "http-status",
-    .summary = "Show how a server is, and what it does",
+    .summary = "Show the state of a daemon",
     .synopsis = "[HOST:PORT] [--json]",
     .about = ABOUT_ADDRESS,
     .opts = SHOW_OPTS,
@@ -349,7 +350,7 @@ const struct gsp_command gsp_cmd_http_status = {
 
 const struct gsp_command gsp_cmd_http_sessions = {
     .name = "http-sessions",
-    .summary = "List the sessions of a server, active ones first",
+    .summary = "List the sessions of a daemon, active ones first",
     .synopsis = "[HOST:PORT] [--json]",
     .about = ABOUT_ADDRESS,
     .opts = SHOW_OPTS,

@@ -25,18 +25,19 @@
 #define NEAR_MAX  4U
 #define PREFIX    "gsprof."
 #define CMD_SHOWN 60U
-/* Processes that are entered at the same time. */
+/* Processes that are injected at the same time. */
 #define AT_ONCE   8U
 
 enum state { IN, ALREADY_IN, OUT_OF, NOT_IN };
 
+/* Of the JSON output. */
 static const char *const STATES[] = {"in", "already in", "out of", "not in"};
 
-/* What came of one process; told by a process of its own when there are several. */
+/* The result for one process. With several processes, a child process computes each. */
 struct outcome {
     struct gsp_err err;
     enum state state;
-    bool by_itself;
+    bool by_itself;   /* the interpreter loaded the agent, without a stop */
     int64_t total_ns; /* 0: nothing was done */
     int64_t stopped_ns;
 };
@@ -59,16 +60,16 @@ struct inject_opts {
     {                                                                                              \
         .name = "timeout", .kind = GSP_OPT_DURATION,                                               \
         .offset = offsetof(struct inject_opts, limit_ns), .arg = "DURATION", .fallback = LIMIT,    \
-        .help = "How long the process may take to answer."                                         \
+        .help = "Time limit for the process to respond."                                           \
     }
 #define OPT_TREE                                                                                   \
     GSP_OPT_SWITCH(struct inject_opts, subprocesses, "subprocesses", 's', false,                   \
-                   "The Python processes below it too, as they are now. One that fails does not "  \
-                   "hinder the others.")
+                   "Include its current Python child processes. If one fails, gsprof continues "   \
+                   "with the others.")
 #define OPT_FORCE                                                                                  \
     GSP_OPT_SWITCH(struct inject_opts, force, "force", 0, true,                                    \
-                   "Also if a seccomp filter of the process may end it for this.")
-#define OPT_JSON GSP_OPT_SWITCH(struct inject_opts, json, "json", 0, false, "For programs.")
+                   "Proceed even if the process has a seccomp filter, which may kill it.")
+#define OPT_JSON GSP_OPT_SWITCH(struct inject_opts, json, "json", 0, false, "Print JSON.")
 
 static const struct gsp_opt INJECT_OPTS[] = {
     GSP_OPT_PID_ROW(struct inject_opts),
@@ -77,7 +78,7 @@ static const struct gsp_opt INJECT_OPTS[] = {
      .kind = GSP_OPT_LIST,
      .offset = offsetof(struct inject_opts, defines),
      .arg = "KEY=VALUE",
-     .help = "A setting of the agent from the start on; gsprof config PID lists them."},
+     .help = "Set an initial setting of the agent; `gsprof config PID` lists them. Repeatable."},
     OPT_TREE,
     OPT_LIMIT,
     OPT_FORCE,
@@ -89,32 +90,32 @@ static const struct gsp_opt EJECT_OPTS[] = {
 };
 
 static const struct gsp_example INJECT_EXAMPLES[] = {
-    {"gsprof inject 4242", "From now on its steps, spans and stacks are tables"},
-    {"gsprof inject train.py -D torch=on", "By its command line, and trace PyTorch's modules"},
-    {"gsprof inject 4242 -D torch=on -D torch.rate=0.1", "One step in ten"},
-    {"gsprof inject -s 4242", "With its workers: ranks, pools, data loaders"},
+    {"gsprof inject 4242", "Start writing its steps, spans and stacks to tables"},
+    {"gsprof inject train.py -D torch=on", "Find it by its command line; trace PyTorch modules"},
+    {"gsprof inject 4242 -D torch=on -D torch.rate=0.1", "Trace one step in ten"},
+    {"gsprof inject -s 4242", "Include its ranks, pools and data loaders"},
 };
 
 static const struct gsp_example EJECT_EXAMPLES[] = {
-    {"gsprof eject 4242", "Hooks off, nothing is recorded any more"},
-    {"gsprof eject train.py", "By its command line"},
-    {"gsprof 4242 eject", "The other order of words"},
-    {"gsprof eject -s 4242", "Out of its workers too"},
+    {"gsprof eject 4242", "Remove all hooks and stop recording"},
+    {"gsprof eject train.py", "Find the process by its command line"},
+    {"gsprof 4242 eject", "The PID may come first"},
+    {"gsprof eject -s 4242", "Include its worker processes"},
 };
 
 /* ------------------------------------------------------------------------------------- target */
 
-static int tell_several(const struct gsp_parsed *parsed, const struct gsp_err *err,
-                        const struct gsp_buf *list)
+static int report_several(const struct gsp_parsed *parsed, const struct gsp_err *err,
+                          const struct gsp_buf *list)
 {
     struct gsp_hint hint = {0};
     struct gsp_term term;
     gsp_auto_buf text = {0};
     snprintf(hint.what, sizeof(hint.what), "%s:", err->msg);
-    gsp_hint_add(&hint, "one of them", "gsprof %s PID", parsed->command->name);
+    gsp_hint_add(&hint, "selects one", "gsprof %s PID", parsed->command->name);
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     gsp_hint_print(&hint, &term, &text);
-    /* The list may be longer than a hint: below its first line. */
+    /* The list may be longer than a hint holds: insert it after the first line. */
     const char *end = memchr(text.p, '\n', text.len);
     size_t first = end ? (size_t)(end - text.p) + 1 : text.len;
     gsp_auto_buf whole = {0};
@@ -125,7 +126,8 @@ static int tell_several(const struct gsp_parsed *parsed, const struct gsp_err *e
     return gsp_err_exit_status(err->code);
 }
 
-/* The process by --pid or by the first word; 0, or the exit status after it was told. */
+/* Finds the process by --pid or by the first argument. Returns 0, or the exit status after it has
+ * printed the error. */
 static int find_target(const struct gsp_parsed *parsed, pid_t *pid)
 {
     const struct inject_opts *opts = parsed->opts;
@@ -133,9 +135,10 @@ static int find_target(const struct gsp_parsed *parsed, pid_t *pid)
     struct gsp_err err = {0};
     *pid = (pid_t)opts->pid;
     if ((opts->pid != 0) == (parsed->arg_count > 0))
-        return gsp_cli_misuse(parsed, "say which process: a pid, or a word of its command line");
+        return gsp_cli_misuse(parsed, "%s needs one process: a PID or a word of its command line",
+                              parsed->command->name);
     if (opts->pid == 0 && gsp_visit_find(parsed->args[0], pid, &list, &err) != GSP_OK)
-        return err.code == GSP_E_USAGE ? tell_several(parsed, &err, &list)
+        return err.code == GSP_E_USAGE ? report_several(parsed, &err, &list)
                                        : gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     return 0;
 }
@@ -157,7 +160,7 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
                      gsp_wire_setting_row(i)->name);
         }
     }
-    return gsp_cli_misuse(&copy, "there is no setting '%s'", name);
+    return gsp_cli_misuse(&copy, "unknown setting '%s'", name);
 }
 
 static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_change *out)
@@ -181,7 +184,7 @@ static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_chan
     return 0;
 }
 
-/* What our environment or config.toml says of rings counts for less than a word of this command. */
+/* Adds the ring size of gsprof's environment or config.toml, unless -D sets it. */
 static size_t add_ring_rows(pid_t pid, struct gsp_control_change *settings, size_t count)
 {
     int64_t rows = count < GSP_OPT_LIST_MAX ? gsp_cli_ring_rows_for(pid) : 0;
@@ -194,13 +197,14 @@ static size_t add_ring_rows(pid_t pid, struct gsp_control_change *settings, size
     return count + 1;
 }
 
-/* What cannot be used of all that says how many rows rings have: the agent itself is silent. */
+/* Reports invalid ring sizes in config.toml and the environments, which the agent ignores without a
+ * message. */
 static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_visit *visit)
 {
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
     char version[32];
     if (gsp_visit_is_there(visit->pid, version))
-        return; /* it has its rows already: config tells of them */
+        return; /* its rings exist already */
     memcpy(settings, visit->settings, visit->setting_count * sizeof(*settings));
     const size_t count = add_ring_rows(visit->pid, settings, visit->setting_count);
     const char *used = "0";
@@ -210,7 +214,7 @@ static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_vi
     gsp_cli_ring_check_process(parsed, visit->pid, used);
 }
 
-/* --------------------------------------------------------------------------------------- told */
+/* ------------------------------------------------------------------------------------- report */
 
 /* "process 4242 (python3 train.py)" */
 static void put_target(pid_t pid, struct gsp_buf *out)
@@ -246,27 +250,29 @@ static void put_json(pid_t pid, const struct outcome *outcome, struct gsp_buf *o
 
 static void put_text(pid_t pid, const struct outcome *outcome, struct gsp_buf *out)
 {
+    static const char *const DONE[] = {"Injected the agent into", "The agent is already in",
+                                       "Ejected the agent from", "No agent in"};
     char total[32];
     char stopped[32];
     if (outcome->err.code == GSP_E_NOTPY) {
         gsp_buf_puts(out, "Skipped ");
         put_target(pid, out);
-        gsp_buf_puts(out, ": it is not Python.\n");
+        gsp_buf_puts(out, ": not Python.\n");
         return;
     }
-    gsp_buf_printf(out, "The agent is %s ", STATES[outcome->state]);
+    gsp_buf_printf(out, "%s ", DONE[outcome->state]);
     put_target(pid, out);
     gsp_fmt_duration(outcome->total_ns, total, sizeof(total));
     gsp_fmt_duration(outcome->stopped_ns, stopped, sizeof(stopped));
     if (outcome->total_ns == 0)
         gsp_buf_puts(out, ".\n");
     else if (outcome->by_itself)
-        gsp_buf_printf(out, ": %s, nothing was stopped.\n", total);
+        gsp_buf_printf(out, ": took %s, no thread was stopped.\n", total);
     else
-        gsp_buf_printf(out, ": %s, of which one thread stood still for %s.\n", total, stopped);
+        gsp_buf_printf(out, ": took %s, one thread was stopped for %s.\n", total, stopped);
 }
 
-static int tell(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
+static int report(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
 {
     const struct inject_opts *opts = parsed->opts;
     gsp_auto_buf text = {0};
@@ -277,15 +283,15 @@ static int tell(const struct gsp_parsed *parsed, pid_t pid, const struct outcome
     return text.len ? gsp_err_exit_status(gsp_file_put(NULL, false, &text, NULL)) : 0;
 }
 
-static int tell_failed(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
+static int report_failed(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
 {
     return gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = pid}, &outcome->err);
 }
 
-/* ------------------------------------------------------------------------------------- visits */
+/* ------------------------------------------------------------------------------------- inject */
 
-/* The last line of a traceback says what happened. */
-static void take_raised(const struct gsp_visit_result *result, struct gsp_err *err)
+/* Sets *err to the last line of the traceback, which names the exception. */
+static void set_raised(const struct gsp_visit_result *result, struct gsp_err *err)
 {
     struct gsp_sv rest = result->trace;
     struct gsp_sv line;
@@ -296,11 +302,11 @@ static void take_raised(const struct gsp_visit_result *result, struct gsp_err *e
     gsp_err_fill(err, GSP_E_NOTSUP, 0, "%.*s", (int)(last.len < 200 ? last.len : 200), last.p);
 }
 
-static void enter(const struct gsp_visit *visit, struct outcome *out)
+static void execute(const struct gsp_visit *visit, struct outcome *out)
 {
     struct gsp_visit_result result;
     if (gsp_visit(visit, &result, &out->err) == GSP_OK && result.raised)
-        take_raised(&result, &out->err);
+        set_raised(&result, &out->err);
     out->by_itself = result.by_itself;
     out->total_ns = result.total_ns;
     out->stopped_ns = result.stopped_ns;
@@ -315,9 +321,8 @@ static void inject(void *user, void *answer)
     gsp_visit_look_there(visit->pid);
     const bool is_there = gsp_visit_is_there(visit->pid, version);
     if (is_there && strcmp(version, GSP_VERSION) != 0) {
-        gsp_err_fill(&out->err, GSP_E_EXISTS, 0,
-                     "an agent of version %.31s is in process %d already", version,
-                     (int)visit->pid);
+        gsp_err_fill(&out->err, GSP_E_EXISTS, 0, "process %d already has an agent of version %.31s",
+                     (int)visit->pid, version);
         return;
     }
     out->state = is_there ? ALREADY_IN : IN;
@@ -329,7 +334,7 @@ static void inject(void *user, void *answer)
         mine.setting_count = add_ring_rows(visit->pid, settings, visit->setting_count);
     }
     if (!is_there || visit->setting_count > 0)
-        enter(&mine, out);
+        execute(&mine, out);
 }
 
 static void eject(void *user, void *answer)
@@ -340,44 +345,44 @@ static void eject(void *user, void *answer)
     gsp_visit_look_there(visit->pid);
     out->state = OUT_OF;
     if (gsp_visit_is_there(visit->pid, version)) {
-        enter(visit, out);
+        execute(visit, out);
         return;
     }
     const bool is_gone = kill(visit->pid, 0) < 0 && errno == ESRCH;
     out->state = NOT_IN;
-    gsp_err_fill(&out->err, is_gone ? GSP_E_NOPROC : GSP_E_NOFILE, 0, "there is no %s %d",
+    gsp_err_fill(&out->err, is_gone ? GSP_E_NOPROC : GSP_E_NOFILE, 0, "no %s %d",
                  is_gone ? "process" : "agent in process", (int)visit->pid);
 }
 
 /* ---------------------------------------------------------------------------------------- tree */
 
-/* Whether one of several is passed over: it has ended, is not Python, or has no agent to be taken
- * out. */
-static bool is_no_failure(int code)
+/* Whether a process of the tree may be skipped: it exited, is not Python, or has no agent to
+ * eject. */
+static bool can_skip(int code)
 {
     return code == GSP_OK || code == GSP_E_NOTPY || code == GSP_E_NOPROC || code == GSP_E_NOFILE;
 }
 
-/* Tells of one of several; its exit status, 0 when it is passed over. */
-static int tell_one(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
+/* Reports the result of one process of the tree; returns its exit status, 0 if it is skipped. */
+static int report_one(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
 {
     const struct inject_opts *opts = parsed->opts;
     const int code = outcome->err.code;
     int status = 0;
     if (code == GSP_OK || code == GSP_E_NOTPY)
-        return tell(parsed, pid, outcome);
-    if (is_no_failure(code))
+        return report(parsed, pid, outcome);
+    if (can_skip(code))
         return 0;
     if (opts->json)
-        status = tell(parsed, pid, outcome);
-    const int failed = tell_failed(parsed, pid, outcome);
+        status = report(parsed, pid, outcome);
+    const int failed = report_failed(parsed, pid, outcome);
     return status ? status : failed;
 }
 
-/* Visits all of them, AT_ONCE at a time, and tells of them in their order.  *first is what came of
- * the first, *done how many have the agent in or out as asked. */
-static int visit_all(const struct gsp_parsed *parsed, struct one *all, size_t count,
-                     void (*work)(void *, void *), struct outcome *first, size_t *done)
+/* Works on all processes, AT_ONCE at a time, and reports them in order. *first is the result of the
+ * first, *done the number of processes that succeeded. Returns the first failed exit status. */
+static int work_on_all(const struct gsp_parsed *parsed, struct one *all, size_t count,
+                       void (*work)(void *, void *), struct outcome *first, size_t *done)
 {
     int status = 0;
     for (size_t next = 0, at = 0; at < count; at++) {
@@ -388,8 +393,8 @@ static int visit_all(const struct gsp_parsed *parsed, struct one *all, size_t co
         if (all[at].apart.child <= 0)
             work(&all[at].visit, &outcome);
         else if (gsp_apart_wait(&all[at].apart, &outcome, sizeof(outcome), -1) != GSP_APART_DONE)
-            gsp_err_fill(&outcome.err, GSP_E_IO, 0, "the visit ended without an answer");
-        const int one = tell_one(parsed, all[at].visit.pid, &outcome);
+            gsp_err_fill(&outcome.err, GSP_E_IO, 0, "the helper process ended without a result");
+        const int one = report_one(parsed, all[at].visit.pid, &outcome);
         status = status ? status : one;
         *done += outcome.err.code == GSP_OK;
         if (at == 0)
@@ -398,9 +403,9 @@ static int visit_all(const struct gsp_parsed *parsed, struct one *all, size_t co
     return status;
 }
 
-/* The status of the first that failed. */
-static int visit_tree(const struct gsp_parsed *parsed, const struct gsp_visit *visit,
-                      void (*work)(void *, void *))
+/* Returns the exit status of the first process that failed. */
+static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_visit *visit,
+                        void (*work)(void *, void *))
 {
     pid_t *pids = NULL;
     size_t count = 0;
@@ -409,32 +414,32 @@ static int visit_tree(const struct gsp_parsed *parsed, const struct gsp_visit *v
     int rc = gsp_sample_tree_pids(visit->pid, &pids, &count, &first.err);
     struct one *all = rc == GSP_OK ? calloc(count, sizeof(*all)) : NULL;
     if (rc == GSP_OK && !all)
-        rc = gsp_err_set(&first.err, GSP_E_NOMEM, 0, "out of memory");
+        rc = gsp_err_nomem(&first.err);
     size_t kept = 0;
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
         if (pids[i] == getpid())
-            continue; /* called from within the tree */
+            continue; /* gsprof itself is part of the tree */
         all[kept] = (struct one){.visit = *visit, .apart = {.fd = -1}};
         all[kept++].visit.pid = pids[i];
     }
-    int status = rc == GSP_OK ? visit_all(parsed, all, kept, work, &first, &done) : 0;
+    int status = rc == GSP_OK ? work_on_all(parsed, all, kept, work, &first, &done) : 0;
     if (rc < 0 || (status == 0 && done == 0))
-        status = tell_failed(parsed, visit->pid, &first);
+        status = report_failed(parsed, visit->pid, &first);
     free(all);
     free(pids);
     return status;
 }
 
-static int visit_one(const struct gsp_parsed *parsed, struct gsp_visit *visit,
-                     void (*work)(void *, void *))
+static int work_on(const struct gsp_parsed *parsed, struct gsp_visit *visit,
+                   void (*work)(void *, void *))
 {
     const struct inject_opts *opts = parsed->opts;
     struct outcome outcome = {.err = {.code = GSP_OK}};
     if (opts->subprocesses)
-        return visit_tree(parsed, visit, work);
+        return work_on_tree(parsed, visit, work);
     work(visit, &outcome);
-    return outcome.err.code == GSP_OK ? tell(parsed, visit->pid, &outcome)
-                                      : tell_failed(parsed, visit->pid, &outcome);
+    return outcome.err.code == GSP_OK ? report(parsed, visit->pid, &outcome)
+                                      : report_failed(parsed, visit->pid, &outcome);
 }
 
 static int run_inject(const struct gsp_parsed *parsed)
@@ -454,7 +459,7 @@ static int run_inject(const struct gsp_parsed *parsed)
         gsp_await_python(visit.pid, opts->subprocesses, parsed);
     if (status == 0)
         check_ring_rows(parsed, &visit);
-    return status ? status : visit_one(parsed, &visit, inject);
+    return status ? status : work_on(parsed, &visit, inject);
 }
 
 static int run_eject(const struct gsp_parsed *parsed)
@@ -462,23 +467,24 @@ static int run_eject(const struct gsp_parsed *parsed)
     const struct inject_opts *opts = parsed->opts;
     struct gsp_visit visit = {.what = "eject", .limit_ns = opts->limit_ns, .force = opts->force};
     int status = find_target(parsed, &visit.pid);
-    return status ? status : visit_one(parsed, &visit, eject);
+    return status ? status : work_on(parsed, &visit, eject);
 }
 
 const struct gsp_command gsp_cmd_inject = {
     .name = "inject",
     .summary = "Load the agent into a running Python process",
     .synopsis = "[-s] PID|NAME [-D KEY=VALUE]...",
-    .about = "The process then has tables of its steps, spans and PyTorch modules, and someone "
-             "who follows its stacks, as if it had been started with GSPROF=1. NAME is a word of "
-             "its command line.\n"
-             "One thread is stopped for some tenths of a millisecond, where it holds no lock of "
-             "the C library, and loads the agent's library; Python 3.14 and later are asked to do "
-             "it themselves, without a stop, unless PYTHON_DISABLE_REMOTE_DEBUG is set. Nothing "
-             "is copied to the process's disk. Said again it only changes settings.\n"
-             "With --subprocesses there is a line for each process of the tree. What is not Python "
-             "is skipped. The exit status is 0 when the agent is in all Python processes of the "
-             "tree, else that of the first that failed.",
+    .about = "The process then writes tables of its steps, spans and PyTorch modules, and a "
+             "follower samples its stacks, as if it had been started with GSPROF=1. NAME is a word "
+             "of its command line.\n"
+             "gsprof stops one thread for a few tenths of a millisecond, at a point where it holds "
+             "no lock of the C library, and lets it load the agent. Python 3.14 and later load the "
+             "agent themselves, without a stop, unless PYTHON_DISABLE_REMOTE_DEBUG is set. No "
+             "files are written for the process. If the agent is already loaded, only the "
+             "settings change.\n"
+             "With --subprocesses, prints one line for each process of the tree and skips "
+             "processes that are not Python. The exit status is 0 if the agent is in all Python "
+             "processes of the tree, otherwise that of the first failure.",
     .opts = INJECT_OPTS,
     .opt_count = GSP_COUNT(INJECT_OPTS),
     .opts_size = sizeof(struct inject_opts),
@@ -491,10 +497,10 @@ const struct gsp_command gsp_cmd_inject = {
 
 const struct gsp_command gsp_cmd_eject = {
     .name = "eject",
-    .summary = "Switch the agent in a process off again",
+    .summary = "Remove the agent from a process",
     .synopsis = "[-s] PID|NAME",
-    .about = "All hooks are taken out and the rings are unmapped; what they have can still be "
-             "read. The library itself stays loaded, and does nothing.",
+    .about = "Removes all hooks and unmaps the rings. The recorded rows stay readable. The agent's "
+             "library stays loaded but inactive.",
     .opts = EJECT_OPTS,
     .opt_count = GSP_COUNT(EJECT_OPTS),
     .opts_size = sizeof(struct inject_opts),

@@ -27,28 +27,28 @@ static const struct gsp_opt OPTS[] = {
     {.name = "json",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct list_opts, json),
-     .help = "For programs: an array of objects."},
+     .help = "Print a JSON array of objects."},
     {.name = "live",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct list_opts, live),
-     .help = "Only processes that run."},
+     .help = "List only running processes."},
     {.name = "clean",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct list_opts, clean),
-     .help = "Remove the rings of your processes that have ended."},
+     .help = "Remove the tables of your processes that have exited."},
     {.name = "older-than",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct list_opts, older_than_ns),
      .arg = "DURATION",
-     .help = "With --clean: only rings that have had no new row for so long."},
+     .help = "With --clean: remove only tables without new rows for this time."},
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof list", "Processes that have tables, running or ended"},
-    {"gsprof list --live", "Only those that run"},
-    {"gsprof list --clean", "Forget those that have ended"},
-    {"gsprof list --clean --older-than 1h", "Forget those that have not written for an hour"},
-    {"gsprof list --json", "For a program to read"},
+    {"gsprof list", "List running and exited processes with tables"},
+    {"gsprof list --live", "List only running processes"},
+    {"gsprof list --clean", "Remove the tables of exited processes"},
+    {"gsprof list --clean --older-than 1h", "Keep tables with rows of the last hour"},
+    {"gsprof list --json", "Print JSON"},
 };
 
 static const struct gsp_rows_column JSON_COLUMNS[] = {
@@ -79,15 +79,15 @@ static const struct gsp_rows_column TABLE_COLUMNS[] = {
     {"command", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
 };
 
-/* How the process ended, where somebody followed it. */
+/* Reads how the process ended; false if unknown because no follower saw it. */
 static bool find_end(const struct gsp_ring_dir *place, struct gsp_ending *out)
 {
     int folder_fd = -1;
     if (place->live || gsp_ring_dir_open(place, &folder_fd, NULL) < 0)
         return false;
-    const bool is_there = gsp_ending_read(folder_fd, out);
+    const bool is_known = gsp_ending_read(folder_fd, out);
     gsp_fd_close(&folder_fd);
-    return is_there;
+    return is_known;
 }
 
 static void put_state(const struct gsp_ring_dir *place, char *out, size_t cap)
@@ -107,15 +107,15 @@ static bool is_own(const struct gsp_ring_dir *place)
     return place->uid == geteuid();
 }
 
-/* When it will be removed for its age; NULL of those that stay, or are for others to remove. */
+/* When the tables will be removed for their age; NULL if they stay or belong to another user. */
 static int64_t removed_ns(const struct gsp_ring_dir *place,
                           const struct gsp_ring_dir_limits *limits)
 {
     return place->live || !is_own(place) ? GSP_NULL_I64 : place->last_write_ns + limits->keep_ns;
 }
 
-static void add_for_programs(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
-                             const struct gsp_ring_dir_limits *limits)
+static void add_json_row(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
+                         const struct gsp_ring_dir_limits *limits)
 {
     gsp_made_i64(made, place->pid);
     gsp_made_i64(made, (int64_t)place->start_time);
@@ -134,8 +134,8 @@ static void add_for_programs(struct gsp_made_rows *made, const struct gsp_ring_d
     gsp_made_i64(made, place->small_rings);
 }
 
-static void add_for_people(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
-                           const struct gsp_ring_dir_limits *limits, int64_t now_ns)
+static void add_table_row(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
+                          const struct gsp_ring_dir_limits *limits, int64_t now_ns)
 {
     char size[32];
     char age[32];
@@ -160,7 +160,7 @@ static void add_for_people(struct gsp_made_rows *made, const struct gsp_ring_dir
     gsp_made_text(made, gsp_sv_of(place->cmdline));
 }
 
-/* What runs before what has ended, one's own before others', the newest first. */
+/* Running before exited, own before other users', newest first. */
 static int by_interest(const void *a, const void *b)
 {
     const struct gsp_ring_dir *left = a;
@@ -174,9 +174,9 @@ static int by_interest(const void *a, const void *b)
     return left->start_time > right->start_time ? -1 : left->start_time < right->start_time;
 }
 
-/* Where tables are if that is unusual; what the ended ones take, and when that ends. */
-static void tell_more(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places,
-                      const struct gsp_ring_dir_limits *limits)
+/* Prints unusual locations of tables, and the space that exited processes use. */
+static void report_more(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places,
+                        const struct gsp_ring_dir_limits *limits)
 {
     struct gsp_term term;
     char age[32];
@@ -196,8 +196,8 @@ static void tell_more(const struct gsp_parsed *parsed, const struct gsp_ring_dir
     if (ended == 0 || parsed->globals.quiet)
         return;
     gsp_term_line(&term,
-                  "Ended processes: %zu, %.1f MB. Their tables are removed %s after the last row "
-                  "(ring.keep_time), the oldest first above %.0f MB (ring.keep_mb).",
+                  "Ended processes: %zu, %.1f MB. gsprof removes their tables %s after the last "
+                  "row (ring.keep_time), and the oldest above %.0f MB (ring.keep_mb).",
                   ended, (double)bytes / 1e6, gsp_fmt_duration(limits->keep_ns, age, sizeof(age)),
                   (double)limits->keep_bytes / (1 << 20));
 }
@@ -214,31 +214,31 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *pla
     int64_t now_ns = gsp_realtime_ns();
     for (size_t i = 0; i < places->count; i++)
         if (opts->json)
-            add_for_programs(made, &places->at[i], limits);
+            add_json_row(made, &places->at[i], limits);
         else
-            add_for_people(made, &places->at[i], limits, now_ns);
+            add_table_row(made, &places->at[i], limits, now_ns);
     struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                  .color = parsed->globals.color};
     rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
     gsp_rows_free(gsp_made_rows_get(made));
     if (rc == GSP_OK && !opts->json)
-        tell_more(parsed, places, limits);
+        report_more(parsed, places, limits);
     return rc;
 }
 
-static void tell_removed(const struct gsp_parsed *parsed, struct gsp_ring_dirs_swept removed)
+static void report_removed(const struct gsp_parsed *parsed, struct gsp_ring_dirs_swept removed)
 {
     struct gsp_term term;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
-        gsp_term_line(&term, "Removed the rings of %zu ended process%s (%.1f MB).", removed.count,
+        gsp_term_line(&term, "Removed the tables of %zu ended process%s (%.1f MB).", removed.count,
                       removed.count == 1 ? "" : "es", (double)removed.bytes / 1e6);
 }
 
-/* A process may fill the folder, or hold it, while it is being removed: then it stays, and that is
- * no failure.  Worth an exit status. */
-static int tell_kept(const struct gsp_parsed *parsed, const struct gsp_ring_dir *place,
-                     const struct gsp_err *err)
+/* Reports a ring directory that could not be removed. It is not an error if a process uses or fills
+ * it meanwhile. Returns an exit status. */
+static int report_kept(const struct gsp_parsed *parsed, const struct gsp_ring_dir *place,
+                       const struct gsp_err *err)
 {
     struct gsp_term term;
     if (err->code != GSP_E_EXISTS && err->sys != ENOTEMPTY)
@@ -246,12 +246,12 @@ static int tell_kept(const struct gsp_parsed *parsed, const struct gsp_ring_dir 
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
         gsp_term_line(&term, "gsprof: kept %s: %s", place->path,
-                      err->sys == ENOTEMPTY ? "it holds files that gsprof did not make" : err->msg);
+                      err->sys == ENOTEMPTY ? "it contains other files" : err->msg);
     return 0;
 }
 
-/* Removes what is over, whatever it takes; what cannot be removed is reported and skipped.  Worth
- * an exit status. */
+/* Removes the ring directories of exited processes; reports and skips those that cannot be removed.
+ * Returns an exit status. */
 static int clean(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places)
 {
     const struct list_opts *opts = parsed->opts;
@@ -265,15 +265,15 @@ static int clean(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *pl
         if (gsp_ring_dir_remove(place, &err) == GSP_OK) {
             removed.count++;
             removed.bytes += place->bytes;
-        } else if (tell_kept(parsed, place, &err) != 0) {
+        } else if (report_kept(parsed, place, &err) != 0) {
             status = gsp_err_exit_status(err.code);
         }
     }
-    tell_removed(parsed, removed);
+    report_removed(parsed, removed);
     return status;
 }
 
-static void sort_and_choose(struct gsp_ring_dirs *places, bool only_live)
+static void sort_and_select(struct gsp_ring_dirs *places, bool only_live)
 {
     if (places->count > 1)
         qsort(places->at, places->count, sizeof(*places->at), by_interest);
@@ -286,12 +286,12 @@ static int list(const struct gsp_parsed *parsed, struct gsp_ring_dirs *places,
 {
     const struct list_opts *opts = parsed->opts;
     struct gsp_term term;
-    sort_and_choose(places, opts->live);
+    sort_and_select(places, opts->live);
     if (places->count > 0 || opts->json)
         return show(parsed, places, limits, err);
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
-        gsp_term_line(&term, "No %sprocess of yours has tables.", opts->live ? "running " : "");
+        gsp_term_line(&term, "No %sprocesses with tables.", opts->live ? "running " : "");
     return GSP_OK;
 }
 
@@ -301,12 +301,12 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_ring_dirs places = {0};
     struct gsp_err err = {0};
     if (opts->clean && opts->live)
-        return gsp_cli_misuse(parsed, "--clean is about processes that have ended, --live is not");
+        return gsp_cli_misuse(parsed, "--clean and --live exclude each other");
     const struct gsp_ring_dir_limits limits = gsp_cli_ring_limits(parsed);
-    /* Folders without rings go this way too. */
+    /* Also removes empty ring directories. */
     const struct gsp_ring_dirs_swept swept = gsp_ring_dirs_sweep(&limits);
     if (swept.count > 0)
-        tell_removed(parsed, swept);
+        report_removed(parsed, swept);
     int rc = gsp_ring_dirs_read(&places, &err);
     int status = 0;
     if (rc == GSP_OK && opts->clean)
@@ -319,16 +319,18 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_list = {
     .name = "list",
-    .summary = "List the processes that have tables, running or ended",
+    .summary = "List processes with tables, running or exited",
     .synopsis = "[--live] [--json] [--clean [--older-than DURATION]]",
-    .about = "Tables of a process lie in shared memory and stay when it ends, however it ends: "
-             "`gsprof query PID` reads its last rows. They stay for a day after their last row "
-             "(ring.keep_time), and take 1024 MB together at most (ring.keep_mb) and a quarter of "
-             "their file system; above that the oldest go first. `list`, `run`, `follow` and "
-             "`serve` remove what is over these limits; `--clean` removes all. config.toml or "
-             "GSPROF_RING_KEEP_TIME and GSPROF_RING_KEEP_MB change them. Tables of processes that "
-             "run are never removed, nor those that another command reads. Root sees those of "
-             "every user and removes its own.",
+    .about = "The tables of a process are in shared memory and outlive it: `gsprof query PID` "
+             "reads its last rows, even after a crash.\n"
+             "Tables of exited processes are kept for a day after their last row "
+             "(ring.keep_time). Together they use at most 1024 MB (ring.keep_mb) and a quarter of "
+             "their file system; above that, the oldest are removed first. `list`, `run`, `follow` "
+             "and `serve` enforce these limits; `--clean` removes all tables of exited processes. "
+             "Change the limits in config.toml or with GSPROF_RING_KEEP_TIME and "
+             "GSPROF_RING_KEEP_MB. Tables of running processes, and tables that another command "
+             "is reading, are never removed. Root sees the tables of all users but removes only "
+             "its own.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct list_opts),

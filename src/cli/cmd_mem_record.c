@@ -29,7 +29,8 @@
 #include "record/memory_switch.h"
 #include "record/memory_tree.h"
 
-/* Programs do most of what is new in their first seconds: looks become rarer with time. */
+/* Most new call sites appear in a program's first seconds: the interval between snapshots starts
+ * at EARLY_TICK_NS and grows to 1/EARLY_PART of the elapsed time. */
 #define EARLY_TICK_NS (100 * GSP_NS_PER_MS)
 #define EARLY_PART    20
 #define PATH_BYTES    4096U
@@ -49,30 +50,38 @@ struct mem_record_opts {
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct mem_record_opts),
-    GSP_OPT_OUTPUT(struct mem_record_opts, "The file to write. Default: memory-PID-TIME.gspm."),
+    {.name = "output",
+     .letter = 'o',
+     .kind = GSP_OPT_FILE,
+     .offset = offsetof(struct mem_record_opts, output),
+     .arg = "FILE",
+     .default_text = "memory-PID-TIME.gspm",
+     .help = "File to write."},
     GSP_OPT_SWITCH(struct mem_record_opts, exact, "exact", 0, false,
-                   "Every allocation and free, to the byte. Without it allocations are sampled by "
-                   "their bytes, which costs next to nothing; amounts are estimates with a stated "
-                   "error then."),
+                   "Count every allocation and free exactly. By default gsprof samples "
+                   "allocations by size, at almost no cost, and reports estimates with their "
+                   "error."),
     {.name = "interval",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct mem_record_opts, interval_ns),
      .arg = "TIME",
      .fallback = "1s",
-     .help = "Between two looks at the counters; at the start 100 ms, then a twentieth of the "
-             "recording so far until it is this."},
+     .help = "Longest interval between snapshots. Starts at 100 ms and grows to 5 % of the elapsed "
+             "time."},
     {.name = "bytes",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct mem_record_opts, bytes),
      .arg = "SIZE",
-     .help = "Mean distance of two samples: 64K is finer and costs more. Default: 512K.",
+     .default_text = "512K",
+     .help = "Mean number of bytes between samples. 64K is more precise and costs more.",
      .advanced = true},
     {.name = "duration",
      .letter = 'd',
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct mem_record_opts, duration_ns),
      .arg = "TIME",
-     .help = "Stop after this long: 30, 500ms, 5m, 1h. Default: until the target ends or Ctrl-C."},
+     .default_text = "when the target exits",
+     .help = "Stop after this time: 30, 500ms, 5m, 1h."},
     GSP_OPT_SUBPROCESSES(struct mem_record_opts),
     GSP_OPT_FORCE(struct mem_record_opts),
     {.name = "max-size",
@@ -80,26 +89,26 @@ static const struct gsp_opt OPTS[] = {
      .offset = offsetof(struct mem_record_opts, max_size),
      .arg = "SIZE",
      .fallback = "64M",
-     .help = "The file stays below this: what is left of it always lasts as long again as the "
-             "recording did so far, by looking less often.",
+     .help = "Maximum file size. Snapshots become rarer as the file fills, so the remaining space "
+             "always covers at least as much time as already recorded.",
      .advanced = true},
     {.name = "timeout",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct mem_record_opts, limit_ns),
      .arg = "TIME",
      .fallback = "10s",
-     .help = "How long a running process may take to switch counting on or off.",
+     .help = "Time limit for a running process to switch counting on or off.",
      .advanced = true},
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof mem record -- python3 train.py", "Where its memory goes, and whether it leaks"},
-    {"gsprof mem record --exact -o exact.gspm -- python3 train.py", "To the byte"},
-    {"gsprof mem record -p 4242 -d 60", "A minute of a process that runs"},
-    {"gsprof mem record -s -- torchrun train.py", "All ranks and workers"},
+    {"gsprof mem record -- python3 train.py", "Find where its memory goes and whether it leaks"},
+    {"gsprof mem record --exact -o exact.gspm -- python3 train.py", "Count every byte"},
+    {"gsprof mem record -p 4242 -d 60", "Record a running process for one minute"},
+    {"gsprof mem record -s -- torchrun train.py", "Include all ranks and workers"},
 };
 
-struct session {
+struct recording {
     const struct gsp_parsed *parsed;
     const struct mem_record_opts *opts;
     struct gsp_term term;
@@ -112,15 +121,14 @@ struct session {
     int pidfd;
     pid_t pid;
     int64_t start_ns;
-    uint64_t rounds;
-    int64_t longest_ns; /* between two rounds */
+    uint64_t snapshots;
 };
 
 static volatile sig_atomic_t stop_count;
 static volatile sig_atomic_t child_pid;
 
-/* Ctrl-C reaches a program that we started by itself: we go on until it ends.  What is sent to us
- * alone is passed on. */
+/* The terminal sends Ctrl-C to a started program as well; gsprof continues until it exits. Signals
+ * sent to gsprof alone are forwarded. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
     (void)context;
@@ -139,212 +147,210 @@ static void catch_signals(void)
 
 /* -------------------------------------------------------------------------------------- begin */
 
-static int open_output(struct session *session, struct gsp_err *err)
+static int open_output(struct recording *recording, struct gsp_err *err)
 {
-    const struct mem_record_opts *opts = session->opts;
+    const struct mem_record_opts *opts = recording->opts;
     char when[32];
-    const time_t now = time(NULL);
-    struct tm tm;
-    if (opts->output) {
-        snprintf(session->output, sizeof(session->output), "%s", opts->output);
-    } else {
-        strftime(when, sizeof(when), "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
-        snprintf(session->output, sizeof(session->output), "memory-%d-%s.gspm",
-                 (int)(session->pid ? session->pid : getpid()), when);
-    }
+    if (opts->output)
+        snprintf(recording->output, sizeof(recording->output), "%s", opts->output);
+    else
+        snprintf(recording->output, sizeof(recording->output), "memory-%d-%s.gspm",
+                 (int)(recording->pid ? recording->pid : getpid()),
+                 gsp_fmt_file_time(gsp_realtime_ns(), when, sizeof(when)));
     const int how = opts->force ? O_TRUNC : O_EXCL;
-    session->fd = open(session->output, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
-    if (session->fd < 0 && errno == EEXIST)
-        return gsp_err_set(err, GSP_E_EXISTS, errno, "%.200s exists", session->output);
-    if (session->fd < 0)
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write %.180s: %s", session->output,
+    recording->fd = open(recording->output, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
+    if (recording->fd < 0 && errno == EEXIST)
+        return gsp_err_set(err, GSP_E_EXISTS, errno, "%.200s already exists", recording->output);
+    if (recording->fd < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write %.180s: %s", recording->output,
                            strerror(errno));
     return GSP_OK;
 }
 
-static int start_program(struct session *session, struct gsp_err *err)
+static int start_program(struct recording *recording, struct gsp_err *err)
 {
     char package[GSP_PYTHON_DIR_MAX];
     int rc = gsp_python_hand_over(package, err);
     if (rc == GSP_OK)
-        rc = gsp_memswitch_environment(&session->tree.root, err);
+        rc = gsp_memswitch_environment(&recording->tree.root, err);
     if (rc == GSP_OK)
-        rc = gsp_launch_new(&session->launch, session->parsed->args, err);
+        rc = gsp_launch_new(&recording->launch, recording->parsed->args, err);
     if (rc < 0)
         return rc;
-    session->pid = session->launch.pid;
-    child_pid = session->pid;
-    return gsp_launch_go(&session->launch, session->parsed->args[0], err);
+    recording->pid = recording->launch.pid;
+    child_pid = recording->pid;
+    return gsp_launch_go(&recording->launch, recording->parsed->args[0], err);
 }
 
-static int start(struct session *session, struct gsp_err *err)
+static int start(struct recording *recording, struct gsp_err *err)
 {
     struct gsp_memlog_writer_opts how = {.start_real_ns = gsp_realtime_ns()};
-    int rc = gsp_parse_size(session->opts->max_size, &how.budget_bytes, err);
+    int rc = gsp_parse_size(recording->opts->max_size, &how.budget_bytes, err);
     if (rc == GSP_OK)
-        rc = open_output(session, err);
+        rc = open_output(recording, err);
     if (rc < 0)
         return rc;
     char huge[GSP_HUGE_SETTING_BYTES];
     gsp_collect_huge_setting(huge);
     how.huge_setting = huge;
-    session->start_ns = how.start_ns = gsp_now_ns();
-    how.fd = session->fd;
+    recording->start_ns = how.start_ns = gsp_now_ns();
+    how.fd = recording->fd;
     catch_signals();
-    rc = gsp_memlog_writer_new(&how, &session->writer, err);
-    if (rc == GSP_OK && session->parsed->arg_count)
-        rc = start_program(session, err);
+    rc = gsp_memlog_writer_new(&how, &recording->writer, err);
+    if (rc == GSP_OK && recording->parsed->arg_count)
+        rc = start_program(recording, err);
     else if (rc == GSP_OK)
-        rc = gsp_memtree_on(&session->tree, err);
-    session->take = (struct gsp_memtake){.pid = session->pid,
-                                         .subprocesses = session->opts->subprocesses,
-                                         .claims = true,
-                                         .asks_huge = strcmp(huge, "never") != 0,
-                                         .writer = session->writer};
-    session->pidfd = gsp_proc_pidfd_open(session->pid);
+        rc = gsp_memtree_on(&recording->tree, err);
+    recording->take = (struct gsp_memtake){.pid = recording->pid,
+                                           .subprocesses = recording->opts->subprocesses,
+                                           .claims = true,
+                                           .asks_huge = strcmp(huge, "never") != 0,
+                                           .writer = recording->writer};
+    recording->pidfd = gsp_proc_pidfd_open(recording->pid);
     return rc;
 }
 
 /* --------------------------------------------------------------------------------------- loop */
 
-static bool target_runs(const struct session *session)
+static bool target_runs(const struct recording *recording)
 {
     struct gsp_procinfo info;
-    if (session->launch.pid > 0)
-        return gsp_launch_running(&session->launch);
-    return gsp_proc_info(session->pid, &info, NULL) == GSP_OK && info.state != 'Z';
+    if (recording->launch.pid > 0)
+        return gsp_launch_running(&recording->launch);
+    return gsp_proc_info(recording->pid, &info, NULL) == GSP_OK && info.state != 'Z';
 }
 
-/* Until the time has come, the target has ended, or a signal arrived. */
-static void wait_for(const struct session *session, int64_t pause_ns)
+/* Returns after pause_ns, when the target exits, or on a signal. */
+static void wait_for(const struct recording *recording, int64_t pause_ns)
 {
-    struct pollfd end = {.fd = session->pidfd, .events = POLLIN};
+    struct pollfd end = {.fd = recording->pidfd, .events = POLLIN};
     const struct timespec pause = {pause_ns / GSP_NS_PER_S, pause_ns % GSP_NS_PER_S};
-    gsp_ignore(ppoll(&end, session->pidfd >= 0, &pause, NULL) < 0);
+    gsp_ignore(ppoll(&end, recording->pidfd >= 0, &pause, NULL) < 0);
 }
 
-static int64_t pause_of(const struct session *session, int64_t now_ns)
+static int64_t pause_of(const struct recording *recording, int64_t now_ns)
 {
-    const struct mem_record_opts *opts = session->opts;
-    const int64_t elapsed_ns = now_ns - session->start_ns;
+    const struct mem_record_opts *opts = recording->opts;
+    const int64_t elapsed_ns = now_ns - recording->start_ns;
     int64_t pause_ns = elapsed_ns / EARLY_PART;
     pause_ns = pause_ns > EARLY_TICK_NS ? pause_ns : EARLY_TICK_NS;
     pause_ns = pause_ns < opts->interval_ns ? pause_ns : opts->interval_ns;
-    const int64_t budget_ns = gsp_memlog_writer_pause_ns(session->writer, now_ns);
+    const int64_t budget_ns = gsp_memlog_writer_pause_ns(recording->writer, now_ns);
     pause_ns = budget_ns > pause_ns ? budget_ns : pause_ns;
     if (opts->duration_ns && pause_ns > opts->duration_ns - elapsed_ns)
         pause_ns = opts->duration_ns - elapsed_ns;
     return pause_ns > 0 ? pause_ns : 0;
 }
 
-static void show(struct session *session, int64_t now_ns)
+static void show(struct recording *recording, int64_t now_ns)
 {
     char elapsed[32];
     gsp_auto_buf bytes = {0};
-    if (session->parsed->globals.quiet)
+    if (recording->parsed->globals.quiet)
         return;
-    gsp_fmt_duration(now_ns - session->start_ns, elapsed, sizeof(elapsed));
-    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(session->writer), &bytes);
+    gsp_fmt_duration(now_ns - recording->start_ns, elapsed, sizeof(elapsed));
+    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(recording->writer),
+                         &bytes);
     const char *text = gsp_buf_cstr(&bytes);
-    gsp_term_status(&session->term, "%s, %zu process%s, %s written", elapsed, session->take.live,
-                    session->take.live == 1 ? "" : "es", text ? text : "");
+    gsp_term_status(&recording->term, "%s, %zu process%s, %s written", elapsed,
+                    recording->take.live, recording->take.live == 1 ? "" : "es", text ? text : "");
 }
 
-static int record(struct session *session, struct gsp_err *err)
+static int record(struct recording *recording, struct gsp_err *err)
 {
-    const int64_t end_ns =
-        session->opts->duration_ns ? session->start_ns + session->opts->duration_ns : INT64_MAX;
+    const int64_t end_ns = recording->opts->duration_ns
+                               ? recording->start_ns + recording->opts->duration_ns
+                               : INT64_MAX;
     int rc = GSP_OK;
     bool last = false;
-    int64_t before_ns = gsp_now_ns();
     while (rc == GSP_OK && !last) {
         const int64_t now_ns = gsp_now_ns();
-        last = !target_runs(session) || stop_count > 1 || now_ns >= end_ns;
-        session->take.is_last = last;
+        last = !target_runs(recording) || stop_count > 1 || now_ns >= end_ns;
+        recording->take.is_last = last;
         if (!last)
-            gsp_memtree_round(&session->tree, now_ns);
-        rc = gsp_memtake_round(&session->take, now_ns, err);
+            gsp_memtree_round(&recording->tree, now_ns);
+        rc = gsp_memtake_round(&recording->take, now_ns, err);
         if (rc == GSP_OK)
-            rc = gsp_memlog_writer_flush(session->writer, err);
-        session->rounds++;
-        if (now_ns - before_ns > session->longest_ns)
-            session->longest_ns = now_ns - before_ns;
-        before_ns = now_ns;
-        show(session, now_ns);
-        if (session->take.is_claimed && session->take.taken == 0)
+            rc = gsp_memlog_writer_flush(recording->writer, err);
+        recording->snapshots++;
+        show(recording, now_ns);
+        if (recording->take.is_claimed && recording->take.taken == 0)
             break;
         if (!last)
-            wait_for(session, pause_of(session, gsp_now_ns()));
+            wait_for(recording, pause_of(recording, gsp_now_ns()));
     }
-    gsp_term_wipe(&session->term);
+    gsp_term_wipe(&recording->term);
     if (rc == GSP_OK)
-        rc = gsp_memlog_writer_end(session->writer, err);
+        rc = gsp_memlog_writer_end(recording->writer, err);
     return rc;
 }
 
 /* ---------------------------------------------------------------------------------------- end */
 
-static void tell(struct session *session)
+static void report(struct recording *recording)
 {
     char elapsed[32];
     gsp_auto_buf bytes = {0};
     gsp_auto_buf word = {0};
-    if (session->parsed->globals.quiet)
+    if (recording->parsed->globals.quiet)
         return;
-    gsp_fmt_duration(gsp_now_ns() - session->start_ns, elapsed, sizeof(elapsed));
-    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(session->writer), &bytes);
-    gsp_buf_shell(&word, gsp_sv_of(session->output));
+    gsp_fmt_duration(gsp_now_ns() - recording->start_ns, elapsed, sizeof(elapsed));
+    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(recording->writer),
+                         &bytes);
+    gsp_buf_shell(&word, gsp_sv_of(recording->output));
     const char *text = gsp_buf_cstr(&bytes);
     const char *output = gsp_buf_cstr(&word);
-    gsp_term_line(&session->term,
-                  "%" PRIu64 " look%s at %zu process%s in %s; wrote %s (%s):", session->rounds,
-                  gsp_model_plural_s(session->rounds), session->take.taken,
-                  session->take.taken == 1 ? "" : "es", elapsed, session->output, text ? text : "");
-    gsp_term_line(&session->term, "    gsprof mem report %s", output ? output : "");
-    gsp_term_line(&session->term, "    gsprof mem report --leaks %s", output ? output : "");
+    gsp_term_line(&recording->term, "%" PRIu64 " snapshot%s of %zu process%s in %s; wrote %s (%s):",
+                  recording->snapshots, gsp_model_plural_s(recording->snapshots),
+                  recording->take.taken, recording->take.taken == 1 ? "" : "es", elapsed,
+                  recording->output, text ? text : "");
+    gsp_term_line(&recording->term, "    gsprof mem report %s", output ? output : "");
+    gsp_term_line(&recording->term, "    gsprof mem report --leaks %s", output ? output : "");
 }
 
-/* Nothing was seen: why. */
-static int nothing(const struct session *session, struct gsp_err *err)
+/* Sets *err to the reason why no process was recorded. */
+static int explain_empty(const struct recording *recording, struct gsp_err *err)
 {
-    const struct gsp_memtake *take = &session->take;
+    const struct gsp_memtake *take = &recording->take;
     if (take->err.code)
         return gsp_err_set(err, take->err.code, take->err.sys, "%s", take->err.msg);
-    if (session->launch.pid > 0)
+    if (recording->launch.pid > 0)
         return gsp_err_set(err, GSP_E_EMPTY, 0,
-                           "allocations were not counted in the program: it is not Python, ended "
-                           "at once, or starts Python in another process (-s)");
-    return gsp_err_set(err, GSP_E_NOFILE, 0, "allocations are not counted in process %d%s",
-                       (int)session->pid, session->opts->subprocesses ? " or a child of it" : "");
+                           "no allocations were counted: the program is not Python, exited too "
+                           "early, or runs Python in a child process (-s)");
+    return gsp_err_set(err, GSP_E_NOFILE, 0, "process %d%s does not count allocations",
+                       (int)recording->pid,
+                       recording->opts->subprocesses ? " or its children" : "");
 }
 
-static int fail(const struct session *session, const struct gsp_err *err)
+static int fail(const struct recording *recording, const struct gsp_err *err)
 {
-    const bool is_file = err->code == GSP_E_EXISTS && session->take.err.code == 0;
-    return gsp_cli_fail(session->parsed,
-                        &(struct gsp_hint_context){
-                            .command = "mem record",
-                            .pid = session->pid,
-                            .program = session->parsed->args[0],
-                            .path = is_file || err->code == GSP_E_NOWRITE ? session->output : NULL,
-                            .argv = session->parsed->argv},
+    const bool is_file = err->code == GSP_E_EXISTS && recording->take.err.code == 0;
+    return gsp_cli_fail(recording->parsed,
+                        &(struct gsp_hint_context){.command = "mem record",
+                                                   .pid = recording->pid,
+                                                   .program = recording->parsed->args[0],
+                                                   .path = is_file || err->code == GSP_E_NOWRITE
+                                                               ? recording->output
+                                                               : NULL,
+                                                   .argv = recording->parsed->argv},
                         err);
 }
 
-/* The program's own status, also when the recording of it failed. */
-static int finish(struct session *session, int rc, struct gsp_err *err)
+/* Returns the program's exit status, even if recording failed. */
+static int finish(struct recording *recording, int rc, struct gsp_err *err)
 {
-    if (rc == GSP_OK && session->take.taken == 0)
-        rc = nothing(session, err);
-    gsp_memtree_off(&session->tree);
-    const bool is_kept = session->take.taken > 0;
+    if (rc == GSP_OK && recording->take.taken == 0)
+        rc = explain_empty(recording, err);
+    gsp_memtree_off(&recording->tree);
+    const bool is_kept = recording->take.taken > 0;
     if (rc == GSP_OK)
-        tell(session);
-    else if (!is_kept && session->fd >= 0)
-        unlink(session->output);
-    int status = rc < 0 ? fail(session, err) : 0;
-    if (session->launch.pid > 0) {
-        const int program = gsp_launch_wait(&session->launch);
+        report(recording);
+    else if (!is_kept && recording->fd >= 0)
+        unlink(recording->output);
+    int status = rc < 0 ? fail(recording, err) : 0;
+    if (recording->launch.pid > 0) {
+        const int program = gsp_launch_wait(&recording->launch);
         status = program ? program : status;
     }
     return status;
@@ -353,58 +359,57 @@ static int finish(struct session *session, int rc, struct gsp_err *err)
 static int run(const struct gsp_parsed *parsed)
 {
     const struct mem_record_opts *opts = parsed->opts;
-    struct session session = {.parsed = parsed,
-                              .opts = opts,
-                              .launch = {.gate = -1, .report = -1},
-                              .fd = -1,
-                              .pidfd = -1,
-                              .pid = (pid_t)opts->pid};
+    struct recording recording = {.parsed = parsed,
+                                  .opts = opts,
+                                  .launch = {.gate = -1, .report = -1},
+                                  .fd = -1,
+                                  .pidfd = -1,
+                                  .pid = (pid_t)opts->pid};
     struct gsp_err err = {0};
     if (opts->pid && parsed->arg_count)
-        return gsp_cli_misuse(parsed, "either a process or a program, not both");
+        return gsp_cli_misuse(parsed, "--pid and a command exclude each other");
     if (!opts->pid && !parsed->arg_count)
-        return gsp_cli_misuse(parsed, "mem record needs a process or a program: PID, or "
-                                      "-- COMMAND");
+        return gsp_cli_misuse(parsed, "mem record needs a target: PID or -- COMMAND");
     if (opts->output && strcmp(opts->output, "-") == 0)
-        return gsp_cli_misuse(parsed, "a recording of memory is a file: --output FILE");
-    gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
-    session.tree = (struct gsp_memtree){.root = {.pid = session.pid,
-                                                 .exact = opts->exact,
-                                                 .limit_ns = opts->limit_ns,
-                                                 .bytes = opts->bytes},
-                                        .has_children = opts->subprocesses && opts->pid != 0};
-    int rc = gsp_memswitch_check(&session.tree.root, &err);
+        return gsp_cli_misuse(parsed, "mem record cannot write to stdout: --output FILE");
+    gsp_term_init(&recording.term, STDERR_FILENO, parsed->globals.color);
+    recording.tree = (struct gsp_memtree){.root = {.pid = recording.pid,
+                                                   .exact = opts->exact,
+                                                   .limit_ns = opts->limit_ns,
+                                                   .bytes = opts->bytes},
+                                          .has_children = opts->subprocesses && opts->pid != 0};
+    int rc = gsp_memswitch_check(&recording.tree.root, &err);
     if (rc < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     if (opts->pid)
-        gsp_await_python(session.pid, opts->subprocesses, parsed);
-    rc = start(&session, &err);
+        gsp_await_python(recording.pid, opts->subprocesses, parsed);
+    rc = start(&recording, &err);
     if (rc == GSP_OK)
-        rc = record(&session, &err);
+        rc = record(&recording, &err);
     else
-        gsp_launch_abort(&session.launch);
-    const int status = finish(&session, rc, &err);
-    gsp_memtake_free(&session.take);
-    gsp_memtree_free(&session.tree);
-    gsp_memlog_writer_free(session.writer);
-    gsp_fd_close(&session.fd);
-    gsp_fd_close(&session.pidfd);
+        gsp_launch_abort(&recording.launch);
+    const int status = finish(&recording, rc, &err);
+    gsp_memtake_free(&recording.take);
+    gsp_memtree_free(&recording.tree);
+    gsp_memlog_writer_free(recording.writer);
+    gsp_fd_close(&recording.fd);
+    gsp_fd_close(&recording.pidfd);
     return status;
 }
 
 const struct gsp_command gsp_cmd_mem_record = {
     .name = "mem-record",
-    .spoken = "mem record",
-    .summary = "Record where a program's memory goes",
+    .title = "mem record",
+    .summary = "Record memory allocations by call site",
     .synopsis = "[OPTIONS] (PID | -- COMMAND...)",
     .about =
-        "Counts allocations and frees by call site within the process: of Python's allocators, of "
-        "the C library (NumPy, PyTorch on the CPU, C++), and of anonymous mappings. The counters "
-        "are looked at from outside once a second, and what changed is appended to a file that is "
-        "good up to the last look, whatever happens. `gsprof mem report` shows the peak, leaks, "
-        "what is allocated only to be freed, and differences.\n"
-        "A process that runs is entered as by `gsprof inject`, and left as it was. Only what is "
-        "allocated from then on is counted.",
+        "Counts allocations and frees by call site inside the process: those of Python's "
+        "allocators, of the C library (NumPy, PyTorch on the CPU, C++), and anonymous mappings. "
+        "gsprof reads the counters from outside once a second and appends the changes to a file, "
+        "which is valid up to the last snapshot even after a crash. `gsprof mem report` shows the "
+        "peak, leaks, temporary allocations and differences.\n"
+        "For a running process, gsprof injects the agent like `gsprof inject` and ejects it at the "
+        "end. Only allocations made after that are counted.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct mem_record_opts),

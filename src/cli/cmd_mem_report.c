@@ -15,8 +15,8 @@
 #include "report/memory_view.h"
 #include "report/write.h"
 
-#define ROWS_FOR_PEOPLE  20U
-#define STACKS_OF_A_PAGE 1000U
+#define TEXT_ROWS 20U
+#define HTML_ROWS 1000U
 
 enum form {
     FORM_TEXT,
@@ -56,24 +56,25 @@ static const char *form_name(size_t i)
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_SWITCH(struct mem_report_opts, peak, "peak", 0, false,
-                   "Memory held when a process held the most (default)."),
+                   "Show live memory at the peak. This is the default."),
     GSP_OPT_SWITCH(struct mem_report_opts, leaks, "leaks", 0, false,
-                   "Memory that keeps growing after warm-up, by a test of its trend, the fastest "
-                   "first. Caches that fill up and collected garbage are not listed."),
+                   "Show memory that keeps growing after warm-up, by a trend test, fastest first. "
+                   "Caches that fill up and garbage that is collected are not listed."),
     GSP_OPT_SWITCH(struct mem_report_opts, temporary, "temporary", 0, false,
-                   "Memory allocated and freed between two snapshots."),
+                   "Show memory allocated and freed between two snapshots."),
     {.name = "at",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct mem_report_opts, at),
      .arg = "TIME",
-     .help = "Memory held at this time since the start of the recording: 30s, 5m or end."},
+     .help = "Show live memory at this time since the start: 30s, 5m, or end."},
     {.name = "diff",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct mem_report_opts, diff),
      .arg = "TIME,TIME",
-     .help = "Growth between two times. Two FILEs are compared without this option."},
+     .help = "Show growth between two times. To compare two recordings, give two FILEs instead."},
     GSP_OPT_SWITCH(struct mem_report_opts, timeline, "timeline", 0, false,
-                   "Resident, live, Python and device memory over time, as csv, json or text."),
+                   "Show resident, live, Python and device memory of each snapshot, as a table, "
+                   "csv or json."),
     {.name = "by",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct mem_report_opts, by),
@@ -87,9 +88,10 @@ static const struct gsp_opt OPTS[] = {
      .offset = offsetof(struct mem_report_opts, format),
      .arg = "NAME",
      .choice = form_name,
-     .help = "Output format: text, json, csv, html, md, or the stacks as svg (a flame graph), "
-             "pprof or folded (default: from the extension of --output, else text)."},
-    GSP_OPT_OUTPUT(struct mem_report_opts, "File to write (default: stdout)."),
+     .default_text = "from the extension of --output, else text",
+     .help = "Output format: text, md, json, csv, html, or stacks as svg (flame graph), pprof or "
+             "folded."},
+    GSP_OPT_OUTPUT(struct mem_report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct mem_report_opts),
     {.name = "limit",
      .kind = GSP_OPT_INT,
@@ -98,9 +100,8 @@ static const struct gsp_opt OPTS[] = {
      .fallback = "-1",
      .min = -1,
      .max = 1e9,
-     .help =
-         "Maximum number of rows; 0 is all. By default (-1) text and md have 20, html has the 1000 "
-         "largest call stacks, and csv and json have all."},
+     .default_text = "20 for text and md, 1000 for html, else no limit",
+     .help = "Maximum number of rows; 0 for all."},
     GSP_OPT_THREADS(struct mem_report_opts),
     GSP_OPT_FUNCTION(struct mem_report_opts),
     GSP_OPT_NOLINENO(struct mem_report_opts),
@@ -108,12 +109,12 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof mem report train.gspm", "Memory held at the peak, by line"},
-    {"gsprof mem report --leaks train.gspm", "Memory that keeps growing"},
-    {"gsprof mem report train.gspm -o peak.svg", "The peak as a flame graph"},
-    {"gsprof mem report --diff 10s,5m --by function train.gspm", "Growth between two times"},
+    {"gsprof mem report train.gspm", "Show live memory at the peak by line"},
+    {"gsprof mem report --leaks train.gspm", "Show what keeps growing"},
+    {"gsprof mem report train.gspm -o peak.svg", "Draw the peak as a flame graph"},
+    {"gsprof mem report --diff 10s,5m --by function train.gspm", "Show growth between two times"},
     {"gsprof mem report before.gspm after.gspm", "Compare two recordings"},
-    {"gsprof mem report --timeline -f csv train.gspm", "Resident and live bytes over time"},
+    {"gsprof mem report --timeline -f csv train.gspm", "Print resident and live bytes over time"},
 };
 
 struct state {
@@ -205,9 +206,9 @@ static int open_view(struct state *state, size_t i, struct gsp_err *err)
         if (strcmp(gsp_memlog_group_by_name(k), opts->by) == 0)
             by = (enum gsp_memlog_group_by)k;
     const bool is_text = state->form == FORM_TEXT || state->form == FORM_MARKDOWN;
-    report->limit = is_text ? ROWS_FOR_PEOPLE : 0;
+    report->limit = is_text ? TEXT_ROWS : 0;
     if (state->form == FORM_HTML)
-        report->limit = STACKS_OF_A_PAGE;
+        report->limit = HTML_ROWS;
     if (opts->limit >= 0)
         report->limit = (size_t)opts->limit;
     struct gsp_term term;
@@ -376,15 +377,14 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_mem_report = {
     .name = "mem-report",
-    .spoken = "mem report",
-    .summary = "Show a memory recording: peak, leaks, churn, differences",
+    .title = "mem report",
+    .summary = "Report a memory recording: peak, leaks, churn, differences",
     .synopsis = "[OPTIONS] FILE [FILE]",
-    .about =
-        "Reads a file of `gsprof mem record`, also if its end is missing. Amounts are the sizes "
-        "that the program requested. If allocations were sampled, amounts are estimates, and "
-        "the next column is twice the standard error.\n"
-        "A row is the innermost Python line of a stack. If that line is in a library, the line "
-        "of the program that called it follows.",
+    .about = "Reads a file written by `gsprof mem record`, even if it is truncated. Amounts are "
+             "bytes requested by the program. If allocations were sampled, amounts are estimates, "
+             "and the next column is twice their standard error.\n"
+             "A row is the innermost Python line of a stack. If it belongs to a library, the "
+             "calling line of the program follows.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct mem_report_opts),

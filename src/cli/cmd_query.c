@@ -14,7 +14,7 @@
 #include "cli/remote.h"
 #include "cli/rows_out.h"
 
-/* A table for people is cut here unless told otherwise; a file or a pipe for programs is not. */
+/* The default limit of a printed table; other formats have none. */
 #define TABLE_ROWS_MAX 10000U
 #define SQL_BYTES_MAX  ((size_t)1 << 20)
 
@@ -39,8 +39,8 @@ static const struct gsp_opt OPTS[] = {
      .offset = offsetof(struct query_opts, format),
      .arg = "NAME",
      .choice = gsp_rows_format_choice,
-     .help =
-         "Format of the rows if the extension of the output does not tell; a table without one."},
+     .default_text = "from the extension of --output, else table",
+     .help = "Output format."},
     GSP_OPT_OUTPUT(struct query_opts, "Write the rows to a file instead of stdout."),
     GSP_OPT_FORCE(struct query_opts),
     {.name = "file",
@@ -52,57 +52,58 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_LIST,
      .offset = offsetof(struct query_opts, params),
      .arg = "[NAME=]VALUE",
-     .help = "A value for the next ? of the statement, or for its $NAME; a number when it reads as "
-             "one, else text. A VALUE that looks like NAME=VALUE needs another = before it."},
+     .help = "Value for the next ? of the statement, or for $NAME. Numbers are passed as numbers, "
+             "everything else as text. Write =VALUE if VALUE itself contains =. Repeatable."},
     {.name = "limit",
      .kind = GSP_OPT_INT,
      .offset = offsetof(struct query_opts, limit),
      .arg = "N",
      .fallback = "-1",
+     .default_text = "10000 for tables, else no limit",
      .min = -1,
      .max = 1e15,
-     .help = "Rows at most; 0 is all. Without it (-1) a table has 10,000 and other formats all."},
+     .help = "Maximum number of rows; 0 for all."},
     {.name = "timeout",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct query_opts, timeout_ns),
      .arg = "DURATION",
      .fallback = "30s",
-     .help = "End a query that takes longer."},
+     .help = "Cancel the query after this time."},
     {.name = "memory",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct query_opts, memory),
      .arg = "SIZE",
-     .help = "Memory that a query may take: 512M, 4G. Default: a quarter of all memory, at "
-             "most 4G.",
+     .default_text = "a quarter of the machine's memory, at most 4G",
+     .help = "Memory limit: 512M, 4G.",
      .advanced = true},
     {.name = "timing",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct query_opts, timing),
-     .help = "Say how long the query took."},
+     .help = "Print how long the query took."},
     GSP_OPT_SWITCH(struct query_opts, locals, "locals", 'l', false,
-                   "python.backtrace has the local variables of each frame, as JSON."),
+                   "Fill the column locals of python.backtrace with local variables as JSON."),
     GSP_OPT_TOKEN(struct query_opts),
     GSP_OPT_TOKEN_FILE(struct query_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
     {"gsprof query 4242 'SELECT func, file, lineno FROM python.backtrace'",
-     "What a process does right now"},
+     "Show the current stacks of a process"},
     {"gsprof query --locals 4242 'SELECT func, locals FROM python.backtrace'",
-     "With the local variables of each frame"},
+     "Show the local variables of each frame"},
     {"gsprof 4242 query 'SELECT * FROM python.torch_trace WHERE step > 100'",
-     "Rows that it wrote; the other order of words"},
+     "Show rows that the process wrote; the PID may come first"},
     {"gsprof query profile.gsp 'FROM gsprof.hot_functions()'",
-     "The functions of a recording that took the most time"},
-    {"gsprof query runs/today 'FROM gsprof.slow_steps()' -f json", "For a program to read"},
-    {"gsprof query 4242 'FROM python.torch_trace' -o trace.parquet", "Rows to keep"},
-    {"gsprof query localhost:8091 'FROM session.list'", "What a server has"},
+     "Show the functions of a recording that took the most time"},
+    {"gsprof query runs/today 'FROM gsprof.slow_steps()' -f json", "Print JSON"},
+    {"gsprof query 4242 'FROM python.torch_trace' -o trace.parquet", "Write a Parquet file"},
+    {"gsprof query localhost:8091 'FROM session.list'", "Query a daemon"},
     {"gsprof query localhost:8091 'FROM session.list WHERE name = ?' --param epoch_5",
-     "A value apart from the statement"},
-    {"gsprof query 4242", "A prompt with history and completion"},
+     "Pass a parameter"},
+    {"gsprof query 4242", "Open a prompt with history and completion"},
 };
 
-/* What --param says, as values. */
+/* The values of --param. */
 struct values {
     struct gsp_param at[GSP_OPT_LIST_MAX];
     size_t count;
@@ -129,7 +130,7 @@ static struct gsp_param read_value(const char *text)
     return param;
 }
 
-/* False when some have names and some have none. */
+/* Returns false if only some of them have names. */
 static bool read_values(const struct gsp_opt_list *list, struct values *out)
 {
     *out = (struct values){0};
@@ -150,7 +151,7 @@ static bool read_values(const struct gsp_opt_list *list, struct values *out)
     return true;
 }
 
-/* The statements: an argument, a file, or stdin. */
+/* Reads the statements from the argument, a file or stdin. */
 static int read_sql(const struct gsp_parsed *parsed, struct gsp_buf *out, struct gsp_err *err)
 {
     const struct query_opts *opts = parsed->opts;
@@ -160,7 +161,7 @@ static int read_sql(const struct gsp_parsed *parsed, struct gsp_buf *out, struct
     if (!word || strcmp(word, "-") == 0)
         return gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, out, err);
     gsp_buf_puts(out, word);
-    return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory") : GSP_OK;
+    return out->failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
 static int fill_options(const struct query_opts *opts, enum gsp_rows_format format,
@@ -174,13 +175,13 @@ static int fill_options(const struct query_opts *opts, enum gsp_rows_format form
         return GSP_OK;
     int rc = gsp_parse_size(opts->memory, &out->memory_bytes, err);
     if (rc == GSP_OK && out->memory_bytes == 0)
-        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--memory: no query can do with nothing");
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--memory must be greater than zero");
     return rc;
 }
 
-/* From the text of statements to their rows. */
-static int ask_once(struct gsp_asker *asker, const struct gsp_store_options *options,
-                    const struct gsp_buf *sql)
+/* Runs the statements and writes their rows. */
+static int query_once(struct gsp_asker *asker, const struct gsp_store_options *options,
+                      const struct gsp_buf *sql)
 {
     const struct gsp_parsed *parsed = asker->parsed;
     const struct query_opts *opts = parsed->opts;
@@ -190,7 +191,7 @@ static int ask_once(struct gsp_asker *asker, const struct gsp_store_options *opt
     bool is_parquet = asker->dest.format == GSP_ROWS_PARQUET;
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc == GSP_OK && is_parquet) {
-        /* The engine writes under the temporary name. */
+        /* The engine writes to the temporary file. */
         rc = gsp_newfile_open(&file, opts->output, opts->force, &err);
         written = file.tmp_path;
     }
@@ -213,7 +214,7 @@ static int run_statement(struct gsp_asker *asker, const struct gsp_store_options
     gsp_auto_buf sql = {0};
     if (read_sql(parsed, &sql, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->file}, &err);
-    int status = ask_once(asker, options, &sql);
+    int status = query_once(asker, options, &sql);
     if (status == 0 && opts->output && strcmp(opts->output, "-") != 0 && !parsed->globals.quiet) {
         struct gsp_term term;
         gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
@@ -237,18 +238,18 @@ static int run(const struct gsp_parsed *parsed)
         .path = opts->output, .color = parsed->globals.color, .force = opts->force};
     bool has_sql = parsed->arg_count > 1 || opts->file;
     if (parsed->arg_count > 1 && opts->file)
-        return gsp_cli_misuse(parsed, "the statement is an argument or in --file, not both");
+        return gsp_cli_misuse(parsed, "SQL and --file exclude each other");
     if (gsp_rows_format_of(opts->format, opts->output, &asker.dest.format, &err) < 0 ||
         fill_options(opts, asker.dest.format, &options, &err) < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     if (asker.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
-        return gsp_cli_misuse(parsed, "parquet needs a file to write: --output FILE");
+        return gsp_cli_misuse(parsed, "the format parquet needs a file: --output FILE");
     if (asker.dest.format == GSP_ROWS_PARQUET && gsp_query_is_remote(parsed->args[0]))
-        return gsp_cli_misuse(parsed, "a server writes json, csv or arrow, not parquet");
+        return gsp_cli_misuse(parsed, "a daemon returns json, csv or arrow, not parquet");
     if (!read_values(&opts->params, &values))
-        return gsp_cli_misuse(parsed, "--param: all have names, or none has");
+        return gsp_cli_misuse(parsed, "--param: name all parameters or none");
     if (values.count && asker.dest.format == GSP_ROWS_PARQUET)
-        return gsp_cli_misuse(parsed, "--param is not for parquet: put the values into the SQL");
+        return gsp_cli_misuse(parsed, "--param cannot be used with the format parquet");
     asker.params = (struct gsp_params){values.at, values.count};
     int status = 0;
     if (!has_sql && isatty(STDIN_FILENO)) {
@@ -267,16 +268,16 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_query = {
     .name = "query",
-    .summary = "Ask a process, a recording or a file by SQL",
+    .summary = "Query a process, a recording or a daemon with SQL",
     .synopsis = "ENDPOINT [SQL | - | --file FILE] [OPTIONS]",
-    .about = "ENDPOINT is the pid of a process (its tables, also after its end, and its present "
+    .about = "ENDPOINT is the pid of a process (its tables, which outlive it, and its current "
              "stacks while it runs), the folder of a run, a Parquet file, a profile in any "
-             "readable format, or a server (HOST:PORT). SQL is a SELECT, EXPLAIN, SHOW TABLES or "
-             "DESCRIBE of DuckDB's dialect, or several with semicolons between them; it can change "
-             "nothing and reach no other file. `gsprof tables ENDPOINT` shows what can be asked; "
-             "docs/sql.md has the questions that people have.\nWithout SQL on a terminal there is "
-             "a prompt: statements end with a semicolon, \\? explains. Long tables go through "
-             "$PAGER.",
+             "supported format, or a daemon (HOST:PORT). SQL is one or more SELECT, EXPLAIN, SHOW "
+             "TABLES or DESCRIBE statements in DuckDB's dialect, separated by semicolons. Queries "
+             "are read-only and cannot access other files. `gsprof tables ENDPOINT` lists the "
+             "tables; docs/sql.md has example queries.\n"
+             "Without SQL, gsprof opens a prompt on a terminal: end statements with a semicolon; "
+             "\\? prints help. Long tables are shown in $PAGER.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct query_opts),

@@ -74,8 +74,9 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, format),
      .arg = "NAME",
-     .help = "Output format: html (a page for a browser), json (the report document), csv (one "
-             "table), md or text (default: from the extension of --output, else text).",
+     .default_text = "from the extension of --output, else text",
+     .help = "Output format: html (a page for a browser), json (the same data), csv (one table), "
+             "md or text.",
      .choice = format_choice},
     {.name = "table",
      .kind = GSP_OPT_CHOICE,
@@ -91,30 +92,31 @@ static const struct gsp_opt OPTS[] = {
      .arg = "N",
      .min = 1,
      .max = 1e9,
-     .help = "Rows of the table (default: 20; all with --json and --csv)."},
+     .default_text = "20; with --json and --csv, all",
+     .help = "Rows of the table."},
     {.name = "sort",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, sort),
      .arg = "BY",
      .fallback = "own",
-     .help = "Sort by own time or by total time, which includes callees.",
+     .help = "Sort by own time of a function, or by total time including callees.",
      .choice = sort_choice},
     {.name = "tree",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, tree),
-     .help = "Print the call tree instead of the table."},
+     .help = "Print the call tree instead of a table."},
     {.name = "min-percent",
      .kind = GSP_OPT_REAL,
      .offset = offsetof(struct report_opts, min_pct),
      .arg = "P",
      .fallback = "1",
      .max = 100,
-     .help = "Omit smaller branches from the tree.",
+     .help = "Hide smaller branches of the tree.",
      .advanced = true},
     {.name = "json",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, json),
-     .help = "Print summary, table and tree of the stacks as JSON."},
+     .help = "Print the summary, table and tree of the stacks as JSON."},
     {.name = "csv",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, csv),
@@ -122,7 +124,7 @@ static const struct gsp_opt OPTS[] = {
     {.name = "markdown",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, markdown),
-     .help = "Print the table as Markdown."},
+     .help = "Print the summary and the table as Markdown."},
     GSP_OPT_OUTPUT(struct report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct report_opts),
     GSP_OPT_SWITCH(struct report_opts, lines, "lines", 0, false,
@@ -134,16 +136,15 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof report gsprof-runs/train -o report.html", "A run as a page for a browser"},
-    {"gsprof report profile.gsp", "The functions that took the most time"},
-    {"gsprof report profile.json --sort total --top 50",
-     "Fifty functions, by time including callees"},
-    {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, with branches above 5 %"},
-    {"gsprof report profile.gsp --lines", "The lines that took the most time"},
-    {"gsprof report gsprof-runs/train -f csv --table modules", "One table as CSV"},
+    {"gsprof report gsprof-runs/train -o report.html", "Write a page for a browser"},
+    {"gsprof report profile.gsp", "Print the functions that took the most time"},
+    {"gsprof report profile.json --sort total --top 50", "Sort by total time, 50 rows"},
+    {"gsprof report profile.gsp --tree --min-percent 5", "Print the call tree above 5 %"},
+    {"gsprof report profile.gsp --lines", "Print the lines that took the most time"},
+    {"gsprof report gsprof-runs/train -f csv --table modules", "Print one table as CSV"},
     {"gsprof report before/ after/ -o difference.html", "Compare two runs"},
-    {"gsprof report 4242", "The state of a process, running or exited"},
-    {"gsprof report profile.gsp --json -o report.json", "Stacks as JSON"},
+    {"gsprof report 4242", "Report on a process, running or exited"},
+    {"gsprof report profile.gsp --json -o report.json", "Write JSON"},
 };
 
 static int put_report(const struct report_opts *opts, const struct gsp_profile *profile,
@@ -423,16 +424,16 @@ const struct gsp_command gsp_cmd_report = {
     .name = "report",
     .summary = "Show where the time of a run, profile or process went",
     .synopsis = "RUN | SESSION | PROFILE | PID [OPTIONS]",
-    .about = "Reads the folder of a run, a session file or a profile in any supported format. The "
-             "report shows where the time went, memory and GPU use, slow steps and modules, and "
-             "losses. -o report.html writes one page that works offline; docs/formats/report.md "
-             "describes -f json.\n"
-             "In a table of functions, \"own\" is the time of the function itself; \"total\" "
-             "includes its callees.\n"
-             "Two recordings are compared, as with `gsprof compare`.\n"
-             "The report of a process, running or exited, comes from its tables: how it ended, the "
-             "last step, slow modules, the last spans, memory and CPU, and the last stack of each "
-             "thread.",
+    .about = "Reads the folder of a run, a session file, or a profile in any supported format. "
+             "Reports where the time went, memory and GPU use, slow steps and modules, and missing "
+             "data. -o report.html writes a self-contained page; docs/formats/report.md describes "
+             "-f json.\n"
+             "In the table of functions, \"own\" is the time in the function itself, \"total\" "
+             "includes the functions it called. The summary lists losses.\n"
+             "For two recordings, prints a comparison like `gsprof compare`.\n"
+             "For a process, running or exited, reports what its tables contain: how it exited, "
+             "its last step, slow modules, the last spans, memory and CPU, and the last stacks of "
+             "its threads.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct report_opts),

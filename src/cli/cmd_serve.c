@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "base/xdg.h"
 #include "cli/common.h"
 #include "cli/events.h"
 #include "cli/hint.h"
@@ -37,62 +38,65 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct serve_opts, bind),
      .arg = "ADDRESS",
-     .help = "Address to listen at, 127.0.0.1 unless given. One that other machines can reach "
-             "needs --token-file."},
+     .default_text = "127.0.0.1",
+     .help = "Address to listen on. An address that other machines can reach needs --token-file."},
     {.name = "port",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct serve_opts, port),
      .arg = "N",
-     .help = "Port to listen at, 8091 unless given; 0 is a free one."},
+     .default_text = "8091",
+     .help = "Port to listen on; 0 picks a free port."},
     {.name = "socket",
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct serve_opts, socket_path),
      .arg = "PATH",
-     .help = "Listen at a Unix socket too, which only this user can use, without a token: "
-             "`gsprof http-status unix:PATH`."},
+     .help = "Also listen on a Unix socket, which only this user can access and which needs no "
+             "token. Use it as `gsprof http-status unix:PATH`."},
     {.name = "freq",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct serve_opts, freq),
      .arg = "DURATION",
-     .help = "Time between two frames, 200ms unless given; from 10ms on. `gsprof config` changes "
-             "it later."},
+     .default_text = "200ms",
+     .help = "Interval between metric frames, at least 10ms. `gsprof config` changes it later."},
     {.name = "output-dir",
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct serve_opts, output_dir),
      .arg = "DIR",
-     .help = "Where the files of sessions go; the current folder unless given."},
+     .default_text = "the current folder",
+     .help = "Folder for session files."},
     {.name = "state-dir",
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct serve_opts, state_dir),
      .arg = "DIR",
-     .help = "Where the log of frames and the journal of sessions are; $XDG_STATE_HOME/gsprof "
-             "unless given. Each daemon needs its own.",
+     .default_text = "$XDG_STATE_HOME/gsprof",
+     .help = "Folder for the frame log and the session journal. Each daemon needs its own.",
      .advanced = true},
     GSP_OPT_SWITCH(struct serve_opts, background, "background", 0, false,
-                   "Go on in the background once the port is open; prints the pid and the URL."),
+                   "Run in the background. Prints the pid and the URL once the port is open."),
     {.name = "token-file",
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct serve_opts, token_file),
      .arg = "FILE",
-     .help = "A file with a word that every request must carry."},
+     .help = "File with the access token that every request must carry."},
     GSP_OPT_SWITCH(struct serve_opts, allow_control, "allow-control", 0, false,
-                   "Requests may look into processes: attach, dump, record."),
+                   "Allow requests that read processes: attach, dump, record."),
     {.name = "config",
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct serve_opts, config),
      .arg = "FILE",
-     .help = "Settings, instead of $XDG_CONFIG_HOME/gsprof/config.toml; read again on SIGHUP."},
+     .default_text = "$XDG_CONFIG_HOME/gsprof/config.toml",
+     .help = "Settings file; read again on SIGHUP."},
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof serve --output-dir sessions", "Collect, and let sessions begin and end over HTTP"},
-    {"gsprof serve --background --freq 1s", "In the background, a frame a second"},
-    {"gsprof serve --bind 0.0.0.0 --token-file token", "For other machines too"},
-    {"gsprof serve --socket gsprof.sock", "For programs of this user that cannot use a port"},
-    {"gsprof serve --allow-control", "Requests may take the stacks of processes"},
+    {"gsprof serve --output-dir sessions", "Collect metrics and write session files to a folder"},
+    {"gsprof serve --background --freq 1s", "Run in the background with one frame per second"},
+    {"gsprof serve --bind 0.0.0.0 --token-file token", "Accept requests from other machines"},
+    {"gsprof serve --socket gsprof.sock", "Also accept requests on a Unix socket"},
+    {"gsprof serve --allow-control", "Allow requests for the stacks of processes"},
 };
 
-/* Flags are settings of the highest rank. */
+/* Options override every other source of settings. */
 static int apply_flags(const struct serve_opts *opts, struct gsp_settings *settings,
                        struct gsp_err *err)
 {
@@ -122,15 +126,18 @@ static int apply_flags(const struct serve_opts *opts, struct gsp_settings *setti
     return GSP_OK;
 }
 
-/* Paths are told to other processes, and the daemon may go on elsewhere. */
+/* Other processes get these paths, and the daemon may change its working directory. */
 static int make_absolute(char path[GSP_SETTING_CHARS], struct gsp_err *err)
 {
     char here[GSP_SETTING_CHARS];
     char whole[2 * GSP_SETTING_CHARS];
     if (path[0] == '/' || !path[0])
         return GSP_OK;
-    if (!getcwd(here, sizeof(here)))
-        return gsp_err_set(err, GSP_E_NOFILE, errno, "the current folder is gone");
+    if (!getcwd(here, sizeof(here))) {
+        gsp_err_fill(err, GSP_E_NOFILE, errno, "the current folder does not exist");
+        gsp_err_set_reason(err, GSP_REASON_FOLDER);
+        return GSP_E_NOFILE;
+    }
     if (strcmp(path, ".") == 0)
         snprintf(whole, sizeof(whole), "%s", here);
     else
@@ -143,21 +150,13 @@ static int make_absolute(char path[GSP_SETTING_CHARS], struct gsp_err *err)
 
 static int find_state(struct gsp_settings *settings, struct gsp_err *err)
 {
-    const char *state = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
-    int n = 0;
-    if (settings->state_dir[0])
+    if (settings->state_dir[0] ||
+        gsp_xdg_path(GSP_XDG_STATE, "", settings->state_dir, sizeof(settings->state_dir)))
         return GSP_OK;
-    if (state && state[0] == '/')
-        n = snprintf(settings->state_dir, sizeof(settings->state_dir), "%s/gsprof", state);
-    else if (home && home[0] == '/')
-        n = snprintf(settings->state_dir, sizeof(settings->state_dir), "%s/.local/state/gsprof",
-                     home);
-    if (n <= 0 || (size_t)n >= sizeof(settings->state_dir))
-        return gsp_err_set(err, GSP_E_USAGE, 0,
-                           "no folder for the daemon's state: neither "
-                           "XDG_STATE_HOME nor HOME is set");
-    return GSP_OK;
+    gsp_err_fill(err, GSP_E_USAGE, 0,
+                 "no folder for the daemon's state: neither XDG_STATE_HOME nor HOME is set");
+    gsp_err_set_reason(err, GSP_REASON_FOLDER);
+    return GSP_E_USAGE;
 }
 
 static int load(const struct serve_opts *opts, struct gsp_settings *settings, struct gsp_err *err)
@@ -191,8 +190,8 @@ static void report_ready(const struct gsp_settings *settings, uint16_t port)
     gsp_events_ready_address(url);
 }
 
-static void say_serving(const struct gsp_parsed *parsed, const struct gsp_settings *settings,
-                        uint16_t port)
+static void report_serving(const struct gsp_parsed *parsed, const struct gsp_settings *settings,
+                           uint16_t port)
 {
     struct gsp_term term;
     char url[160];
@@ -202,15 +201,16 @@ static void say_serving(const struct gsp_parsed *parsed, const struct gsp_settin
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     put_url(settings, port, url, sizeof(url));
     gsp_term_line(&term,
-                  "Serving %s, a frame every %s; sessions go to %s.%s%s%s%s Control-C to stop.",
+                  "Serving %s, one frame every %s; session files go to %s.%s%s%s%s Press Ctrl-C "
+                  "to stop.",
                   url, gsp_fmt_duration(settings->period_ns, period, sizeof(period)),
                   settings->output_dir, settings->token_file[0] ? " Requests need the token." : "",
-                  settings->socket_path[0] ? " Also at unix:" : "", settings->socket_path,
+                  settings->socket_path[0] ? " Also listening on unix:" : "", settings->socket_path,
                   settings->socket_path[0] ? "." : "");
 }
 
-/* The one that started us reads pid and URL and ends; from here on nobody listens to us. */
-static void leave(int ready_fd, const struct gsp_settings *settings, uint16_t port)
+/* Closes the terminal and sends the pid and the URL to the parent, which prints them and exits. */
+static void detach(int ready_fd, const struct gsp_settings *settings, uint16_t port)
 {
     char url[160];
     char line[200];
@@ -223,11 +223,11 @@ static void leave(int ready_fd, const struct gsp_settings *settings, uint16_t po
         dup2(null, STDERR_FILENO);
         close(null);
     }
-    gsp_ignore(gsp_fd_write_all(ready_fd, line, strlen(line), NULL)); /* then it sees our end */
+    gsp_ignore(gsp_fd_write_all(ready_fd, line, strlen(line), NULL)); /* the parent sees the EOF */
     close(ready_fd);
 }
 
-/* Until a signal ends it. */
+/* Reloads the settings on SIGHUP; returns on any other signal. */
 static void wait_for_end(const struct gsp_parsed *parsed, struct gsp_daemon *daemon,
                          const sigset_t *signals)
 {
@@ -256,7 +256,8 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGHUP);
-    /* Before there are threads: all of them inherit it, and only sigwait() gets them. */
+    /* Before any thread starts: all threads inherit the mask, so only sigwait() gets the signals.
+     */
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     int rc = gsp_daemon_open(settings, &daemon, &err);
@@ -268,26 +269,26 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
     }
     report_ready(settings, gsp_daemon_port(daemon));
     if (ready_fd >= 0)
-        leave(ready_fd, settings, gsp_daemon_port(daemon));
+        detach(ready_fd, settings, gsp_daemon_port(daemon));
     else
-        say_serving(parsed, settings, gsp_daemon_port(daemon));
+        report_serving(parsed, settings, gsp_daemon_port(daemon));
     wait_for_end(parsed, daemon, &signals);
     gsp_daemon_close(daemon);
     return 0;
 }
 
-/* The parent's part of --background: waits for the word that the port is open. */
-static int hear(int fd, pid_t child)
+/* The parent of --background: prints the line that the child sends when the port is open. */
+static int wait_ready(int fd, pid_t child)
 {
     gsp_auto_buf line = {0};
     if (gsp_fd_read_all(fd, 4096, &line, NULL) == GSP_OK && line.len) {
-        gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, line.p, line.len, NULL)); /* it runs anyway */
+        gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, line.p, line.len, NULL)); /* the daemon runs */
         return 0;
     }
     return gsp_launch_apart_status(child);
 }
 
-static int serve_apart(const struct gsp_parsed *parsed, const struct gsp_settings *settings)
+static int serve_in_background(const struct gsp_parsed *parsed, const struct gsp_settings *settings)
 {
     struct gsp_err err = {0};
     int fd = -1;
@@ -296,7 +297,7 @@ static int serve_apart(const struct gsp_parsed *parsed, const struct gsp_setting
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     if (child == 0)
         return serve(parsed, settings, fd);
-    int status = hear(fd, child);
+    int status = wait_ready(fd, child);
     close(fd);
     return status;
 }
@@ -308,22 +309,22 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     if (load(opts, &settings, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->config}, &err);
-    return opts->background ? serve_apart(parsed, &settings) : serve(parsed, &settings, -1);
+    return opts->background ? serve_in_background(parsed, &settings) : serve(parsed, &settings, -1);
 }
 
 const struct gsp_command gsp_cmd_serve = {
     .name = "serve",
-    .summary = "Collect metrics, and let sessions begin and end over HTTP",
+    .summary = "Run the daemon: collect metrics and serve sessions over HTTP",
     .synopsis = "[--port N] [--freq DURATION] [--output-dir DIR] [OPTIONS]",
     .about =
-        "The daemon reads the counters of the machine, its GPUs and the processes that it is "
-        "asked to watch, as often as --freq says, and keeps them as numbered frames. A session is "
-        "a named stretch of them: any number at once, each a JSON file in the output folder when "
-        "it ends.\n"
-        "Sessions survive the daemon: one that is killed or stopped and started again goes on "
-        "with them, and the gap is marked.\n"
-        "SIGTERM or Control-C stops it, SIGHUP makes it read its settings again. Settings come "
-        "from config.toml, then from the environment (GSPROF_SAMPLE_RATE), then from flags.",
+        "The daemon reads the counters of the machine, of its GPUs and of the watched processes at "
+        "the interval of --freq, and stores them as numbered metric frames. A session is a named "
+        "interval of frames. Any number of sessions can be active; each is written to a JSON file "
+        "in the output folder when it stops.\n"
+        "Sessions survive a restart: after a crash or a stop, the next daemon continues them and "
+        "marks the gap.\n"
+        "SIGTERM or Ctrl-C stops the daemon; SIGHUP reloads the settings. Command-line options "
+        "override the environment (GSPROF_SAMPLE_RATE), which overrides config.toml.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct serve_opts),
@@ -353,7 +354,7 @@ static const struct gsp_opt WORKER_OPTS[] = {
      .arg = "NAME",
      .choice = worker_format,
      .fallback = "json",
-     .help = "Format of the rows."},
+     .help = "Output format."},
     {.name = "limit",
      .kind = GSP_OPT_INT,
      .offset = offsetof(struct worker_opts, limit),
@@ -361,29 +362,29 @@ static const struct gsp_opt WORKER_OPTS[] = {
      .fallback = "100000",
      .min = 1,
      .max = 1e9,
-     .help = "Rows at most."},
+     .help = "Maximum number of rows."},
     {.name = "memory",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct worker_opts, memory),
      .arg = "SIZE",
      .fallback = "1G",
-     .help = "Memory that the query may take."},
+     .help = "Memory limit of the query."},
     {.name = "timeout",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct worker_opts, timeout_ns),
      .arg = "DURATION",
      .fallback = "30s",
-     .help = "A query that takes longer is ended."},
+     .help = "Time limit of the query."},
     {.name = "stacks",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct worker_opts, stacks),
-     .help = "Include the present stacks of running processes (python.backtrace)."},
+     .help = "Include the current stacks of running processes (python.backtrace)."},
 };
 
 static const struct gsp_example WORKER_EXAMPLES[] = {
-    {"gsprof query-worker", "As the daemon does it, with its limits"},
-    {"gsprof query-worker --format csv", "Another format"},
-    {"gsprof query-worker --timeout 1s --memory 64M", "Other limits"},
+    {"gsprof query-worker", "Run a query with the limits of the daemon"},
+    {"gsprof query-worker --format csv", "Write another format"},
+    {"gsprof query-worker --timeout 1s --memory 64M", "Set other limits"},
 };
 
 static int run_worker(const struct gsp_parsed *parsed)
@@ -401,9 +402,9 @@ static int run_worker(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_query_worker = {
     .name = "query-worker",
-    .summary = "Answer one query of the daemon",
+    .summary = "Run one query for the daemon",
     .synopsis = "[--format NAME]",
-    .about = "What `gsprof serve` starts for each query: reads SQL from stdin.",
+    .about = "`gsprof serve` starts this command for each query. Reads SQL from stdin.",
     .opts = WORKER_OPTS,
     .opt_count = GSP_COUNT(WORKER_OPTS),
     .opts_size = sizeof(struct worker_opts),

@@ -29,21 +29,21 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct stat_opts, plot),
      .arg = "FILE",
-     .help = "Draw charts over time: .svg, .png, or .html with values under the pointer."},
+     .help = "Draw charts over time: .svg, .png, or .html, which shows values under the pointer."},
     {.name = "metrics",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct stat_opts, metrics),
      .arg = "NAMES",
-     .help = "Only metrics whose names have one of these words in them, joined by commas."},
-    GSP_OPT_SWITCH(struct stat_opts, json, "json", 0, false, "For programs: one object."),
+     .help = "Show only metrics whose names contain one of these words, separated by commas."},
+    GSP_OPT_SWITCH(struct stat_opts, json, "json", 0, false, "Print a JSON object."),
     GSP_OPT_FORCE(struct stat_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof stat training_epoch_1.json", "Mean, extremes and percentiles of each metric"},
-    {"gsprof stat epoch.json --plot epoch.html", "Charts, with values under the pointer"},
-    {"gsprof stat epoch.json --metrics gpu,memory --plot gpu.png", "Some metrics only"},
-    {"gsprof stat epoch.json --json", "For a program to read"},
+    {"gsprof stat training_epoch_1.json", "Print mean, extremes and percentiles of each metric"},
+    {"gsprof stat epoch.json --plot epoch.html", "Draw interactive charts"},
+    {"gsprof stat epoch.json --metrics gpu,memory --plot gpu.png", "Select metrics"},
+    {"gsprof stat epoch.json --json", "Print JSON"},
 };
 
 static int open_file(const char *path, struct gsp_err *err)
@@ -56,7 +56,8 @@ static int open_file(const char *path, struct gsp_err *err)
     return gsp_err_set(err, code, errno, "cannot open %.180s: %s", path, strerror(errno));
 }
 
-/* Statistics are in the file, as a rule: then its frames are only passed over. */
+/* Reads the statistics stored in the file; computes them from the frames only if they are missing.
+ */
 static int load(const char *path, struct gsp_plot *plot, struct gsp_session_data **out,
                 struct gsp_err *err)
 {
@@ -145,12 +146,11 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_stat = {
     .name = "stat",
-    .summary = "Summarise the file of a session, and draw it",
+    .summary = "Summarise and plot a session file",
     .synopsis = "FILE.json [--plot FILE] [--json]",
-    .about = "FILE is what a session of `gsprof serve` left behind; - is stdin. Files of any "
-             "length are read in little memory. Charts have the real time below; where many "
-             "frames share a column of the picture, the line is their mean and the band around "
-             "it their extremes.",
+    .about = "FILE is a session file written by `gsprof serve`; - is stdin. Files of any size are "
+             "read with little memory. Charts show wall-clock time. If several frames fall into "
+             "one pixel column, the line is their mean and the band their minimum and maximum.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct stat_opts),

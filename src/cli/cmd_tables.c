@@ -21,20 +21,20 @@ static const struct gsp_opt OPTS[] = {
     {.name = "columns",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct tables_opts, columns),
-     .help = "Each column with its type, unit and meaning."},
+     .help = "List each column with its type, unit and meaning."},
     {.name = "json",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct tables_opts, json),
-     .help = "For programs: an array of objects."},
+     .help = "Print a JSON array of objects."},
     GSP_OPT_TOKEN(struct tables_opts),
     GSP_OPT_TOKEN_FILE(struct tables_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof tables 4242", "The tables of a process, and how many rows they have"},
-    {"gsprof tables 4242 --columns", "What the columns mean"},
-    {"gsprof tables profile.gsp --json", "For a program to read"},
-    {"gsprof tables localhost:8091", "The tables of a server"},
+    {"gsprof tables 4242", "List the tables of a process with their row counts"},
+    {"gsprof tables 4242 --columns", "Describe the columns"},
+    {"gsprof tables profile.gsp --json", "Print JSON"},
+    {"gsprof tables localhost:8091", "List the tables of a daemon"},
 };
 
 static const struct gsp_rows_column TABLES[] = {
@@ -49,18 +49,18 @@ static const struct gsp_rows_column COLUMNS[] = {
     {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
 };
 
-/* A row of information_schema: schema, table and, when asked for, column and type. */
+/* A row of information_schema: schema, table and, with --columns, column and type. */
 struct entry {
     struct gsp_sv part[4];
 };
 
-/* What stands before a table's own columns. */
+/* The columns that precede a table's own. */
 static const struct gsp_column COMMON[] = {
     {"ts_ns", "ns", "time of the row, CLOCK_REALTIME", GSP_I64, 0},
     {"mono_ns", "ns", "the same moment by CLOCK_MONOTONIC", GSP_I64, 0},
     {"host", "", "machine", GSP_STR, 0},
     {"pid", "", "process", GSP_I64, 0},
-    {"rank", "", "rank of the process in its job, when known", GSP_I64, 0},
+    {"rank", "", "rank of the process in its job, if known", GSP_I64, 0},
 };
 
 static const struct gsp_table *find_table(const struct entry *entry)
@@ -95,15 +95,15 @@ static void put_quoted(struct gsp_sv name, struct gsp_buf *out)
     gsp_buf_putc(out, '"');
 }
 
-static void put_count(const struct entry *entry, size_t place, struct gsp_buf *sql)
+static void put_count(const struct entry *entry, size_t index, struct gsp_buf *sql)
 {
-    gsp_buf_printf(sql, "SELECT %zu AS place, count(*) AS n FROM ", place);
+    gsp_buf_printf(sql, "SELECT %zu AS i, count(*) AS n FROM ", index);
     put_quoted(entry->part[0], sql);
     gsp_buf_putc(sql, '.');
     put_quoted(entry->part[1], sql);
 }
 
-/* Rows of place and number into counts[]; false when the statement fails. */
+/* Reads rows of (index, count) into counts[]; returns false if the statement fails. */
 static bool read_counts(struct gsp_asker *asker, struct gsp_buf *sql, int64_t *counts, size_t count)
 {
     struct gsp_rows *rows = NULL;
@@ -112,10 +112,10 @@ static bool read_counts(struct gsp_asker *asker, struct gsp_buf *sql, int64_t *c
     int rc = text ? gsp_asker_rows(asker, text, &rows, NULL) : GSP_E_NOMEM;
     while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, NULL)) == 1) {
         for (size_t i = 0; i < batch.row_count && rows->column_count == 2; i++) {
-            gsp_auto_buf place = {0};
+            gsp_auto_buf index = {0};
             int64_t at = 0;
-            gsp_model_cell_put(&rows->columns[0], &batch.values[0], i, &place);
-            const char *number = gsp_buf_cstr(&place);
+            gsp_model_cell_put(&rows->columns[0], &batch.values[0], i, &index);
+            const char *number = gsp_buf_cstr(&index);
             if (number && gsp_parse_i64(number, 0, (int64_t)count - 1, &at, NULL) == GSP_OK)
                 counts[at] = ((const int64_t *)batch.values[1].data)[i];
         }
@@ -124,8 +124,9 @@ static bool read_counts(struct gsp_asker *asker, struct gsp_buf *sql, int64_t *c
     return rc >= 0;
 }
 
-/* All in one statement, for each costs a server a process; each for itself when that fails: of a
- * process that may not be read some cannot be counted.  INT64_MIN, which shows as NULL, then. */
+/* Counts all tables in one statement, because a daemon starts a process for each. If that fails,
+ * counts each table separately: those of a process that must not be read cannot be counted and stay
+ * INT64_MIN, which is NULL. */
 static void count_rows(struct gsp_asker *asker, const struct entry *entries, int64_t *counts,
                        size_t count)
 {
@@ -170,7 +171,7 @@ static void add_entry(const struct entry *entry, const int64_t *rows, struct gsp
     put_text(made, column ? column->doc : NULL);
 }
 
-/* The names are copied: counting asks anew, and rows of one query are freed before the next. */
+/* Copies the names, because the rows of a query must be freed before the next query. */
 static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *bytes, size_t *count,
                         struct gsp_err *err)
 {
@@ -197,11 +198,11 @@ static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *b
     }
     gsp_rows_free(rows);
     if (rc == GSP_OK && bytes->failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of tables");
+        rc = gsp_err_nomem(err);
     return rc;
 }
 
-/* counts is NULL when columns are wanted. */
+/* counts is NULL with --columns. */
 static void add_entries(struct gsp_asker *asker, struct gsp_sv names, struct entry *entries,
                         int64_t *counts, size_t count, struct gsp_made_rows *made)
 {
@@ -232,7 +233,7 @@ static int show(struct gsp_asker *asker, struct gsp_err *err)
     if (entries && (counts || opts->columns))
         add_entries(asker, gsp_buf_sv(&bytes), entries, counts, count, made);
     else
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of tables");
+        rc = gsp_err_nomem(err);
     free(entries);
     free(counts);
     if (rc == GSP_OK)
@@ -258,12 +259,12 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_tables = {
     .name = "tables",
-    .summary = "Show the tables that can be asked, their rows and columns",
+    .summary = "List the tables that can be queried",
     .synopsis = "ENDPOINT [--columns] [--json]",
     .about =
-        "ENDPOINT is what query takes: a pid, the folder of a run, a Parquet file, a "
-        "profile or a server. Every table of gsprof is there, without rows when nothing has filled it. "
-        "The rows of python.backtrace are the frames at this moment.",
+        "ENDPOINT is the same as for `gsprof query`: a pid, the folder of a run, a Parquet file, a "
+        "profile or a daemon. Every table of gsprof exists; tables without data are empty. The "
+        "rows of python.backtrace are the current frames.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct tables_opts),

@@ -24,8 +24,7 @@ const struct gsp_command *const gsp_commands[] = {
 };
 const size_t gsp_command_count = GSP_COUNT(gsp_commands);
 
-/* The i-th name of a format that can be written, or read: names first, then the other names of
- * the same formats. */
+/* The i-th name of a readable or writable format; aliases come after all names. */
 static const char *format_name(size_t i, bool to_write)
 {
     for (size_t k = 0; k < gsp_export_format_count(); k++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common.h -- what the commands share: options of the same meaning, formats by name.
+ * common.h -- option rows and helpers that several commands share.
  *
  * Threads: no state.
  */
@@ -16,8 +16,8 @@
 #include "export/format.h"
 #include "model/tree.h"
 
-/* Rows of option tables that more than one command has, so that they mean the same in each.
- * Their first argument is the type of the command's struct. */
+/* Rows for the option tables of several commands. The first argument is the type of the command's
+ * struct. */
 #define GSP_OPT_SWITCH(type, member, long_name, short_name, is_advanced, text)                     \
     {                                                                                              \
         .name = (long_name), .letter = (short_name), .kind = GSP_OPT_FLAG,                         \
@@ -25,39 +25,38 @@
     }
 
 #define GSP_OPT_THREADS(type)                                                                      \
-    GSP_OPT_SWITCH(type, view.threads, "threads", 't', false, "Show threads apart from each other.")
+    GSP_OPT_SWITCH(type, view.threads, "threads", 't', false, "Show each thread separately.")
 #define GSP_OPT_FUNCTION(type)                                                                     \
-    GSP_OPT_SWITCH(type, view.by_function, "function", 'F', false,                                 \
-                   "Merge the lines of a function into one.")
+    GSP_OPT_SWITCH(type, view.by_function, "function", 'F', false, "Merge all lines of a function.")
 #define GSP_OPT_NOLINENO(type)                                                                     \
     GSP_OPT_SWITCH(type, view.no_lines, "nolineno", 0, true, "Do not show line numbers.")
 #define GSP_OPT_FULL_FILENAMES(type)                                                               \
-    GSP_OPT_SWITCH(type, view.full_filenames, "full-filenames", 0, true,                           \
-                   "Show whole paths of files.")
+    GSP_OPT_SWITCH(type, view.full_filenames, "full-filenames", 0, true, "Show full file paths.")
 #define GSP_OPT_FORCE(type)                                                                        \
-    GSP_OPT_SWITCH(type, force, "force", 0, false, "Replace the output if it exists.")
+    GSP_OPT_SWITCH(type, force, "force", 0, false, "Overwrite existing output.")
 #define GSP_OPT_SUBPROCESSES_AT(type, member)                                                      \
     GSP_OPT_SWITCH(type, member, "subprocesses", 's', false,                                       \
-                   "Children of the process too, also those that start later.")
+                   "Include child processes, also those started later.")
 #define GSP_OPT_SUBPROCESSES(type) GSP_OPT_SUBPROCESSES_AT(type, subprocesses)
 #define GSP_OPT_BLOCKING_AT(type, member)                                                          \
     GSP_OPT_SWITCH(type, member, "blocking", 0, true,                                              \
-                   "Stop the threads while they are read, for exact stacks. "                      \
-                   "The default never stops the target.")
+                   "Stop threads while reading them, for exact stacks. "                           \
+                   "By default gsprof never stops the target.")
 #define GSP_OPT_BLOCKING(type) GSP_OPT_BLOCKING_AT(type, blocking)
 #define GSP_OPT_NONBLOCKING_AT(type, member)                                                       \
     GSP_OPT_SWITCH(type, member, "nonblocking", 0, true,                                           \
-                   "The default, for those who are used to ask for it.")
+                   "Accepted for compatibility; this is the default.")
 /* short_name: 'n', or 0 where that letter means something else. */
 #define GSP_OPT_NATIVE_AT(type, member, short_name)                                                \
     GSP_OPT_SWITCH(type, member, "native", short_name, false,                                      \
-                   "Native frames too (C, C++, Rust); stops threads if perf events are refused.")
+                   "Include native frames (C, C++, Rust). "                                        \
+                   "Stops threads if perf events are not permitted.")
 #define GSP_OPT_NATIVE(type) GSP_OPT_NATIVE_AT(type, native, 'n')
 
 #define GSP_OPT_PID_ROW(type)                                                                      \
     {                                                                                              \
         .name = "pid", .letter = 'p', .kind = GSP_OPT_PID, .offset = offsetof(type, pid),          \
-        .arg = "PID", .help = "The process to look into."                                          \
+        .arg = "PID", .help = "Process to attach to."                                              \
     }
 #define GSP_OPT_OUTPUT(type, text)                                                                 \
     {                                                                                              \
@@ -67,19 +66,19 @@
 #define GSP_OPT_INPUT(type)                                                                        \
     {                                                                                              \
         .name = "input", .letter = 'i', .kind = GSP_OPT_FILE, .offset = offsetof(type, input),     \
-        .arg = "FILE", .help = "The profile to read, in any readable format; - is stdin."          \
+        .arg = "FILE", .help = "Profile to read, in any supported format; - is stdin."             \
     }
 #define GSP_OPT_FROM(type)                                                                         \
     {                                                                                              \
         .name = "from", .kind = GSP_OPT_CHOICE, .offset = offsetof(type, from), .arg = "NAME",     \
-        .choice = gsp_cli_from_choice, .advanced = true,                                           \
-        .help = "Format of the input, if neither its extension nor its content tells."             \
+        .choice = gsp_cli_from_choice, .advanced = true, .help = "Input format.",                  \
+        .default_text = "from the extension or content"                                            \
     }
 #define GSP_OPT_FORMAT(type)                                                                       \
     {                                                                                              \
         .name = "format", .letter = 'f', .kind = GSP_OPT_CHOICE, .offset = offsetof(type, format), \
         .arg = "NAME", .choice = gsp_cli_format_choice,                                            \
-        .help = "Format of the output if its extension does not tell; --format=help lists them."   \
+        .help = "Output format; --format=help lists them.", .default_text = "from the extension"   \
     }
 
 extern const struct gsp_command gsp_cmd_run;
@@ -118,8 +117,8 @@ const char *gsp_cli_format_choice(size_t i);
 /* Names of the formats that can be read. */
 const char *gsp_cli_from_choice(size_t i);
 
-/* Tells a wrong use of the command, with the way to its help; gives the exit status. */
+/* Prints a usage error and how to get help; returns the exit status. */
 int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...) GSP_PRINTF(2, 3);
 
-/* Lets this process open as many files as it ever may. */
+/* Raises the soft limit on open files to the hard limit. */
 void gsp_cli_raise_descriptors(void);

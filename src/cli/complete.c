@@ -4,7 +4,7 @@
 #include "base/attr.h"
 #include "cli/help.h"
 
-/* Pids that completion offers: every process with python in its name. */
+/* The pids that completion offers: processes with "python" in their name. */
 #define PIDS "$(pgrep python 2>/dev/null)"
 
 static void put_choices(const char *(*choice)(size_t i), struct gsp_buf *out)
@@ -33,7 +33,7 @@ static void bash_names(const struct gsp_opt *opts, size_t count, struct gsp_buf 
     }
 }
 
-/* One arm of the case over "command option": what may stand behind it. */
+/* One case of "command option": the values that may follow. */
 static void bash_value(const char *command, const struct gsp_opt *opt, struct gsp_buf *out)
 {
     if (!opt->arg)
@@ -65,7 +65,7 @@ static void put_bash(struct gsp_buf *out)
                       "    for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
                       "        case $word in -*) ;; *) cmd=$word; break ;; esac\n"
                       "    done\n"
-                      "    # --option=value comes as three words.\n"
+                      "    # bash splits --option=value into three words.\n"
                       "    if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then "
                       "prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
                       "    case \"$cmd $prev\" in\n");
@@ -101,8 +101,8 @@ static void put_bash(struct gsp_buf *out)
     gsp_buf_puts(out, "    esac\n}\ncomplete -o filenames -F _gsprof gsprof\n");
 }
 
-/* The first sentence without its full stop, with a backslash before each character of escape and
- * quote for a single quote: what stands in single quotes of zsh or fish. */
+/* Appends the first sentence without its full stop, for a single-quoted string of zsh or fish.
+ * Characters in escape get a backslash; quote replaces each single quote. */
 static void put_text(const char *text, const char *escape, const char *quote, struct gsp_buf *out)
 {
     for (; *text && !(text[0] == '.' && (text[1] == ' ' || text[1] == '\0')); text++) {
@@ -186,7 +186,7 @@ static void put_zsh(struct gsp_buf *out)
         gsp_buf_puts(out, " ;;\n");
     }
     gsp_buf_puts(out, "        esac ;;\n    esac\n}\n"
-                      "# Autoloaded from fpath, or sourced.\n"
+                      "# Works when autoloaded from fpath and when sourced.\n"
                       "if [[ $funcstack[1] == _gsprof ]]; then _gsprof \"$@\"; "
                       "else compdef _gsprof gsprof; fi\n");
 }

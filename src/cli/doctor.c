@@ -25,8 +25,8 @@ static bool is_python_name(struct gsp_sv name)
     return gsp_sv_starts(name, "python") || gsp_sv_starts(name, "Python");
 }
 
-/* A process is worth asking when its program or its first argument is called python. */
-static bool looks_like_python(pid_t pid, const struct gsp_buf *cmdline)
+/* Whether the executable or the first argument is named python. */
+static bool may_be_python(pid_t pid, const struct gsp_buf *cmdline)
 {
     gsp_auto_buf exe = {0};
     gsp_proc_exe(pid, &exe);
@@ -39,12 +39,12 @@ static bool looks_like_python(pid_t pid, const struct gsp_buf *cmdline)
     return is_python_name(gsp_sv_basename(first));
 }
 
-static void look_process(pid_t pid, struct gsp_doctor *out)
+static void add_process(pid_t pid, struct gsp_doctor *out)
 {
     gsp_auto_buf cmdline = {0};
     gsp_proc_cmdline(pid, &cmdline);
     struct gsp_perm perm;
-    if (!looks_like_python(pid, &cmdline))
+    if (!may_be_python(pid, &cmdline))
         return;
     gsp_proc_perm_read("", pid, &perm);
     if (perm.state == 'Z')
@@ -75,7 +75,7 @@ static void look_process(pid_t pid, struct gsp_doctor *out)
         snprintf(row->reason, sizeof(row->reason), "%s", err.msg);
 }
 
-static void look_processes(struct gsp_doctor *out)
+static void find_processes(struct gsp_doctor *out)
 {
     DIR *folder = opendir("/proc");
     if (!folder)
@@ -85,7 +85,7 @@ static void look_processes(struct gsp_doctor *out)
         if (isdigit((unsigned char)entry->d_name[0]) &&
             gsp_parse_i64(entry->d_name, 1, INT_MAX, &pid, NULL) == GSP_OK &&
             pid != (int64_t)getpid())
-            look_process((pid_t)pid, out);
+            add_process((pid_t)pid, out);
     }
     closedir(folder);
 }
@@ -107,7 +107,7 @@ bool gsp_doctor_version_of(const char *path, char *out, size_t cap)
     return minor >= GSP_PY_MINOR_MIN && minor <= GSP_PY_MINOR_MAX;
 }
 
-/* A wrapper script (pyenv's shims) is no interpreter. */
+/* Excludes wrapper scripts, such as pyenv's shims. */
 static bool is_elf(const char *path)
 {
     char head[4] = "";
@@ -116,7 +116,7 @@ static bool is_elf(const char *path)
            memcmp(head, "\177ELF", sizeof(head)) == 0;
 }
 
-static void look_python(const char *folder, const char *name, struct gsp_doctor *out)
+static void add_python(const char *folder, const char *name, struct gsp_doctor *out)
 {
     char path[PATH_MAX];
     char real[PATH_MAX];
@@ -145,7 +145,7 @@ static bool is_interpreter_name(const char *name)
     return name[6 + len] == '\0' || (name[6 + len] == 't' && name[6 + len + 1] == '\0');
 }
 
-static void look_path(struct gsp_doctor *out)
+static void find_pythons(struct gsp_doctor *out)
 {
     struct gsp_sv rest = gsp_sv_of(getenv("PATH"));
     struct gsp_sv part;
@@ -157,7 +157,7 @@ static void look_path(struct gsp_doctor *out)
         DIR *dir = opendir(folder);
         for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir))
             if (is_interpreter_name(e->d_name))
-                look_python(folder, e->d_name, out);
+                add_python(folder, e->d_name, out);
         if (dir)
             closedir(dir);
     }
@@ -178,8 +178,8 @@ static void put_nothing(struct gsp_collect_sink *sink, enum gsp_table_id table, 
     (void)row;
 }
 
-/* Each source is opened and read once: what it lacks shows only then. */
-static void look_sources(struct gsp_doctor *out)
+/* Opens and reads each source once, because missing values show only then. */
+static void check_sources(struct gsp_doctor *out)
 {
     const struct gsp_collect_env env = gsp_collect_env_here();
     const struct gsp_collect_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
@@ -211,7 +211,7 @@ void gsp_doctor_look(struct gsp_doctor *out)
         out->selftest = (struct gsp_err){0};
     if (gsp_proc_perf_selftest(&out->events) == GSP_OK)
         out->events = (struct gsp_err){0};
-    look_processes(out);
-    look_path(out);
-    look_sources(out);
+    find_processes(out);
+    find_pythons(out);
+    check_sources(out);
 }

@@ -12,7 +12,7 @@ static int events_fd = -1;
 
 void gsp_events_set_fd(int fd)
 {
-    /* A program that is started must not hold the reader's end open. */
+    /* A started program must not inherit the descriptor: the reader would not see its end. */
     events_fd = fd >= 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? fd : -1;
 }
 
@@ -23,7 +23,7 @@ static void begin(struct gsp_json *json, struct gsp_buf *line, const char *event
     gsp_json_put_str(json, "event", event);
 }
 
-/* A reader that has closed its end is not an error of the command, and must not kill it. */
+/* A closed reader is not an error, and SIGPIPE must not kill the command. */
 static void write_line(const struct gsp_buf *line)
 {
     const struct timespec now = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events.h -- what a command reports to the program that started it: one JSON object per line, on
- * the descriptor of --ready-fd. Without that option nothing is written.
+ * events.h -- events for the program that started gsprof: one JSON object per line, written to the
+ * descriptor of --ready-fd. Without that option nothing is written.
  *
  *   {"event": "ready", "pid": 4242}           recording has begun
  *   {"event": "ready", "address": "…:8091"}   the server listens
@@ -25,6 +25,6 @@ void gsp_events_set_fd(int fd);
 void gsp_events_ready_pid(pid_t pid);
 void gsp_events_ready_address(const char *address);
 void gsp_events_warning(struct gsp_sv message);
-/* `message` is what the command prints on stderr, with its hints. */
+/* `message` is the text printed on stderr, including hints. */
 void gsp_events_error(const struct gsp_err *err, struct gsp_sv message);
 void gsp_events_done(uint64_t samples, const char *output);

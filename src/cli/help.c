@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 
-/* Where the text of an option starts. */
+/* Column at which the text of an option starts. */
 #define OPTION_COLUMN   28U
 #define OVERVIEW_COLUMN 16U
 #define WIDTH_MAX       100U
@@ -22,7 +22,7 @@ static void put_head(const struct gsp_term *term, const char *text, struct gsp_b
     gsp_buf_printf(out, "%s%s%s\n", gsp_term_bold(term), text, gsp_term_off(term));
 }
 
-/* "  -p, --pid PID", as text alone: the columns are counted on it. */
+/* "-p, --pid PID", without colour: the caller counts columns. */
 static void put_names(const struct gsp_opt *opt, struct gsp_buf *out)
 {
     if (opt->letter)
@@ -31,6 +31,21 @@ static void put_names(const struct gsp_opt *opt, struct gsp_buf *out)
         gsp_buf_printf(out, "    --%s", opt->name);
     if (opt->arg)
         gsp_buf_printf(out, " %s", opt->arg);
+}
+
+/* Appends the help text, with the default at the end of its first sentence. */
+static void put_text(const struct gsp_opt *opt, const char *quote, struct gsp_buf *out)
+{
+    const char *value = opt->default_text ? opt->default_text : opt->fallback;
+    const char *stop = strstr(opt->help, ". ");
+    const size_t len = strlen(opt->help);
+    size_t first = stop ? (size_t)(stop - opt->help) : len - (len > 0 && opt->help[len - 1] == '.');
+    gsp_buf_put(out, opt->help, first);
+    if (value && opt->default_text)
+        gsp_buf_printf(out, " (default: %s)", value);
+    else if (value)
+        gsp_buf_printf(out, " (default: %s%s%s)", quote, value, quote);
+    gsp_buf_puts(out, opt->help + first);
 }
 
 static void put_option(const struct gsp_opt *opt, size_t width, struct gsp_buf *out)
@@ -45,9 +60,7 @@ static void put_option(const struct gsp_opt *opt, size_t width, struct gsp_buf *
     }
     gsp_buf_printf(out, "%*s", (int)(OPTION_COLUMN - used), "");
     gsp_auto_buf text = {0};
-    gsp_buf_puts(&text, opt->help);
-    if (opt->fallback)
-        gsp_buf_printf(&text, " [%s]", opt->fallback);
+    put_text(opt, "", &text);
     const char *whole = gsp_buf_cstr(&text);
     if (whole)
         gsp_term_wrap(out, whole, OPTION_COLUMN, width);
@@ -67,7 +80,7 @@ static void put_usage(const struct gsp_command *command, struct gsp_buf *out)
     gsp_buf_printf(out, "usage: gsprof %s %s\n", gsp_command_spoken(command), command->synopsis);
 }
 
-/* The names of the commands that have no line of their own. */
+/* The names of the commands that the overview does not describe. */
 static void put_lesser(const struct gsp_term *term, struct gsp_buf *out)
 {
     gsp_auto_buf names = {0};
@@ -77,14 +90,14 @@ static void put_lesser(const struct gsp_term *term, struct gsp_buf *out)
                            gsp_command_spoken(gsp_commands[i]));
     }
     const char *text = gsp_buf_cstr(&names);
-    gsp_buf_puts(out, "  and           ");
+    gsp_buf_puts(out, "  others        ");
     gsp_term_wrap(out, text ? text : "", OVERVIEW_COLUMN, width_of(term));
     gsp_buf_putc(out, '\n');
 }
 
 void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
 {
-    gsp_buf_puts(out, "gsprof " GSP_VERSION ": where does the time of a Python program go?\n"
+    gsp_buf_puts(out, "gsprof " GSP_VERSION ": find where Python programs spend time and memory\n"
                       "usage: gsprof COMMAND [OPTIONS]\n\n");
     put_head(term, "Commands", out);
     for (size_t i = 0; i < gsp_command_count; i++) {
@@ -94,12 +107,12 @@ void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
     }
     put_lesser(term, out);
     gsp_buf_putc(out, '\n');
-    put_head(term, "First steps", out);
-    gsp_buf_puts(out,
-                 "  gsprof run -- python3 train.py        run a program with everything on\n"
-                 "  gsprof dump --pid 4242                what a process does right now\n"
-                 "  gsprof doctor                         what works on this machine\n\n"
-                 "  gsprof COMMAND -h is short, --help is everything; gsprof help lists topics.\n");
+    put_head(term, "Getting started", out);
+    gsp_buf_puts(
+        out, "  gsprof run -- python3 train.py    profile a program and print a verdict\n"
+             "  gsprof dump --pid 4242            print the current stacks of a process\n"
+             "  gsprof doctor                     check what works on this machine\n\n"
+             "See 'gsprof COMMAND -h', or --help for all options; 'gsprof help' lists topics.\n");
 }
 
 void gsp_help_command(const struct gsp_command *command, bool whole, const struct gsp_term *term,
@@ -120,7 +133,7 @@ void gsp_help_command(const struct gsp_command *command, bool whole, const struc
     }
     if (whole) {
         gsp_buf_putc(out, '\n');
-        put_head(term, "Options of every command", out);
+        put_head(term, "Global options", out);
         put_options(gsp_global_opts, gsp_global_opt_count, true, width, out);
     }
     gsp_buf_putc(out, '\n');
@@ -131,10 +144,11 @@ void gsp_help_command(const struct gsp_command *command, bool whole, const struc
         gsp_buf_putc(out, '\n');
     }
     if (!whole)
-        gsp_buf_printf(out, "\n  gsprof %s --help tells the rest.\n", gsp_command_spoken(command));
+        gsp_buf_printf(out, "\nSee 'gsprof %s --help' for all options.\n",
+                       gsp_command_spoken(command));
 }
 
-/* A cell of a table must not end it. */
+/* Escapes '|', which would end the cell. */
 static void put_cell(const char *text, struct gsp_buf *out)
 {
     for (; *text; text++) {
@@ -146,17 +160,17 @@ static void put_cell(const char *text, struct gsp_buf *out)
 
 static void put_table(const struct gsp_opt *opts, size_t count, struct gsp_buf *out)
 {
-    gsp_buf_puts(out, "| option | meaning |\n|---|---|\n");
+    gsp_buf_puts(out, "| option | description |\n|---|---|\n");
     for (size_t i = 0; i < count; i++) {
         gsp_auto_buf names = {0};
         put_names(&opts[i], &names);
         const char *text = gsp_buf_cstr(&names);
         gsp_buf_printf(out, "| `%s` | ", text ? text + strspn(text, " ") : opts[i].name);
-        put_cell(opts[i].help, out);
-        if (opts[i].fallback)
-            gsp_buf_printf(out, " Default: `%s`.", opts[i].fallback);
+        gsp_auto_buf help = {0};
+        put_text(&opts[i], "`", &help);
+        put_cell(gsp_buf_cstr(&help) ? gsp_buf_cstr(&help) : "", out);
         if (opts[i].choice && opts[i].choice(0)) {
-            gsp_buf_puts(out, " One of");
+            gsp_buf_puts(out, " Values:");
             for (size_t k = 0; opts[i].choice(k); k++)
                 gsp_buf_printf(out, "%s `%s`", k ? "," : "", opts[i].choice(k));
             gsp_buf_putc(out, '.');
@@ -180,7 +194,7 @@ void gsp_help_markdown(const struct gsp_command *command, struct gsp_buf *out)
         gsp_buf_puts(out, "\n## Options\n\n");
         put_table(command->opts, command->opt_count, out);
     }
-    gsp_buf_puts(out, "\n## Options of every command\n\n");
+    gsp_buf_puts(out, "\n## Global options\n\n");
     put_table(gsp_global_opts, gsp_global_opt_count, out);
     gsp_buf_puts(out, "\n## Examples\n");
     for (size_t i = 0; i < command->example_count; i++)
@@ -190,10 +204,10 @@ void gsp_help_markdown(const struct gsp_command *command, struct gsp_buf *out)
 
 void gsp_help_markdown_index(struct gsp_buf *out)
 {
-    gsp_buf_puts(out, "# The commands of gsprof\n\n"
-                      "These pages are made from the option tables of the program: "
-                      "`gsprof docs docs/cli` writes them again.\n\n"
-                      "| command | job |\n|---|---|\n");
+    gsp_buf_puts(out, "# gsprof commands\n\n"
+                      "These pages are generated from the program's option tables by "
+                      "`gsprof docs docs/cli`. Do not edit them.\n\n"
+                      "| command | description |\n|---|---|\n");
     for (size_t i = 0; i < gsp_command_count; i++) {
         const struct gsp_command *command = gsp_commands[i];
         if (!command->hidden)

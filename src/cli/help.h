@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * help.h -- help, completions and documentation, all made from the option tables.
+ * help.h -- help, completions and documentation, generated from the option tables.
  *
  * Threads: no state.
  */
@@ -13,9 +13,9 @@
 #include "cli/options.h"
 #include "cli/term.h"
 
-/* What `gsprof` alone shows: the commands. */
+/* The list of commands, printed by `gsprof` without arguments. */
 void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out);
-/* -h fits a screen; --help (whole) has every option and example. */
+/* The help of a command: -h fits one screen; --help (whole) has every option and example. */
 void gsp_help_command(const struct gsp_command *command, bool whole, const struct gsp_term *term,
                       struct gsp_buf *out);
 /* A page of docs/cli. */
@@ -24,10 +24,10 @@ void gsp_help_markdown_index(struct gsp_buf *out);
 
 /* The i-th topic of `gsprof help`, NULL past the last. */
 const char *gsp_help_topic_at(size_t i);
-/* False when there is no such topic. */
+/* Returns false if the topic does not exist. */
 bool gsp_help_topic(const char *name, struct gsp_buf *out);
 
 /* "bash", "zsh", "fish"; NULL past the last. */
 const char *gsp_complete_shell_at(size_t i);
-/* The completion script of a shell; false when the shell is unknown. */
+/* Appends the completion script of a shell; returns false if the shell is unknown. */
 bool gsp_complete_script(const char *shell, struct gsp_buf *out);

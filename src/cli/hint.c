@@ -19,17 +19,17 @@
 #include "proc/perm.h"
 #include "py/layout.h"
 
-/* A command line longer than this is not pasted by anyone. */
+/* Longer command lines are not repeated in hints. */
 #define PROGRAM_SHOWN_MAX 120U
 #define CMDLINE_MAX       4096U
 
-/* What the makers of hints work with. */
+/* The input of the functions that make hints. */
 struct scene {
     const struct gsp_err *err;
     const struct gsp_hint_context *context;
-    const char *command;                 /* never NULL */
-    struct gsp_perm perm;                /* looked up when there is a target */
-    char program[PROGRAM_SHOWN_MAX + 1]; /* the target's command line, to be typed; or "" */
+    const char *command; /* never NULL */
+    struct gsp_perm perm;
+    char program[PROGRAM_SHOWN_MAX + 1]; /* the target's command line, quoted; or "" */
     char target[PROGRAM_SHOWN_MAX + 40]; /* "process 4242 (python3 train.py)" */
 };
 
@@ -45,8 +45,8 @@ void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
     snprintf(remedy->note, sizeof(remedy->note), "%s", note);
 }
 
-/* The target's command line as it would be typed; "" when unknown or too long to type. */
-static void look_program(const char *root, pid_t pid, char *out, size_t cap)
+/* Reads the target's command line, quoted for a shell; "" if unknown or too long. */
+static void read_program(const char *root, pid_t pid, char *out, size_t cap)
 {
     char path[PATH_MAX];
     gsp_auto_buf raw = {0};
@@ -90,16 +90,16 @@ static void set_why(struct gsp_hint *out, const char *fmt, ...)
 static void add_launch(const struct scene *scene, struct gsp_hint *out)
 {
     const char *program = scene->program[0] ? scene->program : "COMMAND";
-    gsp_hint_add(out, "no rights needed", "gsprof record -- %s", program);
+    gsp_hint_add(out, "needs no permissions", "gsprof record -- %s", program);
 }
 
 static void add_sudo(const struct scene *scene, struct gsp_hint *out)
 {
-    gsp_hint_add(out, "this once", "sudo gsprof %s --pid %d", scene->command,
+    gsp_hint_add(out, "as root", "sudo gsprof %s --pid %d", scene->command,
                  (int)scene->context->pid);
 }
 
-/* Our own command line with one more option right behind the command's name. */
+/* Adds the same command line with one more option after the command's name. */
 static void add_again(const struct scene *scene, struct gsp_hint *out, const char *option,
                       const char *note)
 {
@@ -127,40 +127,41 @@ static void add_again(const struct scene *scene, struct gsp_hint *out, const cha
 
 static void perm_traced(const struct scene *scene, struct gsp_hint *out)
 {
-    set_why(out, "%d is being traced by process %d, and only one tracer is allowed",
-            (int)scene->context->pid, (int)scene->perm.tracer);
+    set_why(out, "process %d already traces %d, and the kernel allows only one tracer",
+            (int)scene->perm.tracer, (int)scene->context->pid);
     gsp_hint_add(out, "does not stop the target", "gsprof %s --pid %d", scene->command,
                  (int)scene->context->pid);
-    gsp_hint_add(out, "who it is", "ps -o pid,user,args -p %d", (int)scene->perm.tracer);
+    gsp_hint_add(out, "shows the tracer", "ps -o pid,user,args -p %d", (int)scene->perm.tracer);
 }
 
 static void perm_container(const struct scene *scene, struct gsp_hint *out)
 {
     enum gsp_container kind = scene->perm.container;
     if (kind == GSP_CONTAINER_NONE)
-        set_why(out, "this root runs without the capability SYS_PTRACE (a sandbox?)");
+        set_why(out, "root lacks the capability SYS_PTRACE here (a sandbox?)");
     else
-        set_why(out, "this container (%s) runs without the capability SYS_PTRACE",
+        set_why(out, "this container (%s) lacks the capability SYS_PTRACE",
                 gsp_proc_container_name(kind));
     add_launch(scene, out);
     if (kind == GSP_CONTAINER_KUBERNETES)
         gsp_hint_add(out, "in the container's spec",
                      "securityContext: {capabilities: {add: [SYS_PTRACE]}}");
     else if (kind == GSP_CONTAINER_PODMAN)
-        gsp_hint_add(out, "a new container", "podman run --cap-add SYS_PTRACE IMAGE");
+        gsp_hint_add(out, "in a new container", "podman run --cap-add SYS_PTRACE IMAGE");
     else if (kind == GSP_CONTAINER_DOCKER)
-        gsp_hint_add(out, "a new container", "docker run --cap-add SYS_PTRACE IMAGE");
-    gsp_hint_add(out, kind == GSP_CONTAINER_NONE ? "outside of it" : "outside the container",
+        gsp_hint_add(out, "in a new container", "docker run --cap-add SYS_PTRACE IMAGE");
+    gsp_hint_add(out, kind == GSP_CONTAINER_NONE ? "outside the sandbox" : "outside the container",
                  "sudo gsprof %s --pid HOST_PID", scene->command);
 }
 
 static void perm_user(const struct scene *scene, struct gsp_hint *out)
 {
     const struct passwd *user = getpwuid((uid_t)scene->perm.target_uid);
-    set_why(out, "it belongs to user %s, and this is user %lld", user ? user->pw_name : "unknown",
-            (long long)scene->perm.euid);
-    if (!user)
-        set_why(out, "it belongs to user %lld, and this is user %lld",
+    if (user)
+        set_why(out, "the process belongs to user %s, and gsprof runs as user %lld", user->pw_name,
+                (long long)scene->perm.euid);
+    else
+        set_why(out, "the process belongs to user %lld, and gsprof runs as user %lld",
                 (long long)scene->perm.target_uid, (long long)scene->perm.euid);
     if (user && scene->perm.target_uid != 0)
         gsp_hint_add(out, "as its owner", "sudo -u %s gsprof %s --pid %d", user->pw_name,
@@ -172,7 +173,7 @@ static void perm_yama(const struct scene *scene, struct gsp_hint *out)
 {
     int scope = scene->perm.yama_scope;
     if (scope == 1) {
-        set_why(out, "kernel.yama.ptrace_scope is 1 and %d is not a child of this shell",
+        set_why(out, "kernel.yama.ptrace_scope is 1 and %d is not a child of gsprof",
                 (int)scene->context->pid);
         add_launch(scene, out);
         add_sudo(scene, out);
@@ -180,35 +181,36 @@ static void perm_yama(const struct scene *scene, struct gsp_hint *out)
         return;
     }
     if (scope == 2) {
-        set_why(out, "kernel.yama.ptrace_scope is 2: only root may look into processes");
+        set_why(out, "kernel.yama.ptrace_scope is 2: only root may read other processes");
         add_sudo(scene, out);
         gsp_hint_add(out, "until reboot, for all users", "sudo sysctl kernel.yama.ptrace_scope=0");
         return;
     }
-    set_why(out, "kernel.yama.ptrace_scope is %d: nobody may look into processes until reboot",
+    set_why(out, "kernel.yama.ptrace_scope is %d: reading processes is disabled until reboot",
             scope);
-    gsp_hint_add(out, "where it is set",
+    gsp_hint_add(out, "shows where it is set",
                  "grep -r ptrace_scope /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d");
 }
 
 static void perm_other(const struct scene *scene, struct gsp_hint *out)
 {
     if (scene->perm.is_dumpable == GSP_ANSWER_NO && !scene->perm.sys_ptrace) {
-        set_why(out, "%d has made itself unreadable (set-user-id, or prctl(PR_SET_DUMPABLE))",
+        set_why(out, "process %d is not dumpable (set-user-id, or prctl(PR_SET_DUMPABLE))",
                 (int)scene->context->pid);
         add_sudo(scene, out);
         return;
     }
     if (scene->perm.seccomp == 2 && scene->perm.sys_ptrace) {
         set_why(out, "a seccomp filter forbids process_vm_readv or ptrace here");
-        gsp_hint_add(out, "a new container", "docker run --security-opt seccomp=unconfined IMAGE");
-        gsp_hint_add(out, "shows the filter at work", "gsprof doctor");
+        gsp_hint_add(out, "in a new container",
+                     "docker run --security-opt seccomp=unconfined IMAGE");
+        gsp_hint_add(out, "tests the system calls", "gsprof doctor");
         return;
     }
-    set_why(out, "the kernel refuses, by a rule that cannot be seen from here (LSM, namespace)");
+    set_why(out, "the kernel denies access, perhaps by an LSM or a namespace");
     if (scene->perm.euid != 0)
         add_sudo(scene, out);
-    gsp_hint_add(out, "what works on this machine", "gsprof doctor");
+    gsp_hint_add(out, "checks this machine", "gsprof doctor");
 }
 
 static void hint_perm(const struct scene *scene, struct gsp_hint *out)
@@ -216,10 +218,10 @@ static void hint_perm(const struct scene *scene, struct gsp_hint *out)
     const struct gsp_perm *perm = &scene->perm;
     if (scene->context->pid <= 0) {
         set_what(out, "%s", scene->err->msg);
-        gsp_hint_add(out, "what works on this machine", "gsprof doctor");
+        gsp_hint_add(out, "checks this machine", "gsprof doctor");
         return;
     }
-    set_what(out, "cannot read %s: not permitted", scene->target);
+    set_what(out, "cannot read %s: permission denied", scene->target);
     out->more = "gsprof help permissions";
     bool by_yama =
         perm->yama_scope >= 3 ||
@@ -243,11 +245,11 @@ static void hint_noproc(const struct scene *scene, struct gsp_hint *out)
     if (scene->context->pid <= 0) {
         set_what(out, "%s", scene->err->msg);
     } else {
-        set_what(out, "there is no process %d", (int)scene->context->pid);
+        set_what(out, "no process %d", (int)scene->context->pid);
         if (scene->perm.in_pid_ns == GSP_ANSWER_YES)
-            set_why(out, "it has ended, or it has another number in this container");
+            set_why(out, "it has exited, or has another pid in this container");
     }
-    gsp_hint_add(out, "Python processes that run now", "pgrep -af python");
+    gsp_hint_add(out, "lists Python processes", "pgrep -af python");
 }
 
 static void hint_notpy(const struct scene *scene, struct gsp_hint *out)
@@ -262,25 +264,25 @@ static void hint_notpy(const struct scene *scene, struct gsp_hint *out)
     if (scene->context->pid > 0 && strcmp(scene->command, "record") == 0)
         gsp_hint_add(out, "if its children are Python", "gsprof record --subprocesses --pid %d",
                      (int)scene->context->pid);
-    gsp_hint_add(out, "Python processes that run now", "pgrep -af python");
+    gsp_hint_add(out, "lists Python processes", "pgrep -af python");
 }
 
 static void hint_version(const struct scene *scene, struct gsp_hint *out)
 {
     set_what(out, "%s", scene->err->msg);
-    set_why(out, "CPython 3.%u to 3.%u can be read", GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
-    gsp_hint_add(out, "which interpreters are here", "gsprof doctor");
+    set_why(out, "gsprof supports CPython 3.%u to 3.%u", GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
+    gsp_hint_add(out, "lists the interpreters found here", "gsprof doctor");
 }
 
 static void hint_starting(const struct scene *scene, struct gsp_hint *out)
 {
     set_what(out, "%s has not started its interpreter yet", scene->target);
-    gsp_hint_add(out, "again, in a moment", "gsprof %s --pid %d", scene->command,
+    gsp_hint_add(out, "again in a moment", "gsprof %s --pid %d", scene->command,
                  (int)scene->context->pid);
     add_launch(scene, out);
 }
 
-/* The folder of a file that could not be made. */
+/* Advice about the folder of a file that could not be created. */
 static void hint_folder(const struct scene *scene, const char *path, struct gsp_hint *out)
 {
     gsp_auto_buf folder = {0};
@@ -290,9 +292,9 @@ static void hint_folder(const struct scene *scene, const char *path, struct gsp_
     gsp_buf_shell(&folder, name.len ? name : gsp_sv_of("."));
     const char *text = gsp_buf_cstr(&folder);
     if (text && scene->err->sys == ENOENT)
-        gsp_hint_add(out, "makes the folder", "mkdir -p %.200s", text);
+        gsp_hint_add(out, "creates the folder", "mkdir -p %.200s", text);
     else if (text)
-        gsp_hint_add(out, "who may write there", "ls -ld %.200s", text);
+        gsp_hint_add(out, "shows its permissions", "ls -ld %.200s", text);
 }
 
 static bool is_folder(const char *path)
@@ -306,12 +308,12 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
     const char *path = scene->context->path;
     set_what(out, "%s", scene->err->msg);
     if (!path && scene->err->code == GSP_E_NOFILE && scene->context->pid > 0)
-        gsp_hint_add(out, "loads the agent into it", "gsprof inject %d", (int)scene->context->pid);
+        gsp_hint_add(out, "loads the agent", "gsprof inject %d", (int)scene->context->pid);
     if (!path)
         return;
     if (scene->err->code == GSP_E_EXISTS) {
         set_what(out, "%s already exists", path);
-        add_again(scene, out, "--force", "replaces it");
+        add_again(scene, out, "--force", "overwrites it");
     } else if (scene->err->code == GSP_E_NOWRITE) {
         hint_folder(scene, path, out);
     } else if (scene->err->code == GSP_E_EMPTY) {
@@ -319,19 +321,19 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
         gsp_buf_shell(&word, gsp_sv_of(path));
         const char *text = gsp_buf_cstr(&word);
         if (text && is_folder(path))
-            gsp_hint_add(out, "what there is", "gsprof tables %.200s", text);
+            gsp_hint_add(out, "lists its tables", "gsprof tables %.200s", text);
     } else if (scene->err->code == GSP_E_NOFILE && is_folder(path)) {
-        gsp_hint_add(out, "makes one", "gsprof run -- python3 train.py");
+        gsp_hint_add(out, "creates a run", "gsprof run -- python3 train.py");
     } else if (scene->err->code == GSP_E_NOFILE) {
-        set_what(out, "there is no file %s", path);
-        gsp_hint_add(out, "what is there", "ls -dt -- *.gsp *.gspm *.json gsprof-runs/*");
+        set_what(out, "no file %s", path);
+        gsp_hint_add(out, "lists recordings here", "ls -dt -- *.gsp *.gspm *.json gsprof-runs/*");
     } else {
-        gsp_hint_add(out, "what can be read and written", "gsprof help formats");
+        gsp_hint_add(out, "lists the formats", "gsprof help formats");
     }
 }
 
-/* The program that unpacks a file; NULL when it is not packed. */
-static const char *unpacker(const char *path)
+/* The program that decompresses a file; NULL if it is not compressed. */
+static const char *decompressor(const char *path)
 {
     static const struct {
         unsigned char magic[4];
@@ -347,7 +349,7 @@ static const char *unpacker(const char *path)
     if (fd < 0 || read(fd, head, sizeof(head)) != (ssize_t)sizeof(head))
         return NULL;
     for (size_t i = 0; i < GSP_COUNT(kinds); i++) {
-        /* The fourth byte of gzip is a set of flags. */
+        /* The fourth byte of gzip holds flags. */
         size_t len = kinds[i].magic[3] ? sizeof(head) : sizeof(head) - 1;
         if (memcmp(head, kinds[i].magic, len) == 0)
             return kinds[i].program;
@@ -360,17 +362,17 @@ static void hint_core(const struct scene *scene, struct gsp_hint *out)
     gsp_auto_buf word = {0};
     gsp_buf_shell(&word, gsp_sv_of(scene->context->path));
     const char *path = gsp_buf_cstr(&word);
-    const char *packed = unpacker(scene->context->path);
+    const char *program = decompressor(scene->context->path);
     set_what(out, "%s", scene->err->msg);
     if (scene->err->code == GSP_E_NOFILE)
-        gsp_hint_add(out, "cores that systemd keeps", "coredumpctl list");
+        gsp_hint_add(out, "lists cores kept by systemd", "coredumpctl list");
     else if (path && scene->err->code == GSP_E_NOTPY)
-        gsp_hint_add(out, "its native frames", "gsprof dump --core %.200s --native", path);
-    else if (path && packed)
-        gsp_hint_add(out, "unpacks it", "%s -dc %.200s >core && gsprof dump --core core", packed,
-                     path);
+        gsp_hint_add(out, "prints its native frames", "gsprof dump --core %.200s --native", path);
+    else if (path && program)
+        gsp_hint_add(out, "decompresses it", "%s -dc %.200s >core && gsprof dump --core core",
+                     program, path);
     else if (path)
-        gsp_hint_add(out, "what it is, and of which program", "file %.200s", path);
+        gsp_hint_add(out, "shows the file's type and program", "file %.200s", path);
 }
 
 static void hint_noexec(const struct scene *scene, struct gsp_hint *out)
@@ -382,13 +384,13 @@ static void hint_noexec(const struct scene *scene, struct gsp_hint *out)
     char *end = NULL;
     long pid = strtol(program, &end, 10);
     if (end != program && *end == '\0' && pid > 0)
-        gsp_hint_add(out, "to attach to a process", "gsprof %s --pid %ld", scene->command, pid);
+        gsp_hint_add(out, "attaches to a process", "gsprof %s --pid %ld", scene->command, pid);
     size_t len = strlen(program);
     if (len > 3 && strcmp(program + len - 3, ".py") == 0)
         gsp_hint_add(out, "", "gsprof %s -- python3 %.180s", scene->command, program);
 }
 
-/* A code and who knows what to say of it. */
+/* The function that makes the hint for each code. */
 static const struct {
     int code;
     void (*make)(const struct scene *scene, struct gsp_hint *out);
@@ -399,9 +401,9 @@ static const struct {
     {GSP_E_NOTSUP, hint_file},     {GSP_E_NOEXEC, hint_noexec},     {GSP_E_EMPTY, hint_file},
 };
 
-/* Whether a command that goes into a process failed at that; who it may look into is the same for
- * all commands. */
-static bool is_entering(const struct scene *scene)
+/* Whether inject, eject or eval failed for a reason of its own. Permissions and unsuitable targets
+ * get the hints of all commands. */
+static bool is_injection(const struct scene *scene)
 {
     static const char *const names[] = {"inject", "eject", "eval"};
     const int code = scene->err->code;
@@ -423,7 +425,7 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
     gsp_proc_perm_read(context->root, context->pid, &scene.perm);
     snprintf(scene.target, sizeof(scene.target), "the process");
     if (context->pid > 0) {
-        look_program(context->root, context->pid, scene.program, sizeof(scene.program));
+        read_program(context->root, context->pid, scene.program, sizeof(scene.program));
         snprintf(scene.target, sizeof(scene.target), "process %d%s%s%s", (int)context->pid,
                  scene.program[0] ? " (" : "", scene.program, scene.program[0] ? ")" : "");
     }
@@ -443,7 +445,7 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
         gsp_hint__serve(err, out);
         return;
     }
-    if (is_entering(&scene)) {
+    if (is_injection(&scene)) {
         gsp_hint__inject(err, context, out);
         return;
     }
@@ -469,7 +471,7 @@ void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, st
     size_t column = 0;
     for (size_t i = 0; i < hint->try_count; i++) {
         size_t len = strlen(hint->tries[i].line);
-        /* A very long command does not push the notes of the others out of sight. */
+        /* A very long command must not push the notes of the others off the screen. */
         if (len > column && len <= 60)
             column = len;
     }

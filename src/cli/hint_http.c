@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "cli/hint.h"
 
-/* What a server says is another's text: nothing in it may harm a terminal. */
+/* Copies text from a server, without control characters. */
 static void put_safe(char *out, size_t cap, const char *text)
 {
     gsp_auto_buf safe = {0};
@@ -15,7 +15,7 @@ static void put_safe(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%s", line ? line : "");
 }
 
-static bool is_near(const char *server)
+static bool is_local(const char *server)
 {
     static const char *const NAMES[] = {"localhost:", "127.", "[::1]", "unix:"};
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
@@ -24,7 +24,7 @@ static bool is_near(const char *server)
     return false;
 }
 
-/* " --port 9000" when it is not the one that serve takes by itself. */
+/* " --port 9000" unless it is the default port of serve. */
 static void put_port(const char *server, char *out, size_t cap)
 {
     const char *colon = strrchr(server, ':');
@@ -34,25 +34,25 @@ static void put_port(const char *server, char *out, size_t cap)
         snprintf(out, cap, " --port %.5s", colon + 1);
 }
 
-static void hint_nobody(const struct gsp_hint_context *context, struct gsp_hint *out)
+static void hint_unreachable(const struct gsp_hint_context *context, struct gsp_hint *out)
 {
     char port[24];
     put_port(context->server, port, sizeof(port));
     if (strncmp(context->server, "unix:", 5) == 0) {
-        snprintf(out->why, sizeof(out->why), "no server has that socket");
-        gsp_hint_add(out, "starts one", "gsprof serve --socket %s --background",
+        snprintf(out->why, sizeof(out->why), "no server listens on that socket");
+        gsp_hint_add(out, "starts a server", "gsprof serve --socket %s --background",
                      context->server + strlen("unix:"));
         return;
     }
-    if (is_near(context->server)) {
-        snprintf(out->why, sizeof(out->why), "no server runs here, or it has another port");
-        gsp_hint_add(out, "starts one", "gsprof serve%s --background", port);
-        gsp_hint_add(out, "what listens here", "ss -ltnp");
+    if (is_local(context->server)) {
+        snprintf(out->why, sizeof(out->why), "no server is running, or it uses another port");
+        gsp_hint_add(out, "starts a server", "gsprof serve%s --background", port);
+        gsp_hint_add(out, "lists listening ports", "ss -ltnp");
         return;
     }
     snprintf(out->why, sizeof(out->why),
-             "no server runs there, or it has another port or listens to its own machine only");
-    gsp_hint_add(out, "on that machine; a token is needed",
+             "no server is running there, or it uses another port or accepts only local requests");
+    gsp_hint_add(out, "on that machine; needs a token",
                  "gsprof serve --bind 0.0.0.0%s --token-file FILE", port);
 }
 
@@ -60,38 +60,38 @@ static void hint_refused(const struct gsp_err *err, const struct gsp_hint_contex
                          struct gsp_hint *out)
 {
     if (err->code == GSP_E_NOPROC) {
-        gsp_hint_add(out, "on that machine: what runs", "gsprof list");
+        gsp_hint_add(out, "on that machine: lists processes", "gsprof list");
         return;
     }
-    /* Of a token it tells how to write a request; here it is a matter of options. */
+    /* For 401 the server explains the HTTP header; this command has options for it. */
     if (context->server_hint && context->server_hint[0] && context->server_status != 401)
         put_safe(out->why, sizeof(out->why), context->server_hint);
     switch (context->server_status) {
     case 401:
         if (!out->why[0])
             snprintf(out->why, sizeof(out->why), "%s",
-                     context->has_token ? "the server has another token than the one it was shown"
-                                        : "the server wants a token, and none was given");
-        gsp_hint_add(out, "the file that serve was started with", "gsprof %s %s --token-file FILE",
+                     context->has_token ? "the token does not match the server's"
+                                        : "the server requires a token, and none was given");
+        gsp_hint_add(out, "the file given to serve", "gsprof %s %s --token-file FILE",
                      context->command ? context->command : "http-status", context->server);
         gsp_hint_add(out, "for all commands of this shell", "export GSPROF_TOKEN=...");
         break;
     case 400:
         if (context->command && strcmp(context->command, "config") == 0)
-            gsp_hint_add(out, "all settings", "gsprof config %s", context->server);
+            gsp_hint_add(out, "lists the settings", "gsprof config %s", context->server);
         else if (context->command && strncmp(context->command, "http-", 5) == 0)
             gsp_hint_add(out, "", "gsprof %s --help", context->command);
         break;
     case 403:
-        if (strstr(out->why, "--allow-control"))
+        if (context->server_code && strcmp(context->server_code, "CONTROL") == 0)
             gsp_hint_add(out, "on that machine", "gsprof serve --allow-control");
         break;
     case 404:
-        gsp_hint_add(out, "all sessions", "gsprof http-sessions %s", context->server);
+        gsp_hint_add(out, "lists the sessions", "gsprof http-sessions %s", context->server);
         break;
     case 409:
-        gsp_hint_add(out, "what is active", "gsprof http-sessions %s", context->server);
-        gsp_hint_add(out, "ends it and writes its file", "gsprof http-stop %s --name NAME",
+        gsp_hint_add(out, "lists the sessions", "gsprof http-sessions %s", context->server);
+        gsp_hint_add(out, "stops it and writes its file", "gsprof http-stop %s --name NAME",
                      context->server);
         break;
     default:
@@ -106,7 +106,7 @@ void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *co
     if (context->server_status)
         hint_refused(err, context, out);
     else if (err->code == GSP_E_NOPROC)
-        hint_nobody(context, out);
+        hint_unreachable(context, out);
     else if (err->code == GSP_E_TIMEOUT)
-        gsp_hint_add(out, "whether it is well", "gsprof http-status %s", context->server);
+        gsp_hint_add(out, "shows its state", "gsprof http-status %s", context->server);
 }

@@ -10,6 +10,14 @@ static void set_why(struct gsp_hint *out, const char *text)
     snprintf(out->why, sizeof(out->why), "%s", text);
 }
 
+/* The command as part of a sentence: "cannot inject into process 4242". */
+static const char *verb_of(const char *command)
+{
+    if (strcmp(command, "inject") == 0)
+        return "inject into";
+    return strcmp(command, "eject") == 0 ? "eject from" : "run code in";
+}
+
 static void not_possible(const struct gsp_err *err, const struct gsp_hint_context *context,
                          struct gsp_hint *out)
 {
@@ -18,15 +26,16 @@ static void not_possible(const struct gsp_err *err, const struct gsp_hint_contex
     set_why(out, err->msg);
     gsp_proc_perm_read(context->root, context->pid, &perm);
     if (perm.tracer > 0)
-        gsp_hint_add(out, "who it is", "ps -o pid,user,args -p %d", (int)perm.tracer);
+        gsp_hint_add(out, "shows the tracer", "ps -o pid,user,args -p %d", (int)perm.tracer);
     else if (perm.state == 'T')
-        gsp_hint_add(out, "lets it go on", "kill -CONT %d", pid);
-    else if (strstr(err->msg, "seccomp filter"))
+        gsp_hint_add(out, "continues the process", "kill -CONT %d", pid);
+    else if (err->reason == GSP_REASON_SECCOMP)
         gsp_hint_add(out, "if the filter allows it", "gsprof %s --force %d", context->command, pid);
-    else if (strstr(err->msg, "container"))
-        gsp_hint_add(out, "inside of it", "nsenter -t %d -a gsprof %s PID", pid, context->command);
+    else if (err->reason == GSP_REASON_NAMESPACE)
+        gsp_hint_add(out, "inside the container", "nsenter -t %d -a gsprof %s PID", pid,
+                     context->command);
     if (strcmp(context->command, "inject") == 0)
-        gsp_hint_add(out, "its stacks, from outside", "gsprof record --pid %d", pid);
+        gsp_hint_add(out, "samples from outside", "gsprof record --pid %d", pid);
 }
 
 void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *context,
@@ -37,20 +46,21 @@ void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *
     case GSP_E_NOTSUP:
     case GSP_E_FORMAT:
     case GSP_E_FAULT:
-        snprintf(out->what, sizeof(out->what), "cannot enter process %d", pid);
+        snprintf(out->what, sizeof(out->what), "cannot %s process %d", verb_of(context->command),
+                 pid);
         not_possible(err, context, out);
         return;
     case GSP_E_TIMEOUT:
-        snprintf(out->what, sizeof(out->what), "process %d was not entered in time", pid);
+        snprintf(out->what, sizeof(out->what), "timed out: %s process %d", context->command, pid);
         set_why(out, err->msg);
-        gsp_hint_add(out, "what its threads do", "gsprof dump --native --pid %d", pid);
+        gsp_hint_add(out, "shows what its threads do", "gsprof dump --native --pid %d", pid);
         return;
     case GSP_E_EXISTS:
-        gsp_hint_add(out, "takes the other one out first", "gsprof eject %d", pid);
+        gsp_hint_add(out, "removes the other agent first", "gsprof eject %d", pid);
         break;
     case GSP_E_NOFILE:
         if (pid > 0)
-            gsp_hint_add(out, "loads it", "gsprof inject %d", pid);
+            gsp_hint_add(out, "loads the agent", "gsprof inject %d", pid);
         break;
     default:
         break;

@@ -6,12 +6,12 @@
 #include "base/str.h"
 #include "cli/hint.h"
 
-/* Columns of a statement's line that are shown, and how many of them before the place. */
+/* Columns of the statement that are shown, and how many of them before the error. */
 #define EXCERPT_COLUMNS 72U
 #define EXCERPT_BEFORE  48U
 #define INDENT          "    "
 
-/* The line of the statement that has the place; false when it has no such line. */
+/* Finds a line of the statement by its number, from 1; false if it does not exist. */
 static bool find_line(struct gsp_sv sql, uint32_t number, struct gsp_sv *line)
 {
     bool found = false;
@@ -28,7 +28,7 @@ static struct gsp_sv skip_char(struct gsp_sv text)
     return (struct gsp_sv){text.p + n, text.len - n};
 }
 
-/* Below what was said: the line, and a mark under the place. */
+/* Shows the line of the error, with a mark below its column. */
 static void put_excerpt(const struct gsp_hint_context *context, struct gsp_hint *out)
 {
     struct gsp_sv line = {0};
@@ -48,10 +48,10 @@ static void put_excerpt(const struct gsp_hint_context *context, struct gsp_hint 
         struct gsp_sv rest = skip_char(line);
         gsp_auto_buf shown = {0};
         gsp_buf_term(&shown, (struct gsp_sv){line.p, line.len - rest.len});
-        /* A tab would be as wide as the terminal likes. */
+        /* The width of a tab depends on the terminal. */
         struct gsp_sv safe = line.p[0] == '\t' ? gsp_sv_of(" ") : gsp_buf_sv(&shown);
         gsp_buf_putsv(&text, safe);
-        /* What is escaped takes a column a byte, all else is taken to take one. */
+        /* Escaped characters take one column per byte, others are assumed to take one. */
         if (i < before)
             gsp_buf_printf(&mark, "%*s", safe.p[0] == '\\' ? (int)safe.len : 1, "");
         line = rest;
@@ -82,23 +82,21 @@ static void hint_statement(const struct gsp_hint_context *context, struct gsp_hi
         const char *text = gsp_buf_cstr(&safe);
         snprintf(out->why, sizeof(out->why), "did you mean %.120s?", text ? text : "");
     }
-    add_tables(context->endpoint, " --columns", "what can be asked", out);
+    add_tables(context->endpoint, " --columns", "lists tables and columns", out);
 }
 
 static void hint_no_process(struct gsp_hint *out)
 {
-    gsp_hint_add(out, "processes that have tables", "gsprof list");
-    gsp_hint_add(out, "Python processes that run now", "pgrep -af python");
+    gsp_hint_add(out, "lists processes with tables", "gsprof list");
+    gsp_hint_add(out, "lists Python processes", "pgrep -af python");
 }
 
 static void hint_not_permitted(const struct gsp_err *err, const struct gsp_hint_context *context,
                                struct gsp_hint *out)
 {
     if (err->sys == 0 && context->sql.len > 0) {
-        snprintf(out->why, sizeof(out->why),
-                 "a query reads; it changes nothing and reaches "
-                 "no file");
-        add_tables(context->endpoint, "", "what can be asked", out);
+        snprintf(out->why, sizeof(out->why), "queries are read-only and cannot access files");
+        add_tables(context->endpoint, "", "lists the tables", out);
         return;
     }
     out->more = "gsprof help permissions";
@@ -122,20 +120,20 @@ void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *c
         hint_no_process(out);
         break;
     case GSP_E_TIMEOUT:
-        gsp_hint_add(out, "more time", "gsprof query --timeout 5m ...");
+        gsp_hint_add(out, "allows more time", "gsprof query --timeout 5m ...");
         break;
     case GSP_E_LIMIT:
-        gsp_hint_add(out, "more memory", "gsprof query --memory 8G ...");
+        gsp_hint_add(out, "allows more memory", "gsprof query --memory 8G ...");
         break;
     case GSP_E_NOFILE:
-        gsp_hint_add(out, "processes that have tables", "gsprof list");
-        gsp_hint_add(out, "what is there", "ls -t");
+        gsp_hint_add(out, "lists processes with tables", "gsprof list");
+        gsp_hint_add(out, "lists files here", "ls -t");
         break;
     case GSP_E_FORMAT:
-        gsp_hint_add(out, "what can be read", "gsprof help formats");
+        gsp_hint_add(out, "lists the formats", "gsprof help formats");
         break;
     case GSP_E_NOTSUP:
-        gsp_hint_add(out, "whether the SQL engine is there", "gsprof doctor");
+        gsp_hint_add(out, "checks for the SQL engine", "gsprof doctor");
         break;
     default:
         break;

@@ -21,7 +21,7 @@ static void print_log(enum gsp_log_level level, const char *domain, const char *
     gsp_buf_term(&text, gsp_sv_of(line));
     gsp_buf_putc(&text, '\n');
     int rc = gsp_fd_write_all(STDERR_FILENO, text.p, text.len, NULL);
-    (void)rc; /* nowhere left to complain */
+    (void)rc; /* stderr is closed: nowhere left to report */
 }
 
 static void set_log(const struct gsp_globals *globals)

@@ -9,9 +9,9 @@
 #include "base/str.h"
 #include "source/endpoint.h"
 
-/* Farther than this, a suggestion is no help. */
+/* Suggestions must be closer than this many edits. */
 #define DISTANCE_MAX 3U
-/* A duration that never comes to an end, where that is the default. */
+/* Accepted as a duration if the option has no default. */
 #define UNLIMITED    "unlimited"
 
 static const char *color_choice(size_t i)
@@ -25,24 +25,24 @@ const struct gsp_opt gsp_global_opts[] = {
      .letter = 'h',
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct gsp_globals, help_long),
-     .help = "-h is a screenful, --help is everything."},
+     .help = "Print help: -h prints a summary, --help all options."},
     {.name = "quiet",
      .letter = 'q',
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct gsp_globals, quiet),
-     .help = "No progress and no summary; errors are still told."},
+     .help = "Print errors only."},
     {.name = "verbose",
      .letter = 'v',
      .kind = GSP_OPT_COUNT,
      .offset = offsetof(struct gsp_globals, verbose),
-     .help = "Say what is being done; -vv says more.",
+     .help = "Print what gsprof does; -vv prints more.",
      .advanced = true},
     {.name = "color",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct gsp_globals, color),
      .arg = "WHEN",
      .fallback = "auto",
-     .help = "auto, always or never. NO_COLOR and CLICOLOR_FORCE are obeyed by auto.",
+     .help = "When to use colour. auto honours NO_COLOR and CLICOLOR_FORCE.",
      .choice = color_choice,
      .advanced = true},
     {.name = "ready-fd",
@@ -50,31 +50,32 @@ const struct gsp_opt gsp_global_opts[] = {
      .offset = offsetof(struct gsp_globals, ready_fd),
      .arg = "FD",
      .fallback = "-1",
+     .default_text = "none",
      .min = -1,
      .max = INT_MAX,
-     .help = "Report readiness, warnings, errors and results to this file descriptor, one JSON "
+     .help = "Write readiness, warnings, errors and results to this file descriptor, one JSON "
              "object per line. For programs that start gsprof.",
      .advanced = true},
     {.name = "version",
      .letter = 'V',
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct gsp_globals, version),
-     .help = "Print the version and stop.",
+     .help = "Print the version and exit.",
      .advanced = true},
 };
 const size_t gsp_global_opt_count = GSP_COUNT(gsp_global_opts);
 
-/* What the parser carries from word to word. */
+/* State of the parser. */
 struct walk {
     int argc;
     char **argv;
-    int i; /* the word being read */
+    int i; /* index of the current word */
     struct gsp_parsed *parsed;
     struct gsp_err *err;
     char where[40]; /* " of record", or "" */
 };
 
-/* An option and the struct that its offset points into. */
+/* An option and the struct that its offset refers to. */
 struct found {
     const struct gsp_opt *opt;
     char *base;
@@ -117,7 +118,7 @@ static void nearest(const struct gsp_opt *opts, size_t count, const char *name, 
 {
     for (size_t i = 0; i < count; i++) {
         size_t distance = gsp_str_distance(name, opts[i].name);
-        /* "--sub" is not far from "--subprocesses", whatever the count of edits. */
+        /* A prefix is always close: "--sub" suggests "--subprocesses". */
         size_t len = strlen(name);
         if (len >= 3 && strncmp(name, opts[i].name, len) == 0)
             distance = 1;
@@ -160,7 +161,7 @@ static int wrong_choice(struct walk *walk, const struct gsp_opt *opt, const char
     else
         snprintf(walk->parsed->suggestion, sizeof(walk->parsed->suggestion), "--%s=help",
                  opt->name);
-    return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s does not take '%s'", opt->name, text);
+    return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s does not accept '%s'", opt->name, text);
 }
 
 static int set_choice(struct walk *walk, const struct gsp_opt *opt, const char *text,
@@ -183,13 +184,13 @@ static int add_value(struct walk *walk, const struct gsp_opt *opt, const char *t
 {
     struct gsp_opt_list *list = at;
     if (list->count == GSP_OPT_LIST_MAX)
-        return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s can be given %u times", opt->name,
-                           GSP_OPT_LIST_MAX);
+        return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s can be given at most %u times",
+                           opt->name, GSP_OPT_LIST_MAX);
     list->at[list->count++] = text;
     return GSP_OK;
 }
 
-/* Says of a bad number which option it was for; the reader of numbers cannot know. */
+/* Prefixes the error of a number parser with the name of the option. */
 static int name_option(struct walk *walk, const struct gsp_opt *opt, int rc)
 {
     if (rc < 0 && walk->err) {
@@ -203,7 +204,7 @@ static int name_option(struct walk *walk, const struct gsp_opt *opt, int rc)
     return rc;
 }
 
-/* Other profilers take pids in hexadecimal too. */
+/* Accepts hexadecimal pids too, as other profilers do. */
 static int parse_pid(const char *text, int64_t *out, struct gsp_err *err)
 {
     char *end = NULL;
@@ -211,7 +212,7 @@ static int parse_pid(const char *text, int64_t *out, struct gsp_err *err)
         return gsp_parse_i64(text, 1, INT_MAX, out, err);
     const unsigned long long pid = strtoull(text, &end, 16);
     if (text[2] == '\0' || *end != '\0' || pid == 0 || pid > INT_MAX)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "'%.40s' is no process", text);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%.40s' is not a process ID", text);
     *out = (int64_t)pid;
     return GSP_OK;
 }
@@ -241,10 +242,10 @@ static int set_value(struct walk *walk, const struct found *found, const char *t
         break;
     case GSP_OPT_DURATION:
         if (!opt->fallback && strcmp(text, UNLIMITED) == 0)
-            break; /* as if it were not given */
+            break; /* same as not given */
         rc = gsp_parse_duration(text, &number, walk->err);
         if (rc == GSP_OK && number <= 0)
-            rc = gsp_err_set(walk->err, GSP_E_USAGE, 0, "'%.60s' is not more than 0", text);
+            rc = gsp_err_set(walk->err, GSP_E_USAGE, 0, "'%.60s' must be greater than zero", text);
         memcpy(at, &number, sizeof(number));
         break;
     case GSP_OPT_TEXT:
@@ -284,7 +285,7 @@ static void set_flag(const struct found *found)
     memcpy(at, &yes, sizeof(yes));
 }
 
-/* The next word as a value; NULL when there is none. */
+/* Consumes the next word as a value; NULL at the end of the command line. */
 static const char *next_word(struct walk *walk)
 {
     return walk->i + 1 < walk->argc ? walk->argv[++walk->i] : NULL;
@@ -297,7 +298,7 @@ static int parse_long(struct walk *walk, const char *word)
     struct gsp_sv name = {rest.p, equals ? (size_t)(equals - rest.p) : rest.len};
     struct found found = {0};
     if (!lookup(walk, name, 0, &found)) {
-        /* A comment that a statement begins with. */
+        /* A SQL statement may begin with a comment. */
         if (!walk->parsed->command || !walk->parsed->command->takes_sql || !strpbrk(word, " \t\n"))
             return unknown_long(walk, name);
         walk->parsed->args[walk->parsed->arg_count++] = walk->argv[walk->i];
@@ -305,7 +306,8 @@ static int parse_long(struct walk *walk, const char *word)
     }
     if (is_flag(found.opt)) {
         if (equals)
-            return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s takes no value", found.opt->name);
+            return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s does not take a value",
+                               found.opt->name);
         set_flag(&found);
         return GSP_OK;
     }
@@ -320,7 +322,7 @@ static int parse_long(struct walk *walk, const char *word)
 static int parse_letters(struct walk *walk, const char *word)
 {
     for (const char *at = word + 1; *at; at++) {
-        if (*at == 'h') { /* the one letter that means less than its long name */
+        if (*at == 'h') { /* the only letter that differs from its long name */
             walk->parsed->globals.help = true;
             continue;
         }
@@ -373,7 +375,7 @@ static int unknown_command(struct walk *walk, const char *word)
     return gsp_err_set(walk->err, GSP_E_USAGE, 0, "unknown command '%.60s'", word);
 }
 
-/* "mem record" is "mem-record". */
+/* Finds a command of two words: "mem record" is "mem-record". */
 static const struct gsp_command *find_pair(struct walk *walk, const char *word)
 {
     char name[64];
@@ -396,11 +398,11 @@ static int begin_command(struct walk *walk, const char *word)
     snprintf(walk->where, sizeof(walk->where), " of %s", gsp_command_spoken(command));
     walk->parsed->opts = calloc(1, command->opts_size ? command->opts_size : 1);
     if (!walk->parsed->opts)
-        return gsp_err_set(walk->err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(walk->err);
     return set_fallbacks(walk, command->opts, command->opt_count, walk->parsed->opts);
 }
 
-static void take_rest(struct walk *walk, int from)
+static void add_rest(struct walk *walk, int from)
 {
     for (int i = from; i < walk->argc; i++)
         walk->parsed->args[walk->parsed->arg_count++] = walk->argv[i];
@@ -412,7 +414,7 @@ static bool is_number(const char *word)
     return word[0] && word[strspn(word, "0123456789")] == '\0';
 }
 
-/* "gsprof dump 4242" is "gsprof dump --pid 4242" where a number can mean nothing else. */
+/* "gsprof dump 4242" means "gsprof dump --pid 4242" if the command takes no other arguments. */
 static const struct gsp_opt *pid_option(const struct gsp_command *command)
 {
     if (!command->takes_program && command->args_max > 0)
@@ -421,7 +423,7 @@ static const struct gsp_opt *pid_option(const struct gsp_command *command)
     return opt && opt->kind == GSP_OPT_PID ? opt : NULL;
 }
 
-static int take_pid(struct walk *walk, const struct gsp_opt *opt, const char *word)
+static int set_pid(struct walk *walk, const struct gsp_opt *opt, const char *word)
 {
     int64_t before = 0;
     memcpy(&before, (char *)walk->parsed->opts + opt->offset, sizeof(before));
@@ -439,7 +441,7 @@ static int parse_word(struct walk *walk)
     if (strcmp(word, "--") == 0) {
         if (!parsed->command)
             return gsp_err_set(walk->err, GSP_E_USAGE, 0, "no command before '--'");
-        take_rest(walk, walk->i + 1);
+        add_rest(walk, walk->i + 1);
         return GSP_OK;
     }
     if (word[0] == '-' && word[1] == '-')
@@ -450,9 +452,9 @@ static int parse_word(struct walk *walk)
         return begin_command(walk, word);
     const struct gsp_opt *pid = is_number(word) ? pid_option(parsed->command) : NULL;
     if (pid)
-        return take_pid(walk, pid, word);
+        return set_pid(walk, pid, word);
     if (parsed->command->takes_program) {
-        take_rest(walk, walk->i);
+        add_rest(walk, walk->i);
         return GSP_OK;
     }
     parsed->args[parsed->arg_count++] = word;
@@ -471,8 +473,8 @@ static int check_args(struct walk *walk)
         return gsp_err_set(walk->err, GSP_E_USAGE, 0, "unexpected argument '%.60s'", extra);
     }
     if (parsed->arg_count < command->args_min)
-        return gsp_err_set(walk->err, GSP_E_USAGE, 0, "%s needs: %s", gsp_command_spoken(command),
-                           command->synopsis);
+        return gsp_err_set(walk->err, GSP_E_USAGE, 0, "missing argument; usage: gsprof %s %s",
+                           gsp_command_spoken(command), command->synopsis);
     return GSP_OK;
 }
 
@@ -486,10 +488,10 @@ const struct gsp_command *gsp_command_find(const char *name)
 
 const char *gsp_command_spoken(const struct gsp_command *command)
 {
-    return command->spoken ? command->spoken : command->name;
+    return command->title ? command->title : command->name;
 }
 
-/* "gsprof 4242 query" is "gsprof query 4242". */
+/* Turns "gsprof 4242 query" into "gsprof query 4242". */
 static void order_words(int argc, char **argv)
 {
     if (argc < 3 || gsp_command_find(argv[1]) || !gsp_endpoint_looks(argv[1]))
@@ -508,7 +510,7 @@ int gsp_cli_parse(int argc, char **argv, struct gsp_parsed *parsed, struct gsp_e
     order_words(argc, argv);
     parsed->args = calloc((size_t)argc + 1, sizeof(*parsed->args));
     if (!parsed->args)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     struct walk walk = {.argc = argc, .argv = argv, .i = 1, .parsed = parsed, .err = err};
     int rc = set_fallbacks(&walk, gsp_global_opts, gsp_global_opt_count, (char *)&parsed->globals);
     for (; rc == GSP_OK && walk.i < argc; walk.i++)

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the pager runs with: less shows colour, keeps the screen, and leaves when all fits. */
+/* LESS=FRX: less exits if the text fits the screen, passes colour through and keeps the screen. */
 static bool spawn(const char *choice, int input, pid_t *pid)
 {
     char shell[] = "sh";
@@ -55,7 +55,7 @@ void gsp_pager_end(struct gsp_pager *pager)
         return;
     close(pager->fd);
     while (waitpid(pager->pid, NULL, 0) < 0 && errno == EINTR) {
-        /* the user typed Ctrl-C in the pager: it is the pager's */
+        /* Ctrl-C belongs to the pager. */
     }
     sigaction(SIGPIPE, &pager->old_pipe, NULL);
     *pager = GSP_PAGER_NONE;

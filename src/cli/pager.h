@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pager.h -- long output through the pager that the user has chosen.
+ * pager.h -- shows long output in the user's pager.
  *
- * $PAGER, else less; an empty $PAGER or "cat" is none.  While it runs, SIGPIPE is ignored: who
- * leaves the pager early ends nothing else.
+ * The pager is $PAGER, or less if unset; an empty $PAGER or "cat" disables it. SIGPIPE is ignored
+ * while the pager runs, so that leaving it early does not kill gsprof.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -13,14 +14,14 @@
 #include <sys/types.h>
 
 struct gsp_pager {
-    int fd;    /* to write to; -1: there is no pager */
+    int fd;    /* the pager's input; -1: no pager */
     pid_t pid; /* of the pager */
     struct sigaction old_pipe;
 };
 
 #define GSP_PAGER_NONE ((struct gsp_pager){.fd = -1})
 
-/* Starts the pager on stdout; pager->fd stays -1 when there is none to be had. */
+/* Starts the pager on stdout; pager->fd stays -1 if no pager can be started. */
 void gsp_pager_start(struct gsp_pager *pager);
-/* Ends its input and waits until its user leaves it. */
+/* Closes the pager's input and waits until the user quits it. */
 void gsp_pager_end(struct gsp_pager *pager);

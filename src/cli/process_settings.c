@@ -18,7 +18,7 @@
 #include "source/endpoint.h"
 #include "wire/control_file.h"
 
-/* A step of a training may take longer; the value holds all the same. */
+/* How long to wait for the agent. The setting takes effect even if it takes longer. */
 #define APPLY_MAX_NS GSP_NS_PER_S
 #define POLL_NS      2000000L
 #define CHANGES_MAX  64U
@@ -76,10 +76,10 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, gsp_sv_of(name));
     const char *shown = gsp_buf_cstr(&safe);
-    return gsp_cli_misuse(&copy, "there is no setting '%s'", shown ? shown : "");
+    return gsp_cli_misuse(&copy, "unknown setting '%s'", shown ? shown : "");
 }
 
-/* All are looked at before one is set. */
+/* Validates all changes before any of them is applied. */
 static int read_changes(struct target *target, char *const *words)
 {
     struct gsp_err err = {0};
@@ -109,22 +109,19 @@ static int open_target(struct target *target, const char *word, struct gsp_err *
     if (rc < 0)
         return rc;
     if (!endpoint.is_live) {
-        target->pid = 0; /* the message says it all */
-        return gsp_err_set(err, GSP_E_NOPROC, 0,
-                           "process %d has ended: its settings are of no use any more",
-                           (int)endpoint.pid);
+        target->pid = 0; /* no hint: the message is complete */
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)endpoint.pid);
     }
     rc = endpoint.has_rings ? gsp_ring_dir_open(&endpoint.place, &target->folder_fd, err)
                             : GSP_E_NOFILE;
     if (rc == 0)
         rc = gsp_wire_control_read(target->folder_fd, &target->page, err);
-    /* Half written: whoever sets a value next makes it good. */
+    /* An interrupted write left the page invalid; the next write repairs it. */
     if (rc == GSP_E_TORN && target->change_count > 0)
         rc = 0;
     const uint32_t state = rc == 0 ? atomic_load(&target->page.state) : 0;
     if (rc == GSP_E_NOFILE || (rc == 0 && !(state & GSP_CONTROL_LOADED)))
-        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no agent in process %d",
-                           (int)endpoint.pid);
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "no agent in process %d", (int)endpoint.pid);
     return rc;
 }
 
@@ -133,7 +130,7 @@ static bool is_applied(const struct target *target)
     return atomic_load(&target->page.applied) >= atomic_load(&target->page.serial);
 }
 
-/* Waits for the agent, a second at most. */
+/* Waits until the agent has applied the changes, at most one second. */
 static int wait_applied(struct target *target, struct gsp_err *err)
 {
     const struct timespec pause = {0, POLL_NS};
@@ -147,9 +144,9 @@ static int wait_applied(struct target *target, struct gsp_err *err)
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------- shown */
+/* --------------------------------------------------------------------------------------- output */
 
-static bool is_wanted(const struct target *target, size_t i, const char *prefix)
+static bool is_selected(const struct target *target, size_t i, const char *prefix)
 {
     if (target->change_count == 0)
         return !prefix || begins(i, gsp_sv_of(prefix));
@@ -182,7 +179,7 @@ static void put_state(struct gsp_json *json, uint32_t state)
     gsp_json_arr_end(json);
 }
 
-/* Of how many steps of PyTorch one is traced, of those that torch.rate chooses. */
+/* Of the steps that torch.rate selects, PyTorch traces one of this many. */
 static int64_t steps_of_one(const struct target *target)
 {
     const uint32_t state = atomic_load(&target->page.state);
@@ -205,7 +202,7 @@ static int show_json(const struct target *target, const char *prefix, struct gsp
     for (size_t i = 0; gsp_wire_setting_row(i); i++) {
         const struct gsp_wire_setting_row *about = gsp_wire_setting_row(i);
         gsp_auto_buf name = {0};
-        if (!is_wanted(target, i, prefix))
+        if (!is_selected(target, i, prefix))
             continue;
         gsp_buf_printf(&name, PREFIX "%s", about->name);
         gsp_json_obj_begin(&json);
@@ -238,7 +235,7 @@ static int show_table(const struct target *target, const char *prefix, struct gs
     for (size_t i = 0; gsp_wire_setting_row(i); i++) {
         const struct gsp_wire_setting_row *about = gsp_wire_setting_row(i);
         gsp_auto_buf name = {0};
-        if (!is_wanted(target, i, prefix))
+        if (!is_selected(target, i, prefix))
             continue;
         gsp_buf_printf(&name, PREFIX "%s", about->name);
         gsp_made_text(made, gsp_buf_sv(&name));
@@ -254,32 +251,31 @@ static int show_table(const struct target *target, const char *prefix, struct gs
     return rc;
 }
 
-/* What someone must know who wonders why nothing happens. */
-static void tell(const struct target *target, const char *prefix)
+/* Prints whether the changes were applied, and why data may be missing. */
+static void report(const struct target *target, const char *prefix)
 {
     struct gsp_term term;
     const uint32_t state = atomic_load(&target->page.state);
     gsp_term_init(&term, STDERR_FILENO, target->parsed->globals.color);
     if (target->parsed->globals.quiet)
         return;
-    if (is_wanted(target, GSP_SET_ring_rows, prefix))
+    if (is_selected(target, GSP_SET_ring_rows, prefix))
         gsp_cli_ring_check_process(target->parsed, target->pid,
                                    target->page.value[GSP_SET_ring_rows]);
     if (state & GSP_CONTROL_QUIET)
-        gsp_term_line(&term, "gsprof: process %d has no room for its tables: nothing is recorded",
+        gsp_term_line(&term, "gsprof: process %d records nothing: no space left for its tables",
                       (int)target->pid);
     if (steps_of_one(target) > 1)
-        gsp_term_line(
-            &term,
-            "gsprof: process %d traces one step of %lld: all of them would cost more than " PREFIX
-            "torch.adaptive allows",
-            (int)target->pid, (long long)steps_of_one(target));
+        gsp_term_line(&term,
+                      "gsprof: process %d traces one step in %lld to keep the cost within " PREFIX
+                      "torch.adaptive",
+                      (int)target->pid, (long long)steps_of_one(target));
     if (target->change_count > 0 && atomic_load(&target->page.applied) >= target->serial)
-        gsp_term_line(&term, "gsprof: process %d has taken it up", (int)target->pid);
+        gsp_term_line(&term, "gsprof: process %d applied the change", (int)target->pid);
     else if (target->change_count > 0)
         gsp_term_line(&term,
-                      "gsprof: set; process %d has not taken it up within a second, and will when "
-                      "it comes to a step, a span or a garbage collection",
+                      "gsprof: set, but not applied within a second: process %d applies it at its "
+                      "next step, span or garbage collection",
                       (int)target->pid);
 }
 
@@ -293,14 +289,14 @@ static int change_and_show(struct target *target, const char *prefix)
         if (rc == GSP_OK)
             rc = wait_applied(target, &err);
     }
-    /* Texts of the page end, whoever wrote them. */
+    /* Other processes can write the page: make sure that its strings end. */
     for (size_t i = 0; i < GSP_CONTROL_MAX; i++)
         target->page.value[i][GSP_CONTROL_VALUE - 1] = '\0';
     if (rc == GSP_OK)
         rc = target->json ? show_json(target, prefix, &err) : show_table(target, prefix, &err);
     if (rc < 0)
         return fail(target, &err);
-    tell(target, prefix);
+    report(target, prefix);
     return 0;
 }
 
@@ -311,7 +307,7 @@ int gsp_config_target(const struct gsp_parsed *parsed, const char *pid, char *co
     struct gsp_err err = {0};
     const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
     if (prefix && words[1])
-        return gsp_cli_misuse(parsed, "one KEY to look at, or KEY=VALUE to change");
+        return gsp_cli_misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
     bool known = !prefix;
     for (size_t i = 0; gsp_wire_setting_row(i) && !known; i++)
         known = begins(i, gsp_sv_of(prefix));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_target.h -- `gsprof config PID`: the settings of the agent in a process.
+ * process_settings.h -- `gsprof config PID`: the settings of the agent in a process.
  *
  * Threads: no state.
  */
@@ -10,7 +10,7 @@
 
 #include "cli/options.h"
 
-/* Shows or changes settings; words are those after the pid, NULL at the end.  Tells its errors:
- * worth 0 or an exit status. */
+/* Shows or changes settings; words are the arguments after the pid, NULL-terminated. Prints its
+ * errors; returns 0 or an exit status. */
 int gsp_config_target(const struct gsp_parsed *parsed, const char *pid, char *const *words,
                       bool json);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/xdg.h"
 #include "cli/common.h"
 #include "cli/term.h"
 #include "model/cells.h"
@@ -25,23 +26,23 @@ struct prompt {
     EditLine *el;
     History *history;
     struct gsp_buf sql;   /* the lines of the statement so far */
-    struct gsp_buf words; /* for completion, each ended by a NUL; made when first needed */
-    char path[PATH_CAP];  /* of the history; "" when there is none */
+    struct gsp_buf words; /* for completion, each followed by a NUL; filled on first use */
+    char path[PATH_CAP];  /* of the history; "" if it is not saved */
     bool interrupted;     /* Ctrl-C was typed */
     bool done;
 };
 
 static const char HELP[] =
-    "Statements end with ; and may take several lines; a line may have several.\n"
-    "  \\d             the tables\n"
-    "  \\d TABLE       the columns of a table\n"
-    "  \\format NAME   table, json or csv\n"
-    "  \\timing        say how long each query takes, or no longer\n"
-    "  \\x             one value a line, or no longer\n"
-    "  \\?             this help\n"
-    "  \\q             leave; Ctrl-D too\n"
-    "Tab completes, the arrows walk the history, Ctrl-C drops the line or "
-    "ends the query.\n";
+    "Statements end with ; and may span several lines.\n"
+    "  \\d             list the tables\n"
+    "  \\d TABLE       list the columns of a table\n"
+    "  \\format NAME   set the output format: table, json or csv\n"
+    "  \\timing        toggle printing of query times\n"
+    "  \\x             toggle one value per line\n"
+    "  \\?             print this help\n"
+    "  \\q             quit; also Ctrl-D\n"
+    "Tab completes, the arrow keys browse the history, Ctrl-C clears the line or "
+    "cancels the query.\n";
 
 static const char KEYWORDS[] =
     "SELECT\0FROM\0WHERE\0GROUP BY\0ORDER BY\0LIMIT\0OFFSET\0HAVING\0JOIN\0LEFT JOIN\0ASOF JOIN\0"
@@ -59,7 +60,7 @@ static char *prompt_text(EditLine *el)
     return prompt && prompt->sql.len ? later : first;
 }
 
-/* Appends one column of a query's rows as words; what fails is not completed. */
+/* Appends the first column of a query as words; ignores errors. */
 static void add_words(struct prompt *prompt, const char *sql)
 {
     struct gsp_rows *rows = NULL;
@@ -154,7 +155,7 @@ static unsigned char on_interrupt(EditLine *el, int ch)
     return CC_NEWLINE;
 }
 
-/* The library's own handler gives the terminal back before the program stops. */
+/* libedit's signal handler restores the terminal before the process stops. */
 static unsigned char on_suspend(EditLine *el, int ch)
 {
     (void)el;
@@ -163,23 +164,16 @@ static unsigned char on_suspend(EditLine *el, int ch)
     return CC_REDISPLAY;
 }
 
-/* Makes the folder of the history and says where it is; "" when that cannot be. */
+/* Creates the folder of the history and returns the file's path; "" if that fails. */
 static void find_history(char *path, size_t cap)
 {
-    const char *state = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
     char folder[PATH_CAP - 32];
     path[0] = '\0';
-    int n = -1;
-    if (state && state[0] == '/')
-        n = snprintf(folder, sizeof(folder), "%s/gsprof", state);
-    else if (home && home[0] == '/')
-        n = snprintf(folder, sizeof(folder), "%s/.local/state/gsprof", home);
-    if (n < 0 || (size_t)n >= sizeof(folder))
+    if (!gsp_xdg_path(GSP_XDG_STATE, "", folder, sizeof(folder)))
         return;
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(folder, 0700); /* what cannot be made is seen below */
+        mkdir(folder, 0700); /* the last mkdir() shows whether it worked */
         *slash = '/';
     }
     if (mkdir(folder, 0700) == 0 || errno == EEXIST)
@@ -209,11 +203,11 @@ static bool begin(struct prompt *prompt)
     el_set(prompt->el, EL_ADDFN, "gsp-suspend", "Back to the shell", on_suspend);
     el_set(prompt->el, EL_BIND, "^I", "gsp-complete", NULL);
     el_set(prompt->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    /* While a line is edited Ctrl-C is a key: a signal would end the program. */
+    /* While a line is edited, Ctrl-C is a key: a signal would kill the program. */
     el_set(prompt->el, EL_SETTY, "-d", "-isig", NULL);
     el_set(prompt->el, EL_BIND, "^C", "gsp-interrupt", NULL);
     el_set(prompt->el, EL_BIND, "^Z", "gsp-suspend", NULL);
-    el_source(prompt->el, NULL); /* ~/.editrc: the user's own keys */
+    el_source(prompt->el, NULL); /* ~/.editrc: the user's key bindings */
     return true;
 }
 
@@ -227,7 +221,7 @@ static void end(struct prompt *prompt)
     gsp_buf_free(&prompt->words);
 }
 
-static void say(const struct prompt *prompt, const char *text)
+static void print_line(const struct prompt *prompt, const char *text)
 {
     struct gsp_term term;
     gsp_term_init(&term, STDERR_FILENO, prompt->asker->parsed->globals.color);
@@ -239,9 +233,9 @@ static void set_format(struct prompt *prompt, const char *name)
     enum gsp_rows_format format = GSP_ROWS_TABLE;
     struct gsp_err err = {0};
     if (gsp_rows_format_of(name[0] ? name : "table", NULL, &format, &err) < 0)
-        say(prompt, err.msg);
+        print_line(prompt, err.msg);
     else if (format == GSP_ROWS_ARROW || format == GSP_ROWS_PARQUET)
-        say(prompt, "that format is not for a terminal: table, json, csv");
+        print_line(prompt, "The prompt supports only table, json and csv.");
     else
         prompt->asker->dest.format = format;
 }
@@ -270,8 +264,8 @@ static void describe(struct prompt *prompt, const char *name)
     gsp_asker_ask(prompt->asker, gsp_buf_sv(&sql));
 }
 
-/* A line that begins with a backslash. */
-static void command(struct prompt *prompt, char *line)
+/* Runs a line that begins with a backslash. */
+static void run_command(struct prompt *prompt, char *line)
 {
     char *arg = line + strcspn(line, " \t");
     if (*arg)
@@ -286,21 +280,21 @@ static void command(struct prompt *prompt, char *line)
         printf("%s", HELP);
     } else if (strcmp(line, "\\timing") == 0) {
         asker->timing = !asker->timing;
-        say(prompt, asker->timing ? "Timing is on." : "Timing is off.");
+        print_line(prompt, asker->timing ? "Timing is on." : "Timing is off.");
     } else if (strcmp(line, "\\x") == 0) {
         asker->dest.vertical = !asker->dest.vertical;
-        say(prompt, asker->dest.vertical ? "One value a line." : "A row a line.");
+        print_line(prompt, asker->dest.vertical ? "One value per line." : "One row per line.");
     } else if (strcmp(line, "\\format") == 0) {
         set_format(prompt, arg);
     } else if (strcmp(line, "\\d") == 0) {
         describe(prompt, arg);
     } else {
-        say(prompt, "There is no such command: \\? lists them.");
+        print_line(prompt, "Unknown command; \\? lists the commands.");
     }
     fflush(stdout);
 }
 
-static void remember(const struct prompt *prompt, const char *text)
+static void add_to_history(const struct prompt *prompt, const char *text)
 {
     HistEvent event;
     gsp_auto_buf line = {0};
@@ -317,19 +311,19 @@ static void remember(const struct prompt *prompt, const char *text)
         history(prompt->history, &event, H_SAVE, prompt->path);
 }
 
-static void take_line(struct prompt *prompt, const char *line)
+static void handle_line(struct prompt *prompt, const char *line)
 {
     const char *first = line + strspn(line, " \t\n");
-    /* Nor does a comment begin a statement: what follows it may be a command. */
+    /* Blank lines and comments do not begin a statement: a command may follow. */
     if (prompt->sql.len == 0 && (first[0] == '\0' || strncmp(first, "--", 2) == 0))
         return;
     if (prompt->sql.len == 0 &&
         (first[0] == '\\' || strcmp(first, "exit\n") == 0 || strcmp(first, "quit\n") == 0)) {
         gsp_auto_buf copy = {0};
         gsp_buf_put(&copy, first, strcspn(first, "\n"));
-        remember(prompt, first);
+        add_to_history(prompt, first);
         if (first[0] == '\\' && gsp_buf_cstr(&copy))
-            command(prompt, copy.p);
+            run_command(prompt, copy.p);
         else
             prompt->done = true;
         return;
@@ -339,8 +333,8 @@ static void take_line(struct prompt *prompt, const char *line)
         return;
     const char *text = gsp_buf_cstr(&prompt->sql);
     if (text)
-        remember(prompt, text);
-    /* Its errors are told; the next statement may do better. */
+        add_to_history(prompt, text);
+    /* Prints its errors; the prompt continues. */
     gsp_asker_ask(prompt->asker, gsp_buf_sv(&prompt->sql));
     gsp_buf_clear(&prompt->sql);
 }
@@ -350,26 +344,26 @@ int gsp_prompt_run(struct gsp_asker *asker)
     struct prompt prompt = {.asker = asker};
     if (!begin(&prompt)) {
         end(&prompt);
-        return gsp_cli_misuse(asker->parsed, "this terminal cannot be used for a prompt");
+        return gsp_cli_misuse(asker->parsed, "cannot open a prompt on this terminal");
     }
-    /* Between a query and the next key the terminal still makes signals of Ctrl-C. */
+    /* Between a query and the next line, the terminal still turns Ctrl-C into a signal. */
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     struct sigaction old;
     sigaction(SIGINT, &ignore, &old);
     if (!asker->parsed->globals.quiet)
-        say(&prompt, "SQL, ended by a semicolon; \\? explains, \\q leaves.");
+        print_line(&prompt, "Enter SQL and end it with a semicolon; \\? prints help, \\q quits.");
     while (!prompt.done) {
         int count = 0;
         prompt.interrupted = false;
         const char *line = el_gets(prompt.el, &count);
         if (prompt.interrupted) {
             gsp_buf_clear(&prompt.sql);
-            say(&prompt, "^C");
+            print_line(&prompt, "^C");
         } else if (!line || count <= 0) {
             prompt.done = true;
-            say(&prompt, "");
+            print_line(&prompt, "");
         } else {
-            take_line(&prompt, line);
+            handle_line(&prompt, line);
         }
     }
     sigaction(SIGINT, &old, NULL);

@@ -4,7 +4,8 @@
 
 #include "cli/prompt.h"
 
-/* Where what begins at text ends: a quoted part, a comment, or one character. */
+/* The length of the quoted string, comment or single character at the start of the text. Returns
+ * text.len + 1 if a quote or comment does not end. */
 static size_t part_len(struct gsp_sv text)
 {
     const char *end = NULL;
@@ -40,7 +41,7 @@ bool gsp_prompt_is_whole(struct gsp_sv sql)
         struct gsp_sv rest = {sql.p + i, sql.len - i};
         size_t n = part_len(rest);
         bool is_comment = gsp_sv_starts(rest, "--") || gsp_sv_starts(rest, "/*");
-        /* A comment to the end of the text is whole, whatever else is open is not. */
+        /* A -- comment may end with the text; anything else must be closed. */
         if (n > rest.len && !gsp_sv_starts(rest, "--"))
             return false;
         if (!is_comment && !is_blank(rest.p[0]))
@@ -50,7 +51,7 @@ bool gsp_prompt_is_whole(struct gsp_sv sql)
     return ended;
 }
 
-/* How many bytes two texts have in common at their start, capitals or not. */
+/* The length of the common prefix, ignoring case. */
 static size_t common_len(struct gsp_sv a, struct gsp_sv b)
 {
     size_t n = 0;

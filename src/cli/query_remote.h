@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * query_remote.h -- statements asked of a server.
+ * query_remote.h -- runs SQL on a daemon.
  *
  * Threads: one owner.
  */
@@ -18,7 +18,7 @@
 #include "model/rows.h"
 #include "store/store.h"
 
-/* Whether a word means a server: host:port, http://..., unix:..., and no file has that name. */
+/* Whether a word is the address of a daemon (host:port, http://..., unix:...) and not a file. */
 bool gsp_query_is_remote(const char *word);
 
 struct gsp_query_remote {
@@ -30,16 +30,16 @@ struct gsp_query_remote {
     int64_t timeout_ns;
 };
 
-/* Asks and writes the rows; tells its errors.  Worth 0 or an exit status. */
+/* Runs a query and writes its rows. Prints its errors; returns 0 or an exit status. */
 int gsp_query_remote_run(const struct gsp_query_remote *query);
 
-/* Opens a server for several statements, and sees that it is there and that we may ask it; tells
- * its errors.  Worth 0 or an exit status.  Close it in any case. */
+/* Opens a daemon for several statements; checks that it responds and accepts queries. Prints its
+ * errors; returns 0 or an exit status. The caller closes it, also after a failure. */
 int gsp_query_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
                           const char *word, const struct gsp_remote_opts *opts, int64_t timeout_ns);
-/* One of them; the same. */
+/* Runs one statement and writes its rows; prints and returns as above. */
 int gsp_query_remote_ask(struct gsp_remote *remote, struct gsp_sv sql,
                          const struct gsp_params *params, const struct gsp_rows_dest *dest);
-/* One of our own, whose rows the caller frees with gsp_rows_free(). */
+/* Runs a statement and returns its rows, which the caller frees with gsp_rows_free(). */
 GSP_MUST_CHECK int gsp_query_remote_rows(struct gsp_remote *remote, struct gsp_sv sql,
                                          struct gsp_rows **out, struct gsp_err *err);

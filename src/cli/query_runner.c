@@ -14,36 +14,36 @@
 #include "cli/hint.h"
 #include "cli/query_remote.h"
 
-#define AGAIN_S 1U
+#define RETRY_S 1U
 
-/* What the handlers work on: there is one query at a time in a program. */
-static struct gsp_store *volatile asked;
+/* State of the signal handlers: at most one query runs at a time. */
+static struct gsp_store *volatile running;
 static volatile sig_atomic_t interrupts;
-static volatile sig_atomic_t asked_far; /* a server: it sees interrupts by itself */
+static volatile sig_atomic_t running_remote; /* a request polls `interrupts` itself */
 
 static void on_interrupt(int number)
 {
     (void)number;
-    struct gsp_store *store = asked;
-    if (interrupts++ > 0 || (!store && !asked_far))
+    struct gsp_store *store = running;
+    if (interrupts++ > 0 || (!store && !running_remote))
         _exit(gsp_err_exit_status(GSP_E_INTR));
     if (!store)
         return;
     gsp_store_interrupt(store);
-    alarm(AGAIN_S);
+    alarm(RETRY_S);
 }
 
-/* A query forgets an interrupt that came before it had begun: it is said again. */
+/* Interrupts again: the engine ignores an interrupt that arrives before the query starts. */
 static void on_alarm(int number)
 {
     (void)number;
-    struct gsp_store *store = asked;
+    struct gsp_store *store = running;
     if (store)
         gsp_store_interrupt(store);
-    alarm(AGAIN_S);
+    alarm(RETRY_S);
 }
 
-static void tell_warnings(struct gsp_asker *asker)
+static void print_warnings(struct gsp_asker *asker)
 {
     const char *line = NULL;
     while ((line = gsp_store_warning(asker->store, asker->warned))) {
@@ -52,8 +52,8 @@ static void tell_warnings(struct gsp_asker *asker)
     }
 }
 
-/* What someone must know who wonders why tables are empty, or old. */
-static void tell_state(const struct gsp_asker *asker)
+/* Prints why the tables of a process are empty or old. */
+static void print_state(const struct gsp_asker *asker)
 {
     const struct gsp_endpoint *endpoint = &asker->endpoint;
     struct gsp_term term;
@@ -63,13 +63,13 @@ static void tell_state(const struct gsp_asker *asker)
         return;
     if (!endpoint->is_live) {
         int64_t since = gsp_realtime_ns() - endpoint->place.last_write_ns;
-        gsp_term_line(&term, "gsprof: process %d has ended; its last rows are %s old",
+        gsp_term_line(&term, "gsprof: process %d has exited; its last rows are %s old",
                       (int)endpoint->pid,
                       gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
     } else if (!endpoint->has_rings) {
         gsp_term_line(&term,
-                      "gsprof: process %d writes no tables; python.backtrace shows its "
-                      "present stacks",
+                      "gsprof: process %d has no tables; only python.backtrace has rows, its "
+                      "current stacks",
                       (int)endpoint->pid);
     }
 }
@@ -87,19 +87,19 @@ int gsp_asker_open(struct gsp_asker *asker, const char *word,
 {
     struct gsp_err err = {0};
     if (gsp_query_is_remote(word) && asker->locals)
-        return gsp_cli_misuse(asker->parsed, "--locals is for the pid of a running process");
+        return gsp_cli_misuse(asker->parsed, "--locals needs the PID of a running process");
     if (gsp_query_is_remote(word))
         return gsp_query_remote_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
                                      options->timeout_ns);
     int rc = gsp_endpoint_find(word, &asker->endpoint, &err);
     if (rc == GSP_OK && asker->endpoint.kind == GSP_ENDPOINT_PID && asker->endpoint.is_live &&
         !asker->endpoint.has_rings) {
-        /* Its tables come with the interpreter. */
+        /* Its tables appear when the interpreter starts. */
         gsp_await_python(asker->endpoint.pid, false, asker->parsed);
         rc = gsp_endpoint_find(word, &asker->endpoint, &err);
     }
     if (rc == GSP_OK && asker->locals && asker->endpoint.kind != GSP_ENDPOINT_PID)
-        return gsp_cli_misuse(asker->parsed, "--locals is for the pid of a running process");
+        return gsp_cli_misuse(asker->parsed, "--locals needs the PID of a running process");
     asker->endpoint.backtrace.locals = asker->locals;
     if (rc == GSP_OK)
         rc = gsp_store_open(options, &asker->store, &err);
@@ -111,8 +111,8 @@ int gsp_asker_open(struct gsp_asker *asker, const char *word,
         rc = gsp_store_lock(asker->store, &err);
     if (rc < 0)
         return fail(asker, word, &err);
-    tell_state(asker);
-    tell_warnings(asker);
+    print_state(asker);
+    print_warnings(asker);
     return 0;
 }
 
@@ -133,8 +133,8 @@ static void catch_interrupts(struct gsp_store *store, struct old_handlers *old)
     const struct sigaction interrupt = {.sa_handler = on_interrupt};
     const struct sigaction again = {.sa_handler = on_alarm};
     interrupts = 0;
-    asked = store;
-    asked_far = store == NULL;
+    running = store;
+    running_remote = store == NULL;
     sigaction(SIGALRM, &again, &old->alarm);
     sigaction(SIGINT, &interrupt, &old->interrupt);
 }
@@ -144,13 +144,13 @@ static void release_interrupts(const struct old_handlers *old)
     sigaction(SIGINT, &old->interrupt, NULL);
     alarm(0);
     sigaction(SIGALRM, &old->alarm, NULL);
-    asked = NULL;
-    asked_far = 0;
+    running = NULL;
+    running_remote = 0;
 }
 
-/* The rows of another, and the time that they took: a pager's user takes some too. */
+/* Wraps rows and measures the time that the query itself takes, without that of the pager. */
 struct timed_rows {
-    struct gsp_rows rows; /* first: what the formatters have is a pointer to it */
+    struct gsp_rows rows; /* first: formatters hold a pointer to it */
     struct gsp_rows *inner;
     int64_t took_ns;
     uint64_t count;
@@ -172,8 +172,8 @@ static void free_timed(struct gsp_rows *rows)
     gsp_rows_free(((struct timed_rows *)(void *)rows)->inner);
 }
 
-/* An empty array of objects has no names; the other formats have them. */
-static void tell_columns(const struct gsp_asker *asker, const struct gsp_rows *rows)
+/* Prints the column names, which an empty JSON array lacks. */
+static void print_columns(const struct gsp_asker *asker, const struct gsp_rows *rows)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
@@ -190,8 +190,8 @@ static void tell_columns(const struct gsp_asker *asker, const struct gsp_rows *r
         gsp_term_line(&term, "%s", line);
 }
 
-static int ask(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error *where,
-               struct timed_rows *timed, struct gsp_err *err)
+static int run_local(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error *where,
+                     struct timed_rows *timed, struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_timed, free_timed};
     int64_t start_ns = gsp_now_ns();
@@ -208,23 +208,23 @@ static int ask(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error 
         .ops = &OPS, .columns = timed->inner->columns, .column_count = timed->inner->column_count};
     rc = gsp_cli_put_rows(&timed->rows, &asker->dest, err);
     if (rc == GSP_OK && timed->count == 0 && asker->dest.format == GSP_ROWS_JSON)
-        tell_columns(asker, &timed->rows);
+        print_columns(asker, &timed->rows);
     gsp_rows_free(&timed->rows);
     return rc;
 }
 
-static void tell_end(const struct gsp_asker *asker, bool truncated, int64_t took_ns)
+static void print_end(const struct gsp_asker *asker, bool truncated, int64_t took_ns)
 {
     struct gsp_term term;
     char text[32];
     gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
     if (truncated && asker->dest.format != GSP_ROWS_TABLE)
-        gsp_cli_warn(asker->parsed, gsp_sv_of("there are more rows: --limit cut the result"));
+        gsp_cli_warn(asker->parsed, gsp_sv_of("there are more rows: --limit truncated the result"));
     if (asker->timing)
         gsp_term_line(&term, "Time: %s", gsp_fmt_duration(took_ns, text, sizeof(text)));
 }
 
-static int ask_far(struct gsp_asker *asker, struct gsp_sv sql)
+static int run_remote(struct gsp_asker *asker, struct gsp_sv sql)
 {
     struct old_handlers old;
     const int64_t start_ns = gsp_now_ns();
@@ -234,25 +234,25 @@ static int ask_far(struct gsp_asker *asker, struct gsp_sv sql)
     asker->remote.cancel = NULL;
     release_interrupts(&old);
     if (status == 0)
-        tell_end(asker, false, gsp_now_ns() - start_ns);
+        print_end(asker, false, gsp_now_ns() - start_ns);
     return status;
 }
 
-/* whole is what the statement, which is alone in sql, was written in. */
-static int ask_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv whole)
+/* Runs one statement; whole is the text that contains it. */
+static int run_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv whole)
 {
     if (!asker->store)
-        return ask_far(asker, sql);
+        return run_remote(asker, sql);
     struct gsp_err err = {0};
     struct gsp_sql_error where = {0};
     struct old_handlers old;
     struct timed_rows timed = {0};
     catch_interrupts(asker->store, &old);
-    int rc = ask(asker, sql, &where, &timed, &err);
+    int rc = run_local(asker, sql, &where, &timed, &err);
     release_interrupts(&old);
-    tell_warnings(asker);
+    print_warnings(asker);
     if (rc == GSP_OK) {
-        tell_end(asker, timed.rows.truncated, timed.took_ns);
+        print_end(asker, timed.rows.truncated, timed.took_ns);
         return 0;
     }
     bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
@@ -268,19 +268,19 @@ static int ask_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv who
     return gsp_cli_fail(asker->parsed, &context, &err);
 }
 
-/* A statement with blanks in place of all that is before it: errors have their place in the whole
- * text then. */
+/* Replaces everything before the statement by blanks, so that error positions refer to the whole
+ * text. */
 static void put_alone(struct gsp_sv whole, struct gsp_sv statement, struct gsp_buf *out)
 {
     gsp_buf_clear(out);
     for (const char *p = whole.p; p < statement.p; p++)
-        if (((unsigned char)*p & 0xc0) != 0x80) /* a character of several bytes is one column */
+        if (((unsigned char)*p & 0xc0) != 0x80) /* a multi-byte character is one column */
             gsp_buf_putc(out, *p == '\n' ? '\n' : ' ');
     gsp_buf_putsv(out, statement);
 }
 
-/* What takes the rows of one statement alone; NULL: nothing. */
-static const char *only_one(const struct gsp_asker *asker)
+/* The option that allows only one statement, or NULL. */
+static const char *single_option(const struct gsp_asker *asker)
 {
     const struct gsp_rows_dest *dest = &asker->dest;
     if (asker->params.count)
@@ -297,19 +297,18 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
     size_t pos = 0;
     gsp_auto_buf alone = {0};
     if (!gsp_store_sql_next(sql, &pos, &statement))
-        return ask_one(asker, sql, sql); /* which says that there is none */
+        return run_one(asker, sql, sql); /* reports the missing statement */
     bool is_more = gsp_store_sql_next(sql, &pos, &next);
-    if (is_more && only_one(asker))
-        return gsp_cli_misuse(asker->parsed, "%s takes one statement, and there are several",
-                              only_one(asker));
+    if (is_more && single_option(asker))
+        return gsp_cli_misuse(asker->parsed, "%s accepts only one statement", single_option(asker));
     for (bool is_first = true;; is_first = false) {
         put_alone(sql, statement, &alone);
         if (alone.failed)
             return fail(asker, NULL,
                         &(struct gsp_err){.code = GSP_E_NOMEM, .msg = "out of memory"});
         if (!is_first && asker->dest.format != GSP_ROWS_JSON)
-            gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, "\n", 1, NULL)); /* the rows tell */
-        const int status = ask_one(asker, gsp_buf_sv(&alone), sql);
+            gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, "\n", 1, NULL)); /* the rows will fail */
+        const int status = run_one(asker, gsp_buf_sv(&alone), sql);
         if (status != 0 || !is_more)
             return status;
         statement = next;

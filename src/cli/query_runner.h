@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * asker.h -- asks a store, or a server, and shows its answers and its errors; what query and
- * tables share.
+ * query_runner.h -- runs SQL in a local store or on a daemon, and prints rows and errors.
  *
- * Ctrl-C ends the query that runs; a second one ends the program.
- * Threads: one owner, one at a time in a program (signals).
+ * Ctrl-C cancels the running query; a second Ctrl-C ends the program.
+ *
+ * Threads: one owner; one query at a time per process (signal handlers).
  */
 #pragma once
 
@@ -23,28 +23,28 @@
 
 struct gsp_asker {
     const struct gsp_parsed *parsed;    /* borrowed */
-    struct gsp_remote_opts remote_opts; /* for servers */
+    struct gsp_remote_opts remote_opts; /* for daemons */
     struct gsp_endpoint endpoint;
-    struct gsp_store *store;   /* NULL: a server is asked */
-    struct gsp_remote remote;  /* the server */
+    struct gsp_store *store;   /* NULL: queries go to the daemon */
+    struct gsp_remote remote;  /* the daemon */
     struct gsp_params params;  /* of each statement; borrowed */
-    struct gsp_rows_dest dest; /* where answers go */
-    size_t warned;             /* warnings of the store that were told */
-    bool timing;               /* say how long each took */
+    struct gsp_rows_dest dest; /* where rows go */
+    size_t warned;             /* warnings of the store printed so far */
+    bool timing;               /* print the time of each query */
     bool locals;               /* python.backtrace has local variables */
 };
 
-/* Opens what the word means, with everything that it has, and locks the store.
- * output (may be NULL) is the Parquet file that may be written.  Tells its errors itself: worth
- * 0 or an exit status.  Close it in any case. */
+/* Opens the endpoint and locks the store. output, if not NULL, is the Parquet file that a query may
+ * write. Prints its errors; returns 0 or an exit status. The caller closes it, also after a
+ * failure. */
 int gsp_asker_open(struct gsp_asker *asker, const char *word,
                    const struct gsp_store_options *options, const char *output);
 void gsp_asker_close(struct gsp_asker *asker); /* {0} does nothing */
 
-/* Runs the statements of a text, one by one up to the first that fails, and writes their rows;
- * tells its errors.  Worth 0 or an exit status. */
+/* Runs the statements of a text until the first failure and writes their rows. Prints its errors;
+ * returns 0 or an exit status. */
 int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql);
 
-/* Runs a statement of our own; the caller frees *out with gsp_rows_free(). */
+/* Runs a statement and returns its rows; the caller frees *out with gsp_rows_free(). */
 GSP_MUST_CHECK int gsp_asker_rows(struct gsp_asker *asker, const char *sql, struct gsp_rows **out,
                                   struct gsp_err *err);

@@ -13,6 +13,7 @@ static int fail(const struct gsp_remote *remote, const struct gsp_client_refusal
 {
     struct gsp_hint_context context = {.server = remote->endpoint.len ? remote->endpoint.p : "",
                                        .server_status = refusal->status,
+                                       .server_code = refusal->code,
                                        .server_hint = refusal->hint,
                                        .has_token = remote->token.len > 0};
     return gsp_cli_fail(remote->parsed, &context, err);

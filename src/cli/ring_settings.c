@@ -16,7 +16,7 @@
 
 #define ROWS_ENV "GSPROF_RING_ROWS"
 
-/* False when the usual values hold. */
+/* Returns false if the defaults must be used. */
 static bool load(const struct gsp_parsed *parsed, struct gsp_settings *out)
 {
     struct gsp_err err = {0};
@@ -25,7 +25,7 @@ static bool load(const struct gsp_parsed *parsed, struct gsp_settings *out)
         return true;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
-        gsp_term_line(&term, "gsprof: %s; the defaults are used", err.msg);
+        gsp_term_line(&term, "gsprof: %s; using the defaults", err.msg);
     return false;
 }
 
@@ -37,8 +37,8 @@ struct gsp_ring_dir_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed)
     return gsp_settings_ring_limits(&settings);
 }
 
-/* Faults were reported when the limits were read. */
-static int64_t rows_said(void)
+/* The ring size that is set, or 0. Errors were reported when the limits were read. */
+static int64_t rows_set(void)
 {
     struct gsp_settings settings;
     return gsp_settings_load(&settings, NULL, NULL) == GSP_OK ? settings.ring_rows : 0;
@@ -47,13 +47,13 @@ static int64_t rows_said(void)
 void gsp_cli_ring_hand_over(int64_t rows)
 {
     char text[32];
-    const int64_t said = rows > 0 ? rows : rows_said();
-    snprintf(text, sizeof(text), "%" PRId64, said);
-    if (said > 0)
+    const int64_t chosen = rows > 0 ? rows : rows_set();
+    snprintf(text, sizeof(text), "%" PRId64, chosen);
+    if (chosen > 0)
         gsp_ignore(setenv(ROWS_ENV, text, 1) < 0);
 }
 
-/* Whether the process's environment has a value: as the agent sees it, *err has why it is bad. */
+/* Whether the process's environment has a valid value; *err says why a value is invalid. */
 static bool has_own_rows(pid_t pid, struct gsp_err *err)
 {
     char value[GSP_CONTROL_VALUE];
@@ -65,7 +65,7 @@ static bool has_own_rows(pid_t pid, struct gsp_err *err)
 
 int64_t gsp_cli_ring_rows_for(pid_t pid)
 {
-    return has_own_rows(pid, NULL) ? 0 : rows_said();
+    return has_own_rows(pid, NULL) ? 0 : rows_set();
 }
 
 void gsp_cli_ring_check(const struct gsp_parsed *parsed)
@@ -86,12 +86,12 @@ void gsp_cli_ring_check_process(const struct gsp_parsed *parsed, pid_t pid, cons
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (strcmp(used, "0") == 0)
         gsp_term_line(&term,
-                      "gsprof: process %d does not use " ROWS_ENV
-                      " of its environment: %s; it keeps the usual %u rows",
+                      "gsprof: process %d ignores " ROWS_ENV
+                      " in its environment: %s; it keeps the default of %u rows",
                       (int)pid, why ? why : "", GSP_RING_ROWS_DEFAULT);
     else
         gsp_term_line(&term,
-                      "gsprof: process %d does not use " ROWS_ENV
-                      " of its environment: %s; it keeps %s rows",
+                      "gsprof: process %d ignores " ROWS_ENV
+                      " in its environment: %s; it keeps %s rows",
                       (int)pid, why ? why : "", used);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring_settings.h -- what config.toml and the environment say of rings, for commands that make or
- * list some.
+ * ring_settings.h -- the ring settings of config.toml and the environment, for commands that create
+ * or list rings.
  *
  * Threads: no state.
  */
@@ -14,20 +14,19 @@
 #include "cli/options.h"
 #include "ring/dir.h"
 
-/* What ended processes may keep.  An invalid value is reported, and the usual ones hold: no
- * program is to fail because of it. */
+/* The limits on rings of exited processes. Reports an invalid value and uses the defaults then. */
 struct gsp_ring_dir_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed);
 
-/* Tells the program that is started next, by its environment, how many rows its rings have: rows,
- * or if that is 0 what the environment or else config.toml says. */
+/* Sets the ring size in the environment of programs started later: rows, or if 0 the value of the
+ * environment or config.toml. */
 void gsp_cli_ring_hand_over(int64_t rows);
 
-/* The rows of the rings of a process that the agent enters, by our environment or config.toml; 0 if
- * they say nothing, or the process's own environment does with a value that can be used. */
+/* The ring size to set in a process before injection, from gsprof's environment or config.toml.
+ * Returns 0 if they set none, or if the process's own environment has a valid value. */
 int64_t gsp_cli_ring_rows_for(pid_t pid);
 
-/* Reports what cannot be used of config.toml and our environment. */
+/* Reports invalid settings in config.toml and gsprof's environment. */
 void gsp_cli_ring_check(const struct gsp_parsed *parsed);
-/* Reports a value in the environment of a process that its agent cannot use and says nothing of:
- * used is the setting's value (ring.rows) that holds instead. */
+/* Reports an invalid ring size in the environment of a process, which its agent ignores. used is
+ * the value of ring.rows in effect. */
 void gsp_cli_ring_check_process(const struct gsp_parsed *parsed, pid_t pid, const char *used);

@@ -45,7 +45,7 @@ int gsp_rows_format_of(const char *name, const char *path, enum gsp_rows_format 
         }
     }
     if (name)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "there is no format '%.40s'", name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "unknown format '%.40s'", name);
     if (!path || strcmp(path, "-") == 0)
         return GSP_OK;
     for (size_t i = 0; i < GSP_COUNT(EXTENSIONS); i++) {
@@ -54,18 +54,17 @@ int gsp_rows_format_of(const char *name, const char *path, enum gsp_rows_format 
             return GSP_OK;
         }
     }
-    return gsp_err_set(err, GSP_E_USAGE, 0, "the name %.120s does not tell a format: --format does",
-                       path);
+    return gsp_err_set(err, GSP_E_USAGE, 0, "unknown extension of %.120s: use --format", path);
 }
 
-/* The lines of the terminal that stdout is; 0 when it is none. */
+/* The height of the terminal; 0 if stdout is not a terminal. */
 static unsigned screen_lines(const struct gsp_term *term)
 {
     struct winsize size;
     return term->is_tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
 }
 
-/* A table on stdout: as wide as the terminal, through a pager when it is longer. */
+/* Prints a table as wide as the terminal, in the pager if it is longer. */
 static int show_table(struct gsp_rows *rows, const struct gsp_rows_dest *dest, struct gsp_err *err)
 {
     struct gsp_term term;
@@ -88,7 +87,7 @@ static int show_table(struct gsp_rows *rows, const struct gsp_rows_dest *dest, s
     rc = gsp_rows_table_write(table, &out, err);
     int written = gsp_out_finish(&out, rc < 0 ? NULL : err);
     if (written < 0 && out.sys == EPIPE && pager.fd >= 0)
-        written = GSP_OK; /* the reader has seen enough */
+        written = GSP_OK; /* the user quit the pager */
     gsp_pager_end(&pager);
     gsp_rows_table_free(table);
     return rc < 0 ? rc : written;
@@ -115,7 +114,7 @@ static int write_to(int fd, struct gsp_rows *rows, enum gsp_rows_format format, 
         [GSP_ROWS_PARQUET] = NULL,
     };
     if (!WRITERS[format])
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s is not written here", NAMES[format]);
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "cannot write %s here", NAMES[format]);
     struct gsp_out out;
     gsp_out_init(&out, fd);
     int rc = WRITERS[format](rows, &out, err);
@@ -125,12 +124,12 @@ static int write_to(int fd, struct gsp_rows *rows, enum gsp_rows_format format, 
 
 int gsp_cli_put_rows(struct gsp_rows *rows, const struct gsp_rows_dest *dest, struct gsp_err *err)
 {
-    setlocale(LC_CTYPE, "C.UTF-8"); /* what is written is UTF-8, whatever the environment says */
+    setlocale(LC_CTYPE, "C.UTF-8"); /* the output is always UTF-8 */
     if (!dest->path || strcmp(dest->path, "-") == 0) {
         if (dest->format == GSP_ROWS_TABLE)
             return show_table(rows, dest, err);
         if (dest->format == GSP_ROWS_ARROW && isatty(STDOUT_FILENO))
-            return gsp_err_set(err, GSP_E_USAGE, 0, "an Arrow stream is not for a terminal");
+            return gsp_err_set(err, GSP_E_USAGE, 0, "cannot write an Arrow stream to a terminal");
         return write_to(STDOUT_FILENO, rows, dest->format, err);
     }
     struct gsp_newfile file = {.fd = -1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_out.h -- rows to where they go: a file, a pipe, the terminal or its pager, in a format.
+ * rows_out.h -- writes rows in a format to a file, a pipe, the terminal or a pager.
  *
  * Threads: no state.
  */
@@ -18,28 +18,28 @@ enum gsp_rows_format {
     GSP_ROWS_JSON,
     GSP_ROWS_CSV,
     GSP_ROWS_ARROW,
-    GSP_ROWS_PARQUET, /* made by the engine, not here */
+    GSP_ROWS_PARQUET, /* written by the SQL engine */
 };
 
 struct gsp_rows_dest {
     enum gsp_rows_format format;
     const char *path;  /* NULL or "-": stdout */
-    const char *color; /* as --color has it */
-    bool force;        /* replace the file */
-    bool vertical;     /* a table with one value a line */
-    unsigned whole;    /* of a table, as struct gsp_rows_table_opts has them */
-    unsigned text_min;
+    const char *color; /* the value of --color */
+    bool force;        /* overwrite the file */
+    bool vertical;     /* a table with one value per line */
+    unsigned whole;    /* of struct gsp_rows_table_opts */
+    unsigned text_min; /* of struct gsp_rows_table_opts */
 };
 
 /* "table", "json", ...; NULL past the last. */
 const char *gsp_rows_format_choice(size_t i);
-/* The format with this name (one of the choices; NULL: by the extension of path, else a table).
- * Fails with USAGE when the path's extension tells nothing. */
+/* Finds a format by name, or if name is NULL by the extension of path; without both, a table.
+ * Fails with USAGE if the name or extension is unknown. */
 GSP_MUST_CHECK int gsp_rows_format_of(const char *name, const char *path, enum gsp_rows_format *out,
                                       struct gsp_err *err);
 
-/* Writes all rows.  A table that is longer than the terminal goes through $PAGER, else less.
- * A file appears whole or not at all.  Fails with what gsp_rows_next() fails with, NOMEM, EXISTS,
- * NOWRITE, IO. */
+/* Writes all rows. A table longer than the terminal is shown in the pager. A file is written
+ * completely or not at all. Fails with NOMEM, EXISTS, NOWRITE, IO, or the errors of
+ * gsp_rows_next(). */
 GSP_MUST_CHECK int gsp_cli_put_rows(struct gsp_rows *rows, const struct gsp_rows_dest *dest,
                                     struct gsp_err *err);

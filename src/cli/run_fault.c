@@ -3,7 +3,7 @@
 
 #include "base/str.h"
 
-/* The command that shows the whole traceback, by the program's own interpreter if it is one. */
+/* The command that prints the traceback, with the program itself if it is a Python interpreter. */
 static void put_import(const char *python_dir, const char *program, struct gsp_buf *out)
 {
     const struct gsp_sv name = gsp_sv_basename(gsp_sv_of(program));
@@ -18,9 +18,8 @@ void gsp_run_told_fault(const struct gsp_run_told *told, const char *python_dir,
                         const char *program, struct gsp_buf *out)
 {
     if (!told->inside) {
-        gsp_buf_puts(out, "gsprof: no spans, steps or modules: the program's Python was started "
-                          "with -E, -I or -S, or with a PYTHONPATH of its own; while it runs: "
-                          "gsprof inject PID");
+        gsp_buf_puts(out, "gsprof: no spans, steps or modules: the program's Python runs with -E, "
+                          "-I, -S or another PYTHONPATH; try: gsprof inject PID");
         return;
     }
     if (told->cause == GSP_RUN_FINE)

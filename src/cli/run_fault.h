@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_fault.h -- why the tables of a run lack rows that the package in the program writes.
+ * run_fault.h -- explains why a run lacks the rows that the package writes inside the program.
  *
  * Threads: no state.
  */
@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "record/announcements.h"
 
-/* Appends one line, without its end, on what is missing and what to type next; nothing when all is
- * well.  python_dir is the package's folder, program the first word of the command. */
+/* Appends one line without a newline: what is missing and the command to try. Appends nothing if
+ * all is well. python_dir is the package's folder, program the first word of the command. */
 void gsp_run_told_fault(const struct gsp_run_told *told, const char *python_dir,
                         const char *program, struct gsp_buf *out);

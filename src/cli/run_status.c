@@ -14,8 +14,8 @@
 #include "model/format.h"
 #include "wire/table.h"
 
-#define LOOKS     GSP_RUN_STATUS_LOOKS
-/* A program that ends before has not needed it. */
+#define READINGS  GSP_RUN_STATUS_LOOKS
+/* Programs that exit earlier get no status line. */
 #define FIRST_NS  (1500 * GSP_NS_PER_MS)
 #define PERIOD_NS (500 * GSP_NS_PER_MS)
 #define ROWS_MIN  5U
@@ -48,27 +48,28 @@ void gsp_run_status_row(struct gsp_run_status *status, enum gsp_table_id table, 
     }
 }
 
-static const struct gsp_rec_rings_seen *look_at(const struct gsp_run_status *status, uint64_t i)
+static const struct gsp_rec_rings_seen *reading_at(const struct gsp_run_status *status, uint64_t i)
 {
-    return &status->looks[i % LOOKS];
+    return &status->readings[i % READINGS];
 }
 
 void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_rec_rings_seen *seen)
 {
-    const bool is_known = status->look_count > 0 &&
-                          look_at(status, status->look_count - 1)->looked_ns == seen->looked_ns;
+    const bool is_known =
+        status->reading_count > 0 &&
+        reading_at(status, status->reading_count - 1)->looked_ns == seen->looked_ns;
     if (seen->looked_ns != 0 && !is_known)
-        status->looks[status->look_count++ % LOOKS] = *seen;
+        status->readings[status->reading_count++ % READINGS] = *seen;
 }
 
-/* Steps a second of one process over the last looks; NaN when none were made. */
+/* Steps per second and process over the last readings; NaN if there were no steps. */
 static double step_rate(const struct gsp_run_status *status)
 {
-    if (status->look_count < 2)
+    if (status->reading_count < 2)
         return (double)NAN;
-    const struct gsp_rec_rings_seen *newest = look_at(status, status->look_count - 1);
-    const uint64_t first = status->look_count > LOOKS ? status->look_count - LOOKS : 0;
-    const struct gsp_rec_rings_seen *oldest = look_at(status, first);
+    const struct gsp_rec_rings_seen *newest = reading_at(status, status->reading_count - 1);
+    const uint64_t first = status->reading_count > READINGS ? status->reading_count - READINGS : 0;
+    const struct gsp_rec_rings_seen *oldest = reading_at(status, first);
     const double span_s = (double)(newest->looked_ns - oldest->looked_ns) / GSP_NS_PER_S;
     if (newest->step_rings == 0 || newest->steps <= oldest->steps || span_s <= 0)
         return (double)NAN;
@@ -96,8 +97,8 @@ void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, st
     }
     if (status->gpus > 0)
         gsp_buf_printf(out, "  GPU %.0f %%", status->gpu_percent / status->gpus);
-    if (status->look_count > 0) {
-        const struct gsp_rec_rings_seen *seen = look_at(status, status->look_count - 1);
+    if (status->reading_count > 0) {
+        const struct gsp_rec_rings_seen *seen = reading_at(status, status->reading_count - 1);
         gsp_buf_puts(out, "  ");
         gsp_model_count_put(seen->samples, out);
         gsp_buf_printf(out, " sample%s", gsp_model_plural_s(seen->samples));
@@ -124,7 +125,7 @@ static void put(const struct gsp_run_status *status, struct gsp_buf *text)
     gsp_ignore(gsp_fd_write_all(status->fd, text->p, text->len, NULL) < 0);
 }
 
-/* Ours to write to: we are in front, and nobody reads keys one by one. */
+/* Whether gsprof is in the foreground and the program does not use the terminal in raw mode. */
 static bool may_draw(const struct gsp_run_status *status)
 {
     struct termios modes;
@@ -132,7 +133,7 @@ static bool may_draw(const struct gsp_run_status *status)
            (modes.c_lflag & ICANON) && (modes.c_lflag & ECHO);
 }
 
-static bool take_size(struct gsp_run_status *status, bool *changed)
+static bool read_size(struct gsp_run_status *status, bool *changed)
 {
     struct winsize size;
     if (ioctl(status->fd, TIOCGWINSZ, &size) < 0 || size.ws_row < ROWS_MIN || size.ws_col < 20)
@@ -149,7 +150,7 @@ void gsp_run_status_hide(struct gsp_run_status *status)
     if (!status->is_shown)
         return;
     status->is_shown = false;
-    /* The whole screen scrolls again; that moves the cursor, which is put back. */
+    /* Resetting the scroll region moves the cursor: save and restore it. */
     gsp_buf_printf(&text, "\0337\033[%u;1H\033[2K\033[r\0338", status->rows);
     put(status, &text);
 }
@@ -159,15 +160,15 @@ static void draw(struct gsp_run_status *status, int64_t now_ns)
     gsp_auto_buf line = {0};
     gsp_auto_buf text = {0};
     bool changed = false;
-    if (!may_draw(status) || !take_size(status, &changed)) {
+    if (!may_draw(status) || !read_size(status, &changed)) {
         gsp_run_status_hide(status);
         return;
     }
     gsp_run_status_text(status, now_ns, &line);
     if (line.len >= status->columns)
         line.len = status->columns - 1;
-    /* A line of room below the cursor, which stays in its column; then all but the last line
-     * scrolls. */
+    /* First make space for one line below the cursor without changing its column, then exclude the
+     * last line from scrolling. */
     if (!status->is_shown)
         gsp_buf_puts(&text, "\033D");
     if (!status->is_shown || changed)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/sampling.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/buf.h"
+#include "proc/task.h"
 
 /* In the order of enum gsp_capture_policy. */
 static const char *const CAPTURES[] = {"auto", "stop", "perf"};
@@ -23,9 +27,9 @@ int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
 {
     const struct gsp_select_opts *select = &sampling->select;
     if (sampling->cpu && (sampling->idle || sampling->wall))
-        return gsp_err_set(err, GSP_E_USAGE, 0, "either --cpu or --wall, not both");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--cpu and --wall exclude each other");
     if (sampling->blocking && sampling->nonblocking)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "either --blocking or --nonblocking, not both");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--blocking and --nonblocking exclude each other");
     const char *const expressions[] = {select->include, select->exclude, select->thread,
                                        select->below};
     for (size_t i = 0; i < GSP_COUNT(expressions); i++) {
@@ -36,10 +40,24 @@ int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
     return GSP_OK;
 }
 
+void gsp_cli__sampling_title(char *const *args, pid_t pid, char *out, size_t cap)
+{
+    gsp_auto_buf raw = {0};
+    gsp_auto_buf shown = {0};
+    for (size_t i = 0; args && args[i]; i++)
+        gsp_buf_printf(&raw, "%s%s", i ? " " : "", args[i]);
+    if (!args || !args[0])
+        gsp_proc_cmdline(pid, &raw);
+    gsp_buf_term(&shown, gsp_buf_sv(&raw));
+    const char *title = gsp_buf_cstr(&shown);
+    if (title && title[0])
+        snprintf(out, cap, "%s", title);
+}
+
 struct gsp_record_opts gsp_sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
                                           bool is_child)
 {
-    /* A tree of hundreds of processes takes some thousand. */
+    /* A tree of hundreds of processes needs thousands of descriptors. */
     gsp_cli_raise_descriptors();
     return (struct gsp_record_opts){
         .pid = pid,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sampling.h -- whom to sample, how often and what of it to keep: options that record and top
- * have in common.
+ * sampling.h -- the sampling options of record and top: which threads and frames, how often, and
+ * how to capture them.
  *
- * Used by: cmd_record.c, cmd_top.c, top_live.c.
  * Threads: no state.
  */
 #pragma once
@@ -30,7 +29,7 @@ struct gsp_sampling {
     bool nonblocking;
     bool native;
     bool jitter;
-    const char *native_capture; /* NULL: as the table says */
+    const char *native_capture; /* NULL: auto */
     struct gsp_select_opts select;
 };
 
@@ -40,9 +39,9 @@ struct gsp_sampling {
         .arg = "REGEX", .help = (text), .advanced = true                                           \
     }
 
-/* Rows of an option table; type is the command's struct, which has a struct gsp_sampling called
+/* Rows of an option table; type is the command's struct, with a member struct gsp_sampling
  * sampling. */
-#define GSP_OPTS_WHEN(type, duration_text)                                                         \
+#define GSP_OPTS_WHEN(type, duration_text, duration_default)                                       \
     {.name = "rate",                                                                               \
      .letter = 'r',                                                                                \
      .kind = GSP_OPT_REAL,                                                                         \
@@ -51,32 +50,35 @@ struct gsp_sampling {
      .fallback = "100",                                                                            \
      .min = GSP_RATE_MIN_HZ,                                                                       \
      .max = GSP_RATE_MAX_HZ,                                                                       \
-     .help = "Samples a second."},                                                                 \
+     .help = "Samples per second."},                                                               \
     {                                                                                              \
         .name = "duration", .letter = 'd', .kind = GSP_OPT_DURATION,                               \
-        .offset = offsetof(type, sampling.duration_ns), .arg = "TIME", .help = (duration_text)     \
+        .offset = offsetof(type, sampling.duration_ns), .arg = "TIME", .help = (duration_text),    \
+        .default_text = (duration_default)                                                         \
     }
 
 #define GSP_OPTS_WHOM(type, gil_text)                                                              \
     GSP_OPT_SUBPROCESSES_AT(type, sampling.subprocesses),                                          \
         GSP_OPT_SWITCH(type, sampling.gil, "gil", 'g', false, gil_text),                           \
         GSP_OPT_SWITCH(type, sampling.idle, "idle", 'i', false,                                    \
-                       "Also threads that wait: wall time instead of CPU time."),                  \
-        GSP_OPT_SWITCH(type, sampling.wall, "wall", 0, true, "The same as --idle."),               \
+                       "Include waiting threads: wall time instead of CPU time."),                 \
+        GSP_OPT_SWITCH(type, sampling.wall, "wall", 0, true, "Same as --idle."),                   \
         GSP_OPT_SWITCH(type, sampling.cpu, "cpu", 0, true,                                         \
-                       "Only threads that run: CPU time. This is the default."),                   \
+                       "Only running threads: CPU time. This is the default."),                    \
         GSP_OPT_REGEX(type, sampling.select.include, "include",                                    \
-                      "Only frames whose function or file matches."),                              \
+                      "Keep only frames whose function or file matches."),                         \
         GSP_OPT_REGEX(type, sampling.select.exclude, "exclude",                                    \
-                      "No frames whose function or file matches."),                                \
-        GSP_OPT_REGEX(type, sampling.select.thread, "thread", "Only threads whose name matches."), \
+                      "Drop frames whose function or file matches."),                              \
+        GSP_OPT_REGEX(type, sampling.select.thread, "thread",                                      \
+                      "Keep only threads whose name matches."),                                    \
         GSP_OPT_REGEX(type, sampling.select.below, "below",                                        \
-                      "Only what functions that match call, or functions of files that match; "    \
-                      "without their callers."),                                                   \
+                      "Keep only frames whose function or file matches and what they call; "       \
+                      "drop their callers."),                                                      \
     {                                                                                              \
         .name = "file-names", .kind = GSP_OPT_FILE,                                                \
         .offset = offsetof(type, sampling.select.names), .arg = "FILE",                            \
-        .help = "Other names for files of the program: lines of a path, a tab and the name.",      \
+        .help = "Rename source files in the output. Each line of FILE has a path, a tab and "      \
+                "the new name.",                                                                   \
         .advanced = true                                                                           \
     }
 
@@ -92,21 +94,24 @@ struct gsp_sampling {
          .fallback = "auto",                                                                       \
          .choice = gsp_sampling_capture,                                                           \
          .advanced = true,                                                                         \
-         .help =                                                                                   \
-             "How native frames are had: auto stops a thread only if nothing gentler will do, "    \
-             "stop always does, perf never."},                                                     \
+         .help = "How to capture native stacks. auto stops a thread only as a last resort, "       \
+                 "stop always stops it, perf never does."},                                        \
         GSP_OPT_SWITCH(type, sampling.jitter, "jitter", 0, true,                                   \
-                       "Spread the ticks at random, for programs with a beat of their own."),      \
+                       "Randomize the sampling interval, for programs with periodic behaviour."),  \
         GSP_OPT_SWITCH(type, sampling.select.import_frames, "import-frames", 0, true,              \
-                       "Show the frames of the import system; else \"(import)\" stands for them.")
+                       "Show the frames of the import system instead of \"(import)\".")
 
-/* Names of the ways to have native frames; NULL past the last. */
+/* The i-th value of --native-capture; NULL past the last. */
 const char *gsp_sampling_capture(size_t i);
 
-/* USAGE when options contradict each other, or a text is no regular expression. */
+/* Fails with USAGE if options contradict each other or a regular expression is invalid. */
 GSP_MUST_CHECK int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err);
 
-/* The same in the words of sample/; the texts are borrowed.  Whoever is asked for a tree gets as
- * many descriptors as the system allows. */
+/* Writes the target's command line, safe for a terminal: args if given, else that of the process.
+ * Leaves out unchanged if it is unknown. */
+void gsp_cli__sampling_title(char *const *args, pid_t pid, char *out, size_t cap);
+
+/* Converts the options for sample/; the strings are borrowed. Also raises the limit on open files,
+ * which a tree of processes needs. */
 struct gsp_record_opts gsp_sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
                                           bool is_child);

@@ -25,7 +25,7 @@ static void put_row(struct gsp_buf *out, const char *name, enum gsp_type type, c
     gsp_buf_printf(out, "| `%s` | %s | %s | %s |\n", name, sql_type(type), unit, doc);
 }
 
-/* The common columns, as SQL shows them, whether rows carry them or not. */
+/* The common columns as SQL shows them, even if the stored rows do not have them. */
 static void put_common(struct gsp_buf *out, const struct gsp_table *table)
 {
     if (table->scope == GSP_SCOPE_PLAIN)
@@ -38,7 +38,7 @@ static void put_common(struct gsp_buf *out, const struct gsp_table *table)
     put_row(out, "rank", GSP_I64, "", "rank of the process in a distributed job, if known");
 }
 
-/* How many columns of the struct are common ones. */
+/* The number of common columns in the struct. */
 static uint32_t common_count(const struct gsp_table *table)
 {
     static const uint32_t COUNTS[] = {

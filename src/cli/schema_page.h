@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_page.h -- docs/sql-schema.md, made from wire/tables.def.
+ * schema_page.h -- docs/sql-schema.md, generated from wire/tables.def.
  *
- * Used by: the command docs.
  * Threads: no state.
  */
 #pragma once

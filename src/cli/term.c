@@ -20,7 +20,7 @@ static bool env_set(const char *name)
     return value && value[0] != '\0';
 }
 
-static bool wants_color(bool is_tty, const char *when)
+static bool use_color(bool is_tty, const char *when)
 {
     if (strcmp(when, "always") == 0)
         return true;
@@ -37,7 +37,7 @@ void gsp_term_init(struct gsp_term *term, int fd, const char *when)
 {
     *term = (struct gsp_term){.fd = fd, .width = WIDTH_DEFAULT};
     term->is_tty = isatty(fd) == 1;
-    term->color = wants_color(term->is_tty, when ? when : "auto");
+    term->color = use_color(term->is_tty, when ? when : "auto");
     struct winsize size;
     if (term->is_tty && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= WIDTH_MIN)
         term->width = size.ws_col;
@@ -73,7 +73,7 @@ const char *gsp_term_off(const struct gsp_term *term)
     return term->color ? "\033[0m" : "";
 }
 
-/* A terminal that is gone cannot be told that it is. */
+/* Ignores write errors: the terminal may be gone. */
 static void put(const struct gsp_term *term, const char *text, size_t len)
 {
     int rc = gsp_fd_write_all(term->fd, text, len, NULL);
@@ -114,7 +114,7 @@ void gsp_term_status(struct gsp_term *term, const char *fmt, ...)
     va_end(args);
     if (n < 0)
         return;
-    /* A line that wraps could not be wiped by the next one. */
+    /* Truncate: the next call can clear only one line. */
     n = snprintf(line, sizeof(line), "\r\033[K%.*s", (int)term->width - 1, text);
     if (n < 0)
         return;

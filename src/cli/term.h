@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * term.h -- manners at a terminal: colour only where wanted, width, one line of progress.
+ * term.h -- terminal output: colour, width, a progress line.
  *
  * Threads: one owner.
  */
@@ -16,8 +16,8 @@ struct gsp_term {
     int fd; /* borrowed */
     bool is_tty;
     bool color;
-    bool has_status; /* a progress line stands on the screen */
-    unsigned width;  /* columns; 80 when it is no terminal */
+    bool has_status; /* a progress line is on the screen */
+    unsigned width;  /* columns; 80 if fd is not a terminal */
 };
 
 /* when is "auto", "always" or "never"; auto obeys NO_COLOR and CLICOLOR_FORCE. */
@@ -31,14 +31,15 @@ const char *gsp_term_green(const struct gsp_term *term);
 const char *gsp_term_yellow(const struct gsp_term *term);
 const char *gsp_term_off(const struct gsp_term *term);
 
-/* Writes the buffer and empties it; a reader that went away is no error of ours. */
+/* Writes the buffer and clears it; ignores write errors. */
 void gsp_term_write(struct gsp_term *term, struct gsp_buf *text);
-/* One formatted line, newline added; a progress line is wiped first. */
+/* Clears the progress line and prints one formatted line; adds the newline. */
 void gsp_term_line(struct gsp_term *term, const char *fmt, ...) GSP_PRINTF(2, 3);
-/* Replaces the progress line; nothing when it is no terminal. */
+/* Replaces the progress line; does nothing if fd is not a terminal. */
 void gsp_term_status(struct gsp_term *term, const char *fmt, ...) GSP_PRINTF(2, 3);
+/* Clears the progress line. */
 void gsp_term_wipe(struct gsp_term *term);
 
-/* Appends text broken at blanks so that no line passes width; every line but the first
- * starts with indent blanks, and the first is taken to start at that column. */
+/* Appends text, wrapped at spaces to width columns. The first line starts at column indent; all
+ * others are indented by that many spaces. */
 void gsp_term_wrap(struct gsp_buf *out, const char *text, size_t indent, size_t width);

@@ -24,13 +24,13 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 {
     (void)context;
     int saved = errno;
-    /* Ctrl-C reaches the child by itself; a signal sent to us alone is passed on. */
+    /* The terminal sends Ctrl-C to the child as well; forward signals sent to gsprof alone. */
     if (child_pid > 0 && info->si_code <= 0)
         kill((pid_t)child_pid, sig);
     gsp_top_stop = 1;
     signal_count++;
     if (signal_count > 1) {
-        /* A program of ours that does not heed Ctrl-C must not be left behind without a shell. */
+        /* A child that ignores Ctrl-C must not outlive gsprof. */
         if (child_pid > 0)
             kill((pid_t)child_pid, SIGTERM);
         gsp_tui_screen_restore();
@@ -64,94 +64,93 @@ void gsp_top_set_child(pid_t child)
     child_pid = child;
 }
 
-int gsp_top_screen_begin(struct gsp_top_session *session, struct gsp_err *err)
+int gsp_top_screen_begin(struct gsp_top_session *view, struct gsp_err *err)
 {
     struct gsp_term out;
-    if (session->is_printed)
+    if (view->is_printed)
         return GSP_OK;
-    gsp_term_init(&out, STDOUT_FILENO, session->parsed->globals.color);
+    gsp_term_init(&out, STDOUT_FILENO, view->parsed->globals.color);
     int rc = gsp_tui_screen_open(out.color, err);
     if (rc == GSP_OK)
-        gsp_tui_screen_size(&session->ui.width, &session->ui.height);
+        gsp_tui_screen_size(&view->ui.width, &view->ui.height);
     return rc;
 }
 
-bool gsp_top_hear_keys(struct gsp_top_session *session, int timeout_ms)
+bool gsp_top_hear_keys(struct gsp_top_session *view, int timeout_ms)
 {
     struct gsp_ui_key key;
     bool any = false;
     while (gsp_tui_screen_key(any ? 0 : timeout_ms, &key)) {
         any = true;
-        gsp_tui_ui_press(&session->ui, &key, session->top, &session->rows);
-        /* Several keys may be waiting: each acts on rows that are true for it. */
-        gsp_ignore(gsp_tui_rows_build(session->top, &session->ui.query, &session->rows, NULL));
-        gsp_tui_ui_clamp_cursor(&session->ui, session->rows.count);
+        gsp_tui_ui_press(&view->ui, &key, view->top, &view->rows);
+        /* Several keys may be waiting: each must act on current rows. */
+        gsp_ignore(gsp_tui_rows_build(view->top, &view->ui.query, &view->rows, NULL));
+        gsp_tui_ui_clamp_cursor(&view->ui, view->rows.count);
     }
-    gsp_tui_screen_size(&session->ui.width, &session->ui.height);
+    gsp_tui_screen_size(&view->ui.width, &view->ui.height);
     return any;
 }
 
-int gsp_top_show(struct gsp_top_session *session, struct gsp_err *err)
+int gsp_top_show(struct gsp_top_session *view, struct gsp_err *err)
 {
     int64_t start_ns = gsp_now_ns();
-    struct gsp_top_facts *facts = &session->facts;
-    int rc = gsp_tui_rows_build(session->top, &session->ui.query, &session->rows, err);
+    struct gsp_top_facts *facts = &view->facts;
+    int rc = gsp_tui_rows_build(view->top, &view->ui.query, &view->rows, err);
     if (rc < 0)
         return rc;
-    gsp_tui_ui_clamp_cursor(&session->ui, session->rows.count);
-    gsp_tui_top_facts_sum(session->top, session->ui.query.whole, facts);
-    facts->is_paused = session->ui.is_paused;
-    gsp_tui_screen_draw(
-        &(struct gsp_screen_view){session->top, &session->ui, facts, &session->rows});
-    session->cost_ns = gsp_now_ns() - start_ns;
+    gsp_tui_ui_clamp_cursor(&view->ui, view->rows.count);
+    gsp_tui_top_facts_sum(view->top, view->ui.query.whole, facts);
+    facts->is_paused = view->ui.is_paused;
+    gsp_tui_screen_draw(&(struct gsp_screen_view){view->top, &view->ui, facts, &view->rows});
+    view->cost_ns = gsp_now_ns() - start_ns;
     return GSP_OK;
 }
 
-int gsp_top_print(struct gsp_top_session *session, struct gsp_err *err)
+int gsp_top_print(struct gsp_top_session *view, struct gsp_err *err)
 {
-    const struct gsp_top_opts *opts = session->opts;
-    const struct gsp_top_query *query = &session->ui.query;
-    struct gsp_top_facts *facts = &session->facts;
+    const struct gsp_top_opts *opts = view->opts;
+    const struct gsp_top_query *query = &view->ui.query;
+    struct gsp_top_facts *facts = &view->facts;
     struct gsp_term out;
     gsp_auto_buf text = {0};
     int rc = GSP_OK;
-    gsp_tui_top_facts_sum(session->top, query->whole, facts);
+    gsp_tui_top_facts_sum(view->top, query->whole, facts);
     gsp_term_init(&out, STDOUT_FILENO, "never");
     if (opts->json) {
-        rc = gsp_tui_top_json(session->top, query, facts, (size_t)opts->rows, &text);
+        rc = gsp_tui_top_json(view->top, query, facts, (size_t)opts->rows, &text);
     } else {
-        if (session->printed)
+        if (view->printed)
             gsp_buf_putc(&text, '\n');
-        rc = gsp_tui_top_text(session->top, query, facts, out.width,
+        rc = gsp_tui_top_text(view->top, query, facts, out.width,
                               opts->rows ? (size_t)opts->rows : TEXT_ROWS, &text);
     }
-    session->printed++;
+    view->printed++;
     if (rc < 0)
         return gsp_err_set(err, rc, 0, "out of memory");
     return gsp_file_put(NULL, false, &text, err);
 }
 
-int gsp_top_fail(const struct gsp_top_session *session, const struct gsp_err *err)
+int gsp_top_fail(const struct gsp_top_session *view, const struct gsp_err *err)
 {
-    const struct gsp_top_opts *opts = session->opts;
-    char **args = session->parsed->args;
+    const struct gsp_top_opts *opts = view->opts;
+    char **args = view->parsed->args;
     if (err->code != GSP_E_NOTSUP)
-        return gsp_cli_fail(session->parsed,
-                            &(struct gsp_hint_context){.pid = session->pid,
+        return gsp_cli_fail(view->parsed,
+                            &(struct gsp_hint_context){.pid = view->pid,
                                                        .path = opts->input,
                                                        .program = args[0],
                                                        .blocking = opts->sampling.blocking},
                             err);
     struct gsp_hint hint = {0};
-    struct gsp_term term = session->term;
+    struct gsp_term term = view->term;
     gsp_auto_buf text = {0};
-    snprintf(hint.what, sizeof(hint.what), "cannot show a live view: %s", err->msg);
-    snprintf(hint.why, sizeof(hint.why), "a live view draws on a terminal of 80x10 or more");
-    gsp_hint_add(&hint, "one table as text", "gsprof top --once %s",
+    snprintf(hint.what, sizeof(hint.what), "cannot open the live view: %s", err->msg);
+    snprintf(hint.why, sizeof(hint.why), "the live view needs a terminal of at least 80x10");
+    gsp_hint_add(&hint, "prints one table", "gsprof top --once %s",
                  opts->input ? "--input FILE"
                  : args[0]   ? "-- COMMAND"
                              : "--pid PID");
-    gsp_hint_add(&hint, "for programs", "gsprof top -n 10 --json %s",
+    gsp_hint_add(&hint, "prints JSON", "gsprof top -n 10 --json %s",
                  opts->input ? "--input FILE"
                  : args[0]   ? "-- COMMAND"
                              : "--pid PID");

@@ -20,13 +20,22 @@
 
 #define TOKEN_BYTES_MAX 1024U
 
+/* Fails with "<what><path>: <the system error>". */
+static int refuse_folder(struct gsp_err *err, int code, int sys, const char *what, const char *path)
+{
+    gsp_err_fill(err, code, sys, "%s%.150s%s%s", what, path, sys ? ": " : "",
+                 sys ? strerror(sys) : ""); /* NOLINT(concurrency-*) */
+    gsp_err_set_reason(err, GSP_REASON_FOLDER);
+    return code;
+}
+
 /* Makes a folder and what it lies in. */
 static int make_folder(const char *path, mode_t mode, struct gsp_err *err)
 {
     char part[GSP_SETTING_CHARS];
     const size_t len = strlen(path);
     if (len >= sizeof(part))
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the path of a folder is too long");
+        return refuse_folder(err, GSP_E_USAGE, 0, "the path of a folder is too long", "");
     for (size_t i = 1; i <= len; i++) {
         if (path[i] != '/' && path[i] != '\0')
             continue;
@@ -34,9 +43,8 @@ static int make_folder(const char *path, mode_t mode, struct gsp_err *err)
         part[i] = '\0';
         if (mkdir(part, mode) < 0 && errno != EEXIST) {
             const int sys = errno;
-            return gsp_err_set(err, sys == ENOTDIR ? GSP_E_NOFILE : GSP_E_NOWRITE, sys,
-                               "cannot make the folder %.150s: %s", part,
-                               strerror(sys)); /* NOLINT(concurrency-*) */
+            return refuse_folder(err, sys == ENOTDIR ? GSP_E_NOFILE : GSP_E_NOWRITE, sys,
+                                 "cannot create the folder ", part);
         }
     }
     return GSP_OK;
@@ -49,9 +57,9 @@ static int check_output(const char *path, struct gsp_err *err)
     if (rc < 0)
         return rc;
     if (stat(path, &facts) < 0 || !S_ISDIR(facts.st_mode))
-        return gsp_err_set(err, GSP_E_NOFILE, ENOTDIR, "%.150s is no folder", path);
+        return refuse_folder(err, GSP_E_NOFILE, ENOTDIR, "", path);
     if (access(path, W_OK | X_OK) < 0)
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to the folder %.150s", path);
+        return refuse_folder(err, GSP_E_NOWRITE, errno, "cannot write to the folder ", path);
     return GSP_OK;
 }
 
@@ -82,6 +90,7 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     int rc = gsp_file_read(path, TOKEN_BYTES_MAX, &text, &why);
     if (rc < 0) {
         gsp_err_fill(err, rc, why.sys, "the token cannot be read: %.200s", why.msg);
+        gsp_err_set_reason(err, GSP_REASON_TOKEN);
         return rc;
     }
     size_t len = 0;
@@ -90,9 +99,12 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     for (size_t i = len; i < text.len; i++)
         if (!strchr(" \t\r\n", text.p[i]) || !text.p[i])
             len = 0;
-    if (!len)
-        return gsp_err_set(err, GSP_E_USAGE, 0,
-                           "the token is one word, and %.150s holds none or several", path);
+    if (!len) {
+        gsp_err_fill(err, GSP_E_USAGE, 0, "the token is one word, and %.150s holds none or several",
+                     path);
+        gsp_err_set_reason(err, GSP_REASON_TOKEN);
+        return GSP_E_USAGE;
+    }
     struct stat facts;
     /* Not refused: folders of secrets that are mounted often look so. */
     if (stat(path, &facts) == 0 && (facts.st_mode & S_IROTH))

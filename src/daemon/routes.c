@@ -219,8 +219,9 @@ static const char *usual_hint(int code)
 
 void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint)
 {
+    const char *name = err->reason == GSP_REASON_CONTROL ? "CONTROL" : gsp_err_name(err->code);
     hint = hint ? hint : usual_hint(err->code);
-    gsp_http_answer_error(answer, status_of(err), gsp_err_name(err->code),
+    gsp_http_answer_error(answer, status_of(err), name,
                           err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
 }
 

@@ -225,6 +225,7 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
     if (rc == GSP_OK && start.order.stacks && !daemon->settings.allow_control) {
         hint = "start the daemon with --allow-control";
         rc = gsp_err_set(&err, GSP_E_PERM, 0, "this daemon does not look into processes");
+        gsp_err_set_reason(&err, GSP_REASON_CONTROL);
     }
     if (rc == GSP_OK)
         rc = begin(daemon, &start, &session, &err);

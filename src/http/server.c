@@ -91,9 +91,12 @@ static int open_tcp(struct gsp_http_server *server, struct gsp_err *err)
     socklen_t len = make_address(server->bind, server->options.port, &address);
     if (!len)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not an IP address", server->bind);
-    if (!server->token && !gsp_http__is_loopback(server->bind))
-        return gsp_err_set(err, GSP_E_USAGE, 0,
-                           "other machines can connect to %s: a token is required", server->bind);
+    if (!server->token && !gsp_http__is_loopback(server->bind)) {
+        gsp_err_fill(err, GSP_E_USAGE, 0, "other machines can connect to %s: a token is required",
+                     server->bind);
+        gsp_err_set_reason(err, GSP_REASON_TOKEN);
+        return GSP_E_USAGE;
+    }
     snprintf(what, sizeof(what), "port %u of %s", server->options.port, server->bind);
     server->tcp_fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* Allow a restart while connections of the previous server are in TIME_WAIT. */

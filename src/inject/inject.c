@@ -109,9 +109,10 @@ static int check_seccomp(pid_t pid, bool force, struct gsp_err *err)
     long ours = status_of(getpid(), "Seccomp_filters:");
     if (theirs >= 0 && ours >= 0 && theirs <= ours)
         return GSP_OK;
-    return gsp_err_set(
-        err, GSP_E_NOTSUP, 0,
-        "the process has a seccomp filter, which may end it when it loads a library");
+    gsp_err_fill(err, GSP_E_NOTSUP, 0,
+                 "the process has a seccomp filter, which may end it when it loads a library");
+    gsp_err_set_reason(err, GSP_REASON_SECCOMP);
+    return GSP_E_NOTSUP;
 }
 
 /* Between vfork and exec a child shares the memory of its parent: a library would be loaded into

@@ -122,8 +122,10 @@ static int check_visible(pid_t pid, const char *path, struct gsp_err *err)
     if (stat(path, &a) == 0 && stat(theirs, &b) == 0 && a.st_dev == b.st_dev &&
         a.st_ino == b.st_ino)
         return GSP_OK;
-    return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                       "%.160s is not visible in the target: it runs in another container", path);
+    gsp_err_fill(err, GSP_E_NOTSUP, 0,
+                 "%.160s is not visible in the target: it runs in another container", path);
+    gsp_err_set_reason(err, GSP_REASON_NAMESPACE);
+    return GSP_E_NOTSUP;
 }
 
 static int prepare(const struct gsp_visit *script, const char *package,

@@ -176,7 +176,7 @@ static void write_report(struct finish *finish)
         gsp_digest_open_store(finish->store, profile, finish->opts->dir->path, NULL, &digest, &err);
     if (!is_fine(finish, rc, &err))
         return;
-    gsp_digest_verdict_text(digest, &finish->result->verdict);
+    gsp_digest_verdict_text(digest, &finish->result->verdict, &finish->result->next);
     finish->result->failed_early = digest->failed_early;
     if (!*finish->opts->interrupted)
         finish->result->has_report = is_fine(finish, write_html(finish, digest, &err), &err);

@@ -29,7 +29,8 @@ struct gsp_run_finish {
 };
 
 struct gsp_run_made {
-    struct gsp_buf verdict; /* lines; the caller frees it */
+    struct gsp_buf verdict; /* lines of findings; the caller frees it */
+    struct gsp_buf next;    /* "Next: COMMAND\n", or empty; the caller frees it */
     struct gsp_buf notes;   /* lines on unusual ring directories; the caller frees it */
     bool has_report;
     bool failed_early;               /* the program exited too early for a verdict */

@@ -240,6 +240,7 @@ struct gsp_digest {
     size_t card_count;
     struct gsp_sv *verdict; /* lines, findings first */
     size_t verdict_count;
+    bool verdict_has_next; /* the last line is the command to run next */
     struct gsp_digest_chart *charts;
     size_t chart_count;
     struct gsp_digest_stacks stacks;

@@ -136,7 +136,7 @@ int gsp_digest__text(const struct gsp_digest *digest, const struct gsp_report_wr
         gsp_buf_putc(out, '\n');
     }
     gsp_buf_putc(out, '\n');
-    gsp_digest_verdict_text(digest, out);
+    gsp_digest_verdict_text(digest, out, out);
     int rc = GSP_OK;
     if (digest->stacks.function_count) {
         gsp_buf_puts(out, "\nFunctions, all threads\n");

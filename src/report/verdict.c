@@ -481,7 +481,9 @@ static void judge_next(const struct gsp_judge *judge)
         gsp_buf_puts(&text, of_steps ? " 'FROM gsprof.slow_steps() LIMIT 10'"
                                      : " 'FROM gsprof.hot_lines() LIMIT 10'");
     }
+    const size_t before = digest->verdict_count;
     add_line(judge, &text);
+    judge->digest->verdict_has_next = digest->verdict_count > before;
 }
 
 /* Whether the program failed during startup. */
@@ -530,6 +532,7 @@ int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
 {
     struct gsp_judge judge = {.digest = digest};
     digest->verdict_count = 0;
+    digest->verdict_has_next = false;
     digest->card_count = 0;
     int rc = gsp_digest__shares(digest, &judge.shares, err);
     if (rc == GSP_OK)
@@ -545,9 +548,12 @@ int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
     return digest->no_memory ? gsp_err_nomem(err) : GSP_OK;
 }
 
-void gsp_digest_verdict_text(const struct gsp_digest *digest, struct gsp_buf *out)
+void gsp_digest_verdict_text(const struct gsp_digest *digest, struct gsp_buf *findings,
+                             struct gsp_buf *next)
 {
     for (size_t i = 0; i < digest->verdict_count; i++) {
+        const bool is_next = digest->verdict_has_next && i == digest->verdict_count - 1;
+        struct gsp_buf *out = is_next ? next : findings;
         gsp_buf_term(out, digest->verdict[i]);
         gsp_buf_putc(out, '\n');
     }

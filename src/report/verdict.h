@@ -21,5 +21,7 @@ double gsp_digest_gpu_idle(const struct gsp_digest *digest);
  * gsp_digest_open_*() call it. Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err);
 
-/* Appends the verdict as lines for a terminal. */
-void gsp_digest_verdict_text(const struct gsp_digest *digest, struct gsp_buf *out);
+/* Appends the verdict as lines for a terminal: the findings, and the command to run next if there
+ * is one. Both may be the same buffer. */
+void gsp_digest_verdict_text(const struct gsp_digest *digest, struct gsp_buf *findings,
+                             struct gsp_buf *next);

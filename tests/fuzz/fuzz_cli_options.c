@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines: the words are split by NUL bytes. */
+/* Parses command lines whose words are separated by NUL bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

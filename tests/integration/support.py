@@ -336,7 +336,7 @@ class Running:
         """Reads the interim file of a recording into .json; None if nothing is recorded yet."""
         self.signal(signal.SIGUSR1)
         line = self.lines.next() or ""
-        if "nothing is recorded yet" in line:
+        if "no samples yet" in line:
             return None
         path = re.search(r"(\S+\.\d+\.json)", line)
         assert path, line

@@ -184,7 +184,7 @@ def test_a_process_needs_no_option(start: StartTarget, tmp_path: Path) -> None:
     gsprof("record", target.pid, "-i", "-d", "0.2", "-o", tmp_path / "p.svg")
     gsprof("top", target.pid, "--once", "--delay", "0.2")
     both = gsprof("record", target.pid, "--", "true", status=EXIT_USAGE).err
-    assert "either a process or a program, not both" in both
+    assert "--pid and a command exclude each other" in both
     two = gsprof("dump", target.pid, target.pid + 1, status=EXIT_USAGE).err
     assert "one process at a time" in two
 

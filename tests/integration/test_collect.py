@@ -31,7 +31,7 @@ def test_sources_of_this_machine() -> None:
     for row in found.values():
         assert row["works"] or row["reason"], row
     text = gsprof("doctor", status=None).out
-    assert "What can be measured" in text and found["cpu"]["about"] in text
+    assert "\nMetrics\n" in text and found["cpu"]["about"] in text
 
 
 def test_mig_gpu_is_reported() -> None:

@@ -58,7 +58,7 @@ def test_all_settings_with_their_meaning(target: Target) -> None:
 
 def test_a_change_that_is_applied_at_once(eager: Target) -> None:
     changed = gsprof(eager.pid, "config", "gsprof.torch=yes", "torch.rate=0.250")
-    assert "has taken it up" in changed.err
+    assert "applied the change" in changed.err
     document = json.loads(gsprof("config", eager.pid, "--json").out)
     rows = settings_of(document)
     assert rows["gsprof.torch"]["value"] == "on"
@@ -71,7 +71,7 @@ def test_a_change_that_is_applied_at_once(eager: Target) -> None:
 
 def test_a_change_that_is_applied_later(target: Target) -> None:
     changed = gsprof("config", target.pid, "torch.rate=0.5", "--json")
-    assert "has not taken it up" in changed.err
+    assert "not applied within a second" in changed.err
     document = json.loads(changed.out)
     assert document["applied"] is False and list(settings_of(document)) == ["gsprof.torch.rate"]
     assert target.go()["rate"] == "0.5"
@@ -89,12 +89,12 @@ def test_invalid_settings(target: Target) -> None:
     gsprof("config", target.pid, "nosuch", status=EXIT_USAGE)
     # A key without a process or server: the message asks for one.
     for key, owner, endpoint in (
-        ("ring.rows", "process or server", "PID"),
-        ("gsprof.torch.rate", "process", "PID"),
-        ("query_rows", "server", "localhost:8091"),
+        ("ring.rows", "a PID or HOST:PORT", "PID"),
+        ("gsprof.torch.rate", "a PID", "PID"),
+        ("query_rows", "HOST:PORT", "localhost:8091"),
     ):
         alone = gsprof("config", key, status=EXIT_USAGE).err
-        assert f"{key} is a setting: of which {owner}?" in alone, alone
+        assert f"config needs {owner} before the setting {key}" in alone, alone
         assert f"gsprof config {endpoint} {key}\n" in alone, alone
     # If one of several settings is invalid, none is applied.
     rows = settings_of(json.loads(gsprof("config", target.pid, "--json").out))
@@ -124,8 +124,8 @@ def test_invalid_ring_size_in_the_environment(start: StartTarget) -> None:
     target = start("agent_settings.py", AGENT, env={"GSPROF_RING_ROWS": "many"})
     asked = gsprof("config", target.pid, "ring")
     why = "gsprof.ring.rows must be a whole number, not 'many'"
-    begin = f"gsprof: process {target.pid} does not use GSPROF_RING_ROWS of its environment: {why}"
-    assert f"{begin}; it keeps the usual 10000 rows\n" in asked.err
+    begin = f"gsprof: process {target.pid} ignores GSPROF_RING_ROWS in its environment: {why}"
+    assert f"{begin}; it keeps the default of 10000 rows\n" in asked.err
     assert f"{begin}; it keeps 700 rows\n" in gsprof("config", target.pid, "ring.rows=700").err
     assert gsprof("config", target.pid, "torch").err == ""
     assert gsprof("-q", "config", target.pid, "ring").err == ""

@@ -201,7 +201,7 @@ def test_native_file_is_gone(start: StartTarget, tmp_path: Path) -> None:
             source.write_text("int other(void) { return 1; }")
             subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
         done = gsprof("dump", "--core", core, "--native", "--json")
-        assert f"{library} is not here, or another build" in done.err
+        assert f"{library} is missing or another build" in done.err
         thread = json.loads(done.out)[0]
         assert thread["process_info"]["missing_files"] == [str(library)]
         python = [name for name in CHAIN if not name.startswith("chain_")]

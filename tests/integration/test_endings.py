@@ -103,7 +103,7 @@ def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
     assert one.process.stdout is not None
     Lines(one.process.stdout.fileno()).until("ready")
     one.signal(signal.SIGINT)
-    one.lines.until("waiting for it to end")
+    one.lines.until("waiting for it to exit")
     one.signal(signal.SIGINT)
     # Not communicate(): the child keeps running and holds the pipes open.
     assert one.process.wait(PATIENCE_S) == 128 + signal.SIGINT

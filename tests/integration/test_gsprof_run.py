@@ -358,7 +358,7 @@ def test_unwritable_or_full_disk(runtime: Dict[str, str], tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     program = (main_python(), "-c", "print('ran'); raise SystemExit(3)")
     nowhere = gsprof("run", "-o", tmp_path / "file" / "x", "--", *program, env=runtime, status=3)
-    assert nowhere.out == "ran\n" and "the run is not kept" in nowhere.err
+    assert nowhere.out == "ran\n" and "the run is not saved" in nowhere.err
     assert "gsprof report" in nowhere.err
     # A disk with hardly more space than the folder itself needs.
     small = tmp_path / "small"
@@ -366,7 +366,7 @@ def test_unwritable_or_full_disk(runtime: Dict[str, str], tmp_path: Path) -> Non
     mount = f'mount -t tmpfs -o size=16k none {small} && exec "$0" "$@"'
     before = (*own_mounts(*([] if is_root() else ["--map-root-user"])), "sh", "-c", mount)
     full = gsprof("run", "-o", small / "x", "--", *program, env=runtime, before=before, status=3)
-    assert full.out == "ran\n" and "the run is not complete" in full.err, str(full)
+    assert full.out == "ran\n" and "the run is incomplete" in full.err, str(full)
 
 
 # Eight workers that use most of 64 MB of shared memory at once, or none.
@@ -457,8 +457,8 @@ def test_little_shared_memory(mount: str, tmp_path: Path) -> None:
 EVERYWHERE = "for d in /dev/shm /tmp /var/tmp; do mount -t tmpfs -o {} none $d; done"
 TINY = {
     "16 MB": (EVERYWHERE.format("size=16m"), ""),
-    "2 MB": (EVERYWHERE.format("size=2m"), "gsprof: stacks could not be kept: no space"),
-    "read-only": (EVERYWHERE.format("ro"), "gsprof: stacks and metrics could not be kept: /"),
+    "2 MB": (EVERYWHERE.format("size=2m"), "gsprof: stacks not recorded: no space"),
+    "read-only": (EVERYWHERE.format("ro"), "gsprof: stacks and metrics not recorded: /"),
 }
 
 
@@ -477,7 +477,7 @@ def test_hardly_any_shared_memory(
     assert (done.status, done.out) == (0, "ran\n"), str(done)
     for what in (message, "--shm-size") if message else ("Main thread", "hot_lines()"):
         assert what in done.err, str(done)
-    for what in ("Nothing was lost", "hot_lines()") if message else ("could not be kept",):
+    for what in ("Nothing was lost", "hot_lines()") if message else ("not recorded",):
         assert what not in done.err, str(done)
 
 

@@ -142,8 +142,8 @@ def test_inject_query_and_eject(python: Python, start: StartTarget, tmp_path: Pa
     assert gsprof("config", target.pid, "sample_rate").out.strip() != ""
     assert eval_in(target.pid, "import sys; 'gsprof' in sys.modules") == "True\n"
     target.go()
-    assert "out of process" in gsprof("eject", target.pid, *LONG).out
-    assert "there is no agent" in gsprof("eject", target.pid, status=EXIT_NOFILE).err
+    assert "Ejected the agent from process" in gsprof("eject", target.pid, *LONG).out
+    assert "no agent in process" in gsprof("eject", target.pid, status=EXIT_NOFILE).err
     assert json.loads(gsprof("inject", target.pid, "--json", *LONG).out)["state"] == "in"
     assert target.go()["bad"] == []
     # No temporary files are left.
@@ -195,8 +195,8 @@ def test_an_agent_of_another_version(
         file.seek(AGENT_AT)
         file.write(b"9.8.7".ljust(32, b"\0"))
     done = gsprof("inject", target.pid, "-D", "spans=off", status=EXIT_EXISTS)
-    assert f"an agent of version 9.8.7 is in process {target.pid} already" in done.err
-    assert "out of process" in gsprof("eject", target.pid, *LONG).out
+    assert f"process {target.pid} already has an agent of version 9.8.7" in done.err
+    assert "Ejected the agent from process" in gsprof("eject", target.pid, *LONG).out
     assert "in process" in gsprof("inject", target.pid, *LONG).out
     assert target.go()["bad"] == []
 
@@ -326,7 +326,7 @@ def test_other_users(start: StartTarget, some_python: Python, tmp_path: Path) ->
     err = gsprof("inject", target.pid, before=as_nobody, status=EXIT_PERM).err
     assert "belongs to user root" in err
     err = gsprof("eval", target.pid, "1", "--yes", before=as_nobody, status=EXIT_PERM).err
-    assert "one's own processes only" in err
+    assert "only in your own processes" in err
 
 
 @pytest.mark.needs_root
@@ -349,7 +349,7 @@ def test_root_injects_into_a_process_of_another_user(tmp_path: Path) -> None:
         assert "in process" in gsprof("inject", process.pid, *LONG).out
         folders = list(Path("/dev/shm/gsprof-65534").glob(f"{process.pid}-*"))
         assert len(folders) == 1 and folders[0].stat().st_uid == 65534
-        assert "one's own" in gsprof("eval", process.pid, "1", "-y", status=EXIT_PERM).err
+        assert "only in your own" in gsprof("eval", process.pid, "1", "-y", status=EXIT_PERM).err
     finally:
         process.kill()
         process.communicate()
@@ -475,7 +475,7 @@ def test_a_tree_of_processes(start: StartTarget, some_python: Python, tmp_path: 
     before = {target.pid: "already in", spawned: "already in"}
     assert states == {**before, forked: "in", other: "skipped"}
     said = gsprof("inject", "-s", target.pid).out
-    assert f"Skipped process {other} (sleep 600): it is not Python." in said
+    assert f"Skipped process {other} (sleep 600): not Python." in said
     assert said.count("The agent is already in process") == 3
     states = tree_states("eject", target.pid)
     assert states == dict.fromkeys([target.pid, forked, spawned], "out of")
@@ -490,10 +490,10 @@ def test_invalid_ring_size(start: StartTarget, some_python: Python) -> None:
     )
     said = gsprof("inject", target.pid, env={"GSPROF_RING_ROWS": "-3"})
     own = "gsprof: GSPROF_RING_ROWS: ring.rows must be a whole number from 0 to 10000000, not -3"
-    assert f"{own}; the defaults are used\n" in said.err
+    assert f"{own}; using the defaults\n" in said.err
     why = "gsprof.ring.rows must be a whole number, not '1e6'"
-    begin = f"gsprof: process {target.pid} does not use GSPROF_RING_ROWS of its environment: {why}"
-    assert f"{begin}; it keeps the usual 10000 rows\n" in said.err
+    begin = f"gsprof: process {target.pid} ignores GSPROF_RING_ROWS in its environment: {why}"
+    assert f"{begin}; it keeps the default of 10000 rows\n" in said.err
     gsprof("eject", target.pid)
     said = gsprof("inject", target.pid, env={"GSPROF_RING_ROWS": "60"})
     assert f"{begin}; it keeps 60 rows\n" in said.err
@@ -505,7 +505,7 @@ def test_settings_are_checked_first(some_python: Python) -> None:
     assert "no setting 'torch.rat'" in err and "torch.rate=VALUE" in err
     assert "KEY=VALUE" in gsprof("inject", os.getpid(), "-D", "torch", status=EXIT_USAGE).err
     assert gsprof("inject", os.getpid(), "-D", "torch=perhaps", status=EXIT_USAGE).err
-    assert "which process" in gsprof("inject", status=EXIT_USAGE).err
+    assert "inject needs one process" in gsprof("inject", status=EXIT_USAGE).err
     gone = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"],
         check=True,

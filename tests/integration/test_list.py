@@ -110,7 +110,7 @@ def test_foreign_files_and_unreadable_folders(runtime: Dict[str, str], writer: S
     (root / "78-1").write_text("no folder")
     (root / "79-1").mkdir(mode=0)
     cleaned = listing(runtime, "--clean")
-    assert f"kept {place}: it holds files that gsprof did not make" in cleaned.err, str(cleaned)
+    assert f"kept {place}: it contains other files" in cleaned.err, str(cleaned)
     assert (place / "notes.txt").read_text() == "mine" and not list(place.glob("*.ring"))
     assert [row["pid"] for row in listed(runtime)] == [live.pid]
 
@@ -183,10 +183,10 @@ def test_retention_limits(runtime: Dict[str, str], writer: StartWriter, tmp_path
     env["GSPROF_RING_KEEP_TIME"] = "soon"
     wrong = listing(env)
     assert "GSPROF_RING_KEEP_TIME: ring.keep_time must be a time from 0 to" in wrong.err
-    assert "the defaults are used" in wrong.err and "removed 24.0 h after" in wrong.err
+    assert "using the defaults" in wrong.err and "24.0 h after" in wrong.err
     env["GSPROF_RING_KEEP_TIME"] = "1ms"
     swept = listing(env)
-    assert "Removed the rings of 1 ended process " in swept.err, str(swept)
+    assert "Removed the tables of 1 ended process " in swept.err, str(swept)
     assert [row["pid"] for row in listed(runtime)] == [live.pid]
 
 

@@ -450,7 +450,7 @@ def test_children_of_a_running_process(workers: "subprocess.Popen[bytes]", tmp_p
     finally:
         done = recorder.finish()
     # Including the resource tracker of multiprocessing.
-    assert done.status == 0 and "looks at 6 processes" in done.err, done
+    assert done.status == 0 and "snapshots of 6 processes" in done.err, done
     assert "gsprof:" not in done.err, done
     # Every process is restored, also the one that inherited counting from its parent.
     for pid in pids:

@@ -101,7 +101,7 @@ def test_a_recording_without_samples_names_the_workers(
         return done.err if done.status and "pool-0" in done.err else ""
 
     text = wait_for(printed, "the message does not name the workers")
-    assert "every thread with Python was waiting" in text, text
+    assert "all Python threads were waiting" in text, text
     assert f"gsprof record --native --pid {target.pid}" in text, text
     assert "Threads without Python used" in text, text
 

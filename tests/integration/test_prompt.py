@@ -127,12 +127,12 @@ def test_statements_and_commands(prompt: Open) -> None:
     assert "duration" in session.enter("\\d python.torch_step")
     session.enter("\\format json")
     assert '{"x":1}' in session.enter("SELECT 1 AS x;")
-    assert "not for a terminal" in session.enter("\\format arrow")
+    assert "supports only table" in session.enter("\\format arrow")
     session.enter("\\format table")
     session.enter("\\x")
     assert "row 1" in session.enter("SELECT 1 AS x, 2 AS y;")
     assert "\\timing" in session.enter("\\?")
-    assert "no such command" in session.enter("\\nothing")
+    assert "Unknown command" in session.enter("\\nothing")
     session.type("\\q\n")
     assert session.leave() == 0
 

@@ -214,7 +214,7 @@ def test_formats_and_options_for_one_statement(
     options: List[List[object]] = [["-f", "arrow"], ["-o", tmp_path / "x.csv"], ["--param", 1]]
     for more in options:
         result = gsprof("query", pid, "SELECT 1; SELECT 2", *more, env=runtime, status=EXIT_USAGE)
-        assert "takes one statement" in result.err
+        assert "accepts only one statement" in result.err
     # An error ends the query; the message shows its place in the whole text.
     result = gsprof(
         "query",

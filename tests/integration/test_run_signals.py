@@ -497,7 +497,7 @@ def test_file_size_limit(runtime: Dict[str, str], tmp_path: Path, blocks: int) -
     run = ("run", "-q", "-o", tmp_path / "kept", "--", main_python(), "-c", code)
     done = gsprof(*run, env=runtime, before=limit, status=3)
     assert done.out == "ran\n", str(done)
-    output = "the run is not complete" if blocks else "the run is not kept"
+    output = "the run is incomplete" if blocks else "the run is not saved"
     assert output in done.err, str(done)
     # The program still gets the signal, as without gsprof.
     big = f"head -c 100000 /dev/zero > {tmp_path}/big"
@@ -541,7 +541,7 @@ def test_cpu_time_limit(runtime: Dict[str, str], tmp_path: Path) -> None:
     ) as process:
         assert process.stdout and process.stderr
         try:
-            assert "recording ends, the program goes on" in process.stderr.readline()
+            assert "recording stopped, the program continues" in process.stderr.readline()
         finally:
             go.touch()
         assert process.stdout.read() == "ran\n"

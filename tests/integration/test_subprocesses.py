@@ -128,7 +128,7 @@ def test_unrecorded_children_of_a_launched_program(tmp_path: Path, running: Star
     wait_for_search()
     stop.touch()
     done = one.finish()
-    assert done.status == 0 and "are not recorded without --subprocesses: " in done.err, done
+    assert done.status == 0 and "Not recorded without --subprocesses: " in done.err, done
     assert "exits.py" in done.err.split("--subprocesses: ")[1]
 
 

@@ -190,11 +190,11 @@ def check_both_pids(target: Target, tmp_path: Path) -> None:
     done = record_longer(
         lambda path: work <= set(Profile.load(path).names()), target.pid, path, duration_s=0.5
     )
-    assert f"(pid {target.pid} ({inside} inside))" in done.err
+    assert f"(pid {target.pid}, {inside} in its container)" in done.err
     profile = Profile.load(path)
     assert profile.raw["processes"][0]["ns_pid"] == inside
     assert {sample.thread_id for sample in profile.samples} == {target.pid}
-    assert f"Process {target.pid} ({inside} inside): " in gsprof("dump", "-p", target.pid).out
+    assert f"Process {target.pid} ({inside} in its container): " in gsprof("dump", "-p", target.pid).out
     threads = json.loads(gsprof("dump", "-p", target.pid, "--json").out)
     assert threads[0]["process_info"]["ns_pid"] == inside
 

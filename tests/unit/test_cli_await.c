@@ -9,18 +9,18 @@ static bool is_worth(const char *program, int64_t age_s, int64_t looked_s)
 {
     return gsp_await_is_worth(&(struct gsp_await_facts){.program = gsp_sv_of(program),
                                                         .age_ns = SECONDS(age_s),
-                                                        .looked_ns = SECONDS(looked_s),
+                                                        .waited_ns = SECONDS(looked_s),
                                                         .since_exec_ns = INT64_MAX});
 }
 
-TAP_TEST(old_processes_are_refused_at_once)
+TAP_TEST(old_processes_are_rejected_immediately)
 {
     tap_check(!is_worth("sleep", 60, 0));
     tap_check(!is_worth("bash", 60, 0));
     tap_check(!is_worth("nginx", 2, 0));
 }
 
-TAP_TEST(launchers_have_some_seconds)
+TAP_TEST(launchers_get_a_few_seconds)
 {
     tap_check(is_worth("sleep", 0, 0));
     tap_check(is_worth("bash", 3, 2));
@@ -28,30 +28,30 @@ TAP_TEST(launchers_have_some_seconds)
     tap_check(!is_worth("bash", 6, 5));
 }
 
-/* Right after exec the interpreter's library is not mapped yet, however old the process is. */
-TAP_TEST(an_interpreter_that_begins)
+/* Right after exec, the interpreter's library is not mapped yet, even in an old process. */
+TAP_TEST(a_starting_interpreter)
 {
     struct gsp_await_facts facts = {
         .program = gsp_sv_of("python3.11"), .age_ns = SECONDS(3600), .since_exec_ns = INT64_MAX};
     tap_check(gsp_await_is_worth(&facts));
-    facts.looked_ns = SECONDS(3);
+    facts.waited_ns = SECONDS(3);
     tap_check(!gsp_await_is_worth(&facts));
     facts.program = gsp_sv_of("uwsgi");
-    facts.looked_ns = 0;
+    facts.waited_ns = 0;
     tap_check(!gsp_await_is_worth(&facts));
     facts.is_starting = true;
     tap_check(gsp_await_is_worth(&facts));
 }
 
-TAP_TEST(who_becomes_another_program_is_waited_for)
+TAP_TEST(waits_after_exec)
 {
     struct gsp_await_facts facts = {.program = gsp_sv_of("launcher"),
                                     .age_ns = SECONDS(60),
-                                    .looked_ns = SECONDS(4),
+                                    .waited_ns = SECONDS(4),
                                     .since_exec_ns = SECONDS(1)};
     tap_check(gsp_await_is_worth(&facts));
-    /* Not for ever. */
-    facts.looked_ns = SECONDS(20);
+    /* Not forever. */
+    facts.waited_ns = SECONDS(20);
     tap_check(!gsp_await_is_worth(&facts));
 }
 

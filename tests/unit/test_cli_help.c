@@ -62,7 +62,7 @@ TAP_TEST(topics_fit)
     tap_check(!gsp_help_topic("nothing", &none));
 }
 
-TAP_TEST(completions_know_all)
+TAP_TEST(completions_are_complete)
 {
     for (size_t s = 0; gsp_complete_shell_at(s); s++) {
         gsp_auto_buf text = {0};
@@ -133,7 +133,7 @@ static bool colored(const char *when)
     return term.color;
 }
 
-TAP_TEST(colors_obey)
+TAP_TEST(color_variables)
 {
     tap_require(freopen("/dev/null", "w", stderr) != NULL);
     unsetenv("NO_COLOR");

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
+
 #include "base/buf.h"
 #include "cli/hint.h"
 #include "tap.h"
@@ -37,7 +39,7 @@ static const char *shown(const struct gsp_hint *hint, struct gsp_buf *out)
     return gsp_buf_cstr(out);
 }
 
-TAP_TEST(yama_1_is_the_specimen)
+TAP_TEST(yama_1)
 {
     struct tree tree;
     struct gsp_hint hint;
@@ -45,10 +47,10 @@ TAP_TEST(yama_1_is_the_specimen)
     machine(&tree, USER, TARGET, "1\n");
     make(&tree, GSP_E_PERM, &hint);
     tap_eq_str(shown(&hint, &text),
-               "gsprof: cannot read process 4242 (python3 train.py): not permitted\n"
-               "    why   kernel.yama.ptrace_scope is 1 and 4242 is not a child of this shell\n"
-               "    try   gsprof record -- python3 train.py        no rights needed\n"
-               "    or    sudo gsprof record --pid 4242            this once\n"
+               "gsprof: cannot read process 4242 (python3 train.py): permission denied\n"
+               "    why   kernel.yama.ptrace_scope is 1 and 4242 is not a child of gsprof\n"
+               "    try   gsprof record -- python3 train.py        needs no permissions\n"
+               "    or    sudo gsprof record --pid 4242            as root\n"
                "    or    sudo sysctl kernel.yama.ptrace_scope=0   until reboot, for all users\n"
                "    more  gsprof help permissions\n");
     tree_free(&tree);
@@ -65,7 +67,7 @@ TAP_TEST(yama_2_needs_root)
     tree_free(&tree);
 }
 
-/* Nothing that could be typed would help but a reboot: no sudo, no launching. */
+/* Only a reboot helps: suggest neither sudo nor launching the program. */
 TAP_TEST(yama_3_has_no_remedy)
 {
     struct tree tree;
@@ -101,7 +103,7 @@ TAP_TEST(another_user_without_a_name)
     tree_free(&tree);
 }
 
-/* Root in Docker is not told to use sudo. */
+/* Root in Docker gets no advice to use sudo. */
 TAP_TEST(docker_without_ptrace)
 {
     struct tree tree;
@@ -166,11 +168,11 @@ TAP_TEST(unreadable_target)
     struct tree tree;
     struct gsp_hint hint;
     char target[128];
-    /* Its files belong to somebody else than its effective user. */
+    /* Its files do not belong to its effective user. */
     snprintf(target, sizeof(target), "State:\tS\nUid:\t1000\t%u\t0\t0\n", geteuid() + 1);
     machine(&tree, USER, target, "1\n");
     make(&tree, GSP_E_PERM, &hint);
-    tap_check(strstr(hint.why, "unreadable") != NULL);
+    tap_check(strstr(hint.why, "not dumpable") != NULL);
     tap_eq_str(hint.tries[0].line, "sudo gsprof record --pid 4242");
     tree_free(&tree);
 }
@@ -181,7 +183,7 @@ TAP_TEST(unknown_rule)
     struct gsp_hint hint;
     machine(&tree, USER, TARGET, "0\n");
     make(&tree, GSP_E_PERM, &hint);
-    tap_check(strstr(hint.why, "cannot be seen") != NULL);
+    tap_check(strstr(hint.why, "LSM or a namespace") != NULL);
     tap_eq_str(hint.tries[1].line, "gsprof doctor");
     tree_free(&tree);
 }
@@ -194,7 +196,7 @@ TAP_TEST(traced_by_another)
     machine(&tree, ROOT_ALL, "State:\tS\nUid:\t0\t0\t0\t0\nTracerPid:\t77\n", NULL);
     gsp_hint_make(
         &err, &(struct gsp_hint_context){.root = tree.root, .pid = 4242, .blocking = true}, &hint);
-    tap_check(strstr(hint.why, "traced by process 77") != NULL);
+    tap_check(strstr(hint.why, "process 77 already traces 4242") != NULL);
     tap_eq_str(hint.tries[0].line, "gsprof record --pid 4242");
     tree_free(&tree);
 }
@@ -205,7 +207,7 @@ TAP_TEST(no_such_process)
     struct gsp_hint hint;
     tree_new(&tree);
     make(&tree, GSP_E_NOPROC, &hint);
-    tap_eq_str(hint.what, "there is no process 4242");
+    tap_eq_str(hint.what, "no process 4242");
     tap_eq_str(hint.tries[0].line, "pgrep -af python");
     tree_free(&tree);
 }
@@ -241,7 +243,7 @@ TAP_TEST(version)
     struct gsp_err err = {.code = GSP_E_VERSION, .msg = "process 4242 is Python 3.7.2"};
     gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .pid = 0}, &hint);
     tap_eq_str(hint.what, "process 4242 is Python 3.7.2");
-    tap_eq_str(hint.why, "CPython 3.8 to 3.15 can be read");
+    tap_eq_str(hint.why, "gsprof supports CPython 3.8 to 3.15");
 }
 
 TAP_TEST(starting)
@@ -295,7 +297,7 @@ TAP_TEST(files)
     tap_eq_str(hint.tries[0].line, "gsprof help formats");
     err.code = GSP_E_NOFILE;
     gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.gsp"}, &hint);
-    tap_eq_str(hint.what, "there is no file p.gsp");
+    tap_eq_str(hint.what, "no file p.gsp");
 }
 
 TAP_TEST(programs_that_do_not_start)
@@ -308,7 +310,7 @@ TAP_TEST(programs_that_do_not_start)
     tap_eq_str(hint.tries[0].line, "gsprof record -- python3 train.py");
 }
 
-/* A command line is the target's: it must not reach the terminal or a shell as it is. */
+/* The target controls its command line: it must be escaped for the terminal and the shell. */
 TAP_TEST(hostile_command_line)
 {
     static const char hostile[] = "python3\0a b\0$(reboot)\0it's\0\033[31m\0";
@@ -324,7 +326,7 @@ TAP_TEST(hostile_command_line)
     tree_free(&tree);
 }
 
-TAP_TEST(long_command_line_is_not_pasted)
+TAP_TEST(long_command_line_is_left_out)
 {
     struct tree tree;
     struct gsp_hint hint;
@@ -333,13 +335,13 @@ TAP_TEST(long_command_line_is_not_pasted)
     memset(line, 'x', sizeof(line));
     tree_put_bytes(&tree, "/proc/4242/cmdline", line, sizeof(line));
     make(&tree, GSP_E_PERM, &hint);
-    tap_eq_str(hint.what, "cannot read process 4242: not permitted");
+    tap_eq_str(hint.what, "cannot read process 4242: permission denied");
     tap_eq_str(hint.tries[0].line, "gsprof record -- COMMAND");
     tree_free(&tree);
 }
 
-/* Every code says something, and nothing in it is left over from another. */
-TAP_TEST(every_code_is_told)
+/* Every code has a message, without leftovers of another. */
+TAP_TEST(every_code_has_a_message)
 {
     for (int code = -20; code < 0; code++) {
         struct gsp_hint hint;
@@ -348,6 +350,45 @@ TAP_TEST(every_code_is_told)
         gsp_hint_make(&err, &(struct gsp_hint_context){.root = ""}, &hint);
         tap_check(hint.what[0] != '\0');
     }
+}
+
+static void make_for(const char *command, int code, enum gsp_err_reason reason,
+                     struct gsp_hint *out)
+{
+    struct gsp_err err = {0};
+    gsp_err_fill(&err, code, 0, "%s", gsp_err_text(code));
+    gsp_err_set_reason(&err, reason);
+    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .command = command, .pid = INT_MAX},
+                  out);
+}
+
+/* The advice depends on the reason of the error, not on the words of its message. */
+TAP_TEST(reasons)
+{
+    struct gsp_hint hint;
+    make_for("inject", GSP_E_NOTSUP, GSP_REASON_SECCOMP, &hint);
+    tap_check(strstr(hint.tries[0].line, "gsprof inject --force") != NULL);
+    make_for("inject", GSP_E_NOTSUP, GSP_REASON_NAMESPACE, &hint);
+    tap_check(strstr(hint.tries[0].line, "nsenter") != NULL);
+    make_for("serve", GSP_E_USAGE, GSP_REASON_TOKEN, &hint);
+    tap_check(strstr(hint.tries[1].line, "--token-file") != NULL);
+    make_for("serve", GSP_E_USAGE, GSP_REASON_FOLDER, &hint);
+    tap_check(strstr(hint.tries[0].line, "--output-dir") != NULL);
+    make_for("serve", GSP_E_USAGE, GSP_REASON_NONE, &hint);
+    tap_eq_str(hint.tries[0].line, "gsprof serve --help");
+}
+
+TAP_TEST(daemon_without_control)
+{
+    struct gsp_hint hint;
+    const struct gsp_err err = {.code = GSP_E_PERM, .msg = "not allowed"};
+    struct gsp_hint_context context = {
+        .root = "", .server = "localhost:8091", .server_status = 403, .server_code = "CONTROL"};
+    gsp_hint_make(&err, &context, &hint);
+    tap_eq_str(hint.tries[0].line, "gsprof serve --allow-control");
+    context.server_code = "PERM";
+    gsp_hint_make(&err, &context, &hint);
+    tap_eq_int(hint.try_count, 0);
 }
 
 TAP_MAIN()

@@ -69,7 +69,7 @@ static const char *text(const struct line *line, const char *name)
     return out;
 }
 
-TAP_TEST(forms_of_a_value)
+TAP_TEST(syntax_of_values)
 {
     static const char *const lines[] = {
         "gsprof record -p 4242",    "gsprof record -p4242",     "gsprof record -p=4242",
@@ -96,7 +96,7 @@ TAP_TEST(defaults)
     gsp_parsed_free(&line.parsed);
 }
 
-TAP_TEST(everything_of_record)
+TAP_TEST(all_options_of_record)
 {
     struct line line;
     tap_eq_int(parse(&line, "gsprof record -p 7 -o a.svg -f svg -r 250.5 -d 1m -s -t -g -i -F "
@@ -116,7 +116,7 @@ TAP_TEST(everything_of_record)
     gsp_parsed_free(&line.parsed);
 }
 
-TAP_TEST(program_keeps_its_words)
+TAP_TEST(arguments_of_the_program)
 {
     static const char *const lines[] = {
         "gsprof record -s -- python3 train.py -p 5 --help",
@@ -150,7 +150,7 @@ TAP_TEST(a_number_is_a_process)
         tap_eq_int(line.parsed.arg_count, 0);
         gsp_parsed_free(&line.parsed);
     }
-    /* A program that has such a name comes after the dashes; both are for the command to refuse. */
+    /* A program with such a name follows "--"; the command itself rejects both at once. */
     tap_eq_int(parse(&line, "gsprof record -- 4242"), GSP_OK);
     tap_eq_int(number(&line, "pid"), 0);
     tap_eq_str(line.parsed.args[0], "4242");
@@ -164,8 +164,8 @@ TAP_TEST(a_number_is_a_process)
     gsp_parsed_free(&line.parsed);
 }
 
-/* What people type who come from py-spy. */
-TAP_TEST(habits_of_other_profilers)
+/* Command lines in the style of py-spy. */
+TAP_TEST(options_of_other_profilers)
 {
     static const char *const lines[] = {
         "gsprof record -p 1 -o a -f raw -d unlimited -r 50 -s -F --nolineno -t -g -i -n",
@@ -195,7 +195,7 @@ TAP_TEST(dashes_end_options)
     gsp_parsed_free(&line.parsed);
 }
 
-TAP_TEST(refused)
+TAP_TEST(invalid_command_lines)
 {
     static const struct {
         const char *line;
@@ -257,13 +257,13 @@ TAP_TEST(errors_name_the_option)
     gsp_parsed_free(&line.parsed);
 }
 
-TAP_TEST(help_is_asked_for)
+TAP_TEST(help_options)
 {
     struct line line;
     tap_eq_int(parse(&line, "gsprof record -h"), GSP_OK);
     tap_check(line.parsed.globals.help && !line.parsed.globals.help_long);
     gsp_parsed_free(&line.parsed);
-    /* Even where an argument is missing. */
+    /* Even if an argument is missing. */
     tap_eq_int(parse(&line, "gsprof completions --help"), GSP_OK);
     tap_check(line.parsed.globals.help_long);
     gsp_parsed_free(&line.parsed);
@@ -322,7 +322,7 @@ TAP_TEST(options_mean_the_same_everywhere)
     }
 }
 
-TAP_TEST(an_endpoint_may_stand_first)
+TAP_TEST(an_endpoint_may_come_first)
 {
     struct line line;
     tap_eq_int(parse(&line, "gsprof 4242 query 'SELECT 1' -f csv"), GSP_OK);
@@ -332,14 +332,14 @@ TAP_TEST(an_endpoint_may_stand_first)
     tap_eq_str(line.parsed.args[1], "SELECT 1");
     tap_eq_str(line.argv[1], "query");
     gsp_parsed_free(&line.parsed);
-    /* Only for commands that take one, and not for a word that can be none. */
+    /* Only for commands that take an endpoint, and only for words that can be one. */
     tap_eq_int(parse(&line, "gsprof 4242 doctor"), GSP_E_USAGE);
     gsp_parsed_free(&line.parsed);
     tap_eq_int(parse(&line, "gsprof qurey tables"), GSP_E_USAGE);
     gsp_parsed_free(&line.parsed);
 }
 
-TAP_TEST(tables_are_sound)
+TAP_TEST(option_tables_are_valid)
 {
     for (size_t i = 0; i < gsp_command_count; i++) {
         const struct gsp_command *command = gsp_commands[i];

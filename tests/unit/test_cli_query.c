@@ -6,7 +6,7 @@
 #include "source/endpoint.h"
 #include "tap.h"
 
-/* The marks of comments, taken apart for tools that do not know strings. */
+/* Comment markers, split for tools that do not parse strings. */
 #define OPEN                                                                                       \
     "/"                                                                                            \
     "*"
@@ -14,7 +14,7 @@
     "*"                                                                                            \
     "/"
 
-TAP_TEST(statements_end_with_a_semicolon_of_their_own)
+TAP_TEST(statements_end_with_a_semicolon)
 {
     static const struct {
         const char *sql;
@@ -84,7 +84,7 @@ static const char *hint_of(const char *sql, uint32_t line, uint32_t column, stru
     return hint->excerpt;
 }
 
-TAP_TEST(the_place_of_an_error_is_marked)
+TAP_TEST(error_position_is_marked)
 {
     struct gsp_hint hint;
     tap_eq_str(hint_of("SELECT stpe FROM t", 1, 8, &hint),
@@ -93,13 +93,13 @@ TAP_TEST(the_place_of_an_error_is_marked)
     tap_eq_str(hint.tries[0].line, "gsprof tables 4242 --columns");
     tap_eq_str(hint_of("SELECT 1,\n\tx\nFROM t", 2, 2, &hint), "     x\n     ^\n");
     tap_eq_str(hint_of("\xc3\xbc \x1b x", 1, 5, &hint), "    \xc3\xbc \\x1b x\n           ^\n");
-    /* Places that the statement does not have. */
+    /* Positions outside of the statement. */
     tap_eq_str(hint_of("SELECT 1", 0, 0, &hint), "");
     tap_eq_str(hint_of("SELECT 1", 9, 1, &hint), "");
     tap_eq_str(hint_of("", 1, 1, &hint), "");
 }
 
-TAP_TEST(a_long_statement_is_shown_around_the_place)
+TAP_TEST(a_long_statement_is_shown_around_the_error)
 {
     struct gsp_hint hint;
     gsp_auto_buf sql = {0};
@@ -111,7 +111,7 @@ TAP_TEST(a_long_statement_is_shown_around_the_place)
     tap_require(mark != NULL && second != NULL);
     tap_eq_int(text[mark - second - 1], 'a');
     tap_check(strncmp(text, "    ...", 7) == 0);
-    /* The largest column that there can be. */
+    /* The largest possible column. */
     tap_check(hint_of(gsp_buf_cstr(&sql), 1, UINT32_MAX, &hint) != NULL);
 }
 

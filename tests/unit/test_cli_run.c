@@ -155,7 +155,7 @@ TAP_TEST(steps_are_per_process)
     struct gsp_rec_rings_seen seen = {.samples = 12345, .step_rings = 2, .looked_ns = 1};
     gsp_run_status_look(&status, &seen);
     gsp_run_status_look(&status, &seen);
-    tap_eq_int(status.look_count, 1);
+    tap_eq_int(status.reading_count, 1);
     tap_eq_str(line_of(&status, 0), "gsprof 00:00  12,345 samples");
     /* 40 per second from two processes; the oldest values are dropped. */
     for (int i = 1; i <= 20; i++) {

@@ -33,7 +33,7 @@ static const char *said(struct gsp_digest *digest)
     gsp_auto_buf out = {0};
     tap_require(gsp_digest_judge(digest, NULL) == GSP_OK);
     tap_check(digest->verdict_count <= GSP_VERDICT_LINES_MAX);
-    gsp_digest_verdict_text(digest, &out);
+    gsp_digest_verdict_text(digest, &out, &out);
     snprintf(text, sizeof(text), "%s", gsp_buf_cstr(&out));
     gsp_digest_free(digest);
     return text;
