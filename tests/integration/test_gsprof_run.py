@@ -176,7 +176,7 @@ def test_a_program_that_fails_at_once(runtime: Dict[str, str], tmp_path: Path) -
     done = gsprof(*killed, status=-9, env=runtime, cwd=tmp_path)
     assert "The program failed with status 137 during startup" in done.err, str(done)
     both = gsprof("compare", "gsprof-runs/one", "gsprof-runs/two", status=None, cwd=tmp_path)
-    assert "the program of the first failed with status 2" in both.out, str(both)
+    assert "the program of the first recording failed with status 2" in both.out, str(both)
 
 
 SPAWNS = """
