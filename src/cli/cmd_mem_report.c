@@ -117,7 +117,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof mem report --timeline -f csv train.gspm", "Print resident and live bytes over time"},
 };
 
-struct view {
+struct state {
     const struct gsp_parsed *parsed;
     const struct mem_report_opts *opts;
     struct gsp_memreport reports[2];
@@ -133,9 +133,9 @@ static const char *misuse_of(const struct mem_report_opts *opts, size_t files)
     const int views = opts->peak + opts->leaks + opts->temporary + (opts->at != NULL) +
                       (opts->diff != NULL) + opts->timeline;
     if (views > 1)
-        return "only one of --peak, --leaks, --temporary, --at, --diff and --timeline";
+        return "--peak, --leaks, --temporary, --at, --diff and --timeline exclude each other";
     if (files > 1 && (opts->diff || opts->leaks || opts->timeline))
-        return "two recordings are compared by --peak, --temporary or --at";
+        return "--diff, --leaks and --timeline do not apply to two recordings";
     return NULL;
 }
 
@@ -191,30 +191,30 @@ static int set_question(const struct mem_report_opts *opts, struct gsp_memreport
     struct gsp_sv to = {0};
     question->view = GSP_MEMVIEW_DIFF;
     if (!gsp_sv_split(&rest, ',', &from) || !gsp_sv_split(&rest, ',', &to) || rest.p)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "--diff is two times: --diff 10s,5m");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--diff needs two times: --diff 10s,5m");
     int rc = read_time(report->log, from, &question->from_ns, err);
     return rc == GSP_OK ? read_time(report->log, to, &question->to_ns, err) : rc;
 }
 
-static int ask(struct view *view, size_t i, struct gsp_err *err)
+static int open_view(struct state *state, size_t i, struct gsp_err *err)
 {
-    const struct mem_report_opts *opts = view->opts;
-    struct gsp_memreport *report = &view->reports[i];
+    const struct mem_report_opts *opts = state->opts;
+    struct gsp_memreport *report = &state->reports[i];
     enum gsp_memlog_group_by by = GSP_MEMBY_LINE;
-    view->faulty = view->parsed->args[i];
+    state->faulty = state->parsed->args[i];
     for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++)
         if (strcmp(gsp_memlog_group_by_name(k), opts->by) == 0)
             by = (enum gsp_memlog_group_by)k;
-    const bool is_text = view->form == FORM_TEXT || view->form == FORM_MARKDOWN;
+    const bool is_text = state->form == FORM_TEXT || state->form == FORM_MARKDOWN;
     report->limit = is_text ? TEXT_ROWS : 0;
-    if (view->form == FORM_HTML)
+    if (state->form == FORM_HTML)
         report->limit = HTML_ROWS;
     if (opts->limit >= 0)
         report->limit = (size_t)opts->limit;
     struct gsp_term term;
-    gsp_term_init(&term, STDOUT_FILENO, view->parsed->globals.color);
+    gsp_term_init(&term, STDOUT_FILENO, state->parsed->globals.color);
     report->width = term.is_tty ? term.width : 0;
-    int rc = gsp_memreport_open(report, view->parsed->args[i], by, err);
+    int rc = gsp_memreport_open(report, state->parsed->args[i], by, err);
     if (rc == GSP_OK)
         rc = set_question(opts, report, err);
     return rc == GSP_OK ? gsp_memreport_ask(report, err) : rc;
@@ -223,36 +223,37 @@ static int ask(struct view *view, size_t i, struct gsp_err *err)
 /* --------------------------------------------------------------------------------------- formats
  */
 
-static int put_rows(const struct view *view, struct gsp_made_rows *made, struct gsp_err *err)
+static int put_rows(const struct state *state, struct gsp_made_rows *made, struct gsp_err *err)
 {
     static const enum gsp_rows_format formats[FORMS] = {
         [FORM_TEXT] = GSP_ROWS_TABLE, [FORM_JSON] = GSP_ROWS_JSON, [FORM_CSV] = GSP_ROWS_CSV};
-    const struct gsp_rows_dest dest = {.format = formats[view->form],
-                                       .path = view->opts->output,
-                                       .color = view->parsed->globals.color,
-                                       .force = view->opts->force};
+    const struct gsp_rows_dest dest = {.format = formats[state->form],
+                                       .path = state->opts->output,
+                                       .color = state->parsed->globals.color,
+                                       .force = state->opts->force};
     int rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
     gsp_rows_free(gsp_made_rows_get(made));
     return rc;
 }
 
 /* Writes live and allocated bytes, like a heap profile of pprof. */
-static int write_heap(const struct view *view, struct gsp_out *out, struct gsp_err *err)
+static int write_heap(const struct state *state, struct gsp_out *out, struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &view->reports[0];
+    const struct gsp_memreport *report = &state->reports[0];
     struct gsp_total *allocated = NULL;
     int rc = gsp_memlog_values_fill_heap(&report->values, report->log, &allocated, err);
     if (rc == GSP_OK)
         rc = gsp_export_pprof_write_heap(gsp_memlog_profile(report->log), allocated,
-                                         &view->opts->view, out, err);
+                                         &state->opts->view, out, err);
     free(allocated);
     return rc;
 }
 
 /* The page and Markdown, which are forms of the report document. */
-static int put_document(const struct view *view, enum gsp_digest_format format, struct gsp_err *err)
+static int put_document(const struct state *state, enum gsp_digest_format format,
+                        struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &view->reports[0];
+    const struct gsp_memreport *report = &state->reports[0];
     const struct gsp_report_write_opts how = {.limit = report->limit};
     struct gsp_digest *digest = NULL;
     gsp_auto_buf text = {0};
@@ -260,21 +261,21 @@ static int put_document(const struct view *view, enum gsp_digest_format format, 
     if (rc == GSP_OK)
         rc = gsp_digest_write(digest, format, &how, &text, err);
     if (rc == GSP_OK)
-        rc = gsp_file_put(view->opts->output, view->opts->force, &text, err);
+        rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
     gsp_digest_free(digest);
     return rc;
 }
 
-static int put_heap(const struct view *view, struct gsp_err *err)
+static int put_heap(const struct state *state, struct gsp_err *err)
 {
-    const struct mem_report_opts *opts = view->opts;
+    const struct mem_report_opts *opts = state->opts;
     struct gsp_newfile file = {.fd = -1};
     struct gsp_out out;
     int rc = gsp_newfile_open(&file, opts->output ? opts->output : "-", opts->force, err);
     if (rc < 0)
         return rc;
     gsp_out_init(&out, file.fd);
-    rc = write_heap(view, &out, err);
+    rc = write_heap(state, &out, err);
     int end = gsp_out_finish(&out, rc == GSP_OK ? err : NULL);
     rc = rc < 0 ? rc : end;
     if (rc == GSP_OK)
@@ -283,61 +284,61 @@ static int put_heap(const struct view *view, struct gsp_err *err)
     return rc;
 }
 
-static int put_stacks(const struct view *view, struct gsp_err *err)
+static int put_stacks(const struct state *state, struct gsp_err *err)
 {
-    const struct mem_report_opts *opts = view->opts;
-    const struct gsp_memreport *report = &view->reports[0];
-    if (view->form == FORM_PPROF)
-        return put_heap(view, err);
+    const struct mem_report_opts *opts = state->opts;
+    const struct gsp_memreport *report = &state->reports[0];
+    if (state->form == FORM_PPROF)
+        return put_heap(state, err);
     int rc = gsp_memlog_values_fill(&report->values, report->log, err);
     if (rc < 0)
         return rc;
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const struct gsp_format *format = gsp_export_format_find(form_name(view->form));
+    const struct gsp_format *format = gsp_export_format_find(form_name(state->form));
     if (gsp_model_profile_total_count(profile) == 0)
-        return gsp_err_set(err, GSP_E_EMPTY, 0, "there is nothing of that in %.180s", report->path);
+        return gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s has no such memory", report->path);
     return gsp_export_format_save(opts->output ? opts->output : "-", format, profile, &opts->view,
                                   opts->force, err);
 }
 
-static int put_one(const struct view *view, struct gsp_err *err)
+static int put_view(const struct state *state, struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &view->reports[0];
+    const struct gsp_memreport *report = &state->reports[0];
     struct gsp_made_rows *made = NULL;
     gsp_auto_buf text = {0};
     int rc = GSP_OK;
-    if (view->opts->timeline) {
+    if (state->opts->timeline) {
         rc = gsp_memreport_timeline(report, &made, err);
-        return rc == GSP_OK ? put_rows(view, made, err) : rc;
+        return rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
-    if (view->form == FORM_CSV) {
+    if (state->form == FORM_CSV) {
         rc = gsp_memreport_table(report, &made, err);
-        return rc == GSP_OK ? put_rows(view, made, err) : rc;
+        return rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
-    if (view->form == FORM_HTML || view->form == FORM_MARKDOWN)
-        return put_document(view, view->form == FORM_HTML ? GSP_DIGEST_HTML : GSP_DIGEST_MARKDOWN,
+    if (state->form == FORM_HTML || state->form == FORM_MARKDOWN)
+        return put_document(state, state->form == FORM_HTML ? GSP_DIGEST_HTML : GSP_DIGEST_MARKDOWN,
                             err);
-    if (view->form != FORM_TEXT && view->form != FORM_JSON)
-        return put_stacks(view, err);
-    if (view->form == FORM_TEXT)
+    if (state->form != FORM_TEXT && state->form != FORM_JSON)
+        return put_stacks(state, err);
+    if (state->form == FORM_TEXT)
         gsp_memreport_text(report, &text);
     else
         gsp_memreport_json(report, &text);
-    return gsp_file_put(view->opts->output, view->opts->force, &text, err);
+    return gsp_file_put(state->opts->output, state->opts->force, &text, err);
 }
 
-static int put_two(const struct view *view, struct gsp_err *err)
+static int put_comparison(const struct state *state, struct gsp_err *err)
 {
     struct gsp_memcontrast contrast;
     struct gsp_made_rows *made = NULL;
     gsp_auto_buf text = {0};
-    int rc = gsp_memcontrast_make(&contrast, &view->reports[0], &view->reports[1], err);
-    if (rc == GSP_OK && view->form == FORM_TEXT) {
-        gsp_memcontrast_text(&contrast, &view->reports[1], &text);
-        rc = gsp_file_put(view->opts->output, view->opts->force, &text, err);
+    int rc = gsp_memcontrast_make(&contrast, &state->reports[0], &state->reports[1], err);
+    if (rc == GSP_OK && state->form == FORM_TEXT) {
+        gsp_memcontrast_text(&contrast, &state->reports[1], &text);
+        rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
     } else if (rc == GSP_OK) {
         rc = gsp_memcontrast_table(&contrast, &made, err);
-        rc = rc == GSP_OK ? put_rows(view, made, err) : rc;
+        rc = rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
     gsp_memcontrast_free(&contrast);
     return rc;
@@ -346,30 +347,30 @@ static int put_two(const struct view *view, struct gsp_err *err)
 static int run(const struct gsp_parsed *parsed)
 {
     const struct mem_report_opts *opts = parsed->opts;
-    struct view view = {.parsed = parsed, .opts = opts, .form = form_of(opts)};
+    struct state state = {.parsed = parsed, .opts = opts, .form = form_of(opts)};
     struct gsp_err err = {0};
     const char *misuse = misuse_of(opts, parsed->arg_count);
     if (misuse)
         return gsp_cli_misuse(parsed, "%s", misuse);
-    if (view.form == FORMS)
-        return gsp_cli_misuse(parsed, "the extension of %.100s tells no format: --format NAME",
+    if (state.form == FORMS)
+        return gsp_cli_misuse(parsed, "the extension of %.100s is unknown: --format NAME",
                               opts->output);
-    if ((parsed->arg_count > 1 || opts->timeline) && view.form > FORM_CSV)
-        return gsp_cli_misuse(parsed, "%s: text, csv or json",
-                              opts->timeline ? "a timeline" : "two recordings");
+    if ((parsed->arg_count > 1 || opts->timeline) && state.form > FORM_CSV)
+        return gsp_cli_misuse(parsed, "the format of %s is text, csv or json",
+                              opts->timeline ? "a timeline" : "a comparison");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < parsed->arg_count; i++)
-        rc = ask(&view, i, &err);
+        rc = open_view(&state, i, &err);
     if (rc == GSP_OK)
-        rc = parsed->arg_count > 1 ? put_two(&view, &err) : put_one(&view, &err);
-    for (size_t i = 0; i < GSP_COUNT(view.reports); i++)
-        gsp_memreport_close(&view.reports[i]);
+        rc = parsed->arg_count > 1 ? put_comparison(&state, &err) : put_view(&state, &err);
+    for (size_t i = 0; i < GSP_COUNT(state.reports); i++)
+        gsp_memreport_close(&state.reports[i]);
     if (rc == GSP_E_USAGE)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     const bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
     if (rc < 0)
         return gsp_cli_fail(
-            parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : view.faulty},
+            parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : state.faulty},
             &err);
     return 0;
 }

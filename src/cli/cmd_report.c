@@ -267,7 +267,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
     return rc;
 }
 
-static void tell_written(const struct gsp_parsed *parsed, const struct report_opts *opts)
+static void print_written(const struct gsp_parsed *parsed, const struct report_opts *opts)
 {
     struct gsp_term term;
     if (parsed->globals.quiet || !opts->output || strcmp(opts->output, "-") == 0 ||
@@ -342,7 +342,7 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
     struct gsp_err err = {0};
     gsp_auto_buf command = {0};
     if (opts->csv || opts->markdown || opts->tree)
-        return gsp_cli_misuse(parsed, "the report of a process is text or --json, or a --format");
+        return gsp_cli_misuse(parsed, "--csv, --markdown and --tree do not apply to a process");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
@@ -366,7 +366,7 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
                                                          .path = is_output ? opts->output : NULL},
                               &err);
     else
-        tell_written(parsed, opts);
+        print_written(parsed, opts);
     gsp_asker_close(&asker);
     return status;
 }
@@ -376,10 +376,10 @@ static int report_two(const struct gsp_parsed *parsed)
 {
     const struct report_opts *opts = parsed->opts;
     if (opts->from || is_of_stacks(opts))
-        return gsp_cli_misuse(parsed, "two recordings are compared, whatever they are: of the "
-                                      "options only --format, --output, --force and --top apply");
+        return gsp_cli_misuse(parsed,
+                              "only --format, --output, --force and --top apply to two recordings");
     if (opts->format && strcmp(opts->format, "csv") == 0)
-        return gsp_cli_misuse(parsed, "a comparison is html, json, md or text");
+        return gsp_cli_misuse(parsed, "the format of a comparison is html, json, md or text");
     return gsp_cli_compare(parsed,
                            &(struct gsp_cli_comparing){.path = {parsed->args[0], parsed->args[1]},
                                                        .format = opts->format,
@@ -394,19 +394,17 @@ static int run(const struct gsp_parsed *parsed)
     const struct report_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "report needs something to read: a run, a session, a "
-                                      "profile or a process");
+        return gsp_cli_misuse(parsed, "report needs a run, a session, a profile or a process");
     if (opts->json + opts->csv + opts->markdown > 1)
         return gsp_cli_misuse(parsed, "--json, --csv and --markdown exclude each other");
     if (opts->format && has_old_form(opts))
         return gsp_cli_misuse(parsed, "--format excludes --json, --csv, --markdown and --tree");
     if (opts->tree && (opts->csv || opts->markdown))
-        return gsp_cli_misuse(parsed, "--tree is text or --json");
+        return gsp_cli_misuse(parsed, "--tree excludes --csv and --markdown");
     if (format_of(opts) == GSP_DIGEST_HTML && !opts->output && isatty(STDOUT_FILENO))
-        return gsp_cli_misuse(parsed, "a page goes to a file: -o report.html");
+        return gsp_cli_misuse(parsed, "html needs an output file: -o report.html");
     if (opts->input && parsed->arg_count > 0)
-        return gsp_cli_misuse(parsed, "--input says what to read, and so does '%.80s'",
-                              parsed->args[0]);
+        return gsp_cli_misuse(parsed, "--input and '%.80s' exclude each other", parsed->args[0]);
     if (parsed->arg_count == 2)
         return report_two(parsed);
     if (!opts->input && !opts->from && is_process(input))
@@ -418,7 +416,7 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_fail(
             parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : input}, &err);
     }
-    tell_written(parsed, opts);
+    print_written(parsed, opts);
     return 0;
 }
 

@@ -183,7 +183,7 @@ static int compare_all(struct comparing *c, struct gsp_err *err)
 }
 
 /* Prints the verdict and the caveats. */
-static void tell_verdict(const struct gsp_compare *compare, struct gsp_term *term)
+static void print_verdict(const struct gsp_compare *compare, struct gsp_term *term)
 {
     gsp_term_line(term, "%.*s", (int)compare->verdict.len, compare->verdict.p);
     for (size_t i = 0; i < compare->note_count; i++) {
@@ -196,28 +196,28 @@ static void tell_verdict(const struct gsp_compare *compare, struct gsp_term *ter
 }
 
 /* Prints to stderr what the user does not see on stdout. */
-static void tell(const struct comparing *c)
+static void print_summary(const struct comparing *c)
 {
-    const bool is_seen = to_stdout(c->how);
+    const bool on_stdout = to_stdout(c->how);
     struct gsp_term term;
     gsp_term_init(&term, STDERR_FILENO, c->parsed->globals.color);
-    bool is_open = false;
-    if (!is_seen && !c->parsed->globals.quiet)
-        tell_verdict(c->compare, &term);
+    bool is_undecided = false;
+    if (!on_stdout && !c->parsed->globals.quiet)
+        print_verdict(c->compare, &term);
     for (size_t i = 0; i < c->result_count; i++) {
         const struct gsp_rule_result *result = &c->results[i];
-        is_open = is_open || (result->is_over && !result->is_told &&
-                              result->row->verdict == GSP_COMPARE_UNKNOWN);
+        is_undecided = is_undecided || (result->is_over && !result->is_significant &&
+                                        result->row->verdict == GSP_COMPARE_UNKNOWN);
         gsp_auto_buf line = {0};
         gsp_compare_put_result(result, &line);
         const char *text = gsp_buf_cstr(&line);
-        if (text && (result->is_failed || !is_seen) &&
+        if (text && (result->is_failed || !on_stdout) &&
             (result->is_failed || !c->parsed->globals.quiet))
             gsp_term_line(&term, "gsprof: %s", text);
     }
-    if (is_open && !c->parsed->globals.quiet)
-        gsp_term_line(&term, "gsprof: a rule has too few values to be judged; "
-                             "--no-significance takes them as they are");
+    if (is_undecided && !c->parsed->globals.quiet)
+        gsp_term_line(&term, "gsprof: a rule has too few values for a significance test; "
+                             "--no-significance skips the test");
     if (!to_stdout(c->how) && !c->parsed->globals.quiet)
         gsp_term_line(&term, "Wrote %s.", c->how->output);
 }
@@ -235,7 +235,7 @@ int gsp_cli_compare(const struct gsp_parsed *parsed, const struct gsp_cli_compar
         /* Exit status 1 is reserved for failed rules. */
         status = status == RULE_FAILED ? gsp_err_exit_status(GSP_E_FORMAT) : status;
     } else if (c.compare) {
-        tell(&c);
+        print_summary(&c);
         for (size_t i = 0; i < c.result_count; i++)
             status = c.results[i].is_failed ? RULE_FAILED : status;
     }

@@ -129,7 +129,7 @@ static bool is_all_same(const struct gsp_compare *compare)
 /* Describes a recording, for the error message. */
 static void put_kinds(const struct gsp_digest *digest, struct gsp_buf *out)
 {
-    static const char *const kinds[] = {"a run", "a session", "a profile"};
+    static const char *const kinds[] = {"a run", "a session", "a profile", "a memory recording"};
     gsp_buf_puts(out, kinds[digest->kind]);
     const char *sep = " with ";
     for (size_t i = 0; i < digest->chart_count && i < 4; i++) {
@@ -155,12 +155,12 @@ static bool has_common(const struct gsp_compare *compare)
 static int nothing_common(const struct gsp_compare *compare, struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
-    gsp_buf_puts(&text, "nothing that both have: the first is ");
+    gsp_buf_puts(&text, "nothing in common: the first is ");
     put_kinds(compare->side[0], &text);
     gsp_buf_puts(&text, ", the second ");
     put_kinds(compare->side[1], &text);
     const char *shown = gsp_buf_cstr(&text);
-    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.230s", shown ? shown : "nothing that both have");
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.230s", shown ? shown : "nothing in common");
 }
 
 /* Adds notes on settings that make the recordings hard to compare. */
@@ -171,13 +171,13 @@ static void note_settings(struct gsp_compare *compare)
     if (isfinite(rates[0]) && isfinite(rates[1]) && fabs(rates[1] / rates[0] - 1) > RATE_SLACK)
         gsp_compare__note(compare,
                           gsp_compare__printf(compare,
-                                              "they were sampled at different rates (%.4g Hz, "
-                                              "%.4g Hz): the cost of sampling differs too",
+                                              "different sampling rates (%.4g Hz, %.4g Hz): the "
+                                              "overhead of sampling differs",
                                               rates[0], rates[1]));
     if (side[0]->command.len > 0 && side[1]->command.len > 0 &&
         !gsp_sv_eq(side[0]->command, side[1]->command)) {
         struct gsp_buf text = {0};
-        gsp_buf_puts(&text, "they are different commands (");
+        gsp_buf_puts(&text, "different commands (");
         gsp_buf_term(&text, side[0]->command);
         gsp_buf_puts(&text, "; ");
         gsp_buf_term(&text, side[1]->command);
@@ -188,8 +188,8 @@ static void note_settings(struct gsp_compare *compare)
         if (side[i]->exit_status > 0)
             gsp_compare__note(
                 compare, gsp_compare__printf(compare,
-                                             "the program of the %s failed with status "
-                                             "%" PRId64,
+                                             "the program of the %s recording failed with "
+                                             "status %" PRId64,
                                              i == 0 ? "first" : "second", side[i]->exit_status));
     }
 }
@@ -198,17 +198,17 @@ static void note_machines(struct gsp_compare *compare)
 {
     const struct gsp_digest *const *side = compare->side;
     if (side[0]->host.len > 0 && side[1]->host.len > 0 && !gsp_sv_eq(side[0]->host, side[1]->host))
-        gsp_compare__note(
-            compare, gsp_compare__printf(compare,
-                                         "they were recorded on different machines (%.*s, %.*s): "
-                                         "a difference may be the machines'",
-                                         (int)side[0]->host.len, side[0]->host.p,
-                                         (int)side[1]->host.len, side[1]->host.p));
+        gsp_compare__note(compare,
+                          gsp_compare__printf(compare,
+                                              "different machines (%.*s, %.*s): they may cause "
+                                              "differences",
+                                              (int)side[0]->host.len, side[0]->host.p,
+                                              (int)side[1]->host.len, side[1]->host.p));
     for (int i = 0; i < 2; i++) {
         if (compare->warmup[i] > 0)
             gsp_compare__note(
                 compare,
-                gsp_compare__printf(compare, "%zu of %zu steps of %.*s left out as warm-up",
+                gsp_compare__printf(compare, "%zu of %zu steps of %.*s excluded as warm-up",
                                     compare->warmup[i], compare->warmup[i] + compare->steps[i],
                                     (int)compare->name[i].len, compare->name[i].p));
     }

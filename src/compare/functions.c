@@ -173,8 +173,8 @@ static bool choose(struct maker *maker)
     }
     if (is_part)
         gsp_compare__note(maker->compare,
-                          gsp_sv_of("functions: waiting counts in the main thread of the program "
-                                    "alone; other threads and workers count while they run"));
+                          gsp_sv_of("functions: waiting time counts only in the main thread; other "
+                                    "threads and workers count while they run"));
     return true;
 }
 
@@ -253,7 +253,7 @@ static void lay_out(struct maker *maker, enum gsp_compare_per per,
         gsp_compare__note(compare,
                           gsp_compare__printf(compare,
                                               "stacks have different units (%s, %s): functions "
-                                              "are compared by their share of all",
+                                              "are compared by share",
                                               unit[0], unit[1]));
     }
     compare->per = per;

@@ -145,7 +145,7 @@ static void put_results(struct gsp_json *json, const struct gsp_compare_write_op
         gsp_json_put_str(json, "rule", result->rule->text);
         gsp_json_put_f64(json, "value", result->value);
         gsp_json_put_sv(json, "name", result->row->name);
-        gsp_json_put_bool(json, "significant", result->is_told);
+        gsp_json_put_bool(json, "significant", result->is_significant);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -298,7 +298,7 @@ static void put_cards(struct gsp_json *json, const struct gsp_compare *compare)
 {
     static const char *const cards[][2] = {
         {"step_time", "Step time"}, {"throughput", "Throughput"}, {"wall_time", "Wall time"},
-        {"cpu_time", "CPU time"},   {"peak_rss", "Peak memory"},  {"gpu_util", "GPU in use"},
+        {"cpu_time", "CPU time"},   {"peak_rss", "Peak memory"},  {"gpu_util", "GPU utilization"},
         {"energy", "Energy"}};
     gsp_json_key(json, "cards");
     gsp_json_arr_begin(json);

@@ -77,10 +77,10 @@ static int by_change(const void *x, const void *y)
 {
     const struct gsp_compare_row *a = x;
     const struct gsp_compare_row *b = y;
-    const bool a_told = a->verdict > GSP_COMPARE_SAME;
-    const bool b_told = b->verdict > GSP_COMPARE_SAME;
-    if (a_told != b_told)
-        return a_told ? -1 : 1;
+    const bool a_differs = a->verdict > GSP_COMPARE_SAME;
+    const bool b_differs = b->verdict > GSP_COMPARE_SAME;
+    if (a_differs != b_differs)
+        return a_differs ? -1 : 1;
     const double a_weight = weight_of(a);
     const double b_weight = weight_of(b);
     if (a_weight > b_weight || a_weight < b_weight)
@@ -102,22 +102,22 @@ void gsp_compare__modules(struct gsp_compare *compare)
     if (side[0]->module_count == 0 || side[1]->module_count == 0)
         return;
     struct gsp_hmap of_b = {0};
-    bool *is_taken = calloc(side[1]->module_count, sizeof(*is_taken));
-    bool ok = is_taken != NULL;
+    bool *is_matched = calloc(side[1]->module_count, sizeof(*is_matched));
+    bool ok = is_matched != NULL;
     for (size_t i = 0; ok && i < side[1]->module_count; i++)
         ok = gsp_hmap_put(&of_b, key_of(&side[1]->modules[i]), 0, (uint32_t)i);
     for (size_t i = 0; ok && i < side[0]->module_count; i++) {
         const uint32_t *at = gsp_hmap_get(&of_b, key_of(&side[0]->modules[i]), 0);
         add_pair(compare, &side[0]->modules[i], at ? &side[1]->modules[*at] : NULL);
         if (at)
-            is_taken[*at] = true;
+            is_matched[*at] = true;
     }
     for (size_t i = 0; ok && i < side[1]->module_count; i++)
-        if (!is_taken[i])
+        if (!is_matched[i])
             add_pair(compare, NULL, &side[1]->modules[i]);
     compare->no_memory = compare->no_memory || !ok;
     gsp_hmap_free(&of_b);
-    free(is_taken);
+    free(is_matched);
     gsp_compare__correct(compare, compare->modules, compare->module_count,
                          sizeof(*compare->modules));
     gsp_compare__order_modules(compare);

@@ -60,7 +60,7 @@ static struct gsp_sv trimmed(struct gsp_sv text)
 
 static int malformed(const char *text, const char *why, struct gsp_err *err)
 {
-    return gsp_err_set(err, GSP_E_USAGE, 0, "not a rule: '%.80s': %s", text, why);
+    return gsp_err_set(err, GSP_E_USAGE, 0, "invalid rule '%.80s': %s", text, why);
 }
 
 static bool copy(struct gsp_sv text, char *out, size_t cap)
@@ -79,10 +79,10 @@ static int parse_limit(const char *text, struct gsp_compare_rule *out, struct gs
     const char *start = out->limit_text;
     /* strtod() would accept inf, nan and hexadecimal numbers. */
     if (strspn(start, "+-.0123456789") == 0)
-        return malformed(text, "a number belongs behind the comparison", err);
+        return malformed(text, "no number after the operator", err);
     out->limit = strtod(start, &end);
     if (end == start || !isfinite(out->limit) || strpbrk(start, "xXpP"))
-        return malformed(text, "a number belongs behind the comparison", err);
+        return malformed(text, "no number after the operator", err);
     const bool is_signed = start[0] == '+' || start[0] == '-';
     const struct gsp_sv unit = trimmed(gsp_sv_of(end));
     if (gsp_sv_eq(unit, gsp_sv_of("%"))) {
@@ -101,7 +101,7 @@ static int parse_limit(const char *text, struct gsp_compare_rule *out, struct gs
     }
     return unit.len == 0
                ? GSP_OK
-               : malformed(text, "its unit is none of % ns us ms s min h B KB MB GB W J", err);
+               : malformed(text, "the unit is not one of % ns us ms s min h B KB MB GB W J", err);
 }
 
 int gsp_rule_parse(const char *text, struct gsp_compare_rule *out, struct gsp_err *err)
@@ -112,7 +112,7 @@ int gsp_rule_parse(const char *text, struct gsp_compare_rule *out, struct gsp_er
     while (at > 0 && text[at - 1] != '<' && text[at - 1] != '>')
         at--;
     if (at-- == 0)
-        return malformed(text, "it has no comparison: step_time > 5%", err);
+        return malformed(text, "no comparison operator, as in step_time > 5%", err);
     struct gsp_sv name = trimmed((struct gsp_sv){text, at});
     if (gsp_sv_starts(name, "module:")) {
         out->subject = GSP_RULE_MODULE;
@@ -122,12 +122,12 @@ int gsp_rule_parse(const char *text, struct gsp_compare_rule *out, struct gsp_er
         name = trimmed((struct gsp_sv){name.p + 9, name.len - 9});
     }
     if (!copy(name, out->name, sizeof(out->name)))
-        return malformed(text, "a name belongs before the comparison", err);
+        return malformed(text, "no name before the operator", err);
     out->is_above = text[at] == '>';
     out->or_equal = text[at + 1] == '=';
     const char *rest = text + at + (out->or_equal ? 2 : 1);
     if (!copy(trimmed(gsp_sv_of(rest)), out->limit_text, sizeof(out->limit_text)))
-        return malformed(text, "a number belongs behind the comparison", err);
+        return malformed(text, "no number after the operator", err);
     return parse_limit(text, out, err);
 }
 
@@ -179,8 +179,8 @@ static void consider(const struct gsp_compare_row *row, bool any_change,
     struct gsp_rule_result one = {.rule = rule, .row = row, .value = value_for(rule, row)};
     one.is_over = is_over(rule, one.value);
     /* A limit on the value concerns only the second recording, so significance does not matter. */
-    one.is_told = any_change || rule->kind == GSP_RULE_VALUE || row->is_significant;
-    one.is_failed = one.is_over && one.is_told;
+    one.is_significant = any_change || rule->kind == GSP_RULE_VALUE || row->is_significant;
+    one.is_failed = one.is_over && one.is_significant;
     const bool is_farther = rule->is_above ? one.value > out->value : one.value < out->value;
     if (!out->row || (one.is_failed && !out->is_failed) ||
         (one.is_failed == out->is_failed && is_farther))
@@ -231,7 +231,7 @@ static void consider_many(const struct gsp_compare *compare, bool any_change,
  */
 
 struct nearest {
-    const char *wanted;
+    const char *name_typed;
     char name[200];
     size_t distance;
 };
@@ -241,7 +241,7 @@ static void try_name(struct nearest *nearest, struct gsp_sv name)
     char text[200];
     if (!copy(name, text, sizeof(text)))
         return;
-    const size_t distance = gsp_str_distance(nearest->wanted, text);
+    const size_t distance = gsp_str_distance(nearest->name_typed, text);
     if (distance < nearest->distance) {
         nearest->distance = distance;
         memcpy(nearest->name, text, sizeof(text));
@@ -253,7 +253,7 @@ static int no_metric(const struct gsp_compare_rule *rule, const struct gsp_compa
 {
     bool known = gsp_digest_chart_find(compare->side[0], rule->name) ||
                  gsp_digest_chart_find(compare->side[1], rule->name);
-    struct nearest nearest = {.wanted = rule->name, .distance = 1 + strlen(rule->name) / 3};
+    struct nearest nearest = {.name_typed = rule->name, .distance = 1 + strlen(rule->name) / 3};
     for (size_t i = 0; i < GSP_COUNT(KNOWN); i++) {
         known = known || strcmp(KNOWN[i], rule->name) == 0;
         try_name(&nearest, gsp_sv_of(KNOWN[i]));
@@ -271,7 +271,7 @@ static int no_metric(const struct gsp_compare_rule *rule, const struct gsp_compa
     for (size_t i = 0; compare->metric_count == 0 && i < GSP_COUNT(KNOWN) && list.len < 110; i++)
         gsp_buf_printf(&list, "%s%s", i > 0 ? ", " : "", KNOWN[i]);
     const char *names = gsp_buf_cstr(&list);
-    return gsp_err_set(err, GSP_E_USAGE, 0, "no metric '%.50s'%s%.40s%s (there are %.110s)",
+    return gsp_err_set(err, GSP_E_USAGE, 0, "no metric '%.50s'%s%.40s%s (available: %.110s)",
                        rule->name, nearest.name[0] ? ", did you mean '" : "", nearest.name,
                        nearest.name[0] ? "'?" : "", names ? names : "");
 }
@@ -283,7 +283,7 @@ static int nothing_matches(const struct gsp_compare_rule *rule, const struct gsp
     if (modules ? compare->module_count == 0 : compare->function_count == 0)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "not in both recordings: %s",
                            modules ? "modules" : "stacks");
-    struct nearest nearest = {.wanted = rule->name, .distance = 1 + strlen(rule->name) / 3};
+    struct nearest nearest = {.name_typed = rule->name, .distance = 1 + strlen(rule->name) / 3};
     for (size_t i = 0; modules && i < compare->module_count; i++)
         try_name(&nearest, without_stage(compare->modules[i].name));
     for (size_t i = 0; !modules && i < compare->function_count; i++)

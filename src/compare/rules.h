@@ -37,7 +37,7 @@ struct gsp_rule_result {
     const struct gsp_compare_row *row; /* the worst matching row; NULL: none matches */
     double value;                      /* the value compared with the limit */
     bool is_over;                      /* the limit is exceeded */
-    bool is_told; /* the difference is significant, or significance is not required */
+    bool is_significant; /* the difference is significant, or significance is not required */
     bool is_failed;
 };
 

@@ -109,8 +109,8 @@ static void judge_all(struct several *several)
     gsp_compare__order_modules(compare);
     compare->is_same = false;
     gsp_compare__note(compare, gsp_compare__printf(compare,
-                                                   "%zu recordings against %zu, each one value; "
-                                                   "flame graph and charts are of the first two",
+                                                   "%zu recordings against %zu, one value each; "
+                                                   "flame graph and charts show the first ones",
                                                    several->count[0], several->count[1]));
     gsp_compare__verdict(compare);
 }

@@ -104,7 +104,7 @@ static int make_sides(const struct gsp_compare *compare, struct sides *sides, st
 int gsp_compare__svg(const struct gsp_compare *compare, struct gsp_out *out, struct gsp_err *err)
 {
     if (compare->node_count == 0)
-        return gsp_err_set(err, GSP_E_EMPTY, 0, "no flame graph: not both have stacks");
+        return gsp_err_set(err, GSP_E_EMPTY, 0, "no flame graph: a recording has no stacks");
     struct sides sides = {0};
     int rc = make_sides(compare, &sides, err);
     const struct gsp_svg_diff diff = {

@@ -40,12 +40,12 @@ void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf
         gsp_buf_putc(out, ' ');
     }
     if (rule->kind == GSP_RULE_CHANGE_PCT && isinf(result->value))
-        gsp_buf_puts(out, "was nothing before");
+        gsp_buf_puts(out, "was 0 before");
     else if (rule->kind == GSP_RULE_CHANGE_PCT)
         gsp_compare__put_change(result->value, out);
     else
         gsp_model_value_put(result->value, result->row->unit, out);
-    if (result->is_over && !result->is_told)
+    if (result->is_over && !result->is_significant)
         gsp_buf_puts(out, result->row->verdict == GSP_COMPARE_UNKNOWN
                               ? " but too few values to tell it from chance"
                               : " but not significant");
@@ -155,8 +155,9 @@ static void put_functions(const struct printer *p)
 
 static void put_functions_heading(const struct printer *p)
 {
-    static const char *const titles[] = {"", "Own time of functions, in each step",
-                                         "Own time of functions, in all", "Own share of functions"};
+    static const char *const titles[] = {"", "Own time of functions per step",
+                                         "Own time of functions in total",
+                                         "Own share of functions"};
     heading(p, titles[p->compare->per]);
 }
 

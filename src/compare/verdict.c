@@ -71,7 +71,7 @@ static void put_both(const struct gsp_compare_row *row, struct gsp_buf *out)
 }
 
 /* "new is 4.1 % slower per step than base (95 % interval ...)" */
-static void say_speed(const struct gsp_compare *compare, const struct gsp_compare_row *row,
+static void put_speed(const struct gsp_compare *compare, const struct gsp_compare_row *row,
                       const char *what, struct gsp_buf *out)
 {
     gsp_buf_term(out, compare->name[1]);
@@ -92,7 +92,7 @@ static void say_speed(const struct gsp_compare *compare, const struct gsp_compar
         gsp_buf_puts(out, what);
         gsp_buf_puts(out, " as ");
         gsp_buf_term(out, compare->name[0]);
-        gsp_buf_puts(out, ", as far as can be told: ");
+        gsp_buf_puts(out, "; difference not significant: ");
         gsp_compare__put_change(row->change, out);
         put_bounds(row, out);
         break;
@@ -114,17 +114,17 @@ static void say_speed(const struct gsp_compare *compare, const struct gsp_compar
 }
 
 /* Names the metrics that differ, the largest change first. */
-static void say_metrics(const struct gsp_compare *compare, struct gsp_buf *out)
+static void put_metrics(const struct gsp_compare *compare, struct gsp_buf *out)
 {
     const struct gsp_compare_row *named[NAMED_MAX] = {NULL};
-    size_t told = 0;
+    size_t differing = 0;
     size_t known = 0;
     for (size_t i = 0; i < compare->metric_count; i++) {
         const struct gsp_compare_row *row = &compare->metrics[i];
         known += row->verdict != GSP_COMPARE_UNKNOWN;
         if (row->verdict <= GSP_COMPARE_SAME)
             continue;
-        told++;
+        differing++;
         for (size_t k = 0; k < NAMED_MAX; k++) {
             if (!named[k] || fabs(row->change) > fabs(named[k]->change)) {
                 const struct gsp_compare_row *moved = named[k];
@@ -139,19 +139,19 @@ static void say_metrics(const struct gsp_compare *compare, struct gsp_buf *out)
         gsp_buf_puts(out, "too few values to tell a difference from chance");
         return;
     }
-    gsp_buf_printf(out, "%zu of %zu metrics differ", told, known);
+    gsp_buf_printf(out, "%zu of %zu metrics differ", differing, known);
     for (size_t k = 0; k < NAMED_MAX && named[k]; k++) {
         gsp_buf_puts(out, k == 0 ? ": " : ", ");
         gsp_buf_term(out, named[k]->name);
         gsp_buf_putc(out, ' ');
         gsp_compare__put_change(named[k]->change, out);
     }
-    if (told > NAMED_MAX)
+    if (differing > NAMED_MAX)
         gsp_buf_puts(out, ", ...");
 }
 
 /* A comparison of stacks alone. */
-static void say_functions(const struct gsp_compare *compare, struct gsp_buf *out)
+static void put_functions(const struct gsp_compare *compare, struct gsp_buf *out)
 {
     double sum[2] = {0, 0};
     for (size_t i = 0; i < compare->node_count; i++) {
@@ -189,15 +189,15 @@ void gsp_compare__verdict(struct gsp_compare *compare)
         gsp_buf_term(&text, compare->name[0]);
         gsp_buf_puts(&text, " and ");
         gsp_buf_term(&text, compare->name[1]);
-        gsp_buf_puts(&text, " have the same values throughout");
+        gsp_buf_puts(&text, " have equal values");
     } else if (step) {
-        say_speed(compare, step, " per step", &text);
+        put_speed(compare, step, " per step", &text);
     } else if (wall && are_runs) {
-        say_speed(compare, wall, "", &text);
+        put_speed(compare, wall, "", &text);
     } else if (compare->function_count > 0 && compare->order) {
-        say_functions(compare, &text);
+        put_functions(compare, &text);
     } else if (compare->metric_count > 0) {
-        say_metrics(compare, &text);
+        put_metrics(compare, &text);
     }
     compare->verdict = gsp_compare__keep(compare, &text);
 }

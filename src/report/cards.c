@@ -82,7 +82,7 @@ static void put_gpu(const struct gsp_judge *judge)
     if (isnan(idle))
         return;
     gsp_model_share_put(idle, 1, &value);
-    gsp_buf_puts(&detail, "of the time without work");
+    gsp_buf_puts(&detail, "of the time");
     gsp_digest__card(judge->digest,
                      (struct gsp_digest_card){.id = "gpu_idle",
                                               .title = "GPU idle",
@@ -105,8 +105,8 @@ static void put_memory(struct gsp_digest *digest)
         gsp_model_bytes_put(memory->growth_bytes_per_s, &detail);
         gsp_buf_puts(&detail, "/s");
     } else {
-        gsp_buf_puts(&detail, isnan(memory->growth_bytes_per_s) ? "highest; growth not known"
-                                                                : "highest; no lasting growth");
+        gsp_buf_puts(&detail,
+                     isnan(memory->growth_bytes_per_s) ? "growth unknown" : "no lasting growth");
     }
     gsp_digest__card(digest,
                      (struct gsp_digest_card){
@@ -129,7 +129,7 @@ static void put_samples(struct gsp_digest *digest)
     gsp_model_count_put(gsp_model_profile_samples(digest->profile), &value);
     if (lost > 0) {
         gsp_model_count_put(lost, &detail);
-        gsp_buf_puts(&detail, " of what was recorded is missing");
+        gsp_buf_puts(&detail, " lost");
     } else {
         gsp_buf_puts(&detail, digest->has_losses ? "nothing lost" : "losses not recorded");
     }

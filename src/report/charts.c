@@ -35,47 +35,45 @@ struct chart_def {
     " FROM " table " ORDER BY 1, 4"
 
 static const struct chart_def CHARTS[] = {
-    {"cpu", "CPU of the processes", "%",
-     "CPU time of each process; 100 % is one core kept busy. A process that waits uses none.",
+    {"cpu", "CPU of the processes", "%", "CPU time of each process; 100 % is one fully used core.",
      "SELECT " PROCESS_NAME ", pid, rank, ts_ns, cpu_percent " PROCESS_ROWS},
     {"rss", "Memory of the processes", "bytes",
      "Resident memory of each process. A line that rises to the end may be a leak; one that rises "
-     "and stays is a cache or the warm-up.",
+     "and levels off is a cache or warm-up.",
      "SELECT " PROCESS_NAME ", pid, rank, ts_ns, rss_bytes::DOUBLE " PROCESS_ROWS},
-    {"gpu_util", "GPU in use", "%",
-     "Share of time in which the GPU had work. Where it drops, look at the stacks of that time: "
-     "they say what the program did instead.",
+    {"gpu_util", "GPU utilization", "%",
+     "Share of time in which the GPU had work. Where it drops, the stacks of that time show what "
+     "the program did instead.",
      "SELECT " GPU_NAME ", NULL::BIGINT, NULL::BIGINT, ts_ns, util_percent " GPU_ROWS},
     {"gpu_memory", "GPU memory", "bytes", "Memory in use on each GPU, by all programs.",
      "SELECT " GPU_NAME ", NULL::BIGINT, NULL::BIGINT, ts_ns, memory_used_bytes::DOUBLE " GPU_ROWS},
-    {"gpu_power", "GPU power", "W", "What each GPU draws.",
+    {"gpu_power", "GPU power", "W", "Power draw of each GPU.",
      "SELECT " GPU_NAME ", NULL::BIGINT, NULL::BIGINT, ts_ns, power_watts " GPU_ROWS},
-    {"gpu_temperature", "GPU temperature", "°C", "Of each GPU's chip.",
+    {"gpu_temperature", "GPU temperature", "°C", "Temperature of each GPU chip.",
      "SELECT " GPU_NAME ", NULL::BIGINT, NULL::BIGINT, ts_ns, temperature_c " GPU_ROWS},
     {"torch_memory", "GPU memory of PyTorch", "bytes",
-     "The most that PyTorch's tensors took on the GPU during each step.",
+     "Peak memory of PyTorch's tensors on the GPU in each step.",
      "SELECT coalesce('rank ' || rank, 'process ' || pid), pid, rank, max(ts_ns), "
      "max(allocated) * 1e6 FROM python.torch_trace WHERE allocated IS NOT NULL "
      "GROUP BY host::VARCHAR, pid, rank, step ORDER BY pid, max(ts_ns)"},
     {"machine_cpu", "CPU of the machine", "%",
-     "All programs together; 100 % is every core that may be used.",
+     "CPU time of all programs; 100 % is all usable cores.",
      "SELECT coalesce(host::VARCHAR, 'machine'), NULL::BIGINT, NULL::BIGINT, ts_ns, util_percent "
      "FROM system.cpu WHERE cpu IS NULL ORDER BY host::VARCHAR, ts_ns"},
     {"pressure", "Pressure", "%",
-     "Share of the time in which at least one program had to wait for a CPU, for memory or for a "
-     "disk. Where it rises while the processes' own use falls, other programs took the machine.",
+     "Share of time in which at least one program waited for a CPU, for memory or for a disk. If "
+     "it rises while the processes use less, other programs use the machine.",
      "SELECT resource::VARCHAR, NULL::BIGINT, NULL::BIGINT, ts_ns, some_percent "
      "FROM system.pressure ORDER BY host::VARCHAR, resource::VARCHAR, ts_ns"},
     {"machine_memory", "Memory of the machine", "bytes",
-     "In use by all programs together, caches left out.",
+     "Memory used by all programs, without caches.",
      "SELECT coalesce(host::VARCHAR, 'machine'), NULL::BIGINT, NULL::BIGINT, ts_ns, "
      "used_bytes::DOUBLE FROM system.memory ORDER BY host::VARCHAR, ts_ns"},
-    {"disk", "Disks", "bytes/s", "Read and written on each device that was used.",
+    {"disk", "Disks", "bytes/s", "Bytes read and written on each used device.",
      BOTH_WAYS("system.disk", "read_bytes_per_s", "write_bytes_per_s", "read", "written")},
-    {"network", "Network", "bytes/s", "Received and sent on each device that was used.",
+    {"network", "Network", "bytes/s", "Bytes received and sent on each used device.",
      BOTH_WAYS("system.network", "rx_bytes_per_s", "tx_bytes_per_s", "received", "sent")},
-    {"power", "Power", "W",
-     "Mean power of each energy domain; an estimate where its source says so.",
+    {"power", "Power", "W", "Mean power of each energy domain; estimates are marked.",
      "SELECT device::VARCHAR || CASE WHEN source::VARCHAR = 'estimate' THEN ' (estimate)' ELSE '' "
      "END, NULL::BIGINT, NULL::BIGINT, ts_ns, watts FROM energy.metrics "
      "ORDER BY host::VARCHAR, device::VARCHAR, ts_ns"},
@@ -83,8 +81,8 @@ static const struct chart_def CHARTS[] = {
 
 static const struct chart_def STEPS = {
     "steps", "Step time", "s",
-    "How long each training step took, at the time it began. Single spikes are often data "
-    "loading, checkpoints or garbage collection.",
+    "Duration of each training step, at its start. Single spikes are often data loading, "
+    "checkpoints or garbage collection.",
     NULL};
 
 void gsp_digest__chart_about(struct gsp_digest_chart *chart)
@@ -116,7 +114,7 @@ static int begin_chart(struct filler *filler, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int add_point(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct filler *filler = ctx;
     const struct gsp_sv name = gsp_store_row_text(row, 0);
@@ -198,7 +196,7 @@ int gsp_digest__charts(struct gsp_digest *digest, struct gsp_store *store, struc
     int rc = add_steps_chart(digest, err);
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(CHARTS); i++) {
         struct filler filler = {.digest = digest, .def = &CHARTS[i]};
-        rc = gsp_store_query_each(store, CHARTS[i].sql, take_point, &filler, err);
+        rc = gsp_store_query_each(store, CHARTS[i].sql, add_point, &filler, err);
         if (rc == GSP_OK && filler.chart)
             gsp_digest__chart_finish(digest, filler.chart);
     }

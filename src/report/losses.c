@@ -26,17 +26,18 @@ static uint64_t count_reason(const struct gsp_digest *digest, const struct gsp_d
 /* The most frequent reason of a kind that is not in `named`; NULL if none is left. */
 static const struct gsp_digest_loss *next_reason(const struct gsp_digest *digest,
                                                  struct gsp_sv what,
-                                                 const struct gsp_digest_loss *const *told,
-                                                 size_t told_count)
+                                                 const struct gsp_digest_loss *const *named,
+                                                 size_t named_count)
 {
     const struct gsp_digest_loss *found = NULL;
     uint64_t most = 0;
     for (size_t i = 0; i < digest->loss_count; i++) {
         const struct gsp_digest_loss *loss = &digest->losses[i];
-        bool is_told = !gsp_sv_eq(loss->what, what) || !loss->why.len || loss->why.len > REASON_MAX;
-        for (size_t k = 0; k < told_count && !is_told; k++)
-            is_told = gsp_sv_eq(told[k]->why, loss->why);
-        const uint64_t times = is_told ? 0 : count_reason(digest, loss);
+        bool is_named =
+            !gsp_sv_eq(loss->what, what) || !loss->why.len || loss->why.len > REASON_MAX;
+        for (size_t k = 0; k < named_count && !is_named; k++)
+            is_named = gsp_sv_eq(named[k]->why, loss->why);
+        const uint64_t times = is_named ? 0 : count_reason(digest, loss);
         if (times > most) {
             most = times;
             found = loss;
@@ -49,11 +50,11 @@ static const struct gsp_digest_loss *next_reason(const struct gsp_digest *digest
 static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uint64_t count,
                         struct gsp_buf *out)
 {
-    const struct gsp_digest_loss *told[REASONS_MAX];
+    const struct gsp_digest_loss *named[REASONS_MAX];
     const struct gsp_digest_loss *loss = NULL;
     size_t n = 0;
     uint64_t rest = count;
-    while (n < REASONS_MAX && (loss = next_reason(digest, what, told, n))) {
+    while (n < REASONS_MAX && (loss = next_reason(digest, what, named, n))) {
         const uint64_t times = count_reason(digest, loss);
         gsp_buf_puts(out, n ? "; " : " (");
         if (times < count) {
@@ -62,7 +63,7 @@ static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uin
         }
         gsp_buf_putsv(out, loss->why);
         rest -= times < rest ? times : rest;
-        told[n++] = loss;
+        named[n++] = loss;
     }
     if (n && rest) {
         gsp_buf_puts(out, "; ");

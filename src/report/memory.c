@@ -8,7 +8,7 @@
 #include "stats/growth.h"
 
 /* The resident memory of one process at one time; v is NaN at its end. */
-struct look {
+struct point {
     double t;
     double v;
     size_t series;
@@ -16,59 +16,59 @@ struct look {
 
 static int by_time(const void *a, const void *b)
 {
-    const struct look *x = a;
-    const struct look *y = b;
+    const struct point *x = a;
+    const struct point *y = b;
     if (x->t != y->t)
         return x->t < y->t ? -1 : 1;
     return (x->series > y->series) - (x->series < y->series);
 }
 
 /* The points of all processes ordered by time, with an end point after the last point of each. */
-static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
+static size_t list_points(const struct gsp_digest_chart *chart, struct point *out)
 {
     size_t count = 0;
     for (size_t i = 0; i < chart->series_count; i++) {
         const struct gsp_digest_series *series = &chart->series[i];
         for (size_t k = 0; k < series->count; k++)
             if (!isnan(series->v[k]))
-                out[count++] = (struct look){series->t[k], series->v[k], i};
+                out[count++] = (struct point){series->t[k], series->v[k], i};
         /* Later than the last points of the other processes that ran to the end. */
         if (count > 0 && series->count > 0 && chart->series_count > 1)
-            out[count++] = (struct look){series->t[series->count - 1] + 1, (double)NAN, i};
+            out[count++] = (struct point){series->t[series->count - 1] + 1, (double)NAN, i};
     }
     qsort(out, count, sizeof(*out), by_time);
     return count;
 }
 
 /* The sum over all processes at each point. The caller frees *t and *v. */
-static int sum_looks(const struct gsp_digest_chart *chart, double **t, double **v, size_t *count,
-                     struct gsp_err *err)
+static int sum_points(const struct gsp_digest_chart *chart, double **t, double **v, size_t *count,
+                      struct gsp_err *err)
 {
     size_t room = 1;
     for (size_t i = 0; i < chart->series_count; i++)
         room += chart->series[i].count + 1;
-    struct look *looks = calloc(room, sizeof(*looks));
+    struct point *points = calloc(room, sizeof(*points));
     double *last = calloc(chart->series_count + 1, sizeof(*last));
     *t = calloc(room, sizeof(**t));
     *v = calloc(room, sizeof(**v));
     *count = 0;
-    if (!looks || !last || !*t || !*v) {
-        free(looks);
+    if (!points || !last || !*t || !*v) {
+        free(points);
         free(last);
         return gsp_err_nomem(err);
     }
-    const size_t look_count = list_looks(chart, looks);
+    const size_t point_count = list_points(chart, points);
     double sum = 0;
-    for (size_t i = 0; i < look_count; i++) {
-        const double now = isnan(looks[i].v) ? 0 : looks[i].v;
-        sum += now - last[looks[i].series];
-        last[looks[i].series] = now;
-        if (isnan(looks[i].v))
+    for (size_t i = 0; i < point_count; i++) {
+        const double now = isnan(points[i].v) ? 0 : points[i].v;
+        sum += now - last[points[i].series];
+        last[points[i].series] = now;
+        if (isnan(points[i].v))
             continue;
-        (*t)[*count] = looks[i].t;
+        (*t)[*count] = points[i].t;
         (*v)[(*count)++] = sum;
     }
-    free(looks);
+    free(points);
     free(last);
     return GSP_OK;
 }
@@ -81,7 +81,7 @@ int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err)
     size_t count = 0;
     if (!chart)
         return GSP_OK;
-    const int rc = sum_looks(chart, &t, &v, &count, err);
+    const int rc = sum_points(chart, &t, &v, &count, err);
     for (size_t i = 0; i < count; i++)
         if (!(digest->memory.peak_rss_bytes >= v[i]))
             digest->memory.peak_rss_bytes = v[i];
@@ -131,7 +131,7 @@ static int add_site(struct sites *sites, const struct gsp_store_row *row, struct
 }
 
 /* The texts are borrowed from the row. */
-static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
+static struct gsp_digest_frame frame_from_row(const struct gsp_store_row *row)
 {
     const int64_t line = gsp_store_row_i64(row, 5);
     return (struct gsp_digest_frame){.func = gsp_store_row_text(row, 3),
@@ -188,7 +188,7 @@ static int add_row(void *ctx, const struct gsp_store_row *row, struct gsp_err *e
             return rc;
     }
     struct gsp_digest_site *site = &digest->memory.sites[digest->memory.site_count - 1];
-    const struct gsp_digest_frame frame = frame_of(row);
+    const struct gsp_digest_frame frame = frame_from_row(row);
     /* The stack of a site may be missing. */
     return frame.func.len == 0 || gsp_digest__site_frame(digest, site, frame) ? GSP_OK
                                                                               : gsp_err_nomem(err);

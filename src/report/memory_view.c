@@ -16,7 +16,7 @@ int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_
     int rc = gsp_memlog_open(path, &report->log, err);
     if (rc == GSP_OK && gsp_memlog_tick_count(report->log) == 0)
         rc = gsp_err_set(err, GSP_E_EMPTY, 0,
-                         "%.180s ends before the first reading of the counters", path);
+                         "%.180s ends before the first snapshot", path);
     if (rc == GSP_OK)
         rc = gsp_memlog_groups_create(&report->groups, report->log, by, err);
     return rc;
@@ -188,7 +188,7 @@ void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *
         gsp_buf_puts(out, "Keeps growing");
         break;
     case GSP_MEMVIEW_TEMPORARY:
-        gsp_buf_puts(out, "Allocated and freed between two readings");
+        gsp_buf_puts(out, "Allocated and freed between two snapshots");
         break;
     }
 }

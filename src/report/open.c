@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
@@ -65,8 +64,8 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
 }
 
 /* Uses the profile as the stacks of the document. losses: also add the losses of its recorder. */
-static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
-                        const struct gsp_digest_opts *opts, struct gsp_err *err)
+static int use_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
+                       const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
     const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     gsp_auto_buf text = {0};
@@ -97,14 +96,11 @@ static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, 
 void gsp_digest__origin_facts(struct gsp_digest *digest)
 {
     char when[64];
-    struct tm parts;
-    const time_t seconds = (time_t)(digest->start_ns / GSP_NS_PER_S);
     if (digest->command.len)
         gsp_digest__fact(digest, gsp_sv_of("Command"), digest->command);
     if (digest->host.len)
         gsp_digest__fact(digest, gsp_sv_of("Machine"), digest->host);
-    if (digest->start_ns > 0 && localtime_r(&seconds, &parts) &&
-        strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &parts) > 0)
+    if (digest->start_ns > 0 && gsp_fmt_time(digest->start_ns, when, sizeof(when))[0])
         gsp_digest__fact(digest, gsp_sv_of("Started"), gsp_digest__keep(digest, gsp_sv_of(when)));
     if (digest->profile)
         add_profile_facts(digest, digest->profile);
@@ -121,7 +117,7 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
         gsp_model_profile_free(profile);
         return rc;
     }
-    rc = take_profile(digest, profile, true, opts, err);
+    rc = use_profile(digest, profile, true, opts, err);
     if (rc == GSP_OK)
         gsp_digest__origin_facts(digest);
     return finish(digest, rc, out, err);
@@ -188,7 +184,7 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
                          gsp_digest__keep(digest, gsp_sv_of(gsp_store_warning(store, i))), 1);
     /* If the run has rows of losses, they include those of the profile. */
     if (rc == GSP_OK && profile)
-        rc = take_profile(digest, profile, !has_losses, opts, err);
+        rc = use_profile(digest, profile, !has_losses, opts, err);
     if (rc < 0)
         return rc;
     if (digest->command.len)
@@ -226,28 +222,29 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
                                               .timeout_ns = -1};
     struct gsp_store *store = NULL;
     struct gsp_profile *profile = NULL;
-    struct gsp_err bad = {0};
+    struct gsp_err unreadable = {0};
     if (!gsp_store_run_exists(path))
-        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "no recording in %.180s", path);
     int rc = gsp_store_open(&options, &store, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_run(store, path, err);
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = gsp_store_run_profile_load(path, store, true, &profile, &bad, err);
+        rc = gsp_store_run_profile_load(path, store, true, &profile, &unreadable, err);
     if (profile && gsp_model_profile_sample_count(profile) == 0) {
         gsp_model_profile_free(profile);
         profile = NULL;
     }
     if (rc == GSP_OK)
         rc = gsp_digest_open_store(store, profile, path, opts, out, err);
-    if (rc == GSP_OK && bad.code < 0)
-        gsp_digest__loss(*out, gsp_sv_of("files"), gsp_digest__keep(*out, gsp_sv_of(bad.msg)), 1);
+    if (rc == GSP_OK && unreadable.code < 0)
+        gsp_digest__loss(*out, gsp_sv_of("files"),
+                         gsp_digest__keep(*out, gsp_sv_of(unreadable.msg)), 1);
     gsp_store_close(store);
     if (rc == GSP_OK && is_empty(*out)) {
-        rc = bad.code < 0
-                 ? gsp_err_set(err, bad.code, bad.sys, "%s", bad.msg)
+        rc = unreadable.code < 0
+                 ? gsp_err_set(err, unreadable.code, unreadable.sys, "%s", unreadable.msg)
                  : gsp_err_set(err, GSP_E_EMPTY, 0, "nothing was recorded in %.180s", path);
         gsp_digest_free(*out);
         *out = NULL;
@@ -265,7 +262,7 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
     rc = gsp_digest__session(digest, path, err);
     digest->title = digest->name;
     if (rc == GSP_OK && digest->profile)
-        rc = take_profile(digest, digest->profile, true, opts, err);
+        rc = use_profile(digest, digest->profile, true, opts, err);
     if (rc == GSP_OK)
         rc = gsp_digest__rss(digest, err);
     if (rc == GSP_OK)

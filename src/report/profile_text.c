@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "base/width.h"
@@ -146,14 +147,8 @@ struct walk {
 
 static bool push(struct walk *walk, struct item item)
 {
-    if (walk->count == walk->cap) {
-        size_t cap = walk->cap ? walk->cap * 2 : 64;
-        struct item *items = reallocarray(walk->items, cap, sizeof(*items));
-        if (!items)
-            return false;
-        walk->items = items;
-        walk->cap = cap;
-    }
+    if (!gsp_array_fit(&walk->items, &walk->cap, walk->count + 1))
+        return false;
     walk->items[walk->count++] = item;
     return true;
 }

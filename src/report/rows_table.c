@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/width.h"
 #include "model/cells.h"
@@ -126,14 +127,8 @@ static void put_value(const struct gsp_rows_column *column, const struct gsp_val
 static int add_cell(struct gsp_rows_table *table, size_t index, struct cell cell,
                     struct gsp_err *err)
 {
-    if (index >= table->cell_cap) {
-        size_t cap = table->cell_cap ? table->cell_cap * 2 : 256;
-        struct cell *cells = realloc(table->cells, cap * sizeof(*cells));
-        if (!cells)
-            return gsp_err_nomem(err);
-        table->cells = cells;
-        table->cell_cap = cap;
-    }
+    if (!gsp_array_fit(&table->cells, &table->cell_cap, index + 1))
+        return gsp_err_nomem(err);
     table->cells[index] = cell;
     return GSP_OK;
 }
@@ -211,7 +206,7 @@ static unsigned widest_of(const struct gsp_rows_table *table, size_t i, struct g
 static void measure(struct gsp_rows_table *table, unsigned *least)
 {
     struct layout *layout = &table->layout;
-    unsigned *wanted = layout->widths;
+    unsigned *widths = layout->widths;
     const struct gsp_rows *rows = table->rows;
     gsp_auto_buf scratch = {0};
     unsigned limit = table->opts.width ? table->opts.width : PIPE_COLUMNS_MAX;
@@ -221,14 +216,14 @@ static void measure(struct gsp_rows_table *table, unsigned *least)
         unsigned name = name_columns(&rows->columns[i]);
         layout->name_width = name > layout->name_width ? name : layout->name_width;
         bool keeps = is_number(&rows->columns[i]);
-        wanted[i] = name > widest ? name : widest;
+        widths[i] = name > widest ? name : widest;
         /* A number keeps all digits, and part of its name. */
         unsigned known = name < NAME_COLUMNS_MIN ? name : NAME_COLUMNS_MIN;
         unsigned whole = widest > known ? widest : known;
         least[i] = keeps ? whole : text_min;
-        least[i] = least[i] < wanted[i] ? least[i] : wanted[i];
+        least[i] = least[i] < widths[i] ? least[i] : widths[i];
         if (!keeps || !table->opts.width)
-            wanted[i] = wanted[i] < limit ? wanted[i] : limit;
+            widths[i] = widths[i] < limit ? widths[i] : limit;
     }
     if (layout->name_width > NAME_COLUMNS_MAX)
         layout->name_width = NAME_COLUMNS_MAX;
@@ -245,13 +240,13 @@ static size_t sum_of(const unsigned *widths, size_t count)
 /* The first columns keep their full width if they fit. */
 static void keep_whole(const struct gsp_rows_table *table, unsigned *least)
 {
-    const unsigned *wanted = table->layout.widths;
+    const unsigned *widths = table->layout.widths;
     size_t whole = table->opts.whole;
     whole = whole < table->rows->column_count ? whole : table->rows->column_count;
-    if (sum_of(wanted, whole) > table->opts.width)
+    if (sum_of(widths, whole) > table->opts.width)
         return;
     for (size_t i = 0; i < whole; i++)
-        least[i] = wanted[i];
+        least[i] = widths[i];
 }
 
 /* Narrows the widest column until all fit. All fit at their minimum widths. */
@@ -358,7 +353,7 @@ static void put_blanks(struct gsp_buf *out, size_t n)
     gsp_buf_printf(out, "%*s", (int)n, "");
 }
 
-struct look {
+struct cell_format {
     bool right;
     bool cut;         /* cut text that does not fit */
     bool last;        /* no padding after it */
@@ -366,22 +361,22 @@ struct look {
 };
 
 static void put_padded(const struct gsp_rows_table *table, struct gsp_sv text, unsigned width,
-                       const struct look *look, struct gsp_buf *out)
+                       const struct cell_format *format, struct gsp_buf *out)
 {
     gsp_auto_buf shown = {0};
-    unsigned columns = look->cut ? gsp_report__cut(text, width, false, &shown) : 0;
-    if (!look->cut) {
+    unsigned columns = format->cut ? gsp_report__cut(text, width, false, &shown) : 0;
+    if (!format->cut) {
         gsp_buf_putsv(&shown, text);
         columns = gsp_width(text);
     }
     size_t blanks = columns < width ? width - columns : 0;
-    if (look->right)
+    if (format->right)
         put_blanks(out, blanks);
-    const char *code = style(table, look->code);
+    const char *code = style(table, format->code);
     gsp_buf_puts(out, code);
     gsp_buf_putsv(out, gsp_buf_sv(&shown));
     gsp_buf_puts(out, code[0] ? GSP_STYLE_OFF : "");
-    if (!look->right && !look->last)
+    if (!format->right && !format->last)
         put_blanks(out, blanks);
     out->failed = out->failed || shown.failed;
 }
@@ -400,11 +395,11 @@ static void put_head(const struct gsp_rows_table *table, struct gsp_buf *out)
         gsp_auto_buf name = {0};
         put_line(gsp_sv_of(column->name), &name);
         put_gap(out, i);
-        struct look look = {.right = is_number(column),
-                            .cut = table->opts.width > 0,
-                            .last = i + 1 == layout->shown,
-                            .code = GSP_STYLE_BOLD};
-        put_padded(table, gsp_buf_sv(&name), layout->widths[i], &look, out);
+        struct cell_format format = {.right = is_number(column),
+                                     .cut = table->opts.width > 0,
+                                     .last = i + 1 == layout->shown,
+                                     .code = GSP_STYLE_BOLD};
+        put_padded(table, gsp_buf_sv(&name), layout->widths[i], &format, out);
     }
     gsp_buf_putc(out, '\n');
     gsp_buf_puts(out, style(table, GSP_STYLE_DIM));
@@ -422,12 +417,12 @@ static void put_cell(const struct gsp_rows_table *table, size_t i, struct gsp_sv
 {
     const struct layout *layout = &table->layout;
     bool number = is_number(&table->rows->columns[i]);
-    struct look look = {.right = number,
-                        .cut = table->opts.width > 0 && !number,
-                        .last = i + 1 == layout->shown,
-                        .code = is_null ? GSP_STYLE_DIM : ""};
+    struct cell_format format = {.right = number,
+                                 .cut = table->opts.width > 0 && !number,
+                                 .last = i + 1 == layout->shown,
+                                 .code = is_null ? GSP_STYLE_DIM : ""};
     put_gap(out, i);
-    put_padded(table, text, layout->widths[i], &look, out);
+    put_padded(table, text, layout->widths[i], &format, out);
 }
 
 /* One value per line, with its line breaks. */
@@ -437,8 +432,8 @@ static void put_member(const struct gsp_rows_table *table, size_t i, struct gsp_
     unsigned width = table->layout.name_width;
     gsp_auto_buf name = {0};
     put_line(gsp_sv_of(table->rows->columns[i].name), &name);
-    struct look look = {.cut = table->opts.width > 0, .code = GSP_STYLE_BOLD};
-    put_padded(table, gsp_buf_sv(&name), width, &look, out);
+    struct cell_format format = {.cut = table->opts.width > 0, .code = GSP_STYLE_BOLD};
+    put_padded(table, gsp_buf_sv(&name), width, &format, out);
     put_blanks(out, GAP);
     gsp_buf_puts(out, style(table, is_null ? GSP_STYLE_DIM : ""));
     struct gsp_sv line;
@@ -541,8 +536,7 @@ static void put_foot(const struct gsp_rows_table *table, uint64_t count, struct 
     const struct gsp_rows *rows = table->rows;
     gsp_auto_buf line = {0};
     gsp_buf_printf(out, "%s(%" PRIu64 " row%s%s)", style(table, GSP_STYLE_DIM), count,
-                   count == 1 ? "" : "s",
-                   rows->truncated ? "; there are more: the limit cut the result" : "");
+                   count == 1 ? "" : "s", rows->truncated ? "; the limit cut the result" : "");
     size_t missing = rows->column_count - table->layout.shown;
     if (missing && !table->layout.vertical) {
         gsp_buf_printf(&line, "(%zu column%s not shown:", missing, missing == 1 ? "" : "s");

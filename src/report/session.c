@@ -35,7 +35,7 @@ static const struct {
     {"energy.watts", "power", "", ""},
 };
 
-static bool want_all(void *ctx, const char *metric)
+static bool select_all(void *ctx, const char *metric)
 {
     (void)ctx;
     (void)metric;
@@ -210,10 +210,8 @@ static void add_facts(struct gsp_digest *digest, const struct gsp_session_data *
         gsp_digest__fact(digest, gsp_sv_of("Period"),
                          gsp_digest__printf(digest, "%.6g ms", data->frequency_ms));
     if (data->timeless)
-        gsp_digest__loss(digest, gsp_sv_of("frames"), gsp_sv_of("their time cannot be read"),
-                         data->timeless);
-    gsp_digest__loss(digest, gsp_sv_of("values"), gsp_sv_of("there are too many metrics"),
-                     data->series_lost);
+        gsp_digest__loss(digest, gsp_sv_of("frames"), gsp_sv_of("unreadable time"), data->timeless);
+    gsp_digest__loss(digest, gsp_sv_of("values"), gsp_sv_of("too many metrics"), data->series_lost);
 }
 
 static int open_file(const char *path, struct gsp_err *err)
@@ -227,13 +225,13 @@ static int open_file(const char *path, struct gsp_err *err)
 
 int gsp_digest__session(struct gsp_digest *digest, const char *path, struct gsp_err *err)
 {
-    const struct gsp_session_read_options want = {.values = true, .bins = want_all};
+    const struct gsp_session_read_options options = {.values = true, .bins = select_all};
     struct gsp_session_data *data = NULL;
     const int opened = open_file(path, err);
     if (opened < 0)
         return opened;
     gsp_auto_fd fd = opened;
-    int rc = gsp_session_read(gsp_json_scan_read_fd, &fd, &want, &data, err);
+    int rc = gsp_session_read(gsp_json_scan_read_fd, &fd, &options, &data, err);
     if (rc < 0)
         return rc;
     if (data->name[0])

@@ -49,7 +49,7 @@ static void put_losses(const struct gsp_buf *losses, struct gsp_buf *out)
         rc = add_counts(&scan, &counts);
     gsp_json_scan_close(&scan);
     if (rc < 0) {
-        gsp_buf_puts(out, "; losses cannot be read");
+        gsp_buf_puts(out, "; losses unreadable");
         return;
     }
     gsp_buf_puts(out, "; ");
@@ -59,7 +59,7 @@ static void put_losses(const struct gsp_buf *losses, struct gsp_buf *out)
 void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
 {
     char length[32];
-    gsp_buf_term(out, gsp_sv_of(data->name[0] ? data->name : "(a session without a name)"));
+    gsp_buf_term(out, gsp_sv_of(data->name[0] ? data->name : "(unnamed session)"));
     if (data->host[0]) {
         gsp_buf_puts(out, " on ");
         gsp_buf_term(out, gsp_sv_of(data->host));
@@ -143,7 +143,7 @@ static struct gsp_session_row row_at(const struct gsp_session_data *data, size_t
                                     .integral = no};
 }
 
-static bool is_wanted(const struct gsp_session_row *row, const char *metrics)
+static bool is_selected(const struct gsp_session_row *row, const char *metrics)
 {
     /* Devices without a value are left out. */
     return !(row->count == 0) && gsp_export_plot_matches(metrics, or_empty(row->metric));
@@ -189,7 +189,7 @@ int gsp_stat_table(const struct gsp_session_data *data, const char *metrics,
         char cells[NUMBERS][CELL_SIZE];
         struct gsp_session_row row = row_at(data, k);
         put_numbers(&row, cells);
-        for (size_t i = 0; i < NUMBERS && is_wanted(&row, metrics); i++)
+        for (size_t i = 0; i < NUMBERS && is_selected(&row, metrics); i++)
             widths[i] = strlen(cells[i]) > widths[i] ? strlen(cells[i]) : widths[i];
     }
     int rc = gsp_made_rows_new(columns, GSP_COUNT(NAMES), &made, err);
@@ -197,7 +197,7 @@ int gsp_stat_table(const struct gsp_session_data *data, const char *metrics,
         return rc;
     for (size_t k = 0; k < row_count(data); k++) {
         struct gsp_session_row row = row_at(data, k);
-        if (is_wanted(&row, metrics))
+        if (is_selected(&row, metrics))
             add_row(made, &row, widths);
     }
     *out = made;
@@ -249,7 +249,7 @@ void gsp_stat_json(const struct gsp_session_data *data, const char *metrics, str
     gsp_json_arr_begin(&json);
     for (size_t i = 0; i < row_count(data); i++) {
         struct gsp_session_row row = row_at(data, i);
-        if (is_wanted(&row, metrics))
+        if (is_selected(&row, metrics))
             put_row(&json, &row);
     }
     gsp_json_arr_end(&json);

@@ -70,7 +70,7 @@ static uint32_t depth_of(struct nest *nest, int64_t start_ns, int64_t end_ns)
     return depth;
 }
 
-static int take_span(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int add_span(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct collector *c = ctx;
     struct gsp_digest *digest = c->digest;
@@ -108,7 +108,7 @@ int gsp_digest__spans(struct gsp_digest *digest, struct gsp_store *store, struct
         "phase::VARCHAR FROM python.span "
         "WHERE start_ns IS NOT NULL AND duration_ns IS NOT NULL AND duration_ns < (1::BIGINT << "
         "60) ORDER BY start_ns, duration_ns DESC, span_id",
-        take_span, &c, err);
+        add_span, &c, err);
     gsp_hmap_free(&c.names);
     gsp_hmap_free(&c.threads);
     free(c.nests);

@@ -13,7 +13,7 @@ double gsp_digest__seconds(const struct gsp_digest *digest, int64_t ts_ns)
 }
 
 /* If the run was killed, gsprof.run has no times; the times of the rows are used. */
-static const char ABOUT_SQL[] =
+static const char ORIGIN_SQL[] =
     "SELECT any_value(name)::VARCHAR, any_value(host)::VARCHAR, any_value(command)::VARCHAR, "
     "min(ts_from), max(ts_to), "
     "(SELECT min(ts) FROM (SELECT min(ts_ns) AS ts FROM process.metrics "
@@ -34,7 +34,7 @@ static const char ABOUT_SQL[] =
     "WHERE kind::VARCHAR = 'end') "
     "FROM gsprof.run";
 
-static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_origin(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     int64_t from_ns = gsp_store_row_i64(row, 3);
@@ -62,7 +62,7 @@ static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err
 
 int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_query_each(store, ABOUT_SQL, take_about, digest, err);
+    return gsp_store_query_each(store, ORIGIN_SQL, read_origin, digest, err);
 }
 
 /* Causes of the sampler in words. */
@@ -72,11 +72,11 @@ static const struct {
     const char *why;
 } CAUSES[] = {
     {"torn", "samples", "the stack changed while it was read"},
-    {"late", "samples", "the sampler came too late"},
+    {"late", "samples", "the sampler was late"},
     {"failed", "samples", "memory could not be read"},
-    {"gone", "processes", "ended under the sampler's hands"},
+    {"gone", "processes", "exited while being sampled"},
     {"skipped", "processes", "not Python"},
-    {"unmerged", "stacks", "native and Python frames did not fit together"},
+    {"unmerged", "stacks", "native and Python frames could not be merged"},
 };
 
 void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gsp_sv cause,
@@ -93,7 +93,7 @@ void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gs
     }
     if (gsp_sv_eq(source, gsp_sv_of("python.backtrace")) && gsp_sv_ends(cause, " limit")) {
         gsp_digest__loss(digest, gsp_sv_of("stacks of events"),
-                         gsp_sv_of("at most 100 a second of one trigger are taken"), count);
+                         gsp_sv_of("limit of 100 per second and trigger"), count);
         return;
     }
     if (source.len && memchr(source.p, '.', source.len))
@@ -103,7 +103,7 @@ void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gs
                      count);
 }
 
-static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     const int64_t count = gsp_store_row_i64(row, 2);
     (void)err;
@@ -114,7 +114,7 @@ static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 }
 
 /* Sets has_losses if the tables come from a recorder or an agent, which count losses. */
-static int take_recorder(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_recorder(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     (void)err;
@@ -129,13 +129,13 @@ int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
         gsp_store_query_each(store,
                              "SELECT (SELECT count(*) FROM gsprof.loss) + (SELECT count(*) "
                              "FROM gsprof.sampler) + (SELECT count(*) FROM gsprof.setting)",
-                             take_recorder, digest, err);
+                             read_recorder, digest, err);
     if (rc < 0)
         return rc;
     return gsp_store_query_each(store,
                                 "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
                                 "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
-                                take_loss, digest, err);
+                                read_loss, digest, err);
 }
 
 /* Name and value of each fact, as text. */
@@ -152,14 +152,14 @@ static const char FACTS_SQL[] =
     "count(DISTINCT rank)::VARCHAR END FROM python.torch_step "
     "UNION ALL SELECT 6, 'PyTorch', string_agg(DISTINCT value::VARCHAR, ', ') "
     "FROM gsprof.setting WHERE name::VARCHAR = 'torch_version' "
-    "UNION ALL SELECT 7, 'Cost of gsprof', string_agg(source || CASE WHEN percent < 0 "
+    "UNION ALL SELECT 7, 'Overhead of gsprof', string_agg(source || CASE WHEN percent < 0 "
     "THEN ' too little to measure' ELSE ' ' || round(percent, 2) || ' %' END, "
     "', ') FROM (SELECT source::VARCHAR AS source, arg_max(percent, ts_ns) AS percent "
     "FROM gsprof.overhead GROUP BY 1 UNION ALL SELECT 'sampler', arg_max(cpu_percent, ts_ns) "
     "FROM gsprof.sampler HAVING count(*) > 0) WHERE percent IS NOT NULL) "
     "WHERE value IS NOT NULL AND value <> '' ORDER BY place";
 
-static int take_fact(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_fact(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     (void)err;
@@ -170,5 +170,5 @@ static int take_fact(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 
 int gsp_digest__table_facts(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_query_each(store, FACTS_SQL, take_fact, digest, err);
+    return gsp_store_query_each(store, FACTS_SQL, read_fact, digest, err);
 }

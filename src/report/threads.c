@@ -12,7 +12,7 @@ static const char THREADS_SQL[] =
     "AND s.thread_id = process.thread.thread_id) GROUP BY pid, thread_id) "
     "GROUP BY name ORDER BY 3 DESC, name";
 
-static int take_threads(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int add_threads(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     struct gsp_digest_native *native = &digest->native;
@@ -32,5 +32,5 @@ static int take_threads(void *ctx, const struct gsp_store_row *row, struct gsp_e
 int gsp_digest__native_threads(struct gsp_digest *digest, struct gsp_store *store,
                                struct gsp_err *err)
 {
-    return gsp_store_query_each(store, THREADS_SQL, take_threads, digest, err);
+    return gsp_store_query_each(store, THREADS_SQL, add_threads, digest, err);
 }

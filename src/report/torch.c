@@ -4,7 +4,7 @@
 
 #include "report/run.h"
 
-static int take_step(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int add_step(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     struct gsp_digest_step *more =
@@ -29,7 +29,7 @@ static const char TRACED_SQL[] =
     "AND isfinite(duration) AND ts_ns IS NOT NULL AND EXISTS (SELECT 1 FROM gsprof.setting "
     "WHERE name::VARCHAR = 'torch.traced' AND value::VARCHAR <> '1 of 1 steps')";
 
-static int take_traced(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_traced(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     (void)err;
     ((struct gsp_digest *)ctx)->steps_traced = (uint64_t)gsp_store_row_i64(row, 0);
@@ -43,8 +43,8 @@ int gsp_digest__steps(struct gsp_digest *digest, struct gsp_store *store, struct
         "SELECT step, rank, pid, ts_ns, duration FROM python.torch_step "
         "WHERE duration IS NOT NULL AND isfinite(duration) AND ts_ns IS NOT NULL "
         "ORDER BY ts_ns - duration * 1e9, rank, pid",
-        take_step, digest, err);
-    return rc < 0 ? rc : gsp_store_query_each(store, TRACED_SQL, take_traced, digest, err);
+        add_step, digest, err);
+    return rc < 0 ? rc : gsp_store_query_each(store, TRACED_SQL, read_traced, digest, err);
 }
 
 /* Calls of modules are nested, so shares refer to the traced steps and not to the sum of all calls.
@@ -59,7 +59,7 @@ static const char MODULES_SQL[] =
     "WHERE duration IS NOT NULL AND isfinite(duration) "
     "GROUP BY module, stage ORDER BY sum(duration) DESC, module::VARCHAR, stage::VARCHAR";
 
-static int take_module(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int add_module(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     struct gsp_digest_module *more =
@@ -98,7 +98,7 @@ struct values {
     size_t at; /* module of the previous row */
 };
 
-static int take_value(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int add_value(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct values *values = ctx;
     struct gsp_digest *digest = values->digest;
@@ -124,15 +124,15 @@ static int take_value(void *ctx, const struct gsp_store_row *row, struct gsp_err
 int gsp_digest__modules(struct gsp_digest *digest, struct gsp_store *store, bool values,
                         struct gsp_err *err)
 {
-    int rc = gsp_store_query_each(store, MODULES_SQL, take_module, digest, err);
+    int rc = gsp_store_query_each(store, MODULES_SQL, add_module, digest, err);
     if (rc == GSP_OK && values && digest->module_count) {
         struct values into = {.digest = digest};
-        rc = gsp_store_query_each(store, VALUES_SQL, take_value, &into, err);
+        rc = gsp_store_query_each(store, VALUES_SQL, add_value, &into, err);
     }
     return rc;
 }
 
-static int take_rank(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int add_rank(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     struct gsp_digest_rank *more =
@@ -152,5 +152,5 @@ int gsp_digest__ranks(struct gsp_digest *digest, struct gsp_store *store, struct
         "SELECT rank, sum(duration) FROM python.collective WHERE rank IS NOT NULL "
         "AND duration IS NOT NULL AND isfinite(duration) GROUP BY rank "
         "ORDER BY rank",
-        take_rank, digest, err);
+        add_rank, digest, err);
 }

@@ -37,7 +37,7 @@ static double native_share(const struct gsp_digest *digest)
     return digest->duration_s > 0 ? digest->native.cpu_s / digest->duration_s : 0;
 }
 
-static void tell_native_threads(const struct gsp_judge *judge)
+static void judge_native_threads(const struct gsp_judge *judge)
 {
     const struct gsp_digest_native *native = &judge->digest->native;
     size_t shown = 0;
@@ -46,7 +46,7 @@ static void tell_native_threads(const struct gsp_judge *judge)
         return;
     gsp_buf_puts(&text, "Threads without Python used ");
     gsp_model_seconds_put(native->cpu_s, &text);
-    gsp_buf_printf(&text, " of CPU, %.2f cores: ", native_share(judge->digest));
+    gsp_buf_printf(&text, " of CPU time (%.2f cores): ", native_share(judge->digest));
     for (size_t i = 0; i < native->top_count; i++) {
         const struct gsp_digest_named_cpu *at = &native->top[i];
         gsp_buf_puts(&text, i ? ", " : "");
@@ -63,7 +63,7 @@ static void tell_native_threads(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void tell_time(const struct gsp_judge *judge)
+static void judge_time(const struct gsp_judge *judge)
 {
     const struct gsp_shares *shares = &judge->shares;
     gsp_auto_buf text = {0};
@@ -87,8 +87,8 @@ static void tell_time(const struct gsp_judge *judge)
                                 : " waiting");
     } else {
         gsp_buf_puts(&text, shares->is_running_only
-                                ? " of the running time; waiting threads were not recorded"
-                                : "; what of it was waiting is not known");
+                                ? " of the running time; idle threads were not recorded"
+                                : "; waiting time unknown");
     }
     add_line(judge, &text);
 }
@@ -99,7 +99,7 @@ static double weight_of(const struct gsp_digest_function *function)
     return isnan(function->own_cpu) ? function->own : function->own_cpu;
 }
 
-static void tell_functions(const struct gsp_judge *judge)
+static void judge_functions(const struct gsp_judge *judge)
 {
     const struct gsp_digest_stacks *stacks = &judge->digest->stacks;
     const double all = isnan(stacks->total_cpu) ? stacks->total : stacks->total_cpu;
@@ -128,7 +128,7 @@ static void tell_functions(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void tell_gpu(const struct gsp_judge *judge)
+static void judge_gpu(const struct gsp_judge *judge)
 {
     const struct gsp_shares *shares = &judge->shares;
     gsp_auto_buf text = {0};
@@ -144,12 +144,12 @@ static void tell_gpu(const struct gsp_judge *judge)
         gsp_model_share_put(shares->idle_top, shares->idle_total, &text);
     } else if (shares->gpu_idle >= SHARE_MIN) {
         gsp_buf_puts(&text, shares->gpu_seen > 0 ? "; never all GPUs at once"
-                                                 : "; what Python did meanwhile is not known");
+                                                 : "; no samples from that time");
     }
     add_line(judge, &text);
 }
 
-static void tell_memory(const struct gsp_judge *judge)
+static void judge_memory(const struct gsp_judge *judge)
 {
     const struct gsp_digest_memory *memory = &judge->digest->memory;
     gsp_auto_buf text = {0};
@@ -158,7 +158,7 @@ static void tell_memory(const struct gsp_judge *judge)
     gsp_buf_puts(&text, "Memory peaked at ");
     gsp_model_bytes_put(memory->peak_rss_bytes, &text);
     if (isnan(memory->growth_bytes_per_s)) {
-        gsp_buf_puts(&text, "; too short to tell whether it grows");
+        gsp_buf_puts(&text, "; too short to detect growth");
     } else if (memory->growth_bytes_per_s > 0) {
         gsp_buf_puts(&text, " and grew by ");
         gsp_model_bytes_put(memory->growth_bytes_per_s, &text);
@@ -169,14 +169,14 @@ static void tell_memory(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void tell_steps(const struct gsp_judge *judge)
+static void judge_steps(const struct gsp_judge *judge)
 {
     const struct gsp_steps *steps = &judge->steps;
     gsp_auto_buf text = {0};
     if (steps->count == 0)
         return;
     gsp_model_count_put(steps->count, &text);
-    gsp_buf_puts(&text, steps->count == 1 ? " step of " : " steps, half of them within ");
+    gsp_buf_puts(&text, steps->count == 1 ? " step of " : " steps: median ");
     gsp_model_seconds_put(steps->p50_s, &text);
     if (steps->count > 1) {
         gsp_buf_puts(&text, ", 95 % within ");
@@ -192,7 +192,7 @@ static void tell_steps(const struct gsp_judge *judge)
 }
 
 /* Reports that torch.adaptive traced fewer steps than requested. */
-static void tell_traced(const struct gsp_judge *judge)
+static void judge_traced(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
     gsp_auto_buf text = {0};
@@ -202,7 +202,7 @@ static void tell_traced(const struct gsp_judge *judge)
     gsp_model_count_put(digest->steps_traced, &text);
     gsp_buf_puts(&text, " of ");
     gsp_model_count_put(digest->step_count, &text);
-    gsp_buf_puts(&text, " steps, to keep the cost within torch.adaptive");
+    gsp_buf_puts(&text, " steps, because torch.adaptive limits the overhead");
     add_line(judge, &text);
 }
 
@@ -232,15 +232,15 @@ static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
     const double behind_s = others_s - least->collective_s;
     if (!(behind_s > BEHIND_MIN * steps_of_rank_s(digest)))
         return false;
-    gsp_buf_printf(out, "The others wait for rank %" PRId64 ": it spent ", least->rank);
+    gsp_buf_printf(out, "Other ranks wait for rank %" PRId64 ": it spent ", least->rank);
     gsp_model_seconds_put(least->collective_s, out);
-    gsp_buf_puts(out, " in collectives, they ");
+    gsp_buf_puts(out, " in collectives, the others ");
     gsp_model_seconds_put(others_s, out);
     gsp_buf_puts(out, " each");
     return true;
 }
 
-static void tell_ranks(const struct gsp_judge *judge)
+static void judge_ranks(const struct gsp_judge *judge)
 {
     const struct gsp_steps *steps = &judge->steps;
     const double behind =
@@ -277,7 +277,7 @@ static bool has_parts(const struct gsp_digest *digest, const struct gsp_digest_m
     return false;
 }
 
-static void tell_module(const struct gsp_judge *judge)
+static void judge_module(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
     gsp_auto_buf text = {0};
@@ -295,7 +295,7 @@ static void tell_module(const struct gsp_judge *judge)
         gsp_buf_putsv(&text, module->stage);
         gsp_buf_puts(&text, ") ");
         gsp_model_seconds_put(module->mean_s, &text);
-        gsp_buf_puts(&text, " a call");
+        gsp_buf_puts(&text, " per call");
         if (!isnan(module->share)) {
             gsp_buf_puts(&text, ", ");
             gsp_model_share_put(module->share, 1, &text);
@@ -362,7 +362,7 @@ static void put_data_share(const struct gsp_digest *digest, double data_s, struc
     }
     if (within_s > 0) {
         gsp_model_share_put(fmin(within_s, all.steps_s), all.steps_s, out);
-        gsp_buf_puts(out, " of the time of the steps");
+        gsp_buf_puts(out, " of the step time");
     } else {
         gsp_model_share_put(data_s, digest->duration_s, out);
         gsp_buf_puts(out, " of the wall time");
@@ -370,7 +370,7 @@ static void put_data_share(const struct gsp_digest *digest, double data_s, struc
 }
 
 /* From spans of data, else from stacks in torch.utils.data. */
-static void tell_loading(const struct gsp_judge *judge)
+static void judge_loading(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
     const struct gsp_shares *shares = &judge->shares;
@@ -381,7 +381,7 @@ static void tell_loading(const struct gsp_judge *judge)
     if (data_s > SHARE_MIN * digest->duration_s) {
         gsp_buf_puts(&text, "Data loading: ");
         gsp_model_seconds_put(data_s, &text);
-        gsp_buf_puts(&text, " in spans of data, ");
+        gsp_buf_puts(&text, " in data spans, ");
         put_data_share(digest, data_s, &text);
     } else if (shares->loading > SHARE_MIN * shares->total) {
         gsp_buf_puts(&text, "Data loading: ");
@@ -392,7 +392,7 @@ static void tell_loading(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void tell_losses(const struct gsp_judge *judge)
+static void judge_losses(const struct gsp_judge *judge)
 {
     gsp_auto_buf text = {0};
     gsp_digest__losses_text(judge->digest, &text);
@@ -415,7 +415,7 @@ static bool has_torch(const struct gsp_digest *digest)
 }
 
 /* Lists the kinds of data that the run does not have, with the reason if known. */
-static void tell_unknown(const struct gsp_judge *judge)
+static void judge_unknown(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
     const bool has_stacks = digest->stacks.seen > 0;
@@ -427,7 +427,7 @@ static void tell_unknown(const struct gsp_judge *judge)
     } parts[] = {
         {has_stacks, "stacks", NULL},
         {!isnan(digest->memory.peak_rss_bytes), "memory", NULL},
-        {digest->step_count > 0, "steps", "gsprof.step() marks them"},
+        {digest->step_count > 0, "steps", "none marked with gsprof.step()"},
         {digest->module_count > 0, "modules",
          has_stacks && !has_torch(digest) ? "PyTorch not used" : NULL},
         {!isnan(judge->shares.gpu_idle), "GPU", has_machine ? "none found" : NULL},
@@ -458,7 +458,7 @@ static bool is_plain(struct gsp_sv text, bool is_command)
 }
 
 /* Suggests one command for the most prominent finding. */
-static void tell_next(const struct gsp_judge *judge)
+static void judge_next(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
     gsp_auto_buf text = {0};
@@ -496,37 +496,36 @@ static bool failed_early(const struct gsp_judge *judge)
            digest->step_count == 0 && digest->span_count == 0;
 }
 
-static void tell_failure(const struct gsp_judge *judge)
+static void judge_failure(const struct gsp_judge *judge)
 {
     gsp_auto_buf text = {0};
     gsp_buf_printf(&text,
-                   "The program failed with status %" PRId64
-                   ", too early for a verdict: what it printed says why",
+                   "The program failed with status %" PRId64 " during startup; see its output",
                    judge->digest->exit_status);
     add_line(judge, &text);
 }
 
 /* The verdict for a program that did not fail during startup. */
-static void tell_all(const struct gsp_judge *judge)
+static void judge_all(const struct gsp_judge *judge)
 {
     struct gsp_digest *digest = judge->digest;
-    tell_time(judge);
-    tell_native_threads(judge);
-    tell_functions(judge);
-    tell_gpu(judge);
-    tell_steps(judge);
-    tell_ranks(judge);
-    tell_module(judge);
-    tell_traced(judge);
-    tell_loading(judge);
-    tell_memory(judge);
+    judge_time(judge);
+    judge_native_threads(judge);
+    judge_functions(judge);
+    judge_gpu(judge);
+    judge_steps(judge);
+    judge_ranks(judge);
+    judge_module(judge);
+    judge_traced(judge);
+    judge_loading(judge);
+    judge_memory(judge);
     /* The last two lines are for losses and the next command. */
     if (digest->verdict_count > GSP_VERDICT_LINES_MAX - 2)
         digest->verdict_count = GSP_VERDICT_LINES_MAX - 2;
     if (digest->verdict_count < GSP_VERDICT_LINES_MAX - 2)
-        tell_unknown(judge);
-    tell_losses(judge);
-    tell_next(judge);
+        judge_unknown(judge);
+    judge_losses(judge);
+    judge_next(judge);
 }
 
 int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
@@ -542,9 +541,9 @@ int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
         return rc;
     digest->failed_early = failed_early(&judge);
     if (digest->failed_early)
-        tell_failure(&judge);
+        judge_failure(&judge);
     else
-        tell_all(&judge);
+        judge_all(&judge);
     gsp_digest__cards(&judge);
     return digest->no_memory ? gsp_err_nomem(err) : GSP_OK;
 }

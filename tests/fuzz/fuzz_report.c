@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A document is JSON whatever the profile says. */
+/* Every document is valid JSON. */
 static void check_json(struct gsp_sv text)
 {
     struct gsp_json_scan scan;
@@ -35,7 +35,7 @@ static void write_all(const struct gsp_digest *digest)
     }
 }
 
-/* Numbers of a profile from anywhere: weights below 0, times at the end of their range. */
+/* A profile with extreme numbers: negative weights, times at the limits of their range. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct gsp_format *json = gsp_export_format_find("json");

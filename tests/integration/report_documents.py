@@ -578,6 +578,19 @@ def timeless() -> Json:
     return new_document("profile", made["title"], stacks=made["stacks"])
 
 
+def memory() -> Json:
+    """A memory recording: charts and allocation sites, but no stacks of samples."""
+    made = ordinary(2.0)
+    return new_document(
+        "memory",
+        "leaks.py",
+        verdict=["Held at the peak: 12.0 MiB in 3 blocks"],
+        charts=[chart for chart in made["charts"] if chart["id"] == "rss"],
+        memory=made["memory"],
+        losses=[],
+    )
+
+
 def newer() -> Json:
     """A document of a later version."""
     return {**bare(), "version": 2}

@@ -167,14 +167,14 @@ def test_a_program_that_fails_at_once(runtime: Dict[str, str], tmp_path: Path) -
     for name in ("one", "two"):
         command = ("run", "--name", name, "--", sys.executable, "no_such_file.py")
         done = gsprof(*command, status=2, env=runtime, cwd=tmp_path)
-        assert "The program failed with status 2, too early for a verdict" in done.err, str(done)
+        assert "The program failed with status 2 during startup" in done.err, str(done)
         assert "no_such_file.py" in done.err
         # No next commands, and no comparison of two failures.
         assert "Next:" not in done.err and "compare" not in done.err and "No data" not in done.err
         assert (tmp_path / "gsprof-runs" / name / "report.html").exists()
     killed = ("run", "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     done = gsprof(*killed, status=-9, env=runtime, cwd=tmp_path)
-    assert "The program failed with status 137, too early for a verdict" in done.err, str(done)
+    assert "The program failed with status 137 during startup" in done.err, str(done)
     both = gsprof("compare", "gsprof-runs/one", "gsprof-runs/two", status=None, cwd=tmp_path)
     assert "the program of the first failed with status 2" in both.out, str(both)
 

@@ -349,7 +349,7 @@ def make_broken(run: Path, folder: Path, how: str) -> Path:
     "how, status, words",
     [
         ("no such file", EXIT_NOFILE, "no file"),
-        ("empty folder", EXIT_NOFILE, "there is no recording in"),
+        ("empty folder", EXIT_NOFILE, "no recording in"),
         ("run without tables", EXIT_EMPTY, "nothing was recorded in"),
         ("run with bad files", EXIT_FORMAT, "profile."),
         ("session without end", EXIT_FORMAT, "not JSON"),

@@ -29,6 +29,7 @@ DOCUMENTS: Dict[str, Callable[[], report_documents.Json]] = {
     "empty": report_documents.empty,
     "bare": report_documents.bare,
     "timeless": report_documents.timeless,
+    "memory": report_documents.memory,
     "newer": report_documents.newer,
     "malformed": report_documents.malformed,
     **{f"bars-{seed}": functools.partial(report_documents.bars, seed) for seed in range(3)},

@@ -33,6 +33,7 @@ DOCUMENTS: Dict[str, Callable[[], Json]] = {
     "empty": report_documents.empty,
     "bare": report_documents.bare,
     "timeless": report_documents.timeless,
+    "memory": report_documents.memory,
     "bars": lambda: report_documents.bars(1),
 }
 

@@ -46,7 +46,7 @@ static struct made *make(const char *name)
     return made;
 }
 
-/* Steps of about 100 ms and 3 ms noise, the first two slow. */
+/* Steps of about 100 ms with 3 ms of noise; the first two are slow. */
 static void add_steps(struct made *made, size_t count, double factor, uint64_t seed)
 {
     uint64_t random = seed;
@@ -83,7 +83,7 @@ static void add_chart(struct made *made, const char *id, const char *unit, size_
     made->digest.chart_count = 1;
 }
 
-/* main calls load and compute; of each step the first samples are load's. */
+/* main calls load and compute; the first samples of each step are in load. */
 static void add_stacks(struct made *made, int load_samples)
 {
     const char *const names[] = {"main", "load", "compute"};
@@ -98,7 +98,7 @@ static void add_stacks(struct made *made, int load_samples)
         for (int k = 0; k < 4; k++) {
             made->samples[count++] = (struct gsp_digest_sample){
                 .t = made->steps[i].t + made->steps[i].duration_s * (0.1 + 0.2 * k),
-                /* What load takes differs a little from step to step. */
+                /* The time of load varies a little between steps. */
                 .weight = 0.01 + 0.001 * (double)((i * 7 + (size_t)k) % 5),
                 .node = k < load_samples ? 1 : 2};
         }
@@ -154,13 +154,13 @@ TAP_TEST(slower_steps)
     tap_check(time->verdict == GSP_COMPARE_WORSE && time->p < 0.001 && time->effect > 0.5);
     tap_check(fabs(time->change - 0.05) < 0.02 && time->low < time->change);
     tap_check(time->low > 0.03 && time->high < 0.07 && time->high > time->change);
-    /* Warm-up is found, and left out. */
+    /* Warm-up is detected and excluded. */
     tap_check(found->warmup[0] == 2 && time->count[0] == STEPS - 2);
     tap_check(says(found, "new is ") && says(found, "% slower per step than base (95 % interval"));
     const struct gsp_compare_row *rate = metric(found, "throughput");
     tap_check(rate->verdict == GSP_COMPARE_WORSE && rate->change < 0);
     tap_check(rate->low < rate->change && rate->change < rate->high && rate->high < 0);
-    /* One number each is no more than that. */
+    /* One value per side is not enough for a test. */
     tap_check(metric(found, "wall_time")->verdict == GSP_COMPARE_UNKNOWN);
     gsp_compare_free(found);
     found = compare(b, a);
@@ -198,7 +198,7 @@ static void fill_line(struct made *made, double level, double spread, uint64_t s
         made->v[0][i] = level + spread * noise(&random);
 }
 
-/* The text of a comparison, as a terminal has it. */
+/* The comparison as text for a terminal. */
 static bool text_has(const struct gsp_compare *found, const char *word)
 {
     const struct gsp_compare_write_opts how = {.width = 200};
@@ -213,7 +213,7 @@ static bool text_has(const struct gsp_compare *found, const char *word)
     return has;
 }
 
-TAP_TEST(a_difference_that_is_sure_and_small_is_none)
+TAP_TEST(small_significant_differences_are_same)
 {
     struct made *a = make("base");
     struct made *b = make("new");
@@ -223,7 +223,7 @@ TAP_TEST(a_difference_that_is_sure_and_small_is_none)
     const struct gsp_compare_row *row = metric(found, "power");
     tap_check(row->p < 0.001 && row->high < 0 && fabs(row->change + 0.002) < 0.001);
     tap_check(row->verdict == GSP_COMPARE_SAME && row->is_significant);
-    /* A rule may ask for less. */
+    /* A rule may have a smaller limit. */
     struct gsp_compare_rule rule;
     struct gsp_rule_result result;
     tap_require(gsp_rule_parse("power < -0.1%", &rule, NULL) == GSP_OK);
@@ -238,7 +238,7 @@ TAP_TEST(a_difference_that_is_sure_and_small_is_none)
     free(b);
 }
 
-TAP_TEST(what_was_nothing_has_no_percentage)
+TAP_TEST(changes_from_zero_have_no_percentage)
 {
     struct made *a = make("base");
     struct made *b = make("new");
@@ -249,14 +249,14 @@ TAP_TEST(what_was_nothing_has_no_percentage)
     struct gsp_compare *found = compare(a, b);
     tap_check(metric(found, "power")->change > 1e5);
     tap_check(text_has(found, "from ~0") && !text_has(found, "00000"));
-    /* In the words that the page has. */
+    /* The document that the page shows. */
     tap_check(text_has(found, "too few values") && !text_has(found, "unknown"));
     gsp_compare_free(found);
     free(a);
     free(b);
 }
 
-TAP_TEST(other_rates_and_commands_are_noted)
+TAP_TEST(different_rates_and_commands_are_noted)
 {
     struct made *a = make("base");
     struct made *b = make("new");
@@ -267,7 +267,7 @@ TAP_TEST(other_rates_and_commands_are_noted)
     a->digest.command = gsp_sv_of("python3 gpt.py");
     b->digest.command = gsp_sv_of("python3 gpt.py 2");
     struct gsp_compare *found = compare(a, b);
-    tap_check(text_has(found, "sampled at different rates (100 Hz, 1000 Hz)"));
+    tap_check(text_has(found, "different sampling rates (100 Hz, 1000 Hz)"));
     tap_check(text_has(found, "different commands (python3 gpt.py; python3 gpt.py 2)"));
     gsp_compare_free(found);
     b->digest.period_s = 0.01;
@@ -279,7 +279,7 @@ TAP_TEST(other_rates_and_commands_are_noted)
     free(b);
 }
 
-TAP_TEST(threads_that_wait_do_not_lead)
+TAP_TEST(idle_threads_do_not_dominate)
 {
     struct made *sides[2] = {make("base"), make("new")};
     static struct gsp_digest_thread threads[] = {{.pid = 7, .tid = 7, .rank = GSP_NULL_I64},
@@ -290,8 +290,8 @@ TAP_TEST(threads_that_wait_do_not_lead)
         add_stacks(sides[i], 2);
         stacks->threads = threads;
         stacks->thread_count = 2;
-        /* A worker waits in load, for longer in the second; the trainer waits a little in compute.
-         */
+        /* A worker waits in load, longer in the second recording; the trainer waits a little in
+         * compute. */
         for (size_t k = 0; k < stacks->sample_count; k++) {
             struct gsp_digest_sample *sample = &sides[i]->samples[k];
             sample->thread = sample->node == 1;
@@ -305,13 +305,13 @@ TAP_TEST(threads_that_wait_do_not_lead)
     for (size_t i = 0; i < found->function_count; i++)
         if (gsp_sv_eq(found->functions[i].row.name, gsp_sv_of("load")))
             tap_check(!(found->functions[i].row.value[1] > 0));
-    tap_check(text_has(found, "waiting counts in the main thread"));
+    tap_check(text_has(found, "waiting time counts only in the main thread"));
     gsp_compare_free(found);
     free(sides[0]);
     free(sides[1]);
 }
 
-TAP_TEST(few_and_odd_values)
+TAP_TEST(few_and_invalid_values)
 {
     struct made *a = make("base");
     struct made *b = make("new");
@@ -340,7 +340,7 @@ TAP_TEST(few_and_odd_values)
     free(b);
 }
 
-TAP_TEST(ranks_are_one_step)
+TAP_TEST(steps_of_ranks_are_merged)
 {
     struct made *a = make("base");
     add_steps(a, STEPS, 1, 1);
@@ -368,7 +368,7 @@ TAP_TEST(charts)
         }
     }
     a->v[0][3] = (double)NAN;
-    /* How a program comes to its size says nothing of it. */
+    /* The rise at startup is excluded. */
     for (size_t i = 0; i < 30; i++)
         b->v[1][i] = 2e9 * (double)i / 30;
     a->digest.memory.peak_rss_bytes = 2e9;
@@ -377,19 +377,19 @@ TAP_TEST(charts)
     a->digest.host = gsp_sv_of("one");
     b->lines[1].name = gsp_sv_of("child (99)");
     struct gsp_compare *found = compare(a, b);
-    /* The sum over processes, and each of them, known by name. */
+    /* The sum over processes, and each process by name. */
     tap_check(fabs(metric(found, "rss")->value[0] / 2e9 - 1) < 0.01);
     tap_check(fabs(metric(found, "rss")->value[1] / 3e9 - 1) < 0.01);
     tap_check(metric(found, "rss")->verdict == GSP_COMPARE_WORSE);
     tap_check(metric(found, "rss: child")->verdict == GSP_COMPARE_WORSE);
     tap_check(metric(found, "rss: main")->verdict == GSP_COMPARE_SAME);
-    tap_check(found->note_count == 1 && gsp_sv_starts(found->notes[0], "they were recorded on"));
+    tap_check(found->note_count == 1 && gsp_sv_starts(found->notes[0], "different machines"));
     gsp_compare_free(found);
     b->charts[0].unit = gsp_sv_of("%");
     b->digest.memory.peak_rss_bytes = (double)NAN;
     struct gsp_err err = {0};
     tap_check(gsp_compare_new(&a->digest, &b->digest, NULL, &found, &err) == GSP_E_FORMAT);
-    tap_check(!found && strstr(err.msg, "nothing that both have"));
+    tap_check(!found && strstr(err.msg, "nothing in common"));
     free(a);
     free(b);
 }
@@ -417,7 +417,7 @@ static struct gsp_digest_module *modules_of(int slow, uint64_t seed)
     return modules;
 }
 
-/* Ten of two thousand modules are slower: they are found, and hardly any other. */
+/* Ten of two thousand modules are slower: these are found, and almost no others. */
 TAP_TEST(many_modules)
 {
     struct made *a = make("base");
@@ -448,7 +448,7 @@ TAP_TEST(many_modules)
     free(b);
 }
 
-TAP_TEST(functions_in_a_step)
+TAP_TEST(functions_per_step)
 {
     struct made *a = make("base");
     struct made *b = make("new");
@@ -456,7 +456,7 @@ TAP_TEST(functions_in_a_step)
     add_steps(b, STEPS / 2, 1, 2);
     add_stacks(a, 1);
     add_stacks(b, 2);
-    /* Another folder, the same function. */
+    /* The same function in another folder. */
     b->frames[1].file = gsp_sv_of("/elsewhere/train.py");
     struct gsp_compare *found = compare(a, b);
     tap_check(found->per == GSP_PER_STEP && found->function_count == 3 && found->node_count == 3);
@@ -466,7 +466,7 @@ TAP_TEST(functions_in_a_step)
     tap_check(fabs(load->row.value[1] - 0.024) < 0.002);
     tap_check(load->row.verdict == GSP_COMPARE_WORSE && load->row.p < 0.01);
     tap_check(found->functions[2].row.verdict == GSP_COMPARE_BETTER);
-    /* What main has in all is what the two have. */
+    /* The total of main is the sum of both functions. */
     tap_check(fabs(found->functions[0].total[1] - found->functions[1].total[1] -
                    found->functions[2].total[1]) < 1e-9);
     gsp_compare_free(found);
@@ -474,8 +474,8 @@ TAP_TEST(functions_in_a_step)
     free(b);
 }
 
-/* Every form can be written, of whatever a recording calls its functions. */
-TAP_TEST(forms)
+/* Every format can be written, with any function names. */
+TAP_TEST(formats)
 {
     struct made *a = make("<base>|\x01");
     struct made *b = make("new\xff");
@@ -507,9 +507,8 @@ TAP_TEST(forms)
     free(b);
 }
 
-/* Several recordings on each side: their own spread is what counts, however many steps they have.
- */
-TAP_TEST(several)
+/* Several recordings on each side: their variation counts, not the number of steps. */
+TAP_TEST(several_recordings)
 {
     static const double factors[] = {0.97, 1.03, 0.99, 1.04, 0.98};
     struct made *made[10];
@@ -530,7 +529,7 @@ TAP_TEST(several)
     tap_check(metric(found, "wall_time")->verdict == GSP_COMPARE_SAME);
     tap_check(found->functions[1].row.verdict == GSP_COMPARE_WORSE);
     gsp_compare_free(found);
-    /* The same two alone have enough steps to be told apart. */
+    /* Two single recordings have enough steps for a significant difference. */
     tap_require(gsp_compare_several((const struct gsp_digest *const *const[]){a, a + 1},
                                     (size_t[]){1, 1}, &opts, &found, NULL) == GSP_OK);
     tap_check(metric(found, "step_time")->verdict == GSP_COMPARE_WORSE);
@@ -590,7 +589,7 @@ TAP_TEST(rules_parse)
         struct gsp_err err = {0};
         const bool refused = gsp_rule_parse(bad[i], &rule, &err) == GSP_E_USAGE;
         tap_eq_str(refused ? "" : bad[i], "");
-        tap_check(strstr(err.msg, "not a rule"));
+        tap_check(strstr(err.msg, "invalid rule"));
     }
 }
 
@@ -626,7 +625,8 @@ TAP_TEST(rules_check)
     tap_check(fails(found, "throughput < -5%", false) && !fails(found, "throughput > 0%", false));
     tap_check(fails(found, "step_time > +5ms", false) && !fails(found, "step_time > +50ms", false));
     tap_check(fails(found, "step_time > 50ms", false) && !fails(found, "step_time > 1s", false));
-    /* One value each: significance cannot be had, a budget needs none. */
+    /* One value per side: no significance test is possible; a limit on the value does not need one.
+     */
     tap_check(!fails(found, "wall_time > 5%", false) && fails(found, "wall_time > 5%", true));
     tap_check(fails(found, "wall_time > 1s", false));
     tap_check(fails(found, "function:load > 50%", false));

@@ -18,7 +18,7 @@ static struct gsp_digest *digest_of(struct gsp_profile *profile, const struct gs
     return digest;
 }
 
-/* Well-formed to its end. */
+/* Whether the text is well-formed JSON. */
 static void check_json(struct gsp_sv text)
 {
     struct gsp_json_scan scan;
@@ -83,7 +83,7 @@ TAP_TEST(stacks_of_a_profile)
     gsp_digest_free(digest);
 }
 
-TAP_TEST(lines_of_a_function_are_one_unless_asked)
+TAP_TEST(lines_of_a_function_are_merged_by_default)
 {
     for (int lines = 0; lines < 2; lines++) {
         struct gsp_profile *p = NULL;
@@ -106,7 +106,7 @@ TAP_TEST(lines_of_a_function_are_one_unless_asked)
     }
 }
 
-/* Lines that ran, as the rows of a run have them, without the first line of their function. */
+/* Lines without the first line of their function, as in the rows of a run. */
 static uint32_t line_of(struct gsp_profile *p, const char *func, uint32_t line)
 {
     struct gsp_frame frame = {
@@ -122,7 +122,7 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
     gsp_auto_buf text = {0};
     tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
-    /* main calls work once from line 3 and twice from line 5; work is mostly in line 12. */
+    /* main calls work once from line 3 and twice from line 5; work spends most time in line 12. */
     const uint32_t early = fix_stack(p, GSP_NONE, line_of(p, "main", 3));
     const uint32_t late = fix_stack(p, GSP_NONE, line_of(p, "main", 5));
     fix_add(p, thread, fix_stack(p, early, line_of(p, "work", 11)), 1, GSP_SAMPLE_ON_CPU);
@@ -161,7 +161,7 @@ TAP_TEST(a_sample_ends_at_its_time)
     gsp_digest_free(digest);
 }
 
-TAP_TEST(many_samples_are_merged_and_none_is_lost)
+TAP_TEST(many_samples_are_merged_without_loss)
 {
     struct gsp_profile *p = NULL;
     tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
@@ -178,7 +178,7 @@ TAP_TEST(many_samples_are_merged_and_none_is_lost)
     tap_check(digest->stacks.sample_count <= GSP_DIGEST_SAMPLES_MAX);
     tap_check(digest->stacks.sample_count > GSP_DIGEST_SAMPLES_MAX / 8);
     tap_check(fabs(digest->stacks.total - count * 0.01) < 1e-3);
-    /* They end with the last of those that they are made of. */
+    /* A merged sample ends with the last of its samples. */
     size_t early = 0;
     for (size_t i = 0; i < digest->stacks.sample_count; i++)
         early += digest->stacks.samples[i].t - digest->stacks.samples[i].weight < -1e-6;
@@ -189,7 +189,7 @@ TAP_TEST(many_samples_are_merged_and_none_is_lost)
     gsp_digest_free(digest);
 }
 
-TAP_TEST(sums_have_no_times_and_no_samples_are_no_failure)
+TAP_TEST(sums_without_times_and_empty_profiles)
 {
     struct gsp_profile *p = NULL;
     gsp_auto_buf text = {0};
@@ -255,7 +255,7 @@ static size_t thin(const double *v, size_t count, size_t max, size_t *out)
     return shown;
 }
 
-TAP_TEST(thinning_keeps_extremes_and_ends)
+TAP_TEST(decimation_keeps_extremes_and_ends)
 {
     enum { COUNT = 150000, MAX = 1000 };
     static double v[COUNT];
@@ -276,7 +276,7 @@ TAP_TEST(thinning_keeps_extremes_and_ends)
     tap_check(high && low);
     tap_eq_int(shown[0], 0);
     tap_eq_int(shown[count - 1], COUNT - 1);
-    /* Few are all shown, and none of none. */
+    /* Short series are selected completely; empty ones give nothing. */
     tap_eq_int(thin(v, MAX, MAX, shown), MAX);
     tap_eq_int(thin(v, 1, MAX, shown), 1);
     tap_eq_int(thin(v, 0, MAX, shown), 0);
@@ -285,7 +285,7 @@ TAP_TEST(thinning_keeps_extremes_and_ends)
     tap_check(thin(v, COUNT, MAX, shown) <= MAX);
 }
 
-TAP_TEST(a_path_that_is_nothing)
+TAP_TEST(missing_files_and_empty_folders)
 {
     struct gsp_digest *digest = NULL;
     struct gsp_err err = {0};

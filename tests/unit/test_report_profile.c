@@ -7,7 +7,7 @@
 #include "report/profile.h"
 #include "report/table.h"
 
-/* No line of text is wider than asked. */
+/* Checks that no line exceeds the width. */
 static void check_width(struct gsp_buf *text, unsigned width)
 {
     struct gsp_sv rest = gsp_buf_sv(text);
@@ -17,7 +17,7 @@ static void check_width(struct gsp_buf *text, unsigned width)
             printf("# %u columns: %.*s\n", gsp_width(line), (int)line.len, line.p);
 }
 
-/* fix_small() and some frames with long names and places. */
+/* fix_small() and frames with long names and paths. */
 static struct gsp_profile *wide(void)
 {
     struct gsp_profile *p = fix_small();
@@ -35,7 +35,7 @@ static struct gsp_profile *wide(void)
     return p;
 }
 
-TAP_TEST(the_table_is_as_it_was)
+TAP_TEST(golden_table)
 {
     struct gsp_profile *p = wide();
     struct gsp_report_opts opts = {.limit = 8};
@@ -51,7 +51,7 @@ TAP_TEST(the_table_is_as_it_was)
     gsp_model_profile_free(p);
 }
 
-TAP_TEST(the_tree_is_as_it_was)
+TAP_TEST(golden_tree)
 {
     struct gsp_profile *p = wide();
     struct gsp_report_opts opts = {.min_pct = 5};
@@ -76,7 +76,7 @@ TAP_TEST(small_branches_are_summed_up)
     gsp_model_profile_free(p);
 }
 
-TAP_TEST(no_line_is_wider_than_asked)
+TAP_TEST(lines_fit_the_width)
 {
     struct gsp_profile *p = wide();
     static const unsigned WIDTHS[] = {0, 60, 72, 80, 100, 200};
@@ -92,6 +92,36 @@ TAP_TEST(no_line_is_wider_than_asked)
         gsp_buf_free(&out);
     }
     gsp_model_profile_free(p);
+}
+
+TAP_TEST(a_grid_aligns_cuts_and_escapes)
+{
+    struct gsp_report_grid grid = {
+        .column_count = 2,
+        .columns = {{"size", GSP_REPORT_GRID_NUMBER, 6}, {"name", GSP_REPORT_GRID_TEXT, 0}}};
+    static const char *const CELLS[][3] = {{"1", "a\x1b|b", ""},
+                                           {"12345678", "a long name", "from here"}};
+    struct gsp_buf text = {0};
+    struct gsp_buf markdown = {0};
+    for (size_t i = 0; i < GSP_COUNT(CELLS); i++) {
+        for (size_t k = 0; k < 2; k++) {
+            gsp_buf_puts(&grid.cell, CELLS[i][k]);
+            gsp_report_grid_cell(&grid);
+        }
+        gsp_buf_puts(&grid.cell, CELLS[i][2]);
+        gsp_report_grid_row(&grid);
+    }
+    gsp_report_grid_text(&grid, 18, &text);
+    tap_eq_str(gsp_buf_cstr(&text), "    size  name\n"
+                                    "       1  a\\x1b|b\n"
+                                    "12345678  a long \xe2\x80\xa6\n"
+                                    "          from he\xe2\x80\xa6\n");
+    gsp_report_grid_markdown(&grid, &markdown);
+    tap_eq_str(gsp_buf_cstr(&markdown), "| size | name |\n|---:|:---|\n"
+                                        "| 1 | a\\\\x1b\\|b |\n| 12345678 | a long name |\n");
+    gsp_buf_free(&text);
+    gsp_buf_free(&markdown);
+    gsp_report_grid_free(&grid);
 }
 
 TAP_TEST(text_is_cut_by_columns)
@@ -131,7 +161,7 @@ static const struct gsp_report_row *row_of(const struct gsp_report_table *table,
     exit(TAP_EXIT_FAILED);
 }
 
-/* Recursion counts once, processes merge: load is on three stacks, in one of them twice. */
+/* Recursion counts once and processes are merged: load is in three stacks, twice in one of them. */
 TAP_TEST(totals_count_a_function_once_per_stack)
 {
     struct gsp_profile *p = fix_small();
@@ -156,7 +186,7 @@ TAP_TEST(totals_count_a_function_once_per_stack)
     gsp_model_profile_free(p);
 }
 
-TAP_TEST(json_parses_and_says_the_same)
+TAP_TEST(json_matches_the_text)
 {
     struct gsp_profile *p = wide();
     struct gsp_report_opts opts = {.limit = 5};
@@ -196,7 +226,7 @@ TAP_TEST(json_parses_and_says_the_same)
     gsp_model_profile_free(p);
 }
 
-TAP_TEST(tables_for_other_programs_are_harmless)
+TAP_TEST(csv_and_markdown_are_escaped)
 {
     struct gsp_profile *p = fix_small();
     fix_add(p, 0, fix_stack(p, GSP_NONE, fix_frame(p, "=cmd|' /C calc'!A0", "/x,y\".py", 1)), 95000,
@@ -217,8 +247,8 @@ TAP_TEST(tables_for_other_programs_are_harmless)
     gsp_model_profile_free(p);
 }
 
-/* %%gsprof knows all threads of the kernel and takes those of the cell. */
-TAP_TEST(threads_without_samples_are_told_apart)
+/* %%gsprof lists all threads of the kernel, but samples only those of the cell. */
+TAP_TEST(threads_without_samples_are_counted_separately)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_report_opts opts = {0};

@@ -40,7 +40,7 @@ static void check_width(struct gsp_buf *text, unsigned width)
 #define RULE_7   RULE_5 RULE_1 RULE_1
 #define ELLIPSIS "\xe2\x80\xa6"
 
-TAP_TEST(numbers_stand_right_and_text_left)
+TAP_TEST(numbers_right_text_left)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"step", "BIGINT", NULL, 0, GSP_CELL_I64},
@@ -102,16 +102,16 @@ TAP_TEST(numbers_have_six_figures)
     }
 }
 
-TAP_TEST(every_width_is_kept)
+TAP_TEST(tables_fit_every_width)
 {
     setlocale(LC_CTYPE, "C.UTF-8");
     for (unsigned width = 40; width < 200; width += 7) {
         struct fix_rows fix = fix_rows_all();
-        fix.batch_count = 30; /* too many rows for one value a line */
+        fix.batch_count = 30; /* too many rows for one value per line */
         struct gsp_buf text = table_of(&fix, width);
         check_width(&text, width);
         tap_check(memchr(text.p, '\x1b', text.len) == NULL);
-        /* A number is there whole or not at all. */
+        /* A number is never cut. */
         const char *whole = gsp_buf_cstr(&text);
         tap_check(strstr(whole, "not shown: sum") ||
                   strstr(whole, "99999999999999999999999999999999999999"));
@@ -119,7 +119,7 @@ TAP_TEST(every_width_is_kept)
     }
 }
 
-TAP_TEST(text_is_cut_where_it_must_be)
+TAP_TEST(long_text_is_cut)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"a_long_name_of_a_column", "BIGINT", NULL, 0, GSP_CELL_I64},
@@ -134,12 +134,12 @@ TAP_TEST(text_is_cut_where_it_must_be)
     tap_check(strstr(gsp_buf_cstr(&text), ELLIPSIS "\n") != NULL);
     gsp_buf_free(&text);
     fix.given = 0;
-    text = table_of(&fix, 0); /* a pipe: all of it */
+    text = table_of(&fix, 0); /* a pipe: nothing is cut */
     tap_check(strstr(gsp_buf_cstr(&text), "0123456789abcdefghijklmnopqrstuvwxyz\n") != NULL);
     gsp_buf_free(&text);
 }
 
-TAP_TEST(first_columns_stay_whole_and_last_ones_go)
+TAP_TEST(first_columns_stay_whole_last_ones_are_dropped)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"metric", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
@@ -159,18 +159,18 @@ TAP_TEST(first_columns_stay_whole_and_last_ones_go)
     tap_check(strstr(gsp_buf_cstr(&text), "(1 column not shown: last)") != NULL);
     gsp_buf_free(&text);
     fix.given = 0;
-    text = table_of(&fix, 20); /* no room for even one: cut as others are */
+    text = table_of(&fix, 20); /* not even one fits: it is cut like the others */
     check_width(&text, 20);
     gsp_buf_free(&text);
     fix = fix_rows_of(COLUMNS, 3, VALUES, 1);
-    text = table_of(&fix, 44); /* a row alone has the room below it */
+    text = table_of(&fix, 44); /* a single row is written vertically */
     tap_check(strstr(gsp_buf_cstr(&text), "last     at the end\n") != NULL);
     gsp_buf_free(&text);
     opts_of_test.whole = 0;
     opts_of_test.text_min = 0;
 }
 
-TAP_TEST(few_rows_of_many_columns_stand_below_each_other)
+TAP_TEST(few_rows_of_many_columns_are_vertical)
 {
     struct fix_rows fix = fix_rows_all();
     fix.batch.row_count = 3;
@@ -187,7 +187,7 @@ TAP_TEST(few_rows_of_many_columns_stand_below_each_other)
     gsp_buf_free(&text);
 }
 
-TAP_TEST(many_rows_of_many_columns_lose_columns_with_a_word)
+TAP_TEST(many_rows_of_many_columns_list_hidden_columns)
 {
     struct fix_rows fix = fix_rows_all();
     fix.batch_count = 1000;
@@ -197,13 +197,12 @@ TAP_TEST(many_rows_of_many_columns_lose_columns_with_a_word)
     gsp_buf_free(&text);
 }
 
-TAP_TEST(a_cut_result_says_so)
+TAP_TEST(cut_results_are_marked)
 {
     struct fix_rows fix = fix_rows_all();
     fix.is_cut = true;
     struct gsp_buf text = table_of(&fix, 0);
-    tap_check(strstr(gsp_buf_cstr(&text), "(4 rows; there are more: the limit cut the result)\n") !=
-              NULL);
+    tap_check(strstr(gsp_buf_cstr(&text), "(4 rows; the limit cut the result)\n") != NULL);
     gsp_buf_free(&text);
 }
 
@@ -217,7 +216,7 @@ TAP_TEST(an_empty_result_has_its_columns)
     gsp_buf_free(&text);
 }
 
-TAP_TEST(a_plan_is_shown_as_it_is)
+TAP_TEST(explain_output_is_unchanged)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"explain_key", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
@@ -232,7 +231,7 @@ TAP_TEST(a_plan_is_shown_as_it_is)
     gsp_buf_free(&text);
 }
 
-TAP_TEST(failures_of_the_query_are_told)
+TAP_TEST(query_failures_are_returned)
 {
     static const int AT[] = {1, 500};
     for (size_t i = 0; i < GSP_COUNT(AT); i++) {
@@ -246,8 +245,8 @@ TAP_TEST(failures_of_the_query_are_told)
     }
 }
 
-/* Combining marks take no column, wide characters two, once a locale is set. */
-TAP_TEST(columns_are_those_of_a_terminal)
+/* With a locale, combining marks take no column, and wide characters take two. */
+TAP_TEST(widths_are_those_of_a_terminal)
 {
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
         tap_skip("needs the locale C.UTF-8");

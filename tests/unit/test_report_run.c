@@ -26,7 +26,7 @@ static void add_steps(struct gsp_store *store, int64_t rank)
         const struct gsp_row_python_torch_step row = {.ts_ns = START_NS + (i + 1) * 100000000,
                                                       .mono_ns = i,
                                                       .step = i,
-                                                      /* Somebody's clock is broken. */
+                                                      /* Durations that are not finite. */
                                                       .duration = i == 3   ? (double)INFINITY
                                                                   : i == 4 ? (double)NAN
                                                                            : 0.1,
@@ -89,7 +89,7 @@ static void add_spans(struct gsp_store *store)
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
 
-/* Two processes: one grows by 10 MB a second, one has 50 MB for ten seconds. */
+/* Two processes: one grows by 10 MB per second, the other has 50 MB for ten seconds. */
 static void add_memory(struct gsp_store *store, int64_t pid, int64_t looks, bool grows)
 {
     struct gsp_batch *batch = new_batch(GSP_TABLE_process_metrics, pid, GSP_NULL_I64);
@@ -132,7 +132,7 @@ static void add_collectives(struct gsp_store *store, int64_t rank)
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
 
-TAP_TEST(tables_become_a_digest)
+TAP_TEST(document_of_tables)
 {
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     add_steps(store, 0);
@@ -159,7 +159,7 @@ TAP_TEST(tables_become_a_digest)
     tap_eq_int(digest->modules[0].calls, 2 * GSP_DIGEST_VALUES_MAX - 1);
     tap_check(digest->modules[0].value_count <= GSP_DIGEST_VALUES_MAX);
     tap_check(digest->modules[0].value_count >= GSP_DIGEST_VALUES_MAX / 2);
-    /* Twenty of forty steps were traced, one of them without a duration, of each rank. */
+    /* Twenty of forty steps of each rank were traced, one of them without a duration. */
     tap_check(fabs(digest->modules[1].share - 2.0 / (2 * 19 * 0.1)) < 1e-9);
 
     const uint32_t depths[] = {0, 1, 2, 3, 1, 0};
@@ -193,7 +193,7 @@ static void add_pressure(struct gsp_store *store)
         const struct gsp_row_system_pressure row = {
             .ts_ns = START_NS + i / 2 * 1000000000,
             .resource = gsp_store_batch_intern(batch, gsp_sv_of(RESOURCES[i % 2])),
-            /* Nothing before the first second; no program waits for memory. */
+            /* No value before the first second; no program waits for memory. */
             .some_percent = i < 2   ? (double)NAN
                             : i % 2 ? 0
                                     : 40 + (double)i,
@@ -219,7 +219,7 @@ TAP_TEST(pressure_has_a_chart)
     gsp_store_close(store);
 }
 
-/* What an import allocated: module, three frames of the import system, one of ours, module. */
+/* An allocation in an import: module, three frames of the import system, one of gsprof, module. */
 static void add_allocation(struct gsp_store *store)
 {
     static const char *const FILES[] = {"b.py",

@@ -6,7 +6,7 @@
 #include "tap.h"
 #include "wire/table.h"
 
-/* A digest without anything, as a reader makes it. */
+/* An empty document. */
 static struct gsp_digest *made(enum gsp_digest_kind kind)
 {
     struct gsp_digest *digest = calloc(1, sizeof(*digest));
@@ -26,7 +26,7 @@ static void *array(size_t count, size_t size)
     return p;
 }
 
-/* The verdict as one text; the digest is freed. */
+/* The verdict as one text; frees the document. */
 static const char *said(struct gsp_digest *digest)
 {
     static char text[4096];
@@ -120,7 +120,7 @@ TAP_TEST(imports_and_the_collector_are_not_native)
     tap_check(says(said(digest), "Main thread: 50.0 % Python, 50.0 % native code"));
 }
 
-TAP_TEST(threads_without_python_are_told)
+TAP_TEST(threads_without_python_are_reported)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
@@ -141,32 +141,33 @@ TAP_TEST(threads_without_python_are_told)
     };
     text = said(digest);
     tap_check(says(text, "50.0 % waiting (also for threads without Python)"));
-    tap_check(says(text, "Threads without Python used 15.0 s of CPU, 1.50 cores: polars-0 8.00 s, "
-                         "python (4 threads) 5.00 s, (no name) 1.50 s, 1 more; "));
+    tap_check(says(text,
+                   "Threads without Python used 15.0 s of CPU time (1.50 cores): polars-0 8.00 s, "
+                   "python (4 threads) 5.00 s, (no name) 1.50 s, 1 more; "));
 }
 
-TAP_TEST(nothing_is_known_of_nothing)
+TAP_TEST(verdict_without_data)
 {
     const char *text = said(made(GSP_DIGEST_RUN));
-    tap_check(
-        says(text, "No data: stacks, memory, steps (gsprof.step() marks them), modules, GPU\n"));
+    tap_check(says(
+        text, "No data: stacks, memory, steps (none marked with gsprof.step()), modules, GPU\n"));
     tap_check(!strstr(text, "Nothing was lost") && !strstr(text, "Next: "));
     tap_check(!strstr(text, "Main thread"));
     tap_check(!strstr(text, "0 %"));
 }
 
-TAP_TEST(missing_parts_have_their_reasons)
+TAP_TEST(missing_parts_have_reasons)
 {
-    /* The machine was looked at, and PyTorch ran: neither is claimed to be missing. */
+    /* The machine was measured and PyTorch ran, so neither is missing. */
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
-    tap_check(
-        says(said(digest), "No data: memory, steps (gsprof.step() marks them), modules, GPU\n"));
+    tap_check(says(said(digest),
+                   "No data: memory, steps (none marked with gsprof.step()), modules, GPU\n"));
     digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
     add_chart(digest, "machine_cpu", 1);
     digest->stacks.frames[1].file = gsp_sv_of("/x/train.py");
-    tap_check(says(said(digest), "No data: memory, steps (gsprof.step() marks them), "
+    tap_check(says(said(digest), "No data: memory, steps (none marked with gsprof.step()), "
                                  "modules (PyTorch not used), GPU (none found)\n"));
 }
 
@@ -180,14 +181,14 @@ TAP_TEST(running_and_waiting)
     tap_check(says(text, "Data loading: 50.0 % of the main thread's time"));
 }
 
-TAP_TEST(waiting_that_was_not_recorded_is_what_the_clock_leaves)
+TAP_TEST(unrecorded_waiting_follows_from_the_wall_time)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_PROFILE);
     add_stacks(digest, 100, false);
     digest->duration_s = 40;
     tap_check(says(said(digest), "Main thread: 25.0 % Python and the C code it calls, 75.0 % "
                                  "waiting"));
-    /* Of two processes it is not known how long each was there. */
+    /* With two processes, the lifetime of each is unknown. */
     digest = made(GSP_DIGEST_PROFILE);
     add_stacks(digest, 100, false);
     digest->duration_s = 40;
@@ -196,18 +197,18 @@ TAP_TEST(waiting_that_was_not_recorded_is_what_the_clock_leaves)
     digest->stacks.threads[0] = (struct gsp_digest_thread){.pid = 7, .tid = 7};
     digest->stacks.threads[1] = (struct gsp_digest_thread){.pid = 8, .tid = 8};
     digest->stacks.thread_count = 2;
-    tap_check(says(said(digest), "waiting threads were not recorded"));
+    tap_check(says(said(digest), "idle threads were not recorded"));
     digest = made(GSP_DIGEST_PROFILE);
     add_stacks(digest, 100, false);
     digest->stacks.total_cpu = (double)NAN;
-    tap_check(says(said(digest), "what of it was waiting is not known"));
+    tap_check(says(said(digest), "waiting time unknown"));
 }
 
-TAP_TEST(what_python_did_while_the_gpu_idled)
+TAP_TEST(functions_while_the_gpu_was_idle)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, false);
-    /* A look tells of the time before it: idle while the second function has its samples. */
+    /* A value covers the time before it: idle during the samples of the second function. */
     struct gsp_digest_series *gpu = add_chart(digest, "gpu_util", 101);
     for (size_t i = 0; i < gpu->count; i++) {
         gpu->t[i] = (double)i * 0.1 - 0.05;
@@ -221,8 +222,7 @@ TAP_TEST(what_python_did_while_the_gpu_idled)
     gpu = add_chart(digest, "gpu_util", 10);
     for (size_t i = 0; i < gpu->count; i++)
         gpu->t[i] = (double)i;
-    tap_check(says(said(digest), "GPU idle 100 % of the time; what Python did meanwhile is not "
-                                 "known"));
+    tap_check(says(said(digest), "GPU idle 100 % of the time; no samples from that time"));
     digest = made(GSP_DIGEST_RUN);
     gpu = add_chart(digest, "gpu_util", 10);
     for (size_t i = 0; i < gpu->count; i++)
@@ -251,8 +251,8 @@ TAP_TEST(steps_and_ranks)
     digest->path = gsp_sv_of("runs/a");
     digest->steps_traced = 13;
     const char *text = said(digest);
-    tap_check(says(text, "Traced 13 of 50 steps, to keep the cost within torch.adaptive"));
-    tap_check(says(text, "50 steps, half of them within 100 ms, 95 % within 100 ms; slowest 2.00 s "
+    tap_check(says(text, "Traced 13 of 50 steps, because torch.adaptive limits the overhead"));
+    tap_check(says(text, "50 steps: median 100 ms, 95 % within 100 ms; slowest 2.00 s "
                          "(step 33)"));
     tap_check(says(text, "Next: gsprof query runs/a 'FROM gsprof.slow_steps() LIMIT 10'"));
     digest = made(GSP_DIGEST_RUN);
@@ -268,7 +268,7 @@ TAP_TEST(steps_and_ranks)
 
 TAP_TEST(the_rank_that_the_others_wait_for)
 {
-    /* A late rank is one of the steps, however long the rest of the program takes. */
+    /* A slow rank is judged by the steps, not by the duration of the program. */
     static const double durations_s[] = {10, 1000};
     for (size_t k = 0; k < GSP_COUNT(durations_s); k++) {
         struct gsp_digest *digest = made(GSP_DIGEST_RUN);
@@ -279,12 +279,12 @@ TAP_TEST(the_rank_that_the_others_wait_for)
         for (int64_t i = 0; i < 4; i++)
             digest->ranks[i] =
                 (struct gsp_digest_rank){.rank = i, .collective_s = i == 3 ? 0.5 : 4};
-        tap_check(says(said(digest), "The others wait for rank 3: it spent 500 ms in "
-                                     "collectives, they 4.00 s each"));
+        tap_check(says(said(digest), "Other ranks wait for rank 3: it spent 500 ms in "
+                                     "collectives, the others 4.00 s each"));
     }
 }
 
-TAP_TEST(data_that_the_program_says_it_loads)
+TAP_TEST(data_loading_from_spans)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     digest->duration_s = 10;
@@ -292,16 +292,16 @@ TAP_TEST(data_that_the_program_says_it_loads)
     digest->span_count = 2;
     digest->spans[0] = (struct gsp_digest_span){.duration_s = 2.5, .is_data = true};
     digest->spans[1] = (struct gsp_digest_span){.duration_s = 5};
-    tap_check(says(said(digest), "Data loading: 2.50 s in spans of data, 25.0 % of the wall time"));
+    tap_check(says(said(digest), "Data loading: 2.50 s in data spans, 25.0 % of the wall time"));
 }
 
-TAP_TEST(data_within_steps_is_compared_with_them)
+TAP_TEST(data_loading_within_steps)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     digest->duration_s = 10;
     digest->steps = array(3, sizeof(*digest->steps));
     digest->step_count = 3;
-    /* The first step has no begin that is known. */
+    /* The start of the first step is unknown. */
     for (int i = 0; i < 3; i++)
         digest->steps[i] = (struct gsp_digest_step){
             .step = i, .pid = 7, .t = 4 + i, .duration_s = i ? 1 : (double)NAN};
@@ -313,13 +313,12 @@ TAP_TEST(data_within_steps_is_compared_with_them)
         (struct gsp_digest_span){.pid = 7, .t = 5, .duration_s = 0.5, .is_data = true};
     digest->spans[2] =
         (struct gsp_digest_span){.pid = 7, .t = 6, .duration_s = 0.7, .is_data = true};
-    digest->spans[3] = /* a worker's */
+    digest->spans[3] = /* of a worker */
         (struct gsp_digest_span){.pid = 8, .t = 6, .duration_s = 0.8, .is_data = true};
-    tap_check(says(said(digest), "Data loading: 4.00 s in spans of data, 60.0 % of the time of the "
-                                 "steps"));
+    tap_check(says(said(digest), "Data loading: 4.00 s in data spans, 60.0 % of the step time"));
 }
 
-TAP_TEST(a_path_that_a_shell_would_read_otherwise_is_not_told)
+TAP_TEST(paths_that_need_quotes_are_not_printed)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, false);
@@ -337,7 +336,7 @@ TAP_TEST(memory)
     const char *text = said(digest);
     tap_check(says(text, "/s to the end"));
     tap_check(says(text, "Next: gsprof mem record -- python3 train.py --rate 3\n"));
-    /* What grows may be a child. */
+    /* The process that grows may be a child. */
     digest = made(GSP_DIGEST_RUN);
     digest->memory.growth_bytes_per_s = 2e6;
     digest->path = gsp_sv_of("run");
@@ -350,7 +349,7 @@ TAP_TEST(memory)
     tap_check(says(said(digest), ", no lasting growth"));
     digest = made(GSP_DIGEST_RUN);
     digest->memory.peak_rss_bytes = 3e9;
-    tap_check(says(said(digest), "too short to tell whether it grows"));
+    tap_check(says(said(digest), "too short to detect growth"));
 }
 
 TAP_TEST(the_slowest_module_is_one_without_parts)
@@ -371,11 +370,11 @@ TAP_TEST(the_slowest_module_is_one_without_parts)
                                        .mean_s = 0.004,
                                        .total_s = (double)(10 - i),
                                        .share = i == 2 ? 0.21 : (double)NAN};
-    tap_check(says(said(digest), "Slowest module: encoder.0 (Linear, forward) 4.00 ms a call, "
+    tap_check(says(said(digest), "Slowest module: encoder.0 (Linear, forward) 4.00 ms per call, "
                                  "21.0 % of the traced steps"));
 }
 
-/* A program that was still importing when it ended with that status. */
+/* A program that exited with this status during its imports. */
 static struct gsp_digest *importing(int64_t status)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
@@ -389,16 +388,16 @@ static struct gsp_digest *importing(int64_t status)
     return digest;
 }
 
-TAP_TEST(a_program_that_fails_at_once_has_no_verdict)
+TAP_TEST(failure_during_startup)
 {
     static const char FAILED[] =
-        "The program failed with status 2, too early for a verdict: what it printed says why\n";
+        "The program failed with status 2 during startup; see its output\n";
     tap_eq_str(said(importing(2)), FAILED);
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     digest->exit_status = 2;
     digest->duration_s = 0.4;
     tap_eq_str(said(digest), FAILED);
-    /* Others are judged: one that ended well, that did a step, that worked, that went on without
+    /* Other programs get a verdict: one that succeeded, did a step, worked, or ran on without
      * stacks. */
     tap_check(says(said(importing(0)), "Main thread: "));
     digest = importing(2);
@@ -413,7 +412,7 @@ TAP_TEST(a_program_that_fails_at_once_has_no_verdict)
     tap_check(says(said(digest), "No data: stacks"));
 }
 
-TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
+TAP_TEST(names_are_escaped_and_ten_lines_are_the_maximum)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
@@ -438,7 +437,7 @@ TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
     tap_check(says(text, "Next: "));
 }
 
-TAP_TEST(losses_for_several_reasons_name_each)
+TAP_TEST(losses_name_each_reason)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
@@ -454,7 +453,7 @@ TAP_TEST(losses_for_several_reasons_name_each)
     tap_check(says(said(digest), "Missing: 79 samples (74: late; 5: torn), 2 processes (gone)\n"));
 }
 
-TAP_TEST(one_of_a_kind_is_no_plural)
+TAP_TEST(one_loss_is_singular)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);

@@ -725,7 +725,10 @@ check("documents with little or no data", async () => {
         await timeless.locator("#stacks .note").first().innerText(),
         /^4 samples in 400 samples/,
     );
-    for (const page of [empty, bare, timeless]) assert.deepEqual(page.faults, []);
+    const memory = await open("memory");
+    assert.match(await memory.locator("header").first().innerText(), /Memory recording/);
+    assert.match(await memory.locator("#memory").innerText(), /Allocation sites/);
+    for (const page of [empty, bare, timeless, memory]) assert.deepEqual(page.faults, []);
 });
 
 check("documents that the page cannot show", async () => {
