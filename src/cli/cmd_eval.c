@@ -106,7 +106,7 @@ static int show(const struct gsp_visit_result *result)
 static int run(const struct gsp_parsed *parsed)
 {
     const struct eval_opts *opts = parsed->opts;
-    struct gsp_visit visit = {.what = "eval", .limit_ns = opts->limit_ns, .force = opts->force};
+    struct gsp_python_call visit = {.what = "eval", .limit_ns = opts->limit_ns, .force = opts->force};
     struct gsp_visit_result result = {0};
     struct gsp_err err = {0};
     gsp_auto_buf list = {0};

@@ -43,7 +43,7 @@ struct outcome {
 };
 
 struct one {
-    struct gsp_visit visit;
+    struct gsp_python_call visit;
     struct gsp_apart apart;
 };
 
@@ -199,7 +199,7 @@ static size_t add_ring_rows(pid_t pid, struct gsp_control_change *settings, size
 
 /* Reports invalid ring sizes in config.toml and the environments, which the agent ignores without a
  * message. */
-static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_visit *visit)
+static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_python_call *visit)
 {
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
     char version[32];
@@ -302,7 +302,7 @@ static void set_raised(const struct gsp_visit_result *result, struct gsp_err *er
     gsp_err_fill(err, GSP_E_NOTSUP, 0, "%.*s", (int)(last.len < 200 ? last.len : 200), last.p);
 }
 
-static void execute(const struct gsp_visit *visit, struct outcome *out)
+static void execute(const struct gsp_python_call *visit, struct outcome *out)
 {
     struct gsp_visit_result result;
     if (gsp_visit(visit, &result, &out->err) == GSP_OK && result.raised)
@@ -315,7 +315,7 @@ static void execute(const struct gsp_visit *visit, struct outcome *out)
 
 static void inject(void *user, void *answer)
 {
-    const struct gsp_visit *visit = user;
+    const struct gsp_python_call *visit = user;
     struct outcome *out = answer;
     char version[32];
     gsp_visit_look_there(visit->pid);
@@ -327,7 +327,7 @@ static void inject(void *user, void *answer)
     }
     out->state = is_there ? ALREADY_IN : IN;
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
-    struct gsp_visit mine = *visit;
+    struct gsp_python_call mine = *visit;
     if (!is_there) {
         memcpy(settings, visit->settings, visit->setting_count * sizeof(*settings));
         mine.settings = settings;
@@ -339,7 +339,7 @@ static void inject(void *user, void *answer)
 
 static void eject(void *user, void *answer)
 {
-    const struct gsp_visit *visit = user;
+    const struct gsp_python_call *visit = user;
     struct outcome *out = answer;
     char version[32];
     gsp_visit_look_there(visit->pid);
@@ -404,7 +404,7 @@ static int work_on_all(const struct gsp_parsed *parsed, struct one *all, size_t 
 }
 
 /* Returns the exit status of the first process that failed. */
-static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_visit *visit,
+static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_python_call *visit,
                         void (*work)(void *, void *))
 {
     pid_t *pids = NULL;
@@ -430,7 +430,7 @@ static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_visit 
     return status;
 }
 
-static int work_on(const struct gsp_parsed *parsed, struct gsp_visit *visit,
+static int work_on(const struct gsp_parsed *parsed, struct gsp_python_call *visit,
                    void (*work)(void *, void *))
 {
     const struct inject_opts *opts = parsed->opts;
@@ -446,7 +446,7 @@ static int run_inject(const struct gsp_parsed *parsed)
 {
     const struct inject_opts *opts = parsed->opts;
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
-    struct gsp_visit visit = {.what = "inject",
+    struct gsp_python_call visit = {.what = "inject",
                               .follow = gsp_follow_apart,
                               .settings = settings,
                               .setting_count = opts->defines.count,
@@ -465,7 +465,7 @@ static int run_inject(const struct gsp_parsed *parsed)
 static int run_eject(const struct gsp_parsed *parsed)
 {
     const struct inject_opts *opts = parsed->opts;
-    struct gsp_visit visit = {.what = "eject", .limit_ns = opts->limit_ns, .force = opts->force};
+    struct gsp_python_call visit = {.what = "eject", .limit_ns = opts->limit_ns, .force = opts->force};
     int status = find_target(parsed, &visit.pid);
     return status ? status : work_on(parsed, &visit, eject);
 }

@@ -484,7 +484,7 @@ static void finish(struct run *run, int64_t took_ns)
             report_rings(run, &told);
         return;
     }
-    const struct gsp_run_finish what = {.dir = &run->place,
+    const struct gsp_run_finish_opts what = {.dir = &run->place,
                                         .rings = run->rings,
                                         .announced = &told,
                                         .followed = &run->followed,

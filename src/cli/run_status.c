@@ -48,12 +48,12 @@ void gsp_run_status_row(struct gsp_run_status *status, enum gsp_table_id table, 
     }
 }
 
-static const struct gsp_rec_rings_seen *reading_at(const struct gsp_run_status *status, uint64_t i)
+static const struct gsp_ring_drain_counts *reading_at(const struct gsp_run_status *status, uint64_t i)
 {
     return &status->readings[i % READINGS];
 }
 
-void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_rec_rings_seen *seen)
+void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_ring_drain_counts *seen)
 {
     const bool is_known =
         status->reading_count > 0 &&
@@ -67,9 +67,9 @@ static double step_rate(const struct gsp_run_status *status)
 {
     if (status->reading_count < 2)
         return (double)NAN;
-    const struct gsp_rec_rings_seen *newest = reading_at(status, status->reading_count - 1);
+    const struct gsp_ring_drain_counts *newest = reading_at(status, status->reading_count - 1);
     const uint64_t first = status->reading_count > READINGS ? status->reading_count - READINGS : 0;
-    const struct gsp_rec_rings_seen *oldest = reading_at(status, first);
+    const struct gsp_ring_drain_counts *oldest = reading_at(status, first);
     const double span_s = (double)(newest->looked_ns - oldest->looked_ns) / GSP_NS_PER_S;
     if (newest->step_rings == 0 || newest->steps <= oldest->steps || span_s <= 0)
         return (double)NAN;
@@ -98,7 +98,7 @@ void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, st
     if (status->gpus > 0)
         gsp_buf_printf(out, "  GPU %.0f %%", status->gpu_percent / status->gpus);
     if (status->reading_count > 0) {
-        const struct gsp_rec_rings_seen *seen = reading_at(status, status->reading_count - 1);
+        const struct gsp_ring_drain_counts *seen = reading_at(status, status->reading_count - 1);
         gsp_buf_puts(out, "  ");
         gsp_model_count_put(seen->samples, out);
         gsp_buf_printf(out, " sample%s", gsp_model_plural_s(seen->samples));
@@ -188,7 +188,7 @@ void gsp_run_status_beat(struct gsp_run_status *status, struct gsp_rec_rings *ri
     if (status->fd < 0)
         return;
     if (rings) {
-        const struct gsp_rec_rings_seen seen = gsp_rec_rings_seen(rings);
+        const struct gsp_ring_drain_counts seen = gsp_rec_rings_seen(rings);
         gsp_run_status_look(status, &seen);
     }
     if (now_ns < status->next_ns)

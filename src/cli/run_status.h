@@ -34,7 +34,7 @@ struct gsp_run_status {
     unsigned processes;
     unsigned gpus;
     /* Readings of the rings, for the rate of steps; the newest at (reading_count - 1) % size. */
-    struct gsp_rec_rings_seen readings[GSP_RUN_STATUS_LOOKS];
+    struct gsp_ring_drain_counts readings[GSP_RUN_STATUS_LOOKS];
     uint64_t reading_count;
 };
 
@@ -50,4 +50,4 @@ void gsp_run_status_hide(struct gsp_run_status *status);
 /* Appends the text of the line. */
 void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, struct gsp_buf *out);
 /* Adds a reading of the rings, unless it is the same as the newest. */
-void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_rec_rings_seen *seen);
+void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_ring_drain_counts *seen);

@@ -113,7 +113,7 @@ static bool writes_compiled(pid_t pid, const char *folder)
     return !is_off && access(folder, W_OK) == 0;
 }
 
-static void put_package(struct gsp_json *json, const struct gsp_visit *script, const char *parent,
+static void put_package(struct gsp_json *json, const struct gsp_python_call *script, const char *parent,
                         const struct gsp_py_runtime *runtime)
 {
     gsp_auto_buf folder = {0};
@@ -143,7 +143,7 @@ static void put_package(struct gsp_json *json, const struct gsp_visit *script, c
     free(found);
 }
 
-void gsp_visit__put_request(const struct gsp_visit *script, const struct gsp_visit__files *files,
+void gsp_visit__put_request(const struct gsp_python_call *script, const struct gsp_visit__files *files,
                             const char *package, const struct gsp_py_runtime *runtime,
                             struct gsp_buf *out)
 {

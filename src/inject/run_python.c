@@ -91,7 +91,7 @@ static int set_paths(pid_t pid, struct gsp_visit__files *files, struct gsp_err *
     return GSP_OK;
 }
 
-static int write_script(const struct gsp_visit *script, const struct gsp_visit__files *files,
+static int write_script(const struct gsp_python_call *script, const struct gsp_visit__files *files,
                         const char *package, const struct gsp_py_runtime *runtime,
                         struct gsp_err *err)
 {
@@ -128,7 +128,7 @@ static int check_visible(pid_t pid, const char *path, struct gsp_err *err)
     return GSP_E_NOTSUP;
 }
 
-static int prepare(const struct gsp_visit *script, const char *package,
+static int prepare(const struct gsp_python_call *script, const char *package,
                    const struct gsp_py_runtime *runtime, struct gsp_visit__files *files,
                    struct gsp_err *err)
 {
@@ -176,7 +176,7 @@ static int read_outcome(const struct gsp_visit__files *files, struct gsp_err *er
 }
 
 /* Waits for a file. The caller replaces the message of TIMEOUT. */
-static int wait_for(const struct gsp_visit *script, const struct gsp_visit__files *files,
+static int wait_for(const struct gsp_python_call *script, const struct gsp_visit__files *files,
                     const char *path, int64_t deadline_ns, struct gsp_err *err)
 {
     for (unsigned i = 0;; i++) {
@@ -223,7 +223,7 @@ static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_re
 /* --------------------------------------------------------------------------------- running it */
 
 /* Returns whether the interpreter has started to run the script. */
-static bool run_by_interpreter(const struct gsp_visit *script, const struct gsp_visit__files *files,
+static bool run_by_interpreter(const struct gsp_python_call *script, const struct gsp_visit__files *files,
                                const struct gsp_py_runtime *runtime)
 {
     struct gsp_inject_script armed;
@@ -240,7 +240,7 @@ static bool run_by_interpreter(const struct gsp_visit *script, const struct gsp_
     return rc == GSP_OK;
 }
 
-static int run_by_agent(const struct gsp_visit *script, const struct gsp_visit__files *files,
+static int run_by_agent(const struct gsp_python_call *script, const struct gsp_visit__files *files,
                         const char *package, struct gsp_visit_result *out, struct gsp_err *err)
 {
     char library[PATH_MAX + sizeof(AGENT) + 1];
@@ -280,7 +280,7 @@ int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err 
     return rc;
 }
 
-static int run_script(const struct gsp_visit *script, const struct gsp_visit__files *files,
+static int run_script(const struct gsp_python_call *script, const struct gsp_visit__files *files,
                       const char *package, const struct gsp_py_runtime *runtime,
                       struct gsp_visit_result *out, struct gsp_err *err)
 {
@@ -308,7 +308,7 @@ static int find_package(char out[PATH_MAX], struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_visit(const struct gsp_visit *script, struct gsp_visit_result *out, struct gsp_err *err)
+int gsp_visit(const struct gsp_python_call *script, struct gsp_visit_result *out, struct gsp_err *err)
 {
     char package[PATH_MAX] = "";
     struct gsp_visit__files files = {0};

@@ -22,7 +22,7 @@
 #include "py/locate.h"
 #include "wire/control_file.h"
 
-struct gsp_visit {
+struct gsp_python_call {
     pid_t pid;
     const char *what; /* "inject", "eject" or "eval" */
     const char *code; /* for eval; else "" */
@@ -50,7 +50,7 @@ struct gsp_visit_result {
 /* Fails like gsp_inject__call(); with NOTPY, VERSION, STARTING; with NOWRITE (no ring directory);
  * and with TIMEOUT if the script did not start or end within the limit. Free the result with
  * gsp_visit_result_free(). */
-GSP_MUST_CHECK int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out,
+GSP_MUST_CHECK int gsp_visit(const struct gsp_python_call *visit, struct gsp_visit_result *out,
                              struct gsp_err *err);
 void gsp_visit_result_free(struct gsp_visit_result *result);
 
@@ -77,6 +77,6 @@ struct gsp_visit__files {
     char outcome[PATH_MAX]; /* written by the agent: why it could not run the script */
 };
 /* Appends the request for target_script.py, as a Python dictionary. */
-void gsp_visit__put_request(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+void gsp_visit__put_request(const struct gsp_python_call *visit, const struct gsp_visit__files *files,
                             const char *package, const struct gsp_py_runtime *runtime,
                             struct gsp_buf *out);

@@ -74,7 +74,7 @@ static int run_in_target(const struct gsp_memswitch *self, const char *what, con
                          struct gsp_err *err)
 {
     struct gsp_control_change settings[2];
-    struct gsp_visit script = {.pid = self->pid,
+    struct gsp_python_call script = {.pid = self->pid,
                                .what = what,
                                .settings = settings,
                                .limit_ns = self->limit_ns,

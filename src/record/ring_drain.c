@@ -29,7 +29,7 @@ struct gsp_rec_rings {
     struct gsp_lock lock;
     pthread_cond_t wake;
     bool stop GSP_GUARDED_BY(lock);
-    struct gsp_rec_rings_seen seen GSP_GUARDED_BY(lock);
+    struct gsp_ring_drain_counts seen GSP_GUARDED_BY(lock);
     int failed; /* result of the last tick */
     struct gsp_err err;
 };
@@ -74,7 +74,7 @@ static int read_announcements(struct gsp_rec_rings *rings, struct gsp_err *err)
 
 static void update_counters(struct gsp_rec_rings *rings)
 {
-    struct gsp_rec_rings_seen seen = {.looked_ns = gsp_now_ns(), .failing = rings->failed < 0};
+    struct gsp_ring_drain_counts seen = {.looked_ns = gsp_now_ns(), .failing = rings->failed < 0};
     size_t sampled = 0;
     if (rings->drain) {
         seen.samples =
@@ -180,10 +180,10 @@ int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_ri
     return rc;
 }
 
-struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings)
+struct gsp_ring_drain_counts gsp_rec_rings_seen(struct gsp_rec_rings *rings)
 {
     gsp_lock_take(&rings->lock);
-    const struct gsp_rec_rings_seen seen = rings->seen;
+    const struct gsp_ring_drain_counts seen = rings->seen;
     gsp_lock_release(&rings->lock);
     return seen;
 }

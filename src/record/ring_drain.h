@@ -29,7 +29,7 @@ struct gsp_rec_rings_opts {
 };
 
 /* Counters of the rings at the last tick. */
-struct gsp_rec_rings_seen {
+struct gsp_ring_drain_counts {
     uint64_t samples;  /* rows of python.stack_sample */
     uint64_t steps;    /* rows of python.torch_step */
     size_t step_rings; /* processes with steps */
@@ -42,7 +42,7 @@ struct gsp_rec_rings_seen {
 GSP_MUST_CHECK int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts,
                                        struct gsp_rec_rings **out, struct gsp_err *err);
 /* May be called from any thread. */
-struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings);
+struct gsp_ring_drain_counts gsp_rec_rings_seen(struct gsp_rec_rings *rings);
 /* Ends the thread, drains the remaining rows, and merges the segments of each table into one file.
  * Fails if rows could not be written: they are still in the rings. */
 GSP_MUST_CHECK int gsp_rec_rings_finish(struct gsp_rec_rings *rings,

@@ -22,7 +22,7 @@
 #define VERSION_MAX  32U
 
 struct finish {
-    const struct gsp_run_finish *opts;
+    const struct gsp_run_finish_opts *opts;
     struct gsp_run_made *result;
     struct gsp_run_process *processes;
     size_t process_count;
@@ -207,7 +207,7 @@ static void remove_rings(const struct finish *finish)
         gsp_ignore(gsp_ring_dir_remove(&finish->places[i], NULL)); /* fails for a running process */
 }
 
-static void set_end(const struct gsp_run_finish *opts)
+static void set_end(const struct gsp_run_finish_opts *opts)
 {
     struct gsp_run_meta *about = &opts->dir->about;
     const struct gsp_follow_result *followed = opts->followed;
@@ -218,7 +218,7 @@ static void set_end(const struct gsp_run_finish *opts)
     about->ending = followed->has_ended ? followed->ending.detail : NULL;
 }
 
-void gsp_run_finish(const struct gsp_run_finish *opts, struct gsp_run_made *result)
+void gsp_run_finish(const struct gsp_run_finish_opts *opts, struct gsp_run_made *result)
 {
     struct finish finish = {.opts = opts, .result = result};
     struct gsp_err err = {0};

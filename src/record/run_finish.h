@@ -19,7 +19,7 @@
 #include "record/ring_drain.h"
 #include "record/run_dir.h"
 
-struct gsp_run_finish {
+struct gsp_run_finish_opts {
     struct gsp_run_place *dir;
     struct gsp_rec_rings *rings; /* freed */
     const struct gsp_run_told *announced;
@@ -39,4 +39,4 @@ struct gsp_run_made {
 };
 
 /* Drains the rings; writes profile.gsp, profile.json, report.html and meta.json. */
-void gsp_run_finish(const struct gsp_run_finish *opts, struct gsp_run_made *result);
+void gsp_run_finish(const struct gsp_run_finish_opts *opts, struct gsp_run_made *result);

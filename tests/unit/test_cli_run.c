@@ -152,7 +152,7 @@ TAP_TEST(values_of_the_status_line)
 TAP_TEST(steps_are_per_process)
 {
     struct gsp_run_status status = {.fd = -1};
-    struct gsp_rec_rings_seen seen = {.samples = 12345, .step_rings = 2, .looked_ns = 1};
+    struct gsp_ring_drain_counts seen = {.samples = 12345, .step_rings = 2, .looked_ns = 1};
     gsp_run_status_look(&status, &seen);
     gsp_run_status_look(&status, &seen);
     tap_eq_int(status.reading_count, 1);
