@@ -28,7 +28,7 @@ static bool is_launcher(struct gsp_sv program)
     return false;
 }
 
-bool gsp_await_is_worth(const struct gsp_await_facts *facts)
+bool gsp_cli__may_become_python(const struct gsp_launcher_facts *facts)
 {
     if (facts->waited_ns >= TOTAL_NS)
         return false;
@@ -47,18 +47,18 @@ static void note_child(void *user, pid_t child)
     *(bool *)user = true;
 }
 
-void gsp_await_python(pid_t pid, bool with_tree, const struct gsp_parsed *parsed)
+void gsp_cli__await_python(pid_t pid, bool with_tree, const struct gsp_parsed *parsed)
 {
     const int64_t begin_ns = gsp_now_ns();
     int64_t exec_ns = 0;
     gsp_auto_buf before = {0};
     struct gsp_term term;
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     for (;;) {
         gsp_auto_buf exe = {0};
         struct gsp_py_runtime runtime;
         struct gsp_procinfo info;
-        const int rc = gsp_visit__locate(pid, &runtime, NULL);
+        const int rc = gsp_inject_locate_python(pid, &runtime, NULL);
         if ((rc != GSP_E_NOTPY && rc != GSP_E_STARTING) ||
             gsp_proc_info(pid, &info, NULL) != GSP_OK || info.state == 'Z')
             break;
@@ -73,17 +73,17 @@ void gsp_await_python(pid_t pid, bool with_tree, const struct gsp_parsed *parsed
             exec_ns = now_ns;
         gsp_buf_clear(&before);
         gsp_buf_putsv(&before, gsp_buf_sv(&exe));
-        const struct gsp_await_facts facts = {.program = gsp_sv_basename(gsp_buf_sv(&exe)),
-                                              .is_starting = rc == GSP_E_STARTING,
-                                              .age_ns = gsp_proc_age_ns(&info),
-                                              .waited_ns = now_ns - begin_ns,
-                                              .since_exec_ns =
-                                                  exec_ns ? now_ns - exec_ns : INT64_MAX};
-        if (!gsp_await_is_worth(&facts))
+        const struct gsp_launcher_facts facts = {.program = gsp_sv_basename(gsp_buf_sv(&exe)),
+                                                 .is_starting = rc == GSP_E_STARTING,
+                                                 .age_ns = gsp_proc_age_ns(&info),
+                                                 .waited_ns = now_ns - begin_ns,
+                                                 .since_exec_ns =
+                                                     exec_ns ? now_ns - exec_ns : INT64_MAX};
+        if (!gsp_cli__may_become_python(&facts))
             break;
         if (facts.waited_ns > STATUS_NS && !parsed->globals.quiet)
-            gsp_term_status(&term, "Waiting for process %d to start Python.", (int)pid);
+            gsp_cli__term_status(&term, "Waiting for process %d to start Python.", (int)pid);
         nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
-    gsp_term_wipe(&term);
+    gsp_cli__term_clear_status(&term);
 }

@@ -15,7 +15,7 @@
 #include "cli/options.h"
 
 /* Facts about a process without a running interpreter. */
-struct gsp_await_facts {
+struct gsp_launcher_facts {
     struct gsp_sv program; /* the name of its executable */
     bool is_starting;      /* an interpreter is loaded but not initialised */
     int64_t age_ns;
@@ -24,8 +24,8 @@ struct gsp_await_facts {
 };
 
 /* Whether the process may still become Python. */
-bool gsp_await_is_worth(const struct gsp_await_facts *facts);
+bool gsp_cli__may_become_python(const struct gsp_launcher_facts *facts);
 
 /* Waits until the process has an interpreter or is unlikely to get one; the caller finds out which.
  * with_tree: return as soon as the process has children. Signals keep their effect. */
-void gsp_await_python(pid_t pid, bool with_tree, const struct gsp_parsed *parsed);
+void gsp_cli__await_python(pid_t pid, bool with_tree, const struct gsp_parsed *parsed);

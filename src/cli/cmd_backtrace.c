@@ -54,30 +54,31 @@ static const struct gsp_rows_column COLUMNS[] = {
     {"locals", "VARCHAR", NULL, 0, GSP_CELL_TEXT}, /* last: only with --locals */
 };
 
-static void add_text(struct gsp_made_rows *made, struct gsp_sv text)
+static void add_text(struct gsp_row_list *made, struct gsp_sv text)
 {
-    gsp_made_text(made, text.len ? text : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_text(made, text.len ? text : (struct gsp_sv){NULL, 0});
 }
 
-static void add_thread(struct gsp_made_rows *made, const struct gsp_dump *dump,
+static void add_thread(struct gsp_row_list *made, const struct gsp_dump *dump,
                        const struct gsp_dump_thread *thread, bool locals)
 {
     gsp_auto_buf text = {0};
     const uint64_t id = thread->os_id ? thread->os_id : thread->python_id;
     for (size_t i = 0; i < thread->frame_count; i++) {
         const struct gsp_dump_frame *frame = &thread->frames[i];
-        gsp_made_i64(made, dump->pid);
-        gsp_made_i64(made, id ? (int64_t)(id & INT64_MAX) : INT64_MIN);
+        gsp_model_row_list_add_i64(made, dump->pid);
+        gsp_model_row_list_add_i64(made, id ? (int64_t)(id & INT64_MAX) : INT64_MIN);
         add_text(made, thread->name);
         add_text(made, frame->name);
         add_text(made, frame->file);
-        gsp_made_i64(made, frame->line ? (int64_t)frame->line : INT64_MIN);
-        gsp_made_i64(made, (int64_t)i);
-        gsp_made_text(made, gsp_sv_of(frame->is_native ? "Native" : "Python"));
+        gsp_model_row_list_add_i64(made, frame->line ? (int64_t)frame->line : INT64_MIN);
+        gsp_model_row_list_add_i64(made, (int64_t)i);
+        gsp_model_row_list_add_text(made, gsp_sv_of(frame->is_native ? "Native" : "Python"));
         if (!locals)
             continue;
-        gsp_backtrace_locals(frame, &text);
-        gsp_made_text(made, frame->is_native ? (struct gsp_sv){NULL, 0} : gsp_buf_sv(&text));
+        gsp_source_backtrace_put_locals(frame, &text);
+        gsp_model_row_list_add_text(made, frame->is_native ? (struct gsp_sv){NULL, 0}
+                                                           : gsp_buf_sv(&text));
     }
 }
 
@@ -92,12 +93,13 @@ static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
 {
     const struct backtrace_opts *opts = parsed->opts;
     const struct gsp_dump_opts how = {.locals = opts->locals, .native = opts->native};
-    struct gsp_made_rows *made = NULL;
+    struct gsp_row_list *made = NULL;
     struct gsp_dump *dump = NULL;
     size_t found = 0;
     int rc = gsp_sample_dump_new(pid, &how, &dump, err);
     if (rc == GSP_OK)
-        rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS) - (opts->locals ? 0 : 1), &made, err);
+        rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS) - (opts->locals ? 0 : 1), &made,
+                                    err);
     for (size_t i = 0; rc == GSP_OK && i < dump->thread_count; i++) {
         if (!is_selected(&dump->threads[i], tid))
             continue;
@@ -108,9 +110,9 @@ static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
         rc = gsp_err_set(err, GSP_E_USAGE, 0, "process %d has no Python thread %" PRId64, (int)pid,
                          tid);
     if (rc == GSP_OK)
-        rc = gsp_cli_put_rows(gsp_made_rows_get(made), dest, err);
+        rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), dest, err);
     if (made)
-        gsp_rows_free(gsp_made_rows_get(made));
+        gsp_rows_free(gsp_model_row_list_rows(made));
     gsp_sample_dump_free(dump);
     return rc;
 }
@@ -126,13 +128,13 @@ static void put_sql(int64_t tid, struct gsp_buf *sql)
 static int show_last(const struct gsp_parsed *parsed, int64_t tid, const struct gsp_rows_dest *dest)
 {
     const struct gsp_store_options options = {0};
-    struct gsp_asker asker = {.parsed = parsed, .dest = *dest};
+    struct gsp_query_runner asker = {.parsed = parsed, .dest = *dest};
     gsp_auto_buf sql = {0};
     put_sql(tid, &sql);
-    int status = gsp_asker_open(&asker, parsed->args[0], &options, NULL);
+    int status = gsp_cli__query_open(&asker, parsed->args[0], &options, NULL);
     if (status == 0)
-        status = gsp_asker_ask(&asker, gsp_buf_sv(&sql));
-    gsp_asker_close(&asker);
+        status = gsp_cli__query_run(&asker, gsp_buf_sv(&sql));
+    gsp_cli__query_close(&asker);
     return status;
 }
 
@@ -142,12 +144,12 @@ static int show_remote(const struct gsp_parsed *parsed, int64_t tid,
     const struct backtrace_opts *opts = parsed->opts;
     gsp_auto_buf sql = {0};
     put_sql(tid, &sql);
-    const struct gsp_query_remote query = {.parsed = parsed,
+    const struct gsp_remote_query query = {.parsed = parsed,
                                            .remote = opts->remote,
                                            .dest = *dest,
                                            .sql = gsp_buf_sv(&sql),
                                            .timeout_ns = REMOTE_TIMEOUT_NS};
-    return gsp_query_remote_run(&query);
+    return gsp_cli__remote_query_run(&query);
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -160,25 +162,25 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     int64_t tid = 0;
     if (parsed->arg_count > 1 && gsp_parse_i64(parsed->args[1], 1, INT64_MAX, &tid, &err) < 0)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
-    const bool is_remote = gsp_query_is_remote(word);
-    if (!is_remote && gsp_endpoint_find(word, &endpoint, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = word}, &err);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
+    const bool is_remote = gsp_cli__remote_is_address(word);
+    if (!is_remote && gsp_source_endpoint_find(word, &endpoint, &err) < 0)
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = word}, &err);
     const bool is_live = !is_remote && endpoint.kind == GSP_ENDPOINT_PID && endpoint.is_live;
     if (!is_live && (opts->locals || opts->native))
-        return gsp_cli_misuse(parsed,
-                              "--locals and --native need a process running on this machine");
+        return gsp_cli__misuse(parsed,
+                               "--locals and --native need a process running on this machine");
     if (is_remote)
         return show_remote(parsed, tid, &dest);
     if (!is_live)
         return show_last(parsed, tid, &dest);
     if (!opts->native)
-        gsp_await_python(endpoint.pid, false, parsed);
+        gsp_cli__await_python(endpoint.pid, false, parsed);
     const int rc = show_live(parsed, endpoint.pid, tid, &dest, &err);
     if (rc == GSP_E_USAGE)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     if (rc < 0)
-        return gsp_cli_fail(
+        return gsp_cli__fail(
             parsed, &(struct gsp_hint_context){.command = "backtrace", .pid = endpoint.pid}, &err);
     return 0;
 }

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "cli/common.h"
-#include "cli/compare.h"
+#include "cli/run_compare.h"
 
 struct compare_opts {
     const char *format;
@@ -42,7 +42,7 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct compare_opts, format),
      .arg = "NAME",
-     .choice = gsp_cli_compare_format,
+     .choice = gsp_cli__compare_format,
      .default_text = "from the extension of --output, else text",
      .help = "Output format: text, html, json, md or svg."},
     GSP_OPT_OUTPUT(struct compare_opts, "Write to a file instead of stdout."),
@@ -93,20 +93,20 @@ static int run(const struct gsp_parsed *parsed)
     size_t per = 0;
     while (per + 1 < GSP_COUNT(PER) && strcmp(PER[per], opts->per) != 0)
         per++;
-    const struct gsp_cli_comparing how = {.path = {parsed->args[0], parsed->args[1]},
-                                          .format = opts->format,
-                                          .output = opts->output,
-                                          .rules = opts->fail_if.at,
-                                          .rule_count = opts->fail_if.count,
-                                          .limit = (size_t)opts->top,
-                                          .warmup = opts->warmup,
-                                          .per = (enum gsp_compare_per)per,
-                                          .any_change = opts->no_significance,
-                                          .force = opts->force};
+    const struct gsp_cli_compare_opts how = {.path = {parsed->args[0], parsed->args[1]},
+                                             .format = opts->format,
+                                             .output = opts->output,
+                                             .rules = opts->fail_if.at,
+                                             .rule_count = opts->fail_if.count,
+                                             .limit = (size_t)opts->top,
+                                             .warmup = opts->warmup,
+                                             .per = (enum gsp_compare_per)per,
+                                             .any_change = opts->no_significance,
+                                             .force = opts->force};
     const bool is_page = opts->format && strcmp(opts->format, "html") == 0;
     if (is_page && !opts->output && isatty(STDOUT_FILENO))
-        return gsp_cli_misuse(parsed, "the format html needs a file: -o compare.html");
-    return gsp_cli_compare(parsed, &how);
+        return gsp_cli__misuse(parsed, "the format html needs a file: -o compare.html");
+    return gsp_cli__compare(parsed, &how);
 }
 
 const struct gsp_command gsp_cmd_compare = {

@@ -54,21 +54,21 @@ static int change(struct gsp_remote *remote, char *const *words, struct gsp_body
     for (size_t i = 0; words[i]; i++) {
         const char *equals = strchr(words[i], '=');
         if (!equals || equals == words[i])
-            return gsp_cli_misuse(remote->parsed, "'%.100s' is not KEY=VALUE", words[i]);
+            return gsp_cli__misuse(remote->parsed, "'%.100s' is not KEY=VALUE", words[i]);
         gsp_json_keysv(&json, (struct gsp_sv){words[i], (size_t)(equals - words[i])});
         put_value(&json, equals + 1);
     }
     gsp_json_obj_end(&json);
-    return gsp_remote_ask_object(remote, "PUT", "/config", gsp_buf_sv(&body), out);
+    return gsp_cli__remote_request_object(remote, "PUT", "/config", gsp_buf_sv(&body), out);
 }
 
 static int show(const struct gsp_remote *remote, const struct gsp_body *body, const char *prefix)
 {
     struct gsp_err err = {0};
-    int rc = gsp_remote_show_settings(remote, body, "settings", prefix, &err);
+    int rc = gsp_cli__remote_show_settings(remote, body, "settings", prefix, &err);
     if (rc == 0)
-        rc = gsp_remote_show_members(remote, body, NULL, prefix, &err);
-    return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
+        rc = gsp_cli__remote_show_members(remote, body, NULL, prefix, &err);
+    return rc < 0 ? gsp_cli__remote_fail(remote, &err) : 0;
 }
 
 /* The key of a single "KEY=VALUE", so that only the changed setting is shown; otherwise NULL. */
@@ -86,17 +86,17 @@ static int check_address(const struct gsp_parsed *parsed, const char *key)
 {
     const struct gsp_sv name = gsp_sv_of(key);
     const bool is_of_process = gsp_wire_setting_row_find(name) >= 0;
-    const bool is_of_server = gsp_setting_find(name) >= 0;
+    const bool is_of_server = gsp_daemon_setting_find(name) >= 0;
     if (!is_of_process && !is_of_server)
         return 0;
     struct gsp_parsed copy = *parsed;
     snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof config %s %.100s",
              is_of_process ? "PID" : "localhost:8091", key);
-    return gsp_cli_misuse(&copy, "config needs %s before the setting %.100s",
-                          !is_of_server   ? "a PID"
-                          : is_of_process ? "a PID or HOST:PORT"
-                                          : "HOST:PORT",
-                          key);
+    return gsp_cli__misuse(&copy, "config needs %s before the setting %.100s",
+                           !is_of_server   ? "a PID"
+                           : is_of_process ? "a PID or HOST:PORT"
+                                           : "HOST:PORT",
+                           key);
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -111,22 +111,23 @@ static int run(const struct gsp_parsed *parsed)
     if (words[0] && !strchr(words[0], '='))
         address = *words++;
     if (address && address[strspn(address, "0123456789")] == '\0')
-        return gsp_config_target(parsed, address, words, opts->json);
+        return gsp_cli__process_settings_run(parsed, address, words, opts->json);
     const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
     if (prefix && words[1])
-        return gsp_cli_misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
+        return gsp_cli__misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
     int status = address ? check_address(parsed, address) : 0;
     if (status == 0)
-        status = gsp_remote_open(&remote, parsed, address, &opts->remote);
+        status = gsp_cli__remote_open(&remote, parsed, address, &opts->remote);
     if (status == 0 && (prefix || !words[0]))
-        status = gsp_remote_ask_object(&remote, "GET", "/config", (struct gsp_sv){0}, &answer);
+        status =
+            gsp_cli__remote_request_object(&remote, "GET", "/config", (struct gsp_sv){0}, &answer);
     else if (status == 0)
         status = change(&remote, words, &answer);
     if (status == 0)
-        status = opts->json ? gsp_remote_put_json(&remote)
+        status = opts->json ? gsp_cli__remote_put_json(&remote)
                             : show(&remote, answer, prefix ? prefix : key_of(words, &key));
     gsp_http_body_free(answer);
-    gsp_remote_close(&remote);
+    gsp_cli__remote_close(&remote);
     return status;
 }
 

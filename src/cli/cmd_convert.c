@@ -40,35 +40,35 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct convert_opts *opts = parsed->opts;
     if (!opts->input)
-        return gsp_cli_misuse(parsed, "convert needs an input: --input FILE");
+        return gsp_cli__misuse(parsed, "convert needs an input: --input FILE");
     if (!opts->output)
-        return gsp_cli_misuse(parsed, "convert needs an output: --output FILE");
+        return gsp_cli__misuse(parsed, "convert needs an output: --output FILE");
     struct gsp_err err = {0};
     const struct gsp_format *format = NULL;
-    if (gsp_source_output_format(opts->format, opts->output, &format, &err) < 0)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+    if (gsp_source_format_find(opts->format, opts->output, &format, &err) < 0)
+        return gsp_cli__misuse(parsed, "%s", err.msg);
 
     struct gsp_profile *profile = NULL;
     const bool is_run = gsp_source_is_run(format);
     int rc = is_run ? GSP_OK : gsp_file_check_new(opts->output, opts->force, &err);
     if (rc == GSP_OK)
         rc =
-            gsp_source_load_profile(opts->input, opts->from, format->needs_samples, &profile, &err);
+            gsp_source_profile_load(opts->input, opts->from, format->needs_samples, &profile, &err);
     if (rc == GSP_OK && (opts->view.by_function || opts->view.no_lines))
         gsp_model_profile_merge_lines(profile, opts->view.by_function);
     if (rc == GSP_OK)
-        rc = gsp_source_save_profile(opts->output, format, profile, &opts->view, opts->force, &err);
+        rc = gsp_source_profile_save(opts->output, format, profile, &opts->view, opts->force, &err);
     gsp_model_profile_free(profile);
     if (rc < 0) {
         bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
-        return gsp_cli_fail(
+        return gsp_cli__fail(
             parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : opts->input},
             &err);
     }
     if (!parsed->globals.quiet && strcmp(opts->output, "-") != 0) {
         struct gsp_term term;
-        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-        gsp_term_line(&term, "Wrote %s (%s).", opts->output, format->name);
+        gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_cli__term_line(&term, "Wrote %s (%s).", opts->output, format->name);
     }
     return 0;
 }

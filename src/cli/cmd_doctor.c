@@ -207,8 +207,8 @@ static void put_sources(const struct gsp_doctor *doctor, const struct gsp_term *
     for (size_t i = 0; i < doctor->source_count; i++) {
         const struct gsp_doctor_source *row = &doctor->sources[i];
         gsp_buf_printf(out, "  %s%s%s %-10s %s\n",
-                       row->open ? gsp_term_green(term) : gsp_term_yellow(term),
-                       row->open ? "yes" : "no ", gsp_term_off(term), row->name, row->doc);
+                       row->open ? gsp_cli__term_green(term) : gsp_cli__term_yellow(term),
+                       row->open ? "yes" : "no ", gsp_cli__term_off(term), row->name, row->doc);
         if (row->trouble[0]) {
             gsp_buf_puts(out, "                 ");
             gsp_buf_term(out, gsp_sv_of(row->trouble));
@@ -220,8 +220,8 @@ static void put_sources(const struct gsp_doctor *doctor, const struct gsp_term *
 static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *term,
                      struct gsp_buf *out)
 {
-    const char *bold = gsp_term_bold(term);
-    const char *off = gsp_term_off(term);
+    const char *bold = gsp_cli__term_bold(term);
+    const char *off = gsp_cli__term_off(term);
     struct ability abilities[ABILITY_COUNT];
     check_all(doctor, abilities);
     gsp_buf_printf(out, "%sgsprof " GSP_VERSION "%s, supports CPython 3.%u to 3.%u\n\n", bold, off,
@@ -232,7 +232,7 @@ static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *ter
     for (size_t i = 0; i < ABILITY_COUNT; i++) {
         const struct ability *ability = &abilities[i];
         gsp_buf_printf(out, "  %s%s%s %s%s%s\n",
-                       ability->works ? gsp_term_green(term) : gsp_term_yellow(term),
+                       ability->works ? gsp_cli__term_green(term) : gsp_cli__term_yellow(term),
                        ability->works ? "yes" : "no ", off, ability->what,
                        ability->why[0] ? ": " : "", ability->why);
     }
@@ -394,10 +394,10 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_doctor *doctor = calloc(1, sizeof(*doctor));
     if (!doctor) {
         gsp_ignore(gsp_err_nomem(&err));
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     }
-    gsp_doctor_look(doctor);
-    gsp_term_init(&term, STDOUT_FILENO, parsed->globals.color);
+    gsp_cli__doctor_check(doctor);
+    gsp_cli__term_init(&term, STDOUT_FILENO, parsed->globals.color);
     if (opts->json)
         put_json(doctor, &text);
     else
@@ -405,7 +405,7 @@ static int run(const struct gsp_parsed *parsed)
     int status = doctor->selftest.code == GSP_OK ? 0 : gsp_err_exit_status(doctor->selftest.code);
     free(doctor);
     if (gsp_file_put(NULL, false, &text, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     return status;
 }
 

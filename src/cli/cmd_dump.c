@@ -126,9 +126,10 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
 static void put_task(const struct dump_opts *opts, const struct gsp_dump_task *task,
                      const struct gsp_term *term, struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "\n%s%s \"", gsp_term_bold(term), task->is_greenlet ? "Greenlet" : "Task");
+    gsp_buf_printf(out, "\n%s%s \"", gsp_cli__term_bold(term),
+                   task->is_greenlet ? "Greenlet" : "Task");
     gsp_buf_term(out, task->name);
-    gsp_buf_printf(out, "\"%s (%s", gsp_term_off(term), task->state);
+    gsp_buf_printf(out, "\"%s (%s", gsp_cli__term_off(term), task->state);
     if (task->waits_for.len) {
         gsp_buf_puts(out, task->waits_for_task ? " for task \"" : " for ");
         gsp_buf_term(out, task->waits_for);
@@ -165,11 +166,11 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
         const struct gsp_dump_thread *thread = &dump->threads[i];
         gsp_buf_putc(out, '\n');
         if (thread->os_id)
-            gsp_buf_printf(out, "%sThread %" PRIu64 "%s (", gsp_term_bold(term), thread->os_id,
-                           gsp_term_off(term));
+            gsp_buf_printf(out, "%sThread %" PRIu64 "%s (", gsp_cli__term_bold(term), thread->os_id,
+                           gsp_cli__term_off(term));
         else
-            gsp_buf_printf(out, "%sThread 0x%" PRIx64 "%s (", gsp_term_bold(term),
-                           thread->python_id, gsp_term_off(term));
+            gsp_buf_printf(out, "%sThread 0x%" PRIx64 "%s (", gsp_cli__term_bold(term),
+                           thread->python_id, gsp_cli__term_off(term));
         put_state(dump, thread, out);
         gsp_buf_putc(out, ')');
         if (thread->name.len) {
@@ -428,15 +429,16 @@ static void report_losses(const struct gsp_parsed *parsed, const struct sink *si
     struct gsp_term term;
     if (parsed->globals.quiet)
         return;
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (skipped)
-        gsp_term_line(&term, "gsprof: skipped %zu process%s of the tree: not Python, or exited",
-                      skipped, skipped == 1 ? "" : "es");
+        gsp_cli__term_line(&term,
+                           "gsprof: skipped %zu process%s of the tree: not Python, or exited",
+                           skipped, skipped == 1 ? "" : "es");
     for (size_t at = 0; at < sink->losses.len;) {
         const char *line = sink->losses.p + at;
         const char *end = memchr(line, '\n', sink->losses.len - at);
         size_t len = end ? (size_t)(end - line) : sink->losses.len - at;
-        gsp_term_line(&term, "%.*s", (int)len, line);
+        gsp_cli__term_line(&term, "%.*s", (int)len, line);
         at += len + 1;
     }
 }
@@ -445,18 +447,18 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct dump_opts *opts = parsed->opts;
     if (!opts->pid && !opts->core)
-        return gsp_cli_misuse(parsed, "dump needs a target: PID or --core FILE");
+        return gsp_cli__misuse(parsed, "dump needs a target: PID or --core FILE");
     if (opts->core && (opts->pid || opts->subprocesses || opts->blocking))
-        return gsp_cli_misuse(parsed,
-                              "--core cannot be used with a PID, --subprocesses or --blocking");
+        return gsp_cli__misuse(parsed,
+                               "--core cannot be used with a PID, --subprocesses or --blocking");
     if (opts->blocking && opts->nonblocking)
-        return gsp_cli_misuse(parsed, "--blocking and --nonblocking exclude each other");
+        return gsp_cli__misuse(parsed, "--blocking and --nonblocking exclude each other");
     struct sink sink = {.opts = opts};
     struct gsp_err err = {0};
     size_t skipped = 0;
     if (opts->pid && !opts->subprocesses)
-        gsp_await_python((pid_t)opts->pid, false, parsed);
-    gsp_term_init(&sink.term, STDOUT_FILENO, parsed->globals.color);
+        gsp_cli__await_python((pid_t)opts->pid, false, parsed);
+    gsp_cli__term_init(&sink.term, STDOUT_FILENO, parsed->globals.color);
     gsp_json_init(&sink.json, &sink.out);
     if (opts->json)
         gsp_json_arr_begin(&sink.json);
@@ -471,12 +473,12 @@ static int run(const struct gsp_parsed *parsed)
     gsp_buf_free(&sink.out);
     if (rc < 0) {
         gsp_buf_free(&sink.losses);
-        return gsp_cli_fail(parsed,
-                            &(struct gsp_hint_context){.pid = (pid_t)opts->pid,
-                                                       .path = opts->core,
-                                                       .blocking = opts->blocking,
-                                                       .is_core = opts->core != NULL},
-                            &err);
+        return gsp_cli__fail(parsed,
+                             &(struct gsp_hint_context){.pid = (pid_t)opts->pid,
+                                                        .path = opts->core,
+                                                        .blocking = opts->blocking,
+                                                        .is_core = opts->core != NULL},
+                             &err);
     }
     report_losses(parsed, &sink, skipped);
     gsp_buf_free(&sink.losses);

@@ -53,19 +53,19 @@ static int confirm(const struct gsp_parsed *parsed, pid_t pid)
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
         struct gsp_parsed copy = *parsed;
         snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof eval --yes %d CODE", (int)pid);
-        return gsp_cli_misuse(&copy, "eval needs --yes without a terminal");
+        return gsp_cli__misuse(&copy, "eval needs --yes without a terminal");
     }
     gsp_proc_cmdline(pid, &cmdline);
     struct gsp_sv words = gsp_buf_sv(&cmdline);
     words.len = words.len < CMD_SHOWN ? words.len : CMD_SHOWN;
     gsp_buf_term(&shown, words);
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_term_line(&term, "Run this code in process %d (%s)? [y/N]", (int)pid,
-                  shown.failed ? "" : gsp_buf_cstr(&shown));
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_line(&term, "Run this code in process %d (%s)? [y/N]", (int)pid,
+                       shown.failed ? "" : gsp_buf_cstr(&shown));
     ssize_t len = read(STDIN_FILENO, answer, sizeof(answer) - 1);
     if (len > 0 && (answer[0] == 'y' || answer[0] == 'Y'))
         return 0;
-    gsp_term_line(&term, "The code was not run.");
+    gsp_cli__term_line(&term, "The code was not run.");
     return RAISED;
 }
 
@@ -93,7 +93,7 @@ static int put_line(int fd, struct gsp_sv text)
     return gsp_fd_write_all(fd, line.p, line.len, NULL);
 }
 
-static int show(const struct gsp_visit_result *result)
+static int show(const struct gsp_python_call_result *result)
 {
     int rc = gsp_fd_write_all(STDOUT_FILENO, result->printed.p, result->printed.len, NULL);
     if (rc == GSP_OK)
@@ -106,12 +106,13 @@ static int show(const struct gsp_visit_result *result)
 static int run(const struct gsp_parsed *parsed)
 {
     const struct eval_opts *opts = parsed->opts;
-    struct gsp_python_call visit = {.what = "eval", .limit_ns = opts->limit_ns, .force = opts->force};
-    struct gsp_visit_result result = {0};
+    struct gsp_python_call visit = {
+        .what = "eval", .limit_ns = opts->limit_ns, .force = opts->force};
+    struct gsp_python_call_result result = {0};
     struct gsp_err err = {0};
     gsp_auto_buf list = {0};
     gsp_auto_buf code = {0};
-    int rc = gsp_visit_find(parsed->args[0], &visit.pid, &list, &err);
+    int rc = gsp_inject_find_process(parsed->args[0], &visit.pid, &list, &err);
     if (rc == GSP_OK)
         rc = check_owner(visit.pid, &err);
     if (rc == GSP_OK && strcmp(parsed->args[1], "-") == 0)
@@ -120,15 +121,15 @@ static int run(const struct gsp_parsed *parsed)
         gsp_buf_puts(&code, parsed->args[1]);
     const struct gsp_hint_context context = {.pid = err.code == GSP_E_PERM ? 0 : visit.pid};
     if (rc != GSP_OK)
-        return gsp_cli_fail(parsed, &context, &err);
+        return gsp_cli__fail(parsed, &context, &err);
     int status = confirm(parsed, visit.pid);
     if (status != 0)
         return status;
     visit.code = gsp_buf_cstr(&code);
-    gsp_visit_look_there(visit.pid);
-    rc = gsp_visit(&visit, &result, &err);
-    status = rc == GSP_OK ? show(&result) : gsp_cli_fail(parsed, &context, &err);
-    gsp_visit_result_free(&result);
+    gsp_inject_use_runtime_dir_of(visit.pid);
+    rc = gsp_inject_run_python(&visit, &result, &err);
+    status = rc == GSP_OK ? show(&result) : gsp_cli__fail(parsed, &context, &err);
+    gsp_inject_python_call_result_free(&result);
     return status;
 }
 

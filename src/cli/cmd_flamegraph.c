@@ -64,7 +64,7 @@ static int make(const struct flamegraph_opts *opts, const char *input, const cha
     struct gsp_profile *profile = NULL;
     int rc = gsp_file_check_new(output, opts->force, err);
     if (rc == GSP_OK)
-        rc = gsp_source_load_profile(input, opts->from, svg->needs_samples, &profile, err);
+        rc = gsp_source_profile_load(input, opts->from, svg->needs_samples, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_export_format_save(output, svg, profile, &opts->view, opts->force, err);
     gsp_model_profile_free(profile);
@@ -76,7 +76,7 @@ static int run(const struct gsp_parsed *parsed)
     const struct flamegraph_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "flamegraph needs a profile: --input FILE");
+        return gsp_cli__misuse(parsed, "flamegraph needs a profile: --input FILE");
     char name[4096];
     default_output(strcmp(input, "-") == 0 ? "profile" : input, name, sizeof(name));
     const char *output = opts->output ? opts->output : name;
@@ -84,14 +84,14 @@ static int run(const struct gsp_parsed *parsed)
     int rc = make(opts, input, output, &err);
     if (rc < 0) {
         bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = is_output ? output : input},
-                            &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = is_output ? output : input},
+                             &err);
     }
     if (!parsed->globals.quiet && strcmp(output, "-") != 0) {
         struct gsp_term term;
-        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-        gsp_term_line(&term, "Wrote %s. Open it in a browser:", output);
-        gsp_term_line(&term, "    xdg-open %s", output);
+        gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_cli__term_line(&term, "Wrote %s. Open it in a browser:", output);
+        gsp_cli__term_line(&term, "    xdg-open %s", output);
     }
     return 0;
 }

@@ -89,13 +89,13 @@ static void report_ready(void *user)
 static void report(const struct gsp_parsed *parsed, const struct gsp_follow_result *result)
 {
     struct gsp_term term;
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (parsed->globals.quiet)
         return;
     if (result->stacks_err.code)
-        gsp_term_line(&term, "No stacks: %s.", result->stacks_err.msg);
+        gsp_cli__term_line(&term, "No stacks: %s.", result->stacks_err.msg);
     if (result->has_ended)
-        gsp_term_line(&term, "The process %s.", result->ending.detail);
+        gsp_cli__term_line(&term, "The process %s.", result->ending.detail);
 }
 
 static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
@@ -103,7 +103,7 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
     const struct follow_opts *opts = parsed->opts;
     struct gsp_follow_result result = {0};
     struct gsp_err err = {0};
-    const struct gsp_ring_dir_limits limits = gsp_cli_ring_limits(parsed);
+    const struct gsp_ring_dir_limits limits = gsp_cli__ring_limits(parsed);
     const struct gsp_follow_opts how = {.pid = pid,
                                         .period_s =
                                             opts->rate_hz > 0 ? 1.0 / opts->rate_hz : opts->rate_hz,
@@ -114,9 +114,9 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
                                         .stop = &stop};
     catch_signals();
     setpriority(PRIO_PROCESS, 0, NICENESS);
-    if (gsp_follow_run(&how, &result, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.command = "follow", .pid = pid},
-                            &err);
+    if (gsp_record_follow_run(&how, &result, &err) < 0)
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.command = "follow", .pid = pid},
+                             &err);
     report(parsed, &result);
     return 0;
 }
@@ -139,9 +139,9 @@ static int detach(const struct gsp_parsed *parsed, pid_t pid)
 {
     struct gsp_err err = {0};
     int fd = -1;
-    const pid_t child = gsp_launch_apart(&fd, &err);
+    const pid_t child = gsp_record_background_fork(&fd, &err);
     if (child < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     if (child == 0)
         return follow_in_background(parsed, pid, fd);
     char ready = 0;
@@ -149,7 +149,7 @@ static int detach(const struct gsp_parsed *parsed, pid_t pid)
     while (n < 0 && errno == EINTR)
         n = read(fd, &ready, 1);
     close(fd);
-    return n == 1 ? 0 : gsp_launch_apart_status(child);
+    return n == 1 ? 0 : gsp_record_background_status(child);
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -158,11 +158,11 @@ static int run(const struct gsp_parsed *parsed)
     int64_t pid = opts->pid;
     struct gsp_err err = {0};
     if (pid == 0 && parsed->arg_count == 0)
-        return gsp_cli_misuse(parsed, "follow needs a process: PID");
+        return gsp_cli__misuse(parsed, "follow needs a process: PID");
     if (pid == 0 && gsp_parse_i64(parsed->args[0], 1, INT32_MAX, &pid, &err) < 0)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     if (opts->rate_hz > 0 && opts->rate_hz < GSP_RATE_MIN_HZ)
-        return gsp_cli_misuse(parsed, "--rate must be at least %g", GSP_RATE_MIN_HZ);
+        return gsp_cli__misuse(parsed, "--rate must be at least %g", GSP_RATE_MIN_HZ);
     return opts->detach ? detach(parsed, (pid_t)pid) : follow(parsed, (pid_t)pid, -1);
 }
 

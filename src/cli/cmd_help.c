@@ -34,10 +34,10 @@ static const struct gsp_example DOCS_EXAMPLES[] = {
 static const char *help_choice(size_t i)
 {
     size_t topics = 0;
-    while (gsp_help_topic_at(topics))
+    while (gsp_cli__help_topic_at(topics))
         topics++;
     if (i < topics)
-        return gsp_help_topic_at(i);
+        return gsp_cli__help_topic_at(i);
     for (size_t k = 0; k < gsp_command_count; k++)
         if (!gsp_commands[k]->hidden && topics++ == i)
             return gsp_commands[k]->name;
@@ -63,14 +63,15 @@ static int unknown(const struct gsp_parsed *parsed, const char *(*choice)(size_t
     for (size_t i = 0; choice(i); i++)
         gsp_buf_printf(&all, "%s%s", i ? ", " : "", choice(i));
     const char *list = gsp_buf_cstr(&all);
-    return gsp_cli_misuse(&copy, "unknown %s '%.40s'; available: %s", what, name, list ? list : "");
+    return gsp_cli__misuse(&copy, "unknown %s '%.40s'; available: %s", what, name,
+                           list ? list : "");
 }
 
 static int print_text(const struct gsp_parsed *parsed, const struct gsp_buf *text)
 {
     struct gsp_err err = {0};
     if (gsp_file_put(NULL, false, text, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     return 0;
 }
 
@@ -78,17 +79,17 @@ static int run_help(const struct gsp_parsed *parsed)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
-    gsp_term_init(&term, STDOUT_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDOUT_FILENO, parsed->globals.color);
     const char *name = parsed->args[0];
     if (!name) {
-        gsp_help_overview(&term, &text);
+        gsp_cli__help_overview(&term, &text);
         gsp_buf_puts(&text, "\nTopics:");
-        for (size_t i = 0; gsp_help_topic_at(i); i++)
-            gsp_buf_printf(&text, " gsprof help %s%s", gsp_help_topic_at(i),
-                           gsp_help_topic_at(i + 1) ? "," : "\n");
-    } else if (gsp_command_find(name)) {
-        gsp_help_command(gsp_command_find(name), true, &term, &text);
-    } else if (!gsp_help_topic(name, &text)) {
+        for (size_t i = 0; gsp_cli__help_topic_at(i); i++)
+            gsp_buf_printf(&text, " gsprof help %s%s", gsp_cli__help_topic_at(i),
+                           gsp_cli__help_topic_at(i + 1) ? "," : "\n");
+    } else if (gsp_cli__command_find(name)) {
+        gsp_cli__help_command(gsp_cli__command_find(name), true, &term, &text);
+    } else if (!gsp_cli__help_topic(name, &text)) {
         return unknown(parsed, help_choice, "topic");
     }
     return print_text(parsed, &text);
@@ -97,8 +98,8 @@ static int run_help(const struct gsp_parsed *parsed)
 static int run_completions(const struct gsp_parsed *parsed)
 {
     gsp_auto_buf text = {0};
-    if (!gsp_complete_script(parsed->args[0], &text))
-        return unknown(parsed, gsp_complete_shell_at, "shell");
+    if (!gsp_cli__complete_script(parsed->args[0], &text))
+        return unknown(parsed, gsp_cli__complete_shell_at, "shell");
     return print_text(parsed, &text);
 }
 
@@ -135,8 +136,8 @@ static int run_docs(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     gsp_auto_buf page = {0};
     if (!opts->check && mkdir(folder, 0777) < 0 && errno != EEXIST)
-        return gsp_cli_misuse(parsed, "cannot create %.200s: %s", folder, strerror(errno));
-    gsp_help_markdown_index(&page);
+        return gsp_cli__misuse(parsed, "cannot create %.200s: %s", folder, strerror(errno));
+    gsp_cli__help_markdown_index(&page);
     int rc = put_page(folder, "gsprof", opts->check, &page, &err);
     for (size_t i = 0; rc == GSP_OK && i < gsp_command_count; i++) {
         if (gsp_commands[i]->hidden)
@@ -144,14 +145,14 @@ static int run_docs(const struct gsp_parsed *parsed)
         char name[64];
         snprintf(name, sizeof(name), "gsprof-%s", gsp_commands[i]->name);
         gsp_buf_clear(&page);
-        gsp_help_markdown(gsp_commands[i], &page);
+        gsp_cli__help_markdown(gsp_commands[i], &page);
         rc = put_page(folder, name, opts->check, &page, &err);
     }
     gsp_buf_clear(&page);
-    gsp_schema_markdown(&page);
+    gsp_cli__schema_markdown(&page);
     if (rc == GSP_OK)
         rc = put_page(folder, "../sql-schema", opts->check, &page, &err);
-    return rc < 0 ? gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err) : 0;
+    return rc < 0 ? gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err) : 0;
 }
 
 const struct gsp_command gsp_cmd_help = {
@@ -176,7 +177,7 @@ const struct gsp_command gsp_cmd_completions = {
     .example_count = GSP_COUNT(COMPLETIONS_EXAMPLES),
     .args_min = 1,
     .args_max = 1,
-    .arg_choice = gsp_complete_shell_at,
+    .arg_choice = gsp_cli__complete_shell_at,
     .lesser = true,
     .run = run_completions,
 };

@@ -155,7 +155,7 @@ static void warn_missing(const struct gsp_remote *remote, const struct gsp_body 
         for (size_t i = 0; i < pids.count; i++) {
             char text[80];
             snprintf(text, sizeof(text), "process %d does not exist", (int)pids.at[i]);
-            gsp_cli_warn(remote->parsed, gsp_sv_of(text));
+            gsp_cli__warn(remote->parsed, gsp_sv_of(text));
         }
     }
     free(pids.at);
@@ -190,33 +190,33 @@ static int print_done(const struct gsp_remote *remote, const struct gsp_body *bo
     int rc = gsp_file_put(NULL, false, &text, &err);
     warn_missing(remote, body);
     if (rc == GSP_OK)
-        rc = gsp_remote_show_sessions(remote, body, "stopped", &err);
-    return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
+        rc = gsp_cli__remote_show_sessions(remote, body, "stopped", &err);
+    return rc < 0 ? gsp_cli__remote_fail(remote, &err) : 0;
 }
 
 static int print_status(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     static const char *const SKIP[] = {"active_sessions", "failed_sessions", "sources", NULL};
     struct gsp_err err = {0};
-    int rc = gsp_remote_show_members(remote, body, SKIP, NULL, &err);
+    int rc = gsp_cli__remote_show_members(remote, body, SKIP, NULL, &err);
     if (rc >= 0)
-        rc = gsp_remote_show_sessions(remote, body, "active_sessions", &err);
+        rc = gsp_cli__remote_show_sessions(remote, body, "active_sessions", &err);
     if (rc >= 0)
-        rc = gsp_remote_show_sessions(remote, body, "failed_sessions", &err);
-    return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
+        rc = gsp_cli__remote_show_sessions(remote, body, "failed_sessions", &err);
+    return rc < 0 ? gsp_cli__remote_fail(remote, &err) : 0;
 }
 
 static int print_sessions(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     struct gsp_err err = {0};
-    int rc = gsp_remote_show_sessions(remote, body, "sessions", &err);
+    int rc = gsp_cli__remote_show_sessions(remote, body, "sessions", &err);
     if (rc < 0)
-        return gsp_remote_fail(remote, &err);
+        return gsp_cli__remote_fail(remote, &err);
     if (rc == 0 && !remote->parsed->globals.quiet) {
         struct gsp_term term;
-        gsp_term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
-        gsp_term_line(&term, "No sessions. To start one: gsprof http-profile %s --name NAME",
-                      remote->endpoint.p);
+        gsp_cli__term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
+        gsp_cli__term_line(&term, "No sessions. To start one: gsprof http-profile %s --name NAME",
+                           remote->endpoint.p);
     }
     return 0;
 }
@@ -229,16 +229,16 @@ static int request(const struct gsp_parsed *parsed, const char *method, const ch
     const struct http_opts *opts = parsed->opts;
     struct gsp_remote remote = {0};
     struct gsp_body *answer = NULL;
-    int status =
-        gsp_remote_open(&remote, parsed, parsed->arg_count ? parsed->args[0] : NULL, &opts->remote);
+    int status = gsp_cli__remote_open(&remote, parsed, parsed->arg_count ? parsed->args[0] : NULL,
+                                      &opts->remote);
     remote.timeout_ns = ANSWER_NS;
     if (status == 0)
-        status = gsp_remote_ask_object(&remote, method, path,
-                                       body ? gsp_buf_sv(body) : (struct gsp_sv){0}, &answer);
+        status = gsp_cli__remote_request_object(
+            &remote, method, path, body ? gsp_buf_sv(body) : (struct gsp_sv){0}, &answer);
     if (status == 0)
-        status = opts->json ? gsp_remote_put_json(&remote) : print(&remote, answer);
+        status = opts->json ? gsp_cli__remote_put_json(&remote) : print(&remote, answer);
     gsp_http_body_free(answer);
-    gsp_remote_close(&remote);
+    gsp_cli__remote_close(&remote);
     return status;
 }
 
@@ -247,7 +247,7 @@ static int run_profile(const struct gsp_parsed *parsed)
     gsp_auto_buf body = {0};
     struct gsp_err err = {0};
     if (make_start(parsed->opts, &body, &err) < 0)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     return request(parsed, "POST", "/profiling/start", &body, print_done);
 }
 

@@ -44,7 +44,7 @@ struct outcome {
 
 struct one {
     struct gsp_python_call visit;
-    struct gsp_apart apart;
+    struct gsp_child_task apart;
 };
 
 struct inject_opts {
@@ -112,9 +112,9 @@ static int report_several(const struct gsp_parsed *parsed, const struct gsp_err 
     struct gsp_term term;
     gsp_auto_buf text = {0};
     snprintf(hint.what, sizeof(hint.what), "%s:", err->msg);
-    gsp_hint_add(&hint, "selects one", "gsprof %s PID", parsed->command->name);
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_hint_print(&hint, &term, &text);
+    gsp_cli__hint_add(&hint, "selects one", "gsprof %s PID", parsed->command->name);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__hint_print(&hint, &term, &text);
     /* The list may be longer than a hint holds: insert it after the first line. */
     const char *end = memchr(text.p, '\n', text.len);
     size_t first = end ? (size_t)(end - text.p) + 1 : text.len;
@@ -122,7 +122,7 @@ static int report_several(const struct gsp_parsed *parsed, const struct gsp_err 
     gsp_buf_put(&whole, text.p, first);
     gsp_buf_put(&whole, list->p, list->len);
     gsp_buf_put(&whole, text.p + first, text.len - first);
-    gsp_term_write(&term, &whole);
+    gsp_cli__term_write(&term, &whole);
     return gsp_err_exit_status(err->code);
 }
 
@@ -135,11 +135,11 @@ static int find_target(const struct gsp_parsed *parsed, pid_t *pid)
     struct gsp_err err = {0};
     *pid = (pid_t)opts->pid;
     if ((opts->pid != 0) == (parsed->arg_count > 0))
-        return gsp_cli_misuse(parsed, "%s needs one process: a PID or a word of its command line",
-                              parsed->command->name);
-    if (opts->pid == 0 && gsp_visit_find(parsed->args[0], pid, &list, &err) != GSP_OK)
+        return gsp_cli__misuse(parsed, "%s needs one process: a PID or a word of its command line",
+                               parsed->command->name);
+    if (opts->pid == 0 && gsp_inject_find_process(parsed->args[0], pid, &list, &err) != GSP_OK)
         return err.code == GSP_E_USAGE ? report_several(parsed, &err, &list)
-                                       : gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+                                       : gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     return 0;
 }
 
@@ -160,7 +160,7 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
                      gsp_wire_setting_row(i)->name);
         }
     }
-    return gsp_cli_misuse(&copy, "unknown setting '%s'", name);
+    return gsp_cli__misuse(&copy, "unknown setting '%s'", name);
 }
 
 static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_change *out)
@@ -171,7 +171,7 @@ static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_chan
         const char *word = opts->defines.at[i];
         const char *equals = strchr(word, '=');
         if (!equals || equals == word)
-            return gsp_cli_misuse(parsed, "'%.100s' is not KEY=VALUE", word);
+            return gsp_cli__misuse(parsed, "'%.100s' is not KEY=VALUE", word);
         struct gsp_sv key = {word, (size_t)(equals - word)};
         int id = gsp_wire_setting_row_find(key);
         if (id < 0)
@@ -179,7 +179,7 @@ static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_chan
         out[i].id = (enum gsp_setting_id)id;
         if (gsp_wire_setting_row_check((size_t)id, gsp_sv_of(equals + 1), out[i].value, &err) !=
             GSP_OK)
-            return gsp_cli_misuse(parsed, "%s", err.msg);
+            return gsp_cli__misuse(parsed, "%s", err.msg);
     }
     return 0;
 }
@@ -187,7 +187,7 @@ static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_chan
 /* Adds the ring size of gsprof's environment or config.toml, unless -D sets it. */
 static size_t add_ring_rows(pid_t pid, struct gsp_control_change *settings, size_t count)
 {
-    int64_t rows = count < GSP_OPT_LIST_MAX ? gsp_cli_ring_rows_for(pid) : 0;
+    int64_t rows = count < GSP_OPT_LIST_MAX ? gsp_cli__ring_rows_for(pid) : 0;
     for (size_t i = 0; i < count; i++)
         rows = settings[i].id == GSP_SET_ring_rows ? 0 : rows;
     if (rows == 0)
@@ -203,15 +203,15 @@ static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_py
 {
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
     char version[32];
-    if (gsp_visit_is_there(visit->pid, version))
+    if (gsp_inject_is_injected(visit->pid, version))
         return; /* its rings exist already */
     memcpy(settings, visit->settings, visit->setting_count * sizeof(*settings));
     const size_t count = add_ring_rows(visit->pid, settings, visit->setting_count);
     const char *used = "0";
     for (size_t i = 0; i < count; i++)
         used = settings[i].id == GSP_SET_ring_rows ? settings[i].value : used;
-    gsp_cli_ring_check(parsed);
-    gsp_cli_ring_check_process(parsed, visit->pid, used);
+    gsp_cli__ring_check(parsed);
+    gsp_cli__ring_check_process(parsed, visit->pid, used);
 }
 
 /* ------------------------------------------------------------------------------------- report */
@@ -285,13 +285,13 @@ static int report(const struct gsp_parsed *parsed, pid_t pid, const struct outco
 
 static int report_failed(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
 {
-    return gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = pid}, &outcome->err);
+    return gsp_cli__fail(parsed, &(struct gsp_hint_context){.pid = pid}, &outcome->err);
 }
 
 /* ------------------------------------------------------------------------------------- inject */
 
 /* Sets *err to the last line of the traceback, which names the exception. */
-static void set_raised(const struct gsp_visit_result *result, struct gsp_err *err)
+static void set_raised(const struct gsp_python_call_result *result, struct gsp_err *err)
 {
     struct gsp_sv rest = result->trace;
     struct gsp_sv line;
@@ -304,13 +304,13 @@ static void set_raised(const struct gsp_visit_result *result, struct gsp_err *er
 
 static void execute(const struct gsp_python_call *visit, struct outcome *out)
 {
-    struct gsp_visit_result result;
-    if (gsp_visit(visit, &result, &out->err) == GSP_OK && result.raised)
+    struct gsp_python_call_result result;
+    if (gsp_inject_run_python(visit, &result, &out->err) == GSP_OK && result.raised)
         set_raised(&result, &out->err);
     out->by_itself = result.by_itself;
     out->total_ns = result.total_ns;
     out->stopped_ns = result.stopped_ns;
-    gsp_visit_result_free(&result);
+    gsp_inject_python_call_result_free(&result);
 }
 
 static void inject(void *user, void *answer)
@@ -318,8 +318,8 @@ static void inject(void *user, void *answer)
     const struct gsp_python_call *visit = user;
     struct outcome *out = answer;
     char version[32];
-    gsp_visit_look_there(visit->pid);
-    const bool is_there = gsp_visit_is_there(visit->pid, version);
+    gsp_inject_use_runtime_dir_of(visit->pid);
+    const bool is_there = gsp_inject_is_injected(visit->pid, version);
     if (is_there && strcmp(version, GSP_VERSION) != 0) {
         gsp_err_fill(&out->err, GSP_E_EXISTS, 0, "process %d already has an agent of version %.31s",
                      (int)visit->pid, version);
@@ -342,9 +342,9 @@ static void eject(void *user, void *answer)
     const struct gsp_python_call *visit = user;
     struct outcome *out = answer;
     char version[32];
-    gsp_visit_look_there(visit->pid);
+    gsp_inject_use_runtime_dir_of(visit->pid);
     out->state = OUT_OF;
-    if (gsp_visit_is_there(visit->pid, version)) {
+    if (gsp_inject_is_injected(visit->pid, version)) {
         execute(visit, out);
         return;
     }
@@ -388,11 +388,12 @@ static int work_on_all(const struct gsp_parsed *parsed, struct one *all, size_t 
     for (size_t next = 0, at = 0; at < count; at++) {
         struct outcome outcome = {.err = {.code = GSP_OK}};
         for (; next < count && next - at < AT_ONCE; next++)
-            gsp_ignore(gsp_apart_start(&all[next].apart, work, &all[next].visit, sizeof(outcome),
-                                       NULL) < 0);
+            gsp_ignore(gsp_proc_child_task_start(&all[next].apart, work, &all[next].visit,
+                                                 sizeof(outcome), NULL) < 0);
         if (all[at].apart.child <= 0)
             work(&all[at].visit, &outcome);
-        else if (gsp_apart_wait(&all[at].apart, &outcome, sizeof(outcome), -1) != GSP_APART_DONE)
+        else if (gsp_proc_child_task_wait(&all[at].apart, &outcome, sizeof(outcome), -1) !=
+                 GSP_CHILD_TASK_DONE)
             gsp_err_fill(&outcome.err, GSP_E_IO, 0, "the helper process ended without a result");
         const int one = report_one(parsed, all[at].visit.pid, &outcome);
         status = status ? status : one;
@@ -447,16 +448,16 @@ static int run_inject(const struct gsp_parsed *parsed)
     const struct inject_opts *opts = parsed->opts;
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
     struct gsp_python_call visit = {.what = "inject",
-                              .follow = gsp_follow_apart,
-                              .settings = settings,
-                              .setting_count = opts->defines.count,
-                              .limit_ns = opts->limit_ns,
-                              .force = opts->force};
+                                    .follow = gsp_record_follow_in_background,
+                                    .settings = settings,
+                                    .setting_count = opts->defines.count,
+                                    .limit_ns = opts->limit_ns,
+                                    .force = opts->force};
     int status = read_defines(parsed, settings);
     if (status == 0)
         status = find_target(parsed, &visit.pid);
     if (status == 0)
-        gsp_await_python(visit.pid, opts->subprocesses, parsed);
+        gsp_cli__await_python(visit.pid, opts->subprocesses, parsed);
     if (status == 0)
         check_ring_rows(parsed, &visit);
     return status ? status : work_on(parsed, &visit, inject);
@@ -465,7 +466,8 @@ static int run_inject(const struct gsp_parsed *parsed)
 static int run_eject(const struct gsp_parsed *parsed)
 {
     const struct inject_opts *opts = parsed->opts;
-    struct gsp_python_call visit = {.what = "eject", .limit_ns = opts->limit_ns, .force = opts->force};
+    struct gsp_python_call visit = {
+        .what = "eject", .limit_ns = opts->limit_ns, .force = opts->force};
     int status = find_target(parsed, &visit.pid);
     return status ? status : work_on(parsed, &visit, eject);
 }

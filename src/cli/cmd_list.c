@@ -80,19 +80,19 @@ static const struct gsp_rows_column TABLE_COLUMNS[] = {
 };
 
 /* Reads how the process ended; false if unknown because no follower saw it. */
-static bool find_end(const struct gsp_ring_dir *place, struct gsp_ending *out)
+static bool find_end(const struct gsp_ring_dir *place, struct gsp_exit_info *out)
 {
     int folder_fd = -1;
     if (place->live || gsp_ring_dir_open(place, &folder_fd, NULL) < 0)
         return false;
-    const bool is_known = gsp_ending_read(folder_fd, out);
+    const bool is_known = gsp_record_exit_info_read(folder_fd, out);
     gsp_fd_close(&folder_fd);
     return is_known;
 }
 
 static void put_state(const struct gsp_ring_dir *place, char *out, size_t cap)
 {
-    struct gsp_ending end;
+    struct gsp_exit_info end;
     snprintf(out, cap, "%s", place->live ? "live" : "ended");
     if (place->live || !find_end(place, &end))
         return;
@@ -114,27 +114,29 @@ static int64_t removed_ns(const struct gsp_ring_dir *place,
     return place->live || !is_own(place) ? GSP_NULL_I64 : place->last_write_ns + limits->keep_ns;
 }
 
-static void add_json_row(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
+static void add_json_row(struct gsp_row_list *made, const struct gsp_ring_dir *place,
                          const struct gsp_ring_dir_limits *limits)
 {
-    gsp_made_i64(made, place->pid);
-    gsp_made_i64(made, (int64_t)place->start_time);
-    gsp_made_bool(made, place->live);
-    gsp_made_i64(made, place->rings);
-    gsp_made_i64(made, (int64_t)place->bytes);
-    gsp_made_i64(made, place->last_write_ns);
-    gsp_made_i64(made, place->rank);
-    gsp_made_text(made, gsp_sv_of(place->path));
-    gsp_made_text(made, gsp_sv_of(place->cmdline));
-    struct gsp_ending end;
-    gsp_made_text(made, find_end(place, &end) ? gsp_sv_of(end.detail) : (struct gsp_sv){NULL, 0});
-    gsp_made_bool(made, is_own(place));
-    gsp_made_i64(made, removed_ns(place, limits));
-    gsp_made_text(made, place->note[0] ? gsp_sv_of(place->note) : (struct gsp_sv){NULL, 0});
-    gsp_made_i64(made, place->small_rings);
+    gsp_model_row_list_add_i64(made, place->pid);
+    gsp_model_row_list_add_i64(made, (int64_t)place->start_time);
+    gsp_model_row_list_add_bool(made, place->live);
+    gsp_model_row_list_add_i64(made, place->rings);
+    gsp_model_row_list_add_i64(made, (int64_t)place->bytes);
+    gsp_model_row_list_add_i64(made, place->last_write_ns);
+    gsp_model_row_list_add_i64(made, place->rank);
+    gsp_model_row_list_add_text(made, gsp_sv_of(place->path));
+    gsp_model_row_list_add_text(made, gsp_sv_of(place->cmdline));
+    struct gsp_exit_info end;
+    gsp_model_row_list_add_text(made, find_end(place, &end) ? gsp_sv_of(end.detail)
+                                                            : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_bool(made, is_own(place));
+    gsp_model_row_list_add_i64(made, removed_ns(place, limits));
+    gsp_model_row_list_add_text(made,
+                                place->note[0] ? gsp_sv_of(place->note) : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_i64(made, place->small_rings);
 }
 
-static void add_table_row(struct gsp_made_rows *made, const struct gsp_ring_dir *place,
+static void add_table_row(struct gsp_row_list *made, const struct gsp_ring_dir *place,
                           const struct gsp_ring_dir_limits *limits, int64_t now_ns)
 {
     char size[32];
@@ -145,19 +147,19 @@ static void add_table_row(struct gsp_made_rows *made, const struct gsp_ring_dir 
     snprintf(size, sizeof(size), "%.1f MB", (double)place->bytes / 1e6);
     int64_t since = now_ns - place->last_write_ns;
     snprintf(ago, sizeof(ago), "%s ago", gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
-    gsp_made_i64(made, place->pid);
+    gsp_model_row_list_add_i64(made, place->pid);
     put_state(place, state, sizeof(state));
-    gsp_made_text(made, gsp_sv_of(state));
-    gsp_made_i64(made, place->rings);
-    gsp_made_text(made, gsp_sv_of(size));
-    gsp_made_text(made, gsp_sv_of(ago));
+    gsp_model_row_list_add_text(made, gsp_sv_of(state));
+    gsp_model_row_list_add_i64(made, place->rings);
+    gsp_model_row_list_add_text(made, gsp_sv_of(size));
+    gsp_model_row_list_add_text(made, gsp_sv_of(ago));
     const int64_t at_ns = removed_ns(place, limits);
     const int64_t left_ns = at_ns > now_ns ? at_ns - now_ns : 0;
-    gsp_made_text(made, at_ns == GSP_NULL_I64
-                            ? gsp_sv_of("")
-                            : gsp_sv_of(gsp_fmt_duration(left_ns, left, sizeof(left))));
-    gsp_made_i64(made, place->rank);
-    gsp_made_text(made, gsp_sv_of(place->cmdline));
+    gsp_model_row_list_add_text(
+        made, at_ns == GSP_NULL_I64 ? gsp_sv_of("")
+                                    : gsp_sv_of(gsp_fmt_duration(left_ns, left, sizeof(left))));
+    gsp_model_row_list_add_i64(made, place->rank);
+    gsp_model_row_list_add_text(made, gsp_sv_of(place->cmdline));
 }
 
 /* Running before exited, own before other users', newest first. */
@@ -189,26 +191,28 @@ static void report_more(const struct gsp_parsed *parsed, const struct gsp_ring_d
         bytes += places->at[i].bytes;
     }
     gsp_auto_buf notes = {0};
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_record_ring_notes(places->at, places->count, &notes);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_record_ring_notes_put(places->at, places->count, &notes);
     if (notes.len > 0 && !parsed->globals.quiet)
-        gsp_term_write(&term, &notes);
+        gsp_cli__term_write(&term, &notes);
     if (ended == 0 || parsed->globals.quiet)
         return;
-    gsp_term_line(&term,
-                  "Ended processes: %zu, %.1f MB. gsprof removes their tables %s after the last "
-                  "row (ring.keep_time), and the oldest above %.0f MB (ring.keep_mb).",
-                  ended, (double)bytes / 1e6, gsp_fmt_duration(limits->keep_ns, age, sizeof(age)),
-                  (double)limits->keep_bytes / (1 << 20));
+    gsp_cli__term_line(
+        &term,
+        "Ended processes: %zu, %.1f MB. gsprof removes their tables %s after the last "
+        "row (ring.keep_time), and the oldest above %.0f MB (ring.keep_mb).",
+        ended, (double)bytes / 1e6, gsp_fmt_duration(limits->keep_ns, age, sizeof(age)),
+        (double)limits->keep_bytes / (1 << 20));
 }
 
 static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places,
                 const struct gsp_ring_dir_limits *limits, struct gsp_err *err)
 {
     const struct list_opts *opts = parsed->opts;
-    struct gsp_made_rows *made = NULL;
-    int rc = opts->json ? gsp_made_rows_new(JSON_COLUMNS, GSP_COUNT(JSON_COLUMNS), &made, err)
-                        : gsp_made_rows_new(TABLE_COLUMNS, GSP_COUNT(TABLE_COLUMNS), &made, err);
+    struct gsp_row_list *made = NULL;
+    int rc = opts->json
+                 ? gsp_model_row_list_new(JSON_COLUMNS, GSP_COUNT(JSON_COLUMNS), &made, err)
+                 : gsp_model_row_list_new(TABLE_COLUMNS, GSP_COUNT(TABLE_COLUMNS), &made, err);
     if (rc < 0)
         return rc;
     int64_t now_ns = gsp_realtime_ns();
@@ -219,8 +223,8 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *pla
             add_table_row(made, &places->at[i], limits, now_ns);
     struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                  .color = parsed->globals.color};
-    rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
-    gsp_rows_free(gsp_made_rows_get(made));
+    rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(made));
     if (rc == GSP_OK && !opts->json)
         report_more(parsed, places, limits);
     return rc;
@@ -229,10 +233,11 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *pla
 static void report_removed(const struct gsp_parsed *parsed, struct gsp_ring_dirs_swept removed)
 {
     struct gsp_term term;
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
-        gsp_term_line(&term, "Removed the tables of %zu ended process%s (%.1f MB).", removed.count,
-                      removed.count == 1 ? "" : "es", (double)removed.bytes / 1e6);
+        gsp_cli__term_line(&term, "Removed the tables of %zu ended process%s (%.1f MB).",
+                           removed.count, removed.count == 1 ? "" : "es",
+                           (double)removed.bytes / 1e6);
 }
 
 /* Reports a ring directory that could not be removed. It is not an error if a process uses or fills
@@ -242,11 +247,11 @@ static int report_kept(const struct gsp_parsed *parsed, const struct gsp_ring_di
 {
     struct gsp_term term;
     if (err->code != GSP_E_EXISTS && err->sys != ENOTEMPTY)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = place->path}, err);
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = place->path}, err);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
-        gsp_term_line(&term, "gsprof: kept %s: %s", place->path,
-                      err->sys == ENOTEMPTY ? "it contains other files" : err->msg);
+        gsp_cli__term_line(&term, "gsprof: kept %s: %s", place->path,
+                           err->sys == ENOTEMPTY ? "it contains other files" : err->msg);
     return 0;
 }
 
@@ -289,9 +294,9 @@ static int list(const struct gsp_parsed *parsed, struct gsp_ring_dirs *places,
     sort_and_select(places, opts->live);
     if (places->count > 0 || opts->json)
         return show(parsed, places, limits, err);
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
-        gsp_term_line(&term, "No %sprocesses with tables.", opts->live ? "running " : "");
+        gsp_cli__term_line(&term, "No %sprocesses with tables.", opts->live ? "running " : "");
     return GSP_OK;
 }
 
@@ -301,8 +306,8 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_ring_dirs places = {0};
     struct gsp_err err = {0};
     if (opts->clean && opts->live)
-        return gsp_cli_misuse(parsed, "--clean and --live exclude each other");
-    const struct gsp_ring_dir_limits limits = gsp_cli_ring_limits(parsed);
+        return gsp_cli__misuse(parsed, "--clean and --live exclude each other");
+    const struct gsp_ring_dir_limits limits = gsp_cli__ring_limits(parsed);
     /* Also removes empty ring directories. */
     const struct gsp_ring_dirs_swept swept = gsp_ring_dirs_sweep(&limits);
     if (swept.count > 0)
@@ -314,7 +319,7 @@ static int run(const struct gsp_parsed *parsed)
     else if (rc == GSP_OK)
         rc = list(parsed, &places, &limits, &err);
     gsp_ring_dirs_free(&places);
-    return rc < 0 ? gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err) : status;
+    return rc < 0 ? gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err) : status;
 }
 
 const struct gsp_command gsp_cmd_list = {

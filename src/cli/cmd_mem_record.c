@@ -113,8 +113,8 @@ struct recording {
     const struct mem_record_opts *opts;
     struct gsp_term term;
     struct gsp_launch launch;
-    struct gsp_memtake take;
-    struct gsp_memtree tree;
+    struct gsp_memory_poll take;
+    struct gsp_memory_tree tree;
     struct gsp_memlog_writer *writer;
     char output[PATH_BYTES];
     int fd;
@@ -142,7 +142,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 static void catch_signals(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    gsp_launch_catch(signals, GSP_COUNT(signals), on_signal, 0);
+    gsp_record_signals_catch(signals, GSP_COUNT(signals), on_signal, 0);
 }
 
 /* -------------------------------------------------------------------------------------- begin */
@@ -169,17 +169,17 @@ static int open_output(struct recording *recording, struct gsp_err *err)
 
 static int start_program(struct recording *recording, struct gsp_err *err)
 {
-    char package[GSP_PYTHON_DIR_MAX];
-    int rc = gsp_python_hand_over(package, err);
+    char package[GSP_PACKAGE_DIR_MAX];
+    int rc = gsp_inject_package_set_env(package, err);
     if (rc == GSP_OK)
-        rc = gsp_memswitch_environment(&recording->tree.root, err);
+        rc = gsp_record_memory_switch_set_env(&recording->tree.root, err);
     if (rc == GSP_OK)
-        rc = gsp_launch_new(&recording->launch, recording->parsed->args, err);
+        rc = gsp_record_launch_new(&recording->launch, recording->parsed->args, err);
     if (rc < 0)
         return rc;
     recording->pid = recording->launch.pid;
     child_pid = recording->pid;
-    return gsp_launch_go(&recording->launch, recording->parsed->args[0], err);
+    return gsp_record_launch_go(&recording->launch, recording->parsed->args[0], err);
 }
 
 static int start(struct recording *recording, struct gsp_err *err)
@@ -200,12 +200,12 @@ static int start(struct recording *recording, struct gsp_err *err)
     if (rc == GSP_OK && recording->parsed->arg_count)
         rc = start_program(recording, err);
     else if (rc == GSP_OK)
-        rc = gsp_memtree_on(&recording->tree, err);
-    recording->take = (struct gsp_memtake){.pid = recording->pid,
-                                           .subprocesses = recording->opts->subprocesses,
-                                           .claims = true,
-                                           .asks_huge = strcmp(huge, "never") != 0,
-                                           .writer = recording->writer};
+        rc = gsp_record_memory_tree_on(&recording->tree, err);
+    recording->take = (struct gsp_memory_poll){.pid = recording->pid,
+                                               .subprocesses = recording->opts->subprocesses,
+                                               .claims = true,
+                                               .reads_huge = strcmp(huge, "never") != 0,
+                                               .writer = recording->writer};
     recording->pidfd = gsp_proc_pidfd_open(recording->pid);
     return rc;
 }
@@ -216,7 +216,7 @@ static bool target_runs(const struct recording *recording)
 {
     struct gsp_procinfo info;
     if (recording->launch.pid > 0)
-        return gsp_launch_running(&recording->launch);
+        return gsp_record_launch_is_running(&recording->launch);
     return gsp_proc_info(recording->pid, &info, NULL) == GSP_OK && info.state != 'Z';
 }
 
@@ -252,8 +252,9 @@ static void show(struct recording *recording, int64_t now_ns)
     gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(recording->writer),
                          &bytes);
     const char *text = gsp_buf_cstr(&bytes);
-    gsp_term_status(&recording->term, "%s, %zu process%s, %s written", elapsed,
-                    recording->take.live, recording->take.live == 1 ? "" : "es", text ? text : "");
+    gsp_cli__term_status(&recording->term, "%s, %zu process%s, %s written", elapsed,
+                         recording->take.live, recording->take.live == 1 ? "" : "es",
+                         text ? text : "");
 }
 
 static int record(struct recording *recording, struct gsp_err *err)
@@ -268,8 +269,8 @@ static int record(struct recording *recording, struct gsp_err *err)
         last = !target_runs(recording) || stop_count > 1 || now_ns >= end_ns;
         recording->take.is_last = last;
         if (!last)
-            gsp_memtree_round(&recording->tree, now_ns);
-        rc = gsp_memtake_round(&recording->take, now_ns, err);
+            gsp_record_memory_tree_update(&recording->tree, now_ns);
+        rc = gsp_record_memory_poll_read(&recording->take, now_ns, err);
         if (rc == GSP_OK)
             rc = gsp_memlog_writer_flush(recording->writer, err);
         recording->snapshots++;
@@ -279,7 +280,7 @@ static int record(struct recording *recording, struct gsp_err *err)
         if (!last)
             wait_for(recording, pause_of(recording, gsp_now_ns()));
     }
-    gsp_term_wipe(&recording->term);
+    gsp_cli__term_clear_status(&recording->term);
     if (rc == GSP_OK)
         rc = gsp_memlog_writer_end(recording->writer, err);
     return rc;
@@ -300,18 +301,19 @@ static void report(struct recording *recording)
     gsp_buf_shell(&word, gsp_sv_of(recording->output));
     const char *text = gsp_buf_cstr(&bytes);
     const char *output = gsp_buf_cstr(&word);
-    gsp_term_line(&recording->term, "%" PRIu64 " snapshot%s of %zu process%s in %s; wrote %s (%s):",
-                  recording->snapshots, gsp_model_plural_s(recording->snapshots),
-                  recording->take.taken, recording->take.taken == 1 ? "" : "es", elapsed,
-                  recording->output, text ? text : "");
-    gsp_term_line(&recording->term, "    gsprof mem report %s", output ? output : "");
-    gsp_term_line(&recording->term, "    gsprof mem report --leaks %s", output ? output : "");
+    gsp_cli__term_line(
+        &recording->term,
+        "%" PRIu64 " snapshot%s of %zu process%s in %s; wrote %s (%s):", recording->snapshots,
+        gsp_model_plural_s(recording->snapshots), recording->take.taken,
+        recording->take.taken == 1 ? "" : "es", elapsed, recording->output, text ? text : "");
+    gsp_cli__term_line(&recording->term, "    gsprof mem report %s", output ? output : "");
+    gsp_cli__term_line(&recording->term, "    gsprof mem report --leaks %s", output ? output : "");
 }
 
 /* Sets *err to the reason why no process was recorded. */
 static int explain_empty(const struct recording *recording, struct gsp_err *err)
 {
-    const struct gsp_memtake *take = &recording->take;
+    const struct gsp_memory_poll *take = &recording->take;
     if (take->err.code)
         return gsp_err_set(err, take->err.code, take->err.sys, "%s", take->err.msg);
     if (recording->launch.pid > 0)
@@ -326,15 +328,15 @@ static int explain_empty(const struct recording *recording, struct gsp_err *err)
 static int fail(const struct recording *recording, const struct gsp_err *err)
 {
     const bool is_file = err->code == GSP_E_EXISTS && recording->take.err.code == 0;
-    return gsp_cli_fail(recording->parsed,
-                        &(struct gsp_hint_context){.command = "mem record",
-                                                   .pid = recording->pid,
-                                                   .program = recording->parsed->args[0],
-                                                   .path = is_file || err->code == GSP_E_NOWRITE
-                                                               ? recording->output
-                                                               : NULL,
-                                                   .argv = recording->parsed->argv},
-                        err);
+    return gsp_cli__fail(recording->parsed,
+                         &(struct gsp_hint_context){.command = "mem record",
+                                                    .pid = recording->pid,
+                                                    .program = recording->parsed->args[0],
+                                                    .path = is_file || err->code == GSP_E_NOWRITE
+                                                                ? recording->output
+                                                                : NULL,
+                                                    .argv = recording->parsed->argv},
+                         err);
 }
 
 /* Returns the program's exit status, even if recording failed. */
@@ -342,7 +344,7 @@ static int finish(struct recording *recording, int rc, struct gsp_err *err)
 {
     if (rc == GSP_OK && recording->take.taken == 0)
         rc = explain_empty(recording, err);
-    gsp_memtree_off(&recording->tree);
+    gsp_record_memory_tree_off(&recording->tree);
     const bool is_kept = recording->take.taken > 0;
     if (rc == GSP_OK)
         report(recording);
@@ -350,7 +352,7 @@ static int finish(struct recording *recording, int rc, struct gsp_err *err)
         unlink(recording->output);
     int status = rc < 0 ? fail(recording, err) : 0;
     if (recording->launch.pid > 0) {
-        const int program = gsp_launch_wait(&recording->launch);
+        const int program = gsp_record_launch_wait(&recording->launch);
         status = program ? program : status;
     }
     return status;
@@ -367,30 +369,30 @@ static int run(const struct gsp_parsed *parsed)
                                   .pid = (pid_t)opts->pid};
     struct gsp_err err = {0};
     if (opts->pid && parsed->arg_count)
-        return gsp_cli_misuse(parsed, "--pid and a command exclude each other");
+        return gsp_cli__misuse(parsed, "--pid and a command exclude each other");
     if (!opts->pid && !parsed->arg_count)
-        return gsp_cli_misuse(parsed, "mem record needs a target: PID or -- COMMAND");
+        return gsp_cli__misuse(parsed, "mem record needs a target: PID or -- COMMAND");
     if (opts->output && strcmp(opts->output, "-") == 0)
-        return gsp_cli_misuse(parsed, "mem record cannot write to stdout: --output FILE");
-    gsp_term_init(&recording.term, STDERR_FILENO, parsed->globals.color);
-    recording.tree = (struct gsp_memtree){.root = {.pid = recording.pid,
-                                                   .exact = opts->exact,
-                                                   .limit_ns = opts->limit_ns,
-                                                   .bytes = opts->bytes},
-                                          .has_children = opts->subprocesses && opts->pid != 0};
-    int rc = gsp_memswitch_check(&recording.tree.root, &err);
+        return gsp_cli__misuse(parsed, "mem record cannot write to stdout: --output FILE");
+    gsp_cli__term_init(&recording.term, STDERR_FILENO, parsed->globals.color);
+    recording.tree = (struct gsp_memory_tree){.root = {.pid = recording.pid,
+                                                       .exact = opts->exact,
+                                                       .limit_ns = opts->limit_ns,
+                                                       .bytes = opts->bytes},
+                                              .has_children = opts->subprocesses && opts->pid != 0};
+    int rc = gsp_record_memory_switch_check(&recording.tree.root, &err);
     if (rc < 0)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     if (opts->pid)
-        gsp_await_python(recording.pid, opts->subprocesses, parsed);
+        gsp_cli__await_python(recording.pid, opts->subprocesses, parsed);
     rc = start(&recording, &err);
     if (rc == GSP_OK)
         rc = record(&recording, &err);
     else
-        gsp_launch_abort(&recording.launch);
+        gsp_record_launch_abort(&recording.launch);
     const int status = finish(&recording, rc, &err);
-    gsp_memtake_free(&recording.take);
-    gsp_memtree_free(&recording.tree);
+    gsp_record_memory_poll_free(&recording.take);
+    gsp_record_memory_tree_free(&recording.tree);
     gsp_memlog_writer_free(recording.writer);
     gsp_fd_close(&recording.fd);
     gsp_fd_close(&recording.pidfd);

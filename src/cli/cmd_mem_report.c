@@ -12,8 +12,8 @@
 #include "cli/term.h"
 #include "compare/memory.h"
 #include "export/pprof_heap.h"
+#include "report/document_write.h"
 #include "report/memory_view.h"
-#include "report/write.h"
 
 #define TEXT_ROWS 20U
 #define HTML_ROWS 1000U
@@ -120,7 +120,7 @@ static const struct gsp_example EXAMPLES[] = {
 struct state {
     const struct gsp_parsed *parsed;
     const struct mem_report_opts *opts;
-    struct gsp_memreport reports[2];
+    struct gsp_memory_view reports[2];
     enum form form;
     const char *faulty; /* the file an error refers to */
 };
@@ -171,7 +171,7 @@ static int read_time(const struct gsp_memlog *log, struct gsp_sv text, int64_t *
     return GSP_OK;
 }
 
-static int set_question(const struct mem_report_opts *opts, struct gsp_memreport *report,
+static int set_question(const struct mem_report_opts *opts, struct gsp_memory_view *report,
                         struct gsp_err *err)
 {
     struct gsp_memlog_view_spec *question = &report->question;
@@ -199,7 +199,7 @@ static int set_question(const struct mem_report_opts *opts, struct gsp_memreport
 static int open_view(struct state *state, size_t i, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = state->opts;
-    struct gsp_memreport *report = &state->reports[i];
+    struct gsp_memory_view *report = &state->reports[i];
     enum gsp_memlog_group_by by = GSP_MEMBY_LINE;
     state->faulty = state->parsed->args[i];
     for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++)
@@ -212,18 +212,18 @@ static int open_view(struct state *state, size_t i, struct gsp_err *err)
     if (opts->limit >= 0)
         report->limit = (size_t)opts->limit;
     struct gsp_term term;
-    gsp_term_init(&term, STDOUT_FILENO, state->parsed->globals.color);
+    gsp_cli__term_init(&term, STDOUT_FILENO, state->parsed->globals.color);
     report->width = term.is_tty ? term.width : 0;
-    int rc = gsp_memreport_open(report, state->parsed->args[i], by, err);
+    int rc = gsp_report_memory_open(report, state->parsed->args[i], by, err);
     if (rc == GSP_OK)
         rc = set_question(opts, report, err);
-    return rc == GSP_OK ? gsp_memreport_ask(report, err) : rc;
+    return rc == GSP_OK ? gsp_report_memory_select(report, err) : rc;
 }
 
 /* --------------------------------------------------------------------------------------- formats
  */
 
-static int put_rows(const struct state *state, struct gsp_made_rows *made, struct gsp_err *err)
+static int put_rows(const struct state *state, struct gsp_row_list *made, struct gsp_err *err)
 {
     static const enum gsp_rows_format formats[FORMS] = {
         [FORM_TEXT] = GSP_ROWS_TABLE, [FORM_JSON] = GSP_ROWS_JSON, [FORM_CSV] = GSP_ROWS_CSV};
@@ -231,15 +231,15 @@ static int put_rows(const struct state *state, struct gsp_made_rows *made, struc
                                        .path = state->opts->output,
                                        .color = state->parsed->globals.color,
                                        .force = state->opts->force};
-    int rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
-    gsp_rows_free(gsp_made_rows_get(made));
+    int rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(made));
     return rc;
 }
 
 /* Writes live and allocated bytes, like a heap profile of pprof. */
 static int write_heap(const struct state *state, struct gsp_out *out, struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &state->reports[0];
+    const struct gsp_memory_view *report = &state->reports[0];
     struct gsp_total *allocated = NULL;
     int rc = gsp_memlog_values_fill_heap(&report->values, report->log, &allocated, err);
     if (rc == GSP_OK)
@@ -250,19 +250,19 @@ static int write_heap(const struct state *state, struct gsp_out *out, struct gsp
 }
 
 /* The page and Markdown, which are forms of the report document. */
-static int put_document(const struct state *state, enum gsp_digest_format format,
+static int put_document(const struct state *state, enum gsp_report_format format,
                         struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &state->reports[0];
+    const struct gsp_memory_view *report = &state->reports[0];
     const struct gsp_report_write_opts how = {.limit = report->limit};
-    struct gsp_digest *digest = NULL;
+    struct gsp_report *digest = NULL;
     gsp_auto_buf text = {0};
-    int rc = gsp_memreport_document(report, &digest, err);
+    int rc = gsp_report_memory_document(report, &digest, err);
     if (rc == GSP_OK)
-        rc = gsp_digest_write(digest, format, &how, &text, err);
+        rc = gsp_report_write(digest, format, &how, &text, err);
     if (rc == GSP_OK)
         rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     return rc;
 }
 
@@ -287,7 +287,7 @@ static int put_heap(const struct state *state, struct gsp_err *err)
 static int put_stacks(const struct state *state, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = state->opts;
-    const struct gsp_memreport *report = &state->reports[0];
+    const struct gsp_memory_view *report = &state->reports[0];
     if (state->form == FORM_PPROF)
         return put_heap(state, err);
     int rc = gsp_memlog_values_fill(&report->values, report->log, err);
@@ -303,44 +303,44 @@ static int put_stacks(const struct state *state, struct gsp_err *err)
 
 static int put_view(const struct state *state, struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &state->reports[0];
-    struct gsp_made_rows *made = NULL;
+    const struct gsp_memory_view *report = &state->reports[0];
+    struct gsp_row_list *made = NULL;
     gsp_auto_buf text = {0};
     int rc = GSP_OK;
     if (state->opts->timeline) {
-        rc = gsp_memreport_timeline(report, &made, err);
+        rc = gsp_report_memory_timeline(report, &made, err);
         return rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
     if (state->form == FORM_CSV) {
-        rc = gsp_memreport_table(report, &made, err);
+        rc = gsp_report_memory_rows(report, &made, err);
         return rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
     if (state->form == FORM_HTML || state->form == FORM_MARKDOWN)
-        return put_document(state, state->form == FORM_HTML ? GSP_DIGEST_HTML : GSP_DIGEST_MARKDOWN,
+        return put_document(state, state->form == FORM_HTML ? GSP_REPORT_HTML : GSP_REPORT_MARKDOWN,
                             err);
     if (state->form != FORM_TEXT && state->form != FORM_JSON)
         return put_stacks(state, err);
     if (state->form == FORM_TEXT)
-        gsp_memreport_text(report, &text);
+        gsp_report_memory_text(report, &text);
     else
-        gsp_memreport_json(report, &text);
+        gsp_report_memory_json(report, &text);
     return gsp_file_put(state->opts->output, state->opts->force, &text, err);
 }
 
 static int put_comparison(const struct state *state, struct gsp_err *err)
 {
-    struct gsp_memcontrast contrast;
-    struct gsp_made_rows *made = NULL;
+    struct gsp_memory_comparison contrast;
+    struct gsp_row_list *made = NULL;
     gsp_auto_buf text = {0};
-    int rc = gsp_memcontrast_make(&contrast, &state->reports[0], &state->reports[1], err);
+    int rc = gsp_compare_memory_make(&contrast, &state->reports[0], &state->reports[1], err);
     if (rc == GSP_OK && state->form == FORM_TEXT) {
-        gsp_memcontrast_text(&contrast, &state->reports[1], &text);
+        gsp_compare_memory_text(&contrast, &state->reports[1], &text);
         rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
     } else if (rc == GSP_OK) {
-        rc = gsp_memcontrast_table(&contrast, &made, err);
+        rc = gsp_compare_memory_rows(&contrast, &made, err);
         rc = rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
-    gsp_memcontrast_free(&contrast);
+    gsp_compare_memory_free(&contrast);
     return rc;
 }
 
@@ -351,25 +351,25 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     const char *misuse = misuse_of(opts, parsed->arg_count);
     if (misuse)
-        return gsp_cli_misuse(parsed, "%s", misuse);
+        return gsp_cli__misuse(parsed, "%s", misuse);
     if (state.form == FORMS)
-        return gsp_cli_misuse(parsed, "the extension of %.100s is unknown: --format NAME",
-                              opts->output);
+        return gsp_cli__misuse(parsed, "the extension of %.100s is unknown: --format NAME",
+                               opts->output);
     if ((parsed->arg_count > 1 || opts->timeline) && state.form > FORM_CSV)
-        return gsp_cli_misuse(parsed, "the format of %s is text, csv or json",
-                              opts->timeline ? "a timeline" : "a comparison");
+        return gsp_cli__misuse(parsed, "the format of %s is text, csv or json",
+                               opts->timeline ? "a timeline" : "a comparison");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < parsed->arg_count; i++)
         rc = open_view(&state, i, &err);
     if (rc == GSP_OK)
         rc = parsed->arg_count > 1 ? put_comparison(&state, &err) : put_view(&state, &err);
     for (size_t i = 0; i < GSP_COUNT(state.reports); i++)
-        gsp_memreport_close(&state.reports[i]);
+        gsp_report_memory_close(&state.reports[i]);
     if (rc == GSP_E_USAGE)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     const bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
     if (rc < 0)
-        return gsp_cli_fail(
+        return gsp_cli__fail(
             parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : state.faulty},
             &err);
     return 0;

@@ -19,10 +19,10 @@
 #include "proc/task.h"
 #include "record/interim_file.h"
 #include "record/launch.h"
-#include "record/left_out.h"
 #include "record/output_file.h"
 #include "record/ring_drain.h"
 #include "record/stream_sink.h"
+#include "record/unsampled_processes.h"
 #include "sample/record.h"
 #include "source/profile_file.h"
 #include "source/run_folder.h"
@@ -49,8 +49,8 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_FORMAT(struct record_opts),
     GSP_OPTS_WHEN(struct record_opts, "Stop after this time: 30, 500ms, 5m, 1h.",
                   "when the target exits"),
-    GSP_OPTS_WHOM(struct record_opts,
-                  "Sample only the thread that holds the GIL, and print how long each held it."),
+    GSP_OPTS_TARGETS(struct record_opts,
+                     "Sample only the thread that holds the GIL, and print how long each held it."),
     GSP_OPT_THREADS(struct record_opts),
     GSP_OPT_FUNCTION(struct record_opts),
     GSP_OPT_FORCE(struct record_opts),
@@ -87,11 +87,11 @@ struct recording {
     struct gsp_launch launch; /* pid 0: attached to a running process */
     pid_t pid;
     char title[160]; /* "python3 train.py", safe for a terminal */
-    struct gsp_rec_file file;
-    struct gsp_interim interim;
+    struct gsp_output_file file;
+    struct gsp_interim_file interim;
     struct gsp_stream_sink sink;
-    struct gsp_record *record;   /* NULL unless sampling */
-    struct gsp_rec_rings *rings; /* NULL unless sampling into a run folder */
+    struct gsp_record *record;    /* NULL unless sampling */
+    struct gsp_ring_drain *rings; /* NULL unless sampling into a run folder */
     struct gsp_store_drain_stats drained;
     struct gsp_sample_record_stats stats; /* a copy of the newest */
     enum gsp_record_end end;
@@ -152,13 +152,13 @@ static void catch_user_signals(const struct recording *recording)
 static void catch_signals(const struct recording *recording)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct gsp_rec_file *file = &recording->file;
+    const struct gsp_output_file *file = &recording->file;
     bool stays = strcmp(file->format->name, "gsp") == 0 && strcmp(file->output, "-") != 0;
     snprintf(abort_message, sizeof(abort_message),
              "\ngsprof: stopped immediately; the samples so far are in %.400s\n",
              stays ? file->output : file->stream_path);
     abort_message_len = strlen(abort_message);
-    gsp_launch_catch(signals, GSP_COUNT(signals), on_signal, 0);
+    gsp_record_signals_catch(signals, GSP_COUNT(signals), on_signal, 0);
     catch_user_signals(recording);
 }
 
@@ -171,14 +171,15 @@ static double rate_of(const struct gsp_sample_record_stats *stats)
 static void report_interim(struct recording *recording, bool wait)
 {
     bool ok = false;
-    if (!gsp_interim_done(&recording->interim, wait, &ok))
+    if (!gsp_record_interim_file_is_done(&recording->interim, wait, &ok))
         return;
     if (recording->record)
         gsp_sample_record_set_helper(recording->record, 0);
     if (!ok)
-        gsp_term_line(&recording->term, "gsprof: cannot write %s", recording->interim.path);
+        gsp_cli__term_line(&recording->term, "gsprof: cannot write %s", recording->interim.path);
     else if (!recording->parsed->globals.quiet)
-        gsp_term_line(&recording->term, "Wrote the samples so far to %s.", recording->interim.path);
+        gsp_cli__term_line(&recording->term, "Wrote the samples so far to %s.",
+                           recording->interim.path);
 }
 
 /* On SIGUSR1: writes the samples so far to a separate file, in the background. */
@@ -190,10 +191,10 @@ static void write_interim(struct recording *recording)
         return;
     interim_requested = 0;
     if (recording->stats.samples == 0)
-        gsp_term_line(&recording->term, "gsprof: no interim file: no samples yet");
-    else if (gsp_interim_start(&recording->interim, &recording->file, &recording->opts->view,
-                               &err) < 0)
-        gsp_term_line(&recording->term, "gsprof: %s", err.msg);
+        gsp_cli__term_line(&recording->term, "gsprof: no interim file: no samples yet");
+    else if (gsp_record_interim_file_start(&recording->interim, &recording->file,
+                                           &recording->opts->view, &err) < 0)
+        gsp_cli__term_line(&recording->term, "gsprof: %s", err.msg);
     else
         gsp_sample_record_set_helper(recording->record, recording->interim.writer);
 }
@@ -208,7 +209,7 @@ static void find_others(struct recording *recording, int64_t elapsed_ns)
     if (elapsed_ns > 0 && recording->stats.processes == 0)
         return;
     struct gsp_buf found = {0};
-    if (gsp_other_processes(recording->pid, &found) > 0) {
+    if (gsp_record_unsampled_processes_put(recording->pid, &found) > 0) {
         gsp_buf_free(&recording->others);
         recording->others = found;
     }
@@ -221,7 +222,8 @@ static void report_others(struct recording *recording)
     if (!recording->others.len || recording->others_reported || recording->parsed->globals.quiet)
         return;
     recording->others_reported = true;
-    gsp_term_line(&recording->term, "Not recorded without --subprocesses: %s.", text ? text : "");
+    gsp_cli__term_line(&recording->term, "Not recorded without --subprocesses: %s.",
+                       text ? text : "");
 }
 
 static void report_others_at_end(struct recording *recording)
@@ -238,12 +240,12 @@ static int on_flushed(void *user, const struct gsp_sample_record_stats *stats, s
     (void)err;
     if (!recording->parsed->globals.quiet) {
         const struct gsp_losses *lost = &stats->losses;
-        gsp_term_status(&recording->term,
-                        "%.1f s  %" PRIu64 " sample%s  %.0f Hz  torn %" PRIu64 "  late %" PRIu64
-                        "  failed %" PRIu64,
-                        (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
-                        gsp_model_plural_s(stats->samples), rate_of(stats), lost->torn, lost->late,
-                        lost->failed);
+        gsp_cli__term_status(&recording->term,
+                             "%.1f s  %" PRIu64 " sample%s  %.0f Hz  torn %" PRIu64
+                             "  late %" PRIu64 "  failed %" PRIu64,
+                             (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
+                             gsp_model_plural_s(stats->samples), rate_of(stats), lost->torn,
+                             lost->late, lost->failed);
     }
     recording->stats = *stats;
     find_others(recording, stats->elapsed_ns);
@@ -292,13 +294,13 @@ static int open_file(struct recording *recording, struct gsp_err *err)
     char name[160];
     set_title(recording, program, sizeof(program));
     int rc =
-        gsp_source_output_format(opts->format, opts->output ? opts->output : ".svg", &format, err);
+        gsp_source_format_find(opts->format, opts->output ? opts->output : ".svg", &format, err);
     if (rc < 0)
         return rc;
     default_output(recording, program, format, name, sizeof(name));
     const char *output = opts->output ? opts->output : name;
-    rc = gsp_rec_file_open(&recording->file, output, format, opts->force, err);
-    return rc == GSP_OK ? gsp_stream_sink_init(&recording->sink, err) : rc;
+    rc = gsp_record_output_file_open(&recording->file, output, format, opts->force, err);
+    return rc == GSP_OK ? gsp_record_stream_sink_init(&recording->sink, err) : rc;
 }
 
 static bool target_lives(const struct recording *recording)
@@ -320,14 +322,15 @@ static void report_begin(struct recording *recording)
 {
     char inside[48] = "";
     struct gsp_procinfo info;
-    gsp_events_ready_pid(recording->pid);
+    gsp_cli__events_ready_pid(recording->pid);
     if (recording->parsed->globals.quiet)
         return;
     if (gsp_proc_info(recording->pid, &info, NULL) == GSP_OK && info.ns_pid &&
         info.ns_pid != recording->pid)
         snprintf(inside, sizeof(inside), ", %d in its container", (int)info.ns_pid);
-    gsp_term_line(&recording->term, "Recording %s (pid %d%s) at %.7g Hz. Press Ctrl-C to stop.",
-                  recording->title, (int)recording->pid, inside, recording->opts->sampling.rate_hz);
+    gsp_cli__term_line(
+        &recording->term, "Recording %s (pid %d%s) at %.7g Hz. Press Ctrl-C to stop.",
+        recording->title, (int)recording->pid, inside, recording->opts->sampling.rate_hz);
 }
 
 /* Prints the threads that held the GIL, with their share of the time. */
@@ -337,7 +340,7 @@ static void report_gil(struct recording *recording, const struct gsp_record *rec
     int64_t elapsed_ns = recording->stats.elapsed_ns;
     if (!recording->opts->sampling.gil || recording->parsed->globals.quiet || elapsed_ns <= 0)
         return;
-    gsp_term_line(&recording->term, "Time with the GIL:");
+    gsp_cli__term_line(&recording->term, "Time with the GIL:");
     for (uint32_t i = 0; i < count; i++) {
         const struct gsp_thread *thread = gsp_model_profile_thread_at(recording->sink.profile, i);
         const struct gsp_process *process =
@@ -348,9 +351,10 @@ static void report_gil(struct recording *recording, const struct gsp_record *rec
             continue;
         gsp_buf_term(&name, gsp_model_profile_string_at(recording->sink.profile, thread->name));
         const char *shown = gsp_buf_cstr(&name);
-        gsp_term_line(&recording->term, "    %5.1f %%  thread %s (%" PRIu64 ") of process %" PRId32,
-                      100.0 * (double)held_ns / (double)elapsed_ns, shown ? shown : "",
-                      thread->os_id, process->pid);
+        gsp_cli__term_line(&recording->term,
+                           "    %5.1f %%  thread %s (%" PRIu64 ") of process %" PRId32,
+                           100.0 * (double)held_ns / (double)elapsed_ns, shown ? shown : "",
+                           thread->os_id, process->pid);
     }
 }
 
@@ -359,19 +363,22 @@ static void report_gil(struct recording *recording, const struct gsp_record *rec
 static void start_rings(struct recording *recording)
 {
     struct gsp_err err = {0};
-    const struct gsp_rec_rings_opts opts = {.folder = recording->file.output,
-                                            .pid = recording->pid,
-                                            .subprocesses = recording->opts->sampling.subprocesses};
+    const struct gsp_ring_drain_opts opts = {.folder = recording->file.output,
+                                             .pid = recording->pid,
+                                             .subprocesses =
+                                                 recording->opts->sampling.subprocesses};
     if (gsp_source_is_run(recording->file.format) &&
-        gsp_rec_rings_start(&opts, &recording->rings, &err) < 0)
-        gsp_term_line(&recording->term, "gsprof: cannot record the target's tables: %s", err.msg);
+        gsp_record_ring_drain_start(&opts, &recording->rings, &err) < 0)
+        gsp_cli__term_line(&recording->term, "gsprof: cannot record the target's tables: %s",
+                           err.msg);
 }
 
 static void stop_rings(struct recording *recording)
 {
     struct gsp_err err = {0};
-    if (gsp_rec_rings_stop(recording->rings, &recording->drained, &err) < 0)
-        gsp_term_line(&recording->term, "gsprof: the target's tables are incomplete: %s", err.msg);
+    if (gsp_record_ring_drain_stop(recording->rings, &recording->drained, &err) < 0)
+        gsp_cli__term_line(&recording->term, "gsprof: the target's tables are incomplete: %s",
+                           err.msg);
     recording->rings = NULL;
 }
 
@@ -379,23 +386,23 @@ static int sample_target(struct recording *recording, struct gsp_err *err)
 {
     const struct record_opts *opts = recording->opts;
     const struct gsp_record_opts record_opts =
-        gsp_sampling_begin(&opts->sampling, recording->pid, recording->launch.pid > 0);
+        gsp_cli__sampling_begin(&opts->sampling, recording->pid, recording->launch.pid > 0);
     struct gsp_stream_sink *sink = &recording->sink;
     struct gsp_record *record = NULL;
     sink->flushed = on_flushed;
     sink->user = recording;
     int rc = gsp_sample_record_new(&record_opts, sink->profile, &sink->sink, &record, err);
     if (rc == GSP_OK)
-        rc = gsp_rec_file_settle(&recording->file, err);
+        rc = gsp_record_output_file_replace_old(&recording->file, err);
     /* The stream encodes times relative to the period, which is known only now. */
     if (rc == GSP_OK)
-        rc = gsp_stream_sink_open(sink, recording->file.fd, err);
+        rc = gsp_record_stream_sink_open(sink, recording->file.fd, err);
     if (rc < 0) {
         gsp_sample_record_free(record);
         return rc;
     }
     if (opts->until_signal && !recording->parsed->globals.quiet)
-        gsp_term_line(&recording->term, "Waiting for SIGUSR2 (kill -USR2 %d).", (int)getpid());
+        gsp_cli__term_line(&recording->term, "Waiting for SIGUSR2 (kill -USR2 %d).", (int)getpid());
     if (opts->until_signal)
         await_signal(recording);
     if (recording->launch.pid == 0)
@@ -408,7 +415,7 @@ static int sample_target(struct recording *recording, struct gsp_err *err)
     recording->record = NULL;
     recording->stats = *gsp_sample_record_stats(record);
     stop_rings(recording);
-    gsp_term_wipe(&recording->term);
+    gsp_cli__term_clear_status(&recording->term);
     report_interim(recording, true);
     report_gil(recording, record);
     gsp_sample_record_free(record);
@@ -427,10 +434,10 @@ static void add_again(const struct recording *recording, const char *command, co
     }
     const char *text = gsp_buf_cstr(&program);
     if (!args[0])
-        gsp_hint_add(hint, note, "gsprof %s --pid %d", command, (int)recording->pid);
+        gsp_cli__hint_add(hint, note, "gsprof %s --pid %d", command, (int)recording->pid);
     else
-        gsp_hint_add(hint, note, "gsprof %s --%.160s", command,
-                     text && program.len < 160 ? text : " COMMAND");
+        gsp_cli__hint_add(hint, note, "gsprof %s --%.160s", command,
+                          text && program.len < 160 ? text : " COMMAND");
 }
 
 /* Whether threads without Python used CPU, which the samples do not show. */
@@ -448,8 +455,9 @@ static void report_native_cpu(struct recording *recording)
     gsp_sample_native_cpu_put(&recording->stats.native_cpu, &words);
     gsp_auto_buf shown = {0};
     gsp_buf_term(&shown, gsp_buf_sv(&words));
-    gsp_term_line(&recording->term, "Threads without Python used %s; --native shows their stacks.",
-                  gsp_buf_cstr(&shown) ? gsp_buf_cstr(&shown) : "some CPU");
+    gsp_cli__term_line(&recording->term,
+                       "Threads without Python used %s; --native shows their stacks.",
+                       gsp_buf_cstr(&shown) ? gsp_buf_cstr(&shown) : "some CPU");
 }
 
 /* Explains a recording that ended before the first sample. */
@@ -516,9 +524,9 @@ static int report_empty(struct recording *recording)
     gsp_auto_buf text = {0};
     snprintf(hint.why, sizeof(hint.why), "%s", explain_empty(recording, &hint));
     snprintf(hint.what, sizeof(hint.what), "no samples of %s", recording->title);
-    gsp_hint_print(&hint, &recording->term, &text);
-    gsp_events_error(&(struct gsp_err){.code = GSP_E_EMPTY}, gsp_buf_sv(&text));
-    gsp_term_write(&recording->term, &text);
+    gsp_cli__hint_print(&hint, &recording->term, &text);
+    gsp_cli__events_error(&(struct gsp_err){.code = GSP_E_EMPTY}, gsp_buf_sv(&text));
+    gsp_cli__term_write(&recording->term, &text);
     report_native_cpu(recording);
     report_others_at_end(recording);
     return gsp_err_exit_status(GSP_E_EMPTY);
@@ -550,16 +558,16 @@ static void report_next(struct recording *recording)
     const bool is_ours = recording->file.format->read || gsp_source_is_run(recording->file.format);
     const char *command = is_ours ? "gsprof report" : NULL;
     if (gsp_source_is_run(recording->file.format))
-        gsp_term_line(&recording->term,
-                      "    gsprof query %s \"SELECT * FROM gsprof.hot_functions() LIMIT 20\"",
-                      output);
+        gsp_cli__term_line(&recording->term,
+                           "    gsprof query %s \"SELECT * FROM gsprof.hot_functions() LIMIT 20\"",
+                           output);
     for (size_t i = 0; i < GSP_COUNT(viewers) && !is_ours; i++)
         if (strcmp(viewers[i].format, name) == 0)
             command = viewers[i].command;
     if (command)
-        gsp_term_line(&recording->term, "    %s %s", command, output);
+        gsp_cli__term_line(&recording->term, "    %s %s", command, output);
     else
-        gsp_term_line(&recording->term, "    open %s in https://ui.perfetto.dev", output);
+        gsp_cli__term_line(&recording->term, "    open %s in https://ui.perfetto.dev", output);
 }
 
 /* How native stacks were captured, and how long threads were stopped for it. */
@@ -568,21 +576,22 @@ static void report_native(struct recording *recording)
     const struct gsp_native_stats *native = &recording->stats.native;
     if (native->stacks == 0)
         return;
-    gsp_term_line(&recording->term,
-                  "Native stacks: %.1f %% complete; %" PRIu64 " from idle threads, %" PRIu64
-                  " by perf events, %" PRIu64 " by stopping.",
-                  100.0 * (double)native->whole / (double)native->stacks,
-                  native->by_way[GSP_CAPTURE_IDLE], native->by_way[GSP_CAPTURE_EVENT],
-                  native->by_way[GSP_CAPTURE_STOP]);
+    gsp_cli__term_line(&recording->term,
+                       "Native stacks: %.1f %% complete; %" PRIu64 " from idle threads, %" PRIu64
+                       " by perf events, %" PRIu64 " by stopping.",
+                       100.0 * (double)native->whole / (double)native->stacks,
+                       native->by_way[GSP_CAPTURE_IDLE], native->by_way[GSP_CAPTURE_EVENT],
+                       native->by_way[GSP_CAPTURE_STOP]);
     gsp_log_info("record",
                  "a sampling pass took at most %.1f ms of CPU; %" PRIu64 " of %" PRIu64
                  " took longer than the period",
                  (double)native->tick_max_ns / 1e6, native->long_ticks, recording->stats.ticks);
     if (native->by_way[GSP_CAPTURE_STOP])
-        gsp_term_line(&recording->term, "Stop time: %.0f us median, %.0f us p99, %.0f us longest.",
-                      (double)gsp_sample_native_stats_stop_ns(native, 0.5) / 1000,
-                      (double)gsp_sample_native_stats_stop_ns(native, 0.99) / 1000,
-                      (double)native->stop_max_ns / 1000);
+        gsp_cli__term_line(&recording->term,
+                           "Stop time: %.0f us median, %.0f us p99, %.0f us longest.",
+                           (double)gsp_sample_native_stats_stop_ns(native, 0.5) / 1000,
+                           (double)gsp_sample_native_stats_stop_ns(native, 0.99) / 1000,
+                           (double)native->stop_max_ns / 1000);
 }
 
 static void report_summary(struct recording *recording)
@@ -592,15 +601,15 @@ static void report_summary(struct recording *recording)
     char elapsed[32];
     gsp_model_losses_put(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
-    gsp_term_line(&recording->term, "%" PRIu64 " sample%s in %s (%.1f Hz); stopped: %s.",
-                  stats->samples, gsp_model_plural_s(stats->samples),
-                  gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)), rate_of(stats),
-                  end_text(recording));
-    gsp_term_line(&recording->term, "Lost: %s.", losses ? losses : "unknown");
+    gsp_cli__term_line(&recording->term, "%" PRIu64 " sample%s in %s (%.1f Hz); stopped: %s.",
+                       stats->samples, gsp_model_plural_s(stats->samples),
+                       gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
+                       rate_of(stats), end_text(recording));
+    gsp_cli__term_line(&recording->term, "Lost: %s.", losses ? losses : "unknown");
     report_native(recording);
     report_native_cpu(recording);
     if (stats->frames_left + stats->threads_left)
-        gsp_term_line(
+        gsp_cli__term_line(
             &recording->term,
             "Left out: %" PRIu64 " stack%s without a matching frame, %" PRIu64 " of other threads.",
             stats->frames_left, gsp_model_plural_s(stats->frames_left), stats->threads_left);
@@ -610,54 +619,56 @@ static void report_summary(struct recording *recording)
     struct stat info;
     const bool is_run = gsp_source_is_run(recording->file.format);
     if (recording->drained.rows + recording->drained.lost)
-        gsp_term_line(&recording->term, "Target's tables: %" PRIu64 " row%s; %" PRIu64 " lost.",
-                      recording->drained.rows, gsp_model_plural_s(recording->drained.rows),
-                      recording->drained.lost);
+        gsp_cli__term_line(&recording->term,
+                           "Target's tables: %" PRIu64 " row%s; %" PRIu64 " lost.",
+                           recording->drained.rows, gsp_model_plural_s(recording->drained.rows),
+                           recording->drained.lost);
     if (stat(recording->file.output, &info) == 0)
-        gsp_term_line(&recording->term, "Wrote %s (%s, %.3g KB):", recording->file.output,
-                      recording->file.format->name,
-                      (double)(is_run ? gsp_run_folder_bytes(recording->file.output)
-                                      : (uint64_t)info.st_size) /
-                          1024);
+        gsp_cli__term_line(&recording->term, "Wrote %s (%s, %.3g KB):", recording->file.output,
+                           recording->file.format->name,
+                           (double)(is_run ? gsp_source_run_bytes(recording->file.output)
+                                           : (uint64_t)info.st_size) /
+                               1024);
     report_next(recording);
 }
 
 static int fail(const struct recording *recording, const struct gsp_err *err)
 {
     char **args = recording->parsed->args;
-    return gsp_cli_fail(recording->parsed,
-                        &(struct gsp_hint_context){.pid = recording->pid,
-                                                   .path = recording->opts->output,
-                                                   .program = args[0],
-                                                   .blocking = recording->opts->sampling.blocking},
-                        err);
+    return gsp_cli__fail(recording->parsed,
+                         &(struct gsp_hint_context){.pid = recording->pid,
+                                                    .path = recording->opts->output,
+                                                    .program = args[0],
+                                                    .blocking = recording->opts->sampling.blocking},
+                         err);
 }
 
 /* Converts the file to its format and prints the summary. */
 static int conclude(struct recording *recording, int rc, struct gsp_err *err)
 {
     struct gsp_err late = {0};
-    int finished = gsp_stream_sink_finish(&recording->sink, &late);
+    int finished = gsp_record_stream_sink_finish(&recording->sink, &late);
     if (rc == GSP_OK && finished < 0) {
         rc = finished;
         *err = late;
     }
     if (recording->stats.samples == 0) {
-        gsp_rec_file_discard(&recording->file);
+        gsp_record_output_file_discard(&recording->file);
         return rc < 0 ? fail(recording, err) : report_empty(recording);
     }
     struct gsp_err convert = {0};
-    int converted = gsp_rec_file_finish(&recording->file, &recording->opts->view, &convert);
+    int converted =
+        gsp_record_output_file_finish(&recording->file, &recording->opts->view, &convert);
     if (converted < 0) {
         int status = fail(recording, &convert);
-        gsp_term_line(&recording->term, "The samples are kept. To convert them:");
-        gsp_term_line(&recording->term, "    gsprof convert -i %s -o FILE",
-                      recording->file.stream_path);
+        gsp_cli__term_line(&recording->term, "The samples are kept. To convert them:");
+        gsp_cli__term_line(&recording->term, "    gsprof convert -i %s -o FILE",
+                           recording->file.stream_path);
         return status;
     }
     if (rc < 0)
         return fail(recording, err);
-    gsp_events_done(recording->stats.samples, recording->file.output);
+    gsp_cli__events_done(recording->stats.samples, recording->file.output);
     if (!recording->parsed->globals.quiet)
         report_summary(recording);
     return 0;
@@ -669,23 +680,23 @@ static int record(struct recording *recording)
     char **args = recording->parsed->args;
     int rc = GSP_OK;
     if (args[0]) {
-        rc = gsp_launch_new(&recording->launch, args, &err);
+        rc = gsp_record_launch_new(&recording->launch, args, &err);
         recording->pid = recording->launch.pid;
     }
     if (rc == GSP_OK)
         rc = open_file(recording, &err);
     if (rc < 0) {
-        gsp_launch_abort(&recording->launch);
+        gsp_record_launch_abort(&recording->launch);
         if (recording->file.fd >= 0)
-            gsp_rec_file_discard(&recording->file);
-        return rc == GSP_E_USAGE ? gsp_cli_misuse(recording->parsed, "%s", err.msg)
+            gsp_record_output_file_discard(&recording->file);
+        return rc == GSP_E_USAGE ? gsp_cli__misuse(recording->parsed, "%s", err.msg)
                                  : fail(recording, &err);
     }
     catch_signals(recording);
     if (args[0]) {
-        rc = gsp_launch_go(&recording->launch, args[0], &err);
+        rc = gsp_record_launch_go(&recording->launch, args[0], &err);
         if (rc < 0) {
-            gsp_rec_file_discard(&recording->file);
+            gsp_record_output_file_discard(&recording->file);
             return fail(recording, &err);
         }
         child_pid = recording->launch.pid;
@@ -698,31 +709,31 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct record_opts *opts = parsed->opts;
     if (opts->pid && parsed->arg_count)
-        return gsp_cli_misuse(parsed, "--pid and a command exclude each other");
+        return gsp_cli__misuse(parsed, "--pid and a command exclude each other");
     if (!opts->pid && !parsed->arg_count)
-        return gsp_cli_misuse(parsed, "record needs a target: PID or -- COMMAND");
+        return gsp_cli__misuse(parsed, "record needs a target: PID or -- COMMAND");
     struct gsp_err err = {0};
-    if (gsp_sampling_check(&opts->sampling, &err) != GSP_OK)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+    if (gsp_cli__sampling_check(&opts->sampling, &err) != GSP_OK)
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     struct recording recording = {.parsed = parsed,
                                   .opts = opts,
                                   .pid = (pid_t)opts->pid,
                                   .launch = {.gate = -1, .report = -1},
                                   .file = {.fd = -1}};
-    gsp_term_init(&recording.term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&recording.term, STDERR_FILENO, parsed->globals.color);
     if (opts->pid && !opts->sampling.subprocesses && !opts->sampling.native)
-        gsp_await_python(recording.pid, false, parsed);
+        gsp_cli__await_python(recording.pid, false, parsed);
     int status = record(&recording);
-    gsp_stream_sink_free(&recording.sink);
-    gsp_rec_file_free(&recording.file);
+    gsp_record_stream_sink_free(&recording.sink);
+    gsp_record_output_file_free(&recording.file);
     gsp_buf_free(&recording.others);
     if (recording.launch.pid > 0) {
-        if (gsp_launch_running(&recording.launch) && !parsed->globals.quiet)
-            gsp_term_line(&recording.term, "%s is still running; waiting for it to exit.",
-                          recording.title);
+        if (gsp_record_launch_is_running(&recording.launch) && !parsed->globals.quiet)
+            gsp_cli__term_line(&recording.term, "%s is still running; waiting for it to exit.",
+                               recording.title);
         stop_count = 1; /* everything is saved: the next signal ends gsprof */
         abort_message_len = 0;
-        int child_status = gsp_launch_wait(&recording.launch);
+        int child_status = gsp_record_launch_wait(&recording.launch);
         child_pid = 0;
         return child_status ? child_status : status;
     }

@@ -4,14 +4,14 @@
 
 #include "base/file.h"
 #include "cli/common.h"
-#include "cli/compare.h"
 #include "cli/hint.h"
 #include "cli/query_runner.h"
+#include "cli/run_compare.h"
 #include "proc/task.h"
 #include "report/document.h"
+#include "report/document_write.h"
 #include "report/process.h"
 #include "report/profile.h"
-#include "report/write.h"
 #include "source/profile_file.h"
 
 #define ROWS_DEFAULT 20U
@@ -43,12 +43,12 @@ static const char *sort_choice(size_t i)
 /* Formats, and the extensions that select them. */
 static const struct {
     const char *name;
-    enum gsp_digest_format format;
+    enum gsp_report_format format;
     const char *extensions[2];
 } FORMATS[] = {
-    {"html", GSP_DIGEST_HTML, {".html", ".htm"}}, {"json", GSP_DIGEST_JSON, {".json", NULL}},
-    {"csv", GSP_DIGEST_CSV, {".csv", NULL}},      {"md", GSP_DIGEST_MARKDOWN, {".md", NULL}},
-    {"text", GSP_DIGEST_TEXT, {".txt", ".text"}},
+    {"html", GSP_REPORT_HTML, {".html", ".htm"}}, {"json", GSP_REPORT_JSON, {".json", NULL}},
+    {"csv", GSP_REPORT_CSV, {".csv", NULL}},      {"md", GSP_REPORT_MARKDOWN, {".md", NULL}},
+    {"text", GSP_REPORT_TEXT, {".txt", ".text"}},
 };
 
 static const char *format_choice(size_t i)
@@ -56,11 +56,11 @@ static const char *format_choice(size_t i)
     return i < GSP_COUNT(FORMATS) ? FORMATS[i].name : NULL;
 }
 
-static const char *const TABLES[] = {[GSP_DIGEST_FUNCTIONS] = "functions",
-                                     [GSP_DIGEST_MODULES] = "modules",
-                                     [GSP_DIGEST_STEPS] = "steps",
-                                     [GSP_DIGEST_METRICS] = "metrics",
-                                     [GSP_DIGEST_SPANS] = "spans"};
+static const char *const TABLES[] = {[GSP_REPORT_CSV_FUNCTIONS] = "functions",
+                                     [GSP_REPORT_CSV_MODULES] = "modules",
+                                     [GSP_REPORT_CSV_STEPS] = "steps",
+                                     [GSP_REPORT_CSV_METRICS] = "metrics",
+                                     [GSP_REPORT_CSV_SPANS] = "spans"};
 
 static const char *table_choice(size_t i)
 {
@@ -153,28 +153,28 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
     struct gsp_term term;
     struct gsp_view_options view = opts->view;
     view.by_function = view.by_function || !opts->lines;
-    gsp_term_init(&term, STDOUT_FILENO, "never");
-    struct gsp_report_opts report = {
+    gsp_cli__term_init(&term, STDOUT_FILENO, "never");
+    struct gsp_profile_report_opts report = {
         .sort = strcmp(opts->sort, "total") == 0 ? GSP_REPORT_SORT_TOTAL : GSP_REPORT_SORT_OWN,
         .limit = opts->top || opts->json || opts->csv ? (size_t)opts->top : ROWS_DEFAULT,
         .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT : term.width,
         .min_pct = opts->json ? 0 : opts->min_pct,
     };
     if (opts->json) {
-        int rc = gsp_report_json(profile, &view, &report, out, err);
+        int rc = gsp_report_profile_json(profile, &view, &report, out, err);
         gsp_buf_putc(out, '\n');
         return rc;
     }
     if (opts->csv)
-        return gsp_report_csv(profile, &view, &report, out, err);
+        return gsp_report_profile_csv(profile, &view, &report, out, err);
     if (opts->markdown)
-        return gsp_report_markdown(profile, &view, &report, out, err);
-    int rc = gsp_report_summary(profile, &report, out, err);
+        return gsp_report_profile_markdown(profile, &view, &report, out, err);
+    int rc = gsp_report_profile_summary(profile, &report, out, err);
     if (rc < 0)
         return rc;
     gsp_buf_putc(out, '\n');
-    return opts->tree ? gsp_report_tree(profile, &view, &report, out, err)
-                      : gsp_report_top(profile, &view, &report, out, err);
+    return opts->tree ? gsp_report_profile_tree(profile, &view, &report, out, err)
+                      : gsp_report_profile_top(profile, &view, &report, out, err);
 }
 
 /* Options that select a report of the stacks alone. */
@@ -192,7 +192,7 @@ static bool is_of_stacks(const struct report_opts *opts)
 }
 
 /* From --format, else from the extension of the output, else text. */
-static enum gsp_digest_format format_of(const struct report_opts *opts)
+static enum gsp_report_format format_of(const struct report_opts *opts)
 {
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
         if (opts->format && strcmp(opts->format, FORMATS[i].name) == 0)
@@ -203,27 +203,27 @@ static enum gsp_digest_format format_of(const struct report_opts *opts)
                 return FORMATS[i].format;
         }
     }
-    return GSP_DIGEST_TEXT;
+    return GSP_REPORT_TEXT;
 }
 
-static enum gsp_digest_table table_of(const struct report_opts *opts)
+static enum gsp_report_csv_table table_of(const struct report_opts *opts)
 {
     size_t i = 0;
     while (i + 1 < GSP_COUNT(TABLES) && strcmp(opts->table, TABLES[i]) != 0)
         i++;
-    return (enum gsp_digest_table)i;
+    return (enum gsp_report_csv_table)i;
 }
 
 /* Writes a table of functions, which has its own options: --sort, --lines, --threads, ... */
 static int write_stacks(const struct report_opts *opts, const char *input,
-                        enum gsp_digest_format format, struct gsp_err *err)
+                        enum gsp_report_format format, struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
     struct gsp_profile *profile = NULL;
     struct report_opts as = *opts;
-    as.csv = opts->csv || (!has_old_form(opts) && format == GSP_DIGEST_CSV);
-    as.markdown = opts->markdown || (!has_old_form(opts) && format == GSP_DIGEST_MARKDOWN);
-    int rc = gsp_source_load_profile(input, opts->from, false, &profile, err);
+    as.csv = opts->csv || (!has_old_form(opts) && format == GSP_REPORT_CSV);
+    as.markdown = opts->markdown || (!has_old_form(opts) && format == GSP_REPORT_MARKDOWN);
+    int rc = gsp_source_profile_load(input, opts->from, false, &profile, err);
     if (rc == GSP_OK)
         rc = put_report(&as, profile, &text, err);
     if (rc == GSP_OK)
@@ -232,38 +232,38 @@ static int write_stacks(const struct report_opts *opts, const char *input,
     return rc;
 }
 
-static int write_digest(const struct report_opts *opts, const struct gsp_digest *digest,
-                        const char *input, enum gsp_digest_format format, struct gsp_err *err)
+static int write_digest(const struct report_opts *opts, const struct gsp_report *digest,
+                        const char *input, enum gsp_report_format format, struct gsp_err *err)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
-    gsp_term_init(&term, STDOUT_FILENO, "never");
+    gsp_cli__term_init(&term, STDOUT_FILENO, "never");
     const struct gsp_report_write_opts how = {.table = table_of(opts),
                                               .name = input,
                                               .limit = (size_t)opts->top,
                                               .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT
                                                                     : term.width};
-    const int rc = gsp_digest_write(digest, format, &how, &text, err);
+    const int rc = gsp_report_write(digest, format, &how, &text, err);
     return rc == GSP_OK ? gsp_file_put(opts->output, opts->force, &text, err) : rc;
 }
 
 static int write_path(const struct report_opts *opts, const char *input, struct gsp_err *err)
 {
-    const struct gsp_digest_opts how = {.from = opts->from, .lines = opts->lines};
-    const enum gsp_digest_format format = format_of(opts);
-    struct gsp_digest *digest = NULL;
+    const struct gsp_report_open_opts how = {.from = opts->from, .lines = opts->lines};
+    const enum gsp_report_format format = format_of(opts);
+    struct gsp_report *digest = NULL;
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, err) : GSP_OK;
     if (rc < 0)
         return rc;
-    const bool is_profile = opts->from || gsp_digest_kind_of(input) == GSP_DIGEST_PROFILE;
-    const bool is_table = format != GSP_DIGEST_HTML && format != GSP_DIGEST_JSON &&
-                          table_of(opts) == GSP_DIGEST_FUNCTIONS;
+    const bool is_profile = opts->from || gsp_report_kind_of(input) == GSP_REPORT_PROFILE;
+    const bool is_table = format != GSP_REPORT_HTML && format != GSP_REPORT_JSON &&
+                          table_of(opts) == GSP_REPORT_CSV_FUNCTIONS;
     if (has_old_form(opts) || (is_table && (is_profile || is_of_stacks(opts))))
         return write_stacks(opts, input, format, err);
-    rc = gsp_digest_open_path(input, &how, &digest, err);
+    rc = gsp_report_open_path(input, &how, &digest, err);
     if (rc == GSP_OK)
         rc = write_digest(opts, digest, input, format, err);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     return rc;
 }
 
@@ -271,11 +271,11 @@ static void print_written(const struct gsp_parsed *parsed, const struct report_o
 {
     struct gsp_term term;
     if (parsed->globals.quiet || !opts->output || strcmp(opts->output, "-") == 0 ||
-        format_of(opts) != GSP_DIGEST_HTML)
+        format_of(opts) != GSP_REPORT_HTML)
         return;
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_term_line(&term, "Wrote %s. Open it in a browser:", opts->output);
-    gsp_term_line(&term, "    xdg-open %s", opts->output);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_line(&term, "Wrote %s. Open it in a browser:", opts->output);
+    gsp_cli__term_line(&term, "    xdg-open %s", opts->output);
 }
 
 /* Whether the argument is a pid and not a file. */
@@ -293,7 +293,7 @@ static void put_command(const struct gsp_endpoint *endpoint, struct gsp_buf *out
 }
 
 /* The report of the process alone: text or JSON on stdout. */
-static int print_process(struct gsp_asker *asker, const char *command, struct gsp_err *err)
+static int print_process(struct gsp_query_runner *asker, const char *command, struct gsp_err *err)
 {
     const struct report_opts *opts = asker->parsed->opts;
     const struct gsp_endpoint *endpoint = &asker->endpoint;
@@ -309,7 +309,7 @@ static int print_process(struct gsp_asker *asker, const char *command, struct gs
     if (opts->json) {
         rc = gsp_report_process_json(asker->store, &facts, &out.buf, err);
     } else {
-        gsp_term_init(&term, STDOUT_FILENO, asker->parsed->globals.color);
+        gsp_cli__term_init(&term, STDOUT_FILENO, asker->parsed->globals.color);
         const struct gsp_rows_table_opts style = {.width = term.is_tty ? term.width : 0,
                                                   .color = term.color};
         rc = gsp_report_process_text(asker->store, &facts, &style, &out, err);
@@ -321,16 +321,16 @@ static int print_process(struct gsp_asker *asker, const char *command, struct gs
 }
 
 /* The report of the process as a document, in a format or to a file. */
-static int write_process(struct gsp_asker *asker, const char *pid, const char *command,
+static int write_process(struct gsp_query_runner *asker, const char *pid, const char *command,
                          struct gsp_err *err)
 {
     const struct report_opts *opts = asker->parsed->opts;
-    const struct gsp_digest_opts how = {.command = command};
-    struct gsp_digest *digest = NULL;
-    int rc = gsp_digest_open_store(asker->store, NULL, pid, &how, &digest, err);
+    const struct gsp_report_open_opts how = {.command = command};
+    struct gsp_report *digest = NULL;
+    int rc = gsp_report_open_store(asker->store, NULL, pid, &how, &digest, err);
     if (rc == GSP_OK)
         rc = write_digest(opts, digest, pid, format_of(opts), err);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     return rc;
 }
 
@@ -338,17 +338,17 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
 {
     const struct report_opts *opts = parsed->opts;
     const struct gsp_store_options options = {0};
-    struct gsp_asker asker = {.parsed = parsed};
+    struct gsp_query_runner asker = {.parsed = parsed};
     struct gsp_err err = {0};
     gsp_auto_buf command = {0};
     if (opts->csv || opts->markdown || opts->tree)
-        return gsp_cli_misuse(parsed, "--csv, --markdown and --tree do not apply to a process");
+        return gsp_cli__misuse(parsed, "--csv, --markdown and --tree do not apply to a process");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
-    int status = gsp_asker_open(&asker, pid, &options, NULL);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
+    int status = gsp_cli__query_open(&asker, pid, &options, NULL);
     if (status != 0) {
-        gsp_asker_close(&asker);
+        gsp_cli__query_close(&asker);
         return status;
     }
     put_command(&asker.endpoint, &command);
@@ -361,13 +361,13 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
         rc = write_process(&asker, pid, text, &err);
     const bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
     if (rc < 0)
-        status = gsp_cli_fail(parsed,
-                              &(struct gsp_hint_context){.pid = asker.endpoint.pid,
-                                                         .path = is_output ? opts->output : NULL},
-                              &err);
+        status = gsp_cli__fail(parsed,
+                               &(struct gsp_hint_context){.pid = asker.endpoint.pid,
+                                                          .path = is_output ? opts->output : NULL},
+                               &err);
     else
         print_written(parsed, opts);
-    gsp_asker_close(&asker);
+    gsp_cli__query_close(&asker);
     return status;
 }
 
@@ -376,17 +376,17 @@ static int report_two(const struct gsp_parsed *parsed)
 {
     const struct report_opts *opts = parsed->opts;
     if (opts->from || is_of_stacks(opts))
-        return gsp_cli_misuse(parsed,
-                              "only --format, --output, --force and --top apply to two recordings");
+        return gsp_cli__misuse(
+            parsed, "only --format, --output, --force and --top apply to two recordings");
     if (opts->format && strcmp(opts->format, "csv") == 0)
-        return gsp_cli_misuse(parsed, "the format of a comparison is html, json, md or text");
-    return gsp_cli_compare(parsed,
-                           &(struct gsp_cli_comparing){.path = {parsed->args[0], parsed->args[1]},
-                                                       .format = opts->format,
-                                                       .output = opts->output,
-                                                       .limit = (size_t)opts->top,
-                                                       .warmup = -1,
-                                                       .force = opts->force});
+        return gsp_cli__misuse(parsed, "the format of a comparison is html, json, md or text");
+    return gsp_cli__compare(
+        parsed, &(struct gsp_cli_compare_opts){.path = {parsed->args[0], parsed->args[1]},
+                                               .format = opts->format,
+                                               .output = opts->output,
+                                               .limit = (size_t)opts->top,
+                                               .warmup = -1,
+                                               .force = opts->force});
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -394,17 +394,17 @@ static int run(const struct gsp_parsed *parsed)
     const struct report_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "report needs a run, a session, a profile or a process");
+        return gsp_cli__misuse(parsed, "report needs a run, a session, a profile or a process");
     if (opts->json + opts->csv + opts->markdown > 1)
-        return gsp_cli_misuse(parsed, "--json, --csv and --markdown exclude each other");
+        return gsp_cli__misuse(parsed, "--json, --csv and --markdown exclude each other");
     if (opts->format && has_old_form(opts))
-        return gsp_cli_misuse(parsed, "--format excludes --json, --csv, --markdown and --tree");
+        return gsp_cli__misuse(parsed, "--format excludes --json, --csv, --markdown and --tree");
     if (opts->tree && (opts->csv || opts->markdown))
-        return gsp_cli_misuse(parsed, "--tree excludes --csv and --markdown");
-    if (format_of(opts) == GSP_DIGEST_HTML && !opts->output && isatty(STDOUT_FILENO))
-        return gsp_cli_misuse(parsed, "html needs an output file: -o report.html");
+        return gsp_cli__misuse(parsed, "--tree excludes --csv and --markdown");
+    if (format_of(opts) == GSP_REPORT_HTML && !opts->output && isatty(STDOUT_FILENO))
+        return gsp_cli__misuse(parsed, "html needs an output file: -o report.html");
     if (opts->input && parsed->arg_count > 0)
-        return gsp_cli_misuse(parsed, "--input and '%.80s' exclude each other", parsed->args[0]);
+        return gsp_cli__misuse(parsed, "--input and '%.80s' exclude each other", parsed->args[0]);
     if (parsed->arg_count == 2)
         return report_two(parsed);
     if (!opts->input && !opts->from && is_process(input))
@@ -413,7 +413,7 @@ static int run(const struct gsp_parsed *parsed)
     const int rc = write_path(opts, input, &err);
     if (rc < 0) {
         bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
-        return gsp_cli_fail(
+        return gsp_cli__fail(
             parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : input}, &err);
     }
     print_written(parsed, opts);

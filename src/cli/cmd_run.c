@@ -116,12 +116,12 @@ struct run {
     struct gsp_run_status status_line;
     struct gsp_launch launch;
     pid_t pid;
-    struct gsp_run_place place;
-    char python_dir[GSP_PYTHON_DIR_MAX];
-    char pids_path[GSP_PYTHON_DIR_MAX]; /* file in which processes report their state */
-    bool is_chosen;                     /* GSPROF was set: the user chose the recorded processes */
-    struct gsp_rec_rings *rings;
-    struct gsp_run_followers *followers; /* NULL: no followers for child processes */
+    struct gsp_run_dir place;
+    char python_dir[GSP_PACKAGE_DIR_MAX];
+    char pids_path[GSP_PACKAGE_DIR_MAX]; /* file in which processes report their state */
+    bool is_chosen;                      /* GSPROF was set: the user chose the recorded processes */
+    struct gsp_ring_drain *rings;
+    struct gsp_followers *followers; /* NULL: no followers for child processes */
     struct gsp_follow_result followed;
     size_t no_space;                   /* child processes without space for their stacks */
     struct gsp_ring_dir_limits limits; /* on what exited processes keep */
@@ -146,21 +146,21 @@ static void check_cpu_limit(void)
 static void on_poll(void *user)
 {
     struct run *run = user;
-    gsp_run_signals_beat();
+    gsp_record_run_signals_poll();
     check_cpu_limit();
-    const int stopped_by = gsp_launch_stopped(&run->launch);
+    const int stopped_by = gsp_record_launch_stop_signal(&run->launch);
     if (stopped_by) {
         /* The shell owns the terminal while gsprof is stopped. */
-        gsp_run_status_hide(&run->status_line);
-        gsp_run_signals_stop(stopped_by);
+        gsp_cli__run_status_hide(&run->status_line);
+        gsp_record_run_signals_stop(stopped_by);
     }
-    gsp_run_status_beat(&run->status_line, run->rings);
+    gsp_cli__run_status_update(&run->status_line, run->rings);
 }
 
 static void on_row(void *user, enum gsp_table_id table, const void *row)
 {
     struct run *run = user;
-    gsp_run_status_row(&run->status_line, table, row);
+    gsp_cli__run_status_row(&run->status_line, table, row);
 }
 
 /* ------------------------------------------------------------------------------- begin */
@@ -180,7 +180,7 @@ static bool make_pids_file_in(struct run *run, const char *folder)
         return false;
     }
     /* Under sudo the program runs as the calling user, who must be able to write the file. */
-    if (gsp_launch_caller(&uid, &gid))
+    if (gsp_record_launch_sudo_caller(&uid, &gid))
         gsp_ignore(fchown(fd, uid, gid) < 0);
     return true;
 }
@@ -194,9 +194,9 @@ static void make_pids_file(struct run *run)
         if (make_pids_file_in(run, folders[i]))
             return;
     if (!run->parsed->globals.quiet)
-        gsp_term_line(&run->term,
-                      "gsprof: errors inside processes are not reported: no temporary file: %s",
-                      strerror(errno));
+        gsp_cli__term_line(
+            &run->term, "gsprof: errors inside processes are not reported: no temporary file: %s",
+            strerror(errno));
 }
 
 /* The sampling period in seconds; 0: no sampling. */
@@ -220,7 +220,7 @@ static void put_env(const char *name, const char *value, bool replace)
 static int set_environment(struct run *run, struct gsp_err *err)
 {
     run->is_chosen = getenv("GSPROF") != NULL;
-    const int rc = gsp_python_hand_over(run->python_dir, err);
+    const int rc = gsp_inject_package_set_env(run->python_dir, err);
     if (rc < 0)
         return rc;
     make_pids_file(run);
@@ -230,7 +230,7 @@ static int set_environment(struct run *run, struct gsp_err *err)
     put_env("GSPROF_MEMORY", run->opts->no_memory ? "off" : "sampled", run->opts->no_memory);
     char period[32];
     snprintf(period, sizeof(period), "%.9g", period_of(run->opts));
-    gsp_cli_ring_hand_over(run->opts->ring_rows);
+    gsp_cli__ring_rows_export(run->opts->ring_rows);
     put_env("GSPROF_SAMPLE_RATE", period, run->opts->no_stacks || is_rate_given(run->opts));
     return GSP_OK;
 }
@@ -250,25 +250,25 @@ static char **copy_environment(void)
 /* Replaces gsprof by the program. Returns only if it cannot be started. */
 static int run_unrecorded(struct run *run, struct gsp_err *err)
 {
-    gsp_term_line(&run->term, "gsprof: running the program without recording: %s", err->msg);
+    gsp_cli__term_line(&run->term, "gsprof: running the program without recording: %s", err->msg);
     if (run->environment) {
         environ = run->environment;
         run->environment = NULL; /* now owned by the process */
     }
-    return gsp_launch_become(run->parsed->args, err);
+    return gsp_record_launch_exec(run->parsed->args, err);
 }
 
 /* If the folder is not writable, the program still runs, but nothing is saved. */
 static int make_folder(struct run *run, struct gsp_err *err)
 {
-    const struct gsp_run_place_opts opts = {.name = run->opts->name,
-                                            .output = run->opts->output,
-                                            .force = run->opts->force,
-                                            .argv = run->parsed->args};
+    const struct gsp_run_dir_opts opts = {.name = run->opts->name,
+                                          .output = run->opts->output,
+                                          .force = run->opts->force,
+                                          .argv = run->parsed->args};
     struct gsp_err cause = {0};
-    const int rc = gsp_run_place_make(&run->place, &opts, &cause);
+    const int rc = gsp_record_run_dir_create(&run->place, &opts, &cause);
     if (rc == GSP_E_NOWRITE) {
-        gsp_term_line(&run->term, "gsprof: the run is not saved: %s", cause.msg);
+        gsp_cli__term_line(&run->term, "gsprof: the run is not saved: %s", cause.msg);
         return GSP_OK;
     }
     if (rc < 0)
@@ -279,14 +279,14 @@ static int make_folder(struct run *run, struct gsp_err *err)
 static void start_rings(struct run *run)
 {
     struct gsp_err err = {0};
-    const struct gsp_rec_rings_opts rings = {.folder = run->place.path,
-                                             .pid = run->pid,
-                                             .subprocesses = true,
-                                             .told_path = run->pids_path,
-                                             .segment_age_ns = SEGMENT_NS,
-                                             .now = true};
-    if (run->place.path[0] && gsp_rec_rings_start(&rings, &run->rings, &err) < 0)
-        gsp_term_line(&run->term, "gsprof: the run is not saved: %s", err.msg);
+    const struct gsp_ring_drain_opts rings = {.folder = run->place.path,
+                                              .pid = run->pid,
+                                              .subprocesses = true,
+                                              .announcements_path = run->pids_path,
+                                              .segment_age_ns = SEGMENT_NS,
+                                              .now = true};
+    if (run->place.path[0] && gsp_record_ring_drain_start(&rings, &run->rings, &err) < 0)
+        gsp_cli__term_line(&run->term, "gsprof: the run is not saved: %s", err.msg);
 }
 
 /* Creates the child process of the program. Fails with IO if the machine lacks what recording
@@ -297,15 +297,15 @@ static int prepare(struct run *run, struct gsp_err *err)
     int rc = set_environment(run, err);
     if (rc < 0)
         return rc;
-    gsp_run_signals_prepare(run->parsed->argv, run->parsed->args);
-    return gsp_launch_new(&run->launch, run->parsed->args, err);
+    gsp_record_run_signals_prepare(run->parsed->argv, run->parsed->args);
+    return gsp_record_launch_new(&run->launch, run->parsed->args, err);
 }
 
 static int start(struct run *run, struct gsp_err *err)
 {
     gsp_ring_dirs_sweep(&run->limits); /* before the program creates its rings */
     /* Before --force removes the existing run. */
-    int rc = gsp_launch_check(run->parsed->args[0], err);
+    int rc = gsp_record_launch_check(run->parsed->args[0], err);
     if (rc == GSP_OK)
         rc = make_folder(run, err);
     if (rc == GSP_OK) {
@@ -314,17 +314,17 @@ static int start(struct run *run, struct gsp_err *err)
     }
     if (rc == GSP_OK) {
         run->pid = run->launch.pid;
-        gsp_run_signals_begin(run->pid);
-        rc = gsp_launch_go(&run->launch, run->parsed->args[0], err);
+        gsp_record_run_signals_begin(run->pid);
+        rc = gsp_record_launch_go(&run->launch, run->parsed->args[0], err);
     }
     if (rc == GSP_OK) {
         /* Only now, so that the program inherits the original limits. */
-        gsp_cli_raise_descriptors();
-        gsp_launch_leave();
-        gsp_ignore(gsp_run_followers_start(run->pids_path, run->pid, &run->followers, NULL) < 0);
+        gsp_cli__raise_descriptors();
+        gsp_record_launch_drop_descriptors();
+        gsp_ignore(gsp_record_followers_start(run->pids_path, run->pid, &run->followers, NULL) < 0);
         start_rings(run);
     } else {
-        gsp_run_place_discard(&run->place);
+        gsp_record_run_dir_discard(&run->place);
     }
     return rc;
 }
@@ -348,67 +348,67 @@ static pid_t first_with_rings(const pid_t *pids, size_t count, size_t *with_ring
 
 static void report_next(struct run *run, pid_t pid)
 {
-    gsp_term_line(&run->term, "Next: gsprof query %d 'FROM gsprof.hot_functions()'", (int)pid);
-    gsp_term_line(&run->term, "      gsprof report %d", (int)pid);
+    gsp_cli__term_line(&run->term, "Next: gsprof query %d 'FROM gsprof.hot_functions()'", (int)pid);
+    gsp_cli__term_line(&run->term, "      gsprof report %d", (int)pid);
 }
 
 /* Reports why spans, steps or modules are missing. */
-static void report_fault(struct run *run, const struct gsp_run_told *told)
+static void report_fault(struct run *run, const struct gsp_announcements *told)
 {
     /* Only Python processes load the package. */
     const bool is_python = run->followed.samples > 0 && !run->is_chosen;
     gsp_auto_buf line = {0};
     if (!run->pids_path[0] || (!told->inside && !is_python))
         return;
-    gsp_run_told_fault(told, run->python_dir, run->parsed->args[0], &line);
+    gsp_cli__run_fault_explain(told, run->python_dir, run->parsed->args[0], &line);
     const char *text = gsp_buf_cstr(&line);
     if (text && *text)
-        gsp_term_line(&run->term, "%s", text);
+        gsp_cli__term_line(&run->term, "%s", text);
 }
 
 /* Reports data that was dropped because shared memory was full. */
 static void report_no_space(struct run *run)
 {
     const struct gsp_follow_result *followed = &run->followed;
-    const bool stacks = followed->no_room_for_stacks && !run->opts->no_stacks;
-    const bool metrics = followed->no_room_for_metrics && !run->opts->no_metrics;
+    const bool stacks = followed->no_space_for_stacks && !run->opts->no_stacks;
+    const bool metrics = followed->no_space_for_metrics && !run->opts->no_metrics;
     const size_t children = run->opts->no_stacks ? 0 : run->no_space;
     if (!stacks && !metrics && children == 0)
         return;
     if (stacks || metrics)
-        gsp_term_line(&run->term, "gsprof: %s%s%s not recorded: %s", stacks ? "stacks" : "",
-                      stacks && metrics ? " and " : "", metrics ? "metrics" : "",
-                      followed->room_err.msg);
+        gsp_cli__term_line(&run->term, "gsprof: %s%s%s not recorded: %s", stacks ? "stacks" : "",
+                           stacks && metrics ? " and " : "", metrics ? "metrics" : "",
+                           followed->space_err.msg);
     if (children > 0)
-        gsp_term_line(&run->term,
-                      "gsprof: stacks of %zu child process%s not recorded: no space for tables",
-                      children, children == 1 ? "" : "es");
-    gsp_term_line(
+        gsp_cli__term_line(
+            &run->term, "gsprof: stacks of %zu child process%s not recorded: no space for tables",
+            children, children == 1 ? "" : "es");
+    gsp_cli__term_line(
         &run->term,
         "    try   a larger /dev/shm (docker run --shm-size 1g), or XDG_RUNTIME_DIR=FOLDER "
         "with free space");
 }
 
 /* Without a folder: prints a summary of the rings. */
-static void report_rings(struct run *run, const struct gsp_run_told *told)
+static void report_rings(struct run *run, const struct gsp_announcements *told)
 {
     size_t with_rings = 0;
     size_t functions = 0;
     struct gsp_err err = {0};
     const pid_t first = first_with_rings(told->pids, told->count, &with_rings);
     if (with_rings == 0) {
-        gsp_term_line(&run->term, "gsprof: nothing was recorded%s%s",
-                      run->followed.stacks_err.code ? ": " : "; is the program Python?",
-                      run->followed.stacks_err.msg);
+        gsp_cli__term_line(&run->term, "gsprof: nothing was recorded%s%s",
+                           run->followed.stacks_err.code ? ": " : "; is the program Python?",
+                           run->followed.stacks_err.msg);
         return;
     }
     gsp_auto_buf summary = {0};
-    const int rc = gsp_run_summary_tell(told->pids, told->count, &summary, &functions, &err);
-    gsp_term_write(&run->term, &summary);
+    const int rc = gsp_report_run_summary_put(told->pids, told->count, &summary, &functions, &err);
+    gsp_cli__term_write(&run->term, &summary);
     if (rc < 0)
-        gsp_term_line(&run->term, "gsprof: no summary: %s", err.msg);
+        gsp_cli__term_line(&run->term, "gsprof: no summary: %s", err.msg);
     else if (functions == 0)
-        gsp_term_line(&run->term, "gsprof: no running stacks were sampled");
+        gsp_cli__term_line(&run->term, "gsprof: no running stacks were sampled");
     report_fault(run, told);
     report_no_space(run);
     report_next(run, first);
@@ -417,11 +417,12 @@ static void report_rings(struct run *run, const struct gsp_run_told *told)
 static void print_part(struct run *run, struct gsp_buf *part)
 {
     if (part->len > 0)
-        gsp_term_write(&run->term, part);
+        gsp_cli__term_write(&run->term, part);
 }
 
 /* Prints the verdict, problems, and last the commands to run next. */
-static void report_made(struct run *run, const struct gsp_run_told *told, struct gsp_run_made *made)
+static void report_made(struct run *run, const struct gsp_announcements *told,
+                        struct gsp_run_finish_result *made)
 {
     gsp_auto_buf word = {0};
     gsp_auto_buf former = {0};
@@ -435,20 +436,20 @@ static void report_made(struct run *run, const struct gsp_run_told *told, struct
     report_fault(run, told);
     report_no_space(run);
     if (made->err.code)
-        gsp_term_line(&run->term, "gsprof: the run is incomplete: %s", made->err.msg);
+        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made->err.msg);
     print_part(run, &made->next);
     if (!folder || !other)
         return;
     if (made->failed_early) {
-        gsp_term_line(&run->term, "The recording is in %s.", folder);
+        gsp_cli__term_line(&run->term, "The recording is in %s.", folder);
         return;
     }
     if (made->has_report)
-        gsp_term_line(&run->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
+        gsp_cli__term_line(&run->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
     else
-        gsp_term_line(&run->term, "%sgsprof report %s", next, folder);
+        gsp_cli__term_line(&run->term, "%sgsprof report %s", next, folder);
     if (made->previous[0])
-        gsp_term_line(&run->term, "      gsprof compare %s %s", other, folder);
+        gsp_cli__term_line(&run->term, "      gsprof compare %s %s", other, folder);
 }
 
 /* Stops recording while the program continues. The user can make a report of what is on disk. */
@@ -459,46 +460,46 @@ static void stop_recording(struct run *run)
     gsp_auto_buf word = {0};
     gsp_buf_shell(&word, gsp_sv_of(run->place.path));
     const char *folder = run->rings ? gsp_buf_cstr(&word) : NULL;
-    gsp_run_status_hide(&run->status_line);
-    gsp_term_line(&run->term, "gsprof: recording stopped, the program continues: gsprof has "
-                              "used half of its CPU time limit (ulimit -t)");
-    if (gsp_rec_rings_stop(run->rings, &unused, &err) < 0)
-        gsp_term_line(&run->term, "gsprof: the run is incomplete: %s", err.msg);
+    gsp_cli__run_status_hide(&run->status_line);
+    gsp_cli__term_line(&run->term, "gsprof: recording stopped, the program continues: gsprof has "
+                                   "used half of its CPU time limit (ulimit -t)");
+    if (gsp_record_ring_drain_stop(run->rings, &unused, &err) < 0)
+        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", err.msg);
     run->rings = NULL;
     if (folder)
-        gsp_term_line(&run->term, "Next: gsprof report %s", folder);
+        gsp_cli__term_line(&run->term, "Next: gsprof report %s", folder);
 }
 
 static void finish(struct run *run, int64_t took_ns)
 {
     const bool quiet = run->parsed->globals.quiet;
-    struct gsp_run_told told;
-    struct gsp_run_made made = {0};
+    struct gsp_announcements told;
+    struct gsp_run_finish_result made = {0};
     char took[32];
-    gsp_run_told_read(run->pids_path, run->pid, &told);
+    gsp_record_announcements_read(run->pids_path, run->pid, &told);
     if (!quiet)
-        gsp_term_line(&run->term, "gsprof: the program ran for %s and exited with status %d.",
-                      gsp_fmt_duration(took_ns, took, sizeof(took)), run->status);
+        gsp_cli__term_line(&run->term, "gsprof: the program ran for %s and exited with status %d.",
+                           gsp_fmt_duration(took_ns, took, sizeof(took)), run->status);
     if (!run->rings) {
         if (!quiet && !is_cpu_short)
             report_rings(run, &told);
         return;
     }
     const struct gsp_run_finish_opts what = {.dir = &run->place,
-                                        .rings = run->rings,
-                                        .announced = &told,
-                                        .followed = &run->followed,
-                                        .status = run->status,
-                                        .interrupted = gsp_run_signals_interrupted()};
+                                             .rings = run->rings,
+                                             .announced = &told,
+                                             .followed = &run->followed,
+                                             .status = run->status,
+                                             .interrupted = gsp_record_run_signals_interrupted()};
     if (!quiet)
-        gsp_term_status(&run->term, "gsprof: writing %s", run->place.path);
-    gsp_run_finish(&what, &made);
+        gsp_cli__term_status(&run->term, "gsprof: writing %s", run->place.path);
+    gsp_record_run_finish(&what, &made);
     run->rings = NULL;
-    gsp_term_wipe(&run->term);
+    gsp_cli__term_clear_status(&run->term);
     if (!quiet)
         report_made(run, &told, &made);
     else if (made.err.code)
-        gsp_term_line(&run->term, "gsprof: the run is incomplete: %s", made.err.msg);
+        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made.err.msg);
     gsp_buf_free(&made.verdict);
     gsp_buf_free(&made.next);
     gsp_buf_free(&made.notes);
@@ -520,22 +521,22 @@ static void follow(struct run *run)
                                         .row = on_row,
                                         .user = run,
                                         .stop = &is_cpu_short};
-    if (gsp_follow_run(&how, &run->followed, &err) < 0) {
+    if (gsp_record_follow_run(&how, &run->followed, &err) < 0) {
         run->followed.stacks_err = err;
-        run->followed.room_err = err;
-        run->followed.no_room_for_stacks = run->followed.no_room_for_metrics =
+        run->followed.space_err = err;
+        run->followed.no_space_for_stacks = run->followed.no_space_for_metrics =
             err.code == GSP_E_NOWRITE || err.code == GSP_E_PERM;
     }
     if (is_cpu_short)
         stop_recording(run);
     /* The program may still run if following failed. */
-    while (gsp_launch_running(&run->launch)) {
+    while (gsp_record_launch_is_running(&run->launch)) {
         on_poll(run);
         nanosleep(&pause, NULL);
     }
-    gsp_run_signals_end();
-    run->status = gsp_launch_wait(&run->launch);
-    gsp_run_status_hide(&run->status_line);
+    gsp_record_run_signals_end();
+    run->status = gsp_record_launch_wait(&run->launch);
+    gsp_cli__run_status_hide(&run->status_line);
 }
 
 static int run_command(const struct gsp_parsed *parsed)
@@ -543,41 +544,41 @@ static int run_command(const struct gsp_parsed *parsed)
     struct run run = {.parsed = parsed, .opts = parsed->opts, .launch = {.gate = -1, .report = -1}};
     struct gsp_err err = {0};
     if (parsed->arg_count == 0)
-        return gsp_cli_misuse(parsed, "run needs a program: gsprof run -- python3 train.py");
+        return gsp_cli__misuse(parsed, "run needs a program: gsprof run -- python3 train.py");
     if (run.opts->no_torch && run.opts->torch)
-        return gsp_cli_misuse(parsed, "--torch and --no-torch exclude each other");
+        return gsp_cli__misuse(parsed, "--torch and --no-torch exclude each other");
     if (run.opts->name && run.opts->output)
-        return gsp_cli_misuse(parsed, "--name and --output exclude each other");
-    gsp_run_signals_hold();
-    gsp_term_init(&run.term, STDERR_FILENO, parsed->globals.color);
-    gsp_run_status_init(&run.status_line, STDERR_FILENO, parsed->globals.quiet);
+        return gsp_cli__misuse(parsed, "--name and --output exclude each other");
+    gsp_record_run_signals_block();
+    gsp_cli__term_init(&run.term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__run_status_init(&run.status_line, STDERR_FILENO, parsed->globals.quiet);
     const int64_t began_ns = gsp_now_ns();
-    run.limits = gsp_cli_ring_limits(parsed);
+    run.limits = gsp_cli__ring_limits(parsed);
     int rc = start(&run, &err);
     if (rc == GSP_OK) {
         follow(&run);
-        run.no_space = gsp_run_followers_stop(run.followers);
+        run.no_space = gsp_record_followers_stop(run.followers);
         finish(&run, gsp_now_ns() - began_ns);
     }
-    gsp_launch_abort(&run.launch);
-    gsp_run_signals_close();
+    gsp_record_launch_abort(&run.launch);
+    gsp_record_run_signals_close();
     if (run.pids_path[0])
         unlink(run.pids_path);
-    gsp_run_place_free(&run.place);
+    gsp_record_run_dir_free(&run.place);
     if (run.is_unable)
         rc = run_unrecorded(&run, &err);
     free(run.environment);
     if (rc == GSP_OK) {
         if (run.launch.signal)
-            gsp_run_signals_end_by(run.launch.signal);
+            gsp_record_run_signals_raise(run.launch.signal);
         return run.status;
     }
-    const int status = gsp_cli_fail(parsed,
-                                    &(struct gsp_hint_context){.command = "run",
-                                                               .program = parsed->args[0],
-                                                               .path = run.opts->output,
-                                                               .argv = parsed->argv},
-                                    &err);
+    const int status = gsp_cli__fail(parsed,
+                                     &(struct gsp_hint_context){.command = "run",
+                                                                .program = parsed->args[0],
+                                                                .path = run.opts->output,
+                                                                .argv = parsed->argv},
+                                     &err);
     return rc == GSP_E_NOEXEC && err.sys != ENOENT ? EXIT_NOT_EXECUTABLE : status;
 }
 

@@ -115,12 +115,12 @@ static int apply_flags(const struct serve_opts *opts, struct gsp_settings *setti
         {"allow-control", "allow_control", opts->allow_control ? "true" : NULL},
     };
     for (size_t i = 0; i < GSP_COUNT(flags); i++) {
-        int row = gsp_setting_find(gsp_sv_of(flags[i].setting));
+        int row = gsp_daemon_setting_find(gsp_sv_of(flags[i].setting));
         if (!flags[i].value || row < 0)
             continue;
         struct gsp_err why = {0};
-        if (gsp_setting_set(settings, (size_t)row, gsp_sv_of(flags[i].value), GSP_FROM_FLAG, &why) <
-            0)
+        if (gsp_daemon_setting_set(settings, (size_t)row, gsp_sv_of(flags[i].value), GSP_FROM_FLAG,
+                                   &why) < 0)
             return gsp_err_set(err, GSP_E_USAGE, 0, "--%s: %.200s", flags[i].name, why.msg);
     }
     return GSP_OK;
@@ -161,7 +161,7 @@ static int find_state(struct gsp_settings *settings, struct gsp_err *err)
 
 static int load(const struct serve_opts *opts, struct gsp_settings *settings, struct gsp_err *err)
 {
-    int rc = gsp_settings_load(settings, opts->config, err);
+    int rc = gsp_daemon_settings_load(settings, opts->config, err);
     if (rc == GSP_OK)
         rc = apply_flags(opts, settings, err);
     if (rc == GSP_OK)
@@ -188,7 +188,7 @@ static void report_ready(const struct gsp_settings *settings, uint16_t port)
 {
     char url[160];
     put_url(settings, port, url, sizeof(url));
-    gsp_events_ready_address(url);
+    gsp_cli__events_ready_address(url);
 }
 
 static void report_serving(const struct gsp_parsed *parsed, const struct gsp_settings *settings,
@@ -199,16 +199,17 @@ static void report_serving(const struct gsp_parsed *parsed, const struct gsp_set
     char period[32];
     if (parsed->globals.quiet)
         return;
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     put_url(settings, port, url, sizeof(url));
-    gsp_term_line(&term,
-                  "Serving %s, one frame every %s; session files go to %s.%s%s%s%s Press Ctrl-C "
-                  "to stop.",
-                  url, gsp_fmt_duration(settings->live.period_ns, period, sizeof(period)),
-                  settings->fixed.output_dir,
-                  settings->fixed.token_file[0] ? " Requests need the token." : "",
-                  settings->fixed.socket_path[0] ? " Also listening on unix:" : "",
-                  settings->fixed.socket_path, settings->fixed.socket_path[0] ? "." : "");
+    gsp_cli__term_line(
+        &term,
+        "Serving %s, one frame every %s; session files go to %s.%s%s%s%s Press Ctrl-C "
+        "to stop.",
+        url, gsp_fmt_duration(settings->live.period_ns, period, sizeof(period)),
+        settings->fixed.output_dir,
+        settings->fixed.token_file[0] ? " Requests need the token." : "",
+        settings->fixed.socket_path[0] ? " Also listening on unix:" : "",
+        settings->fixed.socket_path, settings->fixed.socket_path[0] ? "." : "");
 }
 
 /* Closes the terminal and sends the pid and the URL to the parent, which prints them and exits. */
@@ -240,11 +241,11 @@ static void wait_for_end(const struct gsp_parsed *parsed, struct gsp_daemon *dae
         if (sigwait(signals, &number) != 0 || number != SIGHUP)
             return;
         int rc = load(parsed->opts, &settings, &err);
-        gsp_daemon_note_settings(daemon, rc < 0 ? err.msg : "");
+        gsp_daemon_set_settings_error(daemon, rc < 0 ? err.msg : "");
         if (rc == GSP_OK)
             gsp_daemon_reload(daemon, &settings.live);
         else
-            gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+            gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     }
 }
 
@@ -253,7 +254,7 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
     struct gsp_daemon *daemon = NULL;
     struct gsp_err err = {0};
     sigset_t signals;
-    gsp_cli_raise_descriptors();
+    gsp_cli__raise_descriptors();
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
@@ -267,7 +268,7 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
         rc = gsp_daemon_start(daemon, &err);
     if (rc < 0) {
         gsp_daemon_close(daemon);
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     }
     report_ready(settings, gsp_daemon_port(daemon));
     if (ready_fd >= 0)
@@ -287,16 +288,16 @@ static int wait_ready(int fd, pid_t child)
         gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, line.p, line.len, NULL)); /* the daemon runs */
         return 0;
     }
-    return gsp_launch_apart_status(child);
+    return gsp_record_background_status(child);
 }
 
 static int serve_in_background(const struct gsp_parsed *parsed, const struct gsp_settings *settings)
 {
     struct gsp_err err = {0};
     int fd = -1;
-    const pid_t child = gsp_launch_apart(&fd, &err);
+    const pid_t child = gsp_record_background_fork(&fd, &err);
     if (child < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     if (child == 0)
         return serve(parsed, settings, fd);
     int status = wait_ready(fd, child);
@@ -310,7 +311,7 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_settings settings;
     struct gsp_err err = {0};
     if (load(opts, &settings, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->config}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->config}, &err);
     return opts->background ? serve_in_background(parsed, &settings) : serve(parsed, &settings, -1);
 }
 
@@ -392,14 +393,14 @@ static const struct gsp_example WORKER_EXAMPLES[] = {
 static int run_worker(const struct gsp_parsed *parsed)
 {
     const struct worker_opts *opts = parsed->opts;
-    struct gsp_query_order order = {.format = opts->format,
-                                    .timeout_ns = opts->timeout_ns,
-                                    .row_limit = (uint64_t)opts->limit,
-                                    .stacks = opts->stacks};
+    struct gsp_query_job order = {.format = opts->format,
+                                  .timeout_ns = opts->timeout_ns,
+                                  .row_limit = (uint64_t)opts->limit,
+                                  .stacks = opts->stacks};
     struct gsp_err err = {0};
     if (gsp_parse_size(opts->memory, &order.memory_bytes, &err) < 0)
-        return gsp_cli_misuse(parsed, "--memory: %s", err.msg);
-    return gsp_query_worker_main(&order);
+        return gsp_cli__misuse(parsed, "--memory: %s", err.msg);
+    return gsp_daemon_query_worker_main(&order);
 }
 
 const struct gsp_command gsp_cmd_query_worker = {

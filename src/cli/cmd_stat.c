@@ -15,7 +15,7 @@
 #include "cli/term.h"
 #include "export/plot.h"
 #include "frames/session_read.h"
-#include "report/session_stats.h"
+#include "report/session_table.h"
 
 struct stat_opts {
     const char *plot;
@@ -69,18 +69,18 @@ static int load(const char *path, struct gsp_plot *plot, struct gsp_session_data
     bool can_seek = lseek(fd, 0, SEEK_SET) == 0;
     struct gsp_session_read_options want = {.values = plot || !can_seek, .ctx = plot};
     want.bins = plot ? gsp_export_plot_needs_metric : NULL;
-    int rc = gsp_session_read(gsp_json_scan_read_fd, &fd, &want, out, err);
+    int rc = gsp_frames_session_read(gsp_json_scan_read_fd, &fd, &want, out, err);
     if (rc < 0 || want.values || (*out)->row_count || !(*out)->frames || lseek(fd, 0, SEEK_SET))
         return rc;
-    gsp_session_data_free(*out);
+    gsp_frames_session_data_free(*out);
     want.values = true;
-    return gsp_session_read(gsp_json_scan_read_fd, &fd, &want, out, err);
+    return gsp_frames_session_read(gsp_json_scan_read_fd, &fd, &want, out, err);
 }
 
 static int put_json(const struct gsp_session_data *data, const char *metrics, struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
-    gsp_stat_json(data, metrics, &text);
+    gsp_report_session_put_json(data, metrics, &text);
     gsp_buf_putc(&text, '\n');
     return gsp_file_put(NULL, false, &text, err);
 }
@@ -90,17 +90,17 @@ static int put_text(const struct gsp_parsed *parsed, const struct gsp_session_da
 {
     const struct stat_opts *opts = parsed->opts;
     gsp_auto_buf head = {0};
-    gsp_stat_head(data, &head);
-    struct gsp_made_rows *rows = NULL;
+    gsp_report_session_put_head(data, &head);
+    struct gsp_row_list *rows = NULL;
     const struct gsp_rows_dest dest = {
         .format = GSP_ROWS_TABLE, .color = parsed->globals.color, .whole = 1};
     int rc = gsp_file_put(NULL, false, &head, err);
     if (rc == GSP_OK)
-        rc = gsp_stat_table(data, opts->metrics, &rows, err);
+        rc = gsp_report_session_rows(data, opts->metrics, &rows, err);
     if (rc < 0)
         return rc;
-    rc = gsp_cli_put_rows(gsp_made_rows_get(rows), &dest, err);
-    gsp_rows_free(gsp_made_rows_get(rows));
+    rc = gsp_cli__put_rows(gsp_model_row_list_rows(rows), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(rows));
     return rc;
 }
 
@@ -114,8 +114,8 @@ static int draw(const struct gsp_parsed *parsed, struct gsp_plot *plot,
         rc = gsp_file_put(opts->plot, opts->force, &picture, err);
     if (rc == GSP_OK && !parsed->globals.quiet && strcmp(opts->plot, "-") != 0) {
         struct gsp_term term;
-        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-        gsp_term_line(&term, "Wrote %s.", opts->plot);
+        gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_cli__term_line(&term, "Wrote %s.", opts->plot);
     }
     return rc;
 }
@@ -128,20 +128,20 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_plot plot = {.metrics = opts->metrics};
     struct gsp_err err = {0};
     if (opts->plot && gsp_export_plot_format(opts->plot, &plot.format, &err) < 0)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     if (opts->plot && gsp_file_check_new(opts->plot, opts->force, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err);
     int rc = load(path, opts->plot ? &plot : NULL, &data, &err);
     if (rc < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = path}, &err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = path}, &err);
     if (opts->json)
         rc = put_json(data, opts->metrics, &err);
     else if (!opts->plot || strcmp(opts->plot, "-") != 0)
         rc = put_text(parsed, data, &err);
     if (rc == GSP_OK && opts->plot)
         rc = draw(parsed, &plot, data, &err);
-    gsp_session_data_free(data);
-    return rc < 0 ? gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err) : 0;
+    gsp_frames_session_data_free(data);
+    return rc < 0 ? gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err) : 0;
 }
 
 const struct gsp_command gsp_cmd_stat = {

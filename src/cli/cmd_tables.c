@@ -104,12 +104,13 @@ static void put_count(const struct entry *entry, size_t index, struct gsp_buf *s
 }
 
 /* Reads rows of (index, count) into counts[]; returns false if the statement fails. */
-static bool read_counts(struct gsp_asker *asker, struct gsp_buf *sql, int64_t *counts, size_t count)
+static bool read_counts(struct gsp_query_runner *asker, struct gsp_buf *sql, int64_t *counts,
+                        size_t count)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
     const char *text = gsp_buf_cstr(sql);
-    int rc = text ? gsp_asker_rows(asker, text, &rows, NULL) : GSP_E_NOMEM;
+    int rc = text ? gsp_cli__query_rows(asker, text, &rows, NULL) : GSP_E_NOMEM;
     while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, NULL)) == 1) {
         for (size_t i = 0; i < batch.row_count && rows->column_count == 2; i++) {
             gsp_auto_buf index = {0};
@@ -127,7 +128,7 @@ static bool read_counts(struct gsp_asker *asker, struct gsp_buf *sql, int64_t *c
 /* Counts all tables in one statement, because a daemon starts a process for each. If that fails,
  * counts each table separately: those of a process that must not be read cannot be counted and stay
  * INT64_MIN, which is NULL. */
-static void count_rows(struct gsp_asker *asker, const struct entry *entries, int64_t *counts,
+static void count_rows(struct gsp_query_runner *asker, const struct entry *entries, int64_t *counts,
                        size_t count)
 {
     gsp_auto_buf sql = {0};
@@ -145,35 +146,35 @@ static void count_rows(struct gsp_asker *asker, const struct entry *entries, int
     }
 }
 
-static void put_text(struct gsp_made_rows *made, const char *text)
+static void put_text(struct gsp_row_list *made, const char *text)
 {
-    gsp_made_text(made, text && text[0] ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_text(made, text && text[0] ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
 }
 
-static void add_entry(const struct entry *entry, const int64_t *rows, struct gsp_made_rows *made)
+static void add_entry(const struct entry *entry, const int64_t *rows, struct gsp_row_list *made)
 {
     gsp_auto_buf name = {0};
     gsp_buf_putsv(&name, entry->part[0]);
     gsp_buf_putc(&name, '.');
     gsp_buf_putsv(&name, entry->part[1]);
-    gsp_made_text(made, gsp_buf_sv(&name));
+    gsp_model_row_list_add_text(made, gsp_buf_sv(&name));
     if (rows) {
         const struct gsp_table *table = find_table(entry);
-        gsp_made_i64(made, *rows);
+        gsp_model_row_list_add_i64(made, *rows);
         put_text(made, table ? table->doc : NULL);
         return;
     }
     const struct gsp_column *column = find_column(entry);
     bool is_enum = gsp_sv_starts(entry->part[3], "ENUM");
-    gsp_made_text(made, entry->part[2]);
-    gsp_made_text(made, is_enum ? gsp_sv_of("VARCHAR") : entry->part[3]);
+    gsp_model_row_list_add_text(made, entry->part[2]);
+    gsp_model_row_list_add_text(made, is_enum ? gsp_sv_of("VARCHAR") : entry->part[3]);
     put_text(made, column ? column->unit : NULL);
     put_text(made, column ? column->doc : NULL);
 }
 
 /* Copies the names, because the rows of a query must be freed before the next query. */
-static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *bytes, size_t *count,
-                        struct gsp_err *err)
+static int read_entries(struct gsp_query_runner *asker, size_t parts, struct gsp_buf *bytes,
+                        size_t *count, struct gsp_err *err)
 {
     static const char TABLES_SQL[] =
         "SELECT table_schema, table_name FROM information_schema.tables "
@@ -185,7 +186,7 @@ static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *b
         "ORDER BY table_schema, table_name, ordinal_position";
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
-    int rc = gsp_asker_rows(asker, parts == 2 ? TABLES_SQL : COLUMNS_SQL, &rows, err);
+    int rc = gsp_cli__query_rows(asker, parts == 2 ? TABLES_SQL : COLUMNS_SQL, &rows, err);
     while (rc == GSP_OK && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
         for (size_t row = 0; row < batch.row_count; row++) {
             for (size_t i = 0; i < parts; i++) {
@@ -203,8 +204,8 @@ static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *b
 }
 
 /* counts is NULL with --columns. */
-static void add_entries(struct gsp_asker *asker, struct gsp_sv names, struct entry *entries,
-                        int64_t *counts, size_t count, struct gsp_made_rows *made)
+static void add_entries(struct gsp_query_runner *asker, struct gsp_sv names, struct entry *entries,
+                        int64_t *counts, size_t count, struct gsp_row_list *made)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < (counts ? 2U : 4U); k++)
@@ -215,17 +216,17 @@ static void add_entries(struct gsp_asker *asker, struct gsp_sv names, struct ent
         add_entry(&entries[i], counts ? &counts[i] : NULL, made);
 }
 
-static int show(struct gsp_asker *asker, struct gsp_err *err)
+static int show(struct gsp_query_runner *asker, struct gsp_err *err)
 {
     const struct tables_opts *opts = asker->parsed->opts;
     size_t parts = opts->columns ? 4 : 2;
     size_t count = 0;
     gsp_auto_buf bytes = {0};
-    struct gsp_made_rows *made = NULL;
+    struct gsp_row_list *made = NULL;
     int rc = read_entries(asker, parts, &bytes, &count, err);
     if (rc == GSP_OK)
-        rc = opts->columns ? gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err)
-                           : gsp_made_rows_new(TABLES, GSP_COUNT(TABLES), &made, err);
+        rc = opts->columns ? gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err)
+                           : gsp_model_row_list_new(TABLES, GSP_COUNT(TABLES), &made, err);
     if (rc < 0)
         return rc;
     struct entry *entries = calloc(count + 1, sizeof(*entries));
@@ -237,8 +238,8 @@ static int show(struct gsp_asker *asker, struct gsp_err *err)
     free(entries);
     free(counts);
     if (rc == GSP_OK)
-        rc = gsp_cli_put_rows(gsp_made_rows_get(made), &asker->dest, err);
-    gsp_rows_free(gsp_made_rows_get(made));
+        rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &asker->dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(made));
     return rc;
 }
 
@@ -246,14 +247,14 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct tables_opts *opts = parsed->opts;
     struct gsp_err err = {0};
-    struct gsp_asker asker = {.parsed = parsed, .remote_opts = opts->remote};
+    struct gsp_query_runner asker = {.parsed = parsed, .remote_opts = opts->remote};
     asker.dest = (struct gsp_rows_dest){.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                         .color = parsed->globals.color};
-    int status = gsp_asker_open(&asker, parsed->args[0], &(struct gsp_store_options){0}, NULL);
+    int status = gsp_cli__query_open(&asker, parsed->args[0], &(struct gsp_store_options){0}, NULL);
     if (status == 0 && show(&asker, &err) < 0)
         status =
-            gsp_cli_fail(parsed, &(struct gsp_hint_context){.endpoint = parsed->args[0]}, &err);
-    gsp_asker_close(&asker);
+            gsp_cli__fail(parsed, &(struct gsp_hint_context){.endpoint = parsed->args[0]}, &err);
+    gsp_cli__query_close(&asker);
     return status;
 }
 

@@ -5,7 +5,7 @@
 
 #include "cli/await_python.h"
 #include "cli/common.h"
-#include "cli/top_session.h"
+#include "cli/top_view.h"
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct gsp_top_opts),
@@ -62,7 +62,7 @@ static const struct gsp_opt OPTS[] = {
                    "Show the call tree instead of a list."),
     GSP_OPT_SWITCH(struct gsp_top_opts, lines, "lines", 0, false,
                    "Show each line of a function separately."),
-    GSP_OPTS_WHOM(struct gsp_top_opts, "Sample only the thread that holds the GIL."),
+    GSP_OPTS_TARGETS(struct gsp_top_opts, "Sample only the thread that holds the GIL."),
     GSP_OPT_THREADS(struct gsp_top_opts),
     GSP_OPT_FUNCTION(struct gsp_top_opts),
     GSP_OPT_NOLINENO(struct gsp_top_opts),
@@ -99,7 +99,7 @@ static const char *misuse_of(const struct gsp_top_opts *opts, const struct gsp_p
     return NULL;
 }
 
-static void set_query(struct gsp_top_session *view)
+static void set_query(struct gsp_top_view *view)
 {
     const struct gsp_top_opts *opts = view->opts;
     struct gsp_top_query *query = &view->ui.query;
@@ -118,24 +118,24 @@ static int run(const struct gsp_parsed *parsed)
     const struct gsp_top_opts *opts = parsed->opts;
     const char *misuse = misuse_of(opts, parsed);
     if (misuse)
-        return gsp_cli_misuse(parsed, "%s", misuse);
+        return gsp_cli__misuse(parsed, "%s", misuse);
     struct gsp_err err = {0};
-    if (gsp_sampling_check(&opts->sampling, &err) != GSP_OK)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
-    struct gsp_top_session view = {.parsed = parsed,
-                                   .opts = opts,
-                                   .pid = (pid_t)opts->pid,
-                                   .is_printed = opts->once || opts->count || opts->json,
-                                   .launch = {.gate = -1, .report = -1},
-                                   .child_output = -1};
-    gsp_term_init(&view.term, STDERR_FILENO, parsed->globals.color);
+    if (gsp_cli__sampling_check(&opts->sampling, &err) != GSP_OK)
+        return gsp_cli__misuse(parsed, "%s", err.msg);
+    struct gsp_top_view view = {.parsed = parsed,
+                                .opts = opts,
+                                .pid = (pid_t)opts->pid,
+                                .is_printed = opts->once || opts->count || opts->json,
+                                .launch = {.gate = -1, .report = -1},
+                                .child_output = -1};
+    gsp_cli__term_init(&view.term, STDERR_FILENO, parsed->globals.color);
     gsp_tui_ui_init(&view.ui, opts->input != NULL);
     if (opts->pid && (opts->mem || (!opts->sampling.subprocesses && !opts->sampling.native)))
-        gsp_await_python(view.pid, opts->sampling.subprocesses, parsed);
+        gsp_cli__await_python(view.pid, opts->sampling.subprocesses, parsed);
     set_query(&view);
-    int status = opts->mem     ? gsp_top_run_mem(&view)
-                 : opts->input ? gsp_top_run_replay(&view)
-                               : gsp_top_run_live(&view);
+    int status = opts->mem     ? gsp_cli__top_run_mem(&view)
+                 : opts->input ? gsp_cli__top_run_replay(&view)
+                               : gsp_cli__top_run_live(&view);
     gsp_tui_rows_free(&view.rows);
     gsp_tui_ui_free(&view.ui);
     gsp_tui_top_free(view.top);

@@ -43,18 +43,18 @@ static const char *format_name(size_t i, bool to_write)
     return NULL;
 }
 
-const char *gsp_cli_format_choice(size_t i)
+const char *gsp_cli__format_choice(size_t i)
 {
     /* The table of formats does not list the run folder; it comes first here. */
     return i == 0 ? GSP_SOURCE_RUN_FORMAT : format_name(i - 1, true);
 }
 
-const char *gsp_cli_from_choice(size_t i)
+const char *gsp_cli__from_choice(size_t i)
 {
     return format_name(i, false);
 }
 
-int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...)
+int gsp_cli__misuse(const struct gsp_parsed *parsed, const char *fmt, ...)
 {
     struct gsp_hint hint = {0};
     struct gsp_term term;
@@ -64,18 +64,18 @@ int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...)
     vsnprintf(hint.what, sizeof(hint.what), fmt, args);
     va_end(args);
     if (parsed->suggestion[0])
-        gsp_hint_add(&hint, "", "%s", parsed->suggestion);
-    gsp_hint_add(&hint, "", "gsprof %s%s-h",
-                 parsed->command ? gsp_command_spoken(parsed->command) : "",
-                 parsed->command ? " " : "");
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_hint_print(&hint, &term, &text);
-    gsp_events_error(&(struct gsp_err){.code = GSP_E_USAGE}, gsp_buf_sv(&text));
-    gsp_term_write(&term, &text);
+        gsp_cli__hint_add(&hint, "", "%s", parsed->suggestion);
+    gsp_cli__hint_add(&hint, "", "gsprof %s%s-h",
+                      parsed->command ? gsp_cli__command_title(parsed->command) : "",
+                      parsed->command ? " " : "");
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__hint_print(&hint, &term, &text);
+    gsp_cli__events_error(&(struct gsp_err){.code = GSP_E_USAGE}, gsp_buf_sv(&text));
+    gsp_cli__term_write(&term, &text);
     return gsp_err_exit_status(GSP_E_USAGE);
 }
 
-void gsp_cli_raise_descriptors(void)
+void gsp_cli__raise_descriptors(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {

@@ -71,13 +71,13 @@
 #define GSP_OPT_FROM(type)                                                                         \
     {                                                                                              \
         .name = "from", .kind = GSP_OPT_CHOICE, .offset = offsetof(type, from), .arg = "NAME",     \
-        .choice = gsp_cli_from_choice, .advanced = true, .help = "Input format.",                  \
+        .choice = gsp_cli__from_choice, .advanced = true, .help = "Input format.",                 \
         .default_text = "from the extension or content"                                            \
     }
 #define GSP_OPT_FORMAT(type)                                                                       \
     {                                                                                              \
         .name = "format", .letter = 'f', .kind = GSP_OPT_CHOICE, .offset = offsetof(type, format), \
-        .arg = "NAME", .choice = gsp_cli_format_choice,                                            \
+        .arg = "NAME", .choice = gsp_cli__format_choice,                                           \
         .help = "Output format; --format=help lists them.", .default_text = "from the extension"   \
     }
 
@@ -113,12 +113,12 @@ extern const struct gsp_command gsp_cmd_help;
 extern const struct gsp_command gsp_cmd_docs;
 
 /* Names of the formats that can be written. */
-const char *gsp_cli_format_choice(size_t i);
+const char *gsp_cli__format_choice(size_t i);
 /* Names of the formats that can be read. */
-const char *gsp_cli_from_choice(size_t i);
+const char *gsp_cli__from_choice(size_t i);
 
 /* Prints a usage error and how to get help; returns the exit status. */
-int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...) GSP_PRINTF(2, 3);
+int gsp_cli__misuse(const struct gsp_parsed *parsed, const char *fmt, ...) GSP_PRINTF(2, 3);
 
 /* Raises the soft limit on open files to the hard limit. */
-void gsp_cli_raise_descriptors(void);
+void gsp_cli__raise_descriptors(void);

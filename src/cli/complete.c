@@ -247,12 +247,12 @@ static const struct {
     void (*put)(struct gsp_buf *out);
 } SHELLS[] = {{"bash", put_bash}, {"zsh", put_zsh}, {"fish", put_fish}};
 
-const char *gsp_complete_shell_at(size_t i)
+const char *gsp_cli__complete_shell_at(size_t i)
 {
     return i < GSP_COUNT(SHELLS) ? SHELLS[i].name : NULL;
 }
 
-bool gsp_complete_script(const char *shell, struct gsp_buf *out)
+bool gsp_cli__complete_script(const char *shell, struct gsp_buf *out)
 {
     for (size_t i = 0; i < GSP_COUNT(SHELLS); i++) {
         if (strcmp(SHELLS[i].name, shell) == 0) {

@@ -90,7 +90,7 @@ static void find_processes(struct gsp_doctor *out)
     closedir(folder);
 }
 
-bool gsp_doctor_version_of(const char *path, char *out, size_t cap)
+bool gsp_cli__doctor_version_of(const char *path, char *out, size_t cap)
 {
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     static const char prefix[] = "python3.";
@@ -126,7 +126,7 @@ static void add_python(const char *folder, const char *name, struct gsp_doctor *
         return;
     if (!realpath(path, real) || !is_elf(real) || out->python_count == GSP_DOCTOR_ROWS_MAX)
         return;
-    bool supported = gsp_doctor_version_of(real, version, sizeof(version));
+    bool supported = gsp_cli__doctor_version_of(real, version, sizeof(version));
     for (size_t i = 0; i < out->python_count; i++)
         if (strcmp(out->pythons[i].path, real) == 0)
             return;
@@ -200,7 +200,7 @@ static void check_sources(struct gsp_doctor *out)
     gsp_collect_close(collect);
 }
 
-void gsp_doctor_look(struct gsp_doctor *out)
+void gsp_cli__doctor_check(struct gsp_doctor *out)
 {
     *out = (struct gsp_doctor){0};
     if (uname(&out->system) < 0)

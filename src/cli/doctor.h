@@ -59,7 +59,7 @@ struct gsp_doctor {
 };
 
 /* Never fails: what cannot be determined is unknown. */
-void gsp_doctor_look(struct gsp_doctor *out);
+void gsp_cli__doctor_check(struct gsp_doctor *out);
 
 /* "3.11" from ".../python3.11", or "". Returns whether that version is supported. */
-bool gsp_doctor_version_of(const char *path, char *out, size_t cap);
+bool gsp_cli__doctor_version_of(const char *path, char *out, size_t cap);

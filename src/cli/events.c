@@ -10,7 +10,7 @@
 
 static int events_fd = -1;
 
-void gsp_events_set_fd(int fd)
+void gsp_cli__events_set_fd(int fd)
 {
     /* A started program must not inherit the descriptor: the reader would not see its end. */
     events_fd = fd >= 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? fd : -1;
@@ -45,7 +45,7 @@ static void end(struct gsp_json *json, struct gsp_buf *line)
         write_line(line);
 }
 
-void gsp_events_ready_pid(pid_t pid)
+void gsp_cli__events_ready_pid(pid_t pid)
 {
     gsp_auto_buf line = {0};
     struct gsp_json json;
@@ -54,7 +54,7 @@ void gsp_events_ready_pid(pid_t pid)
     end(&json, &line);
 }
 
-void gsp_events_ready_address(const char *address)
+void gsp_cli__events_ready_address(const char *address)
 {
     gsp_auto_buf line = {0};
     struct gsp_json json;
@@ -63,7 +63,7 @@ void gsp_events_ready_address(const char *address)
     end(&json, &line);
 }
 
-void gsp_events_warning(struct gsp_sv message)
+void gsp_cli__events_warning(struct gsp_sv message)
 {
     gsp_auto_buf line = {0};
     struct gsp_json json;
@@ -72,7 +72,7 @@ void gsp_events_warning(struct gsp_sv message)
     end(&json, &line);
 }
 
-void gsp_events_error(const struct gsp_err *err, struct gsp_sv message)
+void gsp_cli__events_error(const struct gsp_err *err, struct gsp_sv message)
 {
     gsp_auto_buf line = {0};
     struct gsp_json json;
@@ -82,7 +82,7 @@ void gsp_events_error(const struct gsp_err *err, struct gsp_sv message)
     end(&json, &line);
 }
 
-void gsp_events_done(uint64_t samples, const char *output)
+void gsp_cli__events_done(uint64_t samples, const char *output)
 {
     gsp_auto_buf line = {0};
     struct gsp_json json;

@@ -20,11 +20,11 @@
 #include "base/str.h"
 
 /* Sets the descriptor; -1 is none. Children of this process do not inherit it. */
-void gsp_events_set_fd(int fd);
+void gsp_cli__events_set_fd(int fd);
 
-void gsp_events_ready_pid(pid_t pid);
-void gsp_events_ready_address(const char *address);
-void gsp_events_warning(struct gsp_sv message);
+void gsp_cli__events_ready_pid(pid_t pid);
+void gsp_cli__events_ready_address(const char *address);
+void gsp_cli__events_warning(struct gsp_sv message);
 /* `message` is the text printed on stderr, including hints. */
-void gsp_events_error(const struct gsp_err *err, struct gsp_sv message);
-void gsp_events_done(uint64_t samples, const char *output);
+void gsp_cli__events_error(const struct gsp_err *err, struct gsp_sv message);
+void gsp_cli__events_done(uint64_t samples, const char *output);

@@ -19,7 +19,7 @@ static size_t width_of(const struct gsp_term *term)
 
 static void put_head(const struct gsp_term *term, const char *text, struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "%s%s%s\n", gsp_term_bold(term), text, gsp_term_off(term));
+    gsp_buf_printf(out, "%s%s%s\n", gsp_cli__term_bold(term), text, gsp_cli__term_off(term));
 }
 
 /* "-p, --pid PID", without colour: the caller counts columns. */
@@ -63,7 +63,7 @@ static void put_option(const struct gsp_opt *opt, size_t width, struct gsp_buf *
     put_text(opt, "", &text);
     const char *whole = gsp_buf_cstr(&text);
     if (whole)
-        gsp_term_wrap(out, whole, OPTION_COLUMN, width);
+        gsp_cli__term_wrap(out, whole, OPTION_COLUMN, width);
     gsp_buf_putc(out, '\n');
 }
 
@@ -77,7 +77,8 @@ static void put_options(const struct gsp_opt *opts, size_t count, bool whole, si
 
 static void put_usage(const struct gsp_command *command, struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "usage: gsprof %s %s\n", gsp_command_spoken(command), command->synopsis);
+    gsp_buf_printf(out, "usage: gsprof %s %s\n", gsp_cli__command_title(command),
+                   command->synopsis);
 }
 
 /* The names of the commands that the overview does not describe. */
@@ -87,22 +88,22 @@ static void put_lesser(const struct gsp_term *term, struct gsp_buf *out)
     for (size_t i = 0; i < gsp_command_count; i++) {
         if (gsp_commands[i]->lesser && !gsp_commands[i]->hidden)
             gsp_buf_printf(&names, "%s%s", names.len ? ", " : "",
-                           gsp_command_spoken(gsp_commands[i]));
+                           gsp_cli__command_title(gsp_commands[i]));
     }
     const char *text = gsp_buf_cstr(&names);
     gsp_buf_puts(out, "  others        ");
-    gsp_term_wrap(out, text ? text : "", OVERVIEW_COLUMN, width_of(term));
+    gsp_cli__term_wrap(out, text ? text : "", OVERVIEW_COLUMN, width_of(term));
     gsp_buf_putc(out, '\n');
 }
 
-void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
+void gsp_cli__help_overview(const struct gsp_term *term, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "gsprof " GSP_VERSION ": find where Python programs spend time and memory\n"
                       "usage: gsprof COMMAND [OPTIONS]\n\n");
     put_head(term, "Commands", out);
     for (size_t i = 0; i < gsp_command_count; i++) {
         if (!gsp_commands[i]->hidden && !gsp_commands[i]->lesser)
-            gsp_buf_printf(out, "  %-13s %s\n", gsp_command_spoken(gsp_commands[i]),
+            gsp_buf_printf(out, "  %-13s %s\n", gsp_cli__command_title(gsp_commands[i]),
                            gsp_commands[i]->summary);
     }
     put_lesser(term, out);
@@ -115,15 +116,15 @@ void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
              "See 'gsprof COMMAND -h', or --help for all options; 'gsprof help' lists topics.\n");
 }
 
-void gsp_help_command(const struct gsp_command *command, bool whole, const struct gsp_term *term,
-                      struct gsp_buf *out)
+void gsp_cli__help_command(const struct gsp_command *command, bool whole,
+                           const struct gsp_term *term, struct gsp_buf *out)
 {
     size_t width = width_of(term);
-    gsp_buf_printf(out, "gsprof %s: %s\n\n", gsp_command_spoken(command), command->summary);
+    gsp_buf_printf(out, "gsprof %s: %s\n\n", gsp_cli__command_title(command), command->summary);
     put_usage(command, out);
     if (whole) {
         gsp_buf_putc(out, '\n');
-        gsp_term_wrap(out, command->about, 0, width);
+        gsp_cli__term_wrap(out, command->about, 0, width);
         gsp_buf_putc(out, '\n');
     }
     if (command->opt_count) {
@@ -140,12 +141,12 @@ void gsp_help_command(const struct gsp_command *command, bool whole, const struc
     put_head(term, "Examples", out);
     for (size_t i = 0; i < command->example_count && (whole || i < EXAMPLES_SHORT); i++) {
         gsp_buf_printf(out, "  %s\n      ", command->examples[i].line);
-        gsp_term_wrap(out, command->examples[i].what, 6, width);
+        gsp_cli__term_wrap(out, command->examples[i].what, 6, width);
         gsp_buf_putc(out, '\n');
     }
     if (!whole)
         gsp_buf_printf(out, "\nSee 'gsprof %s --help' for all options.\n",
-                       gsp_command_spoken(command));
+                       gsp_cli__command_title(command));
 }
 
 /* Escapes '|', which would end the cell. */
@@ -179,10 +180,11 @@ static void put_table(const struct gsp_opt *opts, size_t count, struct gsp_buf *
     }
 }
 
-void gsp_help_markdown(const struct gsp_command *command, struct gsp_buf *out)
+void gsp_cli__help_markdown(const struct gsp_command *command, struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "# gsprof %s\n\n%s.\n\n", gsp_command_spoken(command), command->summary);
-    gsp_buf_printf(out, "```\ngsprof %s %s\n```\n\n", gsp_command_spoken(command),
+    gsp_buf_printf(out, "# gsprof %s\n\n%s.\n\n", gsp_cli__command_title(command),
+                   command->summary);
+    gsp_buf_printf(out, "```\ngsprof %s %s\n```\n\n", gsp_cli__command_title(command),
                    command->synopsis);
     for (const char *at = command->about; *at; at++) {
         gsp_buf_putc(out, *at);
@@ -202,7 +204,7 @@ void gsp_help_markdown(const struct gsp_command *command, struct gsp_buf *out)
                        command->examples[i].line);
 }
 
-void gsp_help_markdown_index(struct gsp_buf *out)
+void gsp_cli__help_markdown_index(struct gsp_buf *out)
 {
     gsp_buf_puts(out, "# gsprof commands\n\n"
                       "These pages are generated from the program's option tables by "
@@ -211,7 +213,7 @@ void gsp_help_markdown_index(struct gsp_buf *out)
     for (size_t i = 0; i < gsp_command_count; i++) {
         const struct gsp_command *command = gsp_commands[i];
         if (!command->hidden)
-            gsp_buf_printf(out, "| [%s](gsprof-%s.md) | %s |\n", gsp_command_spoken(command),
+            gsp_buf_printf(out, "| [%s](gsprof-%s.md) | %s |\n", gsp_cli__command_title(command),
                            command->name, command->summary);
     }
 }

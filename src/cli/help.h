@@ -14,20 +14,20 @@
 #include "cli/term.h"
 
 /* The list of commands, printed by `gsprof` without arguments. */
-void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out);
+void gsp_cli__help_overview(const struct gsp_term *term, struct gsp_buf *out);
 /* The help of a command: -h fits one screen; --help (whole) has every option and example. */
-void gsp_help_command(const struct gsp_command *command, bool whole, const struct gsp_term *term,
-                      struct gsp_buf *out);
+void gsp_cli__help_command(const struct gsp_command *command, bool whole,
+                           const struct gsp_term *term, struct gsp_buf *out);
 /* A page of docs/cli. */
-void gsp_help_markdown(const struct gsp_command *command, struct gsp_buf *out);
-void gsp_help_markdown_index(struct gsp_buf *out);
+void gsp_cli__help_markdown(const struct gsp_command *command, struct gsp_buf *out);
+void gsp_cli__help_markdown_index(struct gsp_buf *out);
 
 /* The i-th topic of `gsprof help`, NULL past the last. */
-const char *gsp_help_topic_at(size_t i);
+const char *gsp_cli__help_topic_at(size_t i);
 /* Returns false if the topic does not exist. */
-bool gsp_help_topic(const char *name, struct gsp_buf *out);
+bool gsp_cli__help_topic(const char *name, struct gsp_buf *out);
 
 /* "bash", "zsh", "fish"; NULL past the last. */
-const char *gsp_complete_shell_at(size_t i);
+const char *gsp_cli__complete_shell_at(size_t i);
 /* Appends the completion script of a shell; returns false if the shell is unknown. */
-bool gsp_complete_script(const char *shell, struct gsp_buf *out);
+bool gsp_cli__complete_script(const char *shell, struct gsp_buf *out);

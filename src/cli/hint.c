@@ -33,11 +33,11 @@ struct scene {
     char target[PROGRAM_SHOWN_MAX + 40]; /* "process 4242 (python3 train.py)" */
 };
 
-void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
+void gsp_cli__hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
 {
     if (hint->try_count == GSP_HINT_TRIES_MAX)
         return;
-    struct gsp_remedy *remedy = &hint->tries[hint->try_count++];
+    struct gsp_hint_try *remedy = &hint->tries[hint->try_count++];
     va_list args;
     va_start(args, fmt);
     vsnprintf(remedy->line, sizeof(remedy->line), fmt, args);
@@ -90,13 +90,13 @@ static void set_why(struct gsp_hint *out, const char *fmt, ...)
 static void add_launch(const struct scene *scene, struct gsp_hint *out)
 {
     const char *program = scene->program[0] ? scene->program : "COMMAND";
-    gsp_hint_add(out, "needs no permissions", "gsprof record -- %s", program);
+    gsp_cli__hint_add(out, "needs no permissions", "gsprof record -- %s", program);
 }
 
 static void add_sudo(const struct scene *scene, struct gsp_hint *out)
 {
-    gsp_hint_add(out, "as root", "sudo gsprof %s --pid %d", scene->command,
-                 (int)scene->context->pid);
+    gsp_cli__hint_add(out, "as root", "sudo gsprof %s --pid %d", scene->command,
+                      (int)scene->context->pid);
 }
 
 /* Adds the same command line with one more option after the command's name. */
@@ -120,18 +120,19 @@ static void add_again(const struct scene *scene, struct gsp_hint *out, const cha
     }
     const char *text = gsp_buf_cstr(&line);
     if (text && argv && line.len <= PROGRAM_SHOWN_MAX)
-        gsp_hint_add(out, note, "%s", text);
+        gsp_cli__hint_add(out, note, "%s", text);
     else
-        gsp_hint_add(out, note, "gsprof %s %s ...", scene->command, option);
+        gsp_cli__hint_add(out, note, "gsprof %s %s ...", scene->command, option);
 }
 
 static void perm_traced(const struct scene *scene, struct gsp_hint *out)
 {
     set_why(out, "process %d already traces %d, and the kernel allows only one tracer",
             (int)scene->perm.tracer, (int)scene->context->pid);
-    gsp_hint_add(out, "does not stop the target", "gsprof %s --pid %d", scene->command,
-                 (int)scene->context->pid);
-    gsp_hint_add(out, "shows the tracer", "ps -o pid,user,args -p %d", (int)scene->perm.tracer);
+    gsp_cli__hint_add(out, "does not stop the target", "gsprof %s --pid %d", scene->command,
+                      (int)scene->context->pid);
+    gsp_cli__hint_add(out, "shows the tracer", "ps -o pid,user,args -p %d",
+                      (int)scene->perm.tracer);
 }
 
 static void perm_container(const struct scene *scene, struct gsp_hint *out)
@@ -144,14 +145,15 @@ static void perm_container(const struct scene *scene, struct gsp_hint *out)
                 gsp_proc_container_name(kind));
     add_launch(scene, out);
     if (kind == GSP_CONTAINER_KUBERNETES)
-        gsp_hint_add(out, "in the container's spec",
-                     "securityContext: {capabilities: {add: [SYS_PTRACE]}}");
+        gsp_cli__hint_add(out, "in the container's spec",
+                          "securityContext: {capabilities: {add: [SYS_PTRACE]}}");
     else if (kind == GSP_CONTAINER_PODMAN)
-        gsp_hint_add(out, "in a new container", "podman run --cap-add SYS_PTRACE IMAGE");
+        gsp_cli__hint_add(out, "in a new container", "podman run --cap-add SYS_PTRACE IMAGE");
     else if (kind == GSP_CONTAINER_DOCKER)
-        gsp_hint_add(out, "in a new container", "docker run --cap-add SYS_PTRACE IMAGE");
-    gsp_hint_add(out, kind == GSP_CONTAINER_NONE ? "outside the sandbox" : "outside the container",
-                 "sudo gsprof %s --pid HOST_PID", scene->command);
+        gsp_cli__hint_add(out, "in a new container", "docker run --cap-add SYS_PTRACE IMAGE");
+    gsp_cli__hint_add(out,
+                      kind == GSP_CONTAINER_NONE ? "outside the sandbox" : "outside the container",
+                      "sudo gsprof %s --pid HOST_PID", scene->command);
 }
 
 static void perm_user(const struct scene *scene, struct gsp_hint *out)
@@ -164,8 +166,8 @@ static void perm_user(const struct scene *scene, struct gsp_hint *out)
         set_why(out, "the process belongs to user %lld, and gsprof runs as user %lld",
                 (long long)scene->perm.target_uid, (long long)scene->perm.euid);
     if (user && scene->perm.target_uid != 0)
-        gsp_hint_add(out, "as its owner", "sudo -u %s gsprof %s --pid %d", user->pw_name,
-                     scene->command, (int)scene->context->pid);
+        gsp_cli__hint_add(out, "as its owner", "sudo -u %s gsprof %s --pid %d", user->pw_name,
+                          scene->command, (int)scene->context->pid);
     add_sudo(scene, out);
 }
 
@@ -177,19 +179,21 @@ static void perm_yama(const struct scene *scene, struct gsp_hint *out)
                 (int)scene->context->pid);
         add_launch(scene, out);
         add_sudo(scene, out);
-        gsp_hint_add(out, "until reboot, for all users", "sudo sysctl kernel.yama.ptrace_scope=0");
+        gsp_cli__hint_add(out, "until reboot, for all users",
+                          "sudo sysctl kernel.yama.ptrace_scope=0");
         return;
     }
     if (scope == 2) {
         set_why(out, "kernel.yama.ptrace_scope is 2: only root may read other processes");
         add_sudo(scene, out);
-        gsp_hint_add(out, "until reboot, for all users", "sudo sysctl kernel.yama.ptrace_scope=0");
+        gsp_cli__hint_add(out, "until reboot, for all users",
+                          "sudo sysctl kernel.yama.ptrace_scope=0");
         return;
     }
     set_why(out, "kernel.yama.ptrace_scope is %d: reading processes is disabled until reboot",
             scope);
-    gsp_hint_add(out, "shows where it is set",
-                 "grep -r ptrace_scope /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d");
+    gsp_cli__hint_add(out, "shows where it is set",
+                      "grep -r ptrace_scope /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d");
 }
 
 static void perm_other(const struct scene *scene, struct gsp_hint *out)
@@ -202,15 +206,15 @@ static void perm_other(const struct scene *scene, struct gsp_hint *out)
     }
     if (scene->perm.seccomp == 2 && scene->perm.sys_ptrace) {
         set_why(out, "a seccomp filter forbids process_vm_readv or ptrace here");
-        gsp_hint_add(out, "in a new container",
-                     "docker run --security-opt seccomp=unconfined IMAGE");
-        gsp_hint_add(out, "tests the system calls", "gsprof doctor");
+        gsp_cli__hint_add(out, "in a new container",
+                          "docker run --security-opt seccomp=unconfined IMAGE");
+        gsp_cli__hint_add(out, "tests the system calls", "gsprof doctor");
         return;
     }
     set_why(out, "the kernel denies access, perhaps by an LSM or a namespace");
     if (scene->perm.euid != 0)
         add_sudo(scene, out);
-    gsp_hint_add(out, "checks this machine", "gsprof doctor");
+    gsp_cli__hint_add(out, "checks this machine", "gsprof doctor");
 }
 
 static void hint_perm(const struct scene *scene, struct gsp_hint *out)
@@ -218,7 +222,7 @@ static void hint_perm(const struct scene *scene, struct gsp_hint *out)
     const struct gsp_perm *perm = &scene->perm;
     if (scene->context->pid <= 0) {
         set_what(out, "%s", scene->err->msg);
-        gsp_hint_add(out, "checks this machine", "gsprof doctor");
+        gsp_cli__hint_add(out, "checks this machine", "gsprof doctor");
         return;
     }
     set_what(out, "cannot read %s: permission denied", scene->target);
@@ -249,7 +253,7 @@ static void hint_noproc(const struct scene *scene, struct gsp_hint *out)
         if (scene->perm.in_pid_ns == GSP_ANSWER_YES)
             set_why(out, "it has exited, or has another pid in this container");
     }
-    gsp_hint_add(out, "lists Python processes", "pgrep -af python");
+    gsp_cli__hint_add(out, "lists Python processes", "pgrep -af python");
 }
 
 static void hint_notpy(const struct scene *scene, struct gsp_hint *out)
@@ -262,23 +266,23 @@ static void hint_notpy(const struct scene *scene, struct gsp_hint *out)
     }
     set_what(out, "%s is not Python", scene->target);
     if (scene->context->pid > 0 && strcmp(scene->command, "record") == 0)
-        gsp_hint_add(out, "if its children are Python", "gsprof record --subprocesses --pid %d",
-                     (int)scene->context->pid);
-    gsp_hint_add(out, "lists Python processes", "pgrep -af python");
+        gsp_cli__hint_add(out, "if its children are Python",
+                          "gsprof record --subprocesses --pid %d", (int)scene->context->pid);
+    gsp_cli__hint_add(out, "lists Python processes", "pgrep -af python");
 }
 
 static void hint_version(const struct scene *scene, struct gsp_hint *out)
 {
     set_what(out, "%s", scene->err->msg);
     set_why(out, "gsprof supports CPython 3.%u to 3.%u", GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
-    gsp_hint_add(out, "lists the interpreters found here", "gsprof doctor");
+    gsp_cli__hint_add(out, "lists the interpreters found here", "gsprof doctor");
 }
 
 static void hint_starting(const struct scene *scene, struct gsp_hint *out)
 {
     set_what(out, "%s has not started its interpreter yet", scene->target);
-    gsp_hint_add(out, "again in a moment", "gsprof %s --pid %d", scene->command,
-                 (int)scene->context->pid);
+    gsp_cli__hint_add(out, "again in a moment", "gsprof %s --pid %d", scene->command,
+                      (int)scene->context->pid);
     add_launch(scene, out);
 }
 
@@ -292,9 +296,9 @@ static void hint_folder(const struct scene *scene, const char *path, struct gsp_
     gsp_buf_shell(&folder, name.len ? name : gsp_sv_of("."));
     const char *text = gsp_buf_cstr(&folder);
     if (text && scene->err->sys == ENOENT)
-        gsp_hint_add(out, "creates the folder", "mkdir -p %.200s", text);
+        gsp_cli__hint_add(out, "creates the folder", "mkdir -p %.200s", text);
     else if (text)
-        gsp_hint_add(out, "shows its permissions", "ls -ld %.200s", text);
+        gsp_cli__hint_add(out, "shows its permissions", "ls -ld %.200s", text);
 }
 
 static bool is_folder(const char *path)
@@ -308,7 +312,7 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
     const char *path = scene->context->path;
     set_what(out, "%s", scene->err->msg);
     if (!path && scene->err->code == GSP_E_NOFILE && scene->context->pid > 0)
-        gsp_hint_add(out, "loads the agent", "gsprof inject %d", (int)scene->context->pid);
+        gsp_cli__hint_add(out, "loads the agent", "gsprof inject %d", (int)scene->context->pid);
     if (!path)
         return;
     if (scene->err->code == GSP_E_EXISTS) {
@@ -321,14 +325,15 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
         gsp_buf_shell(&word, gsp_sv_of(path));
         const char *text = gsp_buf_cstr(&word);
         if (text && is_folder(path))
-            gsp_hint_add(out, "lists its tables", "gsprof tables %.200s", text);
+            gsp_cli__hint_add(out, "lists its tables", "gsprof tables %.200s", text);
     } else if (scene->err->code == GSP_E_NOFILE && is_folder(path)) {
-        gsp_hint_add(out, "creates a run", "gsprof run -- python3 train.py");
+        gsp_cli__hint_add(out, "creates a run", "gsprof run -- python3 train.py");
     } else if (scene->err->code == GSP_E_NOFILE) {
         set_what(out, "no file %s", path);
-        gsp_hint_add(out, "lists recordings here", "ls -dt -- *.gsp *.gspm *.json gsprof-runs/*");
+        gsp_cli__hint_add(out, "lists recordings here",
+                          "ls -dt -- *.gsp *.gspm *.json gsprof-runs/*");
     } else {
-        gsp_hint_add(out, "lists the formats", "gsprof help formats");
+        gsp_cli__hint_add(out, "lists the formats", "gsprof help formats");
     }
 }
 
@@ -365,14 +370,15 @@ static void hint_core(const struct scene *scene, struct gsp_hint *out)
     const char *program = decompressor(scene->context->path);
     set_what(out, "%s", scene->err->msg);
     if (scene->err->code == GSP_E_NOFILE)
-        gsp_hint_add(out, "lists cores kept by systemd", "coredumpctl list");
+        gsp_cli__hint_add(out, "lists cores kept by systemd", "coredumpctl list");
     else if (path && scene->err->code == GSP_E_NOTPY)
-        gsp_hint_add(out, "prints its native frames", "gsprof dump --core %.200s --native", path);
+        gsp_cli__hint_add(out, "prints its native frames", "gsprof dump --core %.200s --native",
+                          path);
     else if (path && program)
-        gsp_hint_add(out, "decompresses it", "%s -dc %.200s >core && gsprof dump --core core",
-                     program, path);
+        gsp_cli__hint_add(out, "decompresses it", "%s -dc %.200s >core && gsprof dump --core core",
+                          program, path);
     else if (path)
-        gsp_hint_add(out, "shows the file's type and program", "file %.200s", path);
+        gsp_cli__hint_add(out, "shows the file's type and program", "file %.200s", path);
 }
 
 static void hint_noexec(const struct scene *scene, struct gsp_hint *out)
@@ -384,10 +390,10 @@ static void hint_noexec(const struct scene *scene, struct gsp_hint *out)
     char *end = NULL;
     long pid = strtol(program, &end, 10);
     if (end != program && *end == '\0' && pid > 0)
-        gsp_hint_add(out, "attaches to a process", "gsprof %s --pid %ld", scene->command, pid);
+        gsp_cli__hint_add(out, "attaches to a process", "gsprof %s --pid %ld", scene->command, pid);
     size_t len = strlen(program);
     if (len > 3 && strcmp(program + len - 3, ".py") == 0)
-        gsp_hint_add(out, "", "gsprof %s -- python3 %.180s", scene->command, program);
+        gsp_cli__hint_add(out, "", "gsprof %s -- python3 %.180s", scene->command, program);
 }
 
 /* The function that makes the hint for each code. */
@@ -416,8 +422,8 @@ static bool is_injection(const struct scene *scene)
     return false;
 }
 
-void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
-                   struct gsp_hint *out)
+void gsp_cli__hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
+                        struct gsp_hint *out)
 {
     *out = (struct gsp_hint){0};
     struct scene scene = {
@@ -434,19 +440,19 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
         return;
     }
     if (context->server) {
-        gsp_hint__http(err, context, out);
+        gsp_cli__hint_http(err, context, out);
         return;
     }
     if (context->endpoint) {
-        gsp_hint__query(err, context, out);
+        gsp_cli__hint_query(err, context, out);
         return;
     }
     if (strcmp(scene.command, "serve") == 0) {
-        gsp_hint__serve(err, out);
+        gsp_cli__hint_serve(err, out);
         return;
     }
     if (is_injection(&scene)) {
-        gsp_hint__inject(err, context, out);
+        gsp_cli__hint_inject(err, context, out);
         return;
     }
     for (size_t i = 0; i < GSP_COUNT(MAKERS); i++) {
@@ -458,13 +464,14 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
     set_what(out, "%s", err->msg[0] ? err->msg : gsp_err_text(err->code));
 }
 
-void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, struct gsp_buf *out)
+void gsp_cli__hint_print(const struct gsp_hint *hint, const struct gsp_term *term,
+                         struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "%sgsprof:%s ", gsp_term_red(term), gsp_term_off(term));
+    gsp_buf_printf(out, "%sgsprof:%s ", gsp_cli__term_red(term), gsp_cli__term_off(term));
     gsp_buf_term(out, gsp_sv_of(hint->what));
     gsp_buf_putc(out, '\n');
-    const char *dim = gsp_term_dim(term);
-    const char *off = gsp_term_off(term);
+    const char *dim = gsp_cli__term_dim(term);
+    const char *off = gsp_cli__term_off(term);
     gsp_buf_puts(out, hint->excerpt);
     if (hint->why[0])
         gsp_buf_printf(out, "    %swhy%s   %s\n", dim, off, hint->why);
@@ -476,9 +483,9 @@ void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, st
             column = len;
     }
     for (size_t i = 0; i < hint->try_count; i++) {
-        const struct gsp_remedy *remedy = &hint->tries[i];
-        gsp_buf_printf(out, "    %s%-5s%s %s%s%s", dim, i ? "or" : "try", off, gsp_term_bold(term),
-                       remedy->line, off);
+        const struct gsp_hint_try *remedy = &hint->tries[i];
+        gsp_buf_printf(out, "    %s%-5s%s %s%s%s", dim, i ? "or" : "try", off,
+                       gsp_cli__term_bold(term), remedy->line, off);
         size_t len = strlen(remedy->line);
         if (remedy->note[0])
             gsp_buf_printf(out, "%*s   %s%s%s", (int)(len < column ? column - len : 0), "", dim,
@@ -489,33 +496,33 @@ void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, st
         gsp_buf_printf(out, "    %smore%s  %s\n", dim, off, hint->more);
 }
 
-int gsp_cli_fail(const struct gsp_parsed *parsed, const struct gsp_hint_context *context,
-                 const struct gsp_err *err)
+int gsp_cli__fail(const struct gsp_parsed *parsed, const struct gsp_hint_context *context,
+                  const struct gsp_err *err)
 {
     struct gsp_term term;
     struct gsp_hint hint;
     gsp_auto_buf text = {0};
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     struct gsp_hint_context whole = *context;
     whole.argv = parsed->argv;
     whole.root = whole.root ? whole.root : "";
     if (!whole.command && parsed->command)
         whole.command = parsed->command->name;
-    gsp_hint_make(err, &whole, &hint);
-    gsp_hint_print(&hint, &term, &text);
-    gsp_events_error(err, gsp_buf_sv(&text));
-    gsp_term_write(&term, &text);
+    gsp_cli__hint_make(err, &whole, &hint);
+    gsp_cli__hint_print(&hint, &term, &text);
+    gsp_cli__events_error(err, gsp_buf_sv(&text));
+    gsp_cli__term_write(&term, &text);
     return gsp_err_exit_status(err->code);
 }
 
-void gsp_cli_warn(const struct gsp_parsed *parsed, struct gsp_sv message)
+void gsp_cli__warn(const struct gsp_parsed *parsed, struct gsp_sv message)
 {
     struct gsp_term term;
     gsp_auto_buf safe = {0};
-    gsp_events_warning(message);
+    gsp_cli__events_warning(message);
     gsp_buf_term(&safe, message);
     const char *text = gsp_buf_cstr(&safe);
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (text && !parsed->globals.quiet)
-        gsp_term_line(&term, "gsprof: warning: %s", text);
+        gsp_cli__term_line(&term, "gsprof: warning: %s", text);
 }

@@ -46,7 +46,7 @@ struct gsp_hint_context {
     bool has_token;          /* the request carried a token */
 };
 
-struct gsp_remedy {
+struct gsp_hint_try {
     char line[240]; /* the command */
     char note[60];  /* what it does or costs; may be "" */
 };
@@ -54,33 +54,35 @@ struct gsp_remedy {
 struct gsp_hint {
     char what[400];
     char why[240]; /* "" if `what` is enough */
-    struct gsp_remedy tries[GSP_HINT_TRIES_MAX];
+    struct gsp_hint_try tries[GSP_HINT_TRIES_MAX];
     size_t try_count;
     const char *more;  /* "gsprof help permissions", or NULL */
     char excerpt[400]; /* lines printed below `what`, or "" */
 };
 
 /* Never fails: without advice, *out has the message of err. */
-void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
-                   struct gsp_hint *out);
-void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...) GSP_PRINTF(3, 4);
+void gsp_cli__hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
+                        struct gsp_hint *out);
+void gsp_cli__hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
+    GSP_PRINTF(3, 4);
 /* Hints for errors of serve: hint_serve.c. */
-void gsp_hint__serve(const struct gsp_err *err, struct gsp_hint *out);
+void gsp_cli__hint_serve(const struct gsp_err *err, struct gsp_hint *out);
 /* Hints for errors of queries: hint_query.c. */
-void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *context,
-                     struct gsp_hint *out);
+void gsp_cli__hint_query(const struct gsp_err *err, const struct gsp_hint_context *context,
+                         struct gsp_hint *out);
 /* Hints for failed requests to a server: hint_http.c. */
-void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *context,
-                    struct gsp_hint *out);
+void gsp_cli__hint_http(const struct gsp_err *err, const struct gsp_hint_context *context,
+                        struct gsp_hint *out);
 /* Hints for errors of inject, eject and eval other than missing permissions: hint_inject.c. */
-void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *context,
-                      struct gsp_hint *out);
+void gsp_cli__hint_inject(const struct gsp_err *err, const struct gsp_hint_context *context,
+                          struct gsp_hint *out);
 /* Appends the hint: "gsprof: what", then lines for why, try, or, more. */
-void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, struct gsp_buf *out);
+void gsp_cli__hint_print(const struct gsp_hint *hint, const struct gsp_term *term,
+                         struct gsp_buf *out);
 
 /* Prints the error with its hint on stderr and returns the exit status. */
-int gsp_cli_fail(const struct gsp_parsed *parsed, const struct gsp_hint_context *context,
-                 const struct gsp_err *err);
+int gsp_cli__fail(const struct gsp_parsed *parsed, const struct gsp_hint_context *context,
+                  const struct gsp_err *err);
 
 /* Prints a warning on stderr, unless --quiet is given. */
-void gsp_cli_warn(const struct gsp_parsed *parsed, struct gsp_sv message);
+void gsp_cli__warn(const struct gsp_parsed *parsed, struct gsp_sv message);

@@ -40,27 +40,27 @@ static void hint_unreachable(const struct gsp_hint_context *context, struct gsp_
     put_port(context->server, port, sizeof(port));
     if (strncmp(context->server, "unix:", 5) == 0) {
         snprintf(out->why, sizeof(out->why), "no server listens on that socket");
-        gsp_hint_add(out, "starts a server", "gsprof serve --socket %s --background",
-                     context->server + strlen("unix:"));
+        gsp_cli__hint_add(out, "starts a server", "gsprof serve --socket %s --background",
+                          context->server + strlen("unix:"));
         return;
     }
     if (is_local(context->server)) {
         snprintf(out->why, sizeof(out->why), "no server is running, or it uses another port");
-        gsp_hint_add(out, "starts a server", "gsprof serve%s --background", port);
-        gsp_hint_add(out, "lists listening ports", "ss -ltnp");
+        gsp_cli__hint_add(out, "starts a server", "gsprof serve%s --background", port);
+        gsp_cli__hint_add(out, "lists listening ports", "ss -ltnp");
         return;
     }
     snprintf(out->why, sizeof(out->why),
              "no server is running there, or it uses another port or accepts only local requests");
-    gsp_hint_add(out, "on that machine; needs a token",
-                 "gsprof serve --bind 0.0.0.0%s --token-file FILE", port);
+    gsp_cli__hint_add(out, "on that machine; needs a token",
+                      "gsprof serve --bind 0.0.0.0%s --token-file FILE", port);
 }
 
 static void hint_refused(const struct gsp_err *err, const struct gsp_hint_context *context,
                          struct gsp_hint *out)
 {
     if (err->code == GSP_E_NOPROC) {
-        gsp_hint_add(out, "on that machine: lists processes", "gsprof list");
+        gsp_cli__hint_add(out, "on that machine: lists processes", "gsprof list");
         return;
     }
     /* For 401 the server explains the HTTP header; this command has options for it. */
@@ -72,35 +72,35 @@ static void hint_refused(const struct gsp_err *err, const struct gsp_hint_contex
             snprintf(out->why, sizeof(out->why), "%s",
                      context->has_token ? "the token does not match the server's"
                                         : "the server requires a token, and none was given");
-        gsp_hint_add(out, "the file given to serve", "gsprof %s %s --token-file FILE",
-                     context->command ? context->command : "http-status", context->server);
-        gsp_hint_add(out, "for all commands of this shell", "export GSPROF_TOKEN=...");
+        gsp_cli__hint_add(out, "the file given to serve", "gsprof %s %s --token-file FILE",
+                          context->command ? context->command : "http-status", context->server);
+        gsp_cli__hint_add(out, "for all commands of this shell", "export GSPROF_TOKEN=...");
         break;
     case 400:
         if (context->command && strcmp(context->command, "config") == 0)
-            gsp_hint_add(out, "lists the settings", "gsprof config %s", context->server);
+            gsp_cli__hint_add(out, "lists the settings", "gsprof config %s", context->server);
         else if (context->command && strncmp(context->command, "http-", 5) == 0)
-            gsp_hint_add(out, "", "gsprof %s --help", context->command);
+            gsp_cli__hint_add(out, "", "gsprof %s --help", context->command);
         break;
     case 403:
         if (context->server_code && strcmp(context->server_code, "CONTROL") == 0)
-            gsp_hint_add(out, "on that machine", "gsprof serve --allow-control");
+            gsp_cli__hint_add(out, "on that machine", "gsprof serve --allow-control");
         break;
     case 404:
-        gsp_hint_add(out, "lists the sessions", "gsprof http-sessions %s", context->server);
+        gsp_cli__hint_add(out, "lists the sessions", "gsprof http-sessions %s", context->server);
         break;
     case 409:
-        gsp_hint_add(out, "lists the sessions", "gsprof http-sessions %s", context->server);
-        gsp_hint_add(out, "stops it and writes its file", "gsprof http-stop %s --name NAME",
-                     context->server);
+        gsp_cli__hint_add(out, "lists the sessions", "gsprof http-sessions %s", context->server);
+        gsp_cli__hint_add(out, "stops it and writes its file", "gsprof http-stop %s --name NAME",
+                          context->server);
         break;
     default:
         break;
     }
 }
 
-void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *context,
-                    struct gsp_hint *out)
+void gsp_cli__hint_http(const struct gsp_err *err, const struct gsp_hint_context *context,
+                        struct gsp_hint *out)
 {
     snprintf(out->what, sizeof(out->what), "%s", err->msg);
     if (context->server_status)
@@ -108,5 +108,5 @@ void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *co
     else if (err->code == GSP_E_NOPROC)
         hint_unreachable(context, out);
     else if (err->code == GSP_E_TIMEOUT)
-        gsp_hint_add(out, "shows its state", "gsprof http-status %s", context->server);
+        gsp_cli__hint_add(out, "shows its state", "gsprof http-status %s", context->server);
 }

@@ -26,20 +26,21 @@ static void not_possible(const struct gsp_err *err, const struct gsp_hint_contex
     set_why(out, err->msg);
     gsp_proc_perm_read(context->root, context->pid, &perm);
     if (perm.tracer > 0)
-        gsp_hint_add(out, "shows the tracer", "ps -o pid,user,args -p %d", (int)perm.tracer);
+        gsp_cli__hint_add(out, "shows the tracer", "ps -o pid,user,args -p %d", (int)perm.tracer);
     else if (perm.state == 'T')
-        gsp_hint_add(out, "continues the process", "kill -CONT %d", pid);
+        gsp_cli__hint_add(out, "continues the process", "kill -CONT %d", pid);
     else if (err->reason == GSP_REASON_SECCOMP)
-        gsp_hint_add(out, "if the filter allows it", "gsprof %s --force %d", context->command, pid);
+        gsp_cli__hint_add(out, "if the filter allows it", "gsprof %s --force %d", context->command,
+                          pid);
     else if (err->reason == GSP_REASON_NAMESPACE)
-        gsp_hint_add(out, "inside the container", "nsenter -t %d -a gsprof %s PID", pid,
-                     context->command);
+        gsp_cli__hint_add(out, "inside the container", "nsenter -t %d -a gsprof %s PID", pid,
+                          context->command);
     if (strcmp(context->command, "inject") == 0)
-        gsp_hint_add(out, "samples from outside", "gsprof record --pid %d", pid);
+        gsp_cli__hint_add(out, "samples from outside", "gsprof record --pid %d", pid);
 }
 
-void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *context,
-                      struct gsp_hint *out)
+void gsp_cli__hint_inject(const struct gsp_err *err, const struct gsp_hint_context *context,
+                          struct gsp_hint *out)
 {
     const int pid = (int)context->pid;
     switch (err->code) {
@@ -53,14 +54,14 @@ void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *
     case GSP_E_TIMEOUT:
         snprintf(out->what, sizeof(out->what), "timed out: %s process %d", context->command, pid);
         set_why(out, err->msg);
-        gsp_hint_add(out, "shows what its threads do", "gsprof dump --native --pid %d", pid);
+        gsp_cli__hint_add(out, "shows what its threads do", "gsprof dump --native --pid %d", pid);
         return;
     case GSP_E_EXISTS:
-        gsp_hint_add(out, "removes the other agent first", "gsprof eject %d", pid);
+        gsp_cli__hint_add(out, "removes the other agent first", "gsprof eject %d", pid);
         break;
     case GSP_E_NOFILE:
         if (pid > 0)
-            gsp_hint_add(out, "loads the agent", "gsprof inject %d", pid);
+            gsp_cli__hint_add(out, "loads the agent", "gsprof inject %d", pid);
         break;
     default:
         break;

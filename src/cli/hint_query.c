@@ -70,7 +70,7 @@ static void add_tables(const char *endpoint, const char *option, const char *not
     gsp_buf_shell(&word, gsp_sv_of(endpoint));
     const char *text = gsp_buf_cstr(&word);
     if (text)
-        gsp_hint_add(out, note, "gsprof tables %.180s%s", text, option);
+        gsp_cli__hint_add(out, note, "gsprof tables %.180s%s", text, option);
 }
 
 static void hint_statement(const struct gsp_hint_context *context, struct gsp_hint *out)
@@ -87,8 +87,8 @@ static void hint_statement(const struct gsp_hint_context *context, struct gsp_hi
 
 static void hint_no_process(struct gsp_hint *out)
 {
-    gsp_hint_add(out, "lists processes with tables", "gsprof list");
-    gsp_hint_add(out, "lists Python processes", "pgrep -af python");
+    gsp_cli__hint_add(out, "lists processes with tables", "gsprof list");
+    gsp_cli__hint_add(out, "lists Python processes", "pgrep -af python");
 }
 
 static void hint_not_permitted(const struct gsp_err *err, const struct gsp_hint_context *context,
@@ -101,11 +101,11 @@ static void hint_not_permitted(const struct gsp_err *err, const struct gsp_hint_
     }
     out->more = "gsprof help permissions";
     if (context->pid > 0)
-        gsp_hint_add(out, "as root", "sudo gsprof query %d", (int)context->pid);
+        gsp_cli__hint_add(out, "as root", "sudo gsprof query %d", (int)context->pid);
 }
 
-void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *context,
-                     struct gsp_hint *out)
+void gsp_cli__hint_query(const struct gsp_err *err, const struct gsp_hint_context *context,
+                         struct gsp_hint *out)
 {
     snprintf(out->what, sizeof(out->what), "%s", err->msg[0] ? err->msg : gsp_err_text(err->code));
     switch (err->code) {
@@ -120,20 +120,20 @@ void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *c
         hint_no_process(out);
         break;
     case GSP_E_TIMEOUT:
-        gsp_hint_add(out, "allows more time", "gsprof query --timeout 5m ...");
+        gsp_cli__hint_add(out, "allows more time", "gsprof query --timeout 5m ...");
         break;
     case GSP_E_LIMIT:
-        gsp_hint_add(out, "allows more memory", "gsprof query --memory 8G ...");
+        gsp_cli__hint_add(out, "allows more memory", "gsprof query --memory 8G ...");
         break;
     case GSP_E_NOFILE:
-        gsp_hint_add(out, "lists processes with tables", "gsprof list");
-        gsp_hint_add(out, "lists files here", "ls -t");
+        gsp_cli__hint_add(out, "lists processes with tables", "gsprof list");
+        gsp_cli__hint_add(out, "lists files here", "ls -t");
         break;
     case GSP_E_FORMAT:
-        gsp_hint_add(out, "lists the formats", "gsprof help formats");
+        gsp_cli__hint_add(out, "lists the formats", "gsprof help formats");
         break;
     case GSP_E_NOTSUP:
-        gsp_hint_add(out, "checks for the SQL engine", "gsprof doctor");
+        gsp_cli__hint_add(out, "checks for the SQL engine", "gsprof doctor");
         break;
     default:
         break;

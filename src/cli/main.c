@@ -16,7 +16,7 @@ static void print_log(enum gsp_log_level level, const char *domain, const char *
         [GSP_LOG_WARN] = "warning: ", [GSP_LOG_INFO] = "", [GSP_LOG_DEBUG] = "debug: "};
     gsp_auto_buf text = {0};
     if (level == GSP_LOG_WARN)
-        gsp_events_warning(gsp_sv_of(line));
+        gsp_cli__events_warning(gsp_sv_of(line));
     gsp_buf_printf(&text, "gsprof: %s%s: ", names[level], domain);
     gsp_buf_term(&text, gsp_sv_of(line));
     gsp_buf_putc(&text, '\n');
@@ -38,12 +38,12 @@ static int show_help(const struct gsp_parsed *parsed, int fd)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
-    gsp_term_init(&term, fd, parsed->globals.color);
+    gsp_cli__term_init(&term, fd, parsed->globals.color);
     if (parsed->command)
-        gsp_help_command(parsed->command, parsed->globals.help_long, &term, &text);
+        gsp_cli__help_command(parsed->command, parsed->globals.help_long, &term, &text);
     else
-        gsp_help_overview(&term, &text);
-    gsp_term_write(&term, &text);
+        gsp_cli__help_overview(&term, &text);
+    gsp_cli__term_write(&term, &text);
     return 0;
 }
 
@@ -70,7 +70,7 @@ static int dispatch(const struct gsp_parsed *parsed)
         return gsp_err_exit_status(GSP_E_USAGE);
     }
     set_log(&parsed->globals);
-    gsp_events_set_fd((int)parsed->globals.ready_fd);
+    gsp_cli__events_set_fd((int)parsed->globals.ready_fd);
     return parsed->command->run(parsed);
 }
 
@@ -78,8 +78,8 @@ int main(int argc, char **argv)
 {
     struct gsp_parsed parsed;
     struct gsp_err err = {0};
-    int rc = gsp_cli_parse(argc, argv, &parsed, &err);
-    int status = rc == GSP_OK ? dispatch(&parsed) : gsp_cli_misuse(&parsed, "%s", err.msg);
-    gsp_parsed_free(&parsed);
+    int rc = gsp_cli__parse(argc, argv, &parsed, &err);
+    int status = rc == GSP_OK ? dispatch(&parsed) : gsp_cli__misuse(&parsed, "%s", err.msg);
+    gsp_cli__parsed_free(&parsed);
     return status;
 }

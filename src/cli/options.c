@@ -371,7 +371,7 @@ static int unknown_command(struct walk *walk, const char *word)
     }
     if (match)
         snprintf(walk->parsed->suggestion, sizeof(walk->parsed->suggestion), "gsprof %s",
-                 gsp_command_spoken(match));
+                 gsp_cli__command_title(match));
     return gsp_err_set(walk->err, GSP_E_USAGE, 0, "unknown command '%.60s'", word);
 }
 
@@ -382,20 +382,20 @@ static const struct gsp_command *find_pair(struct walk *walk, const char *word)
     if (walk->i + 1 >= walk->argc)
         return NULL;
     snprintf(name, sizeof(name), "%.30s-%.30s", word, walk->argv[walk->i + 1]);
-    const struct gsp_command *command = gsp_command_find(name);
+    const struct gsp_command *command = gsp_cli__command_find(name);
     walk->i += command != NULL;
     return command;
 }
 
 static int begin_command(struct walk *walk, const char *word)
 {
-    const struct gsp_command *command = gsp_command_find(word);
+    const struct gsp_command *command = gsp_cli__command_find(word);
     if (!command)
         command = find_pair(walk, word);
     if (!command)
         return unknown_command(walk, word);
     walk->parsed->command = command;
-    snprintf(walk->where, sizeof(walk->where), " of %s", gsp_command_spoken(command));
+    snprintf(walk->where, sizeof(walk->where), " of %s", gsp_cli__command_title(command));
     walk->parsed->opts = calloc(1, command->opts_size ? command->opts_size : 1);
     if (!walk->parsed->opts)
         return gsp_err_nomem(walk->err);
@@ -430,7 +430,7 @@ static int set_pid(struct walk *walk, const struct gsp_opt *opt, const char *wor
     if (before)
         return gsp_err_set(walk->err, GSP_E_USAGE, 0,
                            "%s takes one process at a time, not both %d and %.20s",
-                           gsp_command_spoken(walk->parsed->command), (int)before, word);
+                           gsp_cli__command_title(walk->parsed->command), (int)before, word);
     return set_value(walk, &(struct found){opt, walk->parsed->opts}, word);
 }
 
@@ -474,11 +474,11 @@ static int check_args(struct walk *walk)
     }
     if (parsed->arg_count < command->args_min)
         return gsp_err_set(walk->err, GSP_E_USAGE, 0, "missing argument; usage: gsprof %s %s",
-                           gsp_command_spoken(command), command->synopsis);
+                           gsp_cli__command_title(command), command->synopsis);
     return GSP_OK;
 }
 
-const struct gsp_command *gsp_command_find(const char *name)
+const struct gsp_command *gsp_cli__command_find(const char *name)
 {
     for (size_t i = 0; i < gsp_command_count; i++)
         if (strcmp(gsp_commands[i]->name, name) == 0)
@@ -486,7 +486,7 @@ const struct gsp_command *gsp_command_find(const char *name)
     return NULL;
 }
 
-const char *gsp_command_spoken(const struct gsp_command *command)
+const char *gsp_cli__command_title(const struct gsp_command *command)
 {
     return command->title ? command->title : command->name;
 }
@@ -494,9 +494,9 @@ const char *gsp_command_spoken(const struct gsp_command *command)
 /* Turns "gsprof 4242 query" into "gsprof query 4242". */
 static void order_words(int argc, char **argv)
 {
-    if (argc < 3 || gsp_command_find(argv[1]) || !gsp_endpoint_looks(argv[1]))
+    if (argc < 3 || gsp_cli__command_find(argv[1]) || !gsp_source_endpoint_is_plausible(argv[1]))
         return;
-    const struct gsp_command *command = gsp_command_find(argv[2]);
+    const struct gsp_command *command = gsp_cli__command_find(argv[2]);
     if (!command || !command->takes_endpoint)
         return;
     char *endpoint = argv[1];
@@ -504,7 +504,7 @@ static void order_words(int argc, char **argv)
     argv[2] = endpoint;
 }
 
-int gsp_cli_parse(int argc, char **argv, struct gsp_parsed *parsed, struct gsp_err *err)
+int gsp_cli__parse(int argc, char **argv, struct gsp_parsed *parsed, struct gsp_err *err)
 {
     *parsed = (struct gsp_parsed){.argv = argv};
     order_words(argc, argv);
@@ -518,7 +518,7 @@ int gsp_cli_parse(int argc, char **argv, struct gsp_parsed *parsed, struct gsp_e
     return rc == GSP_OK ? check_args(&walk) : rc;
 }
 
-void gsp_parsed_free(struct gsp_parsed *parsed)
+void gsp_cli__parsed_free(struct gsp_parsed *parsed)
 {
     if (!parsed)
         return;

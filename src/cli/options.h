@@ -114,12 +114,12 @@ extern const size_t gsp_global_opt_count;
 extern const struct gsp_command *const gsp_commands[];
 extern const size_t gsp_command_count;
 
-const struct gsp_command *gsp_command_find(const char *name); /* NULL if it does not exist */
-const char *gsp_command_spoken(const struct gsp_command *command);
+const struct gsp_command *gsp_cli__command_find(const char *name); /* NULL if it does not exist */
+const char *gsp_cli__command_title(const struct gsp_command *command);
 
 /* Parses a whole command line, including argv[0]. May swap words of argv ("ENDPOINT query" becomes
  * "query ENDPOINT"). A missing command is not an error: parsed->command is then NULL. The caller
- * frees *parsed with gsp_parsed_free(), also after a failure. Fails with USAGE or NOMEM. */
-GSP_MUST_CHECK int gsp_cli_parse(int argc, char **argv, struct gsp_parsed *parsed,
-                                 struct gsp_err *err);
-void gsp_parsed_free(struct gsp_parsed *parsed);
+ * frees *parsed with gsp_cli__parsed_free(), also after a failure. Fails with USAGE or NOMEM. */
+GSP_MUST_CHECK int gsp_cli__parse(int argc, char **argv, struct gsp_parsed *parsed,
+                                  struct gsp_err *err);
+void gsp_cli__parsed_free(struct gsp_parsed *parsed);

@@ -32,7 +32,7 @@ static bool spawn(const char *choice, int input, pid_t *pid)
     return ok;
 }
 
-void gsp_pager_start(struct gsp_pager *pager)
+void gsp_cli__pager_start(struct gsp_pager *pager)
 {
     *pager = GSP_PAGER_NONE;
     const char *choice = getenv("PAGER");
@@ -49,7 +49,7 @@ void gsp_pager_start(struct gsp_pager *pager)
     close(ends[0]);
 }
 
-void gsp_pager_end(struct gsp_pager *pager)
+void gsp_cli__pager_end(struct gsp_pager *pager)
 {
     if (pager->fd < 0)
         return;

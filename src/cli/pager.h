@@ -22,6 +22,6 @@ struct gsp_pager {
 #define GSP_PAGER_NONE ((struct gsp_pager){.fd = -1})
 
 /* Starts the pager on stdout; pager->fd stays -1 if no pager can be started. */
-void gsp_pager_start(struct gsp_pager *pager);
+void gsp_cli__pager_start(struct gsp_pager *pager);
 /* Closes the pager's input and waits until the user quits it. */
-void gsp_pager_end(struct gsp_pager *pager);
+void gsp_cli__pager_end(struct gsp_pager *pager);

@@ -38,7 +38,7 @@ struct target {
 
 static int fail(const struct target *target, const struct gsp_err *err)
 {
-    return gsp_cli_fail(target->parsed, &(struct gsp_hint_context){.pid = target->pid}, err);
+    return gsp_cli__fail(target->parsed, &(struct gsp_hint_context){.pid = target->pid}, err);
 }
 
 /* --------------------------------------------------------------------------------------- words */
@@ -76,7 +76,7 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, gsp_sv_of(name));
     const char *shown = gsp_buf_cstr(&safe);
-    return gsp_cli_misuse(&copy, "unknown setting '%s'", shown ? shown : "");
+    return gsp_cli__misuse(&copy, "unknown setting '%s'", shown ? shown : "");
 }
 
 /* Validates all changes before any of them is applied. */
@@ -86,7 +86,7 @@ static int read_changes(struct target *target, char *const *words)
     for (size_t i = 0; i < CHANGES_MAX && words[i]; i++) {
         const struct gsp_sv key = key_of(words[i]);
         if (words[i][key.len] != '=' || key.len == 0)
-            return gsp_cli_misuse(target->parsed, "'%.100s' is not KEY=VALUE", words[i]);
+            return gsp_cli__misuse(target->parsed, "'%.100s' is not KEY=VALUE", words[i]);
         const int id = gsp_wire_setting_row_find(key);
         if (id < 0)
             return unknown_key(target->parsed, key);
@@ -94,7 +94,7 @@ static int read_changes(struct target *target, char *const *words)
         change->id = (enum gsp_setting_id)id;
         if (gsp_wire_setting_row_check((size_t)id, gsp_sv_of(words[i] + key.len + 1), change->value,
                                        &err) < 0)
-            return gsp_cli_misuse(target->parsed, "%s", err.msg);
+            return gsp_cli__misuse(target->parsed, "%s", err.msg);
     }
     return 0;
 }
@@ -104,7 +104,7 @@ static int read_changes(struct target *target, char *const *words)
 static int open_target(struct target *target, const char *word, struct gsp_err *err)
 {
     struct gsp_endpoint endpoint;
-    int rc = gsp_endpoint_find(word, &endpoint, err);
+    int rc = gsp_source_endpoint_find(word, &endpoint, err);
     target->pid = endpoint.pid;
     if (rc < 0)
         return rc;
@@ -228,8 +228,8 @@ static int show_table(const struct target *target, const char *prefix, struct gs
         {"default", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
         {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
-    struct gsp_made_rows *made = NULL;
-    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err);
+    struct gsp_row_list *made = NULL;
+    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; gsp_wire_setting_row(i); i++) {
@@ -238,16 +238,16 @@ static int show_table(const struct target *target, const char *prefix, struct gs
         if (!is_selected(target, i, prefix))
             continue;
         gsp_buf_printf(&name, PREFIX "%s", about->name);
-        gsp_made_text(made, gsp_buf_sv(&name));
-        gsp_made_text(made, gsp_sv_of(target->page.value[i]));
-        gsp_made_text(made, gsp_sv_of(type_name(about->type)));
-        gsp_made_text(made, gsp_sv_of(about->fallback));
-        gsp_made_text(made, gsp_sv_of(about->doc));
+        gsp_model_row_list_add_text(made, gsp_buf_sv(&name));
+        gsp_model_row_list_add_text(made, gsp_sv_of(target->page.value[i]));
+        gsp_model_row_list_add_text(made, gsp_sv_of(type_name(about->type)));
+        gsp_model_row_list_add_text(made, gsp_sv_of(about->fallback));
+        gsp_model_row_list_add_text(made, gsp_sv_of(about->doc));
     }
     const struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE,
                                        .color = target->parsed->globals.color};
-    rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
-    gsp_rows_free(gsp_made_rows_get(made));
+    rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(made));
     return rc;
 }
 
@@ -256,27 +256,30 @@ static void report(const struct target *target, const char *prefix)
 {
     struct gsp_term term;
     const uint32_t state = atomic_load(&target->page.state);
-    gsp_term_init(&term, STDERR_FILENO, target->parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, target->parsed->globals.color);
     if (target->parsed->globals.quiet)
         return;
     if (is_selected(target, GSP_SET_ring_rows, prefix))
-        gsp_cli_ring_check_process(target->parsed, target->pid,
-                                   target->page.value[GSP_SET_ring_rows]);
+        gsp_cli__ring_check_process(target->parsed, target->pid,
+                                    target->page.value[GSP_SET_ring_rows]);
     if (state & GSP_CONTROL_QUIET)
-        gsp_term_line(&term, "gsprof: process %d records nothing: no space left for its tables",
-                      (int)target->pid);
+        gsp_cli__term_line(&term,
+                           "gsprof: process %d records nothing: no space left for its tables",
+                           (int)target->pid);
     if (steps_of_one(target) > 1)
-        gsp_term_line(&term,
-                      "gsprof: process %d traces one step in %lld to keep the cost within " PREFIX
-                      "torch.adaptive",
-                      (int)target->pid, (long long)steps_of_one(target));
+        gsp_cli__term_line(
+            &term,
+            "gsprof: process %d traces one step in %lld to keep the cost within " PREFIX
+            "torch.adaptive",
+            (int)target->pid, (long long)steps_of_one(target));
     if (target->change_count > 0 && atomic_load(&target->page.applied) >= target->serial)
-        gsp_term_line(&term, "gsprof: process %d applied the change", (int)target->pid);
+        gsp_cli__term_line(&term, "gsprof: process %d applied the change", (int)target->pid);
     else if (target->change_count > 0)
-        gsp_term_line(&term,
-                      "gsprof: set, but not applied within a second: process %d applies it at its "
-                      "next step, span or garbage collection",
-                      (int)target->pid);
+        gsp_cli__term_line(
+            &term,
+            "gsprof: set, but not applied within a second: process %d applies it at its "
+            "next step, span or garbage collection",
+            (int)target->pid);
 }
 
 static int change_and_show(struct target *target, const char *prefix)
@@ -300,14 +303,14 @@ static int change_and_show(struct target *target, const char *prefix)
     return 0;
 }
 
-int gsp_config_target(const struct gsp_parsed *parsed, const char *pid, char *const *words,
-                      bool json)
+int gsp_cli__process_settings_run(const struct gsp_parsed *parsed, const char *pid,
+                                  char *const *words, bool json)
 {
     struct target target = {.parsed = parsed, .folder_fd = -1, .json = json};
     struct gsp_err err = {0};
     const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
     if (prefix && words[1])
-        return gsp_cli_misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
+        return gsp_cli__misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
     bool known = !prefix;
     for (size_t i = 0; gsp_wire_setting_row(i) && !known; i++)
         known = begins(i, gsp_sv_of(prefix));

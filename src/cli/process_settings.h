@@ -12,5 +12,5 @@
 
 /* Shows or changes settings; words are the arguments after the pid, NULL-terminated. Prints its
  * errors; returns 0 or an exit status. */
-int gsp_config_target(const struct gsp_parsed *parsed, const char *pid, char *const *words,
-                      bool json);
+int gsp_cli__process_settings_run(const struct gsp_parsed *parsed, const char *pid,
+                                  char *const *words, bool json);

@@ -22,7 +22,7 @@
 #define MATCHES_MAX   200U
 
 struct prompt {
-    struct gsp_asker *asker;
+    struct gsp_query_runner *asker;
     EditLine *el;
     History *history;
     struct gsp_buf sql;   /* the lines of the statement so far */
@@ -65,7 +65,7 @@ static void add_words(struct prompt *prompt, const char *sql)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
-    if (gsp_asker_rows(prompt->asker, sql, &rows, NULL) < 0)
+    if (gsp_cli__query_rows(prompt->asker, sql, &rows, NULL) < 0)
         return;
     while (gsp_rows_next(rows, &batch, NULL) == 1) {
         for (size_t row = 0; row < batch.row_count; row++) {
@@ -98,7 +98,7 @@ static void show_matches(const struct gsp_buf *list, size_t count)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
-    gsp_term_init(&term, STDOUT_FILENO, "never");
+    gsp_cli__term_init(&term, STDOUT_FILENO, "never");
     gsp_buf_putc(&text, '\n');
     if (count > MATCHES_MAX)
         gsp_buf_printf(&text, "%zu matches", count);
@@ -115,7 +115,7 @@ static void show_matches(const struct gsp_buf *list, size_t count)
         column += word.len + 2;
     }
     gsp_buf_putc(&text, '\n');
-    gsp_term_write(&term, &text);
+    gsp_cli__term_write(&term, &text);
 }
 
 static unsigned char on_tab(EditLine *el, int ch)
@@ -132,7 +132,7 @@ static unsigned char on_tab(EditLine *el, int ch)
     struct gsp_sv typed = {start, (size_t)(line->cursor - start)};
     gsp_auto_buf common = {0};
     gsp_auto_buf list = {0};
-    size_t count = gsp_prompt_complete(&words, typed, &common, &list);
+    size_t count = gsp_cli__prompt_complete(&words, typed, &common, &list);
     if (count == 0)
         return CC_ERROR;
     if (count == 1 && common.p && common.len && common.p[common.len - 1] != '(')
@@ -224,15 +224,15 @@ static void end(struct prompt *prompt)
 static void print_line(const struct prompt *prompt, const char *text)
 {
     struct gsp_term term;
-    gsp_term_init(&term, STDERR_FILENO, prompt->asker->parsed->globals.color);
-    gsp_term_line(&term, "%s", text);
+    gsp_cli__term_init(&term, STDERR_FILENO, prompt->asker->parsed->globals.color);
+    gsp_cli__term_line(&term, "%s", text);
 }
 
 static void set_format(struct prompt *prompt, const char *name)
 {
     enum gsp_rows_format format = GSP_ROWS_TABLE;
     struct gsp_err err = {0};
-    if (gsp_rows_format_of(name[0] ? name : "table", NULL, &format, &err) < 0)
+    if (gsp_cli__rows_format_of(name[0] ? name : "table", NULL, &format, &err) < 0)
         print_line(prompt, err.msg);
     else if (format == GSP_ROWS_ARROW || format == GSP_ROWS_PARQUET)
         print_line(prompt, "The prompt supports only table, json and csv.");
@@ -261,7 +261,7 @@ static void describe(struct prompt *prompt, const char *name)
         }
         gsp_buf_puts(&sql, "' ORDER BY table_schema, table_name, ordinal_position");
     }
-    gsp_asker_ask(prompt->asker, gsp_buf_sv(&sql));
+    gsp_cli__query_run(prompt->asker, gsp_buf_sv(&sql));
 }
 
 /* Runs a line that begins with a backslash. */
@@ -273,7 +273,7 @@ static void run_command(struct prompt *prompt, char *line)
     arg += strspn(arg, " \t");
     arg[strcspn(arg, " \t;")] = '\0';
     line[strcspn(line, ";")] = '\0';
-    struct gsp_asker *asker = prompt->asker;
+    struct gsp_query_runner *asker = prompt->asker;
     if (strcmp(line, "\\q") == 0) {
         prompt->done = true;
     } else if (strcmp(line, "\\?") == 0) {
@@ -329,22 +329,22 @@ static void handle_line(struct prompt *prompt, const char *line)
         return;
     }
     gsp_buf_puts(&prompt->sql, line);
-    if (!gsp_prompt_is_whole(gsp_buf_sv(&prompt->sql)))
+    if (!gsp_cli__prompt_is_complete(gsp_buf_sv(&prompt->sql)))
         return;
     const char *text = gsp_buf_cstr(&prompt->sql);
     if (text)
         add_to_history(prompt, text);
     /* Prints its errors; the prompt continues. */
-    gsp_asker_ask(prompt->asker, gsp_buf_sv(&prompt->sql));
+    gsp_cli__query_run(prompt->asker, gsp_buf_sv(&prompt->sql));
     gsp_buf_clear(&prompt->sql);
 }
 
-int gsp_prompt_run(struct gsp_asker *asker)
+int gsp_cli__prompt_run(struct gsp_query_runner *asker)
 {
     struct prompt prompt = {.asker = asker};
     if (!begin(&prompt)) {
         end(&prompt);
-        return gsp_cli_misuse(asker->parsed, "cannot open a prompt on this terminal");
+        return gsp_cli__misuse(asker->parsed, "cannot open a prompt on this terminal");
     }
     /* Between a query and the next line, the terminal still turns Ctrl-C into a signal. */
     const struct sigaction ignore = {.sa_handler = SIG_IGN};

@@ -16,10 +16,10 @@
 
 /* Reads and runs statements until the user quits. Errors of statements are printed and do not
  * affect the returned exit status. */
-int gsp_prompt_run(struct gsp_asker *asker);
+int gsp_cli__prompt_run(struct gsp_query_runner *asker);
 
 /* Whether the text ends with a semicolon outside of quotes and comments. */
-bool gsp_prompt_is_whole(struct gsp_sv sql);
+bool gsp_cli__prompt_is_complete(struct gsp_sv sql);
 
 /* The words that can be completed, each followed by a NUL; borrowed. */
 struct gsp_words {
@@ -29,5 +29,5 @@ struct gsp_words {
 /* Completes the word before the cursor. Appends to *common what follows `start` in all matches (in
  * the case of the first), and to *list the matches, each followed by a NUL. Returns their
  * number. */
-size_t gsp_prompt_complete(const struct gsp_words *words, struct gsp_sv start,
-                           struct gsp_buf *common, struct gsp_buf *list);
+size_t gsp_cli__prompt_complete(const struct gsp_words *words, struct gsp_sv start,
+                                struct gsp_buf *common, struct gsp_buf *list);

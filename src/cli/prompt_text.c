@@ -33,7 +33,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-bool gsp_prompt_is_whole(struct gsp_sv sql)
+bool gsp_cli__prompt_is_complete(struct gsp_sv sql)
 {
     bool ended = false;
     size_t i = 0;
@@ -60,8 +60,8 @@ static size_t common_len(struct gsp_sv a, struct gsp_sv b)
     return n;
 }
 
-size_t gsp_prompt_complete(const struct gsp_words *words, struct gsp_sv start,
-                           struct gsp_buf *common, struct gsp_buf *list)
+size_t gsp_cli__prompt_complete(const struct gsp_words *words, struct gsp_sv start,
+                                struct gsp_buf *common, struct gsp_buf *list)
 {
     struct gsp_sv rest = words->all;
     struct gsp_sv word;

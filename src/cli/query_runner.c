@@ -42,68 +42,68 @@ static void on_alarm(int number)
     alarm(RETRY_S);
 }
 
-static void print_warnings(struct gsp_asker *asker)
+static void print_warnings(struct gsp_query_runner *asker)
 {
     const char *line = NULL;
     while ((line = gsp_store_warning(asker->store, asker->warned))) {
-        gsp_cli_warn(asker->parsed, gsp_sv_of(line));
+        gsp_cli__warn(asker->parsed, gsp_sv_of(line));
         asker->warned++;
     }
 }
 
 /* Prints why the tables of a process are empty or old. */
-static void print_state(const struct gsp_asker *asker)
+static void print_state(const struct gsp_query_runner *asker)
 {
     const struct gsp_endpoint *endpoint = &asker->endpoint;
     struct gsp_term term;
     char age[32];
-    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
     if (asker->parsed->globals.quiet || endpoint->kind != GSP_ENDPOINT_PID)
         return;
     if (!endpoint->is_live) {
         int64_t since = gsp_realtime_ns() - endpoint->place.last_write_ns;
-        gsp_term_line(&term, "gsprof: process %d has exited; its last rows are %s old",
-                      (int)endpoint->pid,
-                      gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
+        gsp_cli__term_line(&term, "gsprof: process %d has exited; its last rows are %s old",
+                           (int)endpoint->pid,
+                           gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
     } else if (!endpoint->has_rings) {
-        gsp_term_line(&term,
-                      "gsprof: process %d has no tables; only python.backtrace has rows, its "
-                      "current stacks",
-                      (int)endpoint->pid);
+        gsp_cli__term_line(&term,
+                           "gsprof: process %d has no tables; only python.backtrace has rows, its "
+                           "current stacks",
+                           (int)endpoint->pid);
     }
 }
 
-static int fail(const struct gsp_asker *asker, const char *word, const struct gsp_err *err)
+static int fail(const struct gsp_query_runner *asker, const char *word, const struct gsp_err *err)
 {
     struct gsp_hint_context context = {.endpoint = word, .pid = asker->endpoint.pid};
     if (asker->endpoint.kind != GSP_ENDPOINT_PID)
         context.path = word;
-    return gsp_cli_fail(asker->parsed, &context, err);
+    return gsp_cli__fail(asker->parsed, &context, err);
 }
 
-int gsp_asker_open(struct gsp_asker *asker, const char *word,
-                   const struct gsp_store_options *options, const char *output)
+int gsp_cli__query_open(struct gsp_query_runner *asker, const char *word,
+                        const struct gsp_store_options *options, const char *output)
 {
     struct gsp_err err = {0};
-    if (gsp_query_is_remote(word) && asker->locals)
-        return gsp_cli_misuse(asker->parsed, "--locals needs the PID of a running process");
-    if (gsp_query_is_remote(word))
-        return gsp_query_remote_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
-                                     options->timeout_ns);
-    int rc = gsp_endpoint_find(word, &asker->endpoint, &err);
+    if (gsp_cli__remote_is_address(word) && asker->locals)
+        return gsp_cli__misuse(asker->parsed, "--locals needs the PID of a running process");
+    if (gsp_cli__remote_is_address(word))
+        return gsp_cli__remote_query_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
+                                          options->timeout_ns);
+    int rc = gsp_source_endpoint_find(word, &asker->endpoint, &err);
     if (rc == GSP_OK && asker->endpoint.kind == GSP_ENDPOINT_PID && asker->endpoint.is_live &&
         !asker->endpoint.has_rings) {
         /* Its tables appear when the interpreter starts. */
-        gsp_await_python(asker->endpoint.pid, false, asker->parsed);
-        rc = gsp_endpoint_find(word, &asker->endpoint, &err);
+        gsp_cli__await_python(asker->endpoint.pid, false, asker->parsed);
+        rc = gsp_source_endpoint_find(word, &asker->endpoint, &err);
     }
     if (rc == GSP_OK && asker->locals && asker->endpoint.kind != GSP_ENDPOINT_PID)
-        return gsp_cli_misuse(asker->parsed, "--locals needs the PID of a running process");
+        return gsp_cli__misuse(asker->parsed, "--locals needs the PID of a running process");
     asker->endpoint.backtrace.locals = asker->locals;
     if (rc == GSP_OK)
         rc = gsp_store_open(options, &asker->store, &err);
     if (rc == GSP_OK)
-        rc = gsp_endpoint_add(&asker->endpoint, asker->store, &err);
+        rc = gsp_source_endpoint_add(&asker->endpoint, asker->store, &err);
     if (rc == GSP_OK && output)
         rc = gsp_store_allow_output(asker->store, output, &err);
     if (rc == GSP_OK)
@@ -115,11 +115,11 @@ int gsp_asker_open(struct gsp_asker *asker, const char *word,
     return 0;
 }
 
-void gsp_asker_close(struct gsp_asker *asker)
+void gsp_cli__query_close(struct gsp_query_runner *asker)
 {
     gsp_store_close(asker->store);
     asker->store = NULL;
-    gsp_remote_close(&asker->remote);
+    gsp_cli__remote_close(&asker->remote);
 }
 
 struct old_handlers {
@@ -172,7 +172,7 @@ static void free_timed(struct gsp_rows *rows)
 }
 
 /* Prints the column names, which an empty JSON array lacks. */
-static void print_columns(const struct gsp_asker *asker, const struct gsp_rows *rows)
+static void print_columns(const struct gsp_query_runner *asker, const struct gsp_rows *rows)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
@@ -184,12 +184,12 @@ static void print_columns(const struct gsp_asker *asker, const struct gsp_rows *
         gsp_buf_term(&text, gsp_sv_of(rows->columns[i].name));
     }
     const char *line = gsp_buf_cstr(&text);
-    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
     if (line)
-        gsp_term_line(&term, "%s", line);
+        gsp_cli__term_line(&term, "%s", line);
 }
 
-static int run_local(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error *where,
+static int run_local(struct gsp_query_runner *asker, struct gsp_sv sql, struct gsp_sql_error *where,
                      struct timed_rows *timed, struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_timed, free_timed};
@@ -205,31 +205,32 @@ static int run_local(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_
         return rc;
     timed->rows = (struct gsp_rows){
         .ops = &OPS, .columns = timed->inner->columns, .column_count = timed->inner->column_count};
-    rc = gsp_cli_put_rows(&timed->rows, &asker->dest, err);
+    rc = gsp_cli__put_rows(&timed->rows, &asker->dest, err);
     if (rc == GSP_OK && timed->count == 0 && asker->dest.format == GSP_ROWS_JSON)
         print_columns(asker, &timed->rows);
     gsp_rows_free(&timed->rows);
     return rc;
 }
 
-static void print_end(const struct gsp_asker *asker, bool truncated, int64_t took_ns)
+static void print_end(const struct gsp_query_runner *asker, bool truncated, int64_t took_ns)
 {
     struct gsp_term term;
     char text[32];
-    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
     if (truncated && asker->dest.format != GSP_ROWS_TABLE)
-        gsp_cli_warn(asker->parsed, gsp_sv_of("there are more rows: --limit truncated the result"));
+        gsp_cli__warn(asker->parsed,
+                      gsp_sv_of("there are more rows: --limit truncated the result"));
     if (asker->timing)
-        gsp_term_line(&term, "Time: %s", gsp_fmt_duration(took_ns, text, sizeof(text)));
+        gsp_cli__term_line(&term, "Time: %s", gsp_fmt_duration(took_ns, text, sizeof(text)));
 }
 
-static int run_remote(struct gsp_asker *asker, struct gsp_sv sql)
+static int run_remote(struct gsp_query_runner *asker, struct gsp_sv sql)
 {
     struct old_handlers old;
     const int64_t start_ns = gsp_now_ns();
     catch_interrupts(NULL, &old);
     asker->remote.cancel = &interrupts;
-    int status = gsp_query_remote_ask(&asker->remote, sql, &asker->params, &asker->dest);
+    int status = gsp_cli__query_remote_statement(&asker->remote, sql, &asker->params, &asker->dest);
     asker->remote.cancel = NULL;
     release_interrupts(&old);
     if (status == 0)
@@ -238,7 +239,7 @@ static int run_remote(struct gsp_asker *asker, struct gsp_sv sql)
 }
 
 /* Runs one statement; whole is the text that contains it. */
-static int run_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv whole)
+static int run_one(struct gsp_query_runner *asker, struct gsp_sv sql, struct gsp_sv whole)
 {
     if (!asker->store)
         return run_remote(asker, sql);
@@ -264,7 +265,7 @@ static int run_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv who
         .sql_column = where.column,
         .candidate = where.candidate,
     };
-    return gsp_cli_fail(asker->parsed, &context, &err);
+    return gsp_cli__fail(asker->parsed, &context, &err);
 }
 
 /* Replaces everything before the statement by blanks, so that error positions refer to the whole
@@ -279,7 +280,7 @@ static void put_alone(struct gsp_sv whole, struct gsp_sv statement, struct gsp_b
 }
 
 /* The option that allows only one statement, or NULL. */
-static const char *single_option(const struct gsp_asker *asker)
+static const char *single_option(const struct gsp_query_runner *asker)
 {
     const struct gsp_rows_dest *dest = &asker->dest;
     if (asker->params.count)
@@ -289,7 +290,7 @@ static const char *single_option(const struct gsp_asker *asker)
     return dest->format == GSP_ROWS_ARROW ? "arrow" : NULL;
 }
 
-int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
+int gsp_cli__query_run(struct gsp_query_runner *asker, struct gsp_sv sql)
 {
     struct gsp_sv statement;
     struct gsp_sv next;
@@ -299,7 +300,8 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
         return run_one(asker, sql, sql); /* reports the missing statement */
     bool is_more = gsp_store_sql_next(sql, &pos, &next);
     if (is_more && single_option(asker))
-        return gsp_cli_misuse(asker->parsed, "%s accepts only one statement", single_option(asker));
+        return gsp_cli__misuse(asker->parsed, "%s accepts only one statement",
+                               single_option(asker));
     for (bool is_first = true;; is_first = false) {
         put_alone(sql, statement, &alone);
         if (alone.failed)
@@ -315,9 +317,9 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
     }
 }
 
-int gsp_asker_rows(struct gsp_asker *asker, const char *sql, struct gsp_rows **out,
-                   struct gsp_err *err)
+int gsp_cli__query_rows(struct gsp_query_runner *asker, const char *sql, struct gsp_rows **out,
+                        struct gsp_err *err)
 {
     return asker->store ? gsp_store_query(asker->store, gsp_sv_of(sql), out, NULL, err)
-                        : gsp_query_remote_rows(&asker->remote, gsp_sv_of(sql), out, err);
+                        : gsp_cli__remote_query_rows(&asker->remote, gsp_sv_of(sql), out, err);
 }

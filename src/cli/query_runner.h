@@ -21,7 +21,7 @@
 #include "source/endpoint.h"
 #include "store/store.h"
 
-struct gsp_asker {
+struct gsp_query_runner {
     const struct gsp_parsed *parsed;    /* borrowed */
     struct gsp_remote_opts remote_opts; /* for daemons */
     struct gsp_endpoint endpoint;
@@ -37,14 +37,14 @@ struct gsp_asker {
 /* Opens the endpoint and locks the store. output, if not NULL, is the Parquet file that a query may
  * write. Prints its errors; returns 0 or an exit status. The caller closes it, also after a
  * failure. */
-int gsp_asker_open(struct gsp_asker *asker, const char *word,
-                   const struct gsp_store_options *options, const char *output);
-void gsp_asker_close(struct gsp_asker *asker); /* {0} does nothing */
+int gsp_cli__query_open(struct gsp_query_runner *asker, const char *word,
+                        const struct gsp_store_options *options, const char *output);
+void gsp_cli__query_close(struct gsp_query_runner *asker); /* {0} does nothing */
 
 /* Runs the statements of a text until the first failure and writes their rows. Prints its errors;
  * returns 0 or an exit status. */
-int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql);
+int gsp_cli__query_run(struct gsp_query_runner *asker, struct gsp_sv sql);
 
 /* Runs a statement and returns its rows; the caller frees *out with gsp_rows_free(). */
-GSP_MUST_CHECK int gsp_asker_rows(struct gsp_asker *asker, const char *sql, struct gsp_rows **out,
-                                  struct gsp_err *err);
+GSP_MUST_CHECK int gsp_cli__query_rows(struct gsp_query_runner *asker, const char *sql,
+                                       struct gsp_rows **out, struct gsp_err *err);

@@ -29,17 +29,17 @@ static int fail(const struct gsp_remote *remote, const struct gsp_client_refusal
                                        .server_code = refusal->code,
                                        .server_hint = refusal->hint,
                                        .has_token = remote->token.len > 0};
-    return gsp_cli_fail(remote->parsed, &context, err);
+    return gsp_cli__fail(remote->parsed, &context, err);
 }
 
-bool gsp_query_is_remote(const char *word)
+bool gsp_cli__remote_is_address(const char *word)
 {
     return strncmp(word, "unix:", 5) == 0 || strncmp(word, "http://", 7) == 0 ||
-           (gsp_endpoint_is_address(word) && access(word, F_OK) != 0);
+           (gsp_source_endpoint_is_address(word) && access(word, F_OK) != 0);
 }
 
-int gsp_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed, const char *word,
-                    const struct gsp_remote_opts *opts)
+int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
+                         const char *word, const struct gsp_remote_opts *opts)
 {
     struct gsp_err err = {0};
     char config[PATH_MAX];
@@ -51,24 +51,24 @@ int gsp_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed, 
         .config = gsp_xdg_path(GSP_XDG_CONFIG, "token", config, sizeof(config)) ? config : NULL,
     };
     if (opts->token && opts->token_file)
-        return gsp_cli_misuse(parsed, "--token and --token-file exclude each other");
+        return gsp_cli__misuse(parsed, "--token and --token-file exclude each other");
     if (gsp_client_endpoint(word, &remote->endpoint, &err) < 0)
-        return gsp_cli_misuse(parsed, "%s", err.msg);
+        return gsp_cli__misuse(parsed, "%s", err.msg);
     if (gsp_client_token(&tokens, remote->endpoint.p, &remote->token, &err) == GSP_OK)
         return 0;
     return err.code == GSP_E_USAGE
-               ? gsp_cli_misuse(parsed, "%s", err.msg)
-               : gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->token_file}, &err);
+               ? gsp_cli__misuse(parsed, "%s", err.msg)
+               : gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->token_file}, &err);
 }
 
-void gsp_remote_close(struct gsp_remote *remote)
+void gsp_cli__remote_close(struct gsp_remote *remote)
 {
     gsp_buf_free(&remote->endpoint);
     gsp_buf_free(&remote->token);
     gsp_buf_free(&remote->answer);
 }
 
-int gsp_remote_fail(const struct gsp_remote *remote, const struct gsp_err *err)
+int gsp_cli__remote_fail(const struct gsp_remote *remote, const struct gsp_err *err)
 {
     return fail(remote, &(struct gsp_client_refusal){0}, err);
 }
@@ -84,11 +84,11 @@ static int request(struct gsp_remote *remote, const char *method, const char *pa
                                          .timeout_ns = remote->timeout_ns,
                                          .cancel = remote->cancel};
     gsp_buf_clear(&remote->answer);
-    return gsp_client_ask(&call, &remote->answer, refusal, err);
+    return gsp_client_request(&call, &remote->answer, refusal, err);
 }
 
-int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *path,
-                   struct gsp_sv body)
+int gsp_cli__remote_request(struct gsp_remote *remote, const char *method, const char *path,
+                            struct gsp_sv body)
 {
     struct gsp_client_refusal refusal = {0};
     struct gsp_err err = {0};
@@ -97,23 +97,23 @@ int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *pa
     return fail(remote, &refusal, &err);
 }
 
-int gsp_remote_ask_object(struct gsp_remote *remote, const char *method, const char *path,
-                          struct gsp_sv body, struct gsp_body **out)
+int gsp_cli__remote_request_object(struct gsp_remote *remote, const char *method, const char *path,
+                                   struct gsp_sv body, struct gsp_body **out)
 {
     struct gsp_err err = {0};
     struct gsp_err why = {0};
     *out = NULL;
-    int status = gsp_remote_ask(remote, method, path, body);
+    int status = gsp_cli__remote_request(remote, method, path, body);
     if (status)
         return status;
     if (gsp_http_body_read(gsp_buf_sv(&remote->answer), out, &why) == GSP_OK)
         return 0;
     gsp_err_fill(&err, GSP_E_FORMAT, 0, "%.100s does not answer like gsprof serve: %.100s",
                  remote->endpoint.p, why.msg);
-    return gsp_remote_fail(remote, &err);
+    return gsp_cli__remote_fail(remote, &err);
 }
 
-int gsp_remote_put_json(const struct gsp_remote *remote)
+int gsp_cli__remote_put_json(const struct gsp_remote *remote)
 {
     gsp_auto_buf text = {0};
     struct gsp_err err = {0};
@@ -122,42 +122,42 @@ int gsp_remote_put_json(const struct gsp_remote *remote)
         gsp_buf_putc(&text, '\n');
     if (gsp_file_put(NULL, false, &text, &err) == GSP_OK)
         return 0;
-    return gsp_cli_fail(remote->parsed, &(struct gsp_hint_context){0}, &err);
+    return gsp_cli__fail(remote->parsed, &(struct gsp_hint_context){0}, &err);
 }
 
 /* Prints and frees a table. whole and text_min: see struct gsp_rows_dest. */
-static int show_table(const struct gsp_remote *remote, struct gsp_made_rows *table, unsigned whole,
+static int show_table(const struct gsp_remote *remote, struct gsp_row_list *table, unsigned whole,
                       unsigned text_min, struct gsp_err *err)
 {
     const struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE,
                                        .color = remote->parsed->globals.color,
                                        .whole = whole,
                                        .text_min = text_min};
-    int rc = gsp_cli_put_rows(gsp_made_rows_get(table), &dest, err);
-    gsp_rows_free(gsp_made_rows_get(table));
+    int rc = gsp_cli__put_rows(gsp_model_row_list_rows(table), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(table));
     return rc < 0 ? rc : 1;
 }
 
-int gsp_remote_show_members(const struct gsp_remote *remote, const struct gsp_body *body,
-                            const char *const *skip, const char *prefix, struct gsp_err *err)
+int gsp_cli__remote_show_members(const struct gsp_remote *remote, const struct gsp_body *body,
+                                 const char *const *skip, const char *prefix, struct gsp_err *err)
 {
-    struct gsp_made_rows *table = NULL;
+    struct gsp_row_list *table = NULL;
     int rc = gsp_client_members_table(body, skip, prefix, &table, err);
     return rc <= 0 ? rc : show_table(remote, table, 1, 0, err);
 }
 
-int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_body *body,
-                             const char *name, const char *prefix, struct gsp_err *err)
+int gsp_cli__remote_show_settings(const struct gsp_remote *remote, const struct gsp_body *body,
+                                  const char *name, const char *prefix, struct gsp_err *err)
 {
-    struct gsp_made_rows *table = NULL;
+    struct gsp_row_list *table = NULL;
     int rc = gsp_client_settings_table(body, name, prefix, &table, err);
     return rc <= 0 ? rc : show_table(remote, table, 1, SETTING_TEXT_MIN, err);
 }
 
-int gsp_remote_show_sessions(const struct gsp_remote *remote, const struct gsp_body *body,
-                             const char *name, struct gsp_err *err)
+int gsp_cli__remote_show_sessions(const struct gsp_remote *remote, const struct gsp_body *body,
+                                  const char *name, struct gsp_err *err)
 {
-    struct gsp_made_rows *table = NULL;
+    struct gsp_row_list *table = NULL;
     int rc = gsp_client_sessions_table(body, name, &table, err);
     return rc <= 0 ? rc : show_table(remote, table, 5, 0, err); /* 5: from the name to the frames */
 }
@@ -169,7 +169,7 @@ static void print_warnings(const struct gsp_remote *remote, const struct gsp_buf
     struct gsp_sv line;
     while (gsp_sv_split(&rest, '\n', &line))
         if (line.len)
-            gsp_cli_warn(remote->parsed, line);
+            gsp_cli__warn(remote->parsed, line);
 }
 
 static int put_answer(const struct gsp_rows_dest *dest, const struct gsp_remote *remote,
@@ -180,63 +180,66 @@ static int put_answer(const struct gsp_rows_dest *dest, const struct gsp_remote 
     /* Other formats are written by the server, which knows all types, and only copied here. */
     if (dest->format != GSP_ROWS_TABLE)
         return gsp_file_put(dest->path, dest->force, &remote->answer, err);
-    int rc = gsp_json_rows_new(gsp_buf_sv(&remote->answer), &warnings, &rows, err);
+    int rc = gsp_client_rows_from_json(gsp_buf_sv(&remote->answer), &warnings, &rows, err);
     if (rc == GSP_OK)
-        rc = gsp_cli_put_rows(rows, dest, err);
+        rc = gsp_cli__put_rows(rows, dest, err);
     gsp_rows_free(rows);
     print_warnings(remote, &warnings);
     return rc;
 }
 
-int gsp_query_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
-                          const char *word, const struct gsp_remote_opts *opts, int64_t timeout_ns)
+int gsp_cli__remote_query_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
+                               const char *word, const struct gsp_remote_opts *opts,
+                               int64_t timeout_ns)
 {
-    int status = gsp_remote_open(remote, parsed, word, opts);
+    int status = gsp_cli__remote_open(remote, parsed, word, opts);
     if (status == 0)
-        status = gsp_remote_ask(remote, "GET", "/status", (struct gsp_sv){NULL, 0});
+        status = gsp_cli__remote_request(remote, "GET", "/status", (struct gsp_sv){NULL, 0});
     if (timeout_ns)
         remote->timeout_ns = timeout_ns + GRACE_NS;
     return status;
 }
 
-int gsp_query_remote_ask(struct gsp_remote *remote, struct gsp_sv sql,
-                         const struct gsp_params *params, const struct gsp_rows_dest *dest)
+int gsp_cli__query_remote_statement(struct gsp_remote *remote, struct gsp_sv sql,
+                                    const struct gsp_params *params,
+                                    const struct gsp_rows_dest *dest)
 {
     gsp_auto_buf body = {0};
     struct gsp_err err = {0};
     /* "object" has the names of the columns even without rows. */
     const char *format =
-        dest->format == GSP_ROWS_TABLE ? "object" : gsp_rows_format_choice(dest->format);
+        dest->format == GSP_ROWS_TABLE ? "object" : gsp_cli__rows_format_choice(dest->format);
     gsp_client_query_body(sql, params, format, &body);
-    int status = gsp_remote_ask(remote, "POST", "/query", gsp_buf_sv(&body));
+    int status = gsp_cli__remote_request(remote, "POST", "/query", gsp_buf_sv(&body));
     if (status == 0 && put_answer(dest, remote, &err) < 0)
-        status = gsp_cli_fail(remote->parsed, &(struct gsp_hint_context){.path = dest->path}, &err);
+        status =
+            gsp_cli__fail(remote->parsed, &(struct gsp_hint_context){.path = dest->path}, &err);
     return status;
 }
 
-int gsp_query_remote_rows(struct gsp_remote *remote, struct gsp_sv sql, struct gsp_rows **out,
-                          struct gsp_err *err)
+int gsp_cli__remote_query_rows(struct gsp_remote *remote, struct gsp_sv sql, struct gsp_rows **out,
+                               struct gsp_err *err)
 {
     gsp_auto_buf body = {0};
     *out = NULL;
     gsp_client_query_body(sql, NULL, "json", &body);
     int rc = request(remote, "POST", "/query", gsp_buf_sv(&body), NULL, err);
-    return rc < 0 ? rc : gsp_json_rows_new(gsp_buf_sv(&remote->answer), NULL, out, err);
+    return rc < 0 ? rc : gsp_client_rows_from_json(gsp_buf_sv(&remote->answer), NULL, out, err);
 }
 
-int gsp_query_remote_run(const struct gsp_query_remote *query)
+int gsp_cli__remote_query_run(const struct gsp_remote_query *query)
 {
     const struct gsp_parsed *parsed = query->parsed;
     struct gsp_remote remote = {0};
     struct gsp_err err = {0};
     if (query->dest.format == GSP_ROWS_PARQUET)
-        return gsp_cli_misuse(parsed, "a server writes json, csv or arrow, not parquet");
+        return gsp_cli__misuse(parsed, "a server writes json, csv or arrow, not parquet");
     if (query->dest.path && gsp_file_check_new(query->dest.path, query->dest.force, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = query->dest.path}, &err);
-    int status = gsp_remote_open(&remote, parsed, parsed->args[0], &query->remote);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = query->dest.path}, &err);
+    int status = gsp_cli__remote_open(&remote, parsed, parsed->args[0], &query->remote);
     remote.timeout_ns = query->timeout_ns + GRACE_NS;
     if (status == 0)
-        status = gsp_query_remote_ask(&remote, query->sql, &query->params, &query->dest);
-    gsp_remote_close(&remote);
+        status = gsp_cli__query_remote_statement(&remote, query->sql, &query->params, &query->dest);
+    gsp_cli__remote_close(&remote);
     return status;
 }

@@ -54,51 +54,54 @@ struct gsp_remote {
 
 /* Whether a word is the address of a server (host:port, http://..., unix:...) and not the name of
  * an existing file. */
-bool gsp_query_is_remote(const char *word);
+bool gsp_cli__remote_is_address(const char *word);
 
 /* Finds the address for a word (NULL: this machine) and its token; sends nothing. Returns an exit
  * status. Close it in any case. */
-int gsp_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed, const char *word,
-                    const struct gsp_remote_opts *opts);
-void gsp_remote_close(struct gsp_remote *remote); /* {0} does nothing */
+int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
+                         const char *word, const struct gsp_remote_opts *opts);
+void gsp_cli__remote_close(struct gsp_remote *remote); /* {0} does nothing */
 
 /* Sends a request and stores the answer in remote->answer. Returns an exit status. */
-int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *path,
-                   struct gsp_sv body);
+int gsp_cli__remote_request(struct gsp_remote *remote, const char *method, const char *path,
+                            struct gsp_sv body);
 /* The same for an answer that is a JSON object. The caller frees *out with gsp_http_body_free(). */
-int gsp_remote_ask_object(struct gsp_remote *remote, const char *method, const char *path,
-                          struct gsp_sv body, struct gsp_body **out);
+int gsp_cli__remote_request_object(struct gsp_remote *remote, const char *method, const char *path,
+                                   struct gsp_sv body, struct gsp_body **out);
 
 /* Prints an error about the server. Returns an exit status. */
-int gsp_remote_fail(const struct gsp_remote *remote, const struct gsp_err *err);
+int gsp_cli__remote_fail(const struct gsp_remote *remote, const struct gsp_err *err);
 
 /* Writes the last answer to stdout. Returns an exit status. */
-int gsp_remote_put_json(const struct gsp_remote *remote);
+int gsp_cli__remote_put_json(const struct gsp_remote *remote);
 
 /* Print the tables of client/tables.h. They return what those functions return. */
-GSP_MUST_CHECK int gsp_remote_show_members(const struct gsp_remote *remote,
-                                           const struct gsp_body *body, const char *const *skip,
-                                           const char *prefix, struct gsp_err *err);
-GSP_MUST_CHECK int gsp_remote_show_settings(const struct gsp_remote *remote,
-                                            const struct gsp_body *body, const char *name,
-                                            const char *prefix, struct gsp_err *err);
-GSP_MUST_CHECK int gsp_remote_show_sessions(const struct gsp_remote *remote,
-                                            const struct gsp_body *body, const char *name,
-                                            struct gsp_err *err);
+GSP_MUST_CHECK int gsp_cli__remote_show_members(const struct gsp_remote *remote,
+                                                const struct gsp_body *body,
+                                                const char *const *skip, const char *prefix,
+                                                struct gsp_err *err);
+GSP_MUST_CHECK int gsp_cli__remote_show_settings(const struct gsp_remote *remote,
+                                                 const struct gsp_body *body, const char *name,
+                                                 const char *prefix, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_cli__remote_show_sessions(const struct gsp_remote *remote,
+                                                 const struct gsp_body *body, const char *name,
+                                                 struct gsp_err *err);
 
 /* Opens a server for several statements: checks that it answers and accepts the token. Returns an
  * exit status. Close it in any case. */
-int gsp_query_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
-                          const char *word, const struct gsp_remote_opts *opts, int64_t timeout_ns);
+int gsp_cli__remote_query_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
+                               const char *word, const struct gsp_remote_opts *opts,
+                               int64_t timeout_ns);
 /* Runs a statement and writes its rows. Returns an exit status. */
-int gsp_query_remote_ask(struct gsp_remote *remote, struct gsp_sv sql,
-                         const struct gsp_params *params, const struct gsp_rows_dest *dest);
+int gsp_cli__query_remote_statement(struct gsp_remote *remote, struct gsp_sv sql,
+                                    const struct gsp_params *params,
+                                    const struct gsp_rows_dest *dest);
 /* Runs a statement and returns its rows; the caller frees them with gsp_rows_free(). Prints
- * nothing: fails as gsp_client_ask() and gsp_json_rows_new() do. */
-GSP_MUST_CHECK int gsp_query_remote_rows(struct gsp_remote *remote, struct gsp_sv sql,
-                                         struct gsp_rows **out, struct gsp_err *err);
+ * nothing: fails as gsp_client_request() and gsp_client_rows_from_json() do. */
+GSP_MUST_CHECK int gsp_cli__remote_query_rows(struct gsp_remote *remote, struct gsp_sv sql,
+                                              struct gsp_rows **out, struct gsp_err *err);
 
-struct gsp_query_remote {
+struct gsp_remote_query {
     const struct gsp_parsed *parsed; /* its first argument is the server */
     struct gsp_remote_opts remote;
     struct gsp_rows_dest dest;
@@ -107,4 +110,4 @@ struct gsp_query_remote {
     int64_t timeout_ns;
 };
 /* Opens the server, runs one statement and closes it. Returns an exit status. */
-int gsp_query_remote_run(const struct gsp_query_remote *query);
+int gsp_cli__remote_query_run(const struct gsp_remote_query *query);

@@ -29,13 +29,13 @@ static const struct {
     {".arrows", GSP_ROWS_ARROW}, {".arrow", GSP_ROWS_ARROW}, {".parquet", GSP_ROWS_PARQUET},
 };
 
-const char *gsp_rows_format_choice(size_t i)
+const char *gsp_cli__rows_format_choice(size_t i)
 {
     return i < GSP_COUNT(NAMES) ? NAMES[i] : NULL;
 }
 
-int gsp_rows_format_of(const char *name, const char *path, enum gsp_rows_format *out,
-                       struct gsp_err *err)
+int gsp_cli__rows_format_of(const char *name, const char *path, enum gsp_rows_format *out,
+                            struct gsp_err *err)
 {
     *out = GSP_ROWS_TABLE;
     for (size_t i = 0; name && i < GSP_COUNT(NAMES); i++) {
@@ -69,37 +69,37 @@ static int show_table(struct gsp_rows *rows, const struct gsp_rows_dest *dest, s
 {
     struct gsp_term term;
     struct gsp_rows_table *table = NULL;
-    gsp_term_init(&term, STDOUT_FILENO, dest->color);
+    gsp_cli__term_init(&term, STDOUT_FILENO, dest->color);
     struct gsp_rows_table_opts opts = {.width = term.is_tty ? term.width : 0,
                                        .color = term.color,
                                        .vertical = dest->vertical,
                                        .whole = dest->whole,
                                        .text_min = dest->text_min};
-    int rc = gsp_rows_table_new(rows, &opts, &table, err);
+    int rc = gsp_report_rows_table_new(rows, &opts, &table, err);
     if (rc < 0)
         return rc;
     struct gsp_pager pager = GSP_PAGER_NONE;
     unsigned lines = screen_lines(&term);
-    if (lines && gsp_rows_table_lines(table) >= lines)
-        gsp_pager_start(&pager);
+    if (lines && gsp_report_rows_table_lines(table) >= lines)
+        gsp_cli__pager_start(&pager);
     struct gsp_out out;
     gsp_out_init(&out, pager.fd >= 0 ? pager.fd : STDOUT_FILENO);
-    rc = gsp_rows_table_write(table, &out, err);
+    rc = gsp_report_rows_table_write(table, &out, err);
     int written = gsp_out_finish(&out, rc < 0 ? NULL : err);
     if (written < 0 && out.sys == EPIPE && pager.fd >= 0)
         written = GSP_OK; /* the user quit the pager */
-    gsp_pager_end(&pager);
-    gsp_rows_table_free(table);
+    gsp_cli__pager_end(&pager);
+    gsp_report_rows_table_free(table);
     return rc < 0 ? rc : written;
 }
 
 static int plain_table(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
     struct gsp_rows_table *table = NULL;
-    int rc = gsp_rows_table_new(rows, &(struct gsp_rows_table_opts){0}, &table, err);
+    int rc = gsp_report_rows_table_new(rows, &(struct gsp_rows_table_opts){0}, &table, err);
     if (rc == GSP_OK)
-        rc = gsp_rows_table_write(table, out, err);
-    gsp_rows_table_free(table);
+        rc = gsp_report_rows_table_write(table, out, err);
+    gsp_report_rows_table_free(table);
     return rc;
 }
 
@@ -122,7 +122,7 @@ static int write_to(int fd, struct gsp_rows *rows, enum gsp_rows_format format, 
     return rc < 0 ? rc : written;
 }
 
-int gsp_cli_put_rows(struct gsp_rows *rows, const struct gsp_rows_dest *dest, struct gsp_err *err)
+int gsp_cli__put_rows(struct gsp_rows *rows, const struct gsp_rows_dest *dest, struct gsp_err *err)
 {
     setlocale(LC_CTYPE, "C.UTF-8"); /* the output is always UTF-8 */
     if (!dest->path || strcmp(dest->path, "-") == 0) {

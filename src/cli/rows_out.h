@@ -32,14 +32,14 @@ struct gsp_rows_dest {
 };
 
 /* "table", "json", ...; NULL past the last. */
-const char *gsp_rows_format_choice(size_t i);
+const char *gsp_cli__rows_format_choice(size_t i);
 /* Finds a format by name, or if name is NULL by the extension of path; without both, a table.
  * Fails with USAGE if the name or extension is unknown. */
-GSP_MUST_CHECK int gsp_rows_format_of(const char *name, const char *path, enum gsp_rows_format *out,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_cli__rows_format_of(const char *name, const char *path,
+                                           enum gsp_rows_format *out, struct gsp_err *err);
 
 /* Writes all rows. A table longer than the terminal is shown in the pager. A file is written
  * completely or not at all. Fails with NOMEM, EXISTS, NOWRITE, IO, or the errors of
  * gsp_rows_next(). */
-GSP_MUST_CHECK int gsp_cli_put_rows(struct gsp_rows *rows, const struct gsp_rows_dest *dest,
-                                    struct gsp_err *err);
+GSP_MUST_CHECK int gsp_cli__put_rows(struct gsp_rows *rows, const struct gsp_rows_dest *dest,
+                                     struct gsp_err *err);

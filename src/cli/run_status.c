@@ -14,7 +14,7 @@
 #include "model/format.h"
 #include "wire/table.h"
 
-#define READINGS  GSP_RUN_STATUS_LOOKS
+#define READINGS  GSP_RUN_STATUS_READINGS
 /* Programs that exit earlier get no status line. */
 #define FIRST_NS  (1500 * GSP_NS_PER_MS)
 #define PERIOD_NS (500 * GSP_NS_PER_MS)
@@ -22,7 +22,8 @@
 
 /* --------------------------------------------------------------------------------- numbers */
 
-void gsp_run_status_row(struct gsp_run_status *status, enum gsp_table_id table, const void *row)
+void gsp_cli__run_status_row(struct gsp_run_status *status, enum gsp_table_id table,
+                             const void *row)
 {
     const bool is_process = table == GSP_TABLE_process_metrics;
     if (!is_process && table != GSP_TABLE_gpu_metrics)
@@ -48,12 +49,14 @@ void gsp_run_status_row(struct gsp_run_status *status, enum gsp_table_id table, 
     }
 }
 
-static const struct gsp_ring_drain_counts *reading_at(const struct gsp_run_status *status, uint64_t i)
+static const struct gsp_ring_drain_counts *reading_at(const struct gsp_run_status *status,
+                                                      uint64_t i)
 {
     return &status->readings[i % READINGS];
 }
 
-void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_ring_drain_counts *seen)
+void gsp_cli__run_status_add_reading(struct gsp_run_status *status,
+                                     const struct gsp_ring_drain_counts *seen)
 {
     const bool is_known =
         status->reading_count > 0 &&
@@ -84,7 +87,8 @@ static void put_elapsed(int64_t elapsed_ns, struct gsp_buf *out)
     gsp_buf_printf(out, "%02d:%02d", (int)(s / 60 % 60), (int)(s % 60));
 }
 
-void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, struct gsp_buf *out)
+void gsp_cli__run_status_text(const struct gsp_run_status *status, int64_t now_ns,
+                              struct gsp_buf *out)
 {
     const double rate = step_rate(status);
     gsp_buf_puts(out, "gsprof ");
@@ -112,7 +116,7 @@ void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, st
 
 /* -------------------------------------------------------------------------------- terminal */
 
-void gsp_run_status_init(struct gsp_run_status *status, int fd, bool quiet)
+void gsp_cli__run_status_init(struct gsp_run_status *status, int fd, bool quiet)
 {
     const char *kind = getenv("TERM");
     const bool can = !quiet && isatty(fd) && kind && *kind && strcmp(kind, "dumb") != 0;
@@ -144,7 +148,7 @@ static bool read_size(struct gsp_run_status *status, bool *changed)
     return true;
 }
 
-void gsp_run_status_hide(struct gsp_run_status *status)
+void gsp_cli__run_status_hide(struct gsp_run_status *status)
 {
     gsp_auto_buf text = {0};
     if (!status->is_shown)
@@ -161,10 +165,10 @@ static void draw(struct gsp_run_status *status, int64_t now_ns)
     gsp_auto_buf text = {0};
     bool changed = false;
     if (!may_draw(status) || !read_size(status, &changed)) {
-        gsp_run_status_hide(status);
+        gsp_cli__run_status_hide(status);
         return;
     }
-    gsp_run_status_text(status, now_ns, &line);
+    gsp_cli__run_status_text(status, now_ns, &line);
     if (line.len >= status->columns)
         line.len = status->columns - 1;
     /* First make space for one line below the cursor without changing its column, then exclude the
@@ -182,14 +186,14 @@ static void draw(struct gsp_run_status *status, int64_t now_ns)
     put(status, &text);
 }
 
-void gsp_run_status_beat(struct gsp_run_status *status, struct gsp_rec_rings *rings)
+void gsp_cli__run_status_update(struct gsp_run_status *status, struct gsp_ring_drain *rings)
 {
     const int64_t now_ns = gsp_now_ns();
     if (status->fd < 0)
         return;
     if (rings) {
-        const struct gsp_ring_drain_counts seen = gsp_rec_rings_seen(rings);
-        gsp_run_status_look(status, &seen);
+        const struct gsp_ring_drain_counts seen = gsp_record_ring_drain_counts(rings);
+        gsp_cli__run_status_add_reading(status, &seen);
     }
     if (now_ns < status->next_ns)
         return;

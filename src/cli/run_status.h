@@ -17,7 +17,7 @@
 #include "record/ring_drain.h"
 #include "wire/table.h"
 
-#define GSP_RUN_STATUS_LOOKS 8U
+#define GSP_RUN_STATUS_READINGS 8U
 
 struct gsp_run_status {
     int fd; /* of the terminal; -1: draw nothing */
@@ -34,20 +34,23 @@ struct gsp_run_status {
     unsigned processes;
     unsigned gpus;
     /* Readings of the rings, for the rate of steps; the newest at (reading_count - 1) % size. */
-    struct gsp_ring_drain_counts readings[GSP_RUN_STATUS_LOOKS];
+    struct gsp_ring_drain_counts readings[GSP_RUN_STATUS_READINGS];
     uint64_t reading_count;
 };
 
 /* fd need not be a terminal. */
-void gsp_run_status_init(struct gsp_run_status *status, int fd, bool quiet);
+void gsp_cli__run_status_init(struct gsp_run_status *status, int fd, bool quiet);
 /* Adds a row of a collector; ignores tables other than process.metrics and gpu.metrics. */
-void gsp_run_status_row(struct gsp_run_status *status, enum gsp_table_id table, const void *row);
+void gsp_cli__run_status_row(struct gsp_run_status *status, enum gsp_table_id table,
+                             const void *row);
 /* Updates the line at most twice a second; rings may be NULL. */
-void gsp_run_status_beat(struct gsp_run_status *status, struct gsp_rec_rings *rings);
+void gsp_cli__run_status_update(struct gsp_run_status *status, struct gsp_ring_drain *rings);
 /* Removes the line and restores the terminal; may be called again. */
-void gsp_run_status_hide(struct gsp_run_status *status);
+void gsp_cli__run_status_hide(struct gsp_run_status *status);
 
 /* Appends the text of the line. */
-void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, struct gsp_buf *out);
+void gsp_cli__run_status_text(const struct gsp_run_status *status, int64_t now_ns,
+                              struct gsp_buf *out);
 /* Adds a reading of the rings, unless it is the same as the newest. */
-void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_ring_drain_counts *seen);
+void gsp_cli__run_status_add_reading(struct gsp_run_status *status,
+                                     const struct gsp_ring_drain_counts *seen);

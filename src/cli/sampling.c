@@ -10,7 +10,7 @@
 /* In the order of enum gsp_capture_policy. */
 static const char *const CAPTURES[] = {"auto", "stop", "perf"};
 
-const char *gsp_sampling_capture(size_t i)
+const char *gsp_cli__capture_choice(size_t i)
 {
     return i < GSP_COUNT(CAPTURES) ? CAPTURES[i] : NULL;
 }
@@ -23,7 +23,7 @@ static enum gsp_capture_policy capture_of(const char *name)
     return GSP_CAPTURE_AUTO;
 }
 
-int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
+int gsp_cli__sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
 {
     const struct gsp_select_opts *select = &sampling->select;
     if (sampling->cpu && (sampling->idle || sampling->wall))
@@ -54,11 +54,11 @@ void gsp_cli__sampling_title(char *const *args, pid_t pid, char *out, size_t cap
         snprintf(out, cap, "%s", title);
 }
 
-struct gsp_record_opts gsp_sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
-                                          bool is_child)
+struct gsp_record_opts gsp_cli__sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
+                                               bool is_child)
 {
     /* A tree of hundreds of processes needs thousands of descriptors. */
-    gsp_cli_raise_descriptors();
+    gsp_cli__raise_descriptors();
     return (struct gsp_record_opts){
         .pid = pid,
         .rate_hz = sampling->rate_hz,

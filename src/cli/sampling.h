@@ -57,7 +57,7 @@ struct gsp_sampling {
         .default_text = (duration_default)                                                         \
     }
 
-#define GSP_OPTS_WHOM(type, gil_text)                                                              \
+#define GSP_OPTS_TARGETS(type, gil_text)                                                           \
     GSP_OPT_SUBPROCESSES_AT(type, sampling.subprocesses),                                          \
         GSP_OPT_SWITCH(type, sampling.gil, "gil", 'g', false, gil_text),                           \
         GSP_OPT_SWITCH(type, sampling.idle, "idle", 'i', false,                                    \
@@ -92,7 +92,7 @@ struct gsp_sampling {
          .offset = offsetof(type, sampling.native_capture),                                        \
          .arg = "WAY",                                                                             \
          .fallback = "auto",                                                                       \
-         .choice = gsp_sampling_capture,                                                           \
+         .choice = gsp_cli__capture_choice,                                                        \
          .advanced = true,                                                                         \
          .help = "How to capture native stacks. auto stops a thread only as a last resort, "       \
                  "stop always stops it, perf never does."},                                        \
@@ -102,10 +102,11 @@ struct gsp_sampling {
                        "Show the frames of the import system instead of \"(import)\".")
 
 /* The i-th value of --native-capture; NULL past the last. */
-const char *gsp_sampling_capture(size_t i);
+const char *gsp_cli__capture_choice(size_t i);
 
 /* Fails with USAGE if options contradict each other or a regular expression is invalid. */
-GSP_MUST_CHECK int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_cli__sampling_check(const struct gsp_sampling *sampling,
+                                           struct gsp_err *err);
 
 /* Writes the target's command line, safe for a terminal: args if given, else that of the process.
  * Leaves out unchanged if it is unknown. */
@@ -113,5 +114,5 @@ void gsp_cli__sampling_title(char *const *args, pid_t pid, char *out, size_t cap
 
 /* Converts the options for sample/; the strings are borrowed. Also raises the limit on open files,
  * which a tree of processes needs. */
-struct gsp_record_opts gsp_sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
-                                          bool is_child);
+struct gsp_record_opts gsp_cli__sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
+                                               bool is_child);

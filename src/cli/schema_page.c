@@ -46,7 +46,7 @@ static uint32_t common_count(const struct gsp_table *table)
     return COUNTS[table->scope];
 }
 
-void gsp_schema_markdown(struct gsp_buf *out)
+void gsp_cli__schema_markdown(struct gsp_buf *out)
 {
     gsp_buf_puts(
         out, "# Tables\n\n"

@@ -8,4 +8,4 @@
 
 #include "base/buf.h"
 
-void gsp_schema_markdown(struct gsp_buf *out);
+void gsp_cli__schema_markdown(struct gsp_buf *out);

@@ -33,7 +33,7 @@ static bool use_color(bool is_tty, const char *when)
     return is_tty && !(name && strcmp(name, "dumb") == 0);
 }
 
-void gsp_term_init(struct gsp_term *term, int fd, const char *when)
+void gsp_cli__term_init(struct gsp_term *term, int fd, const char *when)
 {
     *term = (struct gsp_term){.fd = fd, .width = WIDTH_DEFAULT};
     term->is_tty = isatty(fd) == 1;
@@ -43,32 +43,32 @@ void gsp_term_init(struct gsp_term *term, int fd, const char *when)
         term->width = size.ws_col;
 }
 
-const char *gsp_term_bold(const struct gsp_term *term)
+const char *gsp_cli__term_bold(const struct gsp_term *term)
 {
     return term->color ? "\033[1m" : "";
 }
 
-const char *gsp_term_dim(const struct gsp_term *term)
+const char *gsp_cli__term_dim(const struct gsp_term *term)
 {
     return term->color ? "\033[2m" : "";
 }
 
-const char *gsp_term_red(const struct gsp_term *term)
+const char *gsp_cli__term_red(const struct gsp_term *term)
 {
     return term->color ? "\033[31m" : "";
 }
 
-const char *gsp_term_green(const struct gsp_term *term)
+const char *gsp_cli__term_green(const struct gsp_term *term)
 {
     return term->color ? "\033[32m" : "";
 }
 
-const char *gsp_term_yellow(const struct gsp_term *term)
+const char *gsp_cli__term_yellow(const struct gsp_term *term)
 {
     return term->color ? "\033[33m" : "";
 }
 
-const char *gsp_term_off(const struct gsp_term *term)
+const char *gsp_cli__term_off(const struct gsp_term *term)
 {
     return term->color ? "\033[0m" : "";
 }
@@ -80,14 +80,14 @@ static void put(const struct gsp_term *term, const char *text, size_t len)
     (void)rc;
 }
 
-void gsp_term_write(struct gsp_term *term, struct gsp_buf *text)
+void gsp_cli__term_write(struct gsp_term *term, struct gsp_buf *text)
 {
-    gsp_term_wipe(term);
+    gsp_cli__term_clear_status(term);
     put(term, text->p, text->len);
     gsp_buf_clear(text);
 }
 
-void gsp_term_line(struct gsp_term *term, const char *fmt, ...)
+void gsp_cli__term_line(struct gsp_term *term, const char *fmt, ...)
 {
     char line[LINE_MAX_];
     va_list args;
@@ -98,11 +98,11 @@ void gsp_term_line(struct gsp_term *term, const char *fmt, ...)
         return;
     size_t len = (size_t)n < sizeof(line) - 2 ? (size_t)n : sizeof(line) - 2;
     line[len] = '\n';
-    gsp_term_wipe(term);
+    gsp_cli__term_clear_status(term);
     put(term, line, len + 1);
 }
 
-void gsp_term_status(struct gsp_term *term, const char *fmt, ...)
+void gsp_cli__term_status(struct gsp_term *term, const char *fmt, ...)
 {
     if (!term->is_tty)
         return;
@@ -122,14 +122,14 @@ void gsp_term_status(struct gsp_term *term, const char *fmt, ...)
     term->has_status = true;
 }
 
-void gsp_term_wipe(struct gsp_term *term)
+void gsp_cli__term_clear_status(struct gsp_term *term)
 {
     if (term->has_status)
         put(term, "\r\033[K", 4);
     term->has_status = false;
 }
 
-void gsp_term_wrap(struct gsp_buf *out, const char *text, size_t indent, size_t width)
+void gsp_cli__term_wrap(struct gsp_buf *out, const char *text, size_t indent, size_t width)
 {
     size_t column = indent;
     bool first = true;

@@ -21,25 +21,25 @@ struct gsp_term {
 };
 
 /* when is "auto", "always" or "never"; auto obeys NO_COLOR and CLICOLOR_FORCE. */
-void gsp_term_init(struct gsp_term *term, int fd, const char *when);
+void gsp_cli__term_init(struct gsp_term *term, int fd, const char *when);
 
 /* Escape sequences, or "" without colour. */
-const char *gsp_term_bold(const struct gsp_term *term);
-const char *gsp_term_dim(const struct gsp_term *term);
-const char *gsp_term_red(const struct gsp_term *term);
-const char *gsp_term_green(const struct gsp_term *term);
-const char *gsp_term_yellow(const struct gsp_term *term);
-const char *gsp_term_off(const struct gsp_term *term);
+const char *gsp_cli__term_bold(const struct gsp_term *term);
+const char *gsp_cli__term_dim(const struct gsp_term *term);
+const char *gsp_cli__term_red(const struct gsp_term *term);
+const char *gsp_cli__term_green(const struct gsp_term *term);
+const char *gsp_cli__term_yellow(const struct gsp_term *term);
+const char *gsp_cli__term_off(const struct gsp_term *term);
 
 /* Writes the buffer and clears it; ignores write errors. */
-void gsp_term_write(struct gsp_term *term, struct gsp_buf *text);
+void gsp_cli__term_write(struct gsp_term *term, struct gsp_buf *text);
 /* Clears the progress line and prints one formatted line; adds the newline. */
-void gsp_term_line(struct gsp_term *term, const char *fmt, ...) GSP_PRINTF(2, 3);
+void gsp_cli__term_line(struct gsp_term *term, const char *fmt, ...) GSP_PRINTF(2, 3);
 /* Replaces the progress line; does nothing if fd is not a terminal. */
-void gsp_term_status(struct gsp_term *term, const char *fmt, ...) GSP_PRINTF(2, 3);
+void gsp_cli__term_status(struct gsp_term *term, const char *fmt, ...) GSP_PRINTF(2, 3);
 /* Clears the progress line. */
-void gsp_term_wipe(struct gsp_term *term);
+void gsp_cli__term_clear_status(struct gsp_term *term);
 
 /* Appends text, wrapped at spaces to width columns. The first line starts at column indent; all
  * others are indented by that many spaces. */
-void gsp_term_wrap(struct gsp_buf *out, const char *text, size_t indent, size_t width);
+void gsp_cli__term_wrap(struct gsp_buf *out, const char *text, size_t indent, size_t width);

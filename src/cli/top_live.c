@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "cli/top_session.h"
+#include "cli/top_view.h"
 #include "model/format.h"
 #include "proc/task.h"
 #include "tui/screen.h"
@@ -22,7 +22,7 @@
 
 static int on_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
 {
-    struct gsp_top_session *view = user;
+    struct gsp_top_view *view = user;
     return gsp_tui_top_add(view->top, sample, err);
 }
 
@@ -33,7 +33,7 @@ static void on_changed(void *user, uint32_t index)
     (void)index;
 }
 
-static void set_facts(struct gsp_top_session *view, const struct gsp_sample_record_stats *stats)
+static void set_facts(struct gsp_top_view *view, const struct gsp_sample_record_stats *stats)
 {
     struct gsp_top_facts *facts = &view->facts;
     view->stats = *stats;
@@ -43,7 +43,7 @@ static void set_facts(struct gsp_top_session *view, const struct gsp_sample_reco
     facts->losses = stats->losses;
 }
 
-static void init_facts(struct gsp_top_session *view)
+static void init_facts(struct gsp_top_view *view)
 {
     gsp_cli__sampling_title(view->parsed->args, view->pid, view->title, sizeof(view->title));
     view->facts.title = view->title;
@@ -51,7 +51,7 @@ static void init_facts(struct gsp_top_session *view)
     view->facts.rate_hz = view->opts->sampling.rate_hz;
 }
 
-static void end_interval(struct gsp_top_session *view)
+static void end_interval(struct gsp_top_view *view)
 {
     /* The process may have executed another program. */
     gsp_cli__sampling_title(NULL, view->pid, view->title, sizeof(view->title));
@@ -65,22 +65,22 @@ static void end_interval(struct gsp_top_session *view)
         view->next_turn_ns = view->stats.elapsed_ns + delay_ns;
 }
 
-static int poll_printed(struct gsp_top_session *view, struct gsp_err *err)
+static int poll_printed(struct gsp_top_view *view, struct gsp_err *err)
 {
     if (view->stats.elapsed_ns < view->next_turn_ns)
         return GSP_OK;
     end_interval(view);
-    int rc = gsp_top_print(view, err);
+    int rc = gsp_cli__top_print(view, err);
     if (view->opts->once || (view->opts->count && view->printed >= view->opts->count))
         gsp_top_stop = 1;
     return rc;
 }
 
-static int poll_screen(struct gsp_top_session *view, struct gsp_err *err)
+static int poll_screen(struct gsp_top_view *view, struct gsp_err *err)
 {
     struct gsp_ui *ui = &view->ui;
     bool is_first = gsp_tui_top_recent(view->top)->length_ns < view->opts->delay_ns;
-    bool changed = gsp_top_hear_keys(view, 0);
+    bool changed = gsp_cli__top_handle_keys(view, 0);
     gsp_tui_top_pause(view->top, ui->is_paused);
     if (ui->wants_reset) {
         gsp_tui_top_reset(view->top);
@@ -96,34 +96,34 @@ static int poll_screen(struct gsp_top_session *view, struct gsp_err *err)
         end_interval(view);
     /* During the first interval, show it as it grows. */
     if (changed || ((due || is_first) && !ui->is_paused))
-        return gsp_top_show(view, err);
+        return gsp_cli__top_draw(view, err);
     return GSP_OK;
 }
 
 static int on_poll(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
-    struct gsp_top_session *view = user;
+    struct gsp_top_view *view = user;
     set_facts(view, stats);
     gsp_tui_top_advance(view->top, stats->elapsed_ns);
     return view->is_printed ? poll_printed(view, err) : poll_screen(view, err);
 }
 
 /* Keeps the totals on the screen after the target has exited. */
-static int show_ended(struct gsp_top_session *view, struct gsp_err *err)
+static int show_ended(struct gsp_top_view *view, struct gsp_err *err)
 {
     view->facts.is_ended = true;
     gsp_tui_top_end_interval(view->top);
     view->ui.query.whole = true; /* totals instead of the last interval */
-    int rc = gsp_top_show(view, err);
+    int rc = gsp_cli__top_draw(view, err);
     while (rc == GSP_OK && !gsp_top_stop && !view->ui.wants_quit)
-        if (gsp_top_hear_keys(view, (int)(POLL_NS / GSP_NS_PER_MS)))
-            rc = gsp_top_show(view, err);
+        if (gsp_cli__top_handle_keys(view, (int)(POLL_NS / GSP_NS_PER_MS)))
+            rc = gsp_cli__top_draw(view, err);
     return rc;
 }
 
-static int watch(struct gsp_top_session *view, struct gsp_record *record, struct gsp_err *err)
+static int watch(struct gsp_top_view *view, struct gsp_record *record, struct gsp_err *err)
 {
-    int rc = gsp_top_screen_begin(view, err);
+    int rc = gsp_cli__top_screen_begin(view, err);
     if (rc < 0)
         return rc;
     view->next_turn_ns = view->opts->delay_ns;
@@ -138,17 +138,17 @@ static int watch(struct gsp_top_session *view, struct gsp_record *record, struct
     if (rc == GSP_OK && view->is_printed && view->end != GSP_RECORD_STOPPED && view->printed == 0) {
         gsp_tui_top_end_interval(view->top);
         gsp_tui_machine_read(&view->facts.machine);
-        rc = gsp_top_print(view, err);
+        rc = gsp_cli__top_print(view, err);
     }
     gsp_tui_screen_close();
     return rc;
 }
 
-static int sample_target(struct gsp_top_session *view, struct gsp_err *err)
+static int sample_target(struct gsp_top_view *view, struct gsp_err *err)
 {
     int64_t delay_ns = view->opts->delay_ns;
     struct gsp_record_opts record_opts =
-        gsp_sampling_begin(&view->opts->sampling, view->pid, view->launch.pid > 0);
+        gsp_cli__sampling_begin(&view->opts->sampling, view->pid, view->launch.pid > 0);
     record_opts.beat_ns = delay_ns < POLL_NS ? delay_ns : POLL_NS;
     const struct gsp_record_sink sink = {.user = view,
                                          .sample = on_sample,
@@ -186,7 +186,7 @@ static void put_stream(int from, int to)
 /* Redirects the standard streams that the child inherits. With a screen, the child must neither
  * write to it nor read keys. With printed tables, its stdout goes to stderr because stdout carries
  * data. */
-static void divert_streams(struct gsp_top_session *view, struct streams *saved)
+static void divert_streams(struct gsp_top_view *view, struct streams *saved)
 {
     *saved = (struct streams){fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
                               fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3),
@@ -214,24 +214,24 @@ static void restore_streams(struct streams *saved)
     gsp_fd_close(&saved->err);
 }
 
-static int start_child(struct gsp_top_session *view, struct gsp_err *err)
+static int start_child(struct gsp_top_view *view, struct gsp_err *err)
 {
     struct streams saved;
     char **args = view->parsed->args;
     divert_streams(view, &saved);
-    int rc = gsp_launch_new(&view->launch, args, err);
+    int rc = gsp_record_launch_new(&view->launch, args, err);
     restore_streams(&saved);
     if (rc < 0)
         return rc;
     view->pid = view->launch.pid;
-    rc = gsp_launch_go(&view->launch, args[0], err);
+    rc = gsp_record_launch_go(&view->launch, args[0], err);
     if (rc == GSP_OK)
-        gsp_top_set_child(view->launch.pid);
+        gsp_cli__top_set_child(view->launch.pid);
     return rc;
 }
 
 /* Prints the child's new output. */
-static void print_output(struct gsp_top_session *view)
+static void print_output(struct gsp_top_view *view)
 {
     char bytes[16384];
     ssize_t n = 0;
@@ -244,39 +244,40 @@ static void print_output(struct gsp_top_session *view)
 }
 
 /* After the view is closed: waits for the child and prints its output. Returns its exit status. */
-static int wait_child(struct gsp_top_session *view)
+static int wait_child(struct gsp_top_view *view)
 {
     print_output(view);
-    if (gsp_launch_running(&view->launch) && !view->parsed->globals.quiet)
-        gsp_term_line(&view->term, "%s is still running; waiting for it to exit.", view->title);
+    if (gsp_record_launch_is_running(&view->launch) && !view->parsed->globals.quiet)
+        gsp_cli__term_line(&view->term, "%s is still running; waiting for it to exit.",
+                           view->title);
     const struct timespec step = {.tv_nsec = WAIT_STEP_NS};
-    while (view->child_output >= 0 && gsp_launch_running(&view->launch)) {
+    while (view->child_output >= 0 && gsp_record_launch_is_running(&view->launch)) {
         nanosleep(&step, NULL);
         print_output(view);
     }
-    int status = gsp_launch_wait(&view->launch);
-    gsp_top_set_child(0);
+    int status = gsp_record_launch_wait(&view->launch);
+    gsp_cli__top_set_child(0);
     print_output(view);
     gsp_fd_close(&view->child_output);
     return status;
 }
 
-static void print_summary(struct gsp_top_session *view)
+static void print_summary(struct gsp_top_view *view)
 {
     const struct gsp_sample_record_stats *stats = &view->stats;
     gsp_auto_buf lost = {0};
     char elapsed[32];
     gsp_model_losses_put(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
-    gsp_term_line(&view->term, "%s: %llu sample%s in %s; lost: %s.", view->title,
-                  (unsigned long long)stats->samples, gsp_model_plural_s(stats->samples),
-                  gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
-                  losses ? losses : "unknown");
+    gsp_cli__term_line(&view->term, "%s: %llu sample%s in %s; lost: %s.", view->title,
+                       (unsigned long long)stats->samples, gsp_model_plural_s(stats->samples),
+                       gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
+                       losses ? losses : "unknown");
     if (stats->samples == 0 && stats->idle_left)
-        gsp_term_line(&view->term, "All threads were waiting; --idle includes them.");
+        gsp_cli__term_line(&view->term, "All threads were waiting; --idle includes them.");
 }
 
-int gsp_top_run_live(struct gsp_top_session *view)
+int gsp_cli__top_run_live(struct gsp_top_view *view)
 {
     struct gsp_err err = {0};
     bool has_child = view->parsed->args[0] != NULL;
@@ -288,13 +289,13 @@ int gsp_top_run_live(struct gsp_top_session *view)
         rc = gsp_model_profile_new(false, &view->profile, &err);
     if (rc == GSP_OK)
         rc = gsp_tui_top_new(view->profile, &view->top, &err);
-    gsp_top_catch_signals();
+    gsp_cli__top_catch_signals();
     if (rc == GSP_OK && has_child)
         rc = start_child(view, &err);
     init_facts(view);
     if (rc == GSP_OK)
         rc = sample_target(view, &err);
-    int status = rc < 0 ? gsp_top_fail(view, &err) : 0;
+    int status = rc < 0 ? gsp_cli__top_fail(view, &err) : 0;
     if (rc == GSP_OK && !view->parsed->globals.quiet &&
         (!view->is_printed || view->stats.samples == 0))
         print_summary(view);

@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/top_session.h"
+#include "cli/top_view.h"
 #include "memlog/group.h"
 #include "model/tree.h"
 #include "proc/task.h"
@@ -39,9 +39,9 @@ struct line {
 };
 
 struct memview {
-    struct gsp_top_session *view;
-    struct gsp_memtake take;
-    struct gsp_memtree tree;
+    struct gsp_top_view *view;
+    struct gsp_memory_poll take;
+    struct gsp_memory_tree tree;
     struct gsp_profile *profile;
     struct gsp_memlog_stacks *stacks; /* in the order of the processes in take */
     size_t stack_count;
@@ -101,7 +101,7 @@ static int add_process(struct memview *mem, size_t i, struct gsp_err *err)
         line->allocated += site->count.alloc_bytes;
     }
     const struct gsp_memlog_table_facts *facts = gsp_memlog_table_facts(table);
-    const int64_t rss = gsp_memtake_rss(mem->take.at[i].pid);
+    const int64_t rss = gsp_record_process_rss(mem->take.at[i].pid);
     mem->top.processes++;
     mem->top.held_bytes += (int64_t)facts->live_bytes;
     mem->top.peak_bytes += (int64_t)facts->peak_bytes;
@@ -163,8 +163,8 @@ static int take_snapshot(struct memview *mem, struct gsp_err *err)
     mem->top.processes = 0;
     mem->top.held_bytes = mem->top.peak_bytes = mem->top.rss_bytes = 0;
     mem->top.elapsed_ns = now_ns - mem->start_ns;
-    gsp_memtree_round(&mem->tree, now_ns);
-    int rc = gsp_memtake_round(&mem->take, now_ns, err);
+    gsp_record_memory_tree_update(&mem->tree, now_ns);
+    int rc = gsp_record_memory_poll_read(&mem->take, now_ns, err);
     if (rc == GSP_OK && mem->take.count > mem->stack_count) {
         struct gsp_memlog_stacks *stacks =
             realloc(mem->stacks, mem->take.count * sizeof(*mem->stacks));
@@ -189,7 +189,7 @@ static int print(struct memview *mem, struct gsp_err *err)
     const struct gsp_top_opts *opts = mem->view->opts;
     gsp_auto_buf text = {0};
     struct gsp_term out;
-    gsp_term_init(&out, STDOUT_FILENO, "never");
+    gsp_cli__term_init(&out, STDOUT_FILENO, "never");
     if (opts->json) {
         gsp_tui_memtop_json(&mem->top, (size_t)opts->rows, &text);
     } else {
@@ -300,7 +300,7 @@ static void wait_printed(int64_t until_ns)
 
 static int watch(struct memview *mem, struct gsp_err *err)
 {
-    struct gsp_top_session *view = mem->view;
+    struct gsp_top_view *view = mem->view;
     const struct gsp_top_opts *opts = view->opts;
     const int64_t end_ns =
         opts->sampling.duration_ns ? mem->start_ns + opts->sampling.duration_ns : INT64_MAX;
@@ -335,11 +335,11 @@ static void view_free(struct memview *mem)
     gsp_buf_free(&mem->names);
     gsp_hmap_free(&mem->lines_by_key);
     gsp_model_profile_free(mem->profile);
-    gsp_memtake_free(&mem->take);
-    gsp_memtree_free(&mem->tree);
+    gsp_record_memory_poll_free(&mem->take);
+    gsp_record_memory_tree_free(&mem->tree);
 }
 
-int gsp_top_run_mem(struct gsp_top_session *view)
+int gsp_cli__top_run_mem(struct gsp_top_view *view)
 {
     gsp_auto_buf title = {0};
     struct gsp_err err = {0};
@@ -354,18 +354,18 @@ int gsp_top_run_mem(struct gsp_top_session *view)
     gsp_proc_cmdline(view->pid, &title);
     mem.top.title = gsp_buf_sv(&title);
     int rc = gsp_model_profile_new(false, &mem.profile, &err);
-    gsp_top_catch_signals();
+    gsp_cli__top_catch_signals();
     if (rc == GSP_OK)
-        rc = gsp_memtree_on(&mem.tree, &err);
+        rc = gsp_record_memory_tree_on(&mem.tree, &err);
     const bool is_refused = rc < 0;
     if (rc == GSP_OK)
-        rc = gsp_top_screen_begin(view, &err);
+        rc = gsp_cli__top_screen_begin(view, &err);
     if (rc == GSP_OK)
         rc = watch(&mem, &err);
     gsp_tui_screen_close();
-    gsp_memtree_off(&mem.tree);
+    gsp_record_memory_tree_off(&mem.tree);
     view_free(&mem);
     if (is_refused)
-        return gsp_cli_fail(view->parsed, &(struct gsp_hint_context){.pid = view->pid}, &err);
-    return rc < 0 ? gsp_top_fail(view, &err) : 0;
+        return gsp_cli__fail(view->parsed, &(struct gsp_hint_context){.pid = view->pid}, &err);
+    return rc < 0 ? gsp_cli__top_fail(view, &err) : 0;
 }

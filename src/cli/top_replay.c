@@ -3,7 +3,7 @@
 
 #include "base/time.h"
 #include "cli/common.h"
-#include "cli/top_session.h"
+#include "cli/top_view.h"
 #include "model/format.h"
 #include "source/profile_file.h"
 #include "tui/screen.h"
@@ -12,14 +12,14 @@
 #define KEY_WAIT_MS 50
 #define DRAW_NS     (200 * GSP_NS_PER_MS)
 
-static void rewind_samples(struct gsp_top_session *view)
+static void rewind_samples(struct gsp_top_view *view)
 {
     gsp_model_sample_iter_init(&view->iter, view->profile);
     view->has_pending = gsp_model_sample_iter_next(&view->iter, &view->pending);
 }
 
 /* Returns the duration of the recording and sets is_sorted. */
-static int64_t measure(struct gsp_top_session *view)
+static int64_t measure(struct gsp_top_view *view)
 {
     const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(view->profile);
     struct gsp_sample_iter iter;
@@ -39,7 +39,7 @@ static int64_t measure(struct gsp_top_session *view)
 
 /* Adds the samples up to a time. If they are not sorted, as in imported files that store one thread
  * after the other, scans all of them. */
-static int feed(struct gsp_top_session *view, int64_t until_ns, struct gsp_err *err)
+static int feed(struct gsp_top_view *view, int64_t until_ns, struct gsp_err *err)
 {
     int64_t from_ns = view->pos_ns;
     if (!view->is_sorted)
@@ -60,7 +60,7 @@ static int feed(struct gsp_top_session *view, int64_t until_ns, struct gsp_err *
 }
 
 /* Plays forward to a time, from the start if the time has passed, and ends intervals on the way. */
-static int play_to(struct gsp_top_session *view, int64_t to_ns, struct gsp_err *err)
+static int play_to(struct gsp_top_view *view, int64_t to_ns, struct gsp_err *err)
 {
     int64_t delay_ns = view->opts->delay_ns;
     int rc = GSP_OK;
@@ -108,7 +108,7 @@ static int64_t seek(struct gsp_ui *ui, int64_t pos_ns, int64_t end_ns)
     return pos_ns;
 }
 
-static int play(struct gsp_top_session *view, struct gsp_err *err)
+static int play(struct gsp_top_view *view, struct gsp_err *err)
 {
     struct gsp_ui *ui = &view->ui;
     int64_t end_ns = view->facts.duration_ns;
@@ -117,7 +117,7 @@ static int play(struct gsp_top_session *view, struct gsp_err *err)
     int64_t drawn_ns = 0;
     int rc = GSP_OK;
     while (rc == GSP_OK && !gsp_top_stop && !ui->wants_quit) {
-        bool changed = gsp_top_hear_keys(view, KEY_WAIT_MS);
+        bool changed = gsp_cli__top_handle_keys(view, KEY_WAIT_MS);
         int64_t now_ns = gsp_now_ns();
         if (ui->wants_reset)
             gsp_tui_top_reset(view->top);
@@ -130,7 +130,7 @@ static int play(struct gsp_top_session *view, struct gsp_err *err)
         if (pos_ns != view->pos_ns)
             rc = play_to(view, pos_ns, err);
         if (rc == GSP_OK && (changed || drawn_ns == 0 || (plays && now_ns - drawn_ns > DRAW_NS))) {
-            rc = gsp_top_show(view, err);
+            rc = gsp_cli__top_draw(view, err);
             drawn_ns = now_ns;
         }
     }
@@ -138,7 +138,7 @@ static int play(struct gsp_top_session *view, struct gsp_err *err)
 }
 
 /* Shows totals: for --once, and for profiles without times. */
-static int show_whole(struct gsp_top_session *view, struct gsp_err *err)
+static int show_whole(struct gsp_top_view *view, struct gsp_err *err)
 {
     int64_t end_ns = view->facts.duration_ns;
     view->ui.query.whole = true;
@@ -153,12 +153,12 @@ static int show_whole(struct gsp_top_session *view, struct gsp_err *err)
     return rc;
 }
 
-static int print_all(struct gsp_top_session *view, struct gsp_err *err)
+static int print_all(struct gsp_top_view *view, struct gsp_err *err)
 {
     const struct gsp_top_opts *opts = view->opts;
     if (opts->once || opts->count == 0 || !gsp_model_profile_has_samples(view->profile)) {
         int rc = show_whole(view, err);
-        return rc < 0 ? rc : gsp_top_print(view, err);
+        return rc < 0 ? rc : gsp_cli__top_print(view, err);
     }
     int rc = GSP_OK;
     for (int64_t i = 0; rc == GSP_OK && i < opts->count && !gsp_top_stop; i++) {
@@ -168,15 +168,15 @@ static int print_all(struct gsp_top_session *view, struct gsp_err *err)
         int64_t step_ns = opts->delay_ns < left_ns ? opts->delay_ns : left_ns;
         rc = play_to(view, view->pos_ns + step_ns, err);
         if (rc == GSP_OK)
-            rc = gsp_top_print(view, err);
+            rc = gsp_cli__top_print(view, err);
     }
     return rc;
 }
 
-static int load(struct gsp_top_session *view, struct gsp_err *err)
+static int load(struct gsp_top_view *view, struct gsp_err *err)
 {
     const struct gsp_top_opts *opts = view->opts;
-    int rc = gsp_source_load_profile(opts->input, opts->from, true, &view->profile, err);
+    int rc = gsp_source_profile_load(opts->input, opts->from, true, &view->profile, err);
     if (rc == GSP_OK)
         rc = gsp_tui_top_new(view->profile, &view->top, err);
     if (rc < 0)
@@ -202,20 +202,20 @@ static int load(struct gsp_top_session *view, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_top_run_replay(struct gsp_top_session *view)
+int gsp_cli__top_run_replay(struct gsp_top_view *view)
 {
     struct gsp_err err = {0};
     int rc = load(view, &err);
-    gsp_top_catch_signals();
+    gsp_cli__top_catch_signals();
     if (rc == GSP_OK && view->is_printed)
         rc = print_all(view, &err);
     else if (rc == GSP_OK) {
-        rc = gsp_top_screen_begin(view, &err);
+        rc = gsp_cli__top_screen_begin(view, &err);
         if (rc == GSP_OK && !gsp_model_profile_has_samples(view->profile))
             rc = show_whole(view, &err);
         if (rc == GSP_OK)
             rc = play(view, &err);
         gsp_tui_screen_close();
     }
-    return rc < 0 ? gsp_top_fail(view, &err) : 0;
+    return rc < 0 ? gsp_cli__top_fail(view, &err) : 0;
 }

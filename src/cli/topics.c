@@ -103,12 +103,12 @@ static const struct {
     {"sampling", put_sampling},
 };
 
-const char *gsp_help_topic_at(size_t i)
+const char *gsp_cli__help_topic_at(size_t i)
 {
     return i < GSP_COUNT(TOPICS) ? TOPICS[i].name : NULL;
 }
 
-bool gsp_help_topic(const char *name, struct gsp_buf *out)
+bool gsp_cli__help_topic(const char *name, struct gsp_buf *out)
 {
     for (size_t i = 0; i < GSP_COUNT(TOPICS); i++) {
         if (strcmp(TOPICS[i].name, name) == 0) {

@@ -104,8 +104,8 @@ static int fail_with(const struct gsp_client_call *call, const struct gsp_http_c
                        call->endpoint, call->path, reply->status);
 }
 
-int gsp_client_ask(const struct gsp_client_call *call, struct gsp_buf *out,
-                   struct gsp_client_refusal *refusal, struct gsp_err *err)
+int gsp_client_request(const struct gsp_client_call *call, struct gsp_buf *out,
+                       struct gsp_client_refusal *refusal, struct gsp_err *err)
 {
     struct gsp_client_refusal none;
     if (!refusal)

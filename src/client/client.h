@@ -57,5 +57,5 @@ struct gsp_client_refusal {
  * For a refusal, refusal->status is set, err has the daemon's message, and the code is PERM (401,
  * 403), NOFILE or NOPROC (404), EXISTS (409), USAGE (400, 405, 422), LIMIT (413, 429), TIMEOUT
  * (504), NOTSUP (501) or IO (others). Fails with FORMAT if the server is not gsprof. */
-GSP_MUST_CHECK int gsp_client_ask(const struct gsp_client_call *call, struct gsp_buf *out,
-                                  struct gsp_client_refusal *refusal, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_client_request(const struct gsp_client_call *call, struct gsp_buf *out,
+                                      struct gsp_client_refusal *refusal, struct gsp_err *err);

@@ -349,8 +349,8 @@ static int convert(struct json_rows *made, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings, struct gsp_rows **out,
-                      struct gsp_err *err)
+int gsp_client_rows_from_json(struct gsp_sv text, struct gsp_buf *warnings, struct gsp_rows **out,
+                              struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_batch, free_rows};
     struct gsp_json_scan scan = {0};

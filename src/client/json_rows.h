@@ -20,5 +20,5 @@
 /* Reads an array of objects, or {"columns": [{"name"}], "rows": [...], "warnings": [...]} with the
  * columns before the rows. Appends the warnings, one per line, to warnings (may be NULL).
  * The caller frees *out with gsp_rows_free(). Fails with FORMAT, LIMIT, NOMEM. */
-GSP_MUST_CHECK int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings,
-                                     struct gsp_rows **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_client_rows_from_json(struct gsp_sv text, struct gsp_buf *warnings,
+                                             struct gsp_rows **out, struct gsp_err *err);

@@ -9,16 +9,16 @@
 #define SECONDS_LEN 19U
 
 /* Passes the rows to the caller if rc is positive, and frees them otherwise. Returns rc. */
-static int finish(struct gsp_made_rows *made, int rc, struct gsp_made_rows **out)
+static int finish(struct gsp_row_list *made, int rc, struct gsp_row_list **out)
 {
     *out = rc > 0 ? made : NULL;
     if (rc <= 0)
-        gsp_rows_free(gsp_made_rows_get(made));
+        gsp_rows_free(gsp_model_row_list_rows(made));
     return rc;
 }
 
 struct members {
-    struct gsp_made_rows *made;
+    struct gsp_row_list *made;
     const char *const *skip;
     const char *prefix;
 };
@@ -47,8 +47,8 @@ static void add_member(const struct members *members, struct gsp_sv name, struct
     }
     if (members->prefix && !gsp_sv_starts(name, members->prefix))
         return;
-    gsp_made_text(members->made, name);
-    gsp_made_text(members->made, value);
+    gsp_model_row_list_add_text(members->made, name);
+    gsp_model_row_list_add_text(members->made, value);
 }
 
 static void add_members(const struct members *members, const struct gsp_body *body,
@@ -87,13 +87,13 @@ static int add_source(void *ctx, const struct gsp_body *item)
         gsp_buf_puts(&state, ": ");
         gsp_buf_putsv(&state, text);
     }
-    gsp_made_text(members->made, gsp_buf_sv(&name));
-    gsp_made_text(members->made, gsp_buf_sv(&state));
+    gsp_model_row_list_add_text(members->made, gsp_buf_sv(&name));
+    gsp_model_row_list_add_text(members->made, gsp_buf_sv(&state));
     return GSP_OK;
 }
 
 int gsp_client_members_table(const struct gsp_body *body, const char *const *skip,
-                             const char *prefix, struct gsp_made_rows **out, struct gsp_err *err)
+                             const char *prefix, struct gsp_row_list **out, struct gsp_err *err)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"name", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
@@ -101,7 +101,7 @@ int gsp_client_members_table(const struct gsp_body *body, const char *const *ski
     };
     struct members members = {.skip = skip, .prefix = prefix};
     *out = NULL;
-    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &members.made, err);
+    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &members.made, err);
     if (rc < 0)
         return rc;
     add_members(&members, body, (struct gsp_sv){0}, 0);
@@ -110,7 +110,7 @@ int gsp_client_members_table(const struct gsp_body *body, const char *const *ski
 }
 
 struct settings {
-    struct gsp_made_rows *made;
+    struct gsp_row_list *made;
     const char *prefix;
 };
 
@@ -145,17 +145,18 @@ static int add_setting(void *ctx, const struct gsp_body *item)
         gsp_buf_clear(&value);
     }
     int has_mutable = gsp_http_body_bool(item, "mutable", &is_mutable, NULL);
-    gsp_made_text(settings->made, text_of(item, "name"));
-    gsp_made_text(settings->made, gsp_buf_sv(&value));
-    gsp_made_text(settings->made, text_of(item, "description"));
-    gsp_made_text(settings->made, gsp_sv_of(has_mutable == 1 && is_mutable ? "now" : "at start"));
-    gsp_made_text(settings->made, text_of(item, "origin"));
-    gsp_made_text(settings->made, text_of(item, "type"));
+    gsp_model_row_list_add_text(settings->made, text_of(item, "name"));
+    gsp_model_row_list_add_text(settings->made, gsp_buf_sv(&value));
+    gsp_model_row_list_add_text(settings->made, text_of(item, "description"));
+    gsp_model_row_list_add_text(settings->made,
+                                gsp_sv_of(has_mutable == 1 && is_mutable ? "now" : "at start"));
+    gsp_model_row_list_add_text(settings->made, text_of(item, "origin"));
+    gsp_model_row_list_add_text(settings->made, text_of(item, "type"));
     return GSP_OK;
 }
 
 int gsp_client_settings_table(const struct gsp_body *body, const char *name, const char *prefix,
-                              struct gsp_made_rows **out, struct gsp_err *err)
+                              struct gsp_row_list **out, struct gsp_err *err)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"setting", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
@@ -167,7 +168,7 @@ int gsp_client_settings_table(const struct gsp_body *body, const char *name, con
     };
     struct settings settings = {.prefix = prefix};
     *out = NULL;
-    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
+    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
     if (rc < 0)
         return rc;
     rc = gsp_http_body_each(body, name, add_setting, &settings, err);
@@ -175,7 +176,7 @@ int gsp_client_settings_table(const struct gsp_body *body, const char *name, con
 }
 
 struct sessions {
-    struct gsp_made_rows *made;
+    struct gsp_row_list *made;
     size_t count;
     bool has_notes; /* a session has labels or an error, which need a column */
 };
@@ -203,12 +204,12 @@ static int count_notes(void *ctx, const struct gsp_body *item)
 }
 
 /* A time in seconds in the zone of the server, without the date if that is same_day. */
-static void put_time(struct gsp_made_rows *made, struct gsp_sv time, struct gsp_sv same_day)
+static void put_time(struct gsp_row_list *made, struct gsp_sv time, struct gsp_sv same_day)
 {
     char text[SECONDS_LEN + 1];
     const char *shown = text;
     if (time.len < SECONDS_LEN || time.p[DATE_LEN] != 'T') {
-        gsp_made_text(made, time.len ? time : gsp_sv_of(""));
+        gsp_model_row_list_add_text(made, time.len ? time : gsp_sv_of(""));
         return;
     }
     memcpy(text, time.p, SECONDS_LEN);
@@ -216,7 +217,7 @@ static void put_time(struct gsp_made_rows *made, struct gsp_sv time, struct gsp_
     text[SECONDS_LEN] = '\0';
     if (same_day.len >= DATE_LEN && memcmp(time.p, same_day.p, DATE_LEN) == 0)
         shown = text + DATE_LEN + 1;
-    gsp_made_text(made, gsp_sv_of(shown));
+    gsp_model_row_list_add_text(made, gsp_sv_of(shown));
 }
 
 static int add_session(void *ctx, const struct gsp_body *item)
@@ -228,25 +229,27 @@ static int add_session(void *ctx, const struct gsp_body *item)
     /* Members of the wrong type are not shown. */
     int has_state = gsp_http_body_bool(item, "is_active", &active, NULL);
     int has_frames = gsp_http_body_f64(item, "frame_count", &frames, NULL);
-    gsp_made_text(sessions->made, text_of(item, "name"));
+    gsp_model_row_list_add_text(sessions->made, text_of(item, "name"));
     if (has_state == 1 && active)
-        gsp_made_text(sessions->made, gsp_sv_of("active"));
+        gsp_model_row_list_add_text(sessions->made, gsp_sv_of("active"));
     else
-        gsp_made_text(sessions->made, gsp_sv_of(text_of(item, "error").len ? "failed" : "done"));
+        gsp_model_row_list_add_text(sessions->made,
+                                    gsp_sv_of(text_of(item, "error").len ? "failed" : "done"));
     put_time(sessions->made, text_of(item, "start_time"), (struct gsp_sv){0});
     put_time(sessions->made, text_of(item, "end_time"), text_of(item, "start_time"));
-    gsp_made_i64(sessions->made,
-                 has_frames == 1 && frames >= 0 && frames < 1e15 ? (int64_t)frames : INT64_MIN);
-    gsp_made_text(sessions->made, text_of(item, "output_file"));
+    gsp_model_row_list_add_i64(sessions->made, has_frames == 1 && frames >= 0 && frames < 1e15
+                                                   ? (int64_t)frames
+                                                   : INT64_MIN);
+    gsp_model_row_list_add_text(sessions->made, text_of(item, "output_file"));
     if (sessions->has_notes) {
         put_note(item, &note);
-        gsp_made_text(sessions->made, note.len ? gsp_buf_sv(&note) : gsp_sv_of(""));
+        gsp_model_row_list_add_text(sessions->made, note.len ? gsp_buf_sv(&note) : gsp_sv_of(""));
     }
     return GSP_OK;
 }
 
 int gsp_client_sessions_table(const struct gsp_body *body, const char *name,
-                              struct gsp_made_rows **out, struct gsp_err *err)
+                              struct gsp_row_list **out, struct gsp_err *err)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {"session", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
@@ -263,7 +266,7 @@ int gsp_client_sessions_table(const struct gsp_body *body, const char *name,
     if (rc < 0 || !sessions.count)
         return rc < 0 ? rc : 0;
     const size_t columns = GSP_COUNT(COLUMNS) - (sessions.has_notes ? 0 : 1);
-    rc = gsp_made_rows_new(COLUMNS, columns, &sessions.made, err);
+    rc = gsp_model_row_list_new(COLUMNS, columns, &sessions.made, err);
     if (rc < 0)
         return rc;
     rc = gsp_http_body_each(body, name, add_session, &sessions, err);

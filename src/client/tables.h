@@ -3,7 +3,7 @@
  * tables.h -- answers of a daemon as tables: members, settings and sessions.
  *
  * Each function creates *out if it returns a positive number. gsp_rows_free() of its
- * gsp_made_rows_get() frees it. They fail with USAGE (a member has the wrong
+ * gsp_model_row_list_rows() frees it. They fail with USAGE (a member has the wrong
  * type) and NOMEM.
  *
  * Threads: one owner.
@@ -20,12 +20,12 @@
  * members to omit and ends with NULL; prefix (may be NULL) is the start of the names to include.
  * Returns 1. */
 GSP_MUST_CHECK int gsp_client_members_table(const struct gsp_body *body, const char *const *skip,
-                                            const char *prefix, struct gsp_made_rows **out,
+                                            const char *prefix, struct gsp_row_list **out,
                                             struct gsp_err *err);
 /* The array `name` of settings; prefix as above. Returns 1, or 0 if the array is missing. */
 GSP_MUST_CHECK int gsp_client_settings_table(const struct gsp_body *body, const char *name,
-                                             const char *prefix, struct gsp_made_rows **out,
+                                             const char *prefix, struct gsp_row_list **out,
                                              struct gsp_err *err);
 /* The array `name` of sessions. Returns 1, or 0 if it is missing or empty. */
 GSP_MUST_CHECK int gsp_client_sessions_table(const struct gsp_body *body, const char *name,
-                                             struct gsp_made_rows **out, struct gsp_err *err);
+                                             struct gsp_row_list **out, struct gsp_err *err);

@@ -14,18 +14,18 @@
 /* Rates that differ by less are considered equal. */
 #define RATE_SLACK 0.01
 
-const char *gsp_compare_verdict_name(enum gsp_compare_verdict verdict)
+const char *gsp_compare__verdict_name(enum gsp_compare_verdict verdict)
 {
     static const char *const names[] = {"unknown", "same", "better", "worse", "changed"};
     return names[verdict];
 }
 
-const char *gsp_compare_verdict_words(enum gsp_compare_verdict verdict)
+const char *gsp_compare__verdict_text(enum gsp_compare_verdict verdict)
 {
-    return verdict == GSP_COMPARE_UNKNOWN ? "too few values" : gsp_compare_verdict_name(verdict);
+    return verdict == GSP_COMPARE_UNKNOWN ? "too few values" : gsp_compare__verdict_name(verdict);
 }
 
-void *gsp_compare__more(struct gsp_compare *compare, void *array, size_t count, size_t size)
+void *gsp_compare__array_grow(struct gsp_compare *compare, void *array, size_t count, size_t size)
 {
     /* Arrays grow at powers of two. */
     if (array && (count < FIRST_CAP || (count & (count - 1)) != 0))
@@ -36,11 +36,12 @@ void *gsp_compare__more(struct gsp_compare *compare, void *array, size_t count, 
     return more;
 }
 
-struct gsp_sv gsp_compare__keep(struct gsp_compare *compare, struct gsp_buf *text)
+struct gsp_sv gsp_compare__text_keep(struct gsp_compare *compare, struct gsp_buf *text)
 {
-    struct gsp_buf *more = text->failed ? NULL
-                                        : gsp_compare__more(compare, compare->texts,
-                                                            compare->text_count, sizeof(*more));
+    struct gsp_buf *more =
+        text->failed
+            ? NULL
+            : gsp_compare__array_grow(compare, compare->texts, compare->text_count, sizeof(*more));
     if (!more) {
         compare->no_memory = true;
         gsp_buf_free(text);
@@ -52,7 +53,7 @@ struct gsp_sv gsp_compare__keep(struct gsp_compare *compare, struct gsp_buf *tex
     return gsp_buf_sv(&more[compare->text_count++]);
 }
 
-struct gsp_sv gsp_compare__printf(struct gsp_compare *compare, const char *fmt, ...)
+struct gsp_sv gsp_compare__text_printf(struct gsp_compare *compare, const char *fmt, ...)
 {
     char text[512];
     struct gsp_buf made = {0};
@@ -62,21 +63,21 @@ struct gsp_sv gsp_compare__printf(struct gsp_compare *compare, const char *fmt, 
     va_end(args);
     if (len > 0)
         gsp_buf_put(&made, text, strlen(text));
-    return gsp_compare__keep(compare, &made);
+    return gsp_compare__text_keep(compare, &made);
 }
 
-void gsp_compare__note(struct gsp_compare *compare, struct gsp_sv text)
+void gsp_compare__note_add(struct gsp_compare *compare, struct gsp_sv text)
 {
-    struct gsp_sv *more =
-        gsp_compare__more(compare, compare->notes, compare->note_count, sizeof(*compare->notes));
+    struct gsp_sv *more = gsp_compare__array_grow(compare, compare->notes, compare->note_count,
+                                                  sizeof(*compare->notes));
     if (!more)
         return;
     compare->notes = more;
     more[compare->note_count++] = text;
 }
 
-const struct gsp_compare_row *gsp_compare__metric(const struct gsp_compare *compare,
-                                                  const char *name)
+const struct gsp_compare_row *gsp_compare__metric_find(const struct gsp_compare *compare,
+                                                       const char *name)
 {
     for (size_t i = 0; i < compare->metric_count; i++)
         if (gsp_sv_eq(compare->metrics[i].name, gsp_sv_of(name)))
@@ -127,7 +128,7 @@ static bool is_all_same(const struct gsp_compare *compare)
 }
 
 /* Describes a recording, for the error message. */
-static void put_kinds(const struct gsp_digest *digest, struct gsp_buf *out)
+static void put_kinds(const struct gsp_report *digest, struct gsp_buf *out)
 {
     static const char *const kinds[] = {"a run", "a session", "a profile", "a memory recording"};
     gsp_buf_puts(out, kinds[digest->kind]);
@@ -166,11 +167,11 @@ static int nothing_common(const struct gsp_compare *compare, struct gsp_err *err
 /* Adds notes on settings that make the recordings hard to compare. */
 static void note_settings(struct gsp_compare *compare)
 {
-    const struct gsp_digest *const *side = compare->side;
+    const struct gsp_report *const *side = compare->side;
     const double rates[2] = {1 / side[0]->period_s, 1 / side[1]->period_s};
     if (isfinite(rates[0]) && isfinite(rates[1]) && fabs(rates[1] / rates[0] - 1) > RATE_SLACK)
-        gsp_compare__note(compare,
-                          gsp_compare__printf(compare,
+        gsp_compare__note_add(
+            compare, gsp_compare__text_printf(compare,
                                               "different sampling rates (%.4g Hz, %.4g Hz): the "
                                               "overhead of sampling differs",
                                               rates[0], rates[1]));
@@ -182,41 +183,41 @@ static void note_settings(struct gsp_compare *compare)
         gsp_buf_puts(&text, "; ");
         gsp_buf_term(&text, side[1]->command);
         gsp_buf_putc(&text, ')');
-        gsp_compare__note(compare, gsp_compare__keep(compare, &text));
+        gsp_compare__note_add(compare, gsp_compare__text_keep(compare, &text));
     }
     for (int i = 0; i < 2; i++) {
         if (side[i]->exit_status > 0)
-            gsp_compare__note(
-                compare, gsp_compare__printf(compare,
-                                             "the program of the %s recording failed with "
-                                             "status %" PRId64,
-                                             i == 0 ? "first" : "second", side[i]->exit_status));
+            gsp_compare__note_add(compare, gsp_compare__text_printf(
+                                               compare,
+                                               "the program of the %s recording failed with "
+                                               "status %" PRId64,
+                                               i == 0 ? "first" : "second", side[i]->exit_status));
     }
 }
 
 static void note_machines(struct gsp_compare *compare)
 {
-    const struct gsp_digest *const *side = compare->side;
+    const struct gsp_report *const *side = compare->side;
     if (side[0]->host.len > 0 && side[1]->host.len > 0 && !gsp_sv_eq(side[0]->host, side[1]->host))
-        gsp_compare__note(compare,
-                          gsp_compare__printf(compare,
+        gsp_compare__note_add(
+            compare, gsp_compare__text_printf(compare,
                                               "different machines (%.*s, %.*s): they may cause "
                                               "differences",
                                               (int)side[0]->host.len, side[0]->host.p,
                                               (int)side[1]->host.len, side[1]->host.p));
     for (int i = 0; i < 2; i++) {
         if (compare->warmup[i] > 0)
-            gsp_compare__note(
+            gsp_compare__note_add(
                 compare,
-                gsp_compare__printf(compare, "%zu of %zu steps of %.*s excluded as warm-up",
-                                    compare->warmup[i], compare->warmup[i] + compare->steps[i],
-                                    (int)compare->name[i].len, compare->name[i].p));
+                gsp_compare__text_printf(compare, "%zu of %zu steps of %.*s excluded as warm-up",
+                                         compare->warmup[i], compare->warmup[i] + compare->steps[i],
+                                         (int)compare->name[i].len, compare->name[i].p));
     }
 }
 
-int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
-                    const struct gsp_compare_opts *opts, struct gsp_compare **out,
-                    struct gsp_err *err)
+int gsp_compare__new(const struct gsp_report *a, const struct gsp_report *b,
+                     const struct gsp_compare_opts *opts, struct gsp_compare **out,
+                     struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_compare *compare = calloc(1, sizeof(*compare));
@@ -227,19 +228,20 @@ int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
     name_sides(compare, opts);
     struct gsp_step_series steps[2] = {{0}, {0}};
     for (int i = 0; i < 2; i++) {
-        gsp_compare__steps(compare, compare->side[i], opts ? opts->warmup : -1, &steps[i]);
+        gsp_compare__step_series_fill(compare, compare->side[i], opts ? opts->warmup : -1,
+                                      &steps[i]);
         compare->warmup[i] = steps[i].warmup;
         compare->steps[i] = steps[i].count - steps[i].warmup;
     }
-    gsp_compare__metrics(compare, steps);
-    gsp_compare__modules(compare);
-    gsp_compare__functions(compare, opts ? opts->per : GSP_PER_AUTO, steps);
+    gsp_compare__metrics_fill(compare, steps);
+    gsp_compare__modules_fill(compare);
+    gsp_compare__functions_fill(compare, opts ? opts->per : GSP_PER_AUTO, steps);
     for (int i = 0; i < 2; i++)
-        gsp_step_series_clear(&steps[i]);
+        gsp_compare__step_series_clear(&steps[i]);
     note_settings(compare);
     note_machines(compare);
     compare->is_same = is_all_same(compare);
-    gsp_compare__verdict(compare);
+    gsp_compare__verdict_fill(compare);
     int rc = GSP_OK;
     if (compare->no_memory)
         rc = gsp_err_nomem(err);

@@ -27,7 +27,7 @@
 #define GSP_COMPARE_CHANGE_MIN 0.01
 #define GSP_COMPARE_SIDE_MAX   32U
 
-enum gsp_better { GSP_BETTER_NEITHER, GSP_BETTER_LOWER, GSP_BETTER_HIGHER };
+enum gsp_compare_better { GSP_BETTER_NEITHER, GSP_BETTER_LOWER, GSP_BETTER_HIGHER };
 
 enum gsp_compare_verdict {
     GSP_COMPARE_UNKNOWN, /* too few values */
@@ -41,7 +41,7 @@ enum gsp_compare_verdict {
 struct gsp_compare_row {
     struct gsp_sv name;
     struct gsp_sv unit; /* "s", "bytes", "%", ... */
-    enum gsp_better better;
+    enum gsp_compare_better better;
     double value[2];
     size_t count[2]; /* number of values */
     double change;   /* relative to the first value; NaN if that is 0 */
@@ -83,7 +83,7 @@ enum gsp_compare_per {
 struct gsp_compare_rule; /* rules.h */
 
 struct gsp_compare {
-    const struct gsp_digest *side[2]; /* borrowed */
+    const struct gsp_report *side[2]; /* borrowed */
     struct gsp_sv name[2];
     struct gsp_compare_row *metrics;
     size_t metric_count;
@@ -115,18 +115,18 @@ struct gsp_compare_opts {
 
 /* Compares two documents, which must outlive the comparison and should have been opened with
  * `values`. opts may be NULL. Fails with FORMAT (nothing in common) or NOMEM. */
-GSP_MUST_CHECK int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
-                                   const struct gsp_compare_opts *opts, struct gsp_compare **out,
-                                   struct gsp_err *err);
+GSP_MUST_CHECK int gsp_compare__new(const struct gsp_report *a, const struct gsp_report *b,
+                                    const struct gsp_compare_opts *opts, struct gsp_compare **out,
+                                    struct gsp_err *err);
 /* Compares up to GSP_COMPARE_SIDE_MAX recordings on each side. Each recording gives one value, so
  * the variation between recordings of the same program is taken into account. The tree and the
  * charts are those of the first recording of each side. opts must not be NULL. */
-GSP_MUST_CHECK int gsp_compare_several(const struct gsp_digest *const *const sides[2],
-                                       const size_t counts[2], const struct gsp_compare_opts *opts,
-                                       struct gsp_compare **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_compare_many(const struct gsp_report *const *const sides[2],
+                                    const size_t counts[2], const struct gsp_compare_opts *opts,
+                                    struct gsp_compare **out, struct gsp_err *err);
 void gsp_compare_free(struct gsp_compare *compare); /* NULL does nothing */
 
 /* "better", "worse", "same", "changed", "unknown". */
-const char *gsp_compare_verdict_name(enum gsp_compare_verdict verdict);
+const char *gsp_compare__verdict_name(enum gsp_compare_verdict verdict);
 /* The name for display: "too few values" for unknown. */
-const char *gsp_compare_verdict_words(enum gsp_compare_verdict verdict);
+const char *gsp_compare__verdict_text(enum gsp_compare_verdict verdict);

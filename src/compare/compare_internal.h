@@ -12,42 +12,44 @@
 #include "compare/compare.h"
 
 /* Values of one side, ordered by time. */
-struct gsp_side {
+struct gsp_compare_values {
     double *values;
     size_t count;
     double mean; /* NaN: compute it from the values */
 };
 
 /* The effort spent on the statistics of a row. */
-struct gsp_effort {
+struct gsp_compare_effort {
     size_t rounds;
     size_t blocks_max;
     size_t effect_max; /* maximum number of values per side for the effect size */
     bool is_unordered; /* values are independent of each other */
 };
 
-extern const struct gsp_effort gsp_effort_metric;
-extern const struct gsp_effort gsp_effort_many; /* for tables with thousands of rows */
+extern const struct gsp_compare_effort gsp_compare__effort_metric;
+extern const struct gsp_compare_effort
+    gsp_compare__effort_many; /* for tables with thousands of rows */
 
 /* Both return a text that lives as long as the comparison; keep takes ownership of the buffer. */
-struct gsp_sv gsp_compare__printf(struct gsp_compare *compare, const char *fmt, ...)
+struct gsp_sv gsp_compare__text_printf(struct gsp_compare *compare, const char *fmt, ...)
     GSP_PRINTF(2, 3);
-struct gsp_sv gsp_compare__keep(struct gsp_compare *compare, struct gsp_buf *text);
+struct gsp_sv gsp_compare__text_keep(struct gsp_compare *compare, struct gsp_buf *text);
 /* Adds a caveat; the text is not copied. */
-void gsp_compare__note(struct gsp_compare *compare, struct gsp_sv text);
-/* Makes room for one more element, like gsp_digest__more(). */
-void *gsp_compare__more(struct gsp_compare *compare, void *array, size_t count, size_t size);
+void gsp_compare__note_add(struct gsp_compare *compare, struct gsp_sv text);
+/* Makes room for one more element, like gsp_report_array_grow(). */
+void *gsp_compare__array_grow(struct gsp_compare *compare, void *array, size_t count, size_t size);
 
 /* Fills a row, except name, unit and better, from the values of both sides. Removes values that are
  * not finite. */
-void gsp_compare__judge(struct gsp_compare *compare, struct gsp_compare_row *row,
-                        struct gsp_side sides[2], const struct gsp_effort *effort);
+void gsp_compare__row_judge(struct gsp_compare *compare, struct gsp_compare_row *row,
+                            struct gsp_compare_values sides[2],
+                            const struct gsp_compare_effort *effort);
 /* Corrects the p values of rows, which are `stride` bytes apart, for their number, and updates the
  * verdicts. */
-void gsp_compare__correct(struct gsp_compare *compare, struct gsp_compare_row *rows, size_t count,
-                          size_t stride);
+void gsp_compare__rows_correct_p(struct gsp_compare *compare, struct gsp_compare_row *rows,
+                                 size_t count, size_t stride);
 /* Sets the verdict of a row from p and the intervals. */
-void gsp_compare__settle(struct gsp_compare_row *row);
+void gsp_compare__row_decide(struct gsp_compare_row *row);
 
 /* The steps of one side, ordered by time: duration (mean over ranks) and start. */
 struct gsp_step_series {
@@ -56,23 +58,23 @@ struct gsp_step_series {
     size_t count;
     size_t warmup;
 };
-void gsp_compare__steps(struct gsp_compare *compare, const struct gsp_digest *digest,
-                        int64_t warmup, struct gsp_step_series *out);
-void gsp_step_series_clear(struct gsp_step_series *steps);
+void gsp_compare__step_series_fill(struct gsp_compare *compare, const struct gsp_report *digest,
+                                   int64_t warmup, struct gsp_step_series *out);
+void gsp_compare__step_series_clear(struct gsp_step_series *steps);
 
 /* Parts of the comparison. */
-void gsp_compare__metrics(struct gsp_compare *compare, const struct gsp_step_series steps[2]);
-void gsp_compare__modules(struct gsp_compare *compare);
-void gsp_compare__functions(struct gsp_compare *compare, enum gsp_compare_per per,
-                            const struct gsp_step_series steps[2]);
+void gsp_compare__metrics_fill(struct gsp_compare *compare, const struct gsp_step_series steps[2]);
+void gsp_compare__modules_fill(struct gsp_compare *compare);
+void gsp_compare__functions_fill(struct gsp_compare *compare, enum gsp_compare_per per,
+                                 const struct gsp_step_series steps[2]);
 /* Sort functions and modules by their change. */
-void gsp_compare__order(struct gsp_compare *compare);
-void gsp_compare__order_modules(struct gsp_compare *compare);
-void gsp_compare__verdict(struct gsp_compare *compare);
+void gsp_compare__functions_sort(struct gsp_compare *compare);
+void gsp_compare__modules_sort(struct gsp_compare *compare);
+void gsp_compare__verdict_fill(struct gsp_compare *compare);
 
 /* Returns the metric with this name; NULL if it does not exist. */
-const struct gsp_compare_row *gsp_compare__metric(const struct gsp_compare *compare,
-                                                  const char *name);
+const struct gsp_compare_row *gsp_compare__metric_find(const struct gsp_compare *compare,
+                                                       const char *name);
 
 /* Whether a change is too large for a percentage: the first value is close to 0. */
 bool gsp_compare__is_from_nothing(double share);

@@ -16,7 +16,7 @@
 
 /* The stacks of one side in the compared time. */
 struct part {
-    const struct gsp_digest_stacks *stacks;
+    const struct gsp_report_stacks *stacks;
     double edges[SLICES + 1]; /* of the slices; unused without times */
     double divisor[SLICES];   /* divisor of the sums of a slice */
     size_t slices;            /* 0: no times, only sums */
@@ -38,12 +38,12 @@ struct maker {
  */
 
 /* The first line of the function; if unknown, its heaviest line. */
-static uint32_t line_of(const struct gsp_digest_frame *frame)
+static uint32_t line_of(const struct gsp_report_frame *frame)
 {
     return frame->line ? frame->line : frame->hot_line;
 }
 
-static bool add_function(struct maker *maker, const struct gsp_digest_frame *frame, bool is_second,
+static bool add_function(struct maker *maker, const struct gsp_report_frame *frame, bool is_second,
                          uint32_t *out)
 {
     struct gsp_compare *compare = maker->compare;
@@ -59,8 +59,8 @@ static bool add_function(struct maker *maker, const struct gsp_digest_frame *fra
             compare->functions[*known].line = line_of(frame);
         return true;
     }
-    struct gsp_compare_function *more =
-        gsp_compare__more(compare, compare->functions, compare->function_count, sizeof(*more));
+    struct gsp_compare_function *more = gsp_compare__array_grow(
+        compare, compare->functions, compare->function_count, sizeof(*more));
     if (!more)
         return false;
     compare->functions = more;
@@ -90,7 +90,7 @@ static bool add_node(struct maker *maker, int32_t parent, uint32_t function, int
         return true;
     }
     struct gsp_compare_node *more =
-        gsp_compare__more(compare, compare->nodes, compare->node_count, sizeof(*more));
+        gsp_compare__array_grow(compare, compare->nodes, compare->node_count, sizeof(*more));
     if (!more)
         return false;
     compare->nodes = more;
@@ -102,14 +102,14 @@ static bool add_node(struct maker *maker, int32_t parent, uint32_t function, int
 static bool join(struct maker *maker, int side)
 {
     struct part *part = &maker->part[side];
-    const struct gsp_digest_stacks *stacks = part->stacks;
+    const struct gsp_report_stacks *stacks = part->stacks;
     part->function_of = calloc(stacks->frame_count + 1, sizeof(*part->function_of));
     part->node_of = calloc(stacks->node_count + 1, sizeof(*part->node_of));
     bool ok = part->function_of && part->node_of;
     for (size_t i = 0; ok && i < stacks->frame_count; i++)
         ok = add_function(maker, &stacks->frames[i], side == 1, &part->function_of[i]);
     for (size_t i = 0; ok && i < stacks->node_count; i++) {
-        const struct gsp_digest_node *node = &stacks->nodes[i];
+        const struct gsp_report_node *node = &stacks->nodes[i];
         const int32_t parent = node->parent < 0 ? -1 : part->node_of[node->parent];
         ok = add_node(maker, parent, part->function_of[node->frame], &part->node_of[i]);
     }
@@ -119,7 +119,7 @@ static bool join(struct maker *maker, int side)
 /* --------------------------------------------------------------------------------------- threads
  */
 
-static bool has_steps(const struct gsp_digest *digest, int64_t pid)
+static bool has_steps(const struct gsp_report *digest, int64_t pid)
 {
     for (size_t i = 0; i < digest->step_count; i++)
         if (digest->steps[i].pid == pid)
@@ -129,9 +129,9 @@ static bool has_steps(const struct gsp_digest *digest, int64_t pid)
 
 /* Worker threads that wait for work would dominate every table. So waiting time counts only in the
  * main thread of a process with steps or, without steps, of the first process. */
-static bool choose_threads(const struct gsp_digest *digest, struct part *part)
+static bool choose_threads(const struct gsp_report *digest, struct part *part)
 {
-    const struct gsp_digest_stacks *stacks = part->stacks;
+    const struct gsp_report_stacks *stacks = part->stacks;
     if (isnan(stacks->total_cpu) || stacks->thread_count == 0)
         return true;
     part->waits_count = calloc(stacks->thread_count, sizeof(*part->waits_count));
@@ -140,7 +140,7 @@ static bool choose_threads(const struct gsp_digest *digest, struct part *part)
     int64_t last_pid = GSP_NULL_I64;
     bool last_has = false;
     for (size_t i = 0; i < stacks->thread_count; i++) {
-        const struct gsp_digest_thread *thread = &stacks->threads[i];
+        const struct gsp_report_thread *thread = &stacks->threads[i];
         if (thread->pid != last_pid && digest->step_count > 0)
             last_has = has_steps(digest, thread->pid);
         last_pid = thread->pid;
@@ -151,7 +151,7 @@ static bool choose_threads(const struct gsp_digest *digest, struct part *part)
     return true;
 }
 
-static bool does_count(const struct part *part, const struct gsp_digest_sample *sample)
+static bool does_count(const struct part *part, const struct gsp_report_sample *sample)
 {
     return sample->node >= 0 &&
            (!part->waits_count || sample->on_cpu || part->waits_count[sample->thread]);
@@ -165,16 +165,17 @@ static bool choose(struct maker *maker)
         if (!choose_threads(maker->compare->side[side], part))
             return false;
         for (size_t i = 0; i < part->stacks->sample_count; i++) {
-            const struct gsp_digest_sample *sample = &part->stacks->samples[i];
+            const struct gsp_report_sample *sample = &part->stacks->samples[i];
             const bool counts = does_count(part, sample);
             part->total += counts ? sample->weight : 0;
             is_part = is_part || (!counts && sample->node >= 0);
         }
     }
     if (is_part)
-        gsp_compare__note(maker->compare,
-                          gsp_sv_of("functions: waiting time counts only in the main thread; other "
-                                    "threads and workers count while they run"));
+        gsp_compare__note_add(
+            maker->compare,
+            gsp_sv_of("functions: waiting time counts only in the main thread; other "
+                      "threads and workers count while they run"));
     return true;
 }
 
@@ -216,7 +217,7 @@ static void slice_steps(struct part *part, const struct gsp_step_series *steps)
 
 static void slice_time(struct part *part, double scale)
 {
-    const struct gsp_digest_stacks *stacks = part->stacks;
+    const struct gsp_report_stacks *stacks = part->stacks;
     part->scale = scale;
     if (!stacks->has_times || stacks->sample_count < SLICES)
         return;
@@ -250,8 +251,8 @@ static void lay_out(struct maker *maker, enum gsp_compare_per per,
         per = are_times && have_steps(maker, steps) ? GSP_PER_STEP : GSP_PER_RUN;
     if (per == GSP_PER_RUN && !alike) {
         per = GSP_PER_SHARE;
-        gsp_compare__note(compare,
-                          gsp_compare__printf(compare,
+        gsp_compare__note_add(
+            compare, gsp_compare__text_printf(compare,
                                               "stacks have different units (%s, %s): functions "
                                               "are compared by share",
                                               unit[0], unit[1]));
@@ -275,7 +276,7 @@ static void sum_nodes(struct maker *maker, int side)
     const struct part *part = &maker->part[side];
     struct gsp_compare_node *nodes = maker->compare->nodes;
     for (size_t i = 0; i < part->stacks->sample_count; i++) {
-        const struct gsp_digest_sample *sample = &part->stacks->samples[i];
+        const struct gsp_report_sample *sample = &part->stacks->samples[i];
         if (does_count(part, sample) && (part->slices == 0 || slice_of(part, sample->t) < SLICES))
             nodes[part->node_of[sample->node]].own[side] += sample->weight * part->scale;
     }
@@ -310,7 +311,7 @@ static void sum_functions(struct gsp_compare *compare)
         struct gsp_compare_row *row = &compare->functions[i].row;
         if (row->value[0] > 0)
             row->change = row->value[1] / row->value[0] - 1;
-        gsp_compare__settle(row);
+        gsp_compare__row_decide(row);
     }
 }
 
@@ -337,7 +338,7 @@ static double *slices_of(const struct maker *maker, int side, const uint32_t *pl
     const struct part *part = &maker->part[side];
     double *sums = calloc((size_t)TESTED_MAX * SLICES, sizeof(*sums));
     for (size_t i = 0; sums && i < part->stacks->sample_count; i++) {
-        const struct gsp_digest_sample *sample = &part->stacks->samples[i];
+        const struct gsp_report_sample *sample = &part->stacks->samples[i];
         const size_t slice = slice_of(part, sample->t);
         if (!does_count(part, sample) || slice == SLICES)
             continue;
@@ -353,12 +354,12 @@ static void test_one(struct gsp_compare *compare, const struct maker *maker,
                      double *const values[2], uint32_t function, size_t place)
 {
     struct gsp_compare_row *row = &compare->functions[function].row;
-    struct gsp_side sides[2];
+    struct gsp_compare_values sides[2];
     for (int i = 0; i < 2; i++)
-        sides[i] = (struct gsp_side){.values = values[i] + place * SLICES,
-                                     .count = maker->part[i].slices,
-                                     .mean = row->value[i]};
-    gsp_compare__judge(compare, row, sides, &gsp_effort_many);
+        sides[i] = (struct gsp_compare_values){.values = values[i] + place * SLICES,
+                                               .count = maker->part[i].slices,
+                                               .mean = row->value[i]};
+    gsp_compare__row_judge(compare, row, sides, &gsp_compare__effort_many);
 }
 
 static bool is_tested(const struct gsp_compare *compare, const double all[2], uint32_t function)
@@ -391,8 +392,8 @@ static void test_functions(struct maker *maker)
         for (uint32_t i = 0; i < compare->function_count; i++)
             if (place[i] < TESTED_MAX)
                 test_one(compare, maker, values, i, place[i]);
-        gsp_compare__correct(compare, &compare->functions[0].row, compare->function_count,
-                             sizeof(*compare->functions));
+        gsp_compare__rows_correct_p(compare, &compare->functions[0].row, compare->function_count,
+                                    sizeof(*compare->functions));
     } else {
         compare->no_memory = true;
     }
@@ -401,7 +402,7 @@ static void test_functions(struct maker *maker)
     free(place);
 }
 
-void gsp_compare__order(struct gsp_compare *compare)
+void gsp_compare__functions_sort(struct gsp_compare *compare)
 {
     if (!compare->order)
         compare->order = malloc((compare->function_count + 1) * sizeof(*compare->order));
@@ -414,8 +415,8 @@ void gsp_compare__order(struct gsp_compare *compare)
     qsort_r(compare->order, compare->function_count, sizeof(*compare->order), by_change, compare);
 }
 
-void gsp_compare__functions(struct gsp_compare *compare, enum gsp_compare_per per,
-                            const struct gsp_step_series steps[2])
+void gsp_compare__functions_fill(struct gsp_compare *compare, enum gsp_compare_per per,
+                                 const struct gsp_step_series steps[2])
 {
     struct maker maker = {.compare = compare};
     for (int i = 0; i < 2; i++)
@@ -428,7 +429,7 @@ void gsp_compare__functions(struct gsp_compare *compare, enum gsp_compare_per pe
         sum_nodes(&maker, 0);
         sum_nodes(&maker, 1);
         sum_functions(compare);
-        gsp_compare__order(compare);
+        gsp_compare__functions_sort(compare);
         if (compare->order)
             test_functions(&maker);
     } else {

@@ -11,8 +11,8 @@
 #include "report/grid.h"
 
 /* Rows of two recordings match by name. */
-static int find_or_add(struct gsp_memcontrast *contrast, struct gsp_hmap *map, struct gsp_buf *name,
-                       struct gsp_memcontrast_row **out)
+static int find_or_add(struct gsp_memory_comparison *contrast, struct gsp_hmap *map,
+                       struct gsp_buf *name, struct gsp_memory_comparison_row **out)
 {
     const uint64_t a = gsp_hash_bytes(name->p, name->len, 1);
     const uint64_t b = gsp_hash_bytes(name->p, name->len, 2);
@@ -29,13 +29,13 @@ static int find_or_add(struct gsp_memcontrast *contrast, struct gsp_hmap *map, s
     return GSP_OK;
 }
 
-static int add_side(struct gsp_memcontrast *contrast, struct gsp_hmap *map,
-                    const struct gsp_memreport *report, bool is_after)
+static int add_side(struct gsp_memory_comparison *contrast, struct gsp_hmap *map,
+                    const struct gsp_memory_view *report, bool is_after)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < report->rows.count; i++) {
         const struct gsp_memlog_row *from = &report->rows.at[i];
-        struct gsp_memcontrast_row *row = NULL;
+        struct gsp_memory_comparison_row *row = NULL;
         gsp_auto_buf name = {0};
         gsp_memlog_group_name(&report->groups, report->log, from->group, &name);
         rc = find_or_add(contrast, map, &name, &row);
@@ -49,18 +49,18 @@ static int add_side(struct gsp_memcontrast *contrast, struct gsp_hmap *map,
 
 static int by_difference(const void *a, const void *b)
 {
-    const struct gsp_memcontrast_row *x = a;
-    const struct gsp_memcontrast_row *y = b;
+    const struct gsp_memory_comparison_row *x = a;
+    const struct gsp_memory_comparison_row *y = b;
     const int64_t p = llabs(x->after - x->before);
     const int64_t q = llabs(y->after - y->before);
     return (p < q) - (p > q);
 }
 
-int gsp_memcontrast_make(struct gsp_memcontrast *contrast, const struct gsp_memreport *a,
-                         const struct gsp_memreport *b, struct gsp_err *err)
+int gsp_compare_memory_make(struct gsp_memory_comparison *contrast, const struct gsp_memory_view *a,
+                            const struct gsp_memory_view *b, struct gsp_err *err)
 {
     struct gsp_hmap map = {0};
-    *contrast = (struct gsp_memcontrast){0};
+    *contrast = (struct gsp_memory_comparison){0};
     contrast->at = calloc(a->rows.count + b->rows.count + 1, sizeof(*contrast->at));
     int rc = contrast->at ? add_side(contrast, &map, a, false) : GSP_E_NOMEM;
     if (rc == GSP_OK)
@@ -72,12 +72,12 @@ int gsp_memcontrast_make(struct gsp_memcontrast *contrast, const struct gsp_memr
     return GSP_OK;
 }
 
-void gsp_memcontrast_free(struct gsp_memcontrast *contrast)
+void gsp_compare_memory_free(struct gsp_memory_comparison *contrast)
 {
     for (size_t i = 0; i < contrast->count; i++)
         gsp_buf_free(&contrast->at[i].name);
     free(contrast->at);
-    *contrast = (struct gsp_memcontrast){0};
+    *contrast = (struct gsp_memory_comparison){0};
 }
 
 static void add_amount(struct gsp_report_grid *grid, int64_t bytes)
@@ -86,8 +86,8 @@ static void add_amount(struct gsp_report_grid *grid, int64_t bytes)
     gsp_report_grid_cell(grid);
 }
 
-void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct gsp_memreport *b,
-                          struct gsp_buf *out)
+void gsp_compare_memory_text(const struct gsp_memory_comparison *contrast,
+                             const struct gsp_memory_view *b, struct gsp_buf *out)
 {
     struct gsp_report_grid grid = {
         .column_count = 4,
@@ -96,7 +96,7 @@ void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct g
                     {"after", GSP_REPORT_GRID_NUMBER, 8},
                     {gsp_memlog_group_by_name(b->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     for (size_t i = 0; i < contrast->count && (!b->limit || i < b->limit); i++) {
-        const struct gsp_memcontrast_row *row = &contrast->at[i];
+        const struct gsp_memory_comparison_row *row = &contrast->at[i];
         add_amount(&grid, row->after - row->before);
         add_amount(&grid, row->before);
         add_amount(&grid, row->after);
@@ -108,8 +108,8 @@ void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct g
     gsp_report_grid_free(&grid);
 }
 
-int gsp_memcontrast_table(const struct gsp_memcontrast *contrast, struct gsp_made_rows **out,
-                          struct gsp_err *err)
+int gsp_compare_memory_rows(const struct gsp_memory_comparison *contrast, struct gsp_row_list **out,
+                            struct gsp_err *err)
 {
     static const struct gsp_rows_column COLUMNS[] = {
         {.name = "name", .sql_type = "VARCHAR", .kind = GSP_CELL_TEXT},
@@ -118,14 +118,14 @@ int gsp_memcontrast_table(const struct gsp_memcontrast *contrast, struct gsp_mad
         {.name = "after_bytes", .sql_type = "BIGINT", .kind = GSP_CELL_I64},
         {.name = "error_bytes", .sql_type = "BIGINT", .kind = GSP_CELL_I64},
     };
-    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), out, err);
+    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), out, err);
     for (size_t i = 0; rc == GSP_OK && i < contrast->count; i++) {
-        const struct gsp_memcontrast_row *row = &contrast->at[i];
-        gsp_made_text(*out, gsp_buf_sv(&row->name));
-        gsp_made_i64(*out, row->after - row->before);
-        gsp_made_i64(*out, row->before);
-        gsp_made_i64(*out, row->after);
-        gsp_made_i64(*out, (int64_t)(1024 * sqrt(row->var)));
+        const struct gsp_memory_comparison_row *row = &contrast->at[i];
+        gsp_model_row_list_add_text(*out, gsp_buf_sv(&row->name));
+        gsp_model_row_list_add_i64(*out, row->after - row->before);
+        gsp_model_row_list_add_i64(*out, row->before);
+        gsp_model_row_list_add_i64(*out, row->after);
+        gsp_model_row_list_add_i64(*out, (int64_t)(1024 * sqrt(row->var)));
     }
     return rc;
 }

@@ -16,28 +16,28 @@
 #include "report/memory_view.h"
 
 /* Rows of the two recordings match by name. */
-struct gsp_memcontrast_row {
+struct gsp_memory_comparison_row {
     struct gsp_buf name;
     int64_t before; /* bytes */
     int64_t after;
     double var; /* of both, KiB^2 */
 };
 
-struct gsp_memcontrast {
-    struct gsp_memcontrast_row *at; /* the largest difference first */
+struct gsp_memory_comparison {
+    struct gsp_memory_comparison_row *at; /* the largest difference first */
     size_t count;
 };
 
 /* Compares the rows of two views. The caller frees the result also after a failure. Fails with
  * NOMEM. */
-GSP_MUST_CHECK int gsp_memcontrast_make(struct gsp_memcontrast *contrast,
-                                        const struct gsp_memreport *a,
-                                        const struct gsp_memreport *b, struct gsp_err *err);
-void gsp_memcontrast_free(struct gsp_memcontrast *contrast);
+GSP_MUST_CHECK int gsp_compare_memory_make(struct gsp_memory_comparison *contrast,
+                                           const struct gsp_memory_view *a,
+                                           const struct gsp_memory_view *b, struct gsp_err *err);
+void gsp_compare_memory_free(struct gsp_memory_comparison *contrast);
 
 /* Appends a table with the limit and the width of b. */
-void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct gsp_memreport *b,
-                          struct gsp_buf *out);
+void gsp_compare_memory_text(const struct gsp_memory_comparison *contrast,
+                             const struct gsp_memory_view *b, struct gsp_buf *out);
 /* All rows; the caller frees *out with gsp_rows_free(). Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memcontrast_table(const struct gsp_memcontrast *contrast,
-                                         struct gsp_made_rows **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_compare_memory_rows(const struct gsp_memory_comparison *contrast,
+                                           struct gsp_row_list **out, struct gsp_err *err);

@@ -12,7 +12,7 @@
 /* How the series of a chart are combined, and which direction is better. */
 struct chart_rule {
     const char *id;
-    enum gsp_better better;
+    enum gsp_compare_better better;
     bool is_sum;   /* sum of the series; otherwise their mean */
     bool is_level; /* a level that rises at startup: the rise is excluded, and the peak is a metric
                     */
@@ -44,10 +44,10 @@ static const struct chart_rule *rule_of(struct gsp_sv id)
 }
 
 static struct gsp_compare_row *add_row(struct gsp_compare *compare, struct gsp_sv name,
-                                       struct gsp_sv unit, enum gsp_better better)
+                                       struct gsp_sv unit, enum gsp_compare_better better)
 {
     struct gsp_compare_row *more =
-        gsp_compare__more(compare, compare->metrics, compare->metric_count, sizeof(*more));
+        gsp_compare__array_grow(compare, compare->metrics, compare->metric_count, sizeof(*more));
     if (!more)
         return NULL;
     compare->metrics = more;
@@ -58,16 +58,16 @@ static struct gsp_compare_row *add_row(struct gsp_compare *compare, struct gsp_s
 
 /* Adds a metric with one value per side, if both are known. */
 static void add_single(struct gsp_compare *compare, const char *name, const char *unit,
-                       enum gsp_better better, const double values[2])
+                       enum gsp_compare_better better, const double values[2])
 {
     if (!isfinite(values[0]) || !isfinite(values[1]))
         return;
     double copies[2] = {values[0], values[1]};
-    struct gsp_side sides[2] = {{.values = &copies[0], .count = 1, .mean = values[0]},
-                                {.values = &copies[1], .count = 1, .mean = values[1]}};
+    struct gsp_compare_values sides[2] = {{.values = &copies[0], .count = 1, .mean = values[0]},
+                                          {.values = &copies[1], .count = 1, .mean = values[1]}};
     struct gsp_compare_row *row = add_row(compare, gsp_sv_of(name), gsp_sv_of(unit), better);
     if (row)
-        gsp_compare__judge(compare, row, sides, &gsp_effort_metric);
+        gsp_compare__row_judge(compare, row, sides, &gsp_compare__effort_metric);
 }
 
 /* ----------------------------------------------------------------------------------------- steps
@@ -88,7 +88,7 @@ static void add_throughput(struct gsp_compare *compare, const struct gsp_compare
     turned.difference_low = turned.low * turned.value[0];
     turned.difference_high = turned.high * turned.value[0];
     turned.effect = -time->effect;
-    gsp_compare__settle(&turned);
+    gsp_compare__row_decide(&turned);
     struct gsp_compare_row *row = add_row(compare, turned.name, turned.unit, turned.better);
     if (row)
         *row = turned;
@@ -96,18 +96,18 @@ static void add_throughput(struct gsp_compare *compare, const struct gsp_compare
 
 static void add_steps(struct gsp_compare *compare, const struct gsp_step_series steps[2])
 {
-    struct gsp_side sides[2];
+    struct gsp_compare_values sides[2];
     for (int i = 0; i < 2; i++)
-        sides[i] = (struct gsp_side){.values = steps[i].duration_s + steps[i].warmup,
-                                     .count = steps[i].count - steps[i].warmup,
-                                     .mean = (double)NAN};
+        sides[i] = (struct gsp_compare_values){.values = steps[i].duration_s + steps[i].warmup,
+                                               .count = steps[i].count - steps[i].warmup,
+                                               .mean = (double)NAN};
     if (sides[0].count == 0 || sides[1].count == 0)
         return;
     struct gsp_compare_row *row =
         add_row(compare, gsp_sv_of("step_time"), gsp_sv_of("s"), GSP_BETTER_LOWER);
     if (!row)
         return;
-    gsp_compare__judge(compare, row, sides, &gsp_effort_metric);
+    gsp_compare__row_judge(compare, row, sides, &gsp_compare__effort_metric);
     if (row->value[0] > 0 && row->value[1] > 0) {
         const struct gsp_compare_row time = *row;
         add_throughput(compare, &time);
@@ -118,10 +118,12 @@ static void add_steps(struct gsp_compare *compare, const struct gsp_step_series 
  */
 
 /* The points of a series; for a series of bins, the middle of each pair of extremes. */
-static struct gsp_side points_of(struct gsp_compare *compare, const struct gsp_digest_series *line)
+static struct gsp_compare_values points_of(struct gsp_compare *compare,
+                                           const struct gsp_report_series *line)
 {
-    struct gsp_side side = {.values = calloc(line->count + 1, sizeof(double)),
-                            .mean = line->stats.count > 0 ? line->stats.mean : (double)NAN};
+    struct gsp_compare_values side = {.values = calloc(line->count + 1, sizeof(double)),
+                                      .mean =
+                                          line->stats.count > 0 ? line->stats.mean : (double)NAN};
     if (!side.values) {
         compare->no_memory = true;
         return side;
@@ -134,14 +136,14 @@ static struct gsp_side points_of(struct gsp_compare *compare, const struct gsp_d
     return side;
 }
 
-static void extent_of(const struct gsp_digest_chart *chart, double *begin, double *end,
+static void extent_of(const struct gsp_report_chart *chart, double *begin, double *end,
                       size_t *most)
 {
     *begin = (double)INFINITY;
     *end = -(double)INFINITY;
     *most = 0;
     for (size_t i = 0; i < chart->series_count; i++) {
-        const struct gsp_digest_series *line = &chart->series[i];
+        const struct gsp_report_series *line = &chart->series[i];
         if (line->count == 0)
             continue;
         *begin = fmin(*begin, line->t[0]);
@@ -151,8 +153,8 @@ static void extent_of(const struct gsp_digest_chart *chart, double *begin, doubl
 }
 
 /* Adds the mean of the points in each interval. */
-static void add_line(const struct gsp_digest_series *line, double begin, double width,
-                     struct gsp_side *side, double *lines)
+static void add_line(const struct gsp_report_series *line, double begin, double width,
+                     struct gsp_compare_values *side, double *lines)
 {
     double sum = 0;
     size_t count = 0;
@@ -178,8 +180,8 @@ static void add_line(const struct gsp_digest_series *line, double begin, double 
 }
 
 /* Combines the series of a chart: the sum or mean of each interval. */
-static struct gsp_side lines_of(struct gsp_compare *compare, const struct gsp_digest_chart *chart,
-                                bool is_sum)
+static struct gsp_compare_values lines_of(struct gsp_compare *compare,
+                                          const struct gsp_report_chart *chart, bool is_sum)
 {
     double begin = 0;
     double end = 0;
@@ -190,7 +192,7 @@ static struct gsp_side lines_of(struct gsp_compare *compare, const struct gsp_di
     /* Two points per interval, so that small clock differences leave no interval empty. */
     size_t count = most / 2 < STRETCHES_MAX ? most / 2 : STRETCHES_MAX;
     count = count > 0 ? count : 1;
-    struct gsp_side side = {
+    struct gsp_compare_values side = {
         .values = calloc(count + 1, sizeof(double)), .count = count, .mean = (double)NAN};
     double *lines = calloc(count + 1, sizeof(double));
     if (!side.values || !lines) {
@@ -223,7 +225,7 @@ static struct gsp_sv plain_name(struct gsp_sv name)
 }
 
 /* The n-th series with this name; NULL if it does not exist. */
-static const struct gsp_digest_series *line_named(const struct gsp_digest_chart *chart,
+static const struct gsp_report_series *line_named(const struct gsp_report_chart *chart,
                                                   struct gsp_sv name, size_t n)
 {
     for (size_t i = 0; i < chart->series_count; i++)
@@ -232,7 +234,7 @@ static const struct gsp_digest_series *line_named(const struct gsp_digest_chart 
     return NULL;
 }
 
-static size_t same_before(const struct gsp_digest_chart *chart, size_t i)
+static size_t same_before(const struct gsp_report_chart *chart, size_t i)
 {
     size_t count = 0;
     for (size_t k = 0; k < i; k++)
@@ -241,7 +243,7 @@ static size_t same_before(const struct gsp_digest_chart *chart, size_t i)
 }
 
 /* Removes the rise at startup. */
-static void drop_startup(struct gsp_side *side)
+static void drop_startup(struct gsp_compare_values *side)
 {
     size_t kept = 0;
     for (size_t i = 0; i < side->count; i++)
@@ -255,7 +257,7 @@ static void drop_startup(struct gsp_side *side)
 }
 
 static void add_pair(struct gsp_compare *compare, struct gsp_sv name,
-                     const struct gsp_digest_chart *chart, struct gsp_side sides[2])
+                     const struct gsp_report_chart *chart, struct gsp_compare_values sides[2])
 {
     if (rule_of(chart->id)->is_level) {
         drop_startup(&sides[0]);
@@ -263,19 +265,19 @@ static void add_pair(struct gsp_compare *compare, struct gsp_sv name,
     }
     struct gsp_compare_row *row = add_row(compare, name, chart->unit, rule_of(chart->id)->better);
     if (row)
-        gsp_compare__judge(compare, row, sides, &gsp_effort_metric);
+        gsp_compare__row_judge(compare, row, sides, &gsp_compare__effort_metric);
     free(sides[0].values);
     free(sides[1].values);
 }
 
 /* Adds each series that both charts have. */
-static void add_lines(struct gsp_compare *compare, const struct gsp_digest_chart *a,
-                      const struct gsp_digest_chart *b)
+static void add_lines(struct gsp_compare *compare, const struct gsp_report_chart *a,
+                      const struct gsp_report_chart *b)
 {
     for (size_t i = 0; i < a->series_count; i++) {
         const struct gsp_sv name = plain_name(a->series[i].name);
         const size_t n = same_before(a, i);
-        const struct gsp_digest_series *other = line_named(b, name, n);
+        const struct gsp_report_series *other = line_named(b, name, n);
         if (!other)
             continue;
         struct gsp_buf text = {0};
@@ -284,22 +286,23 @@ static void add_lines(struct gsp_compare *compare, const struct gsp_digest_chart
         gsp_buf_term(&text, name);
         if (n > 0)
             gsp_buf_printf(&text, " #%zu", n + 1);
-        struct gsp_side sides[2] = {points_of(compare, &a->series[i]), points_of(compare, other)};
-        add_pair(compare, gsp_compare__keep(compare, &text), a, sides);
+        struct gsp_compare_values sides[2] = {points_of(compare, &a->series[i]),
+                                              points_of(compare, other)};
+        add_pair(compare, gsp_compare__text_keep(compare, &text), a, sides);
     }
 }
 
 static void add_charts(struct gsp_compare *compare)
 {
     for (size_t i = 0; i < compare->side[0]->chart_count; i++) {
-        const struct gsp_digest_chart *a = &compare->side[0]->charts[i];
-        const struct gsp_digest_chart *b = gsp_digest_chart_named(compare->side[1], a->id);
+        const struct gsp_report_chart *a = &compare->side[0]->charts[i];
+        const struct gsp_report_chart *b = gsp_report_chart_named(compare->side[1], a->id);
         if (!b || a->series_count == 0 || b->series_count == 0 ||
             gsp_sv_eq(a->id, gsp_sv_of("steps")))
             continue;
         if (!gsp_sv_eq(a->unit, b->unit)) {
-            gsp_compare__note(compare,
-                              gsp_compare__printf(compare,
+            gsp_compare__note_add(
+                compare, gsp_compare__text_printf(compare,
                                                   "%.*s has different units (%.*s, %.*s) and is "
                                                   "not compared",
                                                   (int)a->id.len, a->id.p, (int)a->unit.len,
@@ -308,8 +311,8 @@ static void add_charts(struct gsp_compare *compare)
         }
         const struct chart_rule *rule = rule_of(a->id);
         if (!rule->is_apart) {
-            struct gsp_side sides[2] = {lines_of(compare, a, rule->is_sum),
-                                        lines_of(compare, b, rule->is_sum)};
+            struct gsp_compare_values sides[2] = {lines_of(compare, a, rule->is_sum),
+                                                  lines_of(compare, b, rule->is_sum)};
             add_pair(compare, a->id, a, sides);
         }
         if (rule->is_apart || a->series_count > 1 || b->series_count > 1)
@@ -324,7 +327,7 @@ static void add_charts(struct gsp_compare *compare)
 static void add_integral(struct gsp_compare *compare, const char *of, const char *name,
                          const char *unit, double scale)
 {
-    const struct gsp_compare_row *rate = gsp_compare__metric(compare, of);
+    const struct gsp_compare_row *rate = gsp_compare__metric_find(compare, of);
     if (!rate)
         return;
     const double values[2] = {rate->value[0] * scale * compare->side[0]->duration_s,
@@ -333,9 +336,9 @@ static void add_integral(struct gsp_compare *compare, const char *of, const char
 }
 
 /* The highest value of the sum of all series. */
-static double highest(struct gsp_compare *compare, const struct gsp_digest_chart *chart)
+static double highest(struct gsp_compare *compare, const struct gsp_report_chart *chart)
 {
-    struct gsp_side side = lines_of(compare, chart, true);
+    struct gsp_compare_values side = lines_of(compare, chart, true);
     double found = (double)NAN;
     for (size_t i = 0; i < side.count; i++)
         found = fmax(found, side.values[i]); /* fmax() ignores NaN */
@@ -345,20 +348,20 @@ static double highest(struct gsp_compare *compare, const struct gsp_digest_chart
 
 static void add_peak(struct gsp_compare *compare, const char *of, const char *name)
 {
-    const struct gsp_digest_chart *const charts[2] = {gsp_digest_chart_find(compare->side[0], of),
-                                                      gsp_digest_chart_find(compare->side[1], of)};
+    const struct gsp_report_chart *const charts[2] = {gsp_report_chart_find(compare->side[0], of),
+                                                      gsp_report_chart_find(compare->side[1], of)};
     if (!charts[0] || !charts[1])
         return;
     const double values[2] = {highest(compare, charts[0]), highest(compare, charts[1])};
     add_single(compare, name, "bytes", GSP_BETTER_LOWER, values);
 }
 
-void gsp_compare__metrics(struct gsp_compare *compare, const struct gsp_step_series steps[2])
+void gsp_compare__metrics_fill(struct gsp_compare *compare, const struct gsp_step_series steps[2])
 {
-    const struct gsp_digest *const *side = compare->side;
+    const struct gsp_report *const *side = compare->side;
     /* The user decides how long a session lasts, so its wall time is not compared. */
     const bool are_runs =
-        side[0]->kind != GSP_DIGEST_SESSION && side[1]->kind != GSP_DIGEST_SESSION;
+        side[0]->kind != GSP_REPORT_SESSION && side[1]->kind != GSP_REPORT_SESSION;
     const double lengths[2] = {side[0]->duration_s, side[1]->duration_s};
     const double peaks[2] = {side[0]->memory.peak_rss_bytes, side[1]->memory.peak_rss_bytes};
     add_steps(compare, steps);
@@ -372,8 +375,8 @@ void gsp_compare__metrics(struct gsp_compare *compare, const struct gsp_step_ser
     const size_t first = compare->metric_count;
     add_charts(compare);
     if (compare->metric_count > first)
-        gsp_compare__correct(compare, compare->metrics + first, compare->metric_count - first,
-                             sizeof(*compare->metrics));
+        gsp_compare__rows_correct_p(compare, compare->metrics + first,
+                                    compare->metric_count - first, sizeof(*compare->metrics));
     if (are_runs) {
         add_integral(compare, "cpu", "cpu_time", "s", 0.01);
         add_integral(compare, "power", "energy", "J", 1);

@@ -6,17 +6,17 @@
 #include "base/map.h"
 #include "compare/compare_internal.h"
 
-static uint64_t key_of(const struct gsp_digest_module *module)
+static uint64_t key_of(const struct gsp_report_module *module)
 {
     return gsp_hash_bytes(module->module.p, module->module.len,
                           gsp_hash_bytes(module->stage.p, module->stage.len, 0));
 }
 
 static struct gsp_compare_row *add_row(struct gsp_compare *compare,
-                                       const struct gsp_digest_module *module)
+                                       const struct gsp_report_module *module)
 {
     struct gsp_compare_row *more =
-        gsp_compare__more(compare, compare->modules, compare->module_count, sizeof(*more));
+        gsp_compare__array_grow(compare, compare->modules, compare->module_count, sizeof(*more));
     if (!more)
         return NULL;
     compare->modules = more;
@@ -28,17 +28,18 @@ static struct gsp_compare_row *add_row(struct gsp_compare *compare,
     gsp_buf_putc(&name, ' ');
     gsp_buf_putsv(&name, module->stage);
     struct gsp_compare_row *row = &more[compare->module_count++];
-    *row = (struct gsp_compare_row){.name = gsp_compare__keep(compare, &name),
+    *row = (struct gsp_compare_row){.name = gsp_compare__text_keep(compare, &name),
                                     .unit = gsp_sv_of("s"),
                                     .better = GSP_BETTER_LOWER};
     return row;
 }
 
-/* Copies the durations, because gsp_compare__judge() modifies them. Without durations, only the
+/* Copies the durations, because gsp_compare__row_judge() modifies them. Without durations, only the
  * mean is known. */
-static struct gsp_side side_of(struct gsp_compare *compare, const struct gsp_digest_module *module)
+static struct gsp_compare_values side_of(struct gsp_compare *compare,
+                                         const struct gsp_report_module *module)
 {
-    struct gsp_side side = {.mean = module ? module->mean_s : (double)NAN};
+    struct gsp_compare_values side = {.mean = module ? module->mean_s : (double)NAN};
     side.values = calloc((module ? module->value_count : 0) + 1, sizeof(double));
     if (!side.values) {
         compare->no_memory = true;
@@ -51,14 +52,14 @@ static struct gsp_side side_of(struct gsp_compare *compare, const struct gsp_dig
     return side;
 }
 
-static void add_pair(struct gsp_compare *compare, const struct gsp_digest_module *a,
-                     const struct gsp_digest_module *b)
+static void add_pair(struct gsp_compare *compare, const struct gsp_report_module *a,
+                     const struct gsp_report_module *b)
 {
     struct gsp_compare_row *row = add_row(compare, a ? a : b);
     if (!row)
         return;
-    struct gsp_side sides[2] = {side_of(compare, a), side_of(compare, b)};
-    gsp_compare__judge(compare, row, sides, &gsp_effort_many);
+    struct gsp_compare_values sides[2] = {side_of(compare, a), side_of(compare, b)};
+    gsp_compare__row_judge(compare, row, sides, &gsp_compare__effort_many);
     row->count[0] = a ? a->calls : 0;
     row->count[1] = b ? b->calls : 0;
     free(sides[0].values);
@@ -90,15 +91,15 @@ static int by_change(const void *x, const void *y)
     return order != 0 ? order : (a->name.len > b->name.len) - (a->name.len < b->name.len);
 }
 
-void gsp_compare__order_modules(struct gsp_compare *compare)
+void gsp_compare__modules_sort(struct gsp_compare *compare)
 {
     if (compare->module_count > 1)
         qsort(compare->modules, compare->module_count, sizeof(*compare->modules), by_change);
 }
 
-void gsp_compare__modules(struct gsp_compare *compare)
+void gsp_compare__modules_fill(struct gsp_compare *compare)
 {
-    const struct gsp_digest *const *side = compare->side;
+    const struct gsp_report *const *side = compare->side;
     if (side[0]->module_count == 0 || side[1]->module_count == 0)
         return;
     struct gsp_hmap of_b = {0};
@@ -118,7 +119,7 @@ void gsp_compare__modules(struct gsp_compare *compare)
     compare->no_memory = compare->no_memory || !ok;
     gsp_hmap_free(&of_b);
     free(is_matched);
-    gsp_compare__correct(compare, compare->modules, compare->module_count,
-                         sizeof(*compare->modules));
-    gsp_compare__order_modules(compare);
+    gsp_compare__rows_correct_p(compare, compare->modules, compare->module_count,
+                                sizeof(*compare->modules));
+    gsp_compare__modules_sort(compare);
 }

@@ -104,7 +104,7 @@ static int parse_limit(const char *text, struct gsp_compare_rule *out, struct gs
                : malformed(text, "the unit is not one of % ns us ms s min h B KB MB GB W J", err);
 }
 
-int gsp_rule_parse(const char *text, struct gsp_compare_rule *out, struct gsp_err *err)
+int gsp_compare_rule_parse(const char *text, struct gsp_compare_rule *out, struct gsp_err *err)
 {
     *out = (struct gsp_compare_rule){.text = text};
     /* The last operator: function names may contain others, such as "<listcomp>". */
@@ -173,10 +173,10 @@ static bool is_over(const struct gsp_compare_rule *rule, double value)
 /* Keeps the row if it is worse than the current one: failed before passed, then the farthest from
  * the limit. */
 static void consider(const struct gsp_compare_row *row, bool any_change,
-                     struct gsp_rule_result *out)
+                     struct gsp_compare_rule_result *out)
 {
     const struct gsp_compare_rule *rule = out->rule;
-    struct gsp_rule_result one = {.rule = rule, .row = row, .value = value_for(rule, row)};
+    struct gsp_compare_rule_result one = {.rule = rule, .row = row, .value = value_for(rule, row)};
     one.is_over = is_over(rule, one.value);
     /* A limit on the value concerns only the second recording, so significance does not matter. */
     one.is_significant = any_change || rule->kind == GSP_RULE_VALUE || row->is_significant;
@@ -204,7 +204,7 @@ static struct gsp_sv without_stage(struct gsp_sv name)
 }
 
 static void consider_many(const struct gsp_compare *compare, bool any_change,
-                          struct gsp_rule_result *out)
+                          struct gsp_compare_rule_result *out)
 {
     const char *pattern = out->rule->name;
     if (out->rule->subject == GSP_RULE_MODULE) {
@@ -251,8 +251,8 @@ static void try_name(struct nearest *nearest, struct gsp_sv name)
 static int no_metric(const struct gsp_compare_rule *rule, const struct gsp_compare *compare,
                      struct gsp_err *err)
 {
-    bool known = gsp_digest_chart_find(compare->side[0], rule->name) ||
-                 gsp_digest_chart_find(compare->side[1], rule->name);
+    bool known = gsp_report_chart_find(compare->side[0], rule->name) ||
+                 gsp_report_chart_find(compare->side[1], rule->name);
     struct nearest nearest = {.name_typed = rule->name, .distance = 1 + strlen(rule->name) / 3};
     for (size_t i = 0; i < GSP_COUNT(KNOWN); i++) {
         known = known || strcmp(KNOWN[i], rule->name) == 0;
@@ -293,12 +293,13 @@ static int nothing_matches(const struct gsp_compare_rule *rule, const struct gsp
         nearest.name[0] ? ", did you mean '" : "", nearest.name, nearest.name[0] ? "'?" : "");
 }
 
-int gsp_rule_check(const struct gsp_compare_rule *rule, const struct gsp_compare *compare,
-                   bool any_change, struct gsp_rule_result *out, struct gsp_err *err)
+int gsp_compare_rule_check(const struct gsp_compare_rule *rule, const struct gsp_compare *compare,
+                           bool any_change, struct gsp_compare_rule_result *out,
+                           struct gsp_err *err)
 {
-    *out = (struct gsp_rule_result){.rule = rule};
+    *out = (struct gsp_compare_rule_result){.rule = rule};
     if (rule->subject == GSP_RULE_METRIC) {
-        const struct gsp_compare_row *row = gsp_compare__metric(compare, rule->name);
+        const struct gsp_compare_row *row = gsp_compare__metric_find(compare, rule->name);
         if (!row)
             return no_metric(rule, compare, err);
         consider(row, any_change, out);

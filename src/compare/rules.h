@@ -32,7 +32,7 @@ struct gsp_compare_rule {
 };
 
 /* The result of a rule. */
-struct gsp_rule_result {
+struct gsp_compare_rule_result {
     const struct gsp_compare_rule *rule;
     const struct gsp_compare_row *row; /* the worst matching row; NULL: none matches */
     double value;                      /* the value compared with the limit */
@@ -42,11 +42,11 @@ struct gsp_rule_result {
 };
 
 /* Parses a rule; text must outlive it. Fails with USAGE. */
-GSP_MUST_CHECK int gsp_rule_parse(const char *text, struct gsp_compare_rule *out,
-                                  struct gsp_err *err);
+GSP_MUST_CHECK int gsp_compare_rule_parse(const char *text, struct gsp_compare_rule *out,
+                                          struct gsp_err *err);
 
 /* Applies a rule to a comparison. Fails with USAGE if the name does not exist or the unit of the
  * limit does not fit, and with FORMAT if only one recording has the metric. */
-GSP_MUST_CHECK int gsp_rule_check(const struct gsp_compare_rule *rule,
-                                  const struct gsp_compare *compare, bool any_change,
-                                  struct gsp_rule_result *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_compare_rule_check(const struct gsp_compare_rule *rule,
+                                          const struct gsp_compare *compare, bool any_change,
+                                          struct gsp_compare_rule_result *out, struct gsp_err *err);

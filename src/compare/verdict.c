@@ -177,13 +177,13 @@ static void put_functions(const struct gsp_compare *compare, struct gsp_buf *out
     gsp_buf_putc(out, ')');
 }
 
-void gsp_compare__verdict(struct gsp_compare *compare)
+void gsp_compare__verdict_fill(struct gsp_compare *compare)
 {
     struct gsp_buf text = {0};
-    const struct gsp_compare_row *step = gsp_compare__metric(compare, "step_time");
-    const struct gsp_compare_row *wall = gsp_compare__metric(compare, "wall_time");
+    const struct gsp_compare_row *step = gsp_compare__metric_find(compare, "step_time");
+    const struct gsp_compare_row *wall = gsp_compare__metric_find(compare, "wall_time");
     const bool are_runs =
-        compare->side[0]->kind == GSP_DIGEST_RUN && compare->side[1]->kind == GSP_DIGEST_RUN;
+        compare->side[0]->kind == GSP_REPORT_RUN && compare->side[1]->kind == GSP_REPORT_RUN;
     if (compare->is_same) {
         gsp_buf_puts(&text, "no difference: ");
         gsp_buf_term(&text, compare->name[0]);
@@ -199,5 +199,5 @@ void gsp_compare__verdict(struct gsp_compare *compare)
     } else if (compare->metric_count > 0) {
         put_metrics(compare, &text);
     }
-    compare->verdict = gsp_compare__keep(compare, &text);
+    compare->verdict = gsp_compare__text_keep(compare, &text);
 }

@@ -140,22 +140,23 @@ static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
 static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
 {
     const struct gsp_settings_fixed *settings = daemon->fixed;
-    const struct gsp_frames_options log = {.folder = settings->state_dir, .host = daemon->host};
+    const struct gsp_frame_log_options log = {.folder = settings->state_dir, .host = daemon->host};
     const struct gsp_sessions_options sessions = {.state_folder = settings->state_dir,
                                                   .output_folder = settings->output_dir,
                                                   .host = daemon->host,
                                                   .keep_ns = settings->keep_ns,
                                                   .keep_max = (uint32_t)settings->keep_sessions};
-    int rc = gsp_frames_open(&log, &daemon->frames, err);
+    int rc = gsp_frames_log_open(&log, &daemon->frames, err);
     if (rc < 0)
         return rc;
-    gsp_frames_set_period(daemon->frames, gsp_daemon__live_settings(daemon).period_ns);
-    gsp_rows_out_init(&daemon->rows, gsp_frames_sink(daemon->frames), daemon->place_fd,
-                      (uint32_t)settings->ring_rows);
+    gsp_frames_log_set_period(daemon->frames, gsp_daemon__live_settings(daemon).period_ns);
+    gsp_daemon__rows_init(&daemon->rows, gsp_frames_log_sink(daemon->frames), daemon->place_fd,
+                          (uint32_t)settings->ring_rows);
     daemon->has_rows = true;
-    rc = gsp_sessions_open(&sessions, daemon->frames, &daemon->sessions, err);
+    rc = gsp_daemon__sessions_open(&sessions, daemon->frames, &daemon->sessions, err);
     return rc < 0 ? rc
-                  : gsp_targets_open(settings->output_dir, daemon->sessions, &daemon->targets, err);
+                  : gsp_daemon__targets_open(settings->output_dir, daemon->sessions,
+                                             &daemon->targets, err);
 }
 
 static int init_conds(struct gsp_daemon *daemon, struct gsp_err *err)
@@ -183,9 +184,9 @@ static int open_port(struct gsp_daemon *daemon, struct gsp_err *err)
         .unix_path = local ? settings->socket_path : NULL,
         .token = daemon->token,
         .timeout_s = (unsigned)(settings->request_timeout_ns / GSP_NS_PER_S),
-        .handle = gsp_routes_handle,
-        .is_slow = gsp_routes_is_slow,
-        .is_public = gsp_routes_is_public,
+        .handle = gsp_daemon__routes_handle,
+        .is_slow = gsp_daemon__routes_is_slow,
+        .is_public = gsp_daemon__routes_is_public,
         .hint = gsp_daemon__hint_for_refusal,
         .ctx = daemon};
     return gsp_http_open(&options, &daemon->server, err);
@@ -238,15 +239,15 @@ int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out
 
 int gsp_daemon_start(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    gsp_targets_resume(daemon->targets, daemon->fixed->allow_control);
-    gsp_daemon__rewatch(daemon);
+    gsp_daemon__targets_resume(daemon->targets, daemon->fixed->allow_control);
+    gsp_daemon__watched_update(daemon);
     int rc = gsp_http_start(daemon->server, err);
     if (rc < 0)
         return rc;
     daemon->has_collector =
         pthread_create(&daemon->collector, NULL, gsp_daemon__collect, daemon) == 0;
     daemon->has_maintainer =
-        pthread_create(&daemon->maintainer, NULL, gsp_daemon__tend, daemon) == 0;
+        pthread_create(&daemon->maintainer, NULL, gsp_daemon__maintain, daemon) == 0;
     if (!daemon->has_collector || !daemon->has_maintainer)
         return gsp_err_nomem(err);
     return GSP_OK;
@@ -271,13 +272,13 @@ void gsp_daemon_close(struct gsp_daemon *daemon)
         return;
     if (daemon->has_conds)
         stop_threads(daemon);
-    gsp_targets_stop(daemon->targets);
+    gsp_daemon__targets_stop(daemon->targets);
     gsp_http_stop(daemon->server);
-    gsp_targets_close(daemon->targets);
-    gsp_sessions_close(daemon->sessions);
+    gsp_daemon__targets_close(daemon->targets);
+    gsp_daemon__sessions_close(daemon->sessions);
     if (daemon->has_rows)
-        gsp_rows_out_free(&daemon->rows);
-    gsp_frames_close(daemon->frames);
+        gsp_daemon__rows_free(&daemon->rows);
+    gsp_frames_log_close(daemon->frames);
     gsp_collect_close(daemon->collect);
     gsp_fd_close(&daemon->place_fd);
     gsp_fd_close(&daemon->lock_fd);
@@ -308,15 +309,15 @@ void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings_live
     daemon->settings_changed = true;
     pthread_cond_broadcast(&daemon->changed);
     gsp_lock_release(&daemon->lock);
-    gsp_daemon__touch(daemon);
+    gsp_daemon__status_changed(daemon);
 }
 
-void gsp_daemon_note_settings(struct gsp_daemon *daemon, const char *why)
+void gsp_daemon_set_settings_error(struct gsp_daemon *daemon, const char *why)
 {
     gsp_lock_take(&daemon->lock);
     snprintf(daemon->settings_error, sizeof(daemon->settings_error), "%s", why);
     gsp_lock_release(&daemon->lock);
-    gsp_daemon__touch(daemon);
+    gsp_daemon__status_changed(daemon);
 }
 
 uint16_t gsp_daemon_port(const struct gsp_daemon *daemon)

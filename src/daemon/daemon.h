@@ -31,6 +31,6 @@ void gsp_daemon_close(struct gsp_daemon *daemon); /* NULL does nothing */
 /* Replaces the settings that can change while the daemon runs. */
 void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings_live *settings);
 /* Sets the text that /status shows if new settings were rejected; "": they were accepted. */
-void gsp_daemon_note_settings(struct gsp_daemon *daemon, const char *why);
+void gsp_daemon_set_settings_error(struct gsp_daemon *daemon, const char *why);
 
 uint16_t gsp_daemon_port(const struct gsp_daemon *daemon);

@@ -21,11 +21,11 @@
 #include "base/lock.h"
 #include "collect/collect.h"
 #include "daemon/daemon.h"
-#include "daemon/daemon_rows.h"
 #include "daemon/overheads.h"
+#include "daemon/rows.h"
 #include "daemon/sessions.h"
 #include "daemon/targets.h"
-#include "frames/frames.h"
+#include "frames/log.h"
 #include "http/server.h"
 
 #define GSP_SOURCES_MAX 32U
@@ -49,13 +49,13 @@ struct gsp_daemon {
     int place_fd;          /* of the ring directory; -1: none */
     int64_t start_ns;      /* CLOCK_REALTIME */
     int64_t start_mono_ns; /* the same time, CLOCK_MONOTONIC */
-    struct gsp_frames *frames;
+    struct gsp_frame_log *frames;
     struct gsp_sessions *sessions;
     struct gsp_targets *targets;
     struct gsp_http_server *server;
 
     struct gsp_collect *collect; /* of the collecting thread */
-    struct gsp_rows_out rows;    /* has its own lock */
+    struct gsp_daemon_rows rows; /* has its own lock */
 
     /* Serializes updates of `watched`. Taken before all other locks. */
     struct gsp_lock watch_lock;
@@ -102,14 +102,14 @@ struct gsp_settings_live gsp_daemon__live_settings(struct gsp_daemon *daemon);
 
 /* daemon_tick.c: main functions of the threads. They return after gsp_daemon.stopping is set. */
 void *gsp_daemon__collect(void *daemon);
-void *gsp_daemon__tend(void *daemon);
+void *gsp_daemon__maintain(void *daemon);
 /* Updates the list of watched processes from sessions and targets. */
-void gsp_daemon__rewatch(struct gsp_daemon *daemon);
+void gsp_daemon__watched_update(struct gsp_daemon *daemon);
 /* Requests a frame between two ticks and does not wait for it. Returns the number of the request,
  * for gsp_daemon.frame_done. */
-uint64_t gsp_daemon__ask_frame(struct gsp_daemon *daemon);
+uint64_t gsp_daemon__frame_request(struct gsp_daemon *daemon);
 /* Call this before the active session of that name (NULL: every session) ends: makes sure that it
  * has a current frame, and at least two frames. Waits for them, some tens of milliseconds. */
-void gsp_daemon__last_frame(struct gsp_daemon *daemon, const char *session);
+void gsp_daemon__frame_ensure_last(struct gsp_daemon *daemon, const char *session);
 /* Call this when something that /status shows has changed. */
-void gsp_daemon__touch(struct gsp_daemon *daemon);
+void gsp_daemon__status_changed(struct gsp_daemon *daemon);

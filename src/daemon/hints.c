@@ -93,7 +93,7 @@ void gsp_daemon__hint_partly_stopped(size_t stopped, struct gsp_buf *out)
 
 void gsp_daemon__hint_unknown_setting(struct gsp_sv name, struct gsp_buf *out)
 {
-    const char *nearest = gsp_setting_nearest(name);
+    const char *nearest = gsp_daemon__setting_nearest(name);
     if (nearest)
         gsp_buf_printf(out, "did you mean " GSP_SETTING_PREFIX "%s?", nearest);
     else
@@ -103,7 +103,7 @@ void gsp_daemon__hint_unknown_setting(struct gsp_sv name, struct gsp_buf *out)
 void gsp_daemon__hint_fixed_setting(size_t setting, struct gsp_buf *out)
 {
     char variable[GSP_SETTING_VARIABLE_MAX];
-    gsp_setting_variable(setting, variable);
+    gsp_daemon__setting_variable(setting, variable);
     gsp_buf_printf(out, "set it in config.toml or as %s, and restart the daemon", variable);
 }
 

@@ -122,7 +122,8 @@ static bool is_repeated(const struct gsp_route *route)
     return false;
 }
 
-void gsp_route_openapi(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_answer *answer)
+void gsp_daemon__route_openapi(struct gsp_route_call *call GSP_UNUSED,
+                               struct gsp_http_answer *answer)
 {
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);

@@ -72,7 +72,7 @@ static size_t read_process(const struct gsp_ring_dir *place, struct gsp_overhead
     return count;
 }
 
-size_t gsp_overheads_read(struct gsp_overhead *out, size_t cap)
+size_t gsp_daemon__overheads_read(struct gsp_overhead *out, size_t cap)
 {
     struct gsp_ring_dirs places = {0};
     size_t count = 0;
@@ -93,7 +93,8 @@ static void put_percent(struct gsp_json *json, const char *key, double percent)
         gsp_json_put_f64(json, key, percent);
 }
 
-void gsp_overheads_json(const struct gsp_overhead *overheads, size_t count, struct gsp_json *json)
+void gsp_daemon__overheads_json(const struct gsp_overhead *overheads, size_t count,
+                                struct gsp_json *json)
 {
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < count; i++) {

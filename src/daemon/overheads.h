@@ -26,6 +26,7 @@ struct gsp_overhead {
 };
 
 /* Reads at most cap overheads of running processes. Returns their number. */
-size_t gsp_overheads_read(struct gsp_overhead *out, size_t cap);
+size_t gsp_daemon__overheads_read(struct gsp_overhead *out, size_t cap);
 /* An array of objects. */
-void gsp_overheads_json(const struct gsp_overhead *overheads, size_t count, struct gsp_json *json);
+void gsp_daemon__overheads_json(const struct gsp_overhead *overheads, size_t count,
+                                struct gsp_json *json);

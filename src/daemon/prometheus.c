@@ -151,7 +151,7 @@ static void put_escaped(struct gsp_buf *out, struct gsp_sv text)
 }
 
 /* {cpu="0"}; NULL is the whole machine, with the label "all". */
-static void put_labels(const struct gsp_rows_out *rows, const struct metric *metric,
+static void put_labels(const struct gsp_daemon_rows *rows, const struct metric *metric,
                        const struct gsp_table *table, const char *row, struct gsp_buf *out)
     GSP_REQUIRES(&rows->lock)
 {
@@ -165,7 +165,7 @@ static void put_labels(const struct gsp_rows_out *rows, const struct metric *met
         gsp_buf_printf(out, "%s%s=\"", before, metric->labels[i]);
         if (column->type == GSP_STR) {
             memcpy(&id, row + column->row_offset, sizeof(id));
-            put_escaped(out, gsp_rows_text(rows, id));
+            put_escaped(out, gsp_daemon__rows_text(rows, id));
         } else if (number_of(column, row, &number)) {
             gsp_buf_printf(out, "%.0f", number);
         } else {
@@ -183,7 +183,7 @@ static void put_head(struct gsp_buf *out, const char *name, const char *type, co
     gsp_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void put_metric(const struct gsp_rows_out *rows, const struct metric *metric,
+static void put_metric(const struct gsp_daemon_rows *rows, const struct metric *metric,
                        struct gsp_buf *out) GSP_REQUIRES(&rows->lock)
 {
     const struct gsp_table *table = gsp_wire_table_at(metric->table);
@@ -193,8 +193,8 @@ static void put_metric(const struct gsp_rows_out *rows, const struct metric *met
     bool has_head = false;
     if (!column)
         return;
-    for (const char *row = gsp_rows_each(rows, &at, &id); row;
-         row = gsp_rows_each(rows, &at, &id)) {
+    for (const char *row = gsp_daemon__rows_next(rows, &at, &id); row;
+         row = gsp_daemon__rows_next(rows, &at, &id)) {
         double value = 0;
         if (id != metric->table || !number_of(column, row, &value))
             continue;
@@ -217,7 +217,7 @@ static void put_own(struct gsp_buf *out, const char *name, const char *type, con
 /* Metrics of the daemon itself. */
 static void put_self(struct gsp_daemon *daemon, struct gsp_buf *out)
 {
-    struct gsp_frames_status log;
+    struct gsp_frame_log_status log;
     gsp_frames_log_status(daemon->frames, &log);
     put_head(out, "gsprof_build_info", "gauge", "Version of the daemon.");
     gsp_buf_puts(out, "gsprof_build_info{version=\"" GSP_VERSION "\"} 1\n");
@@ -232,19 +232,19 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_buf *out)
             (double)atomic_load(&daemon->collect_ns) / 1e9);
     put_own(out, "gsprof_log_bytes", "gauge", "Size of the frame log.", (double)log.bytes);
     put_own(out, "gsprof_active_sessions", "gauge", "Active sessions.",
-            (double)gsp_sessions_active_count(daemon->sessions));
+            (double)gsp_daemon__sessions_active_count(daemon->sessions));
     put_own(out, "process_cpu_seconds_total", "counter", "CPU time of the daemon.",
             (double)gsp_cputime_ns() / 1e9);
     put_own(out, "process_start_time_seconds", "gauge", "Start time of the daemon.",
             (double)daemon->start_ns / 1e9);
 }
 
-void gsp_route_prometheus(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_prometheus(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
-    gsp_rows_lock(&daemon->rows);
+    gsp_daemon__rows_lock(&daemon->rows);
     for (size_t i = 0; i < GSP_COUNT(METRICS); i++)
         put_metric(&daemon->rows, &METRICS[i], &answer->body);
-    gsp_rows_unlock(&daemon->rows);
+    gsp_daemon__rows_unlock(&daemon->rows);
     put_self(daemon, &answer->body);
 }

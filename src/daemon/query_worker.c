@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
-#include "daemon/query_facts.h"
+#include "daemon/query_input.h"
 #include "export/rows_arrow.h"
 #include "export/rows_csv.h"
 #include "export/rows_json.h"
@@ -65,8 +65,7 @@ static void close_files(const struct files *files)
     gsp_fd_close(&files->extra);
 }
 
-static int open_files(const struct gsp_worker_order *order, struct files *files,
-                      struct gsp_err *err)
+static int open_files(const struct gsp_worker_job *order, struct files *files, struct gsp_err *err)
 {
     const struct gsp_sv nothing = {"", 0};
     *files = (struct files){-1, -1, -1, -1};
@@ -85,7 +84,7 @@ static int open_files(const struct gsp_worker_order *order, struct files *files,
     return GSP_OK;
 }
 
-static int spawn(const struct gsp_worker_order *order, const struct files *files, pid_t *pid)
+static int spawn(const struct gsp_worker_job *order, const struct files *files, pid_t *pid)
 {
     /* posix_spawn() has char * parameters that it does not change. */
     union {
@@ -150,8 +149,8 @@ static int wait_for(pid_t pid, int client_fd, int64_t timeout_ns, int *status)
     return why;
 }
 
-int gsp_worker_run(const struct gsp_worker_order *order, struct gsp_worker_result *out,
-                   struct gsp_err *err)
+int gsp_daemon__worker_run(const struct gsp_worker_job *order, struct gsp_worker_result *out,
+                           struct gsp_err *err)
 {
     struct files files;
     pid_t pid = 0;
@@ -207,7 +206,7 @@ static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *wh
     return gsp_err_exit_status(err->code);
 }
 
-static void limit_self(const struct gsp_query_order *order)
+static void limit_self(const struct gsp_query_job *order)
 {
     const struct rlimit bytes = {OUT_BYTES_MAX, OUT_BYTES_MAX};
     const rlim_t seconds = (rlim_t)(order->timeout_ns / GSP_NS_PER_S + 5);
@@ -241,7 +240,7 @@ struct query {
     struct gsp_rows *rows;
 };
 
-static int open_store(const struct gsp_query_order *order, struct query *query, struct gsp_err *err)
+static int open_store(const struct gsp_query_job *order, struct query *query, struct gsp_err *err)
 {
     struct gsp_store **out = &query->store;
     const struct gsp_store_options options = {.memory_bytes = order->memory_bytes,
@@ -249,7 +248,8 @@ static int open_store(const struct gsp_query_order *order, struct query *query, 
                                               .row_limit = order->row_limit};
     int rc = gsp_store_open(&options, out, err);
     if (rc == GSP_OK)
-        rc = query->facts ? gsp_query_facts_add(query->facts, *out, &query->trouble, err) : GSP_OK;
+        rc = query->facts ? gsp_daemon__query_input_add(query->facts, *out, &query->trouble, err)
+                          : GSP_OK;
     if (rc == GSP_OK)
         rc = gsp_source_processes_add(&query->processes, *out, order->stacks, err);
     return rc == GSP_OK ? gsp_store_lock(*out, err) : rc;
@@ -298,7 +298,7 @@ static int write_object(struct query *query, struct gsp_out *out, struct gsp_err
     return rc;
 }
 
-static int write_rows(const struct gsp_query_order *order, struct query *query, struct gsp_err *err)
+static int write_rows(const struct gsp_query_job *order, struct query *query, struct gsp_err *err)
 {
     struct gsp_rows *rows = query->rows;
     struct gsp_out out;
@@ -316,14 +316,14 @@ static int write_rows(const struct gsp_query_order *order, struct query *query, 
     return rc < 0 ? rc : finished;
 }
 
-static int run_query(const struct gsp_query_order *order, struct query *query,
+static int run_query(const struct gsp_query_job *order, struct query *query,
                      struct gsp_sql_error *where, struct gsp_err *err)
 {
     int rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &query->sql, err);
     if (rc == GSP_OK)
         rc = read_facts(&query->facts, err);
     if (rc == GSP_OK && query->facts)
-        rc = gsp_query_params(query->facts, &query->params, &query->param_count, err);
+        rc = gsp_daemon__query_params_read(query->facts, &query->params, &query->param_count, err);
     if (rc == GSP_OK)
         rc = open_store(order, query, err);
     if (rc < 0)
@@ -334,7 +334,7 @@ static int run_query(const struct gsp_query_order *order, struct query *query,
     return rc < 0 ? rc : write_rows(order, query, err);
 }
 
-int gsp_query_worker_main(const struct gsp_query_order *order)
+int gsp_daemon_query_worker_main(const struct gsp_query_job *order)
 {
     struct query query = {0};
     struct gsp_sql_error where = {0};

@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-struct gsp_worker_order {
+struct gsp_worker_job {
     const char *const *args; /* arguments of gsprof, without its name; ends with NULL */
     struct gsp_sv input;     /* its stdin */
     struct gsp_sv extra;     /* content of a file that it has open as GSP_WORKER_EXTRA_FD */
@@ -34,11 +34,11 @@ struct gsp_worker_result {
 
 /* Runs a worker and waits for it. Fails with TIMEOUT, INTR (the client has disconnected), LIMIT
  * (the answer is too long), NOMEM (it was killed), IO. */
-GSP_MUST_CHECK int gsp_worker_run(const struct gsp_worker_order *order,
-                                  struct gsp_worker_result *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__worker_run(const struct gsp_worker_job *order,
+                                          struct gsp_worker_result *out, struct gsp_err *err);
 
 /* The job of the query worker. */
-struct gsp_query_order {
+struct gsp_query_job {
     const char *format; /* "json", "object", "csv", "arrow" */
     int64_t timeout_ns;
     uint64_t row_limit;
@@ -49,4 +49,4 @@ struct gsp_query_order {
 /* Reads SQL from stdin and the facts (query_facts.h) from GSP_WORKER_EXTRA_FD, queries all rings
  * and the frame log, and writes rows to stdout. A failure is one line of JSON on stderr. Returns an
  * exit status. */
-int gsp_query_worker_main(const struct gsp_query_order *order);
+int gsp_daemon_query_worker_main(const struct gsp_query_job *order);

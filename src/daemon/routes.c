@@ -34,14 +34,14 @@ static const struct gsp_route *find(const char *method, const char *path,
     return NULL;
 }
 
-bool gsp_routes_is_slow(void *ctx GSP_UNUSED, const char *method, const char *path)
+bool gsp_daemon__routes_is_slow(void *ctx GSP_UNUSED, const char *method, const char *path)
 {
     char capture[GSP_CAPTURE_MAX];
     const struct gsp_route *route = find(method, path, capture);
     return route && route->is_slow;
 }
 
-bool gsp_routes_is_public(void *ctx GSP_UNUSED, const char *path)
+bool gsp_daemon__routes_is_public(void *ctx GSP_UNUSED, const char *path)
 {
     char capture[GSP_CAPTURE_MAX];
     const struct gsp_route *route = find("GET", path, capture);
@@ -78,8 +78,8 @@ static void refuse(const char *path, struct gsp_http_answer *answer)
                           answer->allow);
 }
 
-void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
-                       struct gsp_http_answer *answer)
+void gsp_daemon__routes_handle(void *ctx, const struct gsp_http_request *request,
+                               struct gsp_http_answer *answer)
 {
     struct gsp_route_call call = {.daemon = ctx, .request = request};
     struct gsp_err err = {0};
@@ -94,7 +94,7 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
         return;
     }
     if (route->body && gsp_http_body_read(request->body, &call.body, &err) < 0) {
-        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_BODY));
+        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_BODY));
         return;
     }
     answer->content_type = route->content ? route->content : "application/json";
@@ -113,7 +113,8 @@ static int status_of(const struct gsp_err *err)
     return gsp_err_http_status(err->code);
 }
 
-void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint)
+void gsp_daemon__routes_fail(struct gsp_http_answer *answer, const struct gsp_err *err,
+                             const char *hint)
 {
     const char *name = err->reason == GSP_REASON_CONTROL ? "CONTROL" : gsp_err_name(err->code);
     hint = hint ? hint : gsp_daemon__hint_for_error(err->code);
@@ -121,14 +122,14 @@ void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err,
                           err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
 }
 
-void gsp_routes__time(struct gsp_json *json, int64_t ts_ns)
+void gsp_daemon__routes_time(struct gsp_json *json, int64_t ts_ns)
 {
     char text[64];
     gsp_json_str(json, gsp_fmt_iso_time(ts_ns, text, sizeof(text)));
 }
 
-bool gsp_routes__number(const struct gsp_route_call *call, const char *name, double min, double max,
-                        double *out, struct gsp_http_answer *answer)
+bool gsp_daemon__routes_number(const struct gsp_route_call *call, const char *name, double min,
+                               double max, double *out, struct gsp_http_answer *answer)
 {
     struct gsp_err err = {0};
     double v = *out;
@@ -136,34 +137,34 @@ bool gsp_routes__number(const struct gsp_route_call *call, const char *name, dou
     if (rc == 1 && !(v >= min && v <= max))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "%s must be from %g to %g", name, min, max);
     if (rc < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_daemon__routes_fail(answer, &err, NULL);
         return false;
     }
     *out = v;
     return true;
 }
 
-bool gsp_routes__pid(const struct gsp_route_call *call, int32_t *out,
-                     struct gsp_http_answer *answer)
+bool gsp_daemon__routes_pid(const struct gsp_route_call *call, int32_t *out,
+                            struct gsp_http_answer *answer)
 {
     struct gsp_err err = {0};
     int64_t pid = 0;
     if (gsp_parse_i64(call->capture, 1, INT32_MAX, &pid, &err) < 0) {
-        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_TARGET_PATH));
+        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_TARGET_PATH));
         return false;
     }
     *out = (int32_t)pid;
     return true;
 }
 
-int gsp_routes__name(const struct gsp_body *body, const char *key, char out[GSP_NAME_BYTES],
-                     struct gsp_err *err)
+int gsp_daemon__routes_name(const struct gsp_body *body, const char *key, char out[GSP_NAME_BYTES],
+                            struct gsp_err *err)
 {
     struct gsp_sv name = {0};
     int rc = gsp_http_body_text(body, key, &name, err);
     if (rc <= 0)
         return rc;
-    rc = gsp_session_name_check(name, err);
+    rc = gsp_daemon__session_name_check(name, err);
     if (rc < 0)
         return rc;
     gsp_assert(name.len < GSP_NAME_BYTES);

@@ -12,7 +12,7 @@
 
 #include "http/server.h"
 
-void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
-                       struct gsp_http_answer *answer);
-bool gsp_routes_is_slow(void *ctx, const char *method, const char *path);
-bool gsp_routes_is_public(void *ctx, const char *path);
+void gsp_daemon__routes_handle(void *ctx, const struct gsp_http_request *request,
+                               struct gsp_http_answer *answer);
+bool gsp_daemon__routes_is_slow(void *ctx, const char *method, const char *path);
+bool gsp_daemon__routes_is_public(void *ctx, const char *path);

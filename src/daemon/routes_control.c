@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "daemon/hints.h"
-#include "daemon/query_facts.h"
+#include "daemon/query_input.h"
 #include "daemon/query_worker.h"
 #include "daemon/routes_internal.h"
 #include "export/format.h"
@@ -29,22 +29,23 @@ static void read_settings(struct gsp_daemon *daemon, struct gsp_settings *out)
 
 static void put_setting(struct gsp_json *json, const struct gsp_settings *settings, size_t i)
 {
-    const struct gsp_setting *about = gsp_setting_at(i);
+    const struct gsp_setting *about = gsp_daemon__setting_at(i);
     gsp_auto_buf name = {0};
     gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", about->name);
     gsp_json_obj_begin(json);
     gsp_json_put_sv(json, "name", gsp_buf_sv(&name));
     gsp_json_key(json, "value");
-    gsp_setting_json(settings, i, json);
+    gsp_daemon__setting_json(settings, i, json);
     gsp_json_put_str(json, "type", about->type);
     gsp_json_put_str(json, "default", about->fallback);
-    gsp_json_put_str(json, "origin", gsp_setting_origin_name(gsp_setting_origin_of(settings, i)));
-    gsp_json_put_bool(json, "mutable", gsp_setting_is_live(i));
+    gsp_json_put_str(json, "origin",
+                     gsp_daemon__setting_origin_name(gsp_daemon__setting_origin_of(settings, i)));
+    gsp_json_put_bool(json, "mutable", gsp_daemon__setting_is_live(i));
     gsp_json_put_str(json, "description", about->doc);
     gsp_json_obj_end(json);
 }
 
-void gsp_route_config(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_config(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_settings settings;
     struct gsp_json json;
@@ -53,16 +54,16 @@ void gsp_route_config(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_json_obj_begin(&json);
     gsp_json_key(&json, "config");
     gsp_json_obj_begin(&json);
-    for (size_t i = 0; gsp_setting_at(i); i++) {
+    for (size_t i = 0; gsp_daemon__setting_at(i); i++) {
         gsp_auto_buf name = {0};
-        gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", gsp_setting_at(i)->name);
+        gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", gsp_daemon__setting_at(i)->name);
         gsp_json_keysv(&json, gsp_buf_sv(&name));
-        gsp_setting_json(&settings, i, &json);
+        gsp_daemon__setting_json(&settings, i, &json);
     }
     gsp_json_obj_end(&json);
     gsp_json_key(&json, "settings");
     gsp_json_arr_begin(&json);
-    for (size_t i = 0; gsp_setting_at(i); i++)
+    for (size_t i = 0; gsp_daemon__setting_at(i); i++)
         put_setting(&json, &settings, i);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
@@ -75,30 +76,30 @@ static bool change(struct gsp_settings *settings, struct gsp_sv name, struct gsp
 {
     struct gsp_err err = {0};
     gsp_auto_buf hint = {0};
-    int i = gsp_setting_find(name);
+    int i = gsp_daemon_setting_find(name);
     if (i < 0) {
         gsp_err_fill(&err, GSP_E_USAGE, 0, "no setting has the name %.*s",
                      (int)(name.len < 100 ? name.len : 100), name.p);
         gsp_daemon__hint_unknown_setting(name, &hint);
-        gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
+        gsp_daemon__routes_fail(answer, &err, gsp_buf_cstr(&hint));
         return false;
     }
-    if (!gsp_setting_is_live((size_t)i)) {
+    if (!gsp_daemon__setting_is_live((size_t)i)) {
         gsp_err_fill(&err, GSP_E_PERM, 0, "%s cannot change while the daemon runs",
-                     gsp_setting_at((size_t)i)->name);
+                     gsp_daemon__setting_at((size_t)i)->name);
         gsp_daemon__hint_fixed_setting((size_t)i, &hint);
-        gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
+        gsp_daemon__routes_fail(answer, &err, gsp_buf_cstr(&hint));
         return false;
     }
-    if (gsp_setting_set(settings, (size_t)i, value, GSP_FROM_REQUEST, &err) < 0) {
-        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_SETTING_VALUE));
+    if (gsp_daemon_setting_set(settings, (size_t)i, value, GSP_FROM_REQUEST, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_SETTING_VALUE));
         return false;
     }
     return true;
 }
 
 /* Changes all settings of the request, or none. */
-void gsp_route_config_put(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_put_config(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_settings settings;
     struct gsp_sv name;
@@ -110,10 +111,10 @@ void gsp_route_config_put(struct gsp_route_call *call, struct gsp_http_answer *a
         gsp_buf_clear(&value);
     }
     gsp_daemon_reload(call->daemon, &settings.live);
-    gsp_route_config(call, answer);
+    gsp_daemon__route_config(call, answer);
 }
 
-void gsp_route_targets(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_targets(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     struct gsp_json json;
@@ -127,7 +128,7 @@ void gsp_route_targets(struct gsp_route_call *call, struct gsp_http_answer *answ
         gsp_json_i64(&json, daemon->watched[i]);
     gsp_lock_release(&daemon->lock);
     gsp_json_arr_end(&json);
-    gsp_targets_json(daemon->targets, &json);
+    gsp_daemon__targets_json(daemon->targets, &json);
     gsp_json_obj_end(&json);
 }
 
@@ -142,31 +143,31 @@ static void put_done(struct gsp_http_answer *answer, int32_t pid, const char *wh
     gsp_json_obj_end(&json);
 }
 
-void gsp_route_attach(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_attach(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_err err = {0};
     int32_t pid = 0;
-    if (!gsp_routes__pid(call, &pid, answer))
+    if (!gsp_daemon__routes_pid(call, &pid, answer))
         return;
-    if (gsp_targets_attach(call->daemon->targets, pid, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+    if (gsp_daemon__targets_attach(call->daemon->targets, pid, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, NULL);
         return;
     }
-    gsp_daemon__rewatch(call->daemon);
+    gsp_daemon__watched_update(call->daemon);
     put_done(answer, pid, "the process is now watched");
 }
 
-void gsp_route_detach(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_detach(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_err err = {0};
     int32_t pid = 0;
-    if (!gsp_routes__pid(call, &pid, answer))
+    if (!gsp_daemon__routes_pid(call, &pid, answer))
         return;
-    if (gsp_targets_detach(call->daemon->targets, pid, &err) < 0) {
-        gsp_routes__fail(answer, &err, "GET /targets lists those that are");
+    if (gsp_daemon__targets_detach(call->daemon->targets, pid, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, "GET /targets lists those that are");
         return;
     }
-    gsp_daemon__rewatch(call->daemon);
+    gsp_daemon__watched_update(call->daemon);
     put_done(answer, pid, "the process is no longer watched");
 }
 
@@ -196,28 +197,28 @@ static int code_of(int status)
     return GSP_E_IO;
 }
 
-void gsp_route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_worker_result result;
     struct gsp_err err = {0};
     char pid_text[16];
     int32_t pid = 0;
-    if (!gsp_routes__pid(call, &pid, answer))
+    if (!gsp_daemon__routes_pid(call, &pid, answer))
         return;
     snprintf(pid_text, sizeof(pid_text), "%d", pid);
     const char *const args[] = {"dump", "--json", "--pid", pid_text, NULL};
-    const struct gsp_worker_order order = {
+    const struct gsp_worker_job order = {
         .args = args, .timeout_ns = DUMP_TIMEOUT_NS, .client_fd = call->request->client_fd};
-    if (gsp_worker_run(&order, &result, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+    if (gsp_daemon__worker_run(&order, &result, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, NULL);
         return;
     }
     if (result.status != 0) {
         err.code = code_of(result.status);
         first_line(&result.err, &err);
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_daemon__routes_fail(answer, &err, NULL);
     } else if (gsp_fd_read_all(result.out_fd, DUMP_BYTES_MAX, &answer->body, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_daemon__routes_fail(answer, &err, NULL);
     }
     gsp_fd_close(&result.out_fd);
     gsp_buf_free(&result.err);
@@ -239,38 +240,39 @@ static bool read_record_request(const struct gsp_route_call *call, int32_t pid,
     struct gsp_session session;
     struct gsp_err err = {0};
     *request = (struct record_request){.duration_s = RECORD_S, .rate_hz = RECORD_RATE_HZ};
-    if (!gsp_routes__number(call, "duration", 0.01, 86400, &request->duration_s, answer) ||
-        !gsp_routes__number(call, "rate", 1, 10000, &request->rate_hz, answer))
+    if (!gsp_daemon__routes_number(call, "duration", 0.01, 86400, &request->duration_s, answer) ||
+        !gsp_daemon__routes_number(call, "rate", 1, 10000, &request->rate_hz, answer))
         return false;
     snprintf(request->stem, sizeof(request->stem), "stacks_%d", pid);
     int rc = gsp_http_body_bool(call->body, "native", &request->native, &err);
     if (rc >= 0)
         rc = gsp_http_body_bool(call->body, "subprocesses", &request->subprocesses, &err);
     if (rc >= 0)
-        rc = gsp_routes__name(call->body, "name", request->stem, &err);
+        rc = gsp_daemon__routes_name(call->body, "name", request->stem, &err);
     if (rc >= 0)
-        rc = gsp_routes__name(call->body, "session", request->session, &err);
+        rc = gsp_daemon__routes_name(call->body, "session", request->session, &err);
     if (rc >= 0 && request->session[0]) {
-        rc = gsp_sessions_find(call->daemon->sessions, request->session, &session, &err);
+        rc = gsp_daemon__sessions_find(call->daemon->sessions, request->session, &session, &err);
         if (rc == GSP_OK && !session.active)
             rc = gsp_err_set(&err, GSP_E_NOFILE, 0, "session %.180s has ended", request->session);
         if (rc == GSP_OK)
             snprintf(request->stem, sizeof(request->stem), "%.200s.%d", request->session, pid);
     }
     if (rc < 0)
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_daemon__routes_fail(answer, &err, NULL);
     return rc >= 0;
 }
 
-void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_record(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct record_request request;
     struct gsp_err err = {0};
     char file[300];
     int32_t pid = 0;
-    if (!gsp_routes__pid(call, &pid, answer) || !read_record_request(call, pid, &request, answer))
+    if (!gsp_daemon__routes_pid(call, &pid, answer) ||
+        !read_record_request(call, pid, &request, answer))
         return;
-    const struct gsp_recording_order order = {
+    const struct gsp_recording_request order = {
         .pid = pid,
         .rate_hz = request.rate_hz,
         .duration_ns = (int64_t)(request.duration_s * 1e9),
@@ -279,8 +281,8 @@ void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answe
         .native = request.native,
         .subprocesses = request.subprocesses,
     };
-    if (gsp_targets_record(call->daemon->targets, &order, file, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+    if (gsp_daemon__targets_record(call->daemon->targets, &order, file, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, NULL);
         return;
     }
     struct gsp_json json;
@@ -321,7 +323,7 @@ static int draw(const char *path, int *out_fd, struct gsp_err *err)
     return rc;
 }
 
-void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     const char *session = gsp_http_query(call->request, "session");
     const char *pid_text = gsp_http_query(call->request, "pid");
@@ -330,7 +332,7 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
     int64_t pid = 0;
     char file[300];
     if (pid_text && gsp_parse_i64(pid_text, 1, INT32_MAX, &pid, &err) < 0) {
-        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_PID));
+        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_PID));
         return;
     }
     if (!session && !pid_text) {
@@ -339,9 +341,10 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
                               gsp_daemon__hint(GSP_HINT_FLAMEGRAPH));
         return;
     }
-    const bool found =
-        session ? gsp_sessions_stacks_file(call->daemon->sessions, session, (int32_t)pid, 0, file)
-                : gsp_targets_file(call->daemon->targets, (int32_t)pid, file);
+    const bool found = session
+                           ? gsp_daemon__sessions_stacks_file(call->daemon->sessions, session,
+                                                              (int32_t)pid, 0, file)
+                           : gsp_daemon__targets_file(call->daemon->targets, (int32_t)pid, file);
     if (!found) {
         gsp_http_answer_error(answer, 404, "NOFILE", "no such recording",
                               gsp_daemon__hint(GSP_HINT_RECORDINGS));
@@ -350,7 +353,7 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
     gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
     const char *text = gsp_buf_cstr(&path);
     if (!text || draw(text, &answer->file_fd, &err) < 0)
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_daemon__routes_fail(answer, &err, NULL);
 }
 
 /* Answers with the error of the query worker. */
@@ -399,7 +402,7 @@ static int read_params(const struct gsp_body *body, struct gsp_buf *out, struct 
 {
     struct gsp_param *params = NULL;
     size_t count = 0;
-    int rc = gsp_query_params(body, &params, &count, err);
+    int rc = gsp_daemon__query_params_read(body, &params, &count, err);
     free(params);
     return rc < 0 ? rc : gsp_http_body_json(body, "params", out, err);
 }
@@ -422,7 +425,7 @@ static bool read_query_request(const struct gsp_route_call *call,
     double rows = (double)settings->query_rows;
     out->client_fd = call->request->client_fd;
     out->stacks = call->request->is_trusted;
-    if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
+    if (!gsp_daemon__routes_number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
     int rc = gsp_http_body_text(call->body, "sql", &out->sql, &err);
     if (rc == 0)
@@ -434,7 +437,7 @@ static bool read_query_request(const struct gsp_route_call *call,
     if (rc >= 0 && !is_format(format))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, object, csv or arrow");
     if (rc < 0) {
-        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_BODY));
+        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_BODY));
         return false;
     }
     snprintf(out->format, sizeof(out->format), "%.*s", (int)format.len, format.p);
@@ -457,18 +460,18 @@ static int make_facts(struct gsp_daemon *daemon, const struct query_request *req
                       struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_session *sessions = NULL;
-    struct gsp_frames_stretch *stretches = NULL;
-    struct gsp_query_facts facts = {.host = daemon->host,
+    struct gsp_frame_range *stretches = NULL;
+    struct gsp_query_input facts = {.host = daemon->host,
                                     .state_dir = daemon->fixed->state_dir,
                                     .params = gsp_buf_sv(&request->params)};
     /* Stretches first: then every session that has frames in them is in the list. */
-    int rc = gsp_frames_stretches(daemon->frames, &stretches, &facts.stretch_count, err);
+    int rc = gsp_frames_log_ranges(daemon->frames, &stretches, &facts.stretch_count, err);
     if (rc == GSP_OK)
-        rc = gsp_sessions_list(daemon->sessions, &sessions, &facts.session_count, err);
+        rc = gsp_daemon__sessions_list(daemon->sessions, &sessions, &facts.session_count, err);
     facts.sessions = sessions;
     facts.stretches = stretches;
     if (rc == GSP_OK)
-        gsp_query_facts_put(&facts, out);
+        gsp_daemon__query_input_write(&facts, out);
     if (rc == GSP_OK && out->failed)
         rc = gsp_err_nomem(err);
     free(sessions);
@@ -494,16 +497,16 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
                                 request->stacks ? "--stacks" : NULL,
                                 NULL};
     if (make_facts(daemon, request, &facts, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_daemon__routes_fail(answer, &err, NULL);
         return;
     }
-    const struct gsp_worker_order order = {.args = args,
-                                           .input = request->sql,
-                                           .extra = gsp_buf_sv(&facts),
-                                           .timeout_ns = timeout_ns,
-                                           .client_fd = request->client_fd};
-    if (gsp_worker_run(&order, &result, &err) < 0) {
-        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
+    const struct gsp_worker_job order = {.args = args,
+                                         .input = request->sql,
+                                         .extra = gsp_buf_sv(&facts),
+                                         .timeout_ns = timeout_ns,
+                                         .client_fd = request->client_fd};
+    if (gsp_daemon__worker_run(&order, &result, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
         return;
     }
     if (result.status != 0) {
@@ -516,7 +519,7 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
     gsp_buf_free(&result.err);
 }
 
-void gsp_route_query(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_query(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     const struct gsp_settings_live settings = gsp_daemon__live_settings(daemon);

@@ -57,50 +57,51 @@ extern const char gsp_daemon__sessions_schema[];
 extern const char gsp_daemon__error_schema[];
 
 /* Answers with an error. hint NULL: the hint for its code, if there is one. */
-void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint);
+void gsp_daemon__routes_fail(struct gsp_http_answer *answer, const struct gsp_err *err,
+                             const char *hint);
 /* Local time with its zone: "2024-01-15T10:30:00.250+01:00". */
-void gsp_routes__time(struct gsp_json *json, int64_t ts_ns);
+void gsp_daemon__routes_time(struct gsp_json *json, int64_t ts_ns);
 /* Reads an optional number of the body. Returns false, with an error in *answer, if it is not a
  * number in [min, max]. */
-bool gsp_routes__number(const struct gsp_route_call *call, const char *name, double min, double max,
-                        double *out, struct gsp_http_answer *answer);
+bool gsp_daemon__routes_number(const struct gsp_route_call *call, const char *name, double min,
+                               double max, double *out, struct gsp_http_answer *answer);
 /* Reads the pid of the path. Returns false, with an error in *answer, if it is not a pid. */
-bool gsp_routes__pid(const struct gsp_route_call *call, int32_t *out,
-                     struct gsp_http_answer *answer);
+bool gsp_daemon__routes_pid(const struct gsp_route_call *call, int32_t *out,
+                            struct gsp_http_answer *answer);
 
 /* Reads an optional session name of the body. Returns 1, or 0 if it is missing. Fails with USAGE.
  */
-GSP_MUST_CHECK int gsp_routes__name(const struct gsp_body *body, const char *key,
-                                    char out[GSP_NAME_BYTES], struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__routes_name(const struct gsp_body *body, const char *key,
+                                           char out[GSP_NAME_BYTES], struct gsp_err *err);
 
 /* routes_status.c */
-gsp_route_fn gsp_route_root;
-gsp_route_fn gsp_route_status;
-gsp_route_fn gsp_route_clients;
-gsp_route_fn gsp_route_latest;
-gsp_route_fn gsp_route_health;
-gsp_route_fn gsp_route_ready;
+gsp_route_fn gsp_daemon__route_root;
+gsp_route_fn gsp_daemon__route_status;
+gsp_route_fn gsp_daemon__route_clients;
+gsp_route_fn gsp_daemon__route_latest;
+gsp_route_fn gsp_daemon__route_health;
+gsp_route_fn gsp_daemon__route_ready;
 /* routes_sessions.c */
-gsp_route_fn gsp_route_sessions;
-gsp_route_fn gsp_route_start;
-gsp_route_fn gsp_route_stop;
-gsp_route_fn gsp_route_session;
-gsp_route_fn gsp_route_download;
-gsp_route_fn gsp_route_delete;
+gsp_route_fn gsp_daemon__route_sessions;
+gsp_route_fn gsp_daemon__route_start;
+gsp_route_fn gsp_daemon__route_stop;
+gsp_route_fn gsp_daemon__route_session;
+gsp_route_fn gsp_daemon__route_download;
+gsp_route_fn gsp_daemon__route_delete;
 /* routes_control.c */
-gsp_route_fn gsp_route_config;
-gsp_route_fn gsp_route_config_put;
-gsp_route_fn gsp_route_targets;
-gsp_route_fn gsp_route_attach;
-gsp_route_fn gsp_route_detach;
-gsp_route_fn gsp_route_dump;
-gsp_route_fn gsp_route_record;
-gsp_route_fn gsp_route_flamegraph;
-gsp_route_fn gsp_route_query;
+gsp_route_fn gsp_daemon__route_config;
+gsp_route_fn gsp_daemon__route_put_config;
+gsp_route_fn gsp_daemon__route_targets;
+gsp_route_fn gsp_daemon__route_attach;
+gsp_route_fn gsp_daemon__route_detach;
+gsp_route_fn gsp_daemon__route_dump;
+gsp_route_fn gsp_daemon__route_record;
+gsp_route_fn gsp_daemon__route_flamegraph;
+gsp_route_fn gsp_daemon__route_query;
 /* prometheus.c, stream.c, openapi.c */
-gsp_route_fn gsp_route_prometheus;
-gsp_route_fn gsp_route_stream;
-gsp_route_fn gsp_route_openapi;
+gsp_route_fn gsp_daemon__route_prometheus;
+gsp_route_fn gsp_daemon__route_stream;
+gsp_route_fn gsp_daemon__route_openapi;
 
 /* A session as a JSON object. */
-void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session);
+void gsp_daemon__routes_session(struct gsp_json *json, const struct gsp_session *session);

@@ -17,10 +17,10 @@ static void put_session(struct gsp_json *json, const struct gsp_session *session
     gsp_json_put_str(json, "name", session->name);
     gsp_json_put_bool(json, "is_active", session->active);
     gsp_json_key(json, "start_time");
-    gsp_routes__time(json, session->start_ns);
+    gsp_daemon__routes_time(json, session->start_ns);
     gsp_json_key(json, "end_time");
     if (session->end_ns)
-        gsp_routes__time(json, session->end_ns);
+        gsp_daemon__routes_time(json, session->end_ns);
     else
         gsp_json_null(json);
     gsp_json_put_u64(json, "frame_count", session->frame_count);
@@ -38,7 +38,7 @@ static void put_session(struct gsp_json *json, const struct gsp_session *session
     gsp_json_put_str(json, "error", session->error[0] ? session->error : NULL);
 }
 
-void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session)
+void gsp_daemon__routes_session(struct gsp_json *json, const struct gsp_session *session)
 {
     gsp_json_obj_begin(json);
     put_session(json, session);
@@ -48,18 +48,18 @@ void gsp_routes__session(struct gsp_json *json, const struct gsp_session *sessio
 /* Sets the labels of a session. They borrow from buf. */
 static void add_labels(struct gsp_daemon *daemon, struct gsp_session *session, struct gsp_buf *buf)
 {
-    gsp_sessions_labels(daemon->sessions, session->id, buf);
+    gsp_daemon__sessions_labels(daemon->sessions, session->id, buf);
     session->labels = buf->failed ? (struct gsp_sv){NULL, 0} : gsp_buf_sv(buf);
 }
 
-void gsp_route_sessions(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_sessions(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_session *all = NULL;
     size_t count = 0;
     size_t active = 0;
     struct gsp_err err = {0};
-    if (gsp_sessions_list(call->daemon->sessions, &all, &count, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+    if (gsp_daemon__sessions_list(call->daemon->sessions, &all, &count, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, NULL);
         return;
     }
     for (size_t i = 0; i < count; i++)
@@ -72,7 +72,7 @@ void gsp_route_sessions(struct gsp_route_call *call, struct gsp_http_answer *ans
     gsp_json_key(&json, "sessions");
     gsp_json_arr_begin(&json);
     for (size_t i = 0; i < count; i++)
-        gsp_routes__session(&json, &all[i]);
+        gsp_daemon__routes_session(&json, &all[i]);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
     free(all);
@@ -97,7 +97,7 @@ static void start_free(struct start *start)
 
 static int read_start(const struct gsp_body *body, struct start *out, struct gsp_err *err)
 {
-    int rc = gsp_routes__name(body, "name", out->name, err);
+    int rc = gsp_daemon__routes_name(body, "name", out->name, err);
     out->bad_name = rc < 0;
     if (rc == 1)
         out->order.name = out->name;
@@ -134,13 +134,13 @@ static int record_stacks(struct gsp_daemon *daemon, const struct start *start,
         char name[320];
         char file[300];
         const int32_t pid = start->pids32[i];
-        gsp_stacks_stem(session->file, start->order.pid_count, pid, name);
-        const struct gsp_recording_order order = {.pid = pid,
-                                                  .rate_hz = start->order.stack_rate_hz,
-                                                  .session = session->name,
-                                                  .stem = name,
-                                                  .native = start->order.stack_native};
-        int rc = gsp_targets_record(daemon->targets, &order, file, err);
+        gsp_daemon__stacks_stem(session->file, start->order.pid_count, pid, name);
+        const struct gsp_recording_request order = {.pid = pid,
+                                                    .rate_hz = start->order.stack_rate_hz,
+                                                    .session = session->name,
+                                                    .stem = name,
+                                                    .native = start->order.stack_native};
+        int rc = gsp_daemon__targets_record(daemon->targets, &order, file, err);
         if (rc < 0)
             return rc;
     }
@@ -153,7 +153,7 @@ static void put_missing(struct gsp_json *json, const struct start *start)
     gsp_json_key(json, "missing_pids");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < start->order.pid_count; i++)
-        if (!gsp_targets_runs(start->pids32[i]))
+        if (!gsp_daemon__process_exists(start->pids32[i]))
             gsp_json_i64(json, start->pids32[i]);
     gsp_json_arr_end(json);
 }
@@ -173,7 +173,7 @@ static void put_started(const struct gsp_daemon *daemon, const struct start *sta
     gsp_json_put_str(&json, "output_dir", daemon->fixed->output_dir);
     put_missing(&json, start);
     gsp_json_key(&json, "session");
-    gsp_routes__session(&json, session);
+    gsp_daemon__routes_session(&json, session);
     gsp_json_obj_end(&json);
 }
 
@@ -181,26 +181,26 @@ static void put_started(const struct gsp_daemon *daemon, const struct start *sta
 static int start_all(struct gsp_daemon *daemon, const struct start *start, struct gsp_session *out,
                      struct gsp_err *err)
 {
-    int rc = gsp_sessions_start(daemon->sessions, &start->order, out, err);
+    int rc = gsp_daemon__sessions_start(daemon->sessions, &start->order, out, err);
     if (rc < 0 || !start->order.stacks)
         return rc;
     rc = record_stacks(daemon, start, out, err);
     if (rc < 0) {
-        gsp_targets_end_session(daemon->targets, out->name);
-        gsp_ignore(
-            gsp_sessions_delete(daemon->sessions, out->name, NULL)); /* on failure it stays */
+        gsp_daemon__targets_end_session(daemon->targets, out->name);
+        gsp_ignore(gsp_daemon__sessions_delete(daemon->sessions, out->name,
+                                               NULL)); /* on failure it stays */
     }
     return rc;
 }
 
-void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_start(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     struct start start = {.order = {.stack_rate_hz = GSP_STACK_RATE_HZ}};
     struct gsp_session session;
     struct gsp_err err = {0};
     const char *hint = NULL;
-    if (!gsp_routes__number(call, "rate", 1, 10000, &start.order.stack_rate_hz, answer))
+    if (!gsp_daemon__routes_number(call, "rate", 1, 10000, &start.order.stack_rate_hz, answer))
         return;
     int rc = read_start(call->body, &start, &err);
     if (rc == GSP_OK && start.order.stacks && !daemon->fixed->allow_control) {
@@ -215,15 +215,15 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
     if (start.bad_name)
         hint = gsp_daemon__hint(GSP_HINT_SESSION_NAME);
     if (rc < 0) {
-        gsp_routes__fail(answer, &err, hint);
+        gsp_daemon__routes_fail(answer, &err, hint);
     } else {
         session.labels = start.order.labels;
         put_started(daemon, &start, &session, answer);
         if (start.order.pid_count)
-            gsp_daemon__rewatch(daemon);
-        gsp_daemon__ask_frame(daemon);
+            gsp_daemon__watched_update(daemon);
+        gsp_daemon__frame_request(daemon);
     }
-    gsp_daemon__touch(daemon);
+    gsp_daemon__status_changed(daemon);
     start_free(&start);
 }
 
@@ -236,8 +236,8 @@ static void fail_unknown(struct gsp_daemon *daemon, const char *name,
     struct gsp_json json;
     gsp_auto_buf message = {0};
     gsp_auto_buf hint = {0};
-    gsp_ignore(
-        gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* on failure none is listed */
+    gsp_ignore(gsp_daemon__sessions_list(daemon->sessions, &all, &count,
+                                         NULL)); /* on failure none is listed */
     gsp_buf_printf(&message, "session %s is not active", name);
     gsp_daemon__hint_active(all, count, &hint);
     answer->status = 404;
@@ -261,8 +261,8 @@ static void fail_unknown(struct gsp_daemon *daemon, const char *name,
 static int stop_one(struct gsp_daemon *daemon, const char *name, struct gsp_session *out,
                     struct gsp_err *err)
 {
-    gsp_targets_end_session(daemon->targets, name);
-    return gsp_sessions_stop(daemon->sessions, name, out, err);
+    gsp_daemon__targets_end_session(daemon->targets, name);
+    return gsp_daemon__sessions_stop(daemon->sessions, name, out, err);
 }
 
 static void put_stopped(struct gsp_json *json, const struct gsp_daemon *daemon, const char *message,
@@ -284,21 +284,21 @@ static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_h
     struct gsp_err err = {0};
     gsp_auto_buf message = {0};
     gsp_auto_buf labels = {0};
-    gsp_daemon__last_frame(daemon, name);
+    gsp_daemon__frame_ensure_last(daemon, name);
     int rc = stop_one(daemon, name, &session, &err);
     if (rc == GSP_E_NOFILE) {
         fail_unknown(daemon, name, answer);
         return;
     }
     if (rc < 0) {
-        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_FILE_RETRY));
+        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_FILE_RETRY));
         return;
     }
     gsp_buf_printf(&message, "Session %s has stopped", name);
     gsp_json_init(&json, &answer->body);
     put_stopped(&json, daemon, gsp_buf_cstr(&message), session.file);
     add_labels(daemon, &session, &labels);
-    gsp_routes__session(&json, &session);
+    gsp_daemon__routes_session(&json, &session);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
 }
@@ -308,9 +308,9 @@ static void end_recordings(void *ctx, const struct gsp_session *all, size_t coun
 {
     struct gsp_targets *targets = ctx;
     for (size_t i = 0; i < count; i++)
-        gsp_targets_stop_session(targets, all[i].name);
+        gsp_daemon__targets_stop_session(targets, all[i].name);
     for (size_t i = 0; i < count; i++)
-        gsp_targets_end_session(targets, all[i].name);
+        gsp_daemon__targets_end_session(targets, all[i].name);
 }
 
 static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
@@ -319,11 +319,11 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
     size_t stopped = 0;
     struct gsp_err err = {0};
     const struct gsp_sessions_ended ended = {end_recordings, daemon->targets};
-    gsp_daemon__last_frame(daemon, NULL);
-    if (gsp_sessions_stop_all(daemon->sessions, &ended, &all, &stopped, &err) < 0) {
+    gsp_daemon__frame_ensure_last(daemon, NULL);
+    if (gsp_daemon__sessions_stop_all(daemon->sessions, &ended, &all, &stopped, &err) < 0) {
         gsp_auto_buf hint = {0};
         gsp_daemon__hint_partly_stopped(stopped, &hint);
-        gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
+        gsp_daemon__routes_fail(answer, &err, gsp_buf_cstr(&hint));
         free(all);
         return;
     }
@@ -336,37 +336,37 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
     gsp_json_init(&json, &answer->body);
     put_stopped(&json, daemon, gsp_buf_cstr(&message), stopped == 1 ? all[0].file : NULL);
     for (size_t i = 0; i < stopped; i++)
-        gsp_routes__session(&json, &all[i]);
+        gsp_daemon__routes_session(&json, &all[i]);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
     free(all);
 }
 
-void gsp_route_stop(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_stop(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     char name[GSP_NAME_BYTES];
     struct gsp_err err = {0};
-    int rc = gsp_routes__name(call->body, "name", name, &err);
+    int rc = gsp_daemon__routes_name(call->body, "name", name, &err);
     if (rc < 0)
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_daemon__routes_fail(answer, &err, NULL);
     else if (rc == 0)
         stop_all(call->daemon, answer);
     else
         stop_named(call->daemon, name, answer);
-    gsp_daemon__touch(call->daemon);
+    gsp_daemon__status_changed(call->daemon);
 }
 
 static bool find_session(struct gsp_route_call *call, struct gsp_session *out,
                          struct gsp_http_answer *answer)
 {
     struct gsp_err err = {0};
-    if (gsp_sessions_find(call->daemon->sessions, call->capture, out, &err) == GSP_OK)
+    if (gsp_daemon__sessions_find(call->daemon->sessions, call->capture, out, &err) == GSP_OK)
         return true;
-    gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_SESSIONS));
+    gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_SESSIONS));
     return false;
 }
 
-void gsp_route_session(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_session(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_session session;
     struct gsp_json json;
@@ -378,7 +378,7 @@ void gsp_route_session(struct gsp_route_call *call, struct gsp_http_answer *answ
     gsp_json_obj_begin(&json);
     put_session(&json, &session);
     gsp_json_key(&json, "stacks");
-    gsp_sessions_stacks_json(call->daemon->sessions, session.name, &json);
+    gsp_daemon__sessions_stacks_json(call->daemon->sessions, session.name, &json);
     gsp_json_obj_end(&json);
 }
 
@@ -388,10 +388,10 @@ static bool find_stacks(struct gsp_route_call *call, const char *name, const cha
 {
     int64_t n = 1;
     return (!number[0] || gsp_parse_i64(number, 1, INT32_MAX, &n, NULL) == GSP_OK) &&
-           gsp_sessions_stacks_file(call->daemon->sessions, name, 0, (size_t)n, file);
+           gsp_daemon__sessions_stacks_file(call->daemon->sessions, name, 0, (size_t)n, file);
 }
 
-void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_download(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_session session;
     char file[300];
@@ -423,7 +423,7 @@ void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *ans
         answer->content_type = "application/octet-stream";
 }
 
-void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_delete(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_session session;
     struct gsp_json json;
@@ -436,9 +436,9 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
                               "the session is still active", gsp_daemon__hint(GSP_HINT_STOP_FIRST));
         return;
     }
-    gsp_targets_end_session(call->daemon->targets, session.name);
-    if (gsp_sessions_delete(call->daemon->sessions, session.name, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+    gsp_daemon__targets_end_session(call->daemon->targets, session.name);
+    if (gsp_daemon__sessions_delete(call->daemon->sessions, session.name, &err) < 0) {
+        gsp_daemon__routes_fail(answer, &err, NULL);
         return;
     }
     gsp_json_init(&json, &answer->body);
@@ -447,6 +447,6 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_json_put_str(&json, "message", "the session is deleted");
     gsp_json_put_str(&json, "name", session.name);
     gsp_json_obj_end(&json);
-    gsp_daemon__rewatch(call->daemon);
-    gsp_daemon__touch(call->daemon);
+    gsp_daemon__watched_update(call->daemon);
+    gsp_daemon__status_changed(call->daemon);
 }

@@ -21,19 +21,19 @@ struct gpu {
 };
 
 /* Finds the GPUs among the newest rows. Returns their number. */
-static size_t find_gpus(const struct gsp_rows_out *rows, struct gpu gpus[GPUS_MAX])
+static size_t find_gpus(const struct gsp_daemon_rows *rows, struct gpu gpus[GPUS_MAX])
     GSP_REQUIRES(&rows->lock)
 {
     enum gsp_table_id table;
     size_t at = 0;
     size_t count = 0;
-    for (const void *row = gsp_rows_each(rows, &at, &table); row;
-         row = gsp_rows_each(rows, &at, &table)) {
+    for (const void *row = gsp_daemon__rows_next(rows, &at, &table); row;
+         row = gsp_daemon__rows_next(rows, &at, &table)) {
         const struct gsp_row_gpu_metrics *metrics = row;
         if (table != GSP_TABLE_gpu_metrics || metrics->gpu < 0 || metrics->gpu >= (int64_t)GPUS_MAX)
             continue;
         for (; count <= (size_t)metrics->gpu; count++)
-            gpus[count] = (struct gpu){.device = gsp_rows_gpu(rows, (int64_t)count)};
+            gpus[count] = (struct gpu){.device = gsp_daemon__rows_gpu_device(rows, (int64_t)count)};
         gpus[metrics->gpu].metrics = row;
     }
     return count;
@@ -42,7 +42,8 @@ static size_t find_gpus(const struct gsp_rows_out *rows, struct gpu gpus[GPUS_MA
 static struct gsp_sv gpu_name(const struct gsp_daemon *daemon, const struct gpu *gpu)
     GSP_REQUIRES(&daemon->rows.lock)
 {
-    return gpu->device ? gsp_rows_text(&daemon->rows, gpu->device->name) : (struct gsp_sv){NULL, 0};
+    return gpu->device ? gsp_daemon__rows_text(&daemon->rows, gpu->device->name)
+                       : (struct gsp_sv){NULL, 0};
 }
 
 /* "host:index:name", as in metric frames. */
@@ -88,7 +89,7 @@ static void put_gpus(struct gsp_daemon *daemon, struct gsp_json *json)
     struct gpu gpus[GPUS_MAX];
     bool pcie = false;
     bool nvlink = false;
-    gsp_rows_lock(&daemon->rows);
+    gsp_daemon__rows_lock(&daemon->rows);
     const size_t count = find_gpus(&daemon->rows, gpus);
     for (size_t i = 0; i < count; i++) {
         const struct gsp_row_gpu_metrics *row = gpus[i].metrics;
@@ -103,7 +104,7 @@ static void put_gpus(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_json_key(json, daemon->host);
     put_gpu_list(daemon, json, gpus, count);
     gsp_json_obj_end(json);
-    gsp_rows_unlock(&daemon->rows);
+    gsp_daemon__rows_unlock(&daemon->rows);
 }
 
 static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
@@ -124,7 +125,7 @@ static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
 
 static void put_losses(struct gsp_daemon *daemon, struct gsp_json *json)
 {
-    struct gsp_frames_status log;
+    struct gsp_frame_log_status log;
     gsp_frames_log_status(daemon->frames, &log);
     gsp_json_key(json, "losses");
     gsp_json_obj_begin(json);
@@ -156,13 +157,13 @@ static void shown_fill(struct gsp_sessions *sessions, struct shown *out)
     *out = (struct shown){.first = calloc(SESSIONS_SHOWN, sizeof(*out->first))};
     /* Without memory the answer has the counts but no list. */
     out->first_count =
-        gsp_sessions_first(sessions, false, out->first, out->first ? SESSIONS_SHOWN : 0,
-                           &out->counts, &out->labels[0]);
+        gsp_daemon__sessions_first(sessions, false, out->first, out->first ? SESSIONS_SHOWN : 0,
+                                   &out->counts, &out->labels[0]);
     if (out->counts.failed)
         out->failed = calloc(SESSIONS_SHOWN, sizeof(*out->failed));
     if (out->failed)
-        out->failed_count = gsp_sessions_first(sessions, true, out->failed, SESSIONS_SHOWN,
-                                               &out->counts, &out->labels[1]);
+        out->failed_count = gsp_daemon__sessions_first(sessions, true, out->failed, SESSIONS_SHOWN,
+                                                       &out->counts, &out->labels[1]);
 }
 
 static void shown_free(struct shown *shown)
@@ -184,12 +185,12 @@ static void put_sessions(struct gsp_json *json, const struct shown *shown)
     gsp_json_key(json, "active_sessions");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < shown->first_count && shown->first[i].active; i++)
-        gsp_routes__session(json, &shown->first[i]);
+        gsp_daemon__routes_session(json, &shown->first[i]);
     gsp_json_arr_end(json);
     gsp_json_key(json, "failed_sessions");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < shown->failed_count; i++)
-        gsp_routes__session(json, &shown->failed[i]);
+        gsp_daemon__routes_session(json, &shown->failed[i]);
     gsp_json_arr_end(json);
 }
 
@@ -200,13 +201,13 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json) GSP_REQUI
     gsp_json_put_i64(json, "pid", getpid());
     gsp_json_put_str(json, "hostname", daemon->host);
     gsp_json_key(json, "start_time");
-    gsp_routes__time(json, daemon->start_ns);
+    gsp_daemon__routes_time(json, daemon->start_ns);
     gsp_json_key(json, "uptime_s");
     gsp_json_fixed(json, uptime_ns / GSP_NS_PER_MS, 3);
     gsp_json_put_i64(json, "freq", daemon->live.period_ns / GSP_NS_PER_MS);
     gsp_json_key(json, "sample_rate");
     gsp_json_fixed(json, daemon->live.period_ns, 9);
-    gsp_json_put_u64(json, "frame_id_counter", gsp_frames_next_id(daemon->frames) - 1);
+    gsp_json_put_u64(json, "frame_id_counter", gsp_frames_log_next_id(daemon->frames) - 1);
     gsp_json_put_u64(json, "ticks", atomic_load(&daemon->ticks));
     gsp_json_key(json, "collect_cpu_s");
     gsp_json_fixed(json, atomic_load(&daemon->collect_ns), 9);
@@ -215,9 +216,9 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json) GSP_REQUI
     gsp_json_put_str(json, "settings_error",
                      daemon->settings_error[0] ? daemon->settings_error : NULL);
     gsp_json_key(json, "ring_error");
-    gsp_rows_lock(&daemon->rows);
+    gsp_daemon__rows_lock(&daemon->rows);
     gsp_json_str(json, daemon->rows.ring_error[0] ? daemon->rows.ring_error : NULL);
-    gsp_rows_unlock(&daemon->rows);
+    gsp_daemon__rows_unlock(&daemon->rows);
     gsp_json_key(json, "connected_clients");
     gsp_json_arr_begin(json);
     gsp_json_str(json, daemon->host);
@@ -237,13 +238,13 @@ static void make_status(struct gsp_daemon *daemon, const struct shown *shown)
     put_sources(daemon, &json);
     put_losses(daemon, &json);
     gsp_json_key(&json, "overheads");
-    gsp_overheads_json(daemon->overheads, daemon->overhead_count, &json);
+    gsp_daemon__overheads_json(daemon->overheads, daemon->overhead_count, &json);
     gsp_json_obj_end(&json);
     gsp_buf_putc(&daemon->status, '\n');
 }
 
 /* Makes the answer once for each change, and copies it for each request. */
-void gsp_route_status(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_status(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     const uint64_t serial = atomic_load(&daemon->serial) + 1;
@@ -262,14 +263,14 @@ void gsp_route_status(struct gsp_route_call *call, struct gsp_http_answer *answe
     shown_free(&shown);
 }
 
-void gsp_route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     struct shown shown;
     struct gsp_buf *out = &answer->body;
     const char *token = gsp_http_query(call->request, "token");
     shown_fill(daemon->sessions, &shown);
-    const unsigned long long frames = gsp_frames_next_id(daemon->frames) - 1;
+    const unsigned long long frames = gsp_frames_log_next_id(daemon->frames) - 1;
     gsp_buf_puts(out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
                       "<meta name=\"viewport\" content=\"width=device-width\">"
                       "<title>gsprof</title><style>body{font:16px/1.5 system-ui,sans-serif;"
@@ -304,7 +305,7 @@ void gsp_route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
     shown_free(&shown);
 }
 
-void gsp_route_clients(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_clients(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     struct gpu gpus[GPUS_MAX];
@@ -317,12 +318,12 @@ void gsp_route_clients(struct gsp_route_call *call, struct gsp_http_answer *answ
     gsp_json_obj_begin(&json);
     gsp_json_put_str(&json, "client_id", daemon->host);
     gsp_json_put_str(&json, "hostname", daemon->host);
-    gsp_rows_lock(&daemon->rows);
+    gsp_daemon__rows_lock(&daemon->rows);
     const size_t count = find_gpus(&daemon->rows, gpus);
     gsp_json_put_u64(&json, "gpu_count", count);
     gsp_json_key(&json, "gpus");
     put_gpu_list(daemon, &json, gpus, count);
-    gsp_rows_unlock(&daemon->rows);
+    gsp_daemon__rows_unlock(&daemon->rows);
     gsp_json_obj_end(&json);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
@@ -364,8 +365,8 @@ static void put_system(struct gsp_daemon *daemon, struct gsp_json *json)
     enum gsp_table_id table;
     size_t at = 0;
     gsp_json_obj_begin(json);
-    for (const void *row = gsp_rows_each(&daemon->rows, &at, &table); row;
-         row = gsp_rows_each(&daemon->rows, &at, &table)) {
+    for (const void *row = gsp_daemon__rows_next(&daemon->rows, &at, &table); row;
+         row = gsp_daemon__rows_next(&daemon->rows, &at, &table)) {
         if (table == GSP_TABLE_system_memory) {
             const struct gsp_row_system_memory *memory = row;
             double used = gsp_null_f64();
@@ -381,13 +382,13 @@ static void put_system(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_json_obj_end(json);
 }
 
-void gsp_route_latest(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_latest(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     struct gpu gpus[GPUS_MAX];
     gsp_auto_buf frame = {0};
     struct gsp_json json;
-    if (gsp_frames_latest(daemon->frames, &frame) == 0 || frame.failed) {
+    if (gsp_frames_log_latest(daemon->frames, &frame) == 0 || frame.failed) {
         gsp_http_answer_error(answer, 503, "STARTING", "no metric frame has been collected yet",
                               gsp_daemon__hint(GSP_HINT_RETRY));
         return;
@@ -395,8 +396,8 @@ void gsp_route_latest(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_key(&json, "timestamp");
-    gsp_rows_lock(&daemon->rows);
-    gsp_routes__time(&json, daemon->rows.newest.tick.ts_ns);
+    gsp_daemon__rows_lock(&daemon->rows);
+    gsp_daemon__routes_time(&json, daemon->rows.newest.tick.ts_ns);
     const size_t count = find_gpus(&daemon->rows, gpus);
     gsp_json_key(&json, "client_data");
     gsp_json_obj_begin(&json);
@@ -414,7 +415,7 @@ void gsp_route_latest(struct gsp_route_call *call, struct gsp_http_answer *answe
     put_system(daemon, &json);
     gsp_json_obj_end(&json);
     gsp_json_obj_end(&json);
-    gsp_rows_unlock(&daemon->rows);
+    gsp_daemon__rows_unlock(&daemon->rows);
     gsp_json_key(&json, "frame");
     gsp_json_raw(&json, gsp_buf_sv(&frame));
     gsp_json_obj_end(&json);
@@ -430,12 +431,13 @@ static void put_state(struct gsp_http_answer *answer, const char *state)
     gsp_json_obj_end(&json);
 }
 
-void gsp_route_health(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_answer *answer)
+void gsp_daemon__route_health(struct gsp_route_call *call GSP_UNUSED,
+                              struct gsp_http_answer *answer)
 {
     put_state(answer, "ok");
 }
 
-void gsp_route_ready(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_ready(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     if (atomic_load(&call->daemon->ticks))
         put_state(answer, "ready");

@@ -20,7 +20,7 @@
 #define NAME_MAX_LEN 200U
 #define NAME_TRIES   100000U
 
-int gsp_session_name_check(struct gsp_sv name, struct gsp_err *err)
+int gsp_daemon__session_name_check(struct gsp_sv name, struct gsp_err *err)
 {
     if (!name.len)
         return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name is empty");
@@ -66,13 +66,15 @@ static int fill(struct gsp_sessions *sessions, const struct gsp_sessions_options
     sessions->keep_max = options->keep_max ? options->keep_max : KEEP_MAX;
     int rc = make_folder(options->state_folder, err);
     if (rc == 0)
-        rc = gsp_journal_open(path, gsp_sessions__replay, sessions, &sessions->journal, err);
+        rc = gsp_frames_journal_open(path, gsp_daemon__sessions_replay, sessions,
+                                     &sessions->journal, err);
     gsp_hmap_free(&sessions->ids);
     return rc;
 }
 
-int gsp_sessions_open(const struct gsp_sessions_options *options, struct gsp_frames *frames,
-                      struct gsp_sessions **out, struct gsp_err *err)
+int gsp_daemon__sessions_open(const struct gsp_sessions_options *options,
+                              struct gsp_frame_log *frames, struct gsp_sessions **out,
+                              struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_sessions *sessions = calloc(1, sizeof(*sessions));
@@ -83,23 +85,23 @@ int gsp_sessions_open(const struct gsp_sessions_options *options, struct gsp_fra
     sessions->next_id = 1;
     int rc = fill(sessions, options, err);
     if (rc == 0)
-        gsp_sessions__keep(sessions);
+        gsp_daemon__sessions_update_keep(sessions);
     gsp_lock_release(&sessions->lock);
     if (rc) {
-        gsp_sessions_close(sessions);
+        gsp_daemon__sessions_close(sessions);
         return rc;
     }
     *out = sessions;
     return 0;
 }
 
-void gsp_sessions_close(struct gsp_sessions *sessions)
+void gsp_daemon__sessions_close(struct gsp_sessions *sessions)
 {
     if (!sessions)
         return;
-    gsp_journal_close(sessions->journal);
+    gsp_frames_journal_close(sessions->journal);
     for (size_t i = 0; i < sessions->slot_count; i++)
-        gsp_sessions__free_session(sessions->slots[i]);
+        gsp_daemon__sessions_free_session(sessions->slots[i]);
     free(sessions->slots);
     gsp_hmap_free(&sessions->names);
     gsp_hmap_free(&sessions->files);
@@ -119,7 +121,7 @@ static void describe_stacks(const struct session *s, struct gsp_session *out)
     struct stacks_sums sums;
     if (!s->part_count)
         return;
-    gsp_sessions__sum_parts(s, &sums);
+    gsp_daemon__sessions_sum_parts(s, &sums);
     out->stack_files = sums.files;
     out->stack_gaps = sums.gaps;
     if (sums.failed && !out->error[0])
@@ -145,14 +147,15 @@ static void describe(const struct gsp_sessions *sessions, const struct session *
     snprintf(out->error, sizeof(out->error), "%s", s->error ? s->error : "");
     describe_stacks(s, out);
     if (out->active) {
-        out->period_ns = gsp_frames_period(sessions->frames);
-        out->frame_count = gsp_frames_count(sessions->frames, s->first_frame, UINT64_MAX);
+        out->period_ns = gsp_frames_log_period(sessions->frames);
+        out->frame_count = gsp_frames_log_count(sessions->frames, s->first_frame, UINT64_MAX);
         return;
     }
     out->last_frame = s->last_frame >= s->first_frame ? s->last_frame : 0;
     if (s->state == SESSION_ENDED)
         out->frame_count =
-            out->last_frame ? gsp_frames_count(sessions->frames, s->first_frame, s->last_frame) : 0;
+            out->last_frame ? gsp_frames_log_count(sessions->frames, s->first_frame, s->last_frame)
+                            : 0;
 }
 
 /* profiling_<time>, with a number if a session has that name. */
@@ -170,7 +173,7 @@ static bool make_name(struct gsp_sessions *sessions, struct gsp_buf *out)
         if (n > 1)
             gsp_buf_printf(out, "_%u", n);
         const char *name = gsp_buf_cstr(out);
-        if (!name || gsp_sessions__by_name(sessions, name) == SESSION_NONE)
+        if (!name || gsp_daemon__sessions_by_name(sessions, name) == SESSION_NONE)
             return name != NULL;
     }
     return false;
@@ -188,7 +191,7 @@ static struct session *new_session(const struct gsp_session_start *start, const 
     s->pids = start->pid_count ? calloc(start->pid_count, sizeof(*s->pids)) : NULL;
     if (!s->name || !s->file || (start->labels.len && !s->labels) ||
         (start->pid_count && !s->pids)) {
-        gsp_sessions__free_session(s);
+        gsp_daemon__sessions_free_session(s);
         return NULL;
     }
     if (start->pid_count)
@@ -209,9 +212,9 @@ static int check_start(const struct gsp_session_start *start, struct gsp_err *er
                            GSP_SESSION_LABELS_MAX);
     if (start->pid_count > GSP_SESSION_PIDS_MAX)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "more than %u pids", GSP_SESSION_PIDS_MAX);
-    if (start->labels.len && !gsp_session_labels_ok(start->labels))
+    if (start->labels.len && !gsp_frames_session_labels_are_valid(start->labels))
         return gsp_err_set(err, GSP_E_USAGE, 0, "the labels are not a JSON object");
-    return start->name ? gsp_session_name_check(gsp_sv_of(start->name), err) : 0;
+    return start->name ? gsp_daemon__session_name_check(gsp_sv_of(start->name), err) : 0;
 }
 
 /* Adds the session to the journal and to the table. */
@@ -224,41 +227,42 @@ static int add_session(struct gsp_sessions *sessions, const struct gsp_session_s
     if (!start->name && !make_name(sessions, &made))
         return gsp_err_nomem(err);
     const char *name = start->name ? start->name : gsp_buf_cstr(&made);
-    uint32_t older = gsp_sessions__by_name(sessions, name);
+    uint32_t older = gsp_daemon__sessions_by_name(sessions, name);
     if (older != SESSION_NONE && sessions->slots[older]->state == SESSION_ACTIVE)
         return gsp_err_set(err, GSP_E_EXISTS, 0, "session '%.150s' is already active", name);
-    if (!gsp_sessions__choose_file(sessions, name, start->force, &file))
+    if (!gsp_daemon__sessions_choose_file(sessions, name, start->force, &file))
         return gsp_err_nomem(err);
     struct session *s = new_session(start, name, gsp_buf_cstr(&file));
     if (!s)
         return gsp_err_nomem(err);
     s->id = sessions->next_id++;
-    s->first_frame = gsp_frames_coming_id(sessions->frames);
-    int rc = gsp_sessions__note(sessions, SESSION_STARTS, s, mark, err);
+    s->first_frame = gsp_frames_log_next_announced_id(sessions->frames);
+    int rc = gsp_daemon__sessions_journal_append(sessions, SESSION_STARTS, s, mark, err);
     if (rc) {
-        gsp_sessions__free_session(s);
+        gsp_daemon__sessions_free_session(s);
         return rc;
     }
     /* With force, the new session replaces the one that has the same file. */
-    uint32_t replaced = gsp_sessions__by_file(sessions, s->file);
+    uint32_t replaced = gsp_daemon__sessions_by_file(sessions, s->file);
     uint64_t ignored = 0;
     if (replaced != SESSION_NONE &&
-        gsp_sessions__note(sessions, SESSION_FORGOTTEN, sessions->slots[replaced], &ignored,
-                           NULL) == 0)
-        gsp_sessions__remove(sessions, replaced);
-    if (gsp_sessions__insert(sessions, s) == SESSION_NONE) {
-        gsp_ignore(gsp_sessions__note(sessions, SESSION_FORGOTTEN, s, &ignored, NULL));
-        gsp_sessions__free_session(s);
+        gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN, sessions->slots[replaced],
+                                            &ignored, NULL) == 0)
+        gsp_daemon__sessions_remove(sessions, replaced);
+    if (gsp_daemon__sessions_insert(sessions, s) == SESSION_NONE) {
+        gsp_ignore(
+            gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN, s, &ignored, NULL));
+        gsp_daemon__sessions_free_session(s);
         return gsp_err_nomem(err);
     }
     if (sessions->counts[SESSION_ACTIVE] == 1)
-        gsp_sessions__keep(sessions);
+        gsp_daemon__sessions_update_keep(sessions);
     *out = s;
     return 0;
 }
 
-int gsp_sessions_start(struct gsp_sessions *sessions, const struct gsp_session_start *start,
-                       struct gsp_session *out, struct gsp_err *err)
+int gsp_daemon__sessions_start(struct gsp_sessions *sessions, const struct gsp_session_start *start,
+                               struct gsp_session *out, struct gsp_err *err)
 {
     *out = (struct gsp_session){0};
     int rc = check_start(start, err);
@@ -276,16 +280,16 @@ int gsp_sessions_start(struct gsp_sessions *sessions, const struct gsp_session_s
     gsp_lock_release(&sessions->lock);
     if (rc)
         return rc;
-    rc = gsp_journal_sync(sessions->journal, mark, err);
+    rc = gsp_frames_journal_sync(sessions->journal, mark, err);
     if (rc == 0)
         return 0;
     /* Without the sync the session has not started, and must not come back after a restart. */
     gsp_lock_take(&sessions->lock);
-    uint32_t slot = gsp_sessions__by_name(sessions, out->name);
+    uint32_t slot = gsp_daemon__sessions_by_name(sessions, out->name);
     if (slot != SESSION_NONE && sessions->slots[slot]->id == id && !sessions->slots[slot]->busy) {
-        gsp_ignore(
-            gsp_sessions__note(sessions, SESSION_FORGOTTEN, sessions->slots[slot], &mark, NULL));
-        gsp_sessions__remove(sessions, slot);
+        gsp_ignore(gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN,
+                                                       sessions->slots[slot], &mark, NULL));
+        gsp_daemon__sessions_remove(sessions, slot);
     }
     gsp_lock_release(&sessions->lock);
     return rc;
@@ -300,9 +304,9 @@ struct end {
 
 static struct end end_now(const struct gsp_sessions *sessions)
 {
-    return (struct end){.last_frame = gsp_frames_next_id(sessions->frames) - 1,
+    return (struct end){.last_frame = gsp_frames_log_next_id(sessions->frames) - 1,
                         .ns = gsp_realtime_ns(),
-                        .period_ns = gsp_frames_period(sessions->frames)};
+                        .period_ns = gsp_frames_log_period(sessions->frames)};
 }
 
 /* Ends an active session and makes it busy. */
@@ -311,19 +315,19 @@ static int end_session(struct gsp_sessions *sessions, uint32_t slot, struct end 
 {
     struct session *s = sessions->slots[slot];
     gsp_assert(s->state == SESSION_ACTIVE && !s->busy);
-    int rc = gsp_sessions__settle_file(sessions, slot, err);
+    int rc = gsp_daemon__sessions_recheck_file(sessions, slot, err);
     if (rc)
         return rc;
     s->last_frame = end.last_frame < s->first_frame ? s->first_frame - 1 : end.last_frame;
     s->end_ns = end.ns;
     s->period_ns = end.period_ns;
-    rc = gsp_sessions__note(sessions, SESSION_ENDS, s, mark, err);
+    rc = gsp_daemon__sessions_journal_append(sessions, SESSION_ENDS, s, mark, err);
     if (rc) {
         s->last_frame = 0;
         s->end_ns = 0;
         return rc;
     }
-    gsp_sessions__set_state(sessions, s, SESSION_ENDED);
+    gsp_daemon__sessions_set_state(sessions, s, SESSION_ENDED);
     s->busy = true;
     return 0;
 }
@@ -334,21 +338,21 @@ static void undo_end(struct gsp_sessions *sessions, struct session *s)
     uint64_t mark = 0;
     gsp_lock_take(&sessions->lock);
     gsp_assert(s->state == SESSION_ENDED && s->busy);
-    gsp_ignore(gsp_sessions__note(sessions, SESSION_GOES_ON, s, &mark, NULL));
-    gsp_sessions__set_state(sessions, s, SESSION_ACTIVE);
+    gsp_ignore(gsp_daemon__sessions_journal_append(sessions, SESSION_GOES_ON, s, &mark, NULL));
+    gsp_daemon__sessions_set_state(sessions, s, SESSION_ACTIVE);
     s->busy = false;
     s->end_ns = 0;
     s->last_frame = 0;
     gsp_lock_release(&sessions->lock);
 }
 
-int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gsp_session *out,
-                      struct gsp_err *err)
+int gsp_daemon__sessions_stop(struct gsp_sessions *sessions, const char *name,
+                              struct gsp_session *out, struct gsp_err *err)
 {
     *out = (struct gsp_session){0};
     uint64_t mark = 0;
     gsp_lock_take(&sessions->lock);
-    uint32_t slot = gsp_sessions__by_name(sessions, name);
+    uint32_t slot = gsp_daemon__sessions_by_name(sessions, name);
     struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     int rc = 0;
     if (!s || s->state != SESSION_ACTIVE)
@@ -358,13 +362,13 @@ int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gs
     gsp_lock_release(&sessions->lock);
     if (rc)
         return rc;
-    rc = gsp_journal_sync(sessions->journal, mark, err);
+    rc = gsp_frames_journal_sync(sessions->journal, mark, err);
     if (rc) {
         undo_end(sessions, s);
         return rc;
     }
     uint64_t id = s->id; /* s may be freed once it is not busy */
-    rc = gsp_sessions__write(sessions, s, err);
+    rc = gsp_daemon__sessions_write(sessions, s, err);
     gsp_lock_take(&sessions->lock);
     for (size_t i = 0; i < sessions->slot_count; i++)
         if (sessions->slots[i] && sessions->slots[i]->id == id)
@@ -373,12 +377,13 @@ int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gs
     return rc;
 }
 
-int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name, struct gsp_err *err)
+int gsp_daemon__sessions_delete(struct gsp_sessions *sessions, const char *name,
+                                struct gsp_err *err)
 {
     uint64_t mark = 0;
     int rc = 0;
     gsp_lock_take(&sessions->lock);
-    uint32_t slot = gsp_sessions__by_name(sessions, name);
+    uint32_t slot = gsp_daemon__sessions_by_name(sessions, name);
     struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     if (!s)
         rc = gsp_err_set(err, GSP_E_NOFILE, 0, "no session '%.150s'", name);
@@ -386,25 +391,25 @@ int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name, struct 
         rc = gsp_err_set(err, GSP_E_EXISTS, 0, "the file of session '%.150s' is being written",
                          name);
     else
-        rc = gsp_sessions__note(sessions, SESSION_FORGOTTEN, s, &mark, err);
+        rc = gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN, s, &mark, err);
     if (rc == 0) {
         gsp_auto_buf path = {0};
-        gsp_sessions__path(sessions, s->file, &path);
+        gsp_daemon__sessions_path(sessions, s->file, &path);
         const char *text = gsp_buf_cstr(&path);
         if (text && (s->state == SESSION_WRITTEN || s->state == SESSION_DONE))
             unlink(text);
-        gsp_sessions__remove(sessions, slot);
-        gsp_sessions__keep(sessions);
+        gsp_daemon__sessions_remove(sessions, slot);
+        gsp_daemon__sessions_update_keep(sessions);
     }
     gsp_lock_release(&sessions->lock);
-    return rc ? rc : gsp_journal_sync(sessions->journal, mark, err);
+    return rc ? rc : gsp_frames_journal_sync(sessions->journal, mark, err);
 }
 
-uint64_t gsp_sessions_first_frame(struct gsp_sessions *sessions, const char *name)
+uint64_t gsp_daemon__sessions_first_frame(struct gsp_sessions *sessions, const char *name)
 {
     uint64_t first = 0;
     gsp_lock_take(&sessions->lock);
-    const uint32_t slot = name ? gsp_sessions__by_name(sessions, name) : SESSION_NONE;
+    const uint32_t slot = name ? gsp_daemon__sessions_by_name(sessions, name) : SESSION_NONE;
     for (size_t i = 0; i < sessions->slot_count; i++) {
         const struct session *s = sessions->slots[i];
         if (s && s->state == SESSION_ACTIVE && (!name || i == slot) && s->first_frame > first)
@@ -458,8 +463,8 @@ static void describe_all(const struct gsp_sessions *sessions, struct session *co
     }
 }
 
-int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, size_t *count,
-                      struct gsp_err *err)
+int gsp_daemon__sessions_list(struct gsp_sessions *sessions, struct gsp_session **out,
+                              size_t *count, struct gsp_err *err)
 {
     *out = NULL;
     *count = 0;
@@ -517,14 +522,14 @@ static size_t write_all(struct gsp_sessions *sessions, struct session *const *en
     for (size_t i = 0; i < n; i++) {
         struct gsp_err why = {0};
         const struct gsp_session before = list[i];
-        if (gsp_sessions__write(sessions, ended[i], &why) != 0) {
+        if (gsp_daemon__sessions_write(sessions, ended[i], &why) != 0) {
             if (!err->code)
                 *err = why;
             continue;
         }
         list[written] = before;
         gsp_lock_take(&sessions->lock);
-        const uint32_t slot = gsp_sessions__by_name(sessions, before.name);
+        const uint32_t slot = gsp_daemon__sessions_by_name(sessions, before.name);
         if (slot != SESSION_NONE && sessions->slots[slot]->id == before.id)
             describe(sessions, sessions->slots[slot], &list[written]);
         gsp_lock_release(&sessions->lock);
@@ -533,8 +538,9 @@ static size_t write_all(struct gsp_sessions *sessions, struct session *const *en
     return written;
 }
 
-int gsp_sessions_stop_all(struct gsp_sessions *sessions, const struct gsp_sessions_ended *ended,
-                          struct gsp_session **out, size_t *count, struct gsp_err *err)
+int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
+                                  const struct gsp_sessions_ended *ended, struct gsp_session **out,
+                                  size_t *count, struct gsp_err *err)
 {
     struct gsp_err first = {0};
     uint64_t mark = 0;
@@ -551,7 +557,7 @@ int gsp_sessions_stop_all(struct gsp_sessions *sessions, const struct gsp_sessio
         free(list);
         return gsp_err_nomem(err);
     }
-    const int rc = n ? gsp_journal_sync(sessions->journal, mark, err) : 0;
+    const int rc = n ? gsp_frames_journal_sync(sessions->journal, mark, err) : 0;
     if (rc) {
         for (size_t i = 0; i < n; i++)
             undo_end(sessions, all[i]);
@@ -596,8 +602,9 @@ static void add_labels(const struct session *const *all, size_t n, struct gsp_se
     }
 }
 
-size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp_session *out,
-                          size_t max, struct gsp_sessions_counts *counts, struct gsp_buf *labels)
+size_t gsp_daemon__sessions_first(struct gsp_sessions *sessions, bool failed,
+                                  struct gsp_session *out, size_t max,
+                                  struct gsp_sessions_counts *counts, struct gsp_buf *labels)
 {
     const struct session **first = calloc(max + 1, sizeof(const struct session *));
     size_t n = 0;
@@ -622,12 +629,12 @@ size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp
     return n;
 }
 
-int gsp_sessions_find(struct gsp_sessions *sessions, const char *name, struct gsp_session *out,
-                      struct gsp_err *err)
+int gsp_daemon__sessions_find(struct gsp_sessions *sessions, const char *name,
+                              struct gsp_session *out, struct gsp_err *err)
 {
     *out = (struct gsp_session){0};
     gsp_lock_take(&sessions->lock);
-    uint32_t slot = gsp_sessions__by_name(sessions, name);
+    uint32_t slot = gsp_daemon__sessions_by_name(sessions, name);
     if (slot != SESSION_NONE)
         describe(sessions, sessions->slots[slot], out);
     gsp_lock_release(&sessions->lock);
@@ -635,7 +642,7 @@ int gsp_sessions_find(struct gsp_sessions *sessions, const char *name, struct gs
                                 : 0;
 }
 
-void gsp_sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out)
+void gsp_daemon__sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out)
 {
     gsp_lock_take(&sessions->lock);
     for (size_t i = 0; i < sessions->slot_count; i++) {
@@ -646,7 +653,7 @@ void gsp_sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_
     gsp_lock_release(&sessions->lock);
 }
 
-size_t gsp_sessions_active_count(struct gsp_sessions *sessions)
+size_t gsp_daemon__sessions_active_count(struct gsp_sessions *sessions)
 {
     gsp_lock_take(&sessions->lock);
     size_t n = sessions->counts[SESSION_ACTIVE];
@@ -654,7 +661,7 @@ size_t gsp_sessions_active_count(struct gsp_sessions *sessions)
     return n;
 }
 
-uint64_t gsp_sessions_changes(struct gsp_sessions *sessions)
+uint64_t gsp_daemon__sessions_changes(struct gsp_sessions *sessions)
 {
     gsp_lock_take(&sessions->lock);
     const uint64_t n = sessions->changes;
@@ -671,8 +678,8 @@ static int by_pid(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-int gsp_sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *count,
-                      struct gsp_err *err)
+int gsp_daemon__sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *count,
+                              struct gsp_err *err)
 {
     *out = NULL;
     *count = 0;

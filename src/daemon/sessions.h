@@ -19,7 +19,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "frames/frames.h"
+#include "frames/log.h"
 
 struct gsp_sessions; /* opaque */
 
@@ -32,10 +32,10 @@ struct gsp_sessions_options {
 };
 
 /* Reads the journal. Fails with IO, NOWRITE, FORMAT (a journal of another version). */
-GSP_MUST_CHECK int gsp_sessions_open(const struct gsp_sessions_options *options,
-                                     struct gsp_frames *frames, struct gsp_sessions **out,
-                                     struct gsp_err *err);
-void gsp_sessions_close(struct gsp_sessions *sessions); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_daemon__sessions_open(const struct gsp_sessions_options *options,
+                                             struct gsp_frame_log *frames,
+                                             struct gsp_sessions **out, struct gsp_err *err);
+void gsp_daemon__sessions_close(struct gsp_sessions *sessions); /* NULL does nothing */
 
 struct gsp_session_start {
     const char *name;     /* NULL: profiling_<time> */
@@ -66,69 +66,71 @@ struct gsp_session {
     uint32_t stack_gaps;  /* in the stack files, because no daemon ran */
     int64_t period_ns;    /* of the frames, now or at the end of the session; 0: not known */
     uint64_t id;          /* unique */
-    struct gsp_sv labels; /* borrowed; only of gsp_sessions_list() and _first() */
+    struct gsp_sv labels; /* borrowed; only of gsp_daemon__sessions_list() and _first() */
     char error[240];      /* of the file or of a stack recording */
 };
 
 /* Checks a session name: 1 to 200 bytes of UTF-8 without '/' and control characters, and no '.' at
  * the start. */
-GSP_MUST_CHECK int gsp_session_name_check(struct gsp_sv name, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__session_name_check(struct gsp_sv name, struct gsp_err *err);
 
 /* Fails with USAGE (the name, the labels), LIMIT, EXISTS (a session of that name is active),
  * NOWRITE (the journal). The name of a finished session can be used again; the file then gets a
  * suffix (_2, _3, ...) unless force is set. */
-GSP_MUST_CHECK int gsp_sessions_start(struct gsp_sessions *sessions,
-                                      const struct gsp_session_start *start,
-                                      struct gsp_session *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__sessions_start(struct gsp_sessions *sessions,
+                                              const struct gsp_session_start *start,
+                                              struct gsp_session *out, struct gsp_err *err);
 /* Stops a session and writes its file. Fails with NOFILE (no active session of that name), NOWRITE
- * (the file could not be written; gsp_sessions_tend() tries again). */
-GSP_MUST_CHECK int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name,
-                                     struct gsp_session *out, struct gsp_err *err);
+ * (the file could not be written; gsp_daemon__sessions_maintain() tries again). */
+GSP_MUST_CHECK int gsp_daemon__sessions_stop(struct gsp_sessions *sessions, const char *name,
+                                             struct gsp_session *out, struct gsp_err *err);
 /* Called after all sessions have ended and before a file is written. */
 struct gsp_sessions_ended {
     void (*call)(void *ctx, const struct gsp_session *all, size_t count);
     void *ctx;
 };
 /* Stops all active sessions at the same frame and writes their files. ended may be NULL. *out has
- * the stopped sessions as in gsp_sessions_list(); the caller frees it, also after a failure. Fails
- * as gsp_sessions_stop() does, with the first failure. */
-GSP_MUST_CHECK int gsp_sessions_stop_all(struct gsp_sessions *sessions,
-                                         const struct gsp_sessions_ended *ended,
-                                         struct gsp_session **out, size_t *count,
-                                         struct gsp_err *err);
+ * the stopped sessions as in gsp_daemon__sessions_list(); the caller frees it, also after a
+ * failure. Fails as gsp_daemon__sessions_stop() does, with the first failure. */
+GSP_MUST_CHECK int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
+                                                 const struct gsp_sessions_ended *ended,
+                                                 struct gsp_session **out, size_t *count,
+                                                 struct gsp_err *err);
 /* The first frame of the active session of that name, or of the newest one (NULL). Returns 0 if no
  * such session is active. */
-uint64_t gsp_sessions_first_frame(struct gsp_sessions *sessions, const char *name);
+uint64_t gsp_daemon__sessions_first_frame(struct gsp_sessions *sessions, const char *name);
 /* Deletes the newest session of that name, and its file if it has one.
  * Fails with NOFILE, EXISTS (its file is being written), NOWRITE. */
-GSP_MUST_CHECK int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__sessions_delete(struct gsp_sessions *sessions, const char *name,
+                                               struct gsp_err *err);
 
 /* Copies all sessions: active ones first, then newest first. The caller frees *out. */
-GSP_MUST_CHECK int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out,
-                                     size_t *count, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__sessions_list(struct gsp_sessions *sessions,
+                                             struct gsp_session **out, size_t *count,
+                                             struct gsp_err *err);
 struct gsp_sessions_counts {
     size_t total;
     size_t active;
     size_t failed;
 };
 /* Copies the first max sessions of that list, or of the failed ones, and counts all. Cheaper than
- * gsp_sessions_list() if there are many sessions. Returns how many are in out. Their labels point
- * into labels, which must be empty; NULL: no labels. */
-size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp_session *out,
-                          size_t max, struct gsp_sessions_counts *counts, struct gsp_buf *labels);
+ * gsp_daemon__sessions_list() if there are many sessions. Returns how many are in out. Their labels
+ * point into labels, which must be empty; NULL: no labels. */
+size_t gsp_daemon__sessions_first(struct gsp_sessions *sessions, bool failed,
+                                  struct gsp_session *out, size_t max,
+                                  struct gsp_sessions_counts *counts, struct gsp_buf *labels);
 /* The newest session of that name; fails with NOFILE. */
-GSP_MUST_CHECK int gsp_sessions_find(struct gsp_sessions *sessions, const char *name,
-                                     struct gsp_session *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__sessions_find(struct gsp_sessions *sessions, const char *name,
+                                             struct gsp_session *out, struct gsp_err *err);
 /* Appends the labels of the session with that id; nothing if it has none or was deleted. */
-void gsp_sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out);
-size_t gsp_sessions_active_count(struct gsp_sessions *sessions);
+void gsp_daemon__sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out);
+size_t gsp_daemon__sessions_active_count(struct gsp_sessions *sessions);
 /* A counter that grows whenever a session starts, ends or is deleted. */
-uint64_t gsp_sessions_changes(struct gsp_sessions *sessions);
+uint64_t gsp_daemon__sessions_changes(struct gsp_sessions *sessions);
 /* The processes to watch for active sessions, unique. The caller frees *out. */
-GSP_MUST_CHECK int gsp_sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *count,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__sessions_pids(struct gsp_sessions *sessions, int32_t **out,
+                                             size_t *count, struct gsp_err *err);
 /* Call this about once a second with CLOCK_REALTIME: writes failed files again, syncs written files
  * and the frame log, removes old finished sessions, and lets the frame log remove frames. May take
  * as long as writing a file. */
-void gsp_sessions_tend(struct gsp_sessions *sessions, int64_t now_ns);
+void gsp_daemon__sessions_maintain(struct gsp_sessions *sessions, int64_t now_ns);

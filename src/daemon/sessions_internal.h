@@ -68,7 +68,7 @@ struct session {
 };
 
 struct gsp_sessions {
-    struct gsp_frames *frames;
+    struct gsp_frame_log *frames;
     struct gsp_journal *journal;
     char *output_folder;
     char *host;
@@ -82,7 +82,8 @@ struct gsp_sessions {
     size_t live GSP_GUARDED_BY(lock); /* slots in use */
     size_t counts[SESSION_STATES] GSP_GUARDED_BY(lock);
     uint64_t changes GSP_GUARDED_BY(lock);
-    bool moved GSP_GUARDED_BY(lock);            /* a session changed since gsp_sessions__keep() */
+    bool
+        moved GSP_GUARDED_BY(lock); /* a session changed since gsp_daemon__sessions_update_keep() */
     int64_t forget_ns GSP_GUARDED_BY(lock);     /* earliest time of the next check for age */
     struct gsp_hmap names GSP_GUARDED_BY(lock); /* hash of the name -> slot of the newest */
     struct gsp_hmap files GSP_GUARDED_BY(lock); /* hash of the file's name -> slot */
@@ -92,26 +93,26 @@ struct gsp_sessions {
 };
 
 /* sessions_table.c */
-void gsp_sessions__free_session(struct session *s);
+void gsp_daemon__sessions_free_session(struct session *s);
 /* Adds a session to the table, which then owns it. Returns its slot, or SESSION_NONE without
  * memory. */
-uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
+uint32_t gsp_daemon__sessions_insert(struct gsp_sessions *sessions, struct session *s)
     GSP_REQUIRES(&sessions->lock);
 /* Frees the session, which must not be busy. */
-void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
+void gsp_daemon__sessions_remove(struct gsp_sessions *sessions, uint32_t slot)
     GSP_REQUIRES(&sessions->lock);
 /* The only way to change the state of a session in the table. */
-void gsp_sessions__set_state(struct gsp_sessions *sessions, struct session *s,
-                             enum session_state state) GSP_REQUIRES(&sessions->lock);
+void gsp_daemon__sessions_set_state(struct gsp_sessions *sessions, struct session *s,
+                                    enum session_state state) GSP_REQUIRES(&sessions->lock);
 /* The newest session of a name, or the session of a file: a slot or SESSION_NONE. */
-uint32_t gsp_sessions__by_name(const struct gsp_sessions *sessions, const char *name)
+uint32_t gsp_daemon__sessions_by_name(const struct gsp_sessions *sessions, const char *name)
     GSP_REQUIRES(&sessions->lock);
-uint32_t gsp_sessions__by_file(const struct gsp_sessions *sessions, const char *file)
+uint32_t gsp_daemon__sessions_by_file(const struct gsp_sessions *sessions, const char *file)
     GSP_REQUIRES(&sessions->lock);
 /* Changes the name of the session's file. Returns false without memory. */
-bool gsp_sessions__set_file(struct gsp_sessions *sessions, uint32_t slot, const char *file)
+bool gsp_daemon__sessions_set_file(struct gsp_sessions *sessions, uint32_t slot, const char *file)
     GSP_REQUIRES(&sessions->lock);
-uint32_t gsp_sessions__slot_of(const struct gsp_sessions *sessions, const struct session *s)
+uint32_t gsp_daemon__sessions_slot_of(const struct gsp_sessions *sessions, const struct session *s)
     GSP_REQUIRES(&sessions->lock);
 
 /* sessions_journal.c: one line for each change. */
@@ -122,46 +123,49 @@ enum session_change {
     SESSION_IS_SAFE = 'W', /* its file is on disk */
     SESSION_FORGOTTEN = 'D',
 };
-/* Appends a line to the journal. *mark is for gsp_journal_sync(). */
-GSP_MUST_CHECK int gsp_sessions__note(struct gsp_sessions *sessions, enum session_change change,
-                                      const struct session *s, uint64_t *mark, struct gsp_err *err)
+/* Appends a line to the journal. *mark is for gsp_frames_journal_sync(). */
+GSP_MUST_CHECK int
+gsp_daemon__sessions_journal_append(struct gsp_sessions *sessions, enum session_change change,
+                                    const struct session *s, uint64_t *mark, struct gsp_err *err)
     GSP_REQUIRES(&sessions->lock);
 /* Applies one line of the journal to the table. */
-gsp_journal_reader gsp_sessions__replay;
+gsp_journal_reader gsp_daemon__sessions_replay;
 /* Reads a number that is not negative. */
-bool gsp_sessions__number(struct gsp_sv field, int64_t *out);
+bool gsp_daemon__sessions_parse_number(struct gsp_sv field, int64_t *out);
 /* Whether a name can be that of a file directly in the output folder. */
-bool gsp_sessions__file_is_valid(struct gsp_sv file);
+bool gsp_daemon__sessions_file_is_valid(struct gsp_sv file);
 /* Rewrites the journal if most of its lines are obsolete. */
-void gsp_sessions__compact(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock);
+void gsp_daemon__sessions_compact(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock);
 
 /* sessions_stacks.c */
-void gsp_sessions__free_parts(struct session *s);
+void gsp_daemon__sessions_free_parts(struct session *s);
 /* Applies a line of the journal if it is about a stack recording. */
-void gsp_sessions__replay_part(struct session *s, const struct gsp_sv *fields, size_t count);
+void gsp_daemon__sessions_replay_part(struct session *s, const struct gsp_sv *fields, size_t count);
 /* Appends the lines of the session's stack recordings. Returns their number. */
-size_t gsp_sessions__put_parts(struct gsp_buf *out, const struct session *s);
+size_t gsp_daemon__sessions_put_parts(struct gsp_buf *out, const struct session *s);
 /* A JSON array of the stack recordings. */
-void gsp_sessions__parts_json(const struct session *s, struct gsp_json *json);
+void gsp_daemon__sessions_parts_json(const struct session *s, struct gsp_json *json);
 struct stacks_sums {
     uint32_t files;
     uint32_t gaps; /* times that a process was not sampled because no daemon ran */
     int64_t gap_ns;
     const struct stacks_part *failed; /* the first with an error; NULL: none */
 };
-void gsp_sessions__sum_parts(const struct session *s, struct stacks_sums *out);
+void gsp_daemon__sessions_sum_parts(const struct session *s, struct stacks_sums *out);
 
 /* sessions_tend.c */
-void gsp_sessions__path(const struct gsp_sessions *sessions, const char *file, struct gsp_buf *out);
+void gsp_daemon__sessions_path(const struct gsp_sessions *sessions, const char *file,
+                               struct gsp_buf *out);
 /* Chooses a file name for a session of that name. Returns false without memory. */
-bool gsp_sessions__choose_file(struct gsp_sessions *sessions, const char *name, bool force,
-                               struct gsp_buf *out) GSP_REQUIRES(&sessions->lock);
+bool gsp_daemon__sessions_choose_file(struct gsp_sessions *sessions, const char *name, bool force,
+                                      struct gsp_buf *out) GSP_REQUIRES(&sessions->lock);
 /* Chooses another file name if another program has created a file of that name. Call it before the
  * journal claims the name. */
-GSP_MUST_CHECK int gsp_sessions__settle_file(struct gsp_sessions *sessions, uint32_t slot,
-                                             struct gsp_err *err) GSP_REQUIRES(&sessions->lock);
+GSP_MUST_CHECK int gsp_daemon__sessions_recheck_file(struct gsp_sessions *sessions, uint32_t slot,
+                                                     struct gsp_err *err)
+    GSP_REQUIRES(&sessions->lock);
 /* Writes the file of a busy session that has ended. The session is not busy afterwards. */
-GSP_MUST_CHECK int gsp_sessions__write(struct gsp_sessions *sessions, struct session *s,
-                                       struct gsp_err *err) GSP_EXCLUDES(&sessions->lock);
+GSP_MUST_CHECK int gsp_daemon__sessions_write(struct gsp_sessions *sessions, struct session *s,
+                                              struct gsp_err *err) GSP_EXCLUDES(&sessions->lock);
 /* Lets the frame log remove the frames that no session needs. Cheap if no session has changed. */
-void gsp_sessions__keep(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock);
+void gsp_daemon__sessions_update_keep(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock);

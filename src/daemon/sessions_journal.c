@@ -78,21 +78,22 @@ static void make_line(struct line *line, enum session_change change, const struc
     }
 }
 
-int gsp_sessions__note(struct gsp_sessions *sessions, enum session_change change,
-                       const struct session *s, uint64_t *mark, struct gsp_err *err)
+int gsp_daemon__sessions_journal_append(struct gsp_sessions *sessions, enum session_change change,
+                                        const struct session *s, uint64_t *mark,
+                                        struct gsp_err *err)
 {
     struct line line;
     make_line(&line, change, s);
     int rc = line.pids.failed
                  ? gsp_err_nomem(err)
-                 : gsp_journal_append(sessions->journal, line.fields, line.count, mark, err);
+                 : gsp_frames_journal_append(sessions->journal, line.fields, line.count, mark, err);
     gsp_buf_free(&line.pids);
     return rc;
 }
 
 /* Reading. */
 
-bool gsp_sessions__number(struct gsp_sv field, int64_t *out)
+bool gsp_daemon__sessions_parse_number(struct gsp_sv field, int64_t *out)
 {
     char text[NUMBER_BYTES];
     if (field.len == 0 || field.len >= sizeof(text))
@@ -108,14 +109,14 @@ static bool read_pids(struct session *s, struct gsp_sv field)
     struct gsp_sv part;
     while (s->pids && s->pid_count < GSP_SESSION_PIDS_MAX && gsp_sv_split(&field, ' ', &part)) {
         int64_t pid = 0;
-        if (!gsp_sessions__number(part, &pid) || pid > INT32_MAX)
+        if (!gsp_daemon__sessions_parse_number(part, &pid) || pid > INT32_MAX)
             return false;
         s->pids[s->pid_count++] = (int32_t)pid;
     }
     return s->pids != NULL;
 }
 
-bool gsp_sessions__file_is_valid(struct gsp_sv file)
+bool gsp_daemon__sessions_file_is_valid(struct gsp_sv file)
 {
     return file.len && file.len < sizeof(((struct gsp_session *)NULL)->file) && file.p[0] != '.' &&
            !memchr(file.p, '/', file.len) && !memchr(file.p, 0, file.len);
@@ -132,7 +133,7 @@ static void read_flags(struct session *s, struct gsp_sv flags)
         if (*flags.p != 'r')
             continue;
         const struct gsp_sv digits = {flags.p + 1, flags.len - 1};
-        if (gsp_sessions__number(digits, &rate) && rate > 0)
+        if (gsp_daemon__sessions_parse_number(digits, &rate) && rate > 0)
             s->stack_rate_hz = (double)rate / RATE_UNIT;
         return;
     }
@@ -141,8 +142,10 @@ static void read_flags(struct session *s, struct gsp_sv flags)
 static bool fill_started(struct session *s, const struct gsp_sv *f)
 {
     int64_t first = 0;
-    if (!gsp_sessions__number(f[2], &first) || !gsp_sessions__number(f[3], &s->start_ns) ||
-        !gsp_sessions__file_is_valid(f[5]) || gsp_session_name_check(f[6], NULL) != 0)
+    if (!gsp_daemon__sessions_parse_number(f[2], &first) ||
+        !gsp_daemon__sessions_parse_number(f[3], &s->start_ns) ||
+        !gsp_daemon__sessions_file_is_valid(f[5]) ||
+        gsp_daemon__session_name_check(f[6], NULL) != 0)
         return false;
     s->first_frame = (uint64_t)first;
     read_flags(s, f[4]);
@@ -167,15 +170,15 @@ static void replay_start(struct gsp_sessions *sessions, int64_t id, const struct
     s->id = (uint64_t)id;
     if (!fill_started(s, f)) {
         gsp_log_warn("daemon", "the journal has a malformed session");
-        gsp_sessions__free_session(s);
+        gsp_daemon__sessions_free_session(s);
         return;
     }
-    gsp_frames_advance(sessions->frames, s->first_frame);
-    uint32_t slot = gsp_sessions__insert(sessions, s);
+    gsp_frames_log_skip_to(sessions->frames, s->first_frame);
+    uint32_t slot = gsp_daemon__sessions_insert(sessions, s);
     if (slot == SESSION_NONE || !gsp_hmap_put(&sessions->ids, s->id, 0, slot)) {
         gsp_log_warn("daemon", "out of memory: a session of the journal is lost");
         if (slot == SESSION_NONE)
-            gsp_sessions__free_session(s);
+            gsp_daemon__sessions_free_session(s);
     }
 }
 
@@ -186,26 +189,27 @@ static void replay_end(struct gsp_sessions *sessions, uint32_t slot, const struc
     int64_t last = 0;
     int64_t end_ns = 0;
     char file[sizeof(((struct gsp_session *)NULL)->file)];
-    if (!gsp_sessions__number(f[2], &last) || !gsp_sessions__number(f[3], &end_ns) ||
-        !gsp_sessions__file_is_valid(f[4]))
+    if (!gsp_daemon__sessions_parse_number(f[2], &last) ||
+        !gsp_daemon__sessions_parse_number(f[3], &end_ns) ||
+        !gsp_daemon__sessions_file_is_valid(f[4]))
         return;
     memcpy(file, f[4].p, f[4].len);
     file[f[4].len] = '\0';
-    if (!gsp_sessions__set_file(sessions, slot, file))
+    if (!gsp_daemon__sessions_set_file(sessions, slot, file))
         return;
-    gsp_sessions__set_state(sessions, s, SESSION_ENDED);
+    gsp_daemon__sessions_set_state(sessions, s, SESSION_ENDED);
     s->claimed = true;
     s->last_frame = (uint64_t)last;
     s->end_ns = end_ns;
-    gsp_frames_advance(sessions->frames, s->last_frame + 1);
+    gsp_frames_log_skip_to(sessions->frames, s->last_frame + 1);
 }
 
-void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
+void gsp_daemon__sessions_replay(void *ctx, const struct gsp_sv *fields, size_t count)
 {
     struct gsp_sessions *sessions = ctx;
     int64_t id = 0;
-    gsp_lock_assert_held(&sessions->lock); /* gsp_sessions_open() holds it */
-    if (count < 2 || fields[0].len != 1 || !gsp_sessions__number(fields[1], &id))
+    gsp_lock_assert_held(&sessions->lock); /* gsp_daemon__sessions_open() holds it */
+    if (count < 2 || fields[0].len != 1 || !gsp_daemon__sessions_parse_number(fields[1], &id))
         return;
     if ((uint64_t)id >= sessions->next_id)
         sessions->next_id = (uint64_t)id + 1;
@@ -216,23 +220,23 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
         replay_start(sessions, id, fields);
     if (slot == SESSION_NONE || !sessions->slots[slot])
         return;
-    gsp_sessions__replay_part(sessions->slots[slot], fields, count);
+    gsp_daemon__sessions_replay_part(sessions->slots[slot], fields, count);
     struct session *s = sessions->slots[slot];
     int64_t v = 0;
     if (kind == SESSION_ENDS && (count == 5 || count == 6) && s->state <= SESSION_ENDED) {
         /* Old journals have no period. */
         replay_end(sessions, slot, fields);
-        if (count == 6 && gsp_sessions__number(fields[5], &v))
+        if (count == 6 && gsp_daemon__sessions_parse_number(fields[5], &v))
             s->period_ns = v;
     } else if (kind == SESSION_GOES_ON && s->state == SESSION_ENDED) {
-        gsp_sessions__set_state(sessions, s, SESSION_ACTIVE);
+        gsp_daemon__sessions_set_state(sessions, s, SESSION_ACTIVE);
         s->end_ns = 0;
     } else if (kind == SESSION_IS_SAFE && count == 3 && s->state == SESSION_ENDED &&
-               gsp_sessions__number(fields[2], &v)) {
-        gsp_sessions__set_state(sessions, s, SESSION_DONE);
+               gsp_daemon__sessions_parse_number(fields[2], &v)) {
+        gsp_daemon__sessions_set_state(sessions, s, SESSION_DONE);
         s->frame_count = (uint64_t)v;
     } else if (kind == SESSION_FORGOTTEN) {
-        gsp_sessions__remove(sessions, slot);
+        gsp_daemon__sessions_remove(sessions, slot);
         gsp_ignore(!gsp_hmap_put(&sessions->ids, (uint64_t)id, 0, SESSION_NONE));
     }
 }
@@ -243,7 +247,7 @@ static void put_change(struct gsp_buf *out, enum session_change change, const st
 {
     struct line line;
     make_line(&line, change, s);
-    gsp_journal_line(out, line.fields, line.count);
+    gsp_frames_journal_line(out, line.fields, line.count);
     out->failed = out->failed || line.pids.failed;
     gsp_buf_free(&line.pids);
 }
@@ -257,9 +261,9 @@ static int by_id(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-void gsp_sessions__compact(struct gsp_sessions *sessions)
+void gsp_daemon__sessions_compact(struct gsp_sessions *sessions)
 {
-    if (gsp_journal_lines(sessions->journal) <= 4 * sessions->live + SPARE_LINES)
+    if (gsp_frames_journal_lines(sessions->journal) <= 4 * sessions->live + SPARE_LINES)
         return;
     struct session **sorted = calloc(sessions->live + 1, sizeof(*sorted));
     if (!sorted)
@@ -273,7 +277,7 @@ void gsp_sessions__compact(struct gsp_sessions *sessions)
     size_t lines = 0;
     for (size_t i = 0; i < n; i++) {
         put_change(&text, SESSION_STARTS, sorted[i]);
-        lines += 1 + gsp_sessions__put_parts(&text, sorted[i]);
+        lines += 1 + gsp_daemon__sessions_put_parts(&text, sorted[i]);
         if (sorted[i]->state != SESSION_ACTIVE) {
             put_change(&text, SESSION_ENDS, sorted[i]);
             lines++;
@@ -284,7 +288,8 @@ void gsp_sessions__compact(struct gsp_sessions *sessions)
         }
     }
     struct gsp_err err = {0};
-    if (text.failed || gsp_journal_rewrite(sessions->journal, gsp_buf_sv(&text), lines, &err) != 0)
+    if (text.failed ||
+        gsp_frames_journal_rewrite(sessions->journal, gsp_buf_sv(&text), lines, &err) != 0)
         gsp_log_warn("daemon", "cannot compact the journal: %s",
                      text.failed ? "out of memory" : err.msg);
     free(sorted);

@@ -68,7 +68,7 @@ static void make_end(struct line *line, const struct session *s, const struct st
     add_text(line, part->error ? part->error : "");
 }
 
-void gsp_sessions__free_parts(struct session *s)
+void gsp_daemon__sessions_free_parts(struct session *s)
 {
     for (size_t i = 0; i < s->part_count; i++) {
         free(s->parts[i].file);
@@ -100,9 +100,10 @@ static void replay_begin(struct session *s, const struct gsp_sv *f)
     int64_t pid = 0;
     int64_t process_start = 0;
     int64_t start_ns = 0;
-    if (!gsp_sessions__number(f[2], &pid) || pid > INT32_MAX ||
-        !gsp_sessions__number(f[3], &process_start) || !gsp_sessions__number(f[4], &start_ns) ||
-        (f[6].len && !gsp_sessions__file_is_valid(f[6])))
+    if (!gsp_daemon__sessions_parse_number(f[2], &pid) || pid > INT32_MAX ||
+        !gsp_daemon__sessions_parse_number(f[3], &process_start) ||
+        !gsp_daemon__sessions_parse_number(f[4], &start_ns) ||
+        (f[6].len && !gsp_daemon__sessions_file_is_valid(f[6])))
         return;
     struct stacks_part *part = add_part(s, f[6]);
     if (!part) {
@@ -121,11 +122,11 @@ static void replay_end(struct session *s, const struct gsp_sv *f)
     int64_t at = 0;
     int64_t end_ns = 0;
     int64_t samples = GSP_NULL_I64;
-    if (!gsp_sessions__number(f[2], &at) || (uint64_t)at >= s->part_count ||
-        !gsp_sessions__number(f[3], &end_ns) || f[5].len != 1 ||
+    if (!gsp_daemon__sessions_parse_number(f[2], &at) || (uint64_t)at >= s->part_count ||
+        !gsp_daemon__sessions_parse_number(f[3], &end_ns) || f[5].len != 1 ||
         !memchr(HOWS, f[5].p[0], sizeof(HOWS)))
         return;
-    if (!gsp_sessions__number(f[4], &samples))
+    if (!gsp_daemon__sessions_parse_number(f[4], &samples))
         samples = GSP_NULL_I64;
     struct stacks_part *part = &s->parts[at];
     part->end_ns = end_ns;
@@ -135,7 +136,7 @@ static void replay_end(struct session *s, const struct gsp_sv *f)
     part->error = f[6].len ? gsp_sv_dup(f[6]) : NULL;
 }
 
-void gsp_sessions__replay_part(struct session *s, const struct gsp_sv *fields, size_t count)
+void gsp_daemon__sessions_replay_part(struct session *s, const struct gsp_sv *fields, size_t count)
 {
     if (count != LINE_FIELDS)
         return;
@@ -145,18 +146,18 @@ void gsp_sessions__replay_part(struct session *s, const struct gsp_sv *fields, s
         replay_end(s, fields);
 }
 
-size_t gsp_sessions__put_parts(struct gsp_buf *out, const struct session *s)
+size_t gsp_daemon__sessions_put_parts(struct gsp_buf *out, const struct session *s)
 {
     size_t lines = 0;
     struct line line;
     for (size_t i = 0; i < s->part_count; i++) {
         make_begin(&line, s, &s->parts[i]);
-        gsp_journal_line(out, line.fields, line.count);
+        gsp_frames_journal_line(out, line.fields, line.count);
         lines++;
         if (s->parts[i].end == GSP_STACKS_RUN)
             continue;
         make_end(&line, s, &s->parts[i]);
-        gsp_journal_line(out, line.fields, line.count);
+        gsp_frames_journal_line(out, line.fields, line.count);
         lines++;
     }
     return lines;
@@ -183,7 +184,7 @@ static int64_t gap_before(const struct session *s, size_t at)
     return part->start_ns > before->end_ns ? part->start_ns - before->end_ns : 0;
 }
 
-void gsp_sessions__sum_parts(const struct session *s, struct stacks_sums *out)
+void gsp_daemon__sessions_sum_parts(const struct session *s, struct stacks_sums *out)
 {
     *out = (struct stacks_sums){.failed = NULL};
     for (size_t i = 0; i < s->part_count; i++) {
@@ -203,7 +204,7 @@ static void put_time(struct gsp_json *json, const char *key, int64_t ns)
     gsp_json_put_str(json, key, ns ? gsp_fmt_iso_time(ns, text, sizeof(text)) : NULL);
 }
 
-void gsp_sessions__parts_json(const struct session *s, struct gsp_json *json)
+void gsp_daemon__sessions_parts_json(const struct session *s, struct gsp_json *json)
 {
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < s->part_count; i++) {
@@ -227,10 +228,10 @@ void gsp_sessions__parts_json(const struct session *s, struct gsp_json *json)
 }
 
 static int begin_part(struct gsp_sessions *sessions, const struct gsp_stacks_begin *begin,
-                      struct gsp_stacks_ticket *ticket, uint64_t *mark, struct gsp_err *err)
+                      struct gsp_stacks_id *ticket, uint64_t *mark, struct gsp_err *err)
     GSP_REQUIRES(&sessions->lock)
 {
-    const uint32_t slot = gsp_sessions__by_name(sessions, begin->session);
+    const uint32_t slot = gsp_daemon__sessions_by_name(sessions, begin->session);
     struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     struct line line;
     char state = 0;
@@ -245,24 +246,25 @@ static int begin_part(struct gsp_sessions *sessions, const struct gsp_stacks_beg
     if (!gsp_ring_process_start_time(begin->pid, &part->process_start, &state))
         part->process_start = 0;
     make_begin(&line, s, part);
-    int rc = gsp_journal_append(sessions->journal, line.fields, line.count, mark, err);
+    int rc = gsp_frames_journal_append(sessions->journal, line.fields, line.count, mark, err);
     if (rc < 0) {
         drop_last(s);
         return rc;
     }
-    *ticket = (struct gsp_stacks_ticket){s->id, s->part_count - 1};
+    *ticket = (struct gsp_stacks_id){s->id, s->part_count - 1};
     return GSP_OK;
 }
 
-int gsp_sessions_stacks_begin(struct gsp_sessions *sessions, const struct gsp_stacks_begin *begin,
-                              struct gsp_stacks_ticket *ticket, struct gsp_err *err)
+int gsp_daemon__sessions_stacks_begin(struct gsp_sessions *sessions,
+                                      const struct gsp_stacks_begin *begin,
+                                      struct gsp_stacks_id *ticket, struct gsp_err *err)
 {
     uint64_t mark = 0;
-    *ticket = (struct gsp_stacks_ticket){0, 0};
+    *ticket = (struct gsp_stacks_id){0, 0};
     gsp_lock_take(&sessions->lock);
     int rc = begin_part(sessions, begin, ticket, &mark, err);
     gsp_lock_release(&sessions->lock);
-    return rc < 0 ? rc : gsp_journal_sync(sessions->journal, mark, err);
+    return rc < 0 ? rc : gsp_frames_journal_sync(sessions->journal, mark, err);
 }
 
 static void end_part(struct gsp_sessions *sessions, const struct session *s,
@@ -278,11 +280,12 @@ static void end_part(struct gsp_sessions *sessions, const struct session *s,
     part->error = end->error[0] ? strdup(end->error) : NULL;
     make_end(&line, s, part);
     /* If this fails, the next daemon assumes that the recording was cut off. */
-    gsp_ignore(gsp_journal_append(sessions->journal, line.fields, line.count, &mark, NULL));
+    gsp_ignore(gsp_frames_journal_append(sessions->journal, line.fields, line.count, &mark, NULL));
 }
 
-void gsp_sessions_stacks_end(struct gsp_sessions *sessions, const struct gsp_stacks_ticket *ticket,
-                             const struct gsp_stacks_end *end)
+void gsp_daemon__sessions_stacks_end(struct gsp_sessions *sessions,
+                                     const struct gsp_stacks_id *ticket,
+                                     const struct gsp_stacks_end *end)
 {
     if (!ticket->session_id)
         return;
@@ -307,7 +310,7 @@ static void cut_parts(struct gsp_sessions *sessions, const struct session *s)
             .how = GSP_STACKS_CUT, .end_ns = part->start_ns, .samples = GSP_NULL_I64, .error = ""};
         if (part->end != GSP_STACKS_RUN)
             continue;
-        gsp_sessions__path(sessions, part->file, &path);
+        gsp_daemon__sessions_path(sessions, part->file, &path);
         const char *text = gsp_buf_cstr(&path);
         if (!text || stat(text, &facts) < 0)
             end.error = "the file does not exist any more";
@@ -318,7 +321,7 @@ static void cut_parts(struct gsp_sessions *sessions, const struct session *s)
     }
 }
 
-void gsp_stacks_stem(const char *session_file, size_t pid_count, int32_t pid, char out[320])
+void gsp_daemon__stacks_stem(const char *session_file, size_t pid_count, int32_t pid, char out[320])
 {
     struct gsp_sv stem = gsp_sv_of(session_file);
     if (gsp_sv_ends(stem, ".json"))
@@ -329,7 +332,7 @@ void gsp_stacks_stem(const char *session_file, size_t pid_count, int32_t pid, ch
         snprintf(out, 320, "%.*s.%d", (int)stem.len, stem.p, pid);
 }
 
-/* Appends a struct gsp_stacks_wanted for each recording of a session that has to continue. */
+/* Appends a struct gsp_stacks_unfinished for each recording of a session that has to continue. */
 static void add_wanted(const struct session *s, struct gsp_buf *out)
 {
     for (uint32_t i = 0; i < s->pid_count; i++) {
@@ -339,18 +342,19 @@ static void add_wanted(const struct session *s, struct gsp_buf *out)
                 last = &s->parts[k];
         if (last && last->end == GSP_STACKS_ENDED)
             continue;
-        struct gsp_stacks_wanted wanted = {.pid = s->pids[i],
-                                           .process_start = last ? last->process_start : 0,
-                                           .rate_hz = s->stack_rate_hz,
-                                           .native = s->stack_native};
+        struct gsp_stacks_unfinished wanted = {.pid = s->pids[i],
+                                               .process_start = last ? last->process_start : 0,
+                                               .rate_hz = s->stack_rate_hz,
+                                               .native = s->stack_native};
         snprintf(wanted.session, sizeof(wanted.session), "%s", s->name);
-        gsp_stacks_stem(s->file, s->pid_count, s->pids[i], wanted.stem);
+        gsp_daemon__stacks_stem(s->file, s->pid_count, s->pids[i], wanted.stem);
         gsp_buf_put(out, &wanted, sizeof(wanted));
     }
 }
 
-int gsp_sessions_stacks_wanted(struct gsp_sessions *sessions, struct gsp_stacks_wanted **out,
-                               size_t *count, struct gsp_err *err)
+int gsp_daemon__sessions_stacks_unfinished(struct gsp_sessions *sessions,
+                                           struct gsp_stacks_unfinished **out, size_t *count,
+                                           struct gsp_err *err)
 {
     struct gsp_buf all = {0};
     *out = NULL;
@@ -369,27 +373,28 @@ int gsp_sessions_stacks_wanted(struct gsp_sessions *sessions, struct gsp_stacks_
         gsp_buf_free(&all);
         return gsp_err_nomem(err);
     }
-    *out = (struct gsp_stacks_wanted *)(void *)all.p;
+    *out = (struct gsp_stacks_unfinished *)(void *)all.p;
     *count = all.len / sizeof(**out);
     return GSP_OK;
 }
 
-void gsp_sessions_stacks_json(struct gsp_sessions *sessions, const char *name,
-                              struct gsp_json *json)
+void gsp_daemon__sessions_stacks_json(struct gsp_sessions *sessions, const char *name,
+                                      struct gsp_json *json)
 {
     static const struct session NO_SESSION = {.part_count = 0};
     gsp_lock_take(&sessions->lock);
-    const uint32_t slot = gsp_sessions__by_name(sessions, name);
-    gsp_sessions__parts_json(slot == SESSION_NONE ? &NO_SESSION : sessions->slots[slot], json);
+    const uint32_t slot = gsp_daemon__sessions_by_name(sessions, name);
+    gsp_daemon__sessions_parts_json(slot == SESSION_NONE ? &NO_SESSION : sessions->slots[slot],
+                                    json);
     gsp_lock_release(&sessions->lock);
 }
 
-bool gsp_sessions_stacks_file(struct gsp_sessions *sessions, const char *name, int32_t pid,
-                              size_t number, char file[300])
+bool gsp_daemon__sessions_stacks_file(struct gsp_sessions *sessions, const char *name, int32_t pid,
+                                      size_t number, char file[300])
 {
     const struct stacks_part *found = NULL;
     gsp_lock_take(&sessions->lock);
-    const uint32_t slot = gsp_sessions__by_name(sessions, name);
+    const uint32_t slot = gsp_daemon__sessions_by_name(sessions, name);
     const struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     for (size_t i = 0; s && i < s->part_count; i++) {
         const struct stacks_part *part = &s->parts[i];

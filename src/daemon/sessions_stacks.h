@@ -20,7 +20,7 @@
 #include "daemon/sessions.h"
 
 /* Identifies a recording of a session. */
-struct gsp_stacks_ticket {
+struct gsp_stacks_id {
     uint64_t session_id; /* 0: of no session */
     size_t part;
 };
@@ -34,9 +34,10 @@ struct gsp_stacks_begin {
 
 /* Notes in the journal, and syncs it, that a recording of an active session starts.
  * Fails with NOFILE (no such active session), NOWRITE (the journal), NOMEM. */
-GSP_MUST_CHECK int gsp_sessions_stacks_begin(struct gsp_sessions *sessions,
-                                             const struct gsp_stacks_begin *begin,
-                                             struct gsp_stacks_ticket *ticket, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__sessions_stacks_begin(struct gsp_sessions *sessions,
+                                                     const struct gsp_stacks_begin *begin,
+                                                     struct gsp_stacks_id *ticket,
+                                                     struct gsp_err *err);
 
 /* How a recording ended. */
 enum gsp_stacks_how {
@@ -51,11 +52,12 @@ struct gsp_stacks_end {
     int64_t samples;   /* GSP_NULL_I64: not known */
     const char *error; /* "": none */
 };
-void gsp_sessions_stacks_end(struct gsp_sessions *sessions, const struct gsp_stacks_ticket *ticket,
-                             const struct gsp_stacks_end *end);
+void gsp_daemon__sessions_stacks_end(struct gsp_sessions *sessions,
+                                     const struct gsp_stacks_id *ticket,
+                                     const struct gsp_stacks_end *end);
 
 /* A recording that a new daemon has to continue. */
-struct gsp_stacks_wanted {
+struct gsp_stacks_unfinished {
     char session[256];
     char stem[320]; /* of the file name */
     int32_t pid;
@@ -65,17 +67,18 @@ struct gsp_stacks_wanted {
 };
 /* The stem of the file for a process of a session: <file>, or <file>.<pid> if the session has
  * several processes. */
-void gsp_stacks_stem(const char *session_file, size_t pid_count, int32_t pid, char out[320]);
+void gsp_daemon__stacks_stem(const char *session_file, size_t pid_count, int32_t pid,
+                             char out[320]);
 /* Call this before any recording starts: ends the recordings of a killed daemon, and returns those
  * that have to continue. The caller frees *out. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_sessions_stacks_wanted(struct gsp_sessions *sessions,
-                                              struct gsp_stacks_wanted **out, size_t *count,
-                                              struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__sessions_stacks_unfinished(struct gsp_sessions *sessions,
+                                                          struct gsp_stacks_unfinished **out,
+                                                          size_t *count, struct gsp_err *err);
 
 /* [{"pid", "file", ...}]: the recordings of the newest session of that name. */
-void gsp_sessions_stacks_json(struct gsp_sessions *sessions, const char *name,
-                              struct gsp_json *json);
+void gsp_daemon__sessions_stacks_json(struct gsp_sessions *sessions, const char *name,
+                                      struct gsp_json *json);
 /* Finds the file of a recording: the number-th, from 1, or the newest (0); of pid or of any process
  * (0). Returns false if none exists. */
-bool gsp_sessions_stacks_file(struct gsp_sessions *sessions, const char *name, int32_t pid,
-                              size_t number, char file[300]);
+bool gsp_daemon__sessions_stacks_file(struct gsp_sessions *sessions, const char *name, int32_t pid,
+                                      size_t number, char file[300]);

@@ -9,7 +9,7 @@
 /* Names of removed sessions that a hash table may hold before it is rebuilt. */
 #define DEAD_MAX 1024U
 
-void gsp_sessions__free_session(struct session *s)
+void gsp_daemon__sessions_free_session(struct session *s)
 {
     if (!s)
         return;
@@ -18,7 +18,7 @@ void gsp_sessions__free_session(struct session *s)
     free(s->labels);
     free(s->error);
     free(s->pids);
-    gsp_sessions__free_parts(s);
+    gsp_daemon__sessions_free_parts(s);
     free(s);
 }
 
@@ -35,19 +35,19 @@ static bool put(struct gsp_hmap *map, const char *text, uint32_t slot)
     return gsp_hmap_put(map, gsp_hash_bytes(text, len, 1), gsp_hash_bytes(text, len, 2), slot);
 }
 
-uint32_t gsp_sessions__by_name(const struct gsp_sessions *sessions, const char *name)
+uint32_t gsp_daemon__sessions_by_name(const struct gsp_sessions *sessions, const char *name)
 {
     const uint32_t *found = find(&sessions->names, name);
     return found ? *found : SESSION_NONE;
 }
 
-uint32_t gsp_sessions__by_file(const struct gsp_sessions *sessions, const char *file)
+uint32_t gsp_daemon__sessions_by_file(const struct gsp_sessions *sessions, const char *file)
 {
     const uint32_t *found = find(&sessions->files, file);
     return found ? *found : SESSION_NONE;
 }
 
-uint32_t gsp_sessions__slot_of(const struct gsp_sessions *sessions, const struct session *s)
+uint32_t gsp_daemon__sessions_slot_of(const struct gsp_sessions *sessions, const struct session *s)
 {
     for (size_t i = 0; i < sessions->slot_count; i++)
         if (sessions->slots[i] == s)
@@ -58,7 +58,7 @@ uint32_t gsp_sessions__slot_of(const struct gsp_sessions *sessions, const struct
 static uint32_t free_slot(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock)
 {
     if (sessions->live < sessions->slot_count)
-        return gsp_sessions__slot_of(sessions, NULL);
+        return gsp_daemon__sessions_slot_of(sessions, NULL);
     if (!gsp_array_fit(&sessions->slots, &sessions->slot_cap, sessions->slot_count + 1))
         return SESSION_NONE;
     sessions->slots[sessions->slot_count] = NULL;
@@ -77,7 +77,7 @@ static void clean_maps(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lo
         const struct session *s = sessions->slots[i];
         if (!s)
             continue;
-        uint32_t other = gsp_sessions__by_name(sessions, s->name);
+        uint32_t other = gsp_daemon__sessions_by_name(sessions, s->name);
         /* Cannot fail: the tables held more before. */
         if (other == SESSION_NONE || sessions->slots[other]->id < s->id)
             gsp_ignore(!put(&sessions->names, s->name, (uint32_t)i));
@@ -85,13 +85,13 @@ static void clean_maps(struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lo
     }
 }
 
-uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
+uint32_t gsp_daemon__sessions_insert(struct gsp_sessions *sessions, struct session *s)
 {
     clean_maps(sessions);
     uint32_t slot = free_slot(sessions);
     if (slot == SESSION_NONE)
         return SESSION_NONE;
-    uint32_t older = gsp_sessions__by_name(sessions, s->name);
+    uint32_t older = gsp_daemon__sessions_by_name(sessions, s->name);
     if (!put(&sessions->names, s->name, slot))
         return SESSION_NONE;
     if (!put(&sessions->files, s->file, slot)) {
@@ -106,7 +106,7 @@ uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
     return slot;
 }
 
-void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
+void gsp_daemon__sessions_remove(struct gsp_sessions *sessions, uint32_t slot)
 {
     struct session *s = sessions->slots[slot];
     gsp_lock_assert_held(&sessions->lock);
@@ -129,7 +129,7 @@ void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
                 *name = (uint32_t)i;
         }
     }
-    gsp_sessions__free_session(s);
+    gsp_daemon__sessions_free_session(s);
 }
 
 /* ENDED follows itself if the file could not be written, ACTIVE follows it if the end could not be
@@ -150,8 +150,8 @@ GSP_UNUSED static bool can_follow(enum session_state before, enum session_state 
     }
 }
 
-void gsp_sessions__set_state(struct gsp_sessions *sessions, struct session *s,
-                             enum session_state state)
+void gsp_daemon__sessions_set_state(struct gsp_sessions *sessions, struct session *s,
+                                    enum session_state state)
 {
     gsp_lock_assert_held(&sessions->lock);
     gsp_assert(can_follow(s->state, state));
@@ -162,7 +162,7 @@ void gsp_sessions__set_state(struct gsp_sessions *sessions, struct session *s,
     sessions->changes++;
 }
 
-bool gsp_sessions__set_file(struct gsp_sessions *sessions, uint32_t slot, const char *file)
+bool gsp_daemon__sessions_set_file(struct gsp_sessions *sessions, uint32_t slot, const char *file)
 {
     struct session *s = sessions->slots[slot];
     if (strcmp(s->file, file) == 0)

@@ -229,21 +229,21 @@ static const struct row *row_at(size_t i)
     return i < GSP_COUNT(ROWS) ? &ROWS[i] : NULL;
 }
 
-const struct gsp_setting *gsp_setting_at(size_t i)
+const struct gsp_setting *gsp_daemon__setting_at(size_t i)
 {
     return i < GSP_COUNT(ROWS) ? &ROWS[i].shown : NULL;
 }
 
-bool gsp_setting_is_live(size_t i)
+bool gsp_daemon__setting_is_live(size_t i)
 {
     const struct row *row = row_at(i);
     return row && row->offset >= offsetof(struct gsp_settings, live);
 }
 
-enum gsp_setting_origin gsp_setting_origin_of(const struct gsp_settings *settings, size_t i)
+enum gsp_setting_origin gsp_daemon__setting_origin_of(const struct gsp_settings *settings, size_t i)
 {
     const unsigned char *origin =
-        gsp_setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
+        gsp_daemon__setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
     return (enum gsp_setting_origin)origin[i];
 }
 
@@ -255,7 +255,7 @@ static struct gsp_sv without_prefix(struct gsp_sv name)
     return (struct gsp_sv){name.p + len, name.len - len};
 }
 
-int gsp_setting_find(struct gsp_sv name)
+int gsp_daemon_setting_find(struct gsp_sv name)
 {
     name = without_prefix(name);
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++)
@@ -264,7 +264,7 @@ int gsp_setting_find(struct gsp_sv name)
     return -1;
 }
 
-const char *gsp_setting_nearest(struct gsp_sv name)
+const char *gsp_daemon__setting_nearest(struct gsp_sv name)
 {
     char text[64];
     const char *best = NULL;
@@ -341,8 +341,8 @@ static bool set_bool(const char *text, void *at)
     return false;
 }
 
-int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value,
-                    enum gsp_setting_origin origin, struct gsp_err *err)
+int gsp_daemon_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value,
+                           enum gsp_setting_origin origin, struct gsp_err *err)
 {
     const struct row *row = row_at(i);
     char text[GSP_SETTING_CHARS];
@@ -374,12 +374,12 @@ int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value
     if (!ok)
         return refuse(row, value, err);
     unsigned char *origins =
-        gsp_setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
+        gsp_daemon__setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
     origins[i] = (unsigned char)origin;
     return GSP_OK;
 }
 
-void gsp_setting_json(const struct gsp_settings *settings, size_t i, struct gsp_json *json)
+void gsp_daemon__setting_json(const struct gsp_settings *settings, size_t i, struct gsp_json *json)
 {
     const struct row *row = row_at(i);
     if (!row)
@@ -411,7 +411,7 @@ void gsp_setting_json(const struct gsp_settings *settings, size_t i, struct gsp_
     }
 }
 
-void gsp_setting_text(const struct gsp_settings *settings, size_t i, struct gsp_buf *out)
+void gsp_daemon__setting_text(const struct gsp_settings *settings, size_t i, struct gsp_buf *out)
 {
     const struct row *row = row_at(i);
     struct gsp_json json;
@@ -420,10 +420,10 @@ void gsp_setting_text(const struct gsp_settings *settings, size_t i, struct gsp_
         return;
     }
     gsp_json_init(&json, out);
-    gsp_setting_json(settings, i, &json);
+    gsp_daemon__setting_json(settings, i, &json);
 }
 
-const char *gsp_setting_origin_name(enum gsp_setting_origin origin)
+const char *gsp_daemon__setting_origin_name(enum gsp_setting_origin origin)
 {
     static const char *const names[] = {"default", "file", "environment", "flag", "request"};
     return (size_t)origin < GSP_COUNT(names) ? names[origin] : "default";
@@ -433,14 +433,14 @@ static int set_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned 
                     struct gsp_err *err)
 {
     struct gsp_err why = {0};
-    int i = gsp_setting_find(key);
+    int i = gsp_daemon_setting_find(key);
     if (i < 0) {
         /* Only a warning: other commands and later versions use the file too. */
         gsp_log_warn("daemon", "line %u of the configuration: unknown setting %.*s", line,
                      (int)key.len, key.p);
         return GSP_OK;
     }
-    if (gsp_setting_set(ctx, (size_t)i, value, GSP_FROM_FILE, &why) < 0)
+    if (gsp_daemon_setting_set(ctx, (size_t)i, value, GSP_FROM_FILE, &why) < 0)
         return gsp_err_set(err, GSP_E_USAGE, 0, "line %u: %.200s", line, why.msg);
     return GSP_OK;
 }
@@ -457,14 +457,14 @@ static int load_file(struct gsp_settings *settings, const char *path, struct gsp
     if (rc == GSP_E_NOFILE && !path)
         return GSP_OK;
     if (rc == GSP_OK)
-        rc = gsp_settings__parse(gsp_buf_sv(&text), set_pair, settings, &why);
+        rc = gsp_daemon__settings_parse(gsp_buf_sv(&text), set_pair, settings, &why);
     if (rc < 0)
         return gsp_err_set(err, rc == GSP_E_USAGE ? GSP_E_USAGE : why.code, why.sys, "%.100s: %s",
                            from, why.msg);
     return GSP_OK;
 }
 
-void gsp_setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX])
+void gsp_daemon__setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX])
 {
     static const char prefix[] = "GSPROF_";
     size_t len = sizeof(prefix) - 1;
@@ -478,21 +478,22 @@ static int load_environment(struct gsp_settings *settings, struct gsp_err *err)
 {
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
         char name[GSP_SETTING_VARIABLE_MAX];
-        gsp_setting_variable(i, name);
+        gsp_daemon__setting_variable(i, name);
         const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe) */
         struct gsp_err why = {0};
-        if (value && gsp_setting_set(settings, i, gsp_sv_of(value), GSP_FROM_ENVIRONMENT, &why) < 0)
+        if (value &&
+            gsp_daemon_setting_set(settings, i, gsp_sv_of(value), GSP_FROM_ENVIRONMENT, &why) < 0)
             return gsp_err_set(err, GSP_E_USAGE, 0, "%s: %.180s", name, why.msg);
     }
     return GSP_OK;
 }
 
-int gsp_settings_load(struct gsp_settings *settings, const char *path, struct gsp_err *err)
+int gsp_daemon_settings_load(struct gsp_settings *settings, const char *path, struct gsp_err *err)
 {
     memset(settings, 0, sizeof(*settings));
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
-        int rc =
-            gsp_setting_set(settings, i, gsp_sv_of(ROWS[i].shown.fallback), GSP_FROM_DEFAULT, err);
+        int rc = gsp_daemon_setting_set(settings, i, gsp_sv_of(ROWS[i].shown.fallback),
+                                        GSP_FROM_DEFAULT, err);
         if (rc < 0)
             return rc;
     }
@@ -500,7 +501,7 @@ int gsp_settings_load(struct gsp_settings *settings, const char *path, struct gs
     return rc < 0 ? rc : load_environment(settings, err);
 }
 
-struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings)
+struct gsp_ring_dir_limits gsp_daemon_settings_ring_limits(const struct gsp_settings_live *settings)
 {
     return (struct gsp_ring_dir_limits){.keep_ns = settings->ring_keep_ns,
                                         .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};

@@ -83,34 +83,37 @@ struct gsp_setting {
 };
 
 /* Returns NULL past the last row. The index is also that of origin[]. */
-const struct gsp_setting *gsp_setting_at(size_t i);
+const struct gsp_setting *gsp_daemon__setting_at(size_t i);
 /* Whether the setting can change while the daemon runs. */
-bool gsp_setting_is_live(size_t i);
-enum gsp_setting_origin gsp_setting_origin_of(const struct gsp_settings *settings, size_t i);
+bool gsp_daemon__setting_is_live(size_t i);
+enum gsp_setting_origin gsp_daemon__setting_origin_of(const struct gsp_settings *settings,
+                                                      size_t i);
 /* The row of a name with or without the prefix, or a negative number. */
-int gsp_setting_find(struct gsp_sv name);
+int gsp_daemon_setting_find(struct gsp_sv name);
 /* The environment variable of a setting: "GSPROF_SAMPLE_RATE". */
-void gsp_setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX]);
+void gsp_daemon__setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX]);
 /* The setting with the most similar name, or NULL. */
-const char *gsp_setting_nearest(struct gsp_sv name);
+const char *gsp_daemon__setting_nearest(struct gsp_sv name);
 
 /* Fails with USAGE. */
-GSP_MUST_CHECK int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value,
-                                   enum gsp_setting_origin origin, struct gsp_err *err);
-void gsp_setting_json(const struct gsp_settings *settings, size_t i, struct gsp_json *json);
-void gsp_setting_text(const struct gsp_settings *settings, size_t i, struct gsp_buf *out);
-const char *gsp_setting_origin_name(enum gsp_setting_origin origin);
+GSP_MUST_CHECK int gsp_daemon_setting_set(struct gsp_settings *settings, size_t i,
+                                          struct gsp_sv value, enum gsp_setting_origin origin,
+                                          struct gsp_err *err);
+void gsp_daemon__setting_json(const struct gsp_settings *settings, size_t i, struct gsp_json *json);
+void gsp_daemon__setting_text(const struct gsp_settings *settings, size_t i, struct gsp_buf *out);
+const char *gsp_daemon__setting_origin_name(enum gsp_setting_origin origin);
 
 /* Loads the defaults, then the file, then the environment. path NULL:
  * $XDG_CONFIG_HOME/gsprof/config.toml, which need not exist. Fails with NOFILE, FORMAT, USAGE. */
-GSP_MUST_CHECK int gsp_settings_load(struct gsp_settings *settings, const char *path,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon_settings_load(struct gsp_settings *settings, const char *path,
+                                            struct gsp_err *err);
 
 /* Limits for the rings of ended processes. */
-struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings);
+struct gsp_ring_dir_limits
+gsp_daemon_settings_ring_limits(const struct gsp_settings_live *settings);
 
 /* Called for each key and value. A key includes its section: "a.b". */
 typedef int gsp_settings_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,
                               struct gsp_err *err);
-GSP_MUST_CHECK int gsp_settings__parse(struct gsp_sv text, gsp_settings_pair *pair, void *ctx,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__settings_parse(struct gsp_sv text, gsp_settings_pair *pair,
+                                              void *ctx, struct gsp_err *err);

@@ -146,7 +146,8 @@ static int read_pair(struct parser *parser, struct gsp_sv line)
                         gsp_buf_sv(&parser->value), parser->line, parser->err);
 }
 
-int gsp_settings__parse(struct gsp_sv text, gsp_settings_pair *pair, void *ctx, struct gsp_err *err)
+int gsp_daemon__settings_parse(struct gsp_sv text, gsp_settings_pair *pair, void *ctx,
+                               struct gsp_err *err)
 {
     struct parser parser = {.pair = pair, .ctx = ctx, .err = err};
     struct gsp_sv line;

@@ -22,7 +22,7 @@ static int read_frame(void *ctx, struct gsp_buf *out)
     struct listener *listener = ctx;
     struct gsp_daemon *daemon = listener->daemon;
     const int64_t now_ns = gsp_now_ns();
-    if (gsp_frames_next_id(daemon->frames) - 1 == listener->sent_id) {
+    if (gsp_frames_log_next_id(daemon->frames) - 1 == listener->sent_id) {
         if (now_ns - listener->sent_ns < SILENCE_NS)
             return 0;
         gsp_buf_puts(out, ": nothing new\n\n");
@@ -30,7 +30,7 @@ static int read_frame(void *ctx, struct gsp_buf *out)
         return 1;
     }
     gsp_auto_buf frame = {0};
-    const uint64_t id = gsp_frames_latest(daemon->frames, &frame);
+    const uint64_t id = gsp_frames_log_latest(daemon->frames, &frame);
     if (!id || id == listener->sent_id || frame.failed)
         return frame.failed ? -1 : 0;
     if (listener->sent_id && id > listener->sent_id + 1)
@@ -51,7 +51,7 @@ static void close_listener(void *ctx)
     free(ctx);
 }
 
-void gsp_route_stream(struct gsp_route_call *call, struct gsp_http_answer *answer)
+void gsp_daemon__route_stream(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct listener *listener = calloc(1, sizeof(*listener));
     if (!listener) {

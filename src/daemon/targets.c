@@ -43,7 +43,7 @@ struct recording {
     int64_t start_ns;
     _Atomic uint64_t samples;
     double rate_hz;
-    struct gsp_stacks_ticket ticket;
+    struct gsp_stacks_id ticket;
     char session[256];
     char file[FILE_MAX];
     char error[240]; /* written before ended is set */
@@ -61,8 +61,8 @@ struct gsp_targets {
     bool stopping GSP_GUARDED_BY(lock);
 };
 
-int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
-                     struct gsp_targets **out, struct gsp_err *err)
+int gsp_daemon__targets_open(const char *output_dir, struct gsp_sessions *sessions,
+                             struct gsp_targets **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_targets *targets = calloc(1, sizeof(*targets));
@@ -108,7 +108,7 @@ static void join(struct gsp_targets *targets, struct recording *recording)
     pthread_cond_broadcast(&targets->changed);
 }
 
-void gsp_targets_stop(struct gsp_targets *targets)
+void gsp_daemon__targets_stop(struct gsp_targets *targets)
 {
     if (!targets)
         return;
@@ -121,11 +121,11 @@ void gsp_targets_stop(struct gsp_targets *targets)
     gsp_lock_release(&targets->lock);
 }
 
-void gsp_targets_close(struct gsp_targets *targets)
+void gsp_daemon__targets_close(struct gsp_targets *targets)
 {
     if (!targets)
         return;
-    gsp_targets_stop(targets);
+    gsp_daemon__targets_stop(targets);
     for (size_t i = 0; i < targets->recording_count; i++)
         recording_free(targets->recordings[i]);
     pthread_cond_destroy(&targets->changed);
@@ -134,7 +134,7 @@ void gsp_targets_close(struct gsp_targets *targets)
     free(targets);
 }
 
-bool gsp_targets_runs(int32_t pid)
+bool gsp_daemon__process_exists(int32_t pid)
 {
     return kill(pid, 0) == 0 || errno == EPERM;
 }
@@ -148,9 +148,9 @@ static size_t index_of(const int32_t *pids, size_t count, int32_t pid)
     return i;
 }
 
-int gsp_targets_attach(struct gsp_targets *targets, int32_t pid, struct gsp_err *err)
+int gsp_daemon__targets_attach(struct gsp_targets *targets, int32_t pid, struct gsp_err *err)
 {
-    if (!gsp_targets_runs(pid))
+    if (!gsp_daemon__process_exists(pid))
         return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "process %d does not exist", pid);
     int rc = GSP_OK;
     gsp_lock_take(&targets->lock);
@@ -175,7 +175,7 @@ static void remove_at(struct gsp_targets *targets, size_t at) GSP_REQUIRES(&targ
     targets->pid_count--;
 }
 
-int gsp_targets_detach(struct gsp_targets *targets, int32_t pid, struct gsp_err *err)
+int gsp_daemon__targets_detach(struct gsp_targets *targets, int32_t pid, struct gsp_err *err)
 {
     gsp_lock_take(&targets->lock);
     const size_t at = index_of(targets->pids, targets->pid_count, pid);
@@ -193,7 +193,7 @@ static int by_number(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-int gsp_targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *count)
+int gsp_daemon__targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *count)
 {
     gsp_lock_take(&targets->lock);
     const size_t all = *count + targets->pid_count;
@@ -251,7 +251,7 @@ static void note_end(struct recording *recording, enum gsp_record_end why)
         .end_ns = gsp_realtime_ns(),
         .samples = (int64_t)atomic_load(&recording->samples),
         .error = recording->error};
-    gsp_sessions_stacks_end(targets->sessions, &recording->ticket, &end);
+    gsp_daemon__sessions_stacks_end(targets->sessions, &recording->ticket, &end);
 }
 
 static void *run(void *arg)
@@ -302,7 +302,7 @@ static void remove_file(const struct gsp_targets *targets, const struct recordin
         unlink(path.p);
 }
 
-static int prepare(const struct gsp_targets *targets, const struct gsp_recording_order *order,
+static int prepare(const struct gsp_targets *targets, const struct gsp_recording_request *order,
                    struct recording *recording, struct gsp_err *err)
 {
     const struct gsp_record_opts opts = {.pid = order->pid,
@@ -369,7 +369,7 @@ static int begin(struct gsp_targets *targets, struct recording *recording, struc
 
 /* Notes the start of the recording in its session. Call it before the thread starts, because the
  * thread may end at once. */
-static int note_begin(struct gsp_targets *targets, const struct gsp_recording_order *order,
+static int note_begin(struct gsp_targets *targets, const struct gsp_recording_request *order,
                       struct recording *recording, struct gsp_err *err)
 {
     const struct gsp_stacks_begin begin = {.session = order->session,
@@ -378,11 +378,12 @@ static int note_begin(struct gsp_targets *targets, const struct gsp_recording_or
                                            .kept = order->duration_ns == 0};
     if (!order->session[0])
         return GSP_OK;
-    return gsp_sessions_stacks_begin(targets->sessions, &begin, &recording->ticket, err);
+    return gsp_daemon__sessions_stacks_begin(targets->sessions, &begin, &recording->ticket, err);
 }
 
-int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_order *order,
-                       char file[300], struct gsp_err *err)
+int gsp_daemon__targets_record(struct gsp_targets *targets,
+                               const struct gsp_recording_request *order, char file[300],
+                               struct gsp_err *err)
 {
     struct recording *recording = calloc(1, sizeof(*recording));
     if (!recording)
@@ -404,7 +405,7 @@ int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_o
         const struct gsp_stacks_end end = {.how = GSP_STACKS_ENDED,
                                            .end_ns = recording->start_ns,
                                            .error = "the recording could not start"};
-        gsp_sessions_stacks_end(targets->sessions, &recording->ticket, &end);
+        gsp_daemon__sessions_stacks_end(targets->sessions, &recording->ticket, &end);
         remove_file(targets, recording);
         recording_free(recording);
     }
@@ -412,31 +413,31 @@ int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_o
 }
 
 /* Compares start times, because another process may have the pid by now. */
-static int resume(struct gsp_targets *targets, const struct gsp_stacks_wanted *wanted,
+static int resume(struct gsp_targets *targets, const struct gsp_stacks_unfinished *wanted,
                   bool allow_control, struct gsp_err *err)
 {
     char file[FILE_MAX];
-    const struct gsp_recording_order order = {.pid = wanted->pid,
-                                              .rate_hz = wanted->rate_hz,
-                                              .session = wanted->session,
-                                              .stem = wanted->stem,
-                                              .native = wanted->native};
+    const struct gsp_recording_request order = {.pid = wanted->pid,
+                                                .rate_hz = wanted->rate_hz,
+                                                .session = wanted->session,
+                                                .stem = wanted->stem,
+                                                .native = wanted->native};
     if (!allow_control)
         return gsp_err_set(err, GSP_E_PERM, 0, "this daemon may not read processes");
     if (wanted->process_start && !gsp_ring_process_is_live(wanted->pid, wanted->process_start, 0))
         return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "the process ended while no daemon ran");
-    return gsp_targets_record(targets, &order, file, err);
+    return gsp_daemon__targets_record(targets, &order, file, err);
 }
 
-void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
+void gsp_daemon__targets_resume(struct gsp_targets *targets, bool allow_control)
 {
-    struct gsp_stacks_wanted *wanted = NULL;
+    struct gsp_stacks_unfinished *wanted = NULL;
     size_t count = 0;
     struct gsp_err err = {0};
-    if (gsp_sessions_stacks_wanted(targets->sessions, &wanted, &count, &err) < 0)
+    if (gsp_daemon__sessions_stacks_unfinished(targets->sessions, &wanted, &count, &err) < 0)
         gsp_log_warn("daemon", "%s", err.msg);
     for (size_t i = 0; i < count; i++) {
-        struct gsp_stacks_ticket ticket;
+        struct gsp_stacks_id ticket;
         const struct gsp_stacks_begin begin = {
             .session = wanted[i].session, .file = "", .pid = wanted[i].pid, .kept = true};
         if (resume(targets, &wanted[i], allow_control, &err) == GSP_OK)
@@ -444,14 +445,14 @@ void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
         /* An empty recording with an error, so that the session reports it. */
         const struct gsp_stacks_end end = {
             .how = GSP_STACKS_ENDED, .end_ns = gsp_realtime_ns(), .error = err.msg};
-        if (gsp_sessions_stacks_begin(targets->sessions, &begin, &ticket, NULL) == GSP_OK)
-            gsp_sessions_stacks_end(targets->sessions, &ticket, &end);
+        if (gsp_daemon__sessions_stacks_begin(targets->sessions, &begin, &ticket, NULL) == GSP_OK)
+            gsp_daemon__sessions_stacks_end(targets->sessions, &ticket, &end);
         gsp_log_warn("daemon", "cannot continue to record process %d: %s", wanted[i].pid, err.msg);
     }
     free(wanted);
 }
 
-void gsp_targets_stop_session(struct gsp_targets *targets, const char *session)
+void gsp_daemon__targets_stop_session(struct gsp_targets *targets, const char *session)
 {
     gsp_lock_take(&targets->lock);
     for (size_t i = 0; i < targets->recording_count; i++)
@@ -460,9 +461,9 @@ void gsp_targets_stop_session(struct gsp_targets *targets, const char *session)
     gsp_lock_release(&targets->lock);
 }
 
-void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
+void gsp_daemon__targets_end_session(struct gsp_targets *targets, const char *session)
 {
-    gsp_targets_stop_session(targets, session);
+    gsp_daemon__targets_stop_session(targets, session);
     gsp_lock_take(&targets->lock);
     /* Restart after each join, because the list may have changed in the meantime. */
     for (size_t i = 0; i < targets->recording_count; i++) {
@@ -475,12 +476,12 @@ void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
     gsp_lock_release(&targets->lock);
 }
 
-bool gsp_targets_tend(struct gsp_targets *targets)
+bool gsp_daemon__targets_maintain(struct gsp_targets *targets)
 {
     gsp_lock_take(&targets->lock);
     const size_t before = targets->pid_count;
     for (size_t i = 0; i < targets->pid_count;)
-        if (gsp_targets_runs(targets->pids[i]))
+        if (gsp_daemon__process_exists(targets->pids[i]))
             i++;
         else
             remove_at(targets, i);
@@ -510,7 +511,7 @@ static void recording_json(const struct recording *recording, struct gsp_json *j
     gsp_json_obj_end(json);
 }
 
-void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json)
+void gsp_daemon__targets_json(struct gsp_targets *targets, struct gsp_json *json)
 {
     gsp_lock_take(&targets->lock);
     gsp_json_key(json, "attached");
@@ -526,7 +527,7 @@ void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json)
     gsp_lock_release(&targets->lock);
 }
 
-bool gsp_targets_file(struct gsp_targets *targets, int32_t pid, char file[300])
+bool gsp_daemon__targets_file(struct gsp_targets *targets, int32_t pid, char file[300])
 {
     bool found = false;
     gsp_lock_take(&targets->lock);

@@ -25,24 +25,25 @@
 struct gsp_targets; /* opaque */
 
 /* Recordings that belong to a session are noted in sessions, which must outlive targets. */
-GSP_MUST_CHECK int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
-                                    struct gsp_targets **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__targets_open(const char *output_dir, struct gsp_sessions *sessions,
+                                            struct gsp_targets **out, struct gsp_err *err);
 /* Ends the recordings. No new one starts afterwards. */
-void gsp_targets_stop(struct gsp_targets *targets);  /* NULL does nothing */
-void gsp_targets_close(struct gsp_targets *targets); /* NULL does nothing */
+void gsp_daemon__targets_stop(struct gsp_targets *targets);  /* NULL does nothing */
+void gsp_daemon__targets_close(struct gsp_targets *targets); /* NULL does nothing */
 
 /* Whether such a process exists, of any user. */
-bool gsp_targets_runs(int32_t pid);
+bool gsp_daemon__process_exists(int32_t pid);
 /* Fails with NOPROC, LIMIT. */
-GSP_MUST_CHECK int gsp_targets_attach(struct gsp_targets *targets, int32_t pid,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__targets_attach(struct gsp_targets *targets, int32_t pid,
+                                              struct gsp_err *err);
 /* Fails with NOPROC if it is not attached. */
-GSP_MUST_CHECK int gsp_targets_detach(struct gsp_targets *targets, int32_t pid,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__targets_detach(struct gsp_targets *targets, int32_t pid,
+                                              struct gsp_err *err);
 /* Adds the attached processes to an array of pids, and makes it sorted and unique. */
-GSP_MUST_CHECK int gsp_targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *count);
+GSP_MUST_CHECK int gsp_daemon__targets_add_pids(struct gsp_targets *targets, int32_t **pids,
+                                                size_t *count);
 
-struct gsp_recording_order {
+struct gsp_recording_request {
     int32_t pid;
     double rate_hz;
     int64_t duration_ns; /* 0: until the session or the process ends */
@@ -54,21 +55,21 @@ struct gsp_recording_order {
 
 /* Starts a recording and returns the name of its file. Fails with NOPROC, PERM, NOTPY, VERSION
  * (the target), LIMIT, NOWRITE. */
-GSP_MUST_CHECK int gsp_targets_record(struct gsp_targets *targets,
-                                      const struct gsp_recording_order *order, char file[300],
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_daemon__targets_record(struct gsp_targets *targets,
+                                              const struct gsp_recording_request *order,
+                                              char file[300], struct gsp_err *err);
 /* Continues what the previous daemon was recording for sessions. If that is not possible, the
  * session reports the error. */
-void gsp_targets_resume(struct gsp_targets *targets, bool allow_control);
+void gsp_daemon__targets_resume(struct gsp_targets *targets, bool allow_control);
 /* Tells the recordings of a session to stop, and does not wait for them. */
-void gsp_targets_stop_session(struct gsp_targets *targets, const char *session);
+void gsp_daemon__targets_stop_session(struct gsp_targets *targets, const char *session);
 /* Ends the recordings of a session and waits until their files are complete. */
-void gsp_targets_end_session(struct gsp_targets *targets, const char *session);
+void gsp_daemon__targets_end_session(struct gsp_targets *targets, const char *session);
 /* Call this about once a second: removes attached processes that have ended, and joins threads.
  * Returns true if it removed a process. */
-bool gsp_targets_tend(struct gsp_targets *targets);
+bool gsp_daemon__targets_maintain(struct gsp_targets *targets);
 
 /* "targets": [...], "recordings": [...], as members of an open object. */
-void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json);
+void gsp_daemon__targets_json(struct gsp_targets *targets, struct gsp_json *json);
 /* The file of the newest recording, of pid or of any process (0). Returns false if none exists. */
-bool gsp_targets_file(struct gsp_targets *targets, int32_t pid, char file[300]);
+bool gsp_daemon__targets_file(struct gsp_targets *targets, int32_t pid, char file[300]);

@@ -91,10 +91,9 @@ int gsp_export_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out, stru
     if (rc < 0)
         return rc;
     gsp_buf_putc(out, '[');
-    while ((rc = gsp_rows_next(rows, &batch, err)) == 1) {
+    while ((rc = gsp_rows_next(rows, &batch, err)) == 1)
         for (size_t row = 0; row < batch.row_count; row++)
             put_row(&writer, &batch, row, out);
-    }
     if (rc == 0)
         put_end(&writer, out);
     gsp_model_rows_names_free(&writer.names);

@@ -76,7 +76,7 @@ static void check_text(char out[CHECK_DIGITS + 1], struct gsp_sv line)
     snprintf(out, CHECK_DIGITS + 1, "%08x", (unsigned)gsp_hash_bytes(line.p, line.len, 0));
 }
 
-void gsp_journal_line(struct gsp_buf *out, const struct gsp_sv *fields, size_t count)
+void gsp_frames_journal_line(struct gsp_buf *out, const struct gsp_sv *fields, size_t count)
 {
     size_t at = out->len;
     gsp_buf_puts(out, "00000000 ");
@@ -116,8 +116,8 @@ static bool parse_line(char *p, size_t len, gsp_journal_reader *reader, void *ct
     return true;
 }
 
-size_t gsp_journal_parse(struct gsp_sv text, gsp_journal_reader *reader, void *ctx, size_t *lines,
-                         size_t *damaged)
+size_t gsp_frames__journal_parse(struct gsp_sv text, gsp_journal_reader *reader, void *ctx,
+                                 size_t *lines, size_t *damaged)
 {
     size_t at = 0;
     gsp_auto_buf line = {0};
@@ -199,7 +199,8 @@ static int load(struct gsp_journal *journal, gsp_journal_reader *reader, void *c
     }
     struct gsp_sv rest = {text.p + FIRST_LEN, text.len - FIRST_LEN};
     size_t damaged = 0;
-    journal->size = FIRST_LEN + gsp_journal_parse(rest, reader, ctx, &journal->lines, &damaged);
+    journal->size =
+        FIRST_LEN + gsp_frames__journal_parse(rest, reader, ctx, &journal->lines, &damaged);
     if (damaged)
         gsp_log_warn("daemon", "%s: %zu damaged lines are skipped", journal->path, damaged);
     if (journal->size < text.len && ftruncate(journal->fd, (off_t)journal->size) != 0)
@@ -207,8 +208,8 @@ static int load(struct gsp_journal *journal, gsp_journal_reader *reader, void *c
     return 0;
 }
 
-int gsp_journal_open(const char *path, gsp_journal_reader *reader, void *ctx,
-                     struct gsp_journal **out, struct gsp_err *err)
+int gsp_frames_journal_open(const char *path, gsp_journal_reader *reader, void *ctx,
+                            struct gsp_journal **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_journal *journal = calloc(1, sizeof(*journal));
@@ -221,13 +222,13 @@ int gsp_journal_open(const char *path, gsp_journal_reader *reader, void *ctx,
     if (rc == 0)
         rc = load(journal, reader, ctx, err);
     if (rc)
-        gsp_journal_close(journal);
+        gsp_frames_journal_close(journal);
     else
         *out = journal;
     return rc;
 }
 
-void gsp_journal_close(struct gsp_journal *journal)
+void gsp_frames_journal_close(struct gsp_journal *journal)
 {
     if (!journal)
         return;
@@ -238,12 +239,12 @@ void gsp_journal_close(struct gsp_journal *journal)
     free(journal);
 }
 
-int gsp_journal_append(struct gsp_journal *journal, const struct gsp_sv *fields, size_t count,
-                       uint64_t *mark, struct gsp_err *err)
+int gsp_frames_journal_append(struct gsp_journal *journal, const struct gsp_sv *fields,
+                              size_t count, uint64_t *mark, struct gsp_err *err)
 {
     *mark = 0;
     gsp_auto_buf line = {0};
-    gsp_journal_line(&line, fields, count);
+    gsp_frames_journal_line(&line, fields, count);
     if (line.failed)
         return gsp_err_nomem(err);
     int rc = gsp_fd_write_all(journal->fd, line.p, line.len, err);
@@ -264,7 +265,7 @@ int gsp_journal_append(struct gsp_journal *journal, const struct gsp_sv *fields,
     return 0;
 }
 
-int gsp_journal_sync(struct gsp_journal *journal, uint64_t mark, struct gsp_err *err)
+int gsp_frames_journal_sync(struct gsp_journal *journal, uint64_t mark, struct gsp_err *err)
 {
     int rc = 0;
     gsp_lock_take(&journal->lock);
@@ -293,8 +294,8 @@ int gsp_journal_sync(struct gsp_journal *journal, uint64_t mark, struct gsp_err 
     return rc;
 }
 
-int gsp_journal_rewrite(struct gsp_journal *journal, struct gsp_sv lines, size_t line_count,
-                        struct gsp_err *err)
+int gsp_frames_journal_rewrite(struct gsp_journal *journal, struct gsp_sv lines, size_t line_count,
+                               struct gsp_err *err)
 {
     struct gsp_newfile file;
     int rc = gsp_newfile_open(&file, journal->path, true, err);
@@ -330,7 +331,7 @@ int gsp_journal_rewrite(struct gsp_journal *journal, struct gsp_sv lines, size_t
     return 0;
 }
 
-size_t gsp_journal_lines(const struct gsp_journal *journal)
+size_t gsp_frames_journal_lines(const struct gsp_journal *journal)
 {
     return journal->lines;
 }

@@ -52,7 +52,8 @@ static bool parse_zone(struct gsp_sv text, size_t at, int32_t *zone_s, bool *has
     return true;
 }
 
-bool gsp_session_parse_time(struct gsp_sv text, int64_t *out_ns, int32_t *zone_s, bool *has_zone)
+bool gsp_frames__session_time_parse(struct gsp_sv text, int64_t *out_ns, int32_t *zone_s,
+                                    bool *has_zone)
 {
     int year = digits(text, 0, 4);
     int month = digits(text, 5, 2);
@@ -93,7 +94,7 @@ static bool is_utf8(struct gsp_sv text)
     return true;
 }
 
-bool gsp_session_labels_ok(struct gsp_sv text)
+bool gsp_frames_session_labels_are_valid(struct gsp_sv text)
 {
     struct gsp_json_scan scan = {0};
     bool ok = is_utf8(text) &&

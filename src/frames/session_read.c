@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
-#include "frames/session_internal.h"
+#include "frames/session_read_internal.h"
 
 /* Returns the text member of a row with this name; NULL if none exists. */
 static char **row_text(struct gsp_session_row *row, struct gsp_sv name)
@@ -102,7 +102,7 @@ static int read_frames(struct session_reader *reader, struct gsp_err *err)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is not an object",
                                (unsigned long long)reader->data->frames + 1);
         if (values) {
-            rc = gsp_session__frame(reader, err);
+            rc = gsp_frames__session_frame(reader, err);
         } else {
             rc = gsp_json_scan_skip(scan, err);
             reader->data->frames++;
@@ -240,9 +240,9 @@ static int read_all(struct session_reader *reader, struct gsp_err *err)
     return rc;
 }
 
-int gsp_session_read(gsp_json_scan_reader read, void *ctx,
-                     const struct gsp_session_read_options *options, struct gsp_session_data **out,
-                     struct gsp_err *err)
+int gsp_frames_session_read(gsp_json_scan_reader read, void *ctx,
+                            const struct gsp_session_read_options *options,
+                            struct gsp_session_data **out, struct gsp_err *err)
 {
     *out = NULL;
     struct session_reader *reader = calloc(1, sizeof(*reader));
@@ -267,14 +267,14 @@ int gsp_session_read(gsp_json_scan_reader read, void *ctx,
         gsp_buf_free(bufs[i]);
     free(reader);
     if (rc < 0) {
-        gsp_session_data_free(data);
+        gsp_frames_session_data_free(data);
         return rc;
     }
     *out = data;
     return GSP_OK;
 }
 
-void gsp_session_data_free(struct gsp_session_data *data)
+void gsp_frames_session_data_free(struct gsp_session_data *data)
 {
     if (!data)
         return;

@@ -88,12 +88,12 @@ struct gsp_session_read_options {
 };
 
 /* Reads a whole file through the callback `read`. The caller frees *out with
- * gsp_session_data_free(); it is NULL on failure. Fails with FORMAT (not JSON, not a session),
- * LIMIT or NOMEM, or as read does. */
-GSP_MUST_CHECK int gsp_session_read(gsp_json_scan_reader read, void *ctx,
-                                    const struct gsp_session_read_options *options,
-                                    struct gsp_session_data **out, struct gsp_err *err);
-void gsp_session_data_free(struct gsp_session_data *data); /* NULL does nothing */
+ * gsp_frames_session_data_free(); it is NULL on failure. Fails with FORMAT (not JSON, not a
+ * session), LIMIT or NOMEM, or as read does. */
+GSP_MUST_CHECK int gsp_frames_session_read(gsp_json_scan_reader read, void *ctx,
+                                           const struct gsp_session_read_options *options,
+                                           struct gsp_session_data **out, struct gsp_err *err);
+void gsp_frames_session_data_free(struct gsp_session_data *data); /* NULL does nothing */
 
 /* Returns the standard deviation of a series; NaN for fewer than two values. */
-double gsp_series_std(const struct gsp_session_series *series);
+double gsp_frames_series_std(const struct gsp_session_series *series);

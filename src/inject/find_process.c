@@ -45,7 +45,7 @@ static bool matches(pid_t pid, const char *text)
 static bool is_python(pid_t pid)
 {
     struct gsp_py_runtime runtime;
-    int rc = gsp_visit__locate(pid, &runtime, NULL);
+    int rc = gsp_inject_locate_python(pid, &runtime, NULL);
     return rc == GSP_OK || rc == GSP_E_STARTING;
 }
 
@@ -78,7 +78,7 @@ static void put_list(const struct found *found, struct gsp_buf *list)
     }
 }
 
-int gsp_visit_find(const char *text, pid_t *out, struct gsp_buf *list, struct gsp_err *err)
+int gsp_inject_find_process(const char *text, pid_t *out, struct gsp_buf *list, struct gsp_err *err)
 {
     int64_t pid = 0;
     struct found found = {.count = 0};

@@ -20,34 +20,34 @@ static const char *const FOLDERS[] = {
 
 static bool has_package(const char *folder)
 {
-    char probe[GSP_PYTHON_DIR_MAX + sizeof(PROBE) + 1];
+    char probe[GSP_PACKAGE_DIR_MAX + sizeof(PROBE) + 1];
     const int len = snprintf(probe, sizeof(probe), "%s/" PROBE, folder);
     return len > 0 && (size_t)len < sizeof(probe) && access(probe, R_OK) == 0;
 }
 
-static bool find_program(char out[GSP_PYTHON_DIR_MAX])
+static bool find_program(char out[GSP_PACKAGE_DIR_MAX])
 {
-    const ssize_t n = readlink("/proc/self/exe", out, GSP_PYTHON_DIR_MAX - 1);
+    const ssize_t n = readlink("/proc/self/exe", out, GSP_PACKAGE_DIR_MAX - 1);
     if (n <= 0)
         return false;
     out[n] = '\0';
     return true;
 }
 
-static bool find_relative(char *program, char out[GSP_PYTHON_DIR_MAX])
+static bool find_relative(char *program, char out[GSP_PACKAGE_DIR_MAX])
 {
     char *slash = strrchr(program, '/');
     if (!slash)
         return false;
     *slash = '\0';
     for (size_t i = 0; i < GSP_COUNT(FOLDERS); i++) {
-        char folder[GSP_PYTHON_DIR_MAX];
+        char folder[GSP_PACKAGE_DIR_MAX];
         const int len = snprintf(folder, sizeof(folder), "%s/%s", program, FOLDERS[i]);
         if (len <= 0 || (size_t)len >= sizeof(folder) || !has_package(folder))
             continue;
         /* Without "..": the path is visible in tracebacks. */
         char *real = realpath(folder, NULL);
-        const bool fits = real && strlen(real) < GSP_PYTHON_DIR_MAX;
+        const bool fits = real && strlen(real) < GSP_PACKAGE_DIR_MAX;
         if (fits)
             memcpy(out, real, strlen(real) + 1);
         free(real);
@@ -56,17 +56,17 @@ static bool find_relative(char *program, char out[GSP_PYTHON_DIR_MAX])
     return false;
 }
 
-int gsp_python_dir(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
+int gsp_inject__package_dir_find(char out[GSP_PACKAGE_DIR_MAX], struct gsp_err *err)
 {
     const char *given = getenv("GSPROF_PYTHON_DIR");
     if (given && *given) {
-        if (strlen(given) >= GSP_PYTHON_DIR_MAX || !has_package(given))
+        if (strlen(given) >= GSP_PACKAGE_DIR_MAX || !has_package(given))
             return gsp_err_set(err, GSP_E_NOFILE, 0, "GSPROF_PYTHON_DIR=%.150s has no " PROBE,
                                given);
         memcpy(out, given, strlen(given) + 1);
         return GSP_OK;
     }
-    char program[GSP_PYTHON_DIR_MAX];
+    char program[GSP_PACKAGE_DIR_MAX];
     if (!find_program(program))
         return gsp_err_set(err, GSP_E_IO, errno, "cannot read /proc/self/exe: %s", strerror(errno));
     if (find_relative(program, out))
@@ -81,11 +81,11 @@ static void set_env(const char *name, const char *value, bool replace)
     gsp_ignore(setenv(name, value, replace) < 0);
 }
 
-int gsp_python_hand_over(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
+int gsp_inject_package_set_env(char out[GSP_PACKAGE_DIR_MAX], struct gsp_err *err)
 {
     gsp_auto_buf path = {0};
     const char *old = getenv("PYTHONPATH");
-    int rc = gsp_python_dir(out, err);
+    int rc = gsp_inject__package_dir_find(out, err);
     if (rc < 0)
         return rc;
     gsp_buf_printf(&path, "%s/start", out);
@@ -95,7 +95,7 @@ int gsp_python_hand_over(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
     if (!text)
         return gsp_err_nomem(err);
     char pid[16];
-    char program[GSP_PYTHON_DIR_MAX];
+    char program[GSP_PACKAGE_DIR_MAX];
     snprintf(pid, sizeof(pid), "%d", (int)getpid());
     set_env("PYTHONPATH", text, true);
     set_env("GSPROF", "nested", false);

@@ -16,13 +16,13 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-#define GSP_PYTHON_DIR_MAX 4096U
+#define GSP_PACKAGE_DIR_MAX 4096U
 
 /* Fails with NOFILE; the message names the path that was tried. */
-GSP_MUST_CHECK int gsp_python_dir(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err);
+GSP_MUST_CHECK int gsp_inject__package_dir_find(char out[GSP_PACKAGE_DIR_MAX], struct gsp_err *err);
 
 /* Sets the environment so that the Python interpreters of a program started next load the package:
  * its sitecustomize comes before theirs, which it calls. Names this process as the follower.
  * Does not change GSPROF if the user has set it. *out is the folder of the package.
- * Fails like gsp_python_dir(), and with NOMEM. */
-GSP_MUST_CHECK int gsp_python_hand_over(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err);
+ * Fails like gsp_inject__package_dir_find(), and with NOMEM. */
+GSP_MUST_CHECK int gsp_inject_package_set_env(char out[GSP_PACKAGE_DIR_MAX], struct gsp_err *err);

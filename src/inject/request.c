@@ -113,8 +113,8 @@ static bool writes_compiled(pid_t pid, const char *folder)
     return !is_off && access(folder, W_OK) == 0;
 }
 
-static void put_package(struct gsp_json *json, const struct gsp_python_call *script, const char *parent,
-                        const struct gsp_py_runtime *runtime)
+static void put_package(struct gsp_json *json, const struct gsp_python_call *script,
+                        const char *parent, const struct gsp_py_runtime *runtime)
 {
     gsp_auto_buf folder = {0};
     char tag[32];
@@ -143,9 +143,9 @@ static void put_package(struct gsp_json *json, const struct gsp_python_call *scr
     free(found);
 }
 
-void gsp_visit__put_request(const struct gsp_python_call *script, const struct gsp_visit__files *files,
-                            const char *package, const struct gsp_py_runtime *runtime,
-                            struct gsp_buf *out)
+void gsp_inject__request_put(const struct gsp_python_call *script,
+                             const struct gsp_inject__script_files *files, const char *package,
+                             const struct gsp_py_runtime *runtime, struct gsp_buf *out)
 {
     struct gsp_json json;
     gsp_auto_buf scope = {0};
@@ -162,7 +162,7 @@ void gsp_visit__put_request(const struct gsp_python_call *script, const struct g
     gsp_json_put_str(&json, "package", package);
     gsp_json_put_str(&json, "code", script->code ? script->code : "");
     gsp_json_put_i64(&json, "may_trace", may_trace);
-    gsp_json_put_i64(&json, "may_follow", !script->is_unfollowed);
+    gsp_json_put_i64(&json, "may_follow", !script->no_follower);
     gsp_json_key(&json, "settings");
     gsp_json_obj_begin(&json);
     for (size_t i = 0; i < script->setting_count; i++)

@@ -36,7 +36,7 @@ extern const char gsp_inject__target_script_py[];
 
 /* -------------------------------------------------------------------------------------- files */
 
-void gsp_visit_look_there(pid_t pid)
+void gsp_inject_use_runtime_dir_of(pid_t pid)
 {
     gsp_auto_buf value = {0};
     bool is_set = gsp_proc_env(pid, "XDG_RUNTIME_DIR", &value);
@@ -64,7 +64,7 @@ static void become_root(uid_t uid)
     }
 }
 
-static int set_paths(pid_t pid, struct gsp_visit__files *files, struct gsp_err *err)
+static int set_paths(pid_t pid, struct gsp_inject__script_files *files, struct gsp_err *err)
 {
     const struct gsp_ring_dir_spec spec = {.pid = pid, .rank = GSP_NULL_I64};
     char link[64];
@@ -91,9 +91,9 @@ static int set_paths(pid_t pid, struct gsp_visit__files *files, struct gsp_err *
     return GSP_OK;
 }
 
-static int write_script(const struct gsp_python_call *script, const struct gsp_visit__files *files,
-                        const char *package, const struct gsp_py_runtime *runtime,
-                        struct gsp_err *err)
+static int write_script(const struct gsp_python_call *script,
+                        const struct gsp_inject__script_files *files, const char *package,
+                        const struct gsp_py_runtime *runtime, struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
     const char *at = strstr(gsp_inject__target_script_py, PLACEHOLDER);
@@ -101,7 +101,7 @@ static int write_script(const struct gsp_python_call *script, const struct gsp_v
         return gsp_err_set(err, GSP_E_FORMAT, 0, "target_script.py has no REQUEST");
     gsp_buf_put(&text, gsp_inject__target_script_py, (size_t)(at - gsp_inject__target_script_py));
     gsp_buf_puts(&text, VARIABLE " = ");
-    gsp_visit__put_request(script, files, package, runtime, &text);
+    gsp_inject__request_put(script, files, package, runtime, &text);
     gsp_buf_puts(&text, at + sizeof(PLACEHOLDER) - 1);
     if (text.failed)
         return gsp_err_nomem(err);
@@ -129,7 +129,7 @@ static int check_visible(pid_t pid, const char *path, struct gsp_err *err)
 }
 
 static int prepare(const struct gsp_python_call *script, const char *package,
-                   const struct gsp_py_runtime *runtime, struct gsp_visit__files *files,
+                   const struct gsp_py_runtime *runtime, struct gsp_inject__script_files *files,
                    struct gsp_err *err)
 {
     char path[64];
@@ -162,7 +162,7 @@ static bool has_exited(pid_t pid)
 }
 
 /* Fails if the agent reports that it could not run the script. */
-static int read_outcome(const struct gsp_visit__files *files, struct gsp_err *err)
+static int read_outcome(const struct gsp_inject__script_files *files, struct gsp_err *err)
 {
     static const char word[] = "error ";
     gsp_auto_buf text = {0};
@@ -176,8 +176,9 @@ static int read_outcome(const struct gsp_visit__files *files, struct gsp_err *er
 }
 
 /* Waits for a file. The caller replaces the message of TIMEOUT. */
-static int wait_for(const struct gsp_python_call *script, const struct gsp_visit__files *files,
-                    const char *path, int64_t deadline_ns, struct gsp_err *err)
+static int wait_for(const struct gsp_python_call *script,
+                    const struct gsp_inject__script_files *files, const char *path,
+                    int64_t deadline_ns, struct gsp_err *err)
 {
     for (unsigned i = 0;; i++) {
         if (exists(path))
@@ -194,8 +195,8 @@ static int wait_for(const struct gsp_python_call *script, const struct gsp_visit
 }
 
 /* Parses "ok 12 0 0\n" and three texts. The target is not trusted. */
-static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_result *out,
-                       struct gsp_err *err)
+static int read_answer(const struct gsp_inject__script_files *files,
+                       struct gsp_python_call_result *out, struct gsp_err *err)
 {
     struct gsp_sv *texts[] = {&out->printed, &out->value, &out->trace};
     int rc = gsp_file_read(files->answer, ANSWER_MAX, &out->answer, err);
@@ -223,7 +224,8 @@ static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_re
 /* --------------------------------------------------------------------------------- running it */
 
 /* Returns whether the interpreter has started to run the script. */
-static bool run_by_interpreter(const struct gsp_python_call *script, const struct gsp_visit__files *files,
+static bool run_by_interpreter(const struct gsp_python_call *script,
+                               const struct gsp_inject__script_files *files,
                                const struct gsp_py_runtime *runtime)
 {
     struct gsp_inject_script armed;
@@ -240,8 +242,9 @@ static bool run_by_interpreter(const struct gsp_python_call *script, const struc
     return rc == GSP_OK;
 }
 
-static int run_by_agent(const struct gsp_python_call *script, const struct gsp_visit__files *files,
-                        const char *package, struct gsp_visit_result *out, struct gsp_err *err)
+static int run_by_agent(const struct gsp_python_call *script,
+                        const struct gsp_inject__script_files *files, const char *package,
+                        struct gsp_python_call_result *out, struct gsp_err *err)
 {
     char library[PATH_MAX + sizeof(AGENT) + 1];
     struct gsp_inject_result result;
@@ -261,7 +264,7 @@ static int run_by_agent(const struct gsp_python_call *script, const struct gsp_v
 }
 
 /* Prevents the script from starting later, unless it runs already. */
-static int cancel(const struct gsp_visit__files *files, struct gsp_err *err)
+static int cancel(const struct gsp_inject__script_files *files, struct gsp_err *err)
 {
     if (mkdir(files->claim, 0700) == 0)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0,
@@ -269,7 +272,7 @@ static int cancel(const struct gsp_visit__files *files, struct gsp_err *err)
     return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the code is still running in the target");
 }
 
-int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err *err)
+int gsp_inject_locate_python(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err *err)
 {
     struct gsp_mem *mem;
     int rc = gsp_proc_mem_open_pid(pid, &mem, err);
@@ -280,9 +283,10 @@ int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err 
     return rc;
 }
 
-static int run_script(const struct gsp_python_call *script, const struct gsp_visit__files *files,
-                      const char *package, const struct gsp_py_runtime *runtime,
-                      struct gsp_visit_result *out, struct gsp_err *err)
+static int run_script(const struct gsp_python_call *script,
+                      const struct gsp_inject__script_files *files, const char *package,
+                      const struct gsp_py_runtime *runtime, struct gsp_python_call_result *out,
+                      struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + script->limit_ns;
     int rc = GSP_OK;
@@ -299,8 +303,8 @@ static int run_script(const struct gsp_python_call *script, const struct gsp_vis
 /* Returns an absolute path: the target may have another current folder. */
 static int find_package(char out[PATH_MAX], struct gsp_err *err)
 {
-    char folder[GSP_PYTHON_DIR_MAX];
-    int rc = gsp_python_dir(folder, err);
+    char folder[GSP_PACKAGE_DIR_MAX];
+    int rc = gsp_inject__package_dir_find(folder, err);
     if (rc != GSP_OK)
         return rc;
     if (!realpath(folder, out))
@@ -308,18 +312,19 @@ static int find_package(char out[PATH_MAX], struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_visit(const struct gsp_python_call *script, struct gsp_visit_result *out, struct gsp_err *err)
+int gsp_inject_run_python(const struct gsp_python_call *script, struct gsp_python_call_result *out,
+                          struct gsp_err *err)
 {
     char package[PATH_MAX] = "";
-    struct gsp_visit__files files = {0};
+    struct gsp_inject__script_files files = {0};
     struct gsp_py_runtime runtime;
     int64_t start_ns = gsp_now_ns();
-    *out = (struct gsp_visit_result){0};
+    *out = (struct gsp_python_call_result){0};
     int rc = find_package(package, err);
     if (rc == GSP_OK)
         rc = gsp_inject__check(script->pid, script->force, err);
     if (rc == GSP_OK)
-        rc = gsp_visit__locate(script->pid, &runtime, err);
+        rc = gsp_inject_locate_python(script->pid, &runtime, err);
     if (rc == GSP_OK && strcmp(script->what, "inject") == 0)
         rc = check_visible(script->pid, package, err);
     if (rc == GSP_OK)
@@ -344,12 +349,12 @@ int gsp_visit(const struct gsp_python_call *script, struct gsp_visit_result *out
     return rc;
 }
 
-void gsp_visit_result_free(struct gsp_visit_result *result)
+void gsp_inject_python_call_result_free(struct gsp_python_call_result *result)
 {
     gsp_buf_free(&result->answer);
 }
 
-bool gsp_visit_is_there(pid_t pid, char *version)
+bool gsp_inject_is_injected(pid_t pid, char *version)
 {
     struct gsp_ring_dir place;
     struct gsp_control page;

@@ -29,13 +29,13 @@ struct gsp_python_call {
     const struct gsp_control_change *settings;
     size_t setting_count;
     int64_t limit_ns;
-    bool force;         /* gsp_inject_request.force */
-    bool is_unfollowed; /* for inject: do not request a follower */
+    bool force;       /* gsp_inject_request.force */
+    bool no_follower; /* for inject: do not request a follower */
     /* For inject: called if the target has the agent and needs a follower; may be NULL. */
     void (*follow)(pid_t pid);
 };
 
-struct gsp_visit_result {
+struct gsp_python_call_result {
     struct gsp_buf answer;
     struct gsp_sv printed; /* these three point into answer */
     struct gsp_sv value;
@@ -49,27 +49,27 @@ struct gsp_visit_result {
 
 /* Fails like gsp_inject__call(); with NOTPY, VERSION, STARTING; with NOWRITE (no ring directory);
  * and with TIMEOUT if the script did not start or end within the limit. Free the result with
- * gsp_visit_result_free(). */
-GSP_MUST_CHECK int gsp_visit(const struct gsp_python_call *visit, struct gsp_visit_result *out,
-                             struct gsp_err *err);
-void gsp_visit_result_free(struct gsp_visit_result *result);
+ * gsp_inject_python_call_result_free(). */
+GSP_MUST_CHECK int gsp_inject_run_python(const struct gsp_python_call *visit,
+                                         struct gsp_python_call_result *out, struct gsp_err *err);
+void gsp_inject_python_call_result_free(struct gsp_python_call_result *result);
 
 /* Sets XDG_RUNTIME_DIR of this process to that of the target, which creates its rings there. */
-void gsp_visit_look_there(pid_t pid);
+void gsp_inject_use_runtime_dir_of(pid_t pid);
 /* Whether a process has the agent with its Python part; *version (32 bytes) is the agent's. */
-bool gsp_visit_is_there(pid_t pid, char *version);
+bool gsp_inject_is_injected(pid_t pid, char *version);
 
 /* Finds a process by pid, or the only Python process with text in its command line. Fails with
  * NOPROC; with USAGE if several match: list then has one per line. */
-GSP_MUST_CHECK int gsp_visit_find(const char *text, pid_t *out, struct gsp_buf *list,
-                                  struct gsp_err *err);
+GSP_MUST_CHECK int gsp_inject_find_process(const char *text, pid_t *out, struct gsp_buf *list,
+                                           struct gsp_err *err);
 
 /* Calls gsp_py_locate() for a process. */
-GSP_MUST_CHECK int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_inject_locate_python(pid_t pid, struct gsp_py_runtime *runtime,
+                                            struct gsp_err *err);
 
 /* The files of one call. */
-struct gsp_visit__files {
+struct gsp_inject__script_files {
     char folder[PATH_MAX - 64];
     char script[PATH_MAX];
     char claim[PATH_MAX];   /* a folder: only the thread that creates it runs the script */
@@ -77,6 +77,6 @@ struct gsp_visit__files {
     char outcome[PATH_MAX]; /* written by the agent: why it could not run the script */
 };
 /* Appends the request for target_script.py, as a Python dictionary. */
-void gsp_visit__put_request(const struct gsp_python_call *visit, const struct gsp_visit__files *files,
-                            const char *package, const struct gsp_py_runtime *runtime,
-                            struct gsp_buf *out);
+void gsp_inject__request_put(const struct gsp_python_call *visit,
+                             const struct gsp_inject__script_files *files, const char *package,
+                             const struct gsp_py_runtime *runtime, struct gsp_buf *out);

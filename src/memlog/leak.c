@@ -235,8 +235,8 @@ static int find_leaks(struct series *series, struct gsp_memlog_leaks *out, struc
     return rc;
 }
 
-int gsp_memlog__leaks_find(const struct gsp_memlog *log, const struct gsp_memlog_groups *groups,
-                           struct gsp_memlog_leaks *out, struct gsp_err *err)
+int gsp_memlog_leaks_find(const struct gsp_memlog *log, const struct gsp_memlog_groups *groups,
+                          struct gsp_memlog_leaks *out, struct gsp_err *err)
 {
     const struct gsp_memlog_tick *first = gsp_memlog_tick(log, 0);
     struct series series = {.log = log, .groups = groups};
@@ -255,11 +255,11 @@ int gsp_memlog__leaks_find(const struct gsp_memlog *log, const struct gsp_memlog
     int rc = find_leaks(&series, out, err);
     series_free(&series);
     if (rc < 0)
-        gsp_memlog__leaks_free(out);
+        gsp_memlog_leaks_free(out);
     return rc;
 }
 
-void gsp_memlog__leaks_free(struct gsp_memlog_leaks *leaks)
+void gsp_memlog_leaks_free(struct gsp_memlog_leaks *leaks)
 {
     free(leaks->at);
     *leaks = (struct gsp_memlog_leaks){0};

@@ -45,10 +45,10 @@ struct gsp_memlog_leaks {
 };
 
 /* Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memlog__leaks_find(const struct gsp_memlog *log,
-                                          const struct gsp_memlog_groups *groups,
-                                          struct gsp_memlog_leaks *out, struct gsp_err *err);
-void gsp_memlog__leaks_free(struct gsp_memlog_leaks *leaks);
+GSP_MUST_CHECK int gsp_memlog_leaks_find(const struct gsp_memlog *log,
+                                         const struct gsp_memlog_groups *groups,
+                                         struct gsp_memlog_leaks *out, struct gsp_err *err);
+void gsp_memlog_leaks_free(struct gsp_memlog_leaks *leaks);
 
 /* Whether a series of live bytes, one value per window, is a leak. least: smallest growth to
  * report. *slope is in bytes per window; *z is the test statistic. Also returns false if memory

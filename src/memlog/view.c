@@ -119,7 +119,7 @@ static int set_leaks(struct making *make, const struct gsp_memlog_groups *groups
                      struct gsp_err *err)
 {
     struct gsp_memlog_leaks *leaks = &make->values->leaks;
-    int rc = gsp_memlog__leaks_find(make->log, groups, leaks, err);
+    int rc = gsp_memlog_leaks_find(make->log, groups, leaks, err);
     bool *is_leak = rc == GSP_OK ? calloc(groups->count + 1, sizeof(*is_leak)) : NULL;
     if (!is_leak)
         return rc < 0 ? rc : gsp_err_nomem(err);
@@ -192,7 +192,7 @@ int gsp_memlog_values_create(struct gsp_memlog_values *values, const struct gsp_
 void gsp_memlog_values_free(struct gsp_memlog_values *values)
 {
     free(values->at);
-    gsp_memlog__leaks_free(&values->leaks);
+    gsp_memlog_leaks_free(&values->leaks);
     *values = (struct gsp_memlog_values){0};
 }
 

@@ -11,18 +11,18 @@ struct column_data {
     struct gsp_buf valid; /* bit mask */
 };
 
-struct gsp_made_rows {
+struct gsp_row_list {
     struct gsp_rows rows; /* must be first: callers have a pointer to it */
-    struct gsp_rows_column columns[GSP_MADE_COLUMNS_MAX];
-    struct column_data data[GSP_MADE_COLUMNS_MAX];
-    struct gsp_values values[GSP_MADE_COLUMNS_MAX];
+    struct gsp_rows_column columns[GSP_ROW_LIST_COLUMNS_MAX];
+    struct column_data data[GSP_ROW_LIST_COLUMNS_MAX];
+    struct gsp_values values[GSP_ROW_LIST_COLUMNS_MAX];
     struct gsp_buf text;
     size_t next_column;
     size_t row_count;
     bool is_read;
 };
 
-static bool has_failed(const struct gsp_made_rows *list)
+static bool has_failed(const struct gsp_row_list *list)
 {
     bool failed = list->text.failed;
     for (size_t i = 0; i < list->rows.column_count; i++)
@@ -31,7 +31,7 @@ static bool has_failed(const struct gsp_made_rows *list)
 }
 
 /* Converts offsets into text to addresses: text no longer moves. */
-static void finish_text(struct gsp_made_rows *list)
+static void finish_text(struct gsp_row_list *list)
 {
     for (size_t i = 0; i < list->rows.column_count; i++) {
         struct column_data *column = &list->data[i];
@@ -45,7 +45,7 @@ static void finish_text(struct gsp_made_rows *list)
 
 static int next_batch(struct gsp_rows *rows, struct gsp_batch_view *out, struct gsp_err *err)
 {
-    struct gsp_made_rows *list = (struct gsp_made_rows *)(void *)rows;
+    struct gsp_row_list *list = (struct gsp_row_list *)(void *)rows;
     if (has_failed(list))
         return gsp_err_nomem(err);
     if (list->is_read || list->row_count == 0)
@@ -58,7 +58,7 @@ static int next_batch(struct gsp_rows *rows, struct gsp_batch_view *out, struct 
 
 static void free_rows(struct gsp_rows *rows)
 {
-    struct gsp_made_rows *list = (struct gsp_made_rows *)(void *)rows;
+    struct gsp_row_list *list = (struct gsp_row_list *)(void *)rows;
     for (size_t i = 0; i < list->rows.column_count; i++) {
         gsp_buf_free(&list->data[i].data);
         gsp_buf_free(&list->data[i].valid);
@@ -67,14 +67,14 @@ static void free_rows(struct gsp_rows *rows)
     free(list);
 }
 
-int gsp_made_rows_new(const struct gsp_rows_column *columns, size_t count,
-                      struct gsp_made_rows **out, struct gsp_err *err)
+int gsp_model_row_list_new(const struct gsp_rows_column *columns, size_t count,
+                           struct gsp_row_list **out, struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_batch, free_rows};
     *out = NULL;
-    if (count > GSP_MADE_COLUMNS_MAX)
+    if (count > GSP_ROW_LIST_COLUMNS_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "too many columns");
-    struct gsp_made_rows *list = calloc(1, sizeof(*list));
+    struct gsp_row_list *list = calloc(1, sizeof(*list));
     if (!list)
         return gsp_err_nomem(err);
     memcpy(list->columns, columns, count * sizeof(*columns));
@@ -83,12 +83,12 @@ int gsp_made_rows_new(const struct gsp_rows_column *columns, size_t count,
     return GSP_OK;
 }
 
-struct gsp_rows *gsp_made_rows_get(struct gsp_made_rows *list)
+struct gsp_rows *gsp_model_row_list_rows(struct gsp_row_list *list)
 {
     return &list->rows;
 }
 
-static void add(struct gsp_made_rows *list, const void *value, size_t width, bool is_null)
+static void add(struct gsp_row_list *list, const void *value, size_t width, bool is_null)
 {
     struct column_data *column = &list->data[list->next_column];
     size_t row = list->row_count;
@@ -108,18 +108,18 @@ static void add(struct gsp_made_rows *list, const void *value, size_t width, boo
     list->row_count += list->next_column == 0;
 }
 
-void gsp_made_i64(struct gsp_made_rows *list, int64_t v)
+void gsp_model_row_list_add_i64(struct gsp_row_list *list, int64_t v)
 {
     add(list, &v, sizeof(v), v == INT64_MIN);
 }
 
-void gsp_made_bool(struct gsp_made_rows *list, bool v)
+void gsp_model_row_list_add_bool(struct gsp_row_list *list, bool v)
 {
     uint8_t byte = v;
     add(list, &byte, sizeof(byte), false);
 }
 
-void gsp_made_text(struct gsp_made_rows *list, struct gsp_sv v)
+void gsp_model_row_list_add_text(struct gsp_row_list *list, struct gsp_sv v)
 {
     /* An offset until finish_text(). */
     struct gsp_sv text = {(const char *)(uintptr_t)list->text.len, v.len}; /* NOLINT */

@@ -17,22 +17,23 @@
 #include "base/err.h"
 
 /* PIPE_BUF: a result is written completely or not at all. */
-#define GSP_APART_BYTES_MAX 4096U
+#define GSP_CHILD_TASK_RESULT_MAX 4096U
 
-struct gsp_apart {
+struct gsp_child_task {
     pid_t child; /* 0: not running */
     int fd;
 };
 
-enum gsp_apart_state {
-    GSP_APART_RUNS,
-    GSP_APART_DONE,
-    GSP_APART_LOST, /* exited without a result */
+enum gsp_child_task_state {
+    GSP_CHILD_TASK_RUNNING,
+    GSP_CHILD_TASK_DONE,
+    GSP_CHILD_TASK_FAILED, /* exited without a result */
 };
 
 /* Forks; the child calls work, which fills a zeroed result of `bytes` bytes. Fails with IO. */
-GSP_MUST_CHECK int gsp_apart_start(struct gsp_apart *task, void (*work)(void *user, void *result),
-                                   void *user, size_t bytes, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_proc_child_task_start(struct gsp_child_task *task,
+                                             void (*work)(void *user, void *result), void *user,
+                                             size_t bytes, struct gsp_err *err);
 /* Waits up to timeout_ms for the result; -1: without a limit. */
-enum gsp_apart_state gsp_apart_wait(struct gsp_apart *task, void *result, size_t bytes,
-                                    int timeout_ms);
+enum gsp_child_task_state gsp_proc_child_task_wait(struct gsp_child_task *task, void *result,
+                                                   size_t bytes, int timeout_ms);

@@ -14,32 +14,32 @@
 
 static const struct {
     const char *word;
-    enum gsp_run_cause cause;
+    enum gsp_announced_cause cause;
 } causes[] = {
-    {"load", GSP_RUN_NOT_LOADED},
-    {"old", GSP_RUN_TOO_OLD},
-    {"rings", GSP_RUN_NO_RINGS},
-    {"torch", GSP_RUN_NO_TORCH},
+    {"load", GSP_ANNOUNCED_NOT_LOADED},
+    {"old", GSP_ANNOUNCED_TOO_OLD},
+    {"rings", GSP_ANNOUNCED_NO_RINGS},
+    {"torch", GSP_ANNOUNCED_NO_TORCH},
 };
 
-static void add_pid(struct gsp_run_told *all, pid_t pid)
+static void add_pid(struct gsp_announcements *all, pid_t pid)
 {
     for (size_t i = 0; i < all->count; i++)
         if (all->pids[i] == pid)
             return;
-    if (all->count < GSP_RUN_PIDS_MAX)
+    if (all->count < GSP_ANNOUNCED_PIDS_MAX)
         all->pids[all->count++] = pid;
 }
 
-static enum gsp_run_cause cause_of(struct gsp_sv word)
+static enum gsp_announced_cause cause_of(struct gsp_sv word)
 {
     for (size_t i = 0; i < GSP_COUNT(causes); i++)
         if (gsp_sv_eq(word, gsp_sv_of(causes[i].word)))
             return causes[i].cause;
-    return GSP_RUN_FINE;
+    return GSP_ANNOUNCED_NONE;
 }
 
-pid_t gsp_run_told_pid(struct gsp_sv line)
+pid_t gsp_record__announcement_pid(struct gsp_sv line)
 {
     struct gsp_sv part;
     char word[16] = "";
@@ -51,7 +51,7 @@ pid_t gsp_run_told_pid(struct gsp_sv line)
 }
 
 /* Calls fn for each complete line; sets *len to their bytes. */
-static int read_lines(const char *text, size_t *len, gsp_run_told_take *fn, void *user,
+static int read_lines(const char *text, size_t *len, gsp_announcement_fn *fn, void *user,
                       struct gsp_err *err)
 {
     struct gsp_sv rest = {text, *len};
@@ -59,7 +59,7 @@ static int read_lines(const char *text, size_t *len, gsp_run_told_take *fn, void
     int rc = GSP_OK;
     while (rc == GSP_OK && rest.len > 0 && (end = memchr(rest.p, '\n', rest.len))) {
         const struct gsp_sv line = {rest.p, (size_t)(end - rest.p)};
-        const pid_t pid = gsp_run_told_pid(line);
+        const pid_t pid = gsp_record__announcement_pid(line);
         rc = pid ? fn(user, pid, !memchr(line.p, ' ', line.len), err) : GSP_OK;
         rest = (struct gsp_sv){end + 1, rest.len - line.len - 1};
     }
@@ -67,8 +67,8 @@ static int read_lines(const char *text, size_t *len, gsp_run_told_take *fn, void
     return rc;
 }
 
-int gsp_run_told_next(const char *path, size_t *offset, gsp_run_told_take *fn, void *user,
-                      struct gsp_err *err)
+int gsp_record__announcements_next(const char *path, size_t *offset, gsp_announcement_fn *fn,
+                                   void *user, struct gsp_err *err)
 {
     char text[4096];
     int rc = GSP_OK;
@@ -86,15 +86,15 @@ int gsp_run_told_next(const char *path, size_t *offset, gsp_run_told_take *fn, v
     return rc;
 }
 
-static void parse_line(struct gsp_sv line, struct gsp_run_told *all)
+static void parse_line(struct gsp_sv line, struct gsp_announcements *all)
 {
     struct gsp_sv part;
-    const pid_t pid = gsp_run_told_pid(line);
+    const pid_t pid = gsp_record__announcement_pid(line);
     if (!pid)
         return;
     all->inside = true;
     add_pid(all, pid);
-    if (all->cause != GSP_RUN_FINE || !gsp_sv_split(&line, ' ', &part) ||
+    if (all->cause != GSP_ANNOUNCED_NONE || !gsp_sv_split(&line, ' ', &part) ||
         !gsp_sv_split(&line, ' ', &part))
         return;
     gsp_auto_buf why = {0};
@@ -105,9 +105,9 @@ static void parse_line(struct gsp_sv line, struct gsp_run_told *all)
     snprintf(all->why, sizeof(all->why), "%s", text ? text : "");
 }
 
-void gsp_run_told_read(const char *path, pid_t program, struct gsp_run_told *out)
+void gsp_record_announcements_read(const char *path, pid_t program, struct gsp_announcements *out)
 {
-    *out = (struct gsp_run_told){.cause = GSP_RUN_FINE};
+    *out = (struct gsp_announcements){.cause = GSP_ANNOUNCED_NONE};
     gsp_auto_buf text = {0};
     if (gsp_file_read(path, FILE_MAX, &text, NULL) < 0)
         gsp_buf_clear(&text);

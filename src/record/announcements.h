@@ -18,36 +18,37 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define GSP_RUN_PIDS_MAX 256U
+#define GSP_ANNOUNCED_PIDS_MAX 256U
 
-enum gsp_run_cause {
-    GSP_RUN_FINE,
-    GSP_RUN_NOT_LOADED, /* "load": the package cannot be loaded */
-    GSP_RUN_TOO_OLD,    /* "old": the package does not support this Python version */
-    GSP_RUN_NO_RINGS,   /* "rings": the rings cannot be created */
-    GSP_RUN_NO_TORCH,   /* "torch": the package does not support this PyTorch version */
+enum gsp_announced_cause {
+    GSP_ANNOUNCED_NONE,
+    GSP_ANNOUNCED_NOT_LOADED, /* "load": the package cannot be loaded */
+    GSP_ANNOUNCED_TOO_OLD,    /* "old": the package does not support this Python version */
+    GSP_ANNOUNCED_NO_RINGS,   /* "rings": the rings cannot be created */
+    GSP_ANNOUNCED_NO_TORCH,   /* "torch": the package does not support this PyTorch version */
 };
 
-struct gsp_run_told {
-    pid_t pids[GSP_RUN_PIDS_MAX]; /* in the order of the lines; the program itself last */
+struct gsp_announcements {
+    pid_t pids[GSP_ANNOUNCED_PIDS_MAX]; /* in the order of the lines; the program itself last */
     size_t count;
     bool inside; /* at least one process has announced itself */
-    enum gsp_run_cause cause;
+    enum gsp_announced_cause cause;
     pid_t faulty;  /* the first process with a cause */
     char why[160]; /* its DETAIL, safe to print on a terminal */
 };
 
 /* Returns the pid of a line; 0 if the line is malformed. */
-pid_t gsp_run_told_pid(struct gsp_sv line);
+pid_t gsp_record__announcement_pid(struct gsp_sv line);
 
 /* is_well: the line has no cause. */
-typedef int gsp_run_told_take(void *user, pid_t pid, bool is_well, struct gsp_err *err);
+typedef int gsp_announcement_fn(void *user, pid_t pid, bool is_well, struct gsp_err *err);
 
 /* Calls fn for each complete line after the first *offset bytes of the file, and advances *offset.
  * Does nothing if the file cannot be read. Stops if fn fails, and returns its error. */
-GSP_MUST_CHECK int gsp_run_told_next(const char *path, size_t *offset, gsp_run_told_take *fn,
-                                     void *user, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record__announcements_next(const char *path, size_t *offset,
+                                                  gsp_announcement_fn *fn, void *user,
+                                                  struct gsp_err *err);
 
 /* Reads the whole file; program is the pid of the program. A file that cannot be read has no
  * lines. */
-void gsp_run_told_read(const char *path, pid_t program, struct gsp_run_told *out);
+void gsp_record_announcements_read(const char *path, pid_t program, struct gsp_announcements *out);

@@ -58,7 +58,7 @@ struct gsp_exit_watch {
     uint64_t kills;        /* oom_kill of its cgroup at the start */
 };
 
-uint64_t gsp_ending_counter(const char *text, size_t len, const char *key)
+uint64_t gsp_record__cgroup_counter(const char *text, size_t len, const char *key)
 {
     struct gsp_sv rest = {text, len};
     struct gsp_sv line;
@@ -74,7 +74,7 @@ uint64_t gsp_ending_counter(const char *text, size_t len, const char *key)
     return 0;
 }
 
-bool gsp_ending_is_oom_line(const char *line, size_t len, pid_t pid)
+bool gsp_record__oom_line_is_of(const char *line, size_t len, pid_t pid)
 {
     char words[64];
     const int n = snprintf(words, sizeof(words), "Killed process %d (", (int)pid);
@@ -112,7 +112,7 @@ static uint64_t read_kills(const struct gsp_exit_watch *watch)
     gsp_auto_buf text = {0};
     if (!watch->events[0] || gsp_file_read(watch->events, CGROUP_BYTES_MAX, &text, NULL) < 0)
         return 0;
-    return gsp_ending_counter(text.p, text.len, "oom_kill");
+    return gsp_record__cgroup_counter(text.p, text.len, "oom_kill");
 }
 
 /* The name of the command may contain spaces and parentheses: fields are counted after its end. */
@@ -161,11 +161,12 @@ static bool read_pidfd_status(struct gsp_exit_watch *watch)
     return true;
 }
 
-bool gsp_watch_wait(const struct gsp_exit_watch *watch, int64_t timeout_ns)
+bool gsp_record__exit_watch_wait(const struct gsp_exit_watch *watch, int64_t timeout_ns)
 {
     struct pollfd end = {.fd = watch->pidfd, .events = POLLIN};
     const int64_t ms = timeout_ns / GSP_NS_PER_MS;
-    return gsp_watch_has_ended(watch) || poll(&end, 1, ms > INT_MAX ? INT_MAX : (int)ms) > 0;
+    return gsp_record__exit_watch_has_exited(watch) ||
+           poll(&end, 1, ms > INT_MAX ? INT_MAX : (int)ms) > 0;
 }
 
 static void *wait_for_end(void *arg)
@@ -182,7 +183,7 @@ static void *wait_for_end(void *arg)
     return NULL;
 }
 
-bool gsp_watch_has_ended(const struct gsp_exit_watch *watch)
+bool gsp_record__exit_watch_has_exited(const struct gsp_exit_watch *watch)
 {
     return atomic_load(&watch->has_ended);
 }
@@ -202,7 +203,7 @@ static int start_thread(struct gsp_exit_watch *watch, struct gsp_err *err)
                   : GSP_OK;
 }
 
-int gsp_watch_open(pid_t pid, struct gsp_exit_watch **out, struct gsp_err *err)
+int gsp_record__exit_watch_open(pid_t pid, struct gsp_exit_watch **out, struct gsp_err *err)
 {
     char path[64];
     *out = NULL;
@@ -228,14 +229,14 @@ int gsp_watch_open(pid_t pid, struct gsp_exit_watch **out, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = start_thread(watch, err);
     if (rc < 0) {
-        gsp_watch_close(watch);
+        gsp_record__exit_watch_close(watch);
         return rc;
     }
     *out = watch;
     return GSP_OK;
 }
 
-void gsp_watch_close(struct gsp_exit_watch *watch)
+void gsp_record__exit_watch_close(struct gsp_exit_watch *watch)
 {
     if (!watch)
         return;
@@ -258,15 +259,15 @@ static bool is_in_kmsg(const struct gsp_exit_watch *watch)
             continue;
         if (n <= 0)
             return false;
-        if (gsp_ending_is_oom_line(line, (size_t)n, watch->pid))
+        if (gsp_record__oom_line_is_of(line, (size_t)n, watch->pid))
             return true;
     }
     return false;
 }
 
-void gsp_ending_of_status(int status, bool was_oom, struct gsp_ending *out)
+void gsp_record__exit_info_of_status(int status, bool was_oom, struct gsp_exit_info *out)
 {
-    *out = (struct gsp_ending){
+    *out = (struct gsp_exit_info){
         .signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64, .was_oom = was_oom};
     if (WIFSIGNALED(status)) {
         const int sig = WTERMSIG(status);
@@ -281,7 +282,7 @@ void gsp_ending_of_status(int status, bool was_oom, struct gsp_ending *out)
     snprintf(out->detail, sizeof(out->detail), "ended with status %d", WEXITSTATUS(status));
 }
 
-void gsp_watch_tell(struct gsp_exit_watch *watch, struct gsp_ending *out)
+void gsp_record__exit_watch_get(struct gsp_exit_watch *watch, struct gsp_exit_info *out)
 {
     if (watch->has_thread)
         pthread_join(watch->thread, NULL);
@@ -290,10 +291,10 @@ void gsp_watch_tell(struct gsp_exit_watch *watch, struct gsp_ending *out)
         !watch->is_known || (WIFSIGNALED(watch->status) && WTERMSIG(watch->status) == SIGKILL);
     const bool was_oom = is_kill && (is_in_kmsg(watch) || read_kills(watch) > watch->kills);
     if (watch->is_known) {
-        gsp_ending_of_status(watch->status, was_oom, out);
+        gsp_record__exit_info_of_status(watch->status, was_oom, out);
         return;
     }
-    *out = (struct gsp_ending){
+    *out = (struct gsp_exit_info){
         .signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64, .was_oom = was_oom};
     snprintf(out->detail, sizeof(out->detail), "%s",
              was_oom ? "was killed by the kernel: out of memory" : "exited (status unknown)");
@@ -308,7 +309,7 @@ static int column_of(const struct gsp_ring_info *info, const char *name, enum gs
     return -1;
 }
 
-static bool read_last_event(struct gsp_ring_view *view, struct gsp_ending *out)
+static bool read_last_event(struct gsp_ring_view *view, struct gsp_exit_info *out)
 {
     struct gsp_ring_range span;
     struct gsp_ring_dict dict = {0};
@@ -338,10 +339,10 @@ static bool read_last_event(struct gsp_ring_view *view, struct gsp_ending *out)
     return is_end;
 }
 
-bool gsp_ending_read(int folder_fd, struct gsp_ending *out)
+bool gsp_record_exit_info_read(int folder_fd, struct gsp_exit_info *out)
 {
     struct gsp_ring_view *view = NULL;
-    *out = (struct gsp_ending){.signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64};
+    *out = (struct gsp_exit_info){.signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64};
     if (gsp_ring_open(folder_fd, "process.event.ring", &view, NULL) < 0)
         return false;
     const bool has_end = read_last_event(view, out);

@@ -71,7 +71,7 @@ static int64_t rank_of(pid_t pid)
     return gsp_proc_rank(pid, &rank) ? rank : GSP_NULL_I64;
 }
 
-bool gsp_follow_is_on(const struct gsp_ring_dir *place)
+bool gsp_record__is_followed(const struct gsp_ring_dir *place)
 {
     gsp_auto_fd fd = -1;
     if (gsp_ring_dir_open(place, &fd, NULL) < 0)
@@ -109,19 +109,20 @@ static bool read_settings(struct follow *follow)
 
 /* ------------------------------------------------------------------------------------- rows */
 
-static void put_event(struct follow *follow, const char *kind, const struct gsp_ending *ending)
+static void put_event(struct follow *follow, const char *kind, const struct gsp_exit_info *ending)
 {
     const struct gsp_row_process_event row = {
         .ts_ns = gsp_realtime_ns(),
         .mono_ns = gsp_now_ns(),
         .pid = follow->sink.pid,
         .rank = follow->sink.rank,
-        .kind = gsp_ring_sink_intern(&follow->sink, GSP_TABLE_process_event, gsp_sv_of(kind)),
+        .kind =
+            gsp_record__ring_sink_intern(&follow->sink, GSP_TABLE_process_event, gsp_sv_of(kind)),
         .detail = gsp_sv_of(ending->detail),
         .signal = ending->signal,
         .exit_status = ending->exit_status,
     };
-    gsp_ring_sink_row(&follow->sink, GSP_TABLE_process_event, &row);
+    gsp_record__ring_sink_add(&follow->sink, GSP_TABLE_process_event, &row);
 }
 
 static void put_loss(struct follow *follow, const char *cause, uint64_t count)
@@ -133,11 +134,13 @@ static void put_loss(struct follow *follow, const char *cause, uint64_t count)
         .mono_ns = gsp_now_ns(),
         .pid = follow->sink.pid,
         .rank = follow->sink.rank,
-        .source = gsp_ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_loss, gsp_sv_of("sampler")),
-        .cause = gsp_ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_loss, gsp_sv_of(cause)),
+        .source = gsp_record__ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_loss,
+                                               gsp_sv_of("sampler")),
+        .cause =
+            gsp_record__ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_loss, gsp_sv_of(cause)),
         .count = (int64_t)(count & INT64_MAX),
     };
-    gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_loss, &row);
+    gsp_record__ring_sink_add(&follow->sink, GSP_TABLE_gsprof_loss, &row);
 }
 
 /* Writes the losses since the last call. */
@@ -164,7 +167,7 @@ static void put_cost(struct follow *follow, int64_t now_ns)
         .cpu_percent =
             wall_ns > 0 ? 100.0 * (double)follow->result.cpu_ns / (double)wall_ns : gsp_null_f64(),
     };
-    gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_sampler, &row);
+    gsp_record__ring_sink_add(&follow->sink, GSP_TABLE_gsprof_sampler, &row);
 }
 
 /* Updates the list of descendants. */
@@ -181,7 +184,7 @@ static uint32_t tee_intern(struct gsp_collect_sink *sink, enum gsp_table_id tabl
                            struct gsp_sv text)
 {
     struct tee_sink *tee = (struct tee_sink *)(void *)sink;
-    return gsp_ring_sink_intern(&tee->follow->sink, table, text);
+    return gsp_record__ring_sink_intern(&tee->follow->sink, table, text);
 }
 
 static void tee_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
@@ -189,21 +192,23 @@ static void tee_row(struct gsp_collect_sink *sink, enum gsp_table_id table, cons
     struct follow *follow = ((struct tee_sink *)(void *)sink)->follow;
     if (follow->opts->row)
         follow->opts->row(follow->opts->user, table, row);
-    gsp_ring_sink_row(&follow->sink, table, row);
+    gsp_record__ring_sink_add(&follow->sink, table, row);
 }
 
 /* Runs a few times per second, with or without stacks. */
 static void poll_process(struct follow *follow)
 {
     const int64_t now_ns = gsp_now_ns();
-    if (*follow->opts->stop || gsp_watch_has_ended(follow->watch) || read_settings(follow) ||
+    if (*follow->opts->stop || gsp_record__exit_watch_has_exited(follow->watch) ||
+        read_settings(follow) ||
         (follow->profile && gsp_model_profile_stack_count(follow->profile) > STACKS_MAX))
         follow->halt = 1;
     /* After an exec, write the metrics of the new program at once. */
     if (gsp_ring_dir_update_cmdline(follow->folder_fd, follow->opts->pid, &follow->program))
         follow->next_metrics_ns = now_ns;
     /* Not for a zombie: it has no memory, and its last row should show the memory it had. */
-    if (follow->collect && now_ns >= follow->next_metrics_ns && !gsp_watch_wait(follow->watch, 0)) {
+    if (follow->collect && now_ns >= follow->next_metrics_ns &&
+        !gsp_record__exit_watch_wait(follow->watch, 0)) {
         const struct gsp_collect_tick tick = {gsp_realtime_ns(), now_ns};
         follow->next_metrics_ns = now_ns + METRICS_NS - POLL_NS / 2;
         if (follow->opts->tree)
@@ -225,7 +230,7 @@ static int add_sample(void *user, const struct gsp_sample *sample, struct gsp_er
 {
     struct follow *follow = user;
     follow->result.samples++;
-    return gsp_stack_rows_add(follow->rows, sample, err);
+    return gsp_record__stack_rows_add(follow->rows, sample, err);
 }
 
 static void ignore_change(void *user, uint32_t index)
@@ -266,9 +271,9 @@ static int sample_stacks(struct follow *follow, struct gsp_err *err)
     if (rc == GSP_OK) {
         follow->profile = profile;
         follow->written = (struct gsp_losses){0};
-        gsp_stack_rows_set_profile(follow->rows, profile);
+        gsp_record__stack_rows_set_profile(follow->rows, profile);
         rc = gsp_sample_record_run(rec, &follow->halt, &end, err);
-        gsp_stack_rows_set_profile(follow->rows, NULL);
+        gsp_record__stack_rows_set_profile(follow->rows, NULL);
         follow->profile = NULL;
         put_losses(follow, &gsp_sample_record_stats(rec)->losses);
         follow->ticks_before += gsp_sample_record_stats(rec)->ticks;
@@ -304,7 +309,7 @@ static void follow_once(struct follow *follow)
             follow->result.stacks_err = (struct gsp_err){0};
         }
     } else {
-        gsp_ignore(gsp_watch_wait(follow->watch, POLL_NS));
+        gsp_ignore(gsp_record__exit_watch_wait(follow->watch, POLL_NS));
     }
 }
 
@@ -318,7 +323,7 @@ static int open_all(struct follow *follow, struct gsp_err *err)
     const int32_t watched = pid;
     int rc = gsp_proc_info(pid, &info, err);
     if (rc == GSP_OK)
-        rc = gsp_watch_open(pid, &follow->watch, err);
+        rc = gsp_record__exit_watch_open(pid, &follow->watch, err);
     if (rc < 0)
         return rc;
     const struct gsp_ring_dir_spec about = {
@@ -333,16 +338,16 @@ static int open_all(struct follow *follow, struct gsp_err *err)
     follow->sink.pid = pid;
     follow->sink.start_time = info.start_ticks;
     follow->sink.rank = about.rank;
-    gsp_ring_sink_init(&follow->sink);
+    gsp_record__ring_sink_init(&follow->sink);
     const struct gsp_stack_rows_spec spec = {.folder_fd = follow->folder_fd,
                                              .pid = pid,
                                              .start_time = info.start_ticks,
                                              .rank = about.rank};
-    rc = gsp_stack_rows_open(&spec, &follow->rows, err);
+    rc = gsp_record__stack_rows_open(&spec, &follow->rows, err);
     if (rc == GSP_E_NOWRITE && err && !follow->opts->no_metrics) {
         /* Rings of metrics are smaller. */
-        follow->result.stacks_err = follow->result.room_err = *err;
-        follow->result.no_room_for_stacks = true;
+        follow->result.stacks_err = follow->result.space_err = *err;
+        follow->result.no_space_for_stacks = true;
         *err = (struct gsp_err){0};
         rc = GSP_OK;
     }
@@ -357,41 +362,41 @@ static int open_all(struct follow *follow, struct gsp_err *err)
 
 static void close_all(struct follow *follow)
 {
-    gsp_stack_rows_close(follow->rows);
+    gsp_record__stack_rows_close(follow->rows);
     gsp_collect_close(follow->collect);
-    gsp_ring_sink_close(&follow->sink);
-    gsp_watch_close(follow->watch);
+    gsp_record__ring_sink_close(&follow->sink);
+    gsp_record__exit_watch_close(follow->watch);
     gsp_fd_close(&follow->folder_fd);
 }
 
 static void set_room_err(struct follow *follow)
 {
     struct gsp_follow_result *result = &follow->result;
-    result->no_room_for_metrics = !follow->opts->no_metrics && follow->sink.err.code != GSP_OK;
-    if (result->no_room_for_metrics && result->room_err.code == GSP_OK)
-        result->room_err = follow->sink.err;
+    result->no_space_for_metrics = !follow->opts->no_metrics && follow->sink.err.code != GSP_OK;
+    if (result->no_space_for_metrics && result->space_err.code == GSP_OK)
+        result->space_err = follow->sink.err;
 }
 
 static void follow_until_end(struct follow *follow)
 {
-    const struct gsp_ending begin = {
+    const struct gsp_exit_info begin = {
         .signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64, .detail = "from outside"};
     put_event(follow, "followed", &begin);
     if (follow->opts->ready)
         follow->opts->ready(follow->opts->user);
-    while (!gsp_watch_has_ended(follow->watch) && !*follow->opts->stop)
+    while (!gsp_record__exit_watch_has_exited(follow->watch) && !*follow->opts->stop)
         follow_once(follow);
-    follow->result.has_ended = gsp_watch_has_ended(follow->watch);
+    follow->result.has_ended = gsp_record__exit_watch_has_exited(follow->watch);
     set_room_err(follow);
     put_cost(follow, gsp_now_ns());
     if (follow->result.has_ended) {
-        gsp_watch_tell(follow->watch, &follow->result.ending);
+        gsp_record__exit_watch_get(follow->watch, &follow->result.ending);
         put_event(follow, "end", &follow->result.ending);
     }
 }
 
-int gsp_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result *result,
-                   struct gsp_err *err)
+int gsp_record_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result *result,
+                          struct gsp_err *err)
 {
     struct follow *follow = calloc(1, sizeof(*follow));
     if (!follow)

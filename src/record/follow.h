@@ -44,22 +44,22 @@ struct gsp_follow_opts {
 };
 
 struct gsp_follow_result {
-    bool has_ended;            /* the process exited; else *stop was set */
-    struct gsp_ending ending;  /* valid if has_ended */
-    uint64_t samples;          /* stacks captured */
-    uint64_t ticks;            /* sampling passes */
-    int64_t cpu_ns;            /* CPU time of the follower */
-    struct gsp_err stacks_err; /* last reason for missing stacks; code 0: none are missing */
-    struct gsp_err room_err;   /* why rings could not be created; code 0: all could */
-    bool no_room_for_stacks;
-    bool no_room_for_metrics; /* or for some of their tables */
+    bool has_ended;              /* the process exited; else *stop was set */
+    struct gsp_exit_info ending; /* valid if has_ended */
+    uint64_t samples;            /* stacks captured */
+    uint64_t ticks;              /* sampling passes */
+    int64_t cpu_ns;              /* CPU time of the follower */
+    struct gsp_err stacks_err;   /* last reason for missing stacks; code 0: none are missing */
+    struct gsp_err space_err;    /* why rings could not be created; code 0: all could */
+    bool no_space_for_stacks;
+    bool no_space_for_metrics; /* or for some of their tables */
 };
 
 /* Follows until the process exits or *stop is set; result may be NULL. Does not fail if stacks
  * cannot be read or have no ring. Fails with NOPROC, EXISTS (the process already has a follower),
  * NOWRITE (no ring can be created), PERM, NOTSUP, NOMEM. */
-GSP_MUST_CHECK int gsp_follow_run(const struct gsp_follow_opts *opts,
-                                  struct gsp_follow_result *result, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_follow_run(const struct gsp_follow_opts *opts,
+                                         struct gsp_follow_result *result, struct gsp_err *err);
 
 /* Whether the process of a ring directory has a follower. */
-bool gsp_follow_is_on(const struct gsp_ring_dir *place);
+bool gsp_record__is_followed(const struct gsp_ring_dir *place);

@@ -63,7 +63,7 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-void gsp_follow_child(pid_t pid, const char *option)
+void gsp_record__follow_exec(pid_t pid, const char *option)
 {
     char number[24];
     snprintf(number, sizeof(number), "%d", (int)pid);
@@ -74,11 +74,11 @@ void gsp_follow_child(pid_t pid, const char *option)
     _exit(1);
 }
 
-void gsp_follow_apart(pid_t pid)
+void gsp_record_follow_in_background(pid_t pid)
 {
     int fd = -1;
-    const pid_t child = gsp_launch_apart(&fd, NULL);
+    const pid_t child = gsp_record_background_fork(&fd, NULL);
     if (child == 0)
-        gsp_follow_child(pid, NULL);
+        gsp_record__follow_exec(pid, NULL);
     gsp_fd_close(&fd);
 }

@@ -39,7 +39,7 @@ struct follower {
     pid_t process;
 };
 
-struct gsp_run_followers {
+struct gsp_followers {
     char *path;   /* of the announcements */
     size_t bytes; /* of that file, already read */
     pid_t program;
@@ -53,7 +53,7 @@ struct gsp_run_followers {
 };
 
 /* Removes followers that have exited. */
-static void reap(struct gsp_run_followers *all)
+static void reap(struct gsp_followers *all)
 {
     size_t left = 0;
     for (size_t i = 0; i < all->count; i++) {
@@ -68,7 +68,7 @@ static void reap(struct gsp_run_followers *all)
     all->count = left;
 }
 
-static bool is_followed(const struct gsp_run_followers *all, pid_t process)
+static bool is_followed(const struct gsp_followers *all, pid_t process)
 {
     for (size_t i = 0; i < all->count; i++)
         if (all->at[i].process == process)
@@ -92,14 +92,14 @@ static bool is_below(pid_t pid, pid_t program)
 
 /* A pid from another namespace may mean another process here. A process is part of the run only if
  * it is below the program, or has the path of our file in its environment. */
-static bool is_in_run(const struct gsp_run_followers *all, pid_t process)
+static bool is_in_run(const struct gsp_followers *all, pid_t process)
 {
     gsp_auto_buf file = {0};
     return is_below(process, all->program) || (gsp_proc_env(process, "GSPROF_RUN_FILE", &file) &&
                                                gsp_sv_eq(gsp_buf_sv(&file), gsp_sv_of(all->path)));
 }
 
-static bool needs_follower(const struct gsp_run_followers *all, pid_t process)
+static bool needs_follower(const struct gsp_followers *all, pid_t process)
 {
     gsp_auto_buf word = {0};
     struct gsp_procinfo info;
@@ -114,7 +114,7 @@ static bool needs_follower(const struct gsp_run_followers *all, pid_t process)
 /* Starts a follower. A failure does not matter to the program. */
 static int follow_process(void *user, pid_t process, bool is_well, struct gsp_err *err)
 {
-    struct gsp_run_followers *all = user;
+    struct gsp_followers *all = user;
     (void)err;
     reap(all);
     if (!is_well || !needs_follower(all, process) || all->count >= FOLLOWERS_MAX ||
@@ -123,7 +123,7 @@ static int follow_process(void *user, pid_t process, bool is_well, struct gsp_er
     const pid_t pid = fork();
     if (pid == 0) {
         setsid();
-        gsp_follow_child(process, "--no-metrics");
+        gsp_record__follow_exec(process, "--no-metrics");
     }
     if (pid > 0)
         all->at[all->count++] = (struct follower){pid, process};
@@ -131,7 +131,7 @@ static int follow_process(void *user, pid_t process, bool is_well, struct gsp_er
 }
 
 /* Returns false if the thread has to end. */
-static bool wait_for_lines(const struct gsp_run_followers *all)
+static bool wait_for_lines(const struct gsp_followers *all)
 {
     char events[4096];
     struct pollfd ready[] = {{.fd = all->wake[0], .events = POLLIN},
@@ -146,15 +146,16 @@ static bool wait_for_lines(const struct gsp_run_followers *all)
 
 static void *follow_announced(void *arg)
 {
-    struct gsp_run_followers *all = arg;
+    struct gsp_followers *all = arg;
     do {
-        gsp_ignore(gsp_run_told_next(all->path, &all->bytes, follow_process, all, NULL));
+        gsp_ignore(
+            gsp_record__announcements_next(all->path, &all->bytes, follow_process, all, NULL));
         reap(all);
     } while (wait_for_lines(all));
     return NULL;
 }
 
-static void free_all(struct gsp_run_followers *all)
+static void free_all(struct gsp_followers *all)
 {
     gsp_fd_close(&all->inotify_fd);
     gsp_fd_close(&all->wake[0]);
@@ -165,7 +166,7 @@ static void free_all(struct gsp_run_followers *all)
 }
 
 /* The thread blocks all signals. */
-static int start_thread(struct gsp_run_followers *all)
+static int start_thread(struct gsp_followers *all)
 {
     sigset_t every;
     sigset_t old;
@@ -176,11 +177,11 @@ static int start_thread(struct gsp_run_followers *all)
     return failed;
 }
 
-int gsp_run_followers_start(const char *path, pid_t program, struct gsp_run_followers **out,
-                            struct gsp_err *err)
+int gsp_record_followers_start(const char *path, pid_t program, struct gsp_followers **out,
+                               struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_run_followers *all = calloc(1, sizeof(*all));
+    struct gsp_followers *all = calloc(1, sizeof(*all));
     if (!all)
         return gsp_err_nomem(err);
     all->program = program;
@@ -199,7 +200,7 @@ int gsp_run_followers_start(const char *path, pid_t program, struct gsp_run_foll
     return GSP_OK;
 }
 
-static void terminate_running(const struct gsp_run_followers *all)
+static void terminate_running(const struct gsp_followers *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         struct gsp_procinfo info;
@@ -208,7 +209,7 @@ static void terminate_running(const struct gsp_run_followers *all)
     }
 }
 
-size_t gsp_run_followers_stop(struct gsp_run_followers *followers)
+size_t gsp_record_followers_stop(struct gsp_followers *followers)
 {
     const struct timespec pause = {.tv_nsec = REAP_NS};
     const int64_t until_ns = gsp_now_ns() + END_NS;

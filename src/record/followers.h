@@ -17,12 +17,12 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-struct gsp_run_followers; /* opaque */
+struct gsp_followers; /* opaque */
 
 /* path is the file of announcements, copied; program is a process that already has a follower.
  * Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_run_followers_start(const char *path, pid_t program,
-                                           struct gsp_run_followers **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_followers_start(const char *path, pid_t program,
+                                              struct gsp_followers **out, struct gsp_err *err);
 /* Waits up to two seconds for the followers of exited processes, which write their last rows, and
  * terminates the others. Returns how many could not create rings. Frees; NULL does nothing. */
-size_t gsp_run_followers_stop(struct gsp_run_followers *followers);
+size_t gsp_record_followers_stop(struct gsp_followers *followers);

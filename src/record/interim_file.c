@@ -12,7 +12,7 @@
 #include "source/profile_file.h"
 
 /* "profile.svg" and 1 give "profile.1.svg": the extension stays. */
-static void name_file(struct gsp_interim *interim, const struct gsp_rec_file *file)
+static void name_file(struct gsp_interim_file *interim, const struct gsp_output_file *file)
 {
     size_t len = strlen(file->output);
     size_t tail = 0;
@@ -27,7 +27,7 @@ static void name_file(struct gsp_interim *interim, const struct gsp_rec_file *fi
 }
 
 /* Runs in the child. Returns its exit status. */
-static int convert(const struct gsp_interim *interim, const struct gsp_rec_file *file,
+static int convert(const struct gsp_interim_file *interim, const struct gsp_output_file *file,
                    const struct gsp_view_options *view)
 {
     struct gsp_profile *profile = NULL;
@@ -44,8 +44,9 @@ static int convert(const struct gsp_interim *interim, const struct gsp_rec_file 
     return gsp_err_exit_status(rc);
 }
 
-int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *file,
-                      const struct gsp_view_options *view, struct gsp_err *err)
+int gsp_record_interim_file_start(struct gsp_interim_file *interim,
+                                  const struct gsp_output_file *file,
+                                  const struct gsp_view_options *view, struct gsp_err *err)
 {
     if (strcmp(file->output, "-") == 0)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no interim file: the output is stdout");
@@ -68,7 +69,7 @@ int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *fi
     return GSP_OK;
 }
 
-bool gsp_interim_done(struct gsp_interim *interim, bool wait, bool *ok)
+bool gsp_record_interim_file_is_done(struct gsp_interim_file *interim, bool wait, bool *ok)
 {
     int status = 0;
     pid_t pid;

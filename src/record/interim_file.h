@@ -16,7 +16,7 @@
 #include "model/tree.h"
 #include "record/output_file.h"
 
-struct gsp_interim {
+struct gsp_interim_file {
     pid_t writer;    /* the child; 0: none */
     unsigned number; /* of the last file */
     char path[512];  /* of the last file: "profile.1.svg" */
@@ -24,8 +24,10 @@ struct gsp_interim {
 
 /* Starts writing the contents of the stream file. No other writer may be running.
  * Fails with NOTSUP (the output is stdout or a run), IO. */
-GSP_MUST_CHECK int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *file,
-                                     const struct gsp_view_options *view, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_interim_file_start(struct gsp_interim_file *interim,
+                                                 const struct gsp_output_file *file,
+                                                 const struct gsp_view_options *view,
+                                                 struct gsp_err *err);
 /* Returns whether the writer has exited; then *ok is whether it wrote the file. wait: waits for
  * it. */
-bool gsp_interim_done(struct gsp_interim *interim, bool wait, bool *ok);
+bool gsp_record_interim_file_is_done(struct gsp_interim_file *interim, bool wait, bool *ok);

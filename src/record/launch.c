@@ -33,7 +33,7 @@ static bool parse_id_env(const char *name, int64_t *out)
     return text && gsp_parse_i64(text, 0, UINT32_MAX - 1, out, NULL) == GSP_OK;
 }
 
-bool gsp_launch_caller(uid_t *uid, gid_t *gid)
+bool gsp_record_launch_sudo_caller(uid_t *uid, gid_t *gid)
 {
     int64_t user = 0;
     int64_t group = 0;
@@ -50,7 +50,7 @@ static int become_caller(void)
 {
     uid_t uid = 0;
     gid_t gid = 0;
-    if (!gsp_launch_caller(&uid, &gid))
+    if (!gsp_record_launch_sudo_caller(&uid, &gid))
         return 0;
     const struct passwd *user = getpwuid(uid);
     int rc = user ? initgroups(user->pw_name, gid) : setgroups(1, &gid);
@@ -115,7 +115,7 @@ static int check_path(const char *program, const char *folders)
     return found;
 }
 
-int gsp_launch_check(const char *program, struct gsp_err *err)
+int gsp_record_launch_check(const char *program, struct gsp_err *err)
 {
     const char *folders = getenv("PATH");
     int sys = 0;
@@ -134,13 +134,13 @@ static void run_child(char *const *argv, int gate, int report)
         n = read(gate, &go, 1);
     while (n < 0 && errno == EINTR);
     if (n != 1)
-        _exit(127); /* the parent exited or called gsp_launch_abort() */
+        _exit(127); /* the parent exited or called gsp_record_launch_abort() */
     const int failed = execute(argv);
     const ssize_t n_written = write(report, &failed, sizeof(failed));
     _exit(n_written < 0 ? 126 : 127);
 }
 
-int gsp_launch_new(struct gsp_launch *launch, char *const *argv, struct gsp_err *err)
+int gsp_record_launch_new(struct gsp_launch *launch, char *const *argv, struct gsp_err *err)
 {
     *launch = (struct gsp_launch){.gate = -1, .report = -1};
     int gate[2];
@@ -162,7 +162,7 @@ int gsp_launch_new(struct gsp_launch *launch, char *const *argv, struct gsp_err 
     launch->gate = gate[1];
     launch->report = report[0];
     if (pid < 0) {
-        gsp_launch_abort(launch);
+        gsp_record_launch_abort(launch);
         return gsp_err_set(err, GSP_E_IO, errno, "cannot fork: %s", strerror(errno));
     }
     launch->pid = pid;
@@ -175,7 +175,7 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-int gsp_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err *err)
+int gsp_record_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err *err)
 {
     char go = 'g';
     int failed = 0;
@@ -190,26 +190,26 @@ int gsp_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err
     close_end(&launch->report);
     if (!failed)
         return GSP_OK;
-    gsp_launch_wait(launch);
+    gsp_record_launch_wait(launch);
     return cannot_start(program, failed, err);
 }
 
-int gsp_launch_become(char *const *argv, struct gsp_err *err)
+int gsp_record_launch_exec(char *const *argv, struct gsp_err *err)
 {
     return cannot_start(argv[0], execute(argv), err);
 }
 
-bool gsp_launch_running(const struct gsp_launch *launch)
+bool gsp_record_launch_is_running(const struct gsp_launch *launch)
 {
     siginfo_t info = {0};
     if (launch->pid <= 0)
         return false;
-    /* WNOWAIT leaves the status for gsp_launch_wait(). */
+    /* WNOWAIT leaves the status for gsp_record_launch_wait(). */
     int rc = waitid(P_PID, (id_t)launch->pid, &info, WEXITED | WNOHANG | WNOWAIT);
     return rc == 0 && info.si_pid == 0;
 }
 
-int gsp_launch_stopped(const struct gsp_launch *launch)
+int gsp_record_launch_stop_signal(const struct gsp_launch *launch)
 {
     siginfo_t info = {0};
     if (launch->pid <= 0 || waitid(P_PID, (id_t)launch->pid, &info, WSTOPPED | WNOHANG) != 0 ||
@@ -218,7 +218,7 @@ int gsp_launch_stopped(const struct gsp_launch *launch)
     return info.si_status;
 }
 
-int gsp_launch_wait(struct gsp_launch *launch)
+int gsp_record_launch_wait(struct gsp_launch *launch)
 {
     int status = 0;
     pid_t rc = 0;
@@ -240,7 +240,7 @@ static bool is_inherited(int fd)
     return fd > STDERR_FILENO && flags >= 0 && !(flags & FD_CLOEXEC);
 }
 
-void gsp_launch_leave(void)
+void gsp_record_launch_drop_descriptors(void)
 {
     gsp_auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
@@ -257,16 +257,16 @@ void gsp_launch_leave(void)
         closedir(folder);
 }
 
-void gsp_launch_abort(struct gsp_launch *launch)
+void gsp_record_launch_abort(struct gsp_launch *launch)
 {
     if (launch->gate < 0)
         return;
     close_end(&launch->gate);
     close_end(&launch->report);
-    gsp_launch_wait(launch);
+    gsp_record_launch_wait(launch);
 }
 
-pid_t gsp_launch_apart(int *fd, struct gsp_err *err)
+pid_t gsp_record_background_fork(int *fd, struct gsp_err *err)
 {
     int ends[2] = {-1, -1};
     pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
@@ -284,7 +284,7 @@ pid_t gsp_launch_apart(int *fd, struct gsp_err *err)
     return child;
 }
 
-int gsp_launch_apart_status(pid_t child)
+int gsp_record_background_status(pid_t child)
 {
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -301,7 +301,7 @@ static void save_signals(void)
     original.is_known = true;
 }
 
-void gsp_launch_hold(const sigset_t *signals)
+void gsp_record__signals_block(const sigset_t *signals)
 {
     save_signals();
     sigprocmask(SIG_BLOCK, signals, NULL);
@@ -309,8 +309,8 @@ void gsp_launch_hold(const sigset_t *signals)
     signal(SIGCHLD, SIG_DFL); /* with SIG_IGN, children leave no status */
 }
 
-void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, siginfo_t *, void *),
-                      int flags)
+void gsp_record_signals_catch(const int *signals, size_t count,
+                              void (*handler)(int, siginfo_t *, void *), int flags)
 {
     struct sigaction action = {.sa_flags = SA_SIGINFO | flags};
     action.sa_sigaction = handler;

@@ -16,7 +16,7 @@
 #include "sample/dump.h"
 #include "wire/table.h"
 
-int64_t gsp_memtake_rss(pid_t pid)
+int64_t gsp_record_process_rss(pid_t pid)
 {
     char path[64];
     gsp_auto_buf text = {0};
@@ -58,7 +58,7 @@ static int64_t newest_step(int folder_fd)
     return newest;
 }
 
-static bool is_running(const struct gsp_memtake_process *process)
+static bool is_running(const struct gsp_memory_poll_process *process)
 {
     uint64_t ticks = 0;
     char state = 0;
@@ -68,7 +68,7 @@ static bool is_running(const struct gsp_memtake_process *process)
 
 /* -------------------------------------------------------------------------------- new processes */
 
-static int begin_process(struct gsp_memtake *poll, struct gsp_memtake_process *process,
+static int begin_process(struct gsp_memory_poll *poll, struct gsp_memory_poll_process *process,
                          struct gsp_err *err)
 {
     gsp_auto_buf cmdline = {0};
@@ -86,7 +86,7 @@ static int begin_process(struct gsp_memtake *poll, struct gsp_memtake_process *p
 }
 
 /* Opens the counters of a process, if they exist. */
-static int open_table(struct gsp_memtake *poll, struct gsp_memtake_process *process,
+static int open_table(struct gsp_memory_poll *poll, struct gsp_memory_poll_process *process,
                       struct gsp_err *err)
 {
     struct gsp_err why = {0};
@@ -109,7 +109,8 @@ static int open_table(struct gsp_memtake *poll, struct gsp_memtake_process *proc
     return begin_process(poll, process, err);
 }
 
-static struct gsp_memtake_process *find(const struct gsp_memtake *poll, pid_t pid, uint64_t start)
+static struct gsp_memory_poll_process *find(const struct gsp_memory_poll *poll, pid_t pid,
+                                            uint64_t start)
 {
     for (size_t i = 0; i < poll->count; i++)
         if (poll->at[i].pid == pid && poll->at[i].start_time == start)
@@ -118,7 +119,7 @@ static struct gsp_memtake_process *find(const struct gsp_memtake *poll, pid_t pi
 }
 
 /* Adds a process if it has a ring directory. */
-static int add_process(struct gsp_memtake *poll, pid_t pid, struct gsp_err *err)
+static int add_process(struct gsp_memory_poll *poll, pid_t pid, struct gsp_err *err)
 {
     struct gsp_ring_dir place;
     uint64_t ticks = 0;
@@ -130,16 +131,16 @@ static int add_process(struct gsp_memtake *poll, pid_t pid, struct gsp_err *err)
         return GSP_OK;
     if (!gsp_array_fit(&poll->at, &poll->capacity, poll->count + 1))
         return gsp_err_nomem(err);
-    struct gsp_memtake_process *process = &poll->at[poll->count];
-    *process =
-        (struct gsp_memtake_process){.pid = pid, .start_time = place.start_time, .folder_fd = -1};
+    struct gsp_memory_poll_process *process = &poll->at[poll->count];
+    *process = (struct gsp_memory_poll_process){
+        .pid = pid, .start_time = place.start_time, .folder_fd = -1};
     if (gsp_ring_dir_open(&place, &process->folder_fd, &poll->err) < 0)
         return GSP_OK;
     poll->count++;
     return GSP_OK;
 }
 
-static int add_processes(struct gsp_memtake *poll, struct gsp_err *err)
+static int add_processes(struct gsp_memory_poll *poll, struct gsp_err *err)
 {
     pid_t *pids = NULL;
     size_t count = 0;
@@ -154,7 +155,7 @@ static int add_processes(struct gsp_memtake *poll, struct gsp_err *err)
 
 /* ------------------------------------------------------------------------------------- polling */
 
-static void end_process(struct gsp_memtake *poll, struct gsp_memtake_process *process,
+static void end_process(struct gsp_memory_poll *poll, struct gsp_memory_poll_process *process,
                         int64_t now_ns)
 {
     if (process->table && poll->writer)
@@ -165,11 +166,11 @@ static void end_process(struct gsp_memtake *poll, struct gsp_memtake_process *pr
 
 /* Reading this is expensive: done only in the last pass, and when resident memory has grown by a
  * quarter, so that the value at a peak is recent. */
-static int64_t huge_bytes(const struct gsp_memtake *poll, struct gsp_memtake_process *process,
-                          int64_t rss_bytes)
+static int64_t huge_bytes(const struct gsp_memory_poll *poll,
+                          struct gsp_memory_poll_process *process, int64_t rss_bytes)
 {
     const int64_t before = process->huge_rss_bytes;
-    if (poll->asks_huge && rss_bytes > 0 && (poll->is_last || rss_bytes >= before + before / 4)) {
+    if (poll->reads_huge && rss_bytes > 0 && (poll->is_last || rss_bytes >= before + before / 4)) {
         const int64_t bytes = gsp_collect_huge_bytes(process->pid);
         process->huge_bytes = bytes < 0 ? GSP_MEMLOG_UNKNOWN : bytes;
         process->huge_rss_bytes = rss_bytes;
@@ -177,22 +178,22 @@ static int64_t huge_bytes(const struct gsp_memtake *poll, struct gsp_memtake_pro
     return process->huge_rss_bytes ? process->huge_bytes : GSP_MEMLOG_UNKNOWN;
 }
 
-static int put_tick(struct gsp_memtake *poll, struct gsp_memtake_process *process, int64_t now_ns,
-                    struct gsp_err *err)
+static int put_tick(struct gsp_memory_poll *poll, struct gsp_memory_poll_process *process,
+                    int64_t now_ns, struct gsp_err *err)
 {
     int64_t totals[GSP_MEMTOTALS];
     if (!poll->writer)
         return GSP_OK;
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         totals[i] = GSP_MEMLOG_UNKNOWN;
-    totals[GSP_MEMTOTAL_RSS] = gsp_memtake_rss(process->pid);
+    totals[GSP_MEMTOTAL_RSS] = gsp_record_process_rss(process->pid);
     totals[GSP_MEMTOTAL_HUGE] = huge_bytes(poll, process, totals[GSP_MEMTOTAL_RSS]);
     totals[GSP_MEMTOTAL_STEP] = newest_step(process->folder_fd);
     return gsp_memlog_writer_tick(poll->writer, process->index, now_ns, process->table, totals,
                                   err);
 }
 
-static int read_counters(struct gsp_memtake *poll, struct gsp_memtake_process *process,
+static int read_counters(struct gsp_memory_poll *poll, struct gsp_memory_poll_process *process,
                          int64_t now_ns, struct gsp_err *err)
 {
     /* Checked before the counters are read: if it has exited, they are final. */
@@ -214,7 +215,7 @@ static int read_counters(struct gsp_memtake *poll, struct gsp_memtake_process *p
     return rc;
 }
 
-int gsp_memtake_round(struct gsp_memtake *poll, int64_t now_ns, struct gsp_err *err)
+int gsp_record_memory_poll_read(struct gsp_memory_poll *poll, int64_t now_ns, struct gsp_err *err)
 {
     int rc = add_processes(poll, err);
     poll->live = 0;
@@ -224,12 +225,12 @@ int gsp_memtake_round(struct gsp_memtake *poll, int64_t now_ns, struct gsp_err *
     return rc;
 }
 
-void gsp_memtake_free(struct gsp_memtake *poll)
+void gsp_record_memory_poll_free(struct gsp_memory_poll *poll)
 {
     for (size_t i = 0; i < poll->count; i++) {
         gsp_memlog_table_close(poll->at[i].table);
         gsp_fd_close(&poll->at[i].folder_fd);
     }
     free(poll->at);
-    *poll = (struct gsp_memtake){0};
+    *poll = (struct gsp_memory_poll){0};
 }

@@ -19,7 +19,7 @@
 #include "memlog/table.h"
 #include "memlog/writer.h"
 
-struct gsp_memtake_process {
+struct gsp_memory_poll_process {
     pid_t pid;
     uint64_t start_time;
     int folder_fd;
@@ -31,14 +31,14 @@ struct gsp_memtake_process {
     int64_t huge_rss_bytes;         /* resident at that time; 0: not read yet */
 };
 
-struct gsp_memtake {
+struct gsp_memory_poll {
     pid_t pid;
     bool subprocesses;
     bool claims;                      /* allow only one recorder per process */
-    bool asks_huge;                   /* read the bytes in huge pages from time to time */
+    bool reads_huge;                  /* read the bytes in huge pages from time to time */
     bool is_last;                     /* this is the last pass */
     struct gsp_memlog_writer *writer; /* borrowed; NULL: nothing is written */
-    struct gsp_memtake_process *at;
+    struct gsp_memory_poll_process *at;
     size_t count;
     size_t capacity;
     size_t live;        /* processes read in the last pass */
@@ -48,8 +48,9 @@ struct gsp_memtake {
 };
 
 /* Reads the counters of all processes once. Fails like the writer. */
-GSP_MUST_CHECK int gsp_memtake_round(struct gsp_memtake *poll, int64_t now_ns, struct gsp_err *err);
-void gsp_memtake_free(struct gsp_memtake *poll); /* {0} does nothing */
+GSP_MUST_CHECK int gsp_record_memory_poll_read(struct gsp_memory_poll *poll, int64_t now_ns,
+                                               struct gsp_err *err);
+void gsp_record_memory_poll_free(struct gsp_memory_poll *poll); /* {0} does nothing */
 
 /* Returns the resident bytes of a process, or GSP_MEMLOG_UNKNOWN. */
-int64_t gsp_memtake_rss(pid_t pid);
+int64_t gsp_record_process_rss(pid_t pid);

@@ -19,12 +19,12 @@
 #define ENV           "GSPROF_MEMORY"
 #define ENV_BYTES     "GSPROF_MEMORY_INTERVAL"
 
-static const char *mode_of(const struct gsp_memswitch *self)
+static const char *mode_of(const struct gsp_memory_switch *self)
 {
     return gsp_wire_memory_mode_name(self->exact ? GSP_MEMORY_EXACT : GSP_MEMORY_SAMPLED);
 }
 
-int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_err *err)
+int gsp_record_memory_switch_check(struct gsp_memory_switch *self, struct gsp_err *err)
 {
     int rc = self->bytes ? gsp_parse_size(self->bytes, &self->interval_bytes, err) : GSP_OK;
     if (rc == GSP_OK && self->bytes && self->exact)
@@ -34,7 +34,7 @@ int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_err *err)
     return rc;
 }
 
-int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *err)
+int gsp_record_memory_switch_set_env(const struct gsp_memory_switch *self, struct gsp_err *err)
 {
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%" PRIu64, self->interval_bytes);
@@ -44,7 +44,7 @@ int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *
     return GSP_OK;
 }
 
-bool gsp_memswitch_is_on(pid_t pid)
+bool gsp_record__memory_switch_is_on(pid_t pid)
 {
     struct gsp_ring_dir place;
     struct gsp_memlog_table *table = NULL;
@@ -70,15 +70,15 @@ static int put_setting(struct gsp_control_change *change, const char *name, cons
     return gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), change->value, err);
 }
 
-static int run_in_target(const struct gsp_memswitch *self, const char *what, const char *mode,
+static int run_in_target(const struct gsp_memory_switch *self, const char *what, const char *mode,
                          struct gsp_err *err)
 {
     struct gsp_control_change settings[2];
     struct gsp_python_call script = {.pid = self->pid,
-                               .what = what,
-                               .settings = settings,
-                               .limit_ns = self->limit_ns,
-                               .is_unfollowed = true};
+                                     .what = what,
+                                     .settings = settings,
+                                     .limit_ns = self->limit_ns,
+                                     .no_follower = true};
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%" PRIu64, self->interval_bytes);
     int rc = GSP_OK;
@@ -88,35 +88,35 @@ static int run_in_target(const struct gsp_memswitch *self, const char *what, con
         rc = put_setting(&settings[script.setting_count++], SETTING, mode, err);
     if (rc < 0)
         return rc;
-    struct gsp_visit_result result;
-    rc = gsp_visit(&script, &result, err);
+    struct gsp_python_call_result result;
+    rc = gsp_inject_run_python(&script, &result, err);
     if (rc == GSP_OK && result.raised) {
         const size_t len = result.trace.len < 200 ? result.trace.len : 200;
         rc = gsp_err_set(err, GSP_E_NOTSUP, 0, "%.*s", (int)len,
                          result.trace.p + result.trace.len - len);
     }
-    gsp_visit_result_free(&result);
+    gsp_inject_python_call_result_free(&result);
     return rc;
 }
 
-int gsp_memswitch_on(struct gsp_memswitch *self, struct gsp_err *err)
+int gsp_record__memory_switch_on(struct gsp_memory_switch *self, struct gsp_err *err)
 {
     char version[32];
-    gsp_visit_look_there(self->pid);
-    if (gsp_memswitch_is_on(self->pid))
+    gsp_inject_use_runtime_dir_of(self->pid);
+    if (gsp_record__memory_switch_is_on(self->pid))
         return GSP_OK;
-    self->was_there = gsp_visit_is_there(self->pid, version);
+    self->was_there = gsp_inject_is_injected(self->pid, version);
     int rc = run_in_target(self, "inject", mode_of(self), err);
     if (rc < 0)
         return rc;
     self->is_ours = true;
-    if (!gsp_memswitch_is_on(self->pid))
+    if (!gsp_record__memory_switch_is_on(self->pid))
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "process %d cannot count allocations",
                            (int)self->pid);
     return GSP_OK;
 }
 
-int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err)
+int gsp_record__memory_switch_off(struct gsp_memory_switch *self, struct gsp_err *err)
 {
     struct gsp_procinfo info;
     if (!self->is_ours || gsp_proc_info(self->pid, &info, NULL) < 0 || info.state == 'Z')

@@ -16,7 +16,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-struct gsp_memswitch {
+struct gsp_memory_switch {
     pid_t pid;
     bool exact;
     const char *bytes; /* mean distance between two samples, as typed; NULL: the default */
@@ -27,12 +27,17 @@ struct gsp_memswitch {
 };
 
 /* Fails with USAGE. */
-GSP_MUST_CHECK int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_memory_switch_check(struct gsp_memory_switch *self,
+                                                  struct gsp_err *err);
 /* Sets the environment for the next program that is started. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *err);
-/* Fails like gsp_visit(), and with NOTSUP if the process cannot count allocations. */
-GSP_MUST_CHECK int gsp_memswitch_on(struct gsp_memswitch *self, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_memory_switch_set_env(const struct gsp_memory_switch *self,
+                                                    struct gsp_err *err);
+/* Fails like gsp_inject_run_python(), and with NOTSUP if the process cannot count allocations. */
+GSP_MUST_CHECK int gsp_record__memory_switch_on(struct gsp_memory_switch *self,
+                                                struct gsp_err *err);
 /* Whether a process counts allocations, switched on by us or not. */
-bool gsp_memswitch_is_on(pid_t pid);
-/* Restores the state before gsp_memswitch_on(). Does nothing if the process has exited. */
-GSP_MUST_CHECK int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err);
+bool gsp_record__memory_switch_is_on(pid_t pid);
+/* Restores the state before gsp_record__memory_switch_on(). Does nothing if the process has exited.
+ */
+GSP_MUST_CHECK int gsp_record__memory_switch_off(struct gsp_memory_switch *self,
+                                                 struct gsp_err *err);

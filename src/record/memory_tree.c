@@ -35,7 +35,7 @@ struct answer {
 
 /* ------------------------------------------------------------------------- list of descendants */
 
-static bool is_known(const struct gsp_memtree *tree, pid_t pid, uint64_t start_ticks)
+static bool is_known(const struct gsp_memory_tree *tree, pid_t pid, uint64_t start_ticks)
 {
     for (size_t i = tree->count; i-- > 0;)
         if (tree->at[i].memswitch.pid == pid && tree->at[i].start_ticks == start_ticks)
@@ -43,7 +43,7 @@ static bool is_known(const struct gsp_memtree *tree, pid_t pid, uint64_t start_t
     return false;
 }
 
-static void add_child(struct gsp_memtree *tree, pid_t pid, bool is_early, int64_t now_ns)
+static void add_child(struct gsp_memory_tree *tree, pid_t pid, bool is_early, int64_t now_ns)
 {
     struct gsp_procinfo info;
     const pid_t us = getpid(); /* gsprof may itself be in the tree */
@@ -52,8 +52,8 @@ static void add_child(struct gsp_memtree *tree, pid_t pid, bool is_early, int64_
         return;
     if (!gsp_array_fit(&tree->at, &tree->capacity, tree->count + 1))
         return; /* the next call tries again */
-    struct gsp_memtree_child *child = &tree->at[tree->count++];
-    *child = (struct gsp_memtree_child){
+    struct gsp_memory_tree_child *child = &tree->at[tree->count++];
+    *child = (struct gsp_memory_tree_child){
         .memswitch = tree->root,
         .ppid = info.ppid,
         .start_ticks = info.start_ticks,
@@ -66,13 +66,13 @@ static void add_child(struct gsp_memtree *tree, pid_t pid, bool is_early, int64_
 }
 
 /* Whether it still runs, and its pid was not reused. */
-static bool is_running(const struct gsp_memtree_child *child, struct gsp_procinfo *info)
+static bool is_running(const struct gsp_memory_tree_child *child, struct gsp_procinfo *info)
 {
     return gsp_proc_info(child->memswitch.pid, info, NULL) == GSP_OK && info->state != 'Z' &&
            info->start_ticks == child->start_ticks;
 }
 
-static bool is_forked(const struct gsp_memtree_child *child)
+static bool is_forked(const struct gsp_memory_tree_child *child)
 {
     struct gsp_procinfo info;
     return is_running(child, &info) && info.is_forked;
@@ -80,11 +80,11 @@ static bool is_forked(const struct gsp_memtree_child *child)
 
 /* Removes exited processes, because a job may start thousands of short-lived ones. Keeps those in
  * which we switched counting on: has_inherited() needs them. */
-static void remove_exited(struct gsp_memtree *tree)
+static void remove_exited(struct gsp_memory_tree *tree)
 {
     size_t kept = 0;
     for (size_t i = 0; i < tree->count; i++) {
-        const struct gsp_memtree_child *child = &tree->at[i];
+        const struct gsp_memory_tree_child *child = &tree->at[i];
         if (child->memswitch.is_ours || child->task.child > 0 ||
             kill(child->memswitch.pid, 0) == 0 || errno != ESRCH)
             tree->at[kept++] = *child;
@@ -92,7 +92,7 @@ static void remove_exited(struct gsp_memtree *tree)
     tree->count = kept;
 }
 
-static void find_children(struct gsp_memtree *tree, bool is_early, int64_t now_ns)
+static void find_children(struct gsp_memory_tree *tree, bool is_early, int64_t now_ns)
 {
     pid_t *pids = NULL;
     size_t count = 0;
@@ -107,18 +107,18 @@ static void find_children(struct gsp_memtree *tree, bool is_early, int64_t now_n
 
 static void switch_on(void *user, void *answer)
 {
-    struct gsp_memswitch *memswitch = user;
+    struct gsp_memory_switch *memswitch = user;
     struct answer *out = answer;
-    gsp_ignore(gsp_memswitch_on(memswitch, &out->err) < 0);
+    gsp_ignore(gsp_record__memory_switch_on(memswitch, &out->err) < 0);
     out->is_ours = memswitch->is_ours;
     out->was_there = memswitch->was_there;
 }
 
 static void switch_off(void *user, void *answer)
 {
-    struct gsp_memswitch *memswitch = user;
+    struct gsp_memory_switch *memswitch = user;
     struct answer *out = answer;
-    gsp_ignore(gsp_memswitch_off(memswitch, &out->err) < 0);
+    gsp_ignore(gsp_record__memory_switch_off(memswitch, &out->err) < 0);
 }
 
 static bool is_final(int code)
@@ -127,13 +127,13 @@ static bool is_final(int code)
 }
 
 /* Doubles the delay up to PAUSE_MAX_NS. */
-static void schedule_retry(struct gsp_memtree_child *child, int64_t now_ns)
+static void schedule_retry(struct gsp_memory_tree_child *child, int64_t now_ns)
 {
     child->due_ns = now_ns + child->pause_ns;
     child->pause_ns = child->pause_ns < PAUSE_MAX_NS / 2 ? child->pause_ns * 2 : PAUSE_MAX_NS;
 }
 
-static void apply_answer(struct gsp_memtree_child *child, const struct answer *answer,
+static void apply_answer(struct gsp_memory_tree_child *child, const struct answer *answer,
                          int64_t now_ns)
 {
     const int pid = (int)child->memswitch.pid;
@@ -151,28 +151,28 @@ static void apply_answer(struct gsp_memtree_child *child, const struct answer *a
 }
 
 /* Returns false if the injection is still running. */
-static bool wait_for_answer(struct gsp_memtree_child *child, int timeout_ms, int64_t now_ns)
+static bool wait_for_answer(struct gsp_memory_tree_child *child, int timeout_ms, int64_t now_ns)
 {
     struct answer answer = {.err = {.code = GSP_OK}};
-    const enum gsp_apart_state state =
-        gsp_apart_wait(&child->task, &answer, sizeof(answer), timeout_ms);
-    if (state == GSP_APART_RUNS)
+    const enum gsp_child_task_state state =
+        gsp_proc_child_task_wait(&child->task, &answer, sizeof(answer), timeout_ms);
+    if (state == GSP_CHILD_TASK_RUNNING)
         return false;
-    if (state == GSP_APART_LOST)
+    if (state == GSP_CHILD_TASK_FAILED)
         gsp_err_fill(&answer.err, GSP_E_IO, 0, "the injecting process exited without an answer");
     apply_answer(child, &answer, now_ns);
     return true;
 }
 
-static void start_injection(struct gsp_memtree_child *child, int64_t now_ns)
+static void start_injection(struct gsp_memory_tree_child *child, int64_t now_ns)
 {
     struct answer answer = {.err = {.code = GSP_OK}};
-    if (gsp_apart_start(&child->task, switch_on, &child->memswitch, sizeof(answer), &answer.err) <
-        0)
+    if (gsp_proc_child_task_start(&child->task, switch_on, &child->memswitch, sizeof(answer),
+                                  &answer.err) < 0)
         apply_answer(child, &answer, now_ns);
 }
 
-void gsp_memtree_round(struct gsp_memtree *tree, int64_t now_ns)
+void gsp_record_memory_tree_update(struct gsp_memory_tree *tree, int64_t now_ns)
 {
     size_t busy = 0;
     if (!tree->has_children)
@@ -183,7 +183,7 @@ void gsp_memtree_round(struct gsp_memtree *tree, int64_t now_ns)
         if (tree->at[i].task.child > 0)
             busy += !wait_for_answer(&tree->at[i], 0, now_ns);
     for (size_t i = 0; i < tree->count && busy < TASKS_MAX; i++) {
-        struct gsp_memtree_child *child = &tree->at[i];
+        struct gsp_memory_tree_child *child = &tree->at[i];
         if (child->task.child > 0 || child->due_ns > now_ns)
             continue;
         /* A forked child stops counting when it calls exec: check it again later. */
@@ -197,15 +197,15 @@ void gsp_memtree_round(struct gsp_memtree *tree, int64_t now_ns)
 }
 
 /* Waits up to FIRST_NS for the descendants that exist at the start. */
-static void wait_for_first(struct gsp_memtree *tree)
+static void wait_for_first(struct gsp_memory_tree *tree)
 {
     const int64_t end_ns = gsp_now_ns() + FIRST_NS;
     bool is_waiting = true;
     while (is_waiting && gsp_now_ns() < end_ns) {
-        gsp_memtree_round(tree, gsp_now_ns());
+        gsp_record_memory_tree_update(tree, gsp_now_ns());
         is_waiting = false;
         for (size_t i = 0; i < tree->count; i++) {
-            const struct gsp_memtree_child *child = &tree->at[i];
+            const struct gsp_memory_tree_child *child = &tree->at[i];
             is_waiting = is_waiting || child->task.child > 0 ||
                          (child->is_early && !child->is_on && child->why.code == GSP_OK);
         }
@@ -214,11 +214,11 @@ static void wait_for_first(struct gsp_memtree *tree)
     }
 }
 
-int gsp_memtree_on(struct gsp_memtree *tree, struct gsp_err *err)
+int gsp_record_memory_tree_on(struct gsp_memory_tree *tree, struct gsp_err *err)
 {
     if (tree->has_children)
         find_children(tree, true, gsp_now_ns());
-    int rc = gsp_memswitch_on(&tree->root, err);
+    int rc = gsp_record__memory_switch_on(&tree->root, err);
     if (rc == GSP_E_NOTPY && tree->count > 0) {
         /* It may still become a Python process. */
         add_child(tree, tree->root.pid, true, gsp_now_ns());
@@ -233,7 +233,8 @@ int gsp_memtree_on(struct gsp_memtree *tree, struct gsp_err *err)
  */
 
 /* Whether a process counts because its parent, in which we switched counting on, forked it. */
-static bool has_inherited(const struct gsp_memtree *tree, const struct gsp_memtree_child *child)
+static bool has_inherited(const struct gsp_memory_tree *tree,
+                          const struct gsp_memory_tree_child *child)
 {
     if (child->is_early || !child->is_on || !is_forked(child))
         return false;
@@ -243,7 +244,7 @@ static bool has_inherited(const struct gsp_memtree *tree, const struct gsp_memtr
     return child->ppid == tree->root.pid && tree->root.is_ours;
 }
 
-static void log_child(const struct gsp_memtree_child *child, const char *what)
+static void log_child(const struct gsp_memory_tree_child *child, const char *what)
 {
     gsp_auto_buf cmdline = {0};
     gsp_auto_buf shown = {0};
@@ -257,11 +258,11 @@ static void log_child(const struct gsp_memtree_child *child, const char *what)
 }
 
 /* Logs running Python processes that could not be injected. */
-static void log_refused(const struct gsp_memtree *tree)
+static void log_refused(const struct gsp_memory_tree *tree)
 {
     size_t count = 0;
     for (size_t i = 0; i < tree->count; i++) {
-        const struct gsp_memtree_child *child = &tree->at[i];
+        const struct gsp_memory_tree_child *child = &tree->at[i];
         struct gsp_procinfo info;
         const int code = child->why.code;
         const bool is_refused = !child->is_on && code != GSP_OK && code != GSP_E_NOTPY &&
@@ -280,46 +281,48 @@ static int ms_until(int64_t end_ns)
     return left_ns > 0 ? (int)(left_ns / GSP_NS_PER_MS) + 1 : 0;
 }
 
-static void start_switch_off(const struct gsp_memtree *tree, struct gsp_memtree_child *child)
+static void start_switch_off(const struct gsp_memory_tree *tree,
+                             struct gsp_memory_tree_child *child)
 {
     struct gsp_procinfo info;
     child->memswitch.is_ours = child->memswitch.is_ours || has_inherited(tree, child);
     if (child->memswitch.is_ours && is_running(child, &info) &&
-        gsp_apart_start(&child->task, switch_off, &child->memswitch, sizeof(struct answer),
-                        &child->why) < 0)
+        gsp_proc_child_task_start(&child->task, switch_off, &child->memswitch,
+                                  sizeof(struct answer), &child->why) < 0)
         log_child(child, "counting stays on in");
 }
 
 /* Switches counting off in the children from index first on. */
-static void switch_off_children(struct gsp_memtree *tree, size_t first)
+static void switch_off_children(struct gsp_memory_tree *tree, size_t first)
 {
     for (size_t next = first, done = first; done < tree->count; done++) {
         while (next < tree->count && next - done < TASKS_MAX)
             start_switch_off(tree, &tree->at[next++]);
-        struct gsp_memtree_child *child = &tree->at[done];
+        struct gsp_memory_tree_child *child = &tree->at[done];
         struct answer answer = {.err = {.code = GSP_OK}};
         if (child->task.child <= 0)
             continue;
         const int64_t end_ns = gsp_now_ns() + 2 * child->memswitch.limit_ns + MARGIN_NS;
-        gsp_ignore(gsp_apart_wait(&child->task, &answer, sizeof(answer), ms_until(end_ns)));
+        gsp_ignore(
+            gsp_proc_child_task_wait(&child->task, &answer, sizeof(answer), ms_until(end_ns)));
         child->why = answer.err;
         if (answer.err.code != GSP_OK)
             log_child(child, "counting stays on in");
     }
 }
 
-void gsp_memtree_off(struct gsp_memtree *tree)
+void gsp_record_memory_tree_off(struct gsp_memory_tree *tree)
 {
     const size_t count = tree->count;
     const int64_t end_ns = gsp_now_ns() + tree->root.limit_ns + MARGIN_NS;
     struct gsp_err err = {0};
     for (size_t i = 0; i < count; i++) {
-        struct gsp_memtree_child *child = &tree->at[i];
+        struct gsp_memory_tree_child *child = &tree->at[i];
         if (child->task.child > 0 && !wait_for_answer(child, ms_until(end_ns), 0))
-            child->task = (struct gsp_apart){.fd = -1}; /* it ends at its own time limit */
+            child->task = (struct gsp_child_task){.fd = -1}; /* it ends at its own time limit */
     }
     log_refused(tree);
-    if (gsp_memswitch_off(&tree->root, &err) < 0)
+    if (gsp_record__memory_switch_off(&tree->root, &err) < 0)
         gsp_log_warn("memory", "counting stays on in process %d: %s", (int)tree->root.pid, err.msg);
     switch_off_children(tree, 0);
     if (!tree->has_children)
@@ -327,12 +330,12 @@ void gsp_memtree_off(struct gsp_memtree *tree)
     /* Children forked in the meantime by a process that counted. */
     find_children(tree, false, gsp_now_ns());
     for (size_t i = count; i < tree->count; i++)
-        tree->at[i].is_on = gsp_memswitch_is_on(tree->at[i].memswitch.pid);
+        tree->at[i].is_on = gsp_record__memory_switch_is_on(tree->at[i].memswitch.pid);
     switch_off_children(tree, count);
 }
 
-void gsp_memtree_free(struct gsp_memtree *tree)
+void gsp_record_memory_tree_free(struct gsp_memory_tree *tree)
 {
     free(tree->at);
-    *tree = (struct gsp_memtree){0};
+    *tree = (struct gsp_memory_tree){0};
 }

@@ -20,32 +20,32 @@
 #include "proc/child_task.h"
 #include "record/memory_switch.h"
 
-struct gsp_memtree_child {
-    struct gsp_memswitch memswitch;
+struct gsp_memory_tree_child {
+    struct gsp_memory_switch memswitch;
     pid_t ppid;
     uint64_t start_ticks;
-    struct gsp_apart task; /* the running injection */
-    bool is_early;         /* existed before counting was switched on anywhere */
-    bool is_on;            /* counts, switched on by us or not */
-    int64_t due_ns;        /* time of the next injection; INT64_MAX: never */
-    int64_t pause_ns;      /* delay before the next retry */
-    struct gsp_err why;    /* of the last attempt */
+    struct gsp_child_task task; /* the running injection */
+    bool is_early;              /* existed before counting was switched on anywhere */
+    bool is_on;                 /* counts, switched on by us or not */
+    int64_t due_ns;             /* time of the next injection; INT64_MAX: never */
+    int64_t pause_ns;           /* delay before the next retry */
+    struct gsp_err why;         /* of the last attempt */
 };
 
-struct gsp_memtree {
-    struct gsp_memswitch root;
+struct gsp_memory_tree {
+    struct gsp_memory_switch root;
     bool has_children; /* include descendants */
-    struct gsp_memtree_child *at;
+    struct gsp_memory_tree_child *at;
     size_t count;
     size_t capacity;
 };
 
 /* Switches counting on in tree->root, and in its descendants if has_children; then the root need
- * not be a Python process. Fails like gsp_memswitch_on(). */
-GSP_MUST_CHECK int gsp_memtree_on(struct gsp_memtree *tree, struct gsp_err *err);
+ * not be a Python process. Fails like gsp_record__memory_switch_on(). */
+GSP_MUST_CHECK int gsp_record_memory_tree_on(struct gsp_memory_tree *tree, struct gsp_err *err);
 /* Injects descendants that are due, without waiting for the result. */
-void gsp_memtree_round(struct gsp_memtree *tree, int64_t now_ns);
+void gsp_record_memory_tree_update(struct gsp_memory_tree *tree, int64_t now_ns);
 /* Switches counting off where we switched it on. Logs the Python processes that did not count, and
  * those that keep counting. */
-void gsp_memtree_off(struct gsp_memtree *tree);
-void gsp_memtree_free(struct gsp_memtree *tree); /* {0} does nothing */
+void gsp_record_memory_tree_off(struct gsp_memory_tree *tree);
+void gsp_record_memory_tree_free(struct gsp_memory_tree *tree); /* {0} does nothing */

@@ -18,12 +18,12 @@
 /* Maximum number of hidden files left by killed recorders. */
 #define NAMES_MAX 100
 
-static bool is_gsp(const struct gsp_rec_file *file)
+static bool is_gsp(const struct gsp_output_file *file)
 {
     return strcmp(file->format->name, "gsp") == 0;
 }
 
-static bool is_run(const struct gsp_rec_file *file)
+static bool is_run(const struct gsp_output_file *file)
 {
     return gsp_source_is_run(file->format);
 }
@@ -54,7 +54,7 @@ static int no_write(const char *path, struct gsp_err *err)
                        "cannot write %.160s: %s", path, strerror(errno));
 }
 
-static int open_direct(struct gsp_rec_file *file, struct gsp_err *err)
+static int open_direct(struct gsp_output_file *file, struct gsp_err *err)
 {
     file->is_direct = true;
     file->stream_path = strdup(file->output);
@@ -79,7 +79,7 @@ static char *hidden_name(const char *output, int number)
     return gsp_buf_cstr(&name) ? name.p : NULL;
 }
 
-static int open_hidden(struct gsp_rec_file *file, const char *beside, struct gsp_err *err)
+static int open_hidden(struct gsp_output_file *file, const char *beside, struct gsp_err *err)
 {
     for (int i = 0; i < NAMES_MAX; i++) {
         free(file->stream_path);
@@ -96,7 +96,7 @@ static int open_hidden(struct gsp_rec_file *file, const char *beside, struct gsp
     return no_write(file->stream_path, err);
 }
 
-static int open_run(struct gsp_rec_file *file, struct gsp_err *err)
+static int open_run(struct gsp_output_file *file, struct gsp_err *err)
 {
     file->made_folder = access(file->output, F_OK) != 0;
     int rc = gsp_store_run_create(file->output, file->force, err);
@@ -113,7 +113,7 @@ static int open_run(struct gsp_rec_file *file, struct gsp_err *err)
     return file->fd < 0 ? no_write(file->stream_path, err) : GSP_OK;
 }
 
-static int open_stream(struct gsp_rec_file *file, struct gsp_err *err)
+static int open_stream(struct gsp_output_file *file, struct gsp_err *err)
 {
     if (is_run(file))
         return open_run(file, err);
@@ -132,18 +132,18 @@ static int open_stream(struct gsp_rec_file *file, struct gsp_err *err)
     return open_hidden(file, beside, err);
 }
 
-int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
-                      const struct gsp_format *format, bool force, struct gsp_err *err)
+int gsp_record_output_file_open(struct gsp_output_file *file, const char *output,
+                                const struct gsp_format *format, bool force, struct gsp_err *err)
 {
-    *file = (struct gsp_rec_file){.fd = -1, .force = force, .format = format};
+    *file = (struct gsp_output_file){.fd = -1, .force = force, .format = format};
     file->output = strdup(output);
     int rc = file->output ? open_stream(file, err) : gsp_err_nomem(err);
     if (rc < 0)
-        gsp_rec_file_free(file);
+        gsp_record_output_file_free(file);
     return rc;
 }
 
-static int replace_run(struct gsp_rec_file *file, struct gsp_err *err)
+static int replace_run(struct gsp_output_file *file, struct gsp_err *err)
 {
     gsp_auto_free char *name = run_stream_name(file->output);
     if (!name)
@@ -159,7 +159,7 @@ static int replace_run(struct gsp_rec_file *file, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err)
+int gsp_record_output_file_replace_old(struct gsp_output_file *file, struct gsp_err *err)
 {
     if (is_run(file))
         return replace_run(file, err);
@@ -197,8 +197,8 @@ static int copy_to_stdout(const char *path, struct gsp_err *err)
     }
 }
 
-int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view_options *view,
-                        struct gsp_err *err)
+int gsp_record_output_file_finish(struct gsp_output_file *file, const struct gsp_view_options *view,
+                                  struct gsp_err *err)
 {
     gsp_fd_close(&file->fd);
     file->fd = -1;
@@ -225,16 +225,16 @@ int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view_options
     return rc;
 }
 
-void gsp_rec_file_discard(struct gsp_rec_file *file)
+void gsp_record_output_file_discard(struct gsp_output_file *file)
 {
     if (file->stream_path && file->fd >= 0)
         unlink(file->stream_path);
     if (file->made_folder)
         rmdir(file->output); /* fails if it has other files */
-    gsp_rec_file_free(file);
+    gsp_record_output_file_free(file);
 }
 
-void gsp_rec_file_free(struct gsp_rec_file *file)
+void gsp_record_output_file_free(struct gsp_output_file *file)
 {
     gsp_fd_close(&file->fd);
     file->fd = -1;

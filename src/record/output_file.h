@@ -18,7 +18,7 @@
 #include "export/format.h"
 #include "model/tree.h"
 
-struct gsp_rec_file {
+struct gsp_output_file {
     int fd;            /* of the stream; -1: closed */
     char *output;      /* as given by the user; "-" is stdout */
     char *stream_path; /* the .gsp file: output itself, or the hidden file */
@@ -30,15 +30,17 @@ struct gsp_rec_file {
 
 /* Opens the stream, so that an output that cannot be written fails before the recording.
  * Fails with EXISTS (unless force), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
-                                     const struct gsp_format *format, bool force,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_output_file_open(struct gsp_output_file *file, const char *output,
+                                               const struct gsp_format *format, bool force,
+                                               struct gsp_err *err);
 /* Replaces an old .gsp file or run. To be called once the target is attached: until then the old
  * output stays. Fails with NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_output_file_replace_old(struct gsp_output_file *file,
+                                                      struct gsp_err *err);
 /* Converts the stream to the output. On failure the stream stays. */
-GSP_MUST_CHECK int gsp_rec_file_finish(struct gsp_rec_file *file,
-                                       const struct gsp_view_options *view, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_output_file_finish(struct gsp_output_file *file,
+                                                 const struct gsp_view_options *view,
+                                                 struct gsp_err *err);
 /* Removes all files: no sample was recorded. Frees. */
-void gsp_rec_file_discard(struct gsp_rec_file *file);
-void gsp_rec_file_free(struct gsp_rec_file *file); /* closes; removes nothing */
+void gsp_record_output_file_discard(struct gsp_output_file *file);
+void gsp_record_output_file_free(struct gsp_output_file *file); /* closes; removes nothing */

@@ -17,11 +17,11 @@
 
 #define TICK_NS GSP_NS_PER_S
 
-struct gsp_rec_rings {
+struct gsp_ring_drain {
     struct gsp_drain *drain; /* opened when the first ring is found */
     char *folder;
-    char *told_path;
-    size_t told_bytes; /* of that file, already read */
+    char *announcements_path;
+    size_t announcements_bytes; /* of that file, already read */
     pid_t pid;
     bool subprocesses;
     struct gsp_drain_options drain_opts;
@@ -35,7 +35,7 @@ struct gsp_rec_rings {
 };
 
 /* Does nothing if the process has no rings. */
-static int add_process(struct gsp_rec_rings *rings, pid_t pid, struct gsp_err *err)
+static int add_process(struct gsp_ring_drain *rings, pid_t pid, struct gsp_err *err)
 {
     struct gsp_ring_dir place;
     if (gsp_ring_dir_find(pid, &place, NULL) != GSP_OK)
@@ -46,7 +46,7 @@ static int add_process(struct gsp_rec_rings *rings, pid_t pid, struct gsp_err *e
     return rc == GSP_OK ? gsp_store_drain_add_ring_dir(rings->drain, &place, err) : rc;
 }
 
-static int add_processes(struct gsp_rec_rings *rings, struct gsp_err *err)
+static int add_processes(struct gsp_ring_drain *rings, struct gsp_err *err)
 {
     pid_t *pids = NULL;
     size_t count = 0;
@@ -65,14 +65,15 @@ static int add_announced(void *user, pid_t pid, bool is_well, struct gsp_err *er
     return add_process(user, pid, err);
 }
 
-static int read_announcements(struct gsp_rec_rings *rings, struct gsp_err *err)
+static int read_announcements(struct gsp_ring_drain *rings, struct gsp_err *err)
 {
-    return rings->told_path
-               ? gsp_run_told_next(rings->told_path, &rings->told_bytes, add_announced, rings, err)
-               : GSP_OK;
+    return rings->announcements_path ? gsp_record__announcements_next(rings->announcements_path,
+                                                                      &rings->announcements_bytes,
+                                                                      add_announced, rings, err)
+                                     : GSP_OK;
 }
 
-static void update_counters(struct gsp_rec_rings *rings)
+static void update_counters(struct gsp_ring_drain *rings)
 {
     struct gsp_ring_drain_counts seen = {.looked_ns = gsp_now_ns(), .failing = rings->failed < 0};
     size_t sampled = 0;
@@ -88,7 +89,7 @@ static void update_counters(struct gsp_rec_rings *rings)
     gsp_lock_release(&rings->lock);
 }
 
-static void tick(struct gsp_rec_rings *rings, bool flush)
+static void tick(struct gsp_ring_drain *rings, bool flush)
 {
     struct gsp_err err = {0};
     int rc = add_processes(rings, &err);
@@ -106,7 +107,7 @@ static void tick(struct gsp_rec_rings *rings, bool flush)
 
 static void *drain_periodically(void *arg)
 {
-    struct gsp_rec_rings *rings = arg;
+    struct gsp_ring_drain *rings = arg;
     bool stop = false;
     while (!stop) {
         tick(rings, false);
@@ -120,19 +121,19 @@ static void *drain_periodically(void *arg)
     return NULL;
 }
 
-void gsp_rec_rings_free(struct gsp_rec_rings *rings)
+void gsp_record__ring_drain_free(struct gsp_ring_drain *rings)
 {
     if (!rings)
         return;
     gsp_store_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
     free(rings->folder);
-    free(rings->told_path);
+    free(rings->announcements_path);
     free(rings);
 }
 
 /* The thread blocks all signals. */
-static int start_thread(struct gsp_rec_rings *rings)
+static int start_thread(struct gsp_ring_drain *rings)
 {
     sigset_t all;
     sigset_t old;
@@ -143,22 +144,22 @@ static int start_thread(struct gsp_rec_rings *rings)
     return failed;
 }
 
-static int copy_paths(struct gsp_rec_rings *rings, const struct gsp_rec_rings_opts *opts,
+static int copy_paths(struct gsp_ring_drain *rings, const struct gsp_ring_drain_opts *opts,
                       struct gsp_err *err)
 {
     rings->folder = strdup(opts->folder);
-    rings->told_path = opts->told_path ? strdup(opts->told_path) : NULL;
-    if (!rings->folder || (opts->told_path && !rings->told_path))
+    rings->announcements_path = opts->announcements_path ? strdup(opts->announcements_path) : NULL;
+    if (!rings->folder || (opts->announcements_path && !rings->announcements_path))
         return gsp_err_nomem(err);
     return GSP_OK;
 }
 
-int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_rings **out,
-                        struct gsp_err *err)
+int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct gsp_ring_drain **out,
+                                struct gsp_err *err)
 {
     *out = NULL;
     pthread_condattr_t attr;
-    struct gsp_rec_rings *rings = calloc(1, sizeof(*rings));
+    struct gsp_ring_drain *rings = calloc(1, sizeof(*rings));
     if (!rings)
         return gsp_err_nomem(err);
     pthread_condattr_init(&attr);
@@ -174,13 +175,13 @@ int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_ri
     if (rc == GSP_OK && start_thread(rings) != 0)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread to drain the rings");
     if (rc < 0)
-        gsp_rec_rings_free(rings);
+        gsp_record__ring_drain_free(rings);
     else
         *out = rings;
     return rc;
 }
 
-struct gsp_ring_drain_counts gsp_rec_rings_seen(struct gsp_rec_rings *rings)
+struct gsp_ring_drain_counts gsp_record_ring_drain_counts(struct gsp_ring_drain *rings)
 {
     gsp_lock_take(&rings->lock);
     const struct gsp_ring_drain_counts seen = rings->seen;
@@ -188,13 +189,14 @@ struct gsp_ring_drain_counts gsp_rec_rings_seen(struct gsp_rec_rings *rings)
     return seen;
 }
 
-const struct gsp_ring_dir *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i)
+const struct gsp_ring_dir *gsp_record__ring_drain_dir_at(const struct gsp_ring_drain *rings,
+                                                         size_t i)
 {
     return rings->drain ? gsp_store_drain_ring_dir_at(rings->drain, i) : NULL;
 }
 
 /* The allocation counters and their stacks are not in rings: writes their final values. */
-static int write_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id table,
+static int write_allocations(const struct gsp_ring_drain *rings, enum gsp_table_id table,
                              struct gsp_err *err)
 {
     struct gsp_batch *batch = NULL;
@@ -206,7 +208,8 @@ static int write_allocations(const struct gsp_rec_rings *rings, enum gsp_table_i
         struct gsp_ring_dir copy = *place;
         struct gsp_err cause = {0};
         /* Counters that cannot be read are left out. */
-        rc = gsp_allocation_fill(&copy, batch, &cause) == GSP_E_NOMEM ? gsp_err_nomem(err) : GSP_OK;
+        rc = gsp_source_allocations_fill(&copy, batch, &cause) == GSP_E_NOMEM ? gsp_err_nomem(err)
+                                                                              : GSP_OK;
     }
     if (rc == GSP_OK)
         return gsp_store_drain_write(rings->drain, batch, err);
@@ -214,8 +217,8 @@ static int write_allocations(const struct gsp_rec_rings *rings, enum gsp_table_i
     return rc;
 }
 
-int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_store_drain_stats *stats,
-                         struct gsp_err *err)
+int gsp_record__ring_drain_finish(struct gsp_ring_drain *rings, struct gsp_store_drain_stats *stats,
+                                  struct gsp_err *err)
 {
     gsp_lock_take(&rings->lock);
     rings->stop = true;
@@ -236,13 +239,13 @@ int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_store_drain_sta
     return rc;
 }
 
-int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_store_drain_stats *stats,
-                       struct gsp_err *err)
+int gsp_record_ring_drain_stop(struct gsp_ring_drain *rings, struct gsp_store_drain_stats *stats,
+                               struct gsp_err *err)
 {
     *stats = (struct gsp_store_drain_stats){0};
     if (!rings)
         return GSP_OK;
-    const int rc = gsp_rec_rings_finish(rings, stats, err);
-    gsp_rec_rings_free(rings);
+    const int rc = gsp_record__ring_drain_finish(rings, stats, err);
+    gsp_record__ring_drain_free(rings);
     return rc;
 }

@@ -15,15 +15,15 @@
 #include "base/err.h"
 #include "store/drain.h"
 
-struct gsp_rec_rings; /* opaque */
+struct gsp_ring_drain; /* opaque */
 
-struct gsp_rec_rings_opts {
+struct gsp_ring_drain_opts {
     const char *folder; /* of the run; copied */
     pid_t pid;
     bool subprocesses; /* also drain the descendants of pid */
     /* The file of announcements.h. Its processes are drained as well, even if they live for less
      * than a second or are no longer descendants of pid. Copied; may be NULL. */
-    const char *told_path;
+    const char *announcements_path;
     int64_t segment_age_ns; /* rows are on disk after this time; 0: the default */
     bool now;               /* lock the folder at once, not when the first ring is found */
 };
@@ -39,18 +39,22 @@ struct gsp_ring_drain_counts {
 };
 
 /* Starts the thread. Fails with NOMEM, and like gsp_store_drain_open() if now. */
-GSP_MUST_CHECK int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts,
-                                       struct gsp_rec_rings **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts,
+                                               struct gsp_ring_drain **out, struct gsp_err *err);
 /* May be called from any thread. */
-struct gsp_ring_drain_counts gsp_rec_rings_seen(struct gsp_rec_rings *rings);
+struct gsp_ring_drain_counts gsp_record_ring_drain_counts(struct gsp_ring_drain *rings);
 /* Ends the thread, drains the remaining rows, and merges the segments of each table into one file.
  * Fails if rows could not be written: they are still in the rings. */
-GSP_MUST_CHECK int gsp_rec_rings_finish(struct gsp_rec_rings *rings,
-                                        struct gsp_store_drain_stats *stats, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record__ring_drain_finish(struct gsp_ring_drain *rings,
+                                                 struct gsp_store_drain_stats *stats,
+                                                 struct gsp_err *err);
 /* Returns the ring directory of the ith drained process; NULL after the last. To be called after
- * gsp_rec_rings_finish(). */
-const struct gsp_ring_dir *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i);
-void gsp_rec_rings_free(struct gsp_rec_rings *rings); /* after finish; NULL does nothing */
+ * gsp_record__ring_drain_finish(). */
+const struct gsp_ring_dir *gsp_record__ring_drain_dir_at(const struct gsp_ring_drain *rings,
+                                                         size_t i);
+void gsp_record__ring_drain_free(
+    struct gsp_ring_drain *rings); /* after finish; NULL does nothing */
 /* Finishes and frees. NULL does nothing. */
-GSP_MUST_CHECK int gsp_rec_rings_stop(struct gsp_rec_rings *rings,
-                                      struct gsp_store_drain_stats *stats, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_ring_drain_stop(struct gsp_ring_drain *rings,
+                                              struct gsp_store_drain_stats *stats,
+                                              struct gsp_err *err);

@@ -22,7 +22,7 @@ static bool has_same_parent(const struct gsp_ring_dir *a, const struct gsp_ring_
            strncmp(a->path, b->path, (size_t)parent_len(a)) == 0;
 }
 
-void gsp_record_ring_notes(const struct gsp_ring_dir *places, size_t count, struct gsp_buf *out)
+void gsp_record_ring_notes_put(const struct gsp_ring_dir *places, size_t count, struct gsp_buf *out)
 {
     size_t small = 0;
     for (size_t i = 0; i < count; i++) {

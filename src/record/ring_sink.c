@@ -24,14 +24,14 @@ static struct gsp_ring *ring_of(struct gsp_ring_sink *sink, enum gsp_table_id ta
     return sink->rings[table];
 }
 
-uint32_t gsp_ring_sink_intern(struct gsp_ring_sink *sink, enum gsp_table_id table,
-                              struct gsp_sv text)
+uint32_t gsp_record__ring_sink_intern(struct gsp_ring_sink *sink, enum gsp_table_id table,
+                                      struct gsp_sv text)
 {
     struct gsp_ring *ring = ring_of(sink, table);
     return ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR;
 }
 
-void gsp_ring_sink_row(struct gsp_ring_sink *sink, enum gsp_table_id table, const void *row)
+void gsp_record__ring_sink_add(struct gsp_ring_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct gsp_ring *ring = ring_of(sink, table);
     if (!ring || !gsp_ring_append(ring, row))
@@ -40,20 +40,20 @@ void gsp_ring_sink_row(struct gsp_ring_sink *sink, enum gsp_table_id table, cons
 
 static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
-    return gsp_ring_sink_intern((struct gsp_ring_sink *)(void *)sink, table, text);
+    return gsp_record__ring_sink_intern((struct gsp_ring_sink *)(void *)sink, table, text);
 }
 
 static void put_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
-    gsp_ring_sink_row((struct gsp_ring_sink *)(void *)sink, table, row);
+    gsp_record__ring_sink_add((struct gsp_ring_sink *)(void *)sink, table, row);
 }
 
-void gsp_ring_sink_init(struct gsp_ring_sink *sink)
+void gsp_record__ring_sink_init(struct gsp_ring_sink *sink)
 {
     sink->sink = (struct gsp_collect_sink){intern, put_row};
 }
 
-void gsp_ring_sink_close(struct gsp_ring_sink *sink)
+void gsp_record__ring_sink_close(struct gsp_ring_sink *sink)
 {
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
         gsp_ring_close(sink->rings[i]);

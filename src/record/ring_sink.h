@@ -29,10 +29,11 @@ struct gsp_ring_sink {
 };
 
 /* Sets the functions of sink->sink; the caller sets the other members. */
-void gsp_ring_sink_init(struct gsp_ring_sink *sink);
-void gsp_ring_sink_close(struct gsp_ring_sink *sink);
+void gsp_record__ring_sink_init(struct gsp_ring_sink *sink);
+void gsp_record__ring_sink_close(struct gsp_ring_sink *sink);
 
-uint32_t gsp_ring_sink_intern(struct gsp_ring_sink *sink, enum gsp_table_id table,
-                              struct gsp_sv text);
-/* Appends a row. Its strings are ids from gsp_ring_sink_intern() with the same table. */
-void gsp_ring_sink_row(struct gsp_ring_sink *sink, enum gsp_table_id table, const void *row);
+uint32_t gsp_record__ring_sink_intern(struct gsp_ring_sink *sink, enum gsp_table_id table,
+                                      struct gsp_sv text);
+/* Appends a row. Its strings are ids from gsp_record__ring_sink_intern() with the same table. */
+void gsp_record__ring_sink_add(struct gsp_ring_sink *sink, enum gsp_table_id table,
+                               const void *row);

@@ -59,7 +59,7 @@ static bool is_plain(char c)
            c == '-' || c == '.';
 }
 
-void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out)
+void gsp_record__run_dir_default_name(char *const *argv, int64_t now_ns, struct gsp_buf *out)
 {
     struct gsp_sv name = program_name(argv);
     char when[32] = "";
@@ -79,7 +79,7 @@ void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out)
 
 /* ------------------------------------------------------------------------------------ folder */
 
-static int describe(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
+static int describe(struct gsp_run_dir *dir, const struct gsp_run_dir_opts *opts,
                     struct gsp_err *err)
 {
     struct gsp_buf command = {0};
@@ -129,10 +129,10 @@ static void make_parents(char *path)
 }
 
 /* Uses the first default name that is free. */
-static int make_unnamed(struct gsp_run_place *dir, char *const *argv, struct gsp_err *err)
+static int make_unnamed(struct gsp_run_dir *dir, char *const *argv, struct gsp_err *err)
 {
     gsp_auto_buf name = {0};
-    gsp_run_place_name(argv, dir->about.start_ns, &name);
+    gsp_record__run_dir_default_name(argv, dir->about.start_ns, &name);
     const char *text = gsp_buf_cstr(&name);
     int rc = text ? make_runs_folder(err) : gsp_err_nomem(err);
     for (int i = 1; rc == GSP_OK && i < NUMBERS_MAX; i++) {
@@ -166,7 +166,7 @@ static int remove_old(const char *path, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int make_named(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
+static int make_named(struct gsp_run_dir *dir, const struct gsp_run_dir_opts *opts,
                       struct gsp_err *err)
 {
     const char *name = opts->name;
@@ -188,7 +188,7 @@ static int make_named(struct gsp_run_place *dir, const struct gsp_run_place_opts
 }
 
 /* Only one process can create meta.json. */
-static int claim(const struct gsp_run_place *dir, struct gsp_err *err)
+static int claim(const struct gsp_run_dir *dir, struct gsp_err *err)
 {
     struct gsp_err cause = {0};
     const int rc = gsp_store_run_write_meta(dir->path, &dir->about, false, &cause);
@@ -200,10 +200,10 @@ static int claim(const struct gsp_run_place *dir, struct gsp_err *err)
                : GSP_OK;
 }
 
-int gsp_run_place_make(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
-                       struct gsp_err *err)
+int gsp_record_run_dir_create(struct gsp_run_dir *dir, const struct gsp_run_dir_opts *opts,
+                              struct gsp_err *err)
 {
-    *dir = (struct gsp_run_place){.path = ""};
+    *dir = (struct gsp_run_dir){.path = ""};
     int rc = describe(dir, opts, err);
     if (rc == GSP_OK)
         rc = opts->name || opts->output ? make_named(dir, opts, err)
@@ -217,7 +217,7 @@ int gsp_run_place_make(struct gsp_run_place *dir, const struct gsp_run_place_opt
     return rc;
 }
 
-void gsp_run_place_discard(struct gsp_run_place *dir)
+void gsp_record_run_dir_discard(struct gsp_run_dir *dir)
 {
     if (!dir->path[0])
         return;
@@ -227,8 +227,8 @@ void gsp_run_place_discard(struct gsp_run_place *dir)
     dir->path[0] = '\0';
 }
 
-void gsp_run_place_free(struct gsp_run_place *dir)
+void gsp_record_run_dir_free(struct gsp_run_dir *dir)
 {
     free(dir->command);
-    *dir = (struct gsp_run_place){.path = ""};
+    *dir = (struct gsp_run_dir){.path = ""};
 }

@@ -19,14 +19,14 @@
 
 #define GSP_RUNS_FOLDER "gsprof-runs"
 
-struct gsp_run_place_opts {
+struct gsp_run_dir_opts {
     const char *name;   /* --name; NULL */
     const char *output; /* --output; NULL */
     bool force;
     char *const *argv; /* of the program */
 };
 
-struct gsp_run_place {
+struct gsp_run_dir {
     char path[GSP_RUN_PATH_MAX]; /* "": no folder */
     bool was_made;               /* we created the folder */
     char host[256];
@@ -37,13 +37,14 @@ struct gsp_run_place {
 };
 
 /* Appends the default name of a run: "train-20260131-235959". */
-void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out);
+void gsp_record__run_dir_default_name(char *const *argv, int64_t now_ns, struct gsp_buf *out);
 
 /* Creates the folder and a meta.json with the state RUNNING. On failure path is "", but about is
  * filled. Fails with USAGE (the name is a path), EXISTS (the folder has a run, unless force; or
  * that run is being written), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_run_place_make(struct gsp_run_place *dir,
-                                      const struct gsp_run_place_opts *opts, struct gsp_err *err);
-/* Removes what gsp_run_place_make() created: nothing was recorded. */
-void gsp_run_place_discard(struct gsp_run_place *dir);
-void gsp_run_place_free(struct gsp_run_place *dir); /* {0} does nothing; removes no files */
+GSP_MUST_CHECK int gsp_record_run_dir_create(struct gsp_run_dir *dir,
+                                             const struct gsp_run_dir_opts *opts,
+                                             struct gsp_err *err);
+/* Removes what gsp_record_run_dir_create() created: nothing was recorded. */
+void gsp_record_run_dir_discard(struct gsp_run_dir *dir);
+void gsp_record_run_dir_free(struct gsp_run_dir *dir); /* {0} does nothing; removes no files */

@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "record/ring_notes.h"
+#include "report/document_write.h"
 #include "report/verdict.h"
-#include "report/write.h"
 #include "store/query_each.h"
 #include "store/run_list.h"
 #include "store/run_profile.h"
@@ -23,7 +23,7 @@
 
 struct finish {
     const struct gsp_run_finish_opts *opts;
-    struct gsp_run_made *result;
+    struct gsp_run_finish_result *result;
     struct gsp_run_process *processes;
     size_t process_count;
     struct gsp_ring_dir *places; /* ring directories of the processes */
@@ -46,7 +46,7 @@ static bool is_fine(struct finish *finish, int rc, const struct gsp_err *err)
 /* ------------------------------------------------------------------------------------- rows */
 
 /* A follower writes the last rows of its process shortly after the process exits. */
-static void wait_for_followers(const struct gsp_run_told *announced)
+static void wait_for_followers(const struct gsp_announcements *announced)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
     const int64_t until_ns = gsp_now_ns() + FOLLOWERS_NS;
@@ -54,7 +54,7 @@ static void wait_for_followers(const struct gsp_run_told *announced)
         struct gsp_ring_dir place;
         if (gsp_ring_dir_find(announced->pids[i], &place, NULL) < 0 || place.live)
             continue;
-        while (gsp_follow_is_on(&place) && gsp_now_ns() < until_ns)
+        while (gsp_record__is_followed(&place) && gsp_now_ns() < until_ns)
             nanosleep(&pause, NULL);
     }
 }
@@ -70,10 +70,10 @@ static void refresh(struct gsp_ring_dir *place)
 
 static void list_processes(struct finish *finish)
 {
-    const struct gsp_rec_rings *rings = finish->opts->rings;
+    const struct gsp_ring_drain *rings = finish->opts->rings;
     const struct gsp_ring_dir *place = NULL;
     size_t count = 0;
-    while (gsp_rec_rings_place_at(rings, count))
+    while (gsp_record__ring_drain_dir_at(rings, count))
         count++;
     finish->processes = calloc(count + 1, sizeof(*finish->processes));
     finish->cmdlines = calloc(count + 1, sizeof(place->cmdline));
@@ -83,7 +83,7 @@ static void list_processes(struct finish *finish)
         finish->processes && finish->cmdlines && finish->versions && finish->places;
     for (size_t i = 0; has_memory && i < count; i++) {
         char *cmdline = finish->cmdlines + i * sizeof(place->cmdline);
-        place = gsp_rec_rings_place_at(rings, i);
+        place = gsp_record__ring_drain_dir_at(rings, i);
         finish->places[i] = *place;
         refresh(&finish->places[i]);
         memcpy(cmdline, finish->places[i].cmdline, sizeof(place->cmdline));
@@ -98,10 +98,11 @@ static void drain(struct finish *finish)
     struct gsp_store_drain_stats stats;
     struct gsp_err err = {0};
     wait_for_followers(finish->opts->announced);
-    gsp_ignore(is_fine(finish, gsp_rec_rings_finish(finish->opts->rings, &stats, &err), &err));
+    gsp_ignore(
+        is_fine(finish, gsp_record__ring_drain_finish(finish->opts->rings, &stats, &err), &err));
     list_processes(finish);
-    gsp_record_ring_notes(finish->places, finish->process_count, &finish->result->notes);
-    gsp_rec_rings_free(finish->opts->rings);
+    gsp_record_ring_notes_put(finish->places, finish->process_count, &finish->result->notes);
+    gsp_record__ring_drain_free(finish->opts->rings);
 }
 
 /* ---------------------------------------------------------------------------------- profile */
@@ -154,12 +155,12 @@ static int write_profile(struct finish *finish, struct gsp_err *err)
 
 /* ----------------------------------------------------------------------------------- report */
 
-static int write_html(const struct finish *finish, const struct gsp_digest *digest,
+static int write_html(const struct finish *finish, const struct gsp_report *digest,
                       struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
     gsp_auto_buf page = {0};
-    int rc = gsp_digest_write(digest, GSP_DIGEST_HTML, NULL, &page, err);
+    int rc = gsp_report_write(digest, GSP_REPORT_HTML, NULL, &page, err);
     if (rc == GSP_OK)
         rc = gsp_store_run_path(path, finish->opts->dir->path, GSP_RUN_REPORT, err);
     return rc == GSP_OK ? gsp_file_put(path, true, &page, err) : rc;
@@ -169,18 +170,18 @@ static int write_html(const struct finish *finish, const struct gsp_digest *dige
 static void write_report(struct finish *finish)
 {
     struct gsp_err err = {0};
-    struct gsp_digest *digest = NULL;
+    struct gsp_report *digest = NULL;
     struct gsp_profile *profile = finish->profile;
-    finish->profile = NULL; /* gsp_digest_open_store() frees it */
+    finish->profile = NULL; /* gsp_report_open_store() frees it */
     const int rc =
-        gsp_digest_open_store(finish->store, profile, finish->opts->dir->path, NULL, &digest, &err);
+        gsp_report_open_store(finish->store, profile, finish->opts->dir->path, NULL, &digest, &err);
     if (!is_fine(finish, rc, &err))
         return;
-    gsp_digest_verdict_text(digest, &finish->result->verdict, &finish->result->next);
+    gsp_report_verdict_put(digest, &finish->result->verdict, &finish->result->next);
     finish->result->failed_early = digest->failed_early;
     if (!*finish->opts->interrupted)
         finish->result->has_report = is_fine(finish, write_html(finish, digest, &err), &err);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 }
 
 /* ------------------------------------------------------------------------------------- end */
@@ -218,12 +219,13 @@ static void set_end(const struct gsp_run_finish_opts *opts)
     about->ending = followed->has_ended ? followed->ending.detail : NULL;
 }
 
-void gsp_run_finish(const struct gsp_run_finish_opts *opts, struct gsp_run_made *result)
+void gsp_record_run_finish(const struct gsp_run_finish_opts *opts,
+                           struct gsp_run_finish_result *result)
 {
     struct finish finish = {.opts = opts, .result = result};
     struct gsp_err err = {0};
     set_end(opts);
-    finish.samples = gsp_rec_rings_seen(opts->rings).samples;
+    finish.samples = gsp_record_ring_drain_counts(opts->rings).samples;
     drain(&finish);
     write_meta(&finish, GSP_RUN_RUNNING); /* the report reads it */
     if (is_fine(&finish, open_store(&finish, &err), &err) &&

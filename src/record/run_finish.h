@@ -20,15 +20,15 @@
 #include "record/run_dir.h"
 
 struct gsp_run_finish_opts {
-    struct gsp_run_place *dir;
-    struct gsp_rec_rings *rings; /* freed */
-    const struct gsp_run_told *announced;
+    struct gsp_run_dir *dir;
+    struct gsp_ring_drain *rings; /* freed */
+    const struct gsp_announcements *announced;
     const struct gsp_follow_result *followed;
     int status;                               /* exit status of the program, as in a shell */
     const volatile sig_atomic_t *interrupted; /* set: leave out report.html */
 };
 
-struct gsp_run_made {
+struct gsp_run_finish_result {
     struct gsp_buf verdict; /* lines of findings; the caller frees it */
     struct gsp_buf next;    /* "Next: COMMAND\n", or empty; the caller frees it */
     struct gsp_buf notes;   /* lines on unusual ring directories; the caller frees it */
@@ -39,4 +39,5 @@ struct gsp_run_made {
 };
 
 /* Drains the rings; writes profile.gsp, profile.json, report.html and meta.json. */
-void gsp_run_finish(const struct gsp_run_finish_opts *opts, struct gsp_run_made *result);
+void gsp_record_run_finish(const struct gsp_run_finish_opts *opts,
+                           struct gsp_run_finish_result *result);

@@ -14,7 +14,7 @@
 #include "base/lock.h"
 #include "base/time.h"
 #include "record/launch.h"
-#include "record/sentry.h"
+#include "record/signal_sentry.h"
 
 /* A sender that signals many processes one by one has reached all of them after this time. */
 #define GRACE_NS  (2 * GSP_NS_PER_MS)
@@ -54,9 +54,9 @@ static struct {
 static struct {
     struct gsp_lock lock;
     /* How many of the signals that the sentry has received were matched with one of ours. */
-    struct gsp_sentry_counts claimed GSP_GUARDED_BY(lock);
+    struct gsp_signal_counts claimed GSP_GUARDED_BY(lock);
     pid_t program GSP_GUARDED_BY(lock); /* 0: not started yet, or exited */
-    struct gsp_sentry sentry;
+    struct gsp_signal_sentry sentry;
     sigset_t held;
     int signals_fd; /* readable when a signal is pending */
     int wake_fd;    /* readable when the threads have to end */
@@ -64,7 +64,7 @@ static struct {
     bool has_decider;
     pthread_t collector;
     pthread_t decider;
-} run = {.sentry = GSP_SENTRY_NONE, .signals_fd = -1, .wake_fd = -1};
+} run = {.sentry = GSP_SIGNAL_SENTRY_NONE, .signals_fd = -1, .wake_fd = -1};
 
 static volatile sig_atomic_t interrupted;
 
@@ -179,10 +179,10 @@ static void find_due(sigset_t *out)
 static bool collect(void)
 {
     const struct timespec now = {0};
-    struct gsp_sentry_counts unused;
+    struct gsp_signal_counts unused;
     sigset_t due;
     find_due(&due);
-    gsp_ignore(gsp_sentry_ask(&run.sentry, &unused));
+    gsp_ignore(gsp_record__signal_sentry_query(&run.sentry, &unused));
     gsp_lock_take(&queue.lock);
     const uint32_t left_behind = atomic_load(&run.sentry.left_behind);
     bool is_left_behind = left_behind != queue.left_behind;
@@ -220,9 +220,9 @@ static bool pop(struct received *out)
 }
 
 /* Counts the queued signals by number. */
-static void count_queued(struct gsp_sentry_counts *out)
+static void count_queued(struct gsp_signal_counts *out)
 {
-    *out = (struct gsp_sentry_counts){0};
+    *out = (struct gsp_signal_counts){0};
     gsp_lock_take(&queue.lock);
     for (size_t i = 0; i < queue.count; i++)
         out->of[queue.at[(queue.first + i) % QUEUE_MAX].info.si_signo]++;
@@ -256,33 +256,33 @@ static bool is_closed(void)
 /* ----------------------------------------------------------------------------------- deciding */
 
 /* Whether the sentry has received a signal that was not matched yet. */
-GSP_REQUIRES(&run.lock) static bool is_unclaimed(int sig, const struct gsp_sentry_counts *counts)
+GSP_REQUIRES(&run.lock) static bool is_unclaimed(int sig, const struct gsp_signal_counts *counts)
 {
     return counts->of[sig] != run.claimed.of[sig];
 }
 
 /* Queries the sentry; waits a moment if it has not received the signal yet. */
 GSP_REQUIRES(&run.lock)
-static bool query_sentry(const struct received *one, struct gsp_sentry_counts *counts)
+static bool query_sentry(const struct received *one, struct gsp_signal_counts *counts)
 {
-    if (!gsp_sentry_ask(&run.sentry, counts))
+    if (!gsp_record__signal_sentry_query(&run.sentry, counts))
         return false;
     if (one->is_alone || is_unclaimed(one->info.si_signo, counts))
         return true;
     const int64_t left_ns = one->at_ns + GRACE_NS - gsp_now_ns();
     if (left_ns > 0)
         pause_ns(left_ns);
-    return gsp_sentry_ask(&run.sentry, counts);
+    return gsp_record__signal_sentry_query(&run.sentry, counts);
 }
 
 /* Whether the sentry has received more of some signal than gsprof has matched and queued. claims:
  * counts the surplus as matched. */
 GSP_REQUIRES(&run.lock)
-static bool has_surplus(const struct gsp_sentry_counts *counts,
-                        const struct gsp_sentry_counts *queued, bool claims)
+static bool has_surplus(const struct gsp_signal_counts *counts,
+                        const struct gsp_signal_counts *queued, bool claims)
 {
     bool is_any = false;
-    for (size_t sig = 1; sig < GSP_SENTRY_SIGNALS; sig++) {
+    for (size_t sig = 1; sig < GSP_SIGNAL_COUNT; sig++) {
         const uint32_t more = counts->of[sig] - run.claimed.of[sig];
         if (more <= queued->of[sig])
             continue;
@@ -297,9 +297,9 @@ static bool has_surplus(const struct gsp_sentry_counts *counts,
  * so that they are not matched with the next signal. */
 GSP_REQUIRES(&run.lock) static void claim_rest(void)
 {
-    struct gsp_sentry_counts counts;
-    struct gsp_sentry_counts queued;
-    if (!gsp_sentry_ask(&run.sentry, &counts))
+    struct gsp_signal_counts counts;
+    struct gsp_signal_counts queued;
+    if (!gsp_record__signal_sentry_query(&run.sentry, &counts))
         return;
     count_queued(&queued);
     if (!has_surplus(&counts, &queued, false))
@@ -315,13 +315,14 @@ GSP_REQUIRES(&run.lock) static void claim_rest(void)
  * SIGCONT is queued, the program may have been stopped in between: then that one decides. */
 GSP_REQUIRES(&run.lock) static bool is_missing(int sig)
 {
-    struct gsp_sentry_counts queued;
-    if (sig != SIGCONT || !gsp_sentry_is_stopped(run.program))
+    struct gsp_signal_counts queued;
+    if (sig != SIGCONT || !gsp_record__process_is_stopped(run.program))
         return false;
     pause_ns(GRACE_NS);
     /* In this order: a stop signal to the group also stops gsprof, anywhere here, and the SIGCONT
      * that continues it is then queued. */
-    const bool is_stopped = gsp_sentry_is_stopped(run.program) && !gsp_sentry_stops(&run.sentry);
+    const bool is_stopped =
+        gsp_record__process_is_stopped(run.program) && !gsp_record__group_is_stopping(&run.sentry);
     gsp_ignore(collect());
     count_queued(&queued);
     return is_stopped && queued.of[SIGCONT] == 0;
@@ -329,7 +330,7 @@ GSP_REQUIRES(&run.lock) static bool is_missing(int sig)
 
 GSP_REQUIRES(&run.lock) static void decide(const struct received *one)
 {
-    struct gsp_sentry_counts counts;
+    struct gsp_signal_counts counts;
     const int sig = one->info.si_signo;
     if (run.program <= 0) {
         act_after_exit(sig);
@@ -426,28 +427,28 @@ static void stop_threads(void)
 
 /* ------------------------------------------------------------------------------------- public */
 
-void gsp_run_signals_hold(void)
+void gsp_record_run_signals_block(void)
 {
     sigfillset(&run.held);
     for (size_t i = 0; i < GSP_COUNT(NOT_HELD); i++)
         sigdelset(&run.held, NOT_HELD[i]);
-    gsp_launch_hold(&run.held);
+    gsp_record__signals_block(&run.held);
 }
 
-void gsp_run_signals_prepare(char *const *argv, char *const *words)
+void gsp_record_run_signals_prepare(char *const *argv, char *const *words)
 {
     /* Without a sentry, all signals sent by a process are passed on. */
-    gsp_ignore(gsp_sentry_start(&run.sentry, argv, words, NULL));
+    gsp_ignore(gsp_record__signal_sentry_start(&run.sentry, argv, words, NULL));
 }
 
-void gsp_run_signals_begin(pid_t program)
+void gsp_record_run_signals_begin(pid_t program)
 {
     struct received one;
     gsp_lock_take(&run.lock);
     run.program = program;
     /* The program has no signal that came before the fork. A signal that came later is sent to it a
      * second time here; both become one, because the signal is blocked. */
-    gsp_ignore(gsp_sentry_ask(&run.sentry, &run.claimed));
+    gsp_ignore(gsp_record__signal_sentry_query(&run.sentry, &run.claimed));
     gsp_ignore(collect());
     while (pop(&one))
         if (!is_ours(&one.info))
@@ -456,7 +457,7 @@ void gsp_run_signals_begin(pid_t program)
     start_threads();
 }
 
-void gsp_run_signals_beat(void)
+void gsp_record_run_signals_poll(void)
 {
     if (run.has_collector && run.has_decider)
         return;
@@ -468,46 +469,47 @@ void gsp_run_signals_beat(void)
 /* Passes on a SIGCONT first: gsprof and the program may have been stopped together. A stop
  * signal to the group reaches gsprof within the pause: if gsprof stopped itself at that time, it
  * would discard the SIGCONT that follows. */
-void gsp_run_signals_stop(int sig)
+void gsp_record_run_signals_stop(int sig)
 {
     gsp_lock_take(&run.lock);
     decide_all();
-    if (gsp_sentry_is_stopped(run.program)) {
+    if (gsp_record__process_is_stopped(run.program)) {
         pause_ns(GRACE_NS);
         decide_all();
     }
-    if (gsp_sentry_is_stopped(run.program) && !gsp_sentry_stops(&run.sentry)) {
-        gsp_sentry_watch(&run.sentry, run.program);
+    if (gsp_record__process_is_stopped(run.program) &&
+        !gsp_record__group_is_stopping(&run.sentry)) {
+        gsp_record__signal_sentry_watch(&run.sentry, run.program);
         raise_default(sig);
-        gsp_sentry_awake(&run.sentry);
+        gsp_record__signal_sentry_unwatch(&run.sentry);
     }
     gsp_lock_release(&run.lock);
 }
 
-void gsp_run_signals_end(void)
+void gsp_record_run_signals_end(void)
 {
     gsp_lock_take(&run.lock);
     decide_all(); /* earlier signals are for the program */
     run.program = 0;
     gsp_lock_release(&run.lock);
-    gsp_sentry_stop(&run.sentry);
+    gsp_record__signal_sentry_end(&run.sentry);
 }
 
-const volatile sig_atomic_t *gsp_run_signals_interrupted(void)
+const volatile sig_atomic_t *gsp_record_run_signals_interrupted(void)
 {
     return &interrupted;
 }
 
-void gsp_run_signals_end_by(int sig)
+void gsp_record_run_signals_raise(int sig)
 {
     prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
     raise_default(sig);
 }
 
-void gsp_run_signals_close(void)
+void gsp_record_run_signals_close(void)
 {
     stop_threads();
-    gsp_sentry_stop(&run.sentry);
+    gsp_record__signal_sentry_end(&run.sentry);
     gsp_fd_close(&run.signals_fd);
     gsp_fd_close(&run.wake_fd);
     run.signals_fd = run.wake_fd = -1;

@@ -73,7 +73,7 @@ struct gsp_stack_rows {
     size_t entry_cap;
     uint32_t free_entry;
     struct gsp_hmap index; /* id -> entry; keeps free entries until rebuild_index() */
-    uint64_t excess;       /* sum of the rows beyond GSP_STACK_FRAMES_EACH of stacks in use */
+    uint64_t excess;       /* sum of the rows beyond GSP_STACK_ROWS_FRAMES_EACH of stacks in use */
     uint64_t excess_max;
     int32_t pid;
     int64_t rank;
@@ -81,7 +81,7 @@ struct gsp_stack_rows {
 
 static uint32_t excess_of(const struct entry *entry)
 {
-    return entry->len > GSP_STACK_FRAMES_EACH ? entry->len - GSP_STACK_FRAMES_EACH : 0;
+    return entry->len > GSP_STACK_ROWS_FRAMES_EACH ? entry->len - GSP_STACK_ROWS_FRAMES_EACH : 0;
 }
 
 /* ------------------------------------------------------------------------------------- entries */
@@ -227,7 +227,7 @@ static int write_stack(struct gsp_stack_rows *rows, uint32_t at, uint32_t stack,
         if (!present || !present[depth]) {
             struct frame_row frame = {0};
             if (is_cut && depth == len - 1) {
-                frame.func = gsp_ring_intern(rows->frames, gsp_sv_of(GSP_STACK_CUT_NAME));
+                frame.func = gsp_ring_intern(rows->frames, gsp_sv_of(GSP_STACK_ROWS_CUT_NAME));
                 frame.type = gsp_ring_intern(rows->frames,
                                              gsp_sv_of(gsp_model_frame_type_name(GSP_FRAME_MARK)));
             } else {
@@ -272,9 +272,9 @@ static int use_stack(struct gsp_stack_rows *rows, uint32_t stack, uint32_t *out,
     uint32_t len = gsp_model_profile_stack_depth(rows->profile, stack);
     uint32_t at = find_entry(rows, id);
     const bool is_used = at != NO_ENTRY && rows->entries[at].refs > 0;
-    if (!is_used && len > GSP_STACK_FRAMES_EACH &&
-        rows->excess + (len - GSP_STACK_FRAMES_EACH) > rows->excess_max) {
-        len = GSP_STACK_FRAMES_EACH;
+    if (!is_used && len > GSP_STACK_ROWS_FRAMES_EACH &&
+        rows->excess + (len - GSP_STACK_ROWS_FRAMES_EACH) > rows->excess_max) {
+        len = GSP_STACK_ROWS_FRAMES_EACH;
         id = (int64_t)(gsp_mix64((uint64_t)id) >> 1 | 1);
         at = find_entry(rows, id);
     }
@@ -347,8 +347,8 @@ static int write_pending(struct gsp_stack_rows *rows, uint32_t thread, struct la
     return rc;
 }
 
-int gsp_stack_rows_add(struct gsp_stack_rows *rows, const struct gsp_sample *sample,
-                       struct gsp_err *err)
+int gsp_record__stack_rows_add(struct gsp_stack_rows *rows, const struct gsp_sample *sample,
+                               struct gsp_err *err)
 {
     struct last_sample *last = last_of(rows, sample->thread);
     if (!last)
@@ -370,7 +370,8 @@ int gsp_stack_rows_add(struct gsp_stack_rows *rows, const struct gsp_sample *sam
 
 /* ------------------------------------------------------------------------------- open and close */
 
-void gsp_stack_rows_set_profile(struct gsp_stack_rows *rows, const struct gsp_profile *profile)
+void gsp_record__stack_rows_set_profile(struct gsp_stack_rows *rows,
+                                        const struct gsp_profile *profile)
 {
     for (size_t i = 0; rows->profile && i < rows->last_count; i++)
         gsp_ignore(write_pending(rows, (uint32_t)i, &rows->last[i], NULL));
@@ -421,12 +422,13 @@ static int create_rings(struct gsp_stack_rows *rows, const struct gsp_stack_rows
 static int open_halved(const struct gsp_stack_rows_spec *spec, unsigned halved,
                        struct gsp_stack_rows **out, struct gsp_err *err)
 {
-    const uint32_t samples = (spec->samples ? spec->samples : GSP_STACK_SAMPLES_DEFAULT) >> halved;
-    const uint32_t frames = (spec->frames ? spec->frames : GSP_STACK_FRAMES_DEFAULT) >> halved;
+    const uint32_t samples =
+        (spec->samples ? spec->samples : GSP_STACK_ROWS_SAMPLES_DEFAULT) >> halved;
+    const uint32_t frames = (spec->frames ? spec->frames : GSP_STACK_ROWS_FRAMES_DEFAULT) >> halved;
     const uint64_t used_max = frames - frames / USED_SHARE;
     /* One more than samples: the stack of the newest sample is written before that of the oldest is
      * released. */
-    const uint64_t each = (uint64_t)GSP_STACK_FRAMES_EACH * (samples + 1U);
+    const uint64_t each = (uint64_t)GSP_STACK_ROWS_FRAMES_EACH * (samples + 1U);
     if (each > used_max)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%u rows are too few for the stacks of %u samples",
                            frames, samples);
@@ -442,15 +444,15 @@ static int open_halved(const struct gsp_stack_rows_spec *spec, unsigned halved,
     rows->halved = halved;
     const int rc = create_rings(rows, spec, err);
     if (rc < 0) {
-        gsp_stack_rows_close(rows);
+        gsp_record__stack_rows_close(rows);
         return rc;
     }
     *out = rows;
     return GSP_OK;
 }
 
-int gsp_stack_rows_open(const struct gsp_stack_rows_spec *spec, struct gsp_stack_rows **out,
-                        struct gsp_err *err)
+int gsp_record__stack_rows_open(const struct gsp_stack_rows_spec *spec, struct gsp_stack_rows **out,
+                                struct gsp_err *err)
 {
     *out = NULL;
     int rc = open_halved(spec, 0, out, err);
@@ -459,11 +461,11 @@ int gsp_stack_rows_open(const struct gsp_stack_rows_spec *spec, struct gsp_stack
     return rc;
 }
 
-void gsp_stack_rows_close(struct gsp_stack_rows *rows)
+void gsp_record__stack_rows_close(struct gsp_stack_rows *rows)
 {
     if (!rows)
         return;
-    gsp_stack_rows_set_profile(rows, NULL);
+    gsp_record__stack_rows_set_profile(rows, NULL);
     gsp_ring_close(rows->samples);
     gsp_ring_close(rows->frames);
     gsp_hmap_free(&rows->index);

@@ -19,11 +19,11 @@
 #include "base/err.h"
 #include "model/profile.h"
 
-#define GSP_STACK_SAMPLES_DEFAULT 6000U
-#define GSP_STACK_FRAMES_DEFAULT  131072U
+#define GSP_STACK_ROWS_SAMPLES_DEFAULT 6000U
+#define GSP_STACK_ROWS_FRAMES_DEFAULT  131072U
 /* Rows that are reserved for each stack. */
-#define GSP_STACK_FRAMES_EACH     6U
-#define GSP_STACK_CUT_NAME        "(more frames)"
+#define GSP_STACK_ROWS_FRAMES_EACH     6U
+#define GSP_STACK_ROWS_CUT_NAME        "(more frames)"
 
 struct gsp_stack_rows; /* opaque */
 
@@ -37,13 +37,14 @@ struct gsp_stack_rows_spec {
 };
 
 /* Creates both rings. Fails with USAGE, EXISTS, NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_stack_rows_open(const struct gsp_stack_rows_spec *spec,
-                                       struct gsp_stack_rows **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record__stack_rows_open(const struct gsp_stack_rows_spec *spec,
+                                               struct gsp_stack_rows **out, struct gsp_err *err);
 /* Writes the pending rows of idle threads; the files stay. */
-void gsp_stack_rows_close(struct gsp_stack_rows *rows); /* NULL does nothing */
+void gsp_record__stack_rows_close(struct gsp_stack_rows *rows); /* NULL does nothing */
 
 /* Sets the profile of the following samples; NULL before it is freed. */
-void gsp_stack_rows_set_profile(struct gsp_stack_rows *rows, const struct gsp_profile *profile);
+void gsp_record__stack_rows_set_profile(struct gsp_stack_rows *rows,
+                                        const struct gsp_profile *profile);
 /* Adds a sample with the current time. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_stack_rows_add(struct gsp_stack_rows *rows, const struct gsp_sample *sample,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record__stack_rows_add(struct gsp_stack_rows *rows,
+                                              const struct gsp_sample *sample, struct gsp_err *err);

@@ -27,7 +27,7 @@ static int flush(void *user, const struct gsp_sample_record_stats *stats, struct
     return rc == GSP_OK && sink->flushed ? sink->flushed(sink->user, stats, err) : rc;
 }
 
-int gsp_stream_sink_init(struct gsp_stream_sink *sink, struct gsp_err *err)
+int gsp_record_stream_sink_init(struct gsp_stream_sink *sink, struct gsp_err *err)
 {
     *sink = (struct gsp_stream_sink){.sink = {.user = sink,
                                               .sample = add_sample,
@@ -37,12 +37,12 @@ int gsp_stream_sink_init(struct gsp_stream_sink *sink, struct gsp_err *err)
     return gsp_model_profile_new(false, &sink->profile, err);
 }
 
-int gsp_stream_sink_open(struct gsp_stream_sink *sink, int fd, struct gsp_err *err)
+int gsp_record_stream_sink_open(struct gsp_stream_sink *sink, int fd, struct gsp_err *err)
 {
     return gsp_export_stream_new(fd, sink->profile, &sink->stream, err);
 }
 
-int gsp_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *err)
+int gsp_record_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *err)
 {
     const int rc = sink->stream ? gsp_export_stream_finish(sink->stream, err) : GSP_OK;
     sink->stream = NULL;
@@ -51,7 +51,7 @@ int gsp_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *err)
     return rc;
 }
 
-void gsp_stream_sink_free(struct gsp_stream_sink *sink)
+void gsp_record_stream_sink_free(struct gsp_stream_sink *sink)
 {
     gsp_export_stream_free(sink->stream);
     gsp_model_profile_free(sink->profile);

@@ -2,11 +2,11 @@
 /*
  * stream_sink.h -- writes the samples of a sampler to a .gsp file.
  *
- *   gsp_stream_sink_init()     creates the profile that the sampler fills
+ *   gsp_record_stream_sink_init()     creates the profile that the sampler fills
  *   gsp_sample_record_new()           with &sink->sink; sets the sampling period
- *   gsp_stream_sink_open()     writes the header
+ *   gsp_record_stream_sink_open()     writes the header
  *   gsp_sample_record_run()           writes the samples
- *   gsp_stream_sink_finish()   writes the end mark
+ *   gsp_record_stream_sink_finish()   writes the end mark
  *
  * Threads: one owner; samples may be read by any thread.
  */
@@ -32,9 +32,10 @@ struct gsp_stream_sink {
 };
 
 /* The caller may set `flushed` and `user` afterwards. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_stream_sink_init(struct gsp_stream_sink *sink, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_stream_sink_init(struct gsp_stream_sink *sink, struct gsp_err *err);
 /* fd is borrowed until the sink is finished. Fails with NOMEM, IO. */
-GSP_MUST_CHECK int gsp_stream_sink_open(struct gsp_stream_sink *sink, int fd, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_record_stream_sink_open(struct gsp_stream_sink *sink, int fd,
+                                               struct gsp_err *err);
 /* Writes the remaining samples and the end mark, and frees the profile. Fails with IO. */
-GSP_MUST_CHECK int gsp_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *err);
-void gsp_stream_sink_free(struct gsp_stream_sink *sink); /* {0} does nothing */
+GSP_MUST_CHECK int gsp_record_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *err);
+void gsp_record_stream_sink_free(struct gsp_stream_sink *sink); /* {0} does nothing */

@@ -12,23 +12,23 @@
 /* A larger share of lost samples is a warning. */
 #define LOST_WARN 0.01
 
-static void put_wall(struct gsp_digest *digest)
+static void put_wall(struct gsp_report *digest)
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
     if (isnan(digest->duration_s))
         return;
     gsp_model_seconds_put(digest->duration_s, &value);
-    gsp_digest__card(digest, (struct gsp_digest_card){.id = "wall", .title = "Wall time"}, &value,
-                     &detail);
+    gsp_report__card_add(digest, (struct gsp_report_card){.id = "wall", .title = "Wall time"},
+                         &value, &detail);
 }
 
 /* The mean of one process; of several, that of the busiest. The sum of the means would mislead if
  * processes lived at different times. */
-static void put_cpu(struct gsp_digest *digest)
+static void put_cpu(struct gsp_report *digest)
 {
-    const struct gsp_digest_chart *chart = gsp_digest_chart_find(digest, "cpu");
-    const struct gsp_digest_series *most = NULL;
+    const struct gsp_report_chart *chart = gsp_report_chart_find(digest, "cpu");
+    const struct gsp_report_series *most = NULL;
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
     for (size_t i = 0; chart && i < chart->series_count; i++)
@@ -40,13 +40,13 @@ static void put_cpu(struct gsp_digest *digest)
     gsp_buf_puts(&detail, chart->series_count > 1 ? "mean of the busiest process, highest "
                                                   : "mean, highest ");
     gsp_model_value_put(most->stats.max, chart->unit, &detail);
-    gsp_digest__card(digest, (struct gsp_digest_card){.id = "cpu", .title = "CPU"}, &value,
-                     &detail);
+    gsp_report__card_add(digest, (struct gsp_report_card){.id = "cpu", .title = "CPU"}, &value,
+                         &detail);
 }
 
-static void put_waiting(const struct gsp_judge *judge)
+static void put_waiting(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_shares *shares = &judge->shares;
+    const struct gsp_time_shares *shares = &judge->shares;
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
     if (!shares->knows_waiting || !(shares->total > 0))
@@ -54,13 +54,14 @@ static void put_waiting(const struct gsp_judge *judge)
     gsp_model_share_put(shares->waiting, shares->total, &value);
     gsp_buf_puts(&detail,
                  shares->mains == 1 ? "of the main thread's time" : "of the threads' time");
-    gsp_digest__card(judge->digest, (struct gsp_digest_card){.id = "waiting", .title = "Waiting"},
-                     &value, &detail);
+    gsp_report__card_add(judge->digest,
+                         (struct gsp_report_card){.id = "waiting", .title = "Waiting"}, &value,
+                         &detail);
 }
 
-static void put_steps(const struct gsp_judge *judge)
+static void put_steps(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_steps *steps = &judge->steps;
+    const struct gsp_step_stats *steps = &judge->steps;
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
     if (steps->count == 0)
@@ -70,11 +71,12 @@ static void put_steps(const struct gsp_judge *judge)
     gsp_model_count_put(steps->count, &detail);
     gsp_buf_puts(&detail, ", 95 % within ");
     gsp_model_seconds_put(steps->p95_s, &detail);
-    gsp_digest__card(judge->digest, (struct gsp_digest_card){.id = "step", .title = "Step time"},
-                     &value, &detail);
+    gsp_report__card_add(judge->digest,
+                         (struct gsp_report_card){.id = "step", .title = "Step time"}, &value,
+                         &detail);
 }
 
-static void put_gpu(const struct gsp_judge *judge)
+static void put_gpu(const struct gsp_verdict_input *judge)
 {
     const double idle = judge->shares.gpu_idle;
     gsp_auto_buf value = {0};
@@ -83,18 +85,19 @@ static void put_gpu(const struct gsp_judge *judge)
         return;
     gsp_model_share_put(idle, 1, &value);
     gsp_buf_puts(&detail, "of the time");
-    gsp_digest__card(judge->digest,
-                     (struct gsp_digest_card){.id = "gpu_idle",
-                                              .title = "GPU idle",
-                                              .tone = idle > IDLE_BAD    ? GSP_TONE_BAD
-                                                      : idle > IDLE_WARN ? GSP_TONE_WARN
-                                                                         : GSP_TONE_GOOD},
-                     &value, &detail);
+    gsp_report__card_add(judge->digest,
+                         (struct gsp_report_card){.id = "gpu_idle",
+                                                  .title = "GPU idle",
+                                                  .tone = idle > IDLE_BAD ? GSP_REPORT_TONE_BAD
+                                                          : idle > IDLE_WARN
+                                                              ? GSP_REPORT_TONE_WARN
+                                                              : GSP_REPORT_TONE_GOOD},
+                         &value, &detail);
 }
 
-static void put_memory(struct gsp_digest *digest)
+static void put_memory(struct gsp_report *digest)
 {
-    const struct gsp_digest_memory *memory = &digest->memory;
+    const struct gsp_report_memory *memory = &digest->memory;
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
     if (isnan(memory->peak_rss_bytes))
@@ -108,15 +111,16 @@ static void put_memory(struct gsp_digest *digest)
         gsp_buf_puts(&detail,
                      isnan(memory->growth_bytes_per_s) ? "growth unknown" : "no lasting growth");
     }
-    gsp_digest__card(digest,
-                     (struct gsp_digest_card){
-                         .id = "memory",
-                         .title = "Peak memory",
-                         .tone = memory->growth_bytes_per_s > 0 ? GSP_TONE_WARN : GSP_TONE_PLAIN},
-                     &value, &detail);
+    gsp_report__card_add(digest,
+                         (struct gsp_report_card){.id = "memory",
+                                                  .title = "Peak memory",
+                                                  .tone = memory->growth_bytes_per_s > 0
+                                                              ? GSP_REPORT_TONE_WARN
+                                                              : GSP_REPORT_TONE_PLAIN},
+                         &value, &detail);
 }
 
-static void put_samples(struct gsp_digest *digest)
+static void put_samples(struct gsp_report *digest)
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
@@ -133,17 +137,17 @@ static void put_samples(struct gsp_digest *digest)
     } else {
         gsp_buf_puts(&detail, digest->has_losses ? "nothing lost" : "losses not recorded");
     }
-    gsp_digest__card(
+    gsp_report__card_add(
         digest,
-        (struct gsp_digest_card){.id = "samples",
+        (struct gsp_report_card){.id = "samples",
                                  .title = "Samples",
                                  .tone = (double)lost > LOST_WARN * (double)digest->stacks.seen
-                                             ? GSP_TONE_WARN
-                                             : GSP_TONE_PLAIN},
+                                             ? GSP_REPORT_TONE_WARN
+                                             : GSP_REPORT_TONE_PLAIN},
         &value, &detail);
 }
 
-void gsp_digest__cards(const struct gsp_judge *judge)
+void gsp_report__cards_fill(const struct gsp_verdict_input *judge)
 {
     put_wall(judge->digest);
     put_steps(judge);
@@ -154,7 +158,7 @@ void gsp_digest__cards(const struct gsp_judge *judge)
     put_samples(judge->digest);
 }
 
-void gsp_digest__memory_cards(struct gsp_digest *digest)
+void gsp_report__cards_add_memory(struct gsp_report *digest)
 {
     put_memory(digest);
     put_wall(digest);

@@ -7,17 +7,17 @@
 #pragma once
 
 #include "report/document.h"
-#include "report/shares.h"
-#include "report/steps.h"
+#include "report/step_stats.h"
+#include "report/time_shares.h"
 
 /* What the verdict and the cards are computed from. */
-struct gsp_judge {
-    struct gsp_digest *digest;
-    struct gsp_shares shares;
-    struct gsp_steps steps;
+struct gsp_verdict_input {
+    struct gsp_report *digest;
+    struct gsp_time_shares shares;
+    struct gsp_step_stats steps;
 };
 
 /* Fills digest->cards; sets digest->no_memory if memory runs out. */
-void gsp_digest__cards(const struct gsp_judge *judge);
+void gsp_report__cards_fill(const struct gsp_verdict_input *judge);
 /* Adds the cards of resident memory and wall time. */
-void gsp_digest__memory_cards(struct gsp_digest *digest);
+void gsp_report__cards_add_memory(struct gsp_report *digest);

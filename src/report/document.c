@@ -13,17 +13,17 @@
 #define TEXT_BLOCK_BYTES ((size_t)64 << 10)
 #define ROOM_FIRST       16U
 
-struct gsp_digest_text {
-    struct gsp_digest_text *next;
+struct gsp_report_text_block {
+    struct gsp_report_text_block *next;
     size_t used;
     size_t cap;
     char bytes[];
 };
 
-int gsp_digest__new(enum gsp_digest_kind kind, const char *path, struct gsp_digest **out,
+int gsp_report__new(enum gsp_report_kind kind, const char *path, struct gsp_report **out,
                     struct gsp_err *err)
 {
-    struct gsp_digest *digest = calloc(1, sizeof(*digest));
+    struct gsp_report *digest = calloc(1, sizeof(*digest));
     *out = digest;
     if (!digest)
         return gsp_err_nomem(err);
@@ -31,20 +31,20 @@ int gsp_digest__new(enum gsp_digest_kind kind, const char *path, struct gsp_dige
     while (text.len > 1 && text.p[text.len - 1] == '/')
         text.len--;
     digest->kind = kind;
-    digest->path = gsp_digest__keep(digest, gsp_sv_of(path ? path : ""));
-    digest->name = gsp_digest__keep(digest, gsp_sv_basename(text));
+    digest->path = gsp_report__text_keep(digest, gsp_sv_of(path ? path : ""));
+    digest->name = gsp_report__text_keep(digest, gsp_sv_basename(text));
     digest->title = digest->name;
     digest->duration_s = (double)NAN;
     digest->period_s = (double)NAN;
     digest->exit_status = GSP_NULL_I64;
-    digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = (double)NAN,
+    digest->memory = (struct gsp_report_memory){.peak_rss_bytes = (double)NAN,
                                                 .growth_bytes_per_s = (double)NAN};
     return GSP_OK;
 }
 
-struct gsp_sv gsp_digest__keep(struct gsp_digest *digest, struct gsp_sv text)
+struct gsp_sv gsp_report__text_keep(struct gsp_report *digest, struct gsp_sv text)
 {
-    struct gsp_digest_text *block = digest->texts;
+    struct gsp_report_text_block *block = digest->texts;
     if (text.len == 0)
         return (struct gsp_sv){"", 0};
     if (!block || block->cap - block->used < text.len) {
@@ -54,7 +54,7 @@ struct gsp_sv gsp_digest__keep(struct gsp_digest *digest, struct gsp_sv text)
             digest->no_memory = true;
             return (struct gsp_sv){"", 0};
         }
-        *block = (struct gsp_digest_text){.next = digest->texts, .cap = cap};
+        *block = (struct gsp_report_text_block){.next = digest->texts, .cap = cap};
         digest->texts = block;
     }
     char *at = block->bytes + block->used;
@@ -63,25 +63,25 @@ struct gsp_sv gsp_digest__keep(struct gsp_digest *digest, struct gsp_sv text)
     return (struct gsp_sv){at, text.len};
 }
 
-struct gsp_sv gsp_digest__keep_buf(struct gsp_digest *digest, struct gsp_buf *text)
+struct gsp_sv gsp_report__text_keep_buf(struct gsp_report *digest, struct gsp_buf *text)
 {
     digest->no_memory = digest->no_memory || text->failed;
-    const struct gsp_sv kept = gsp_digest__keep(digest, gsp_buf_sv(text));
+    const struct gsp_sv kept = gsp_report__text_keep(digest, gsp_buf_sv(text));
     gsp_buf_clear(text);
     return kept;
 }
 
-struct gsp_sv gsp_digest__printf(struct gsp_digest *digest, const char *fmt, ...)
+struct gsp_sv gsp_report__text_printf(struct gsp_report *digest, const char *fmt, ...)
 {
     char text[512];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return gsp_digest__keep(digest, gsp_sv_of(text));
+    return gsp_report__text_keep(digest, gsp_sv_of(text));
 }
 
-void *gsp_digest__more(struct gsp_digest *digest, void *array, size_t count, size_t size)
+void *gsp_report_array_grow(struct gsp_report *digest, void *array, size_t count, size_t size)
 {
     if (count != 0 && (count < ROOM_FIRST || (count & (count - 1)) != 0))
         return array;
@@ -90,86 +90,86 @@ void *gsp_digest__more(struct gsp_digest *digest, void *array, size_t count, siz
     return more;
 }
 
-void gsp_digest__fact(struct gsp_digest *digest, struct gsp_sv name, struct gsp_sv value)
+void gsp_report__fact_add(struct gsp_report *digest, struct gsp_sv name, struct gsp_sv value)
 {
-    struct gsp_digest_fact *more =
-        gsp_digest__more(digest, digest->facts, digest->fact_count, sizeof(*digest->facts));
+    struct gsp_report_fact *more =
+        gsp_report_array_grow(digest, digest->facts, digest->fact_count, sizeof(*digest->facts));
     if (!more)
         return;
     digest->facts = more;
-    more[digest->fact_count++] = (struct gsp_digest_fact){name, value};
+    more[digest->fact_count++] = (struct gsp_report_fact){name, value};
 }
 
-void gsp_digest__card(struct gsp_digest *digest, struct gsp_digest_card card, struct gsp_buf *value,
-                      struct gsp_buf *detail)
+void gsp_report__card_add(struct gsp_report *digest, struct gsp_report_card card,
+                          struct gsp_buf *value, struct gsp_buf *detail)
 {
-    struct gsp_digest_card *more =
-        gsp_digest__more(digest, digest->cards, digest->card_count, sizeof(*digest->cards));
+    struct gsp_report_card *more =
+        gsp_report_array_grow(digest, digest->cards, digest->card_count, sizeof(*digest->cards));
     if (!more)
         return;
     digest->cards = more;
-    card.value = gsp_digest__keep_buf(digest, value);
-    card.detail = gsp_digest__keep_buf(digest, detail);
+    card.value = gsp_report__text_keep_buf(digest, value);
+    card.detail = gsp_report__text_keep_buf(digest, detail);
     more[digest->card_count++] = card;
 }
 
-void gsp_digest__verdict_line(struct gsp_digest *digest, struct gsp_buf *text)
+void gsp_report__verdict_add(struct gsp_report *digest, struct gsp_buf *text)
 {
     if (text->len == 0 || digest->verdict_count >= GSP_VERDICT_LINES_MAX)
         return;
-    struct gsp_sv *more =
-        gsp_digest__more(digest, digest->verdict, digest->verdict_count, sizeof(*digest->verdict));
+    struct gsp_sv *more = gsp_report_array_grow(digest, digest->verdict, digest->verdict_count,
+                                                sizeof(*digest->verdict));
     if (!more)
         return;
     digest->verdict = more;
-    more[digest->verdict_count++] = gsp_digest__keep_buf(digest, text);
+    more[digest->verdict_count++] = gsp_report__text_keep_buf(digest, text);
 }
 
-void gsp_digest__loss(struct gsp_digest *digest, struct gsp_sv what, struct gsp_sv why,
-                      uint64_t count)
+void gsp_report__loss_add(struct gsp_report *digest, struct gsp_sv what, struct gsp_sv why,
+                          uint64_t count)
 {
     if (count == 0)
         return;
-    struct gsp_digest_loss *more =
-        gsp_digest__more(digest, digest->losses, digest->loss_count, sizeof(*digest->losses));
+    struct gsp_report_loss *more =
+        gsp_report_array_grow(digest, digest->losses, digest->loss_count, sizeof(*digest->losses));
     if (!more)
         return;
     digest->losses = more;
-    more[digest->loss_count++] = (struct gsp_digest_loss){what, why, count};
+    more[digest->loss_count++] = (struct gsp_report_loss){what, why, count};
 }
 
-struct gsp_digest_chart *gsp_digest__chart(struct gsp_digest *digest, struct gsp_sv id)
+struct gsp_report_chart *gsp_report__chart_add(struct gsp_report *digest, struct gsp_sv id)
 {
-    struct gsp_digest_chart *more =
-        gsp_digest__more(digest, digest->charts, digest->chart_count, sizeof(*digest->charts));
+    struct gsp_report_chart *more =
+        gsp_report_array_grow(digest, digest->charts, digest->chart_count, sizeof(*digest->charts));
     if (!more)
         return NULL;
     digest->charts = more;
-    more[digest->chart_count] = (struct gsp_digest_chart){.id = id, .title = id, .help = ""};
+    more[digest->chart_count] = (struct gsp_report_chart){.id = id, .title = id, .help = ""};
     return &more[digest->chart_count++];
 }
 
-struct gsp_digest_series *gsp_digest__series(struct gsp_digest *digest,
-                                             struct gsp_digest_chart *chart, struct gsp_sv name)
+struct gsp_report_series *gsp_report__series_add(struct gsp_report *digest,
+                                                 struct gsp_report_chart *chart, struct gsp_sv name)
 {
-    struct gsp_digest_series *more =
-        gsp_digest__more(digest, chart->series, chart->series_count, sizeof(*chart->series));
+    struct gsp_report_series *more =
+        gsp_report_array_grow(digest, chart->series, chart->series_count, sizeof(*chart->series));
     if (!more)
         return NULL;
     chart->series = more;
     more[chart->series_count] =
-        (struct gsp_digest_series){.name = name, .pid = GSP_NULL_I64, .rank = GSP_NULL_I64};
+        (struct gsp_report_series){.name = name, .pid = GSP_NULL_I64, .rank = GSP_NULL_I64};
     return &more[chart->series_count++];
 }
 
-void gsp_digest__point(struct gsp_digest *digest, struct gsp_digest_series *series, double t,
-                       double v)
+void gsp_report__series_add_point(struct gsp_report *digest, struct gsp_report_series *series,
+                                  double t, double v)
 {
-    double *times = gsp_digest__more(digest, series->t, series->count, sizeof(*times));
+    double *times = gsp_report_array_grow(digest, series->t, series->count, sizeof(*times));
     if (!times)
         return;
     series->t = times;
-    double *values = gsp_digest__more(digest, series->v, series->count, sizeof(*values));
+    double *values = gsp_report_array_grow(digest, series->v, series->count, sizeof(*values));
     if (!values)
         return;
     series->v = values;
@@ -177,9 +177,9 @@ void gsp_digest__point(struct gsp_digest *digest, struct gsp_digest_series *seri
     values[series->count++] = isfinite(v) ? v : (double)NAN;
 }
 
-void gsp_digest__series_stats(struct gsp_digest_series *series)
+void gsp_report__series_compute_stats(struct gsp_report_series *series)
 {
-    struct gsp_digest_stats stats = {
+    struct gsp_report_stats stats = {
         .mean = (double)NAN, .std = (double)NAN, .min = (double)NAN, .max = (double)NAN};
     double mean = 0;
     double square = 0;
@@ -202,24 +202,24 @@ void gsp_digest__series_stats(struct gsp_digest_series *series)
     series->stats = stats;
 }
 
-void gsp_digest__series_free(struct gsp_digest_series *series)
+void gsp_report__series_free(struct gsp_report_series *series)
 {
     free(series->t);
     free(series->v);
-    *series = (struct gsp_digest_series){0};
+    *series = (struct gsp_report_series){0};
 }
 
-static void free_charts(struct gsp_digest *digest)
+static void free_charts(struct gsp_report *digest)
 {
     for (size_t i = 0; i < digest->chart_count; i++) {
         for (size_t k = 0; k < digest->charts[i].series_count; k++)
-            gsp_digest__series_free(&digest->charts[i].series[k]);
+            gsp_report__series_free(&digest->charts[i].series[k]);
         free(digest->charts[i].series);
     }
     free(digest->charts);
 }
 
-void gsp_digest_free(struct gsp_digest *digest)
+void gsp_report_free(struct gsp_report *digest)
 {
     if (!digest)
         return;
@@ -240,7 +240,7 @@ void gsp_digest_free(struct gsp_digest *digest)
     for (size_t i = 0; i < GSP_COUNT(arrays); i++)
         free(arrays[i]);
     while (digest->texts) {
-        struct gsp_digest_text *next = digest->texts->next;
+        struct gsp_report_text_block *next = digest->texts->next;
         free(digest->texts);
         digest->texts = next;
     }
@@ -248,7 +248,7 @@ void gsp_digest_free(struct gsp_digest *digest)
     free(digest);
 }
 
-const struct gsp_digest_chart *gsp_digest_chart_named(const struct gsp_digest *digest,
+const struct gsp_report_chart *gsp_report_chart_named(const struct gsp_report *digest,
                                                       struct gsp_sv id)
 {
     for (size_t i = 0; i < digest->chart_count; i++)
@@ -257,8 +257,8 @@ const struct gsp_digest_chart *gsp_digest_chart_named(const struct gsp_digest *d
     return NULL;
 }
 
-const struct gsp_digest_chart *gsp_digest_chart_find(const struct gsp_digest *digest,
+const struct gsp_report_chart *gsp_report_chart_find(const struct gsp_report *digest,
                                                      const char *id)
 {
-    return gsp_digest_chart_named(digest, gsp_sv_of(id));
+    return gsp_report_chart_named(digest, gsp_sv_of(id));
 }

@@ -10,7 +10,8 @@
 #define TEXT_WIDTH_MIN 8U
 #define ELLIPSIS       "\xe2\x80\xa6" /* U+2026 */
 
-unsigned gsp_report__cut(struct gsp_sv text, unsigned width, bool from_left, struct gsp_buf *out)
+unsigned gsp_report__text_cut(struct gsp_sv text, unsigned width, bool from_left,
+                              struct gsp_buf *out)
 {
     unsigned columns = gsp_width(text);
     if (columns <= width) {
@@ -161,7 +162,7 @@ static void put_cell(const struct layout *layout, size_t column, struct gsp_sv t
         gsp_buf_putsv(out, text);
         return;
     }
-    const unsigned used = gsp_report__cut(text, width, kind == GSP_REPORT_GRID_PATH, out);
+    const unsigned used = gsp_report__text_cut(text, width, kind == GSP_REPORT_GRID_PATH, out);
     if (column + 1 < layout->grid->column_count)
         pad(out, used, width);
 }
@@ -187,7 +188,7 @@ static void put_note(struct layout *layout, size_t row, struct gsp_buf *out)
     if (note.len == 0)
         return;
     pad(out, layout->widths[last], total_width(layout));
-    gsp_report__cut(escape(layout, note), layout->widths[last], false, out);
+    gsp_report__text_cut(escape(layout, note), layout->widths[last], false, out);
     gsp_buf_putc(out, '\n');
 }
 

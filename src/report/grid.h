@@ -50,6 +50,7 @@ void gsp_report_grid_free(struct gsp_report_grid *grid);
 
 /* Appends text cut to at most `width` columns, with an ellipsis at the end or (from_left) at the
  * start. Returns the columns used. */
-unsigned gsp_report__cut(struct gsp_sv text, unsigned width, bool from_left, struct gsp_buf *out);
+unsigned gsp_report__text_cut(struct gsp_sv text, unsigned width, bool from_left,
+                              struct gsp_buf *out);
 /* Appends text for Markdown; markup and HTML are escaped. */
 void gsp_report_markdown_text(struct gsp_buf *out, struct gsp_sv text);

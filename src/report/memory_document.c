@@ -17,36 +17,38 @@
 
 /* -------------------------------------------------------------------------------------- facts */
 
-static void add_facts(struct gsp_digest *digest, const struct gsp_memreport *report)
+static void add_facts(struct gsp_report *digest, const struct gsp_memory_view *report)
 {
     const struct gsp_memlog_process *first = gsp_memlog_process(report->log, 0);
-    const size_t processes = gsp_memreport_process_count(report);
+    const size_t processes = gsp_report__memory_process_count(report);
     gsp_auto_buf text = {0};
     gsp_model_command_put(gsp_memlog_profile(report->log), &text);
-    digest->command = gsp_digest__keep_buf(digest, &text);
-    digest->title = gsp_digest__program(digest->command);
-    gsp_digest__origin_facts(digest);
-    gsp_digest__fact(digest, gsp_sv_of("Recording"), digest->name);
-    gsp_buf_puts(&text, gsp_memreport_is_exact(report) ? "every allocation" : "sampled");
+    digest->command = gsp_report__text_keep_buf(digest, &text);
+    digest->title = gsp_report__program_name(digest->command);
+    gsp_report__facts_add_origin(digest);
+    gsp_report__fact_add(digest, gsp_sv_of("Recording"), digest->name);
+    gsp_buf_puts(&text, gsp_report__memory_is_exact(report) ? "every allocation" : "sampled");
     if (processes == 1 && first->interval_bytes > 0) {
         gsp_buf_puts(&text, ", one sample every ");
         gsp_model_bytes_put((double)first->interval_bytes, &text);
     }
-    gsp_digest__fact(digest, gsp_sv_of("Allocations"), gsp_digest__keep_buf(digest, &text));
+    gsp_report__fact_add(digest, gsp_sv_of("Allocations"),
+                         gsp_report__text_keep_buf(digest, &text));
     if (processes > 1)
-        gsp_digest__fact(digest, gsp_sv_of("Processes"),
-                         gsp_digest__printf(digest, "%zu", processes));
-    gsp_memreport_put_view(report, &text);
-    gsp_digest__fact(digest, gsp_sv_of("View"), gsp_digest__keep_buf(digest, &text));
-    gsp_memreport_put_huge(report, &text);
+        gsp_report__fact_add(digest, gsp_sv_of("Processes"),
+                             gsp_report__text_printf(digest, "%zu", processes));
+    gsp_report__memory_put_view(report, &text);
+    gsp_report__fact_add(digest, gsp_sv_of("View"), gsp_report__text_keep_buf(digest, &text));
+    gsp_report__memory_put_huge(report, &text);
     if (text.len > 0)
-        gsp_digest__fact(digest, gsp_sv_of("Huge pages"), gsp_digest__keep_buf(digest, &text));
+        gsp_report__fact_add(digest, gsp_sv_of("Huge pages"),
+                             gsp_report__text_keep_buf(digest, &text));
 }
 
-static void add_losses(struct gsp_digest *digest, const struct gsp_memreport *report)
+static void add_losses(struct gsp_report *digest, const struct gsp_memory_view *report)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
-    const size_t processes = gsp_memreport_process_count(report);
+    const size_t processes = gsp_report__memory_process_count(report);
     uint64_t *lost = calloc(processes + 1, sizeof(*lost)); /* the counts only rise */
     uint64_t sum = 0;
     digest->no_memory = digest->no_memory || !lost;
@@ -58,9 +60,10 @@ static void add_losses(struct gsp_digest *digest, const struct gsp_memreport *re
     for (size_t i = 0; lost && i < processes; i++)
         sum += lost[i];
     free(lost);
-    gsp_digest__loss(digest, gsp_sv_of("allocations"), gsp_sv_of("not counted completely"), sum);
+    gsp_report__loss_add(digest, gsp_sv_of("allocations"), gsp_sv_of("not counted completely"),
+                         sum);
     if (meta->truncated)
-        gsp_digest__loss(digest, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
+        gsp_report__loss_add(digest, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
 }
 
 /* ------------------------------------------------------------------------------------- charts */
@@ -83,18 +86,18 @@ static const struct {
      "Bytes that PyTorch's caching allocator has handed out on the GPU."},
 };
 
-static bool add_lines(struct gsp_digest *digest, struct gsp_digest_chart *chart,
+static bool add_lines(struct gsp_report *digest, struct gsp_report_chart *chart,
                       const struct gsp_memlog *log)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(log);
     for (uint32_t i = 0; gsp_memlog_process(log, i); i++) {
         const struct gsp_process *process = gsp_model_profile_process_at(profile, i);
         gsp_auto_buf name = {0};
-        gsp_buf_putsv(&name,
-                      gsp_digest__program(gsp_model_profile_string_at(profile, process->name)));
+        gsp_buf_putsv(
+            &name, gsp_report__program_name(gsp_model_profile_string_at(profile, process->name)));
         gsp_buf_printf(&name, " (%" PRId32 ")", process->pid);
-        struct gsp_digest_series *series =
-            gsp_digest__series(digest, chart, gsp_digest__keep_buf(digest, &name));
+        struct gsp_report_series *series =
+            gsp_report__series_add(digest, chart, gsp_report__text_keep_buf(digest, &name));
         if (!series)
             return false;
         series->pid = process->pid;
@@ -102,10 +105,10 @@ static bool add_lines(struct gsp_digest *digest, struct gsp_digest_chart *chart,
     return true;
 }
 
-static void add_charts(struct gsp_digest *digest, const struct gsp_memlog *log)
+static void add_charts(struct gsp_report *digest, const struct gsp_memlog *log)
 {
     for (size_t k = 0; k < GSP_COUNT(CHARTS); k++) {
-        struct gsp_digest_chart *chart = gsp_digest__chart(digest, gsp_sv_of(CHARTS[k].id));
+        struct gsp_report_chart *chart = gsp_report__chart_add(digest, gsp_sv_of(CHARTS[k].id));
         if (!chart || !add_lines(digest, chart, log))
             return;
         chart->title = gsp_sv_of(CHARTS[k].title);
@@ -116,10 +119,11 @@ static void add_charts(struct gsp_digest *digest, const struct gsp_memlog *log)
             const int64_t bytes = tick->total[CHARTS[k].total];
             /* What an interpreter frees while it exits is not part of the trend. */
             if (!tick->is_gone && !tick->is_final && bytes != GSP_MEMLOG_UNKNOWN)
-                gsp_digest__point(digest, &chart->series[tick->process],
-                                  (double)tick->time_ns / (double)GSP_NS_PER_S, (double)bytes);
+                gsp_report__series_add_point(digest, &chart->series[tick->process],
+                                             (double)tick->time_ns / (double)GSP_NS_PER_S,
+                                             (double)bytes);
         }
-        gsp_digest__chart_finish(digest, chart);
+        gsp_report__chart_finish(digest, chart);
     }
 }
 
@@ -142,7 +146,7 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* From the outermost frame on. Returns false if out of memory. */
-static bool add_frames(struct gsp_digest *digest, struct gsp_digest_site *site,
+static bool add_frames(struct gsp_report *digest, struct gsp_report_site *site,
                        const struct gsp_profile *profile, uint32_t stack)
 {
     gsp_auto_buf path = {0}; /* uint32_t, from the innermost on */
@@ -152,33 +156,33 @@ static bool add_frames(struct gsp_digest *digest, struct gsp_digest_site *site,
         memcpy(&stack, path.p + i * sizeof(stack), sizeof(stack));
         const struct gsp_frame *frame =
             gsp_model_profile_frame_at(profile, gsp_model_profile_stack_frame(profile, stack));
-        const struct gsp_digest_frame made = {
+        const struct gsp_report_frame made = {
             .func = gsp_model_profile_string_at(profile, frame->name),
             .file = gsp_model_profile_string_at(profile, frame->file),
             .line = frame->line,
             .kind = frame->kind};
-        if (!gsp_digest__site_frame(digest, site, made))
+        if (!gsp_report__site_add_frame(digest, site, made))
             return false;
     }
     return !path.failed;
 }
 
-static bool add_site(struct gsp_digest *digest, const struct gsp_profile *profile,
+static bool add_site(struct gsp_report *digest, const struct gsp_profile *profile,
                      const struct held *held)
 {
-    struct gsp_digest_memory *memory = &digest->memory;
-    struct gsp_digest_site *more =
-        gsp_digest__more(digest, memory->sites, memory->site_count, sizeof(*memory->sites));
+    struct gsp_report_memory *memory = &digest->memory;
+    struct gsp_report_site *more =
+        gsp_report_array_grow(digest, memory->sites, memory->site_count, sizeof(*memory->sites));
     if (!more)
         return false;
     memory->sites = more;
     more[memory->site_count] =
-        (struct gsp_digest_site){.bytes = (double)held->bytes, .count = (double)held->count};
+        (struct gsp_report_site){.bytes = (double)held->bytes, .count = (double)held->count};
     return add_frames(digest, &more[memory->site_count++], profile, held->stack);
 }
 
 /* Sites with negative growth are left out: a graph cannot show them. */
-static int add_sites(struct gsp_digest *digest, const struct gsp_memreport *report,
+static int add_sites(struct gsp_report *digest, const struct gsp_memory_view *report,
                      struct gsp_err *err)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
@@ -204,21 +208,21 @@ static int add_sites(struct gsp_digest *digest, const struct gsp_memreport *repo
             ok = add_site(digest, profile, &held[count]);
     free(held);
     if (count > digest->memory.site_count)
-        gsp_digest__fact(
-            digest, gsp_sv_of("Call stacks"),
-            gsp_digest__printf(digest, "the largest %zu of %zu", digest->memory.site_count, count));
+        gsp_report__fact_add(digest, gsp_sv_of("Call stacks"),
+                             gsp_report__text_printf(digest, "the largest %zu of %zu",
+                                                     digest->memory.site_count, count));
     return ok ? GSP_OK : gsp_err_nomem(err);
 }
 
 /* ------------------------------------------------------------------------------------ verdict */
 
-static void put_group(const struct gsp_memreport *report, uint32_t group, struct gsp_buf *out)
+static void put_group(const struct gsp_memory_view *report, uint32_t group, struct gsp_buf *out)
 {
     gsp_memlog_group_name(&report->groups, report->log, group, out);
     gsp_buf_putc(out, ' ');
 }
 
-static void add_largest(struct gsp_digest *digest, const struct gsp_memreport *report)
+static void add_largest(struct gsp_report *digest, const struct gsp_memory_view *report)
 {
     const double all = (double)report->rows.all.bytes;
     gsp_auto_buf text = {0};
@@ -230,10 +234,10 @@ static void add_largest(struct gsp_digest *digest, const struct gsp_memreport *r
         put_group(report, row->group, &text);
         gsp_model_share_put((double)row->value.bytes, all, &text);
     }
-    gsp_digest__verdict_line(digest, &text);
+    gsp_report__verdict_add(digest, &text);
 }
 
-static void add_leaks(struct gsp_digest *digest, const struct gsp_memreport *report,
+static void add_leaks(struct gsp_report *digest, const struct gsp_memory_view *report,
                       const struct gsp_memlog_leaks *leaks)
 {
     const bool is_known = leaks->stretches >= GSP_MEMLOG_LEAK_WINDOWS_MIN;
@@ -250,25 +254,26 @@ static void add_leaks(struct gsp_digest *digest, const struct gsp_memreport *rep
         gsp_buf_printf(&text, " and %zu more", leaks->count - NAMES_MAX);
     if (leaks->count == 0)
         gsp_buf_puts(&text, is_known ? "Nothing keeps growing" : "Too short to detect growth");
-    gsp_digest__verdict_line(digest, &text);
+    gsp_report__verdict_add(digest, &text);
     if (!is_known)
         return;
     gsp_model_count_put(leaks->count, &value);
     gsp_buf_puts(&text, leaks->count == 1 ? "row that keeps growing" : "rows that keep growing");
-    gsp_digest__card(digest,
-                     (struct gsp_digest_card){.id = "leaks",
-                                              .title = "Leaks",
-                                              .tone = leaks->count ? GSP_TONE_WARN : GSP_TONE_GOOD},
-                     &value, &text);
+    gsp_report__card_add(digest,
+                         (struct gsp_report_card){.id = "leaks",
+                                                  .title = "Leaks",
+                                                  .tone = leaks->count ? GSP_REPORT_TONE_WARN
+                                                                       : GSP_REPORT_TONE_GOOD},
+                         &value, &text);
 }
 
-static void add_peak(struct gsp_digest *digest, const struct gsp_memreport *report)
+static void add_peak(struct gsp_report *digest, const struct gsp_memory_view *report)
 {
-    const struct gsp_mempeak peak = gsp_memreport_peak(report);
+    const struct gsp_memory_peak peak = gsp_report__memory_peak(report);
     gsp_auto_buf value = {0};
     gsp_auto_buf text = {0};
-    gsp_memreport_put_peak(report, &text);
-    gsp_digest__verdict_line(digest, &text);
+    gsp_report__memory_put_peak(report, &text);
+    gsp_report__verdict_add(digest, &text);
     if (peak.bytes < 0)
         return;
     gsp_model_bytes_put((double)peak.bytes, &value);
@@ -277,33 +282,34 @@ static void add_peak(struct gsp_digest *digest, const struct gsp_memreport *repo
         gsp_buf_puts(&text, ", at ");
         gsp_model_seconds_put((double)peak.time_ns / (double)GSP_NS_PER_S, &text);
     }
-    gsp_digest__card(digest, (struct gsp_digest_card){.id = "live", .title = "Peak allocated"},
-                     &value, &text);
+    gsp_report__card_add(digest, (struct gsp_report_card){.id = "live", .title = "Peak allocated"},
+                         &value, &text);
 }
 
-static void add_total(struct gsp_digest *digest, const struct gsp_memreport *report)
+static void add_total(struct gsp_report *digest, const struct gsp_memory_view *report)
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf text = {0};
-    gsp_memreport_put_view(report, &text);
+    gsp_report__memory_put_view(report, &text);
     gsp_buf_puts(&text, ": ");
-    gsp_memreport_put_total(report, &text);
-    gsp_digest__verdict_line(digest, &text);
+    gsp_report__memory_put_total(report, &text);
+    gsp_report__verdict_add(digest, &text);
     if (report->question.view == GSP_MEMVIEW_PEAK)
         return;
     gsp_model_bytes_put((double)report->rows.all.bytes, &value);
-    gsp_memreport_put_view(report, &text);
-    gsp_digest__card(digest, (struct gsp_digest_card){.id = "view", .title = "This view"}, &value,
-                     &text);
+    gsp_report__memory_put_view(report, &text);
+    gsp_report__card_add(digest, (struct gsp_report_card){.id = "view", .title = "This view"},
+                         &value, &text);
 }
 
-static int judge(struct gsp_digest *digest, const struct gsp_memreport *report, struct gsp_err *err)
+static int judge(struct gsp_report *digest, const struct gsp_memory_view *report,
+                 struct gsp_err *err)
 {
     struct gsp_memlog_leaks leaks = {0};
     gsp_auto_buf text = {0};
-    int rc = gsp_memlog__leaks_find(report->log, &report->groups, &leaks, err);
+    int rc = gsp_memlog_leaks_find(report->log, &report->groups, &leaks, err);
     if (rc == GSP_OK)
-        rc = gsp_digest__rss(digest, err);
+        rc = gsp_report__rss_fill(digest, err);
     if (rc == GSP_OK) {
         add_peak(digest, report);
         if (report->question.view != GSP_MEMVIEW_LEAKS) {
@@ -311,23 +317,23 @@ static int judge(struct gsp_digest *digest, const struct gsp_memreport *report, 
             add_largest(digest, report);
         }
         add_leaks(digest, report, &leaks);
-        gsp_digest__losses_text(digest, &text);
+        gsp_report__losses_put(digest, &text);
         if (text.len == 0)
             gsp_buf_puts(&text, "Nothing was lost");
-        gsp_digest__verdict_line(digest, &text);
-        gsp_digest__memory_cards(digest);
+        gsp_report__verdict_add(digest, &text);
+        gsp_report__cards_add_memory(digest);
     }
-    gsp_memlog__leaks_free(&leaks);
+    gsp_memlog_leaks_free(&leaks);
     return rc;
 }
 
-int gsp_memreport_document(const struct gsp_memreport *report, struct gsp_digest **out,
-                           struct gsp_err *err)
+int gsp_report_memory_document(const struct gsp_memory_view *report, struct gsp_report **out,
+                               struct gsp_err *err)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
-    struct gsp_digest *digest = NULL;
+    struct gsp_report *digest = NULL;
     *out = NULL;
-    int rc = gsp_digest__new(GSP_DIGEST_MEMORY, report->path, &digest, err);
+    int rc = gsp_report__new(GSP_REPORT_MEMORY, report->path, &digest, err);
     if (rc < 0)
         return rc;
     digest->has_losses = true;
@@ -342,7 +348,7 @@ int gsp_memreport_document(const struct gsp_memreport *report, struct gsp_digest
     if (rc == GSP_OK && digest->no_memory)
         rc = gsp_err_nomem(err);
     if (rc < 0) {
-        gsp_digest_free(digest);
+        gsp_report_free(digest);
         return rc;
     }
     *out = digest;

@@ -9,20 +9,19 @@
 #include "model/tree.h"
 #include "report/grid.h"
 
-int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_memlog_group_by by,
-                       struct gsp_err *err)
+int gsp_report_memory_open(struct gsp_memory_view *report, const char *path,
+                           enum gsp_memlog_group_by by, struct gsp_err *err)
 {
     report->path = path;
     int rc = gsp_memlog_open(path, &report->log, err);
     if (rc == GSP_OK && gsp_memlog_tick_count(report->log) == 0)
-        rc = gsp_err_set(err, GSP_E_EMPTY, 0,
-                         "%.180s ends before the first snapshot", path);
+        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first snapshot", path);
     if (rc == GSP_OK)
         rc = gsp_memlog_groups_create(&report->groups, report->log, by, err);
     return rc;
 }
 
-int gsp_memreport_ask(struct gsp_memreport *report, struct gsp_err *err)
+int gsp_report_memory_select(struct gsp_memory_view *report, struct gsp_err *err)
 {
     int rc = gsp_memlog_values_create(&report->values, report->log, &report->question,
                                       &report->groups, err);
@@ -32,7 +31,7 @@ int gsp_memreport_ask(struct gsp_memreport *report, struct gsp_err *err)
     return rc;
 }
 
-void gsp_memreport_close(struct gsp_memreport *report)
+void gsp_report_memory_close(struct gsp_memory_view *report)
 {
     gsp_memlog_rows_free(&report->rows);
     gsp_memlog_values_free(&report->values);
@@ -41,7 +40,7 @@ void gsp_memreport_close(struct gsp_memreport *report)
     report->log = NULL;
 }
 
-const char *gsp_memreport_view_name(enum gsp_memlog_view view)
+const char *gsp_report__memory_view_name(enum gsp_memlog_view view)
 {
     static const char *const names[] = {
         [GSP_MEMVIEW_PEAK] = "peak",           [GSP_MEMVIEW_AT] = "at",
@@ -51,7 +50,7 @@ const char *gsp_memreport_view_name(enum gsp_memlog_view view)
     return names[view];
 }
 
-bool gsp_memreport_is_exact(const struct gsp_memreport *report)
+bool gsp_report__memory_is_exact(const struct gsp_memory_view *report)
 {
     bool exact = true;
     for (size_t i = 0; gsp_memlog_process(report->log, i); i++)
@@ -59,9 +58,9 @@ bool gsp_memreport_is_exact(const struct gsp_memreport *report)
     return exact;
 }
 
-struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report)
+struct gsp_memory_peak gsp_report__memory_peak(const struct gsp_memory_view *report)
 {
-    struct gsp_mempeak peak = {-1, -1, -1, -1};
+    struct gsp_memory_peak peak = {-1, -1, -1, -1};
     uint32_t process = 0;
     const size_t ticks = gsp_memlog_tick_count(report->log);
     for (size_t i = 0; i < ticks; i++) {
@@ -98,9 +97,9 @@ static void put_duration(int64_t ns, struct gsp_buf *out)
     gsp_buf_puts(out, gsp_fmt_duration(ns, text, sizeof(text)));
 }
 
-void gsp_memreport_put_peak(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_report__memory_put_peak(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
-    const struct gsp_mempeak peak = gsp_memreport_peak(report);
+    const struct gsp_memory_peak peak = gsp_report__memory_peak(report);
     if (peak.bytes < 0)
         return;
     gsp_buf_puts(out, "Peak of a process: ");
@@ -115,10 +114,10 @@ void gsp_memreport_put_peak(const struct gsp_memreport *report, struct gsp_buf *
     }
 }
 
-void gsp_memreport_put_huge(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_report__memory_put_huge(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
-    const struct gsp_mempeak peak = gsp_memreport_peak(report);
+    const struct gsp_memory_peak peak = gsp_report__memory_peak(report);
     if (peak.huge_bytes <= 0)
         return;
     put_bytes(peak.huge_bytes, out);
@@ -136,7 +135,7 @@ static void put_head_line(struct gsp_buf *line, struct gsp_buf *out)
     gsp_buf_clear(line);
 }
 
-static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
+static void put_head(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
     gsp_auto_buf line = {0};
@@ -144,17 +143,17 @@ static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
     put_duration(meta->duration_ns, out);
     gsp_buf_puts(out, " of ");
     gsp_buf_term(out, gsp_buf_sv(&line));
-    gsp_buf_printf(out, ", %s\n", gsp_memreport_is_exact(report) ? "exact" : "sampled");
+    gsp_buf_printf(out, ", %s\n", gsp_report__memory_is_exact(report) ? "exact" : "sampled");
     gsp_buf_clear(&line);
-    gsp_memreport_put_peak(report, &line);
+    gsp_report__memory_put_peak(report, &line);
     put_head_line(&line, out);
-    gsp_memreport_put_huge(report, &line);
+    gsp_report__memory_put_huge(report, &line);
     put_head_line(&line, out);
     if (meta->truncated)
         gsp_buf_puts(out, "The end of the file is missing\n");
 }
 
-size_t gsp_memreport_process_count(const struct gsp_memreport *report)
+size_t gsp_report__memory_process_count(const struct gsp_memory_view *report)
 {
     size_t count = 0;
     while (gsp_memlog_process(report->log, count))
@@ -162,10 +161,10 @@ size_t gsp_memreport_process_count(const struct gsp_memreport *report)
     return count;
 }
 
-void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_report__memory_put_view(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_view_spec *question = &report->question;
-    const size_t processes = gsp_memreport_process_count(report);
+    const size_t processes = gsp_report__memory_process_count(report);
     switch (question->view) {
     case GSP_MEMVIEW_PEAK:
         /* Each process has its peak at another time. */
@@ -193,7 +192,7 @@ void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *
     }
 }
 
-void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_report__memory_put_total(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
     put_bytes(report->rows.all.bytes, out);
     const double error = gsp_memlog_value_error(&report->rows.all);
@@ -209,16 +208,16 @@ void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf 
     gsp_buf_puts(out, count == 1 ? " block" : " blocks");
 }
 
-static void put_question(const struct gsp_memreport *report, struct gsp_buf *out)
+static void put_question(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
-    gsp_memreport_put_view(report, out);
+    gsp_report__memory_put_view(report, out);
     gsp_buf_puts(out, ": ");
-    gsp_memreport_put_total(report, out);
+    gsp_report__memory_put_total(report, out);
     gsp_buf_puts(out, "\n\n");
 }
 
 /* If the row's line is in a library, a note names the line of the program that called it. */
-static void end_row(const struct gsp_memreport *report, uint32_t stack,
+static void end_row(const struct gsp_memory_view *report, uint32_t stack,
                     struct gsp_report_grid *grid)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
@@ -231,7 +230,7 @@ static void end_row(const struct gsp_memreport *report, uint32_t stack,
     gsp_report_grid_row(grid);
 }
 
-static void add_row(const struct gsp_memreport *report, const struct gsp_memlog_row *row,
+static void add_row(const struct gsp_memory_view *report, const struct gsp_memlog_row *row,
                     struct gsp_report_grid *grid)
 {
     const double error = gsp_memlog_value_error(&row->value);
@@ -251,7 +250,7 @@ static void add_row(const struct gsp_memreport *report, const struct gsp_memlog_
     end_row(report, row->stack, grid);
 }
 
-static const struct gsp_memlog_row *row_of(const struct gsp_memreport *report, uint32_t group)
+static const struct gsp_memlog_row *row_of(const struct gsp_memory_view *report, uint32_t group)
 {
     for (size_t i = 0; i < report->rows.count; i++)
         if (report->rows.at[i].group == group)
@@ -259,7 +258,7 @@ static const struct gsp_memlog_row *row_of(const struct gsp_memreport *report, u
     return NULL;
 }
 
-static void add_leak(const struct gsp_memreport *report, const struct gsp_memlog_leak *leak,
+static void add_leak(const struct gsp_memory_view *report, const struct gsp_memlog_leak *leak,
                      struct gsp_report_grid *grid)
 {
     const struct gsp_memlog_row *row = row_of(report, leak->group);
@@ -276,7 +275,7 @@ static void add_leak(const struct gsp_memreport *report, const struct gsp_memlog
     end_row(report, row ? row->stack : GSP_NONE, grid);
 }
 
-static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
+static void put_leaks(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_leaks *leaks = &report->values.leaks;
     if (leaks->stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN) {
@@ -301,7 +300,7 @@ static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
     gsp_report_grid_free(&grid);
 }
 
-void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_report_memory_text(const struct gsp_memory_view *report, struct gsp_buf *out)
 {
     put_head(report, out);
     if (report->question.view == GSP_MEMVIEW_LEAKS) {
@@ -311,11 +310,12 @@ void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
     put_question(report, out);
     struct gsp_report_grid grid = {
         .column_count = 5,
-        .columns = {{"bytes", GSP_REPORT_GRID_NUMBER, 10},
-                    {gsp_memreport_is_exact(report) ? "" : "+- 95 %", GSP_REPORT_GRID_NUMBER, 8},
-                    {"%", GSP_REPORT_GRID_NUMBER, 4},
-                    {"blocks", GSP_REPORT_GRID_NUMBER, 6},
-                    {gsp_memlog_group_by_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
+        .columns = {
+            {"bytes", GSP_REPORT_GRID_NUMBER, 10},
+            {gsp_report__memory_is_exact(report) ? "" : "+- 95 %", GSP_REPORT_GRID_NUMBER, 8},
+            {"%", GSP_REPORT_GRID_NUMBER, 4},
+            {"blocks", GSP_REPORT_GRID_NUMBER, 6},
+            {gsp_memlog_group_by_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     const size_t count = report->rows.count;
     for (size_t i = 0; i < count && (report->limit == 0 || i < report->limit); i++)
         add_row(report, &report->rows.at[i], &grid);

@@ -316,12 +316,12 @@ static int put_table(struct gsp_store *store, const struct section *section, int
     struct gsp_rows_table *table = NULL;
     int rc = query(store, section->sql, time_ns, &rows, err);
     if (rc == GSP_OK)
-        rc = gsp_rows_table_new(rows, style, &table, err);
-    if (rc == GSP_OK && !gsp_rows_table_is_empty(table)) {
+        rc = gsp_report_rows_table_new(rows, style, &table, err);
+    if (rc == GSP_OK && !gsp_report__rows_table_is_empty(table)) {
         put_title(style, section->title, &out->buf);
-        rc = gsp_rows_table_write(table, out, err);
+        rc = gsp_report_rows_table_write(table, out, err);
     }
-    gsp_rows_table_free(table);
+    gsp_report_rows_table_free(table);
     gsp_rows_free(rows);
     return rc;
 }

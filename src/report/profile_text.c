@@ -7,9 +7,9 @@
 #include "base/time.h"
 #include "base/width.h"
 #include "model/format.h"
+#include "report/function_table.h"
 #include "report/grid.h"
 #include "report/profile.h"
-#include "report/table.h"
 
 #define PCT_COLUMNS    7U
 #define AMOUNT_COLUMNS 8U
@@ -70,60 +70,64 @@ static void add_amount(struct gsp_report_grid *grid, enum gsp_unit unit, int64_t
 }
 
 static void add_functions(struct gsp_report_grid *grid, const struct gsp_profile *profile,
-                          const struct gsp_view_options *view, const struct gsp_report_table *table,
-                          size_t count, bool is_markdown)
+                          const struct gsp_view_options *view,
+                          const struct gsp_function_table *table, size_t count, bool is_markdown)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct gsp_report_row *row = &table->rows[i];
-        add_pct(grid, gsp_report__pct(table->tree, row->own_weight, row->own_count), is_markdown);
-        add_pct(grid, gsp_report__pct(table->tree, row->total_weight, row->total_count),
+        const struct gsp_function_row *row = &table->rows[i];
+        add_pct(grid, gsp_report__percent_of(table->tree, row->own_weight, row->own_count),
+                is_markdown);
+        add_pct(grid, gsp_report__percent_of(table->tree, row->total_weight, row->total_count),
                 is_markdown);
         add_amount(grid, table->unit, row->own_weight, is_markdown);
         add_amount(grid, table->unit, row->total_weight, is_markdown);
-        gsp_report__function(profile, row, &grid->cell);
+        gsp_report__function_put(profile, row, &grid->cell);
         gsp_report_grid_cell(grid);
-        gsp_report__location(profile, view, row, &grid->cell);
+        gsp_report__location_put(profile, view, row, &grid->cell);
         gsp_report_grid_cell(grid);
         gsp_report_grid_row(grid);
     }
 }
 
-static size_t rows_shown(const struct gsp_report_table *table, const struct gsp_report_opts *opts)
+static size_t rows_shown(const struct gsp_function_table *table,
+                         const struct gsp_profile_report_opts *opts)
 {
     return opts->limit > 0 && opts->limit < table->count ? opts->limit : table->count;
 }
 
-int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view_options *view,
-                   const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
+int gsp_report_profile_top(const struct gsp_profile *profile, const struct gsp_view_options *view,
+                           const struct gsp_profile_report_opts *opts, struct gsp_buf *out,
+                           struct gsp_err *err)
 {
-    struct gsp_report_table table;
-    int rc = gsp_report__table(profile, view, opts->sort, &table, err);
+    struct gsp_function_table table;
+    int rc = gsp_report__function_table_new(profile, view, opts->sort, &table, err);
     if (rc < 0)
         return rc;
     const size_t count = rows_shown(&table, opts);
     struct gsp_report_grid grid = function_grid(table.unit, false);
     add_functions(&grid, profile, view, &table, count, false);
-    gsp_report_grid_text(&grid, gsp_report__width(opts), out);
+    gsp_report_grid_text(&grid, gsp_report__table_width(opts), out);
     if (table.count > count)
         gsp_buf_printf(out, "  %zu more functions\n", table.count - count);
     gsp_report_grid_free(&grid);
-    gsp_report__table_free(&table);
+    gsp_report__function_table_free(&table);
     return out->failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
-int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view_options *view,
-                        const struct gsp_report_opts *opts, struct gsp_buf *out,
-                        struct gsp_err *err)
+int gsp_report_profile_markdown(const struct gsp_profile *profile,
+                                const struct gsp_view_options *view,
+                                const struct gsp_profile_report_opts *opts, struct gsp_buf *out,
+                                struct gsp_err *err)
 {
-    struct gsp_report_table table;
-    int rc = gsp_report__table(profile, view, opts->sort, &table, err);
+    struct gsp_function_table table;
+    int rc = gsp_report__function_table_new(profile, view, opts->sort, &table, err);
     if (rc < 0)
         return rc;
     struct gsp_report_grid grid = function_grid(table.unit, true);
     add_functions(&grid, profile, view, &table, rows_shown(&table, opts), true);
     gsp_report_grid_markdown(&grid, out);
     gsp_report_grid_free(&grid);
-    gsp_report__table_free(&table);
+    gsp_report__function_table_free(&table);
     return out->failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
@@ -171,14 +175,15 @@ static bool push_children(struct walk *walk, uint32_t node)
     for (uint32_t i = gsp_model_tree_at(walk->tree, node)->first_child; i != 0;
          i = gsp_model_tree_at(walk->tree, i)->next_sibling) {
         const struct gsp_node *child = gsp_model_tree_at(walk->tree, i);
-        if (gsp_report__pct(walk->tree, child->total_weight, child->total_count) < walk->min_pct) {
+        if (gsp_report__percent_of(walk->tree, child->total_weight, child->total_count) <
+            walk->min_pct) {
             small.more++;
             small.count = gsp_sum_u64(small.count, child->total_count);
             small.weight = gsp_sum_i64(small.weight, child->total_weight);
         }
     }
     /* No line if even their sum is below the threshold. */
-    bool worth = gsp_report__pct(walk->tree, small.weight, small.count) >= walk->min_pct;
+    bool worth = gsp_report__percent_of(walk->tree, small.weight, small.count) >= walk->min_pct;
     if (small.more > 0 && worth && !push(walk, small))
         return false;
     size_t start = walk->count;
@@ -186,7 +191,7 @@ static bool push_children(struct walk *walk, uint32_t node)
          i = gsp_model_tree_at(walk->tree, i)->next_sibling) {
         const struct gsp_node *child = gsp_model_tree_at(walk->tree, i);
         struct item item = {i, 0, child->depth, child->total_count, child->total_weight};
-        if (gsp_report__pct(walk->tree, item.weight, item.count) >= walk->min_pct &&
+        if (gsp_report__percent_of(walk->tree, item.weight, item.count) >= walk->min_pct &&
             !push(walk, item))
             return false;
     }
@@ -198,11 +203,11 @@ static void put_item(const struct walk *walk, const struct item *item, struct gs
                      struct gsp_buf *out)
 {
     const struct gsp_node *node = gsp_model_tree_at(walk->tree, item->node);
-    put_pct(out, cell, gsp_report__pct(walk->tree, item->weight, item->count));
+    put_pct(out, cell, gsp_report__percent_of(walk->tree, item->weight, item->count));
     if (item->more > 0)
         pad(out, PCT_COLUMNS);
     else
-        put_pct(out, cell, gsp_report__pct(walk->tree, node->self_weight, node->self_count));
+        put_pct(out, cell, gsp_report__percent_of(walk->tree, node->self_weight, node->self_count));
     pad(out, 2);
     unsigned room = walk->width - 2 * PCT_COLUMNS - 2;
     /* The indentation of deep frames is limited; a number shows their depth. */
@@ -219,19 +224,21 @@ static void put_item(const struct walk *walk, const struct item *item, struct gs
         gsp_buf_printf(cell, "(%" PRIu32 " smaller)", item->more);
     else
         gsp_buf_term(cell, gsp_model_tree_label(walk->tree, node->label));
-    gsp_report__cut(gsp_buf_sv(cell), room, false, out);
+    gsp_report__text_cut(gsp_buf_sv(cell), room, false, out);
     gsp_buf_clear(cell);
     gsp_buf_putc(out, '\n');
 }
 
-int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view_options *view,
-                    const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
+int gsp_report_profile_tree(const struct gsp_profile *profile, const struct gsp_view_options *view,
+                            const struct gsp_profile_report_opts *opts, struct gsp_buf *out,
+                            struct gsp_err *err)
 {
     struct gsp_tree *tree = NULL;
     int rc = gsp_model_tree_new(profile, view, &tree, err);
     if (rc < 0)
         return rc;
-    struct walk walk = {.tree = tree, .min_pct = opts->min_pct, .width = gsp_report__width(opts)};
+    struct walk walk = {
+        .tree = tree, .min_pct = opts->min_pct, .width = gsp_report__table_width(opts)};
     gsp_auto_buf cell = {0};
     const struct gsp_node *root = gsp_model_tree_at(tree, 0);
     gsp_buf_puts(out, "  total    own  call tree\n");
@@ -255,7 +262,7 @@ static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, gsp_buf_sv(cell));
     gsp_buf_printf(out, "%-*s", (int)FACT_COLUMNS, name);
-    gsp_report__cut(gsp_buf_sv(&safe), width - FACT_COLUMNS, false, out);
+    gsp_report__text_cut(gsp_buf_sv(&safe), width - FACT_COLUMNS, false, out);
     gsp_buf_putc(out, '\n');
     out->failed = out->failed || safe.failed || cell->failed;
     gsp_buf_clear(cell);
@@ -319,10 +326,11 @@ static void put_threads(const struct gsp_profile *profile, struct gsp_buf *cell)
     }
 }
 
-int gsp_report_summary(const struct gsp_profile *profile, const struct gsp_report_opts *opts,
-                       struct gsp_buf *out, struct gsp_err *err)
+int gsp_report_profile_summary(const struct gsp_profile *profile,
+                               const struct gsp_profile_report_opts *opts, struct gsp_buf *out,
+                               struct gsp_err *err)
 {
-    unsigned width = gsp_report__width(opts);
+    unsigned width = gsp_report__table_width(opts);
     const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
     gsp_auto_buf cell = {0};

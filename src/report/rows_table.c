@@ -298,8 +298,8 @@ static int choose_layout(struct gsp_rows_table *table, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_rows_table_new(struct gsp_rows *rows, const struct gsp_rows_table_opts *opts,
-                       struct gsp_rows_table **out, struct gsp_err *err)
+int gsp_report_rows_table_new(struct gsp_rows *rows, const struct gsp_rows_table_opts *opts,
+                              struct gsp_rows_table **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_rows_table *table = calloc(1, sizeof(*table));
@@ -311,14 +311,14 @@ int gsp_rows_table_new(struct gsp_rows *rows, const struct gsp_rows_table_opts *
     if (rc == GSP_OK)
         rc = choose_layout(table, err);
     if (rc < 0) {
-        gsp_rows_table_free(table);
+        gsp_report_rows_table_free(table);
         return rc;
     }
     *out = table;
     return GSP_OK;
 }
 
-void gsp_rows_table_free(struct gsp_rows_table *table)
+void gsp_report_rows_table_free(struct gsp_rows_table *table)
 {
     if (!table)
         return;
@@ -328,7 +328,7 @@ void gsp_rows_table_free(struct gsp_rows_table *table)
     free(table);
 }
 
-size_t gsp_rows_table_lines(const struct gsp_rows_table *table)
+size_t gsp_report_rows_table_lines(const struct gsp_rows_table *table)
 {
     size_t lines = 3 + table->row_count;
     if (table->layout.vertical)
@@ -338,7 +338,7 @@ size_t gsp_rows_table_lines(const struct gsp_rows_table *table)
     return lines;
 }
 
-bool gsp_rows_table_is_empty(const struct gsp_rows_table *table)
+bool gsp_report__rows_table_is_empty(const struct gsp_rows_table *table)
 {
     return table->row_count == 0;
 }
@@ -364,7 +364,7 @@ static void put_padded(const struct gsp_rows_table *table, struct gsp_sv text, u
                        const struct cell_format *format, struct gsp_buf *out)
 {
     gsp_auto_buf shown = {0};
-    unsigned columns = format->cut ? gsp_report__cut(text, width, false, &shown) : 0;
+    unsigned columns = format->cut ? gsp_report__text_cut(text, width, false, &shown) : 0;
     if (!format->cut) {
         gsp_buf_putsv(&shown, text);
         columns = gsp_width(text);
@@ -546,13 +546,14 @@ static void put_foot(const struct gsp_rows_table *table, uint64_t count, struct 
         }
         gsp_buf_putc(&line, ')');
         gsp_buf_putc(out, '\n');
-        gsp_report__cut(gsp_buf_sv(&line), table->opts.width, false, out);
+        gsp_report__text_cut(gsp_buf_sv(&line), table->opts.width, false, out);
     }
     gsp_buf_printf(out, "%s\n", style(table, GSP_STYLE_OFF));
     out->failed = out->failed || line.failed;
 }
 
-int gsp_rows_table_write(struct gsp_rows_table *table, struct gsp_out *out, struct gsp_err *err)
+int gsp_report_rows_table_write(struct gsp_rows_table *table, struct gsp_out *out,
+                                struct gsp_err *err)
 {
     uint64_t count = table->row_count;
     if (!table->layout.vertical && !table->layout.plain)

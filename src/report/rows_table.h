@@ -40,16 +40,17 @@ struct gsp_rows_table_opts {
 
 /* Reads the first rows; `rows` must outlive the table. Fails as gsp_rows_next() does, and with
  * NOMEM. */
-GSP_MUST_CHECK int gsp_rows_table_new(struct gsp_rows *rows, const struct gsp_rows_table_opts *opts,
-                                      struct gsp_rows_table **out, struct gsp_err *err);
-void gsp_rows_table_free(struct gsp_rows_table *table); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_report_rows_table_new(struct gsp_rows *rows,
+                                             const struct gsp_rows_table_opts *opts,
+                                             struct gsp_rows_table **out, struct gsp_err *err);
+void gsp_report_rows_table_free(struct gsp_rows_table *table); /* NULL does nothing */
 
 /* The number of lines of the rows read so far, to decide whether to use a pager. */
-size_t gsp_rows_table_lines(const struct gsp_rows_table *table);
+size_t gsp_report_rows_table_lines(const struct gsp_rows_table *table);
 
-bool gsp_rows_table_is_empty(const struct gsp_rows_table *table);
+bool gsp_report__rows_table_is_empty(const struct gsp_rows_table *table);
 
-/* Reads the remaining rows and writes the table; call it once. Fails as gsp_rows_table_new() does
- * and, through gsp_out_finish(), with IO. */
-GSP_MUST_CHECK int gsp_rows_table_write(struct gsp_rows_table *table, struct gsp_out *out,
-                                        struct gsp_err *err);
+/* Reads the remaining rows and writes the table; call it once. Fails as gsp_report_rows_table_new()
+ * does and, through gsp_out_finish(), with IO. */
+GSP_MUST_CHECK int gsp_report_rows_table_write(struct gsp_rows_table *table, struct gsp_out *out,
+                                               struct gsp_err *err);

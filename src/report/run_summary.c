@@ -113,8 +113,8 @@ static int add_places(struct gsp_store *store, const pid_t *pids, size_t count, 
     return rc == GSP_OK ? gsp_store_lock(store, err) : rc;
 }
 
-int gsp_run_summary_tell(const pid_t *pids, size_t count, struct gsp_buf *out, size_t *functions,
-                         struct gsp_err *err)
+int gsp_report_run_summary_put(const pid_t *pids, size_t count, struct gsp_buf *out,
+                               size_t *functions, struct gsp_err *err)
 {
     struct gsp_store *store = NULL;
     size_t modules = 0;

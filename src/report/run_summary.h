@@ -16,5 +16,5 @@
 /* Appends the functions and modules of these processes that took the most time, and returns the
  * number of functions in *functions. A table without rows is left out. Fails with NOTSUP (no SQL
  * engine) or NOMEM, and as queries do. */
-GSP_MUST_CHECK int gsp_run_summary_tell(const pid_t *pids, size_t count, struct gsp_buf *out,
-                                        size_t *functions, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_report_run_summary_put(const pid_t *pids, size_t count, struct gsp_buf *out,
+                                              size_t *functions, struct gsp_err *err);

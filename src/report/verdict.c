@@ -26,20 +26,20 @@
 /* Maximum number of processes whose steps are compared with their data loading. */
 #define STRETCHES_MAX 64U
 
-static void add_line(const struct gsp_judge *judge, struct gsp_buf *text)
+static void add_line(const struct gsp_verdict_input *judge, struct gsp_buf *text)
 {
-    gsp_digest__verdict_line(judge->digest, text);
+    gsp_report__verdict_add(judge->digest, text);
 }
 
 /* CPU time of threads that never ran Python, in cores. */
-static double native_share(const struct gsp_digest *digest)
+static double native_share(const struct gsp_report *digest)
 {
     return digest->duration_s > 0 ? digest->native.cpu_s / digest->duration_s : 0;
 }
 
-static void judge_native_threads(const struct gsp_judge *judge)
+static void judge_native_threads(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest_native *native = &judge->digest->native;
+    const struct gsp_report_native *native = &judge->digest->native;
     size_t shown = 0;
     gsp_auto_buf text = {0};
     if (!(native_share(judge->digest) >= SHARE_MIN))
@@ -48,7 +48,7 @@ static void judge_native_threads(const struct gsp_judge *judge)
     gsp_model_seconds_put(native->cpu_s, &text);
     gsp_buf_printf(&text, " of CPU time (%.2f cores): ", native_share(judge->digest));
     for (size_t i = 0; i < native->top_count; i++) {
-        const struct gsp_digest_named_cpu *at = &native->top[i];
+        const struct gsp_report_named_cpu *at = &native->top[i];
         gsp_buf_puts(&text, i ? ", " : "");
         gsp_buf_putsv(&text, at->name.len ? at->name : gsp_sv_of("(no name)"));
         if (at->threads > 1)
@@ -63,9 +63,9 @@ static void judge_native_threads(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void judge_time(const struct gsp_judge *judge)
+static void judge_time(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_shares *shares = &judge->shares;
+    const struct gsp_time_shares *shares = &judge->shares;
     gsp_auto_buf text = {0};
     if (!(shares->total > 0))
         return;
@@ -94,23 +94,23 @@ static void judge_time(const struct gsp_judge *judge)
 }
 
 /* CPU time if known; otherwise idle threads would come first. */
-static double weight_of(const struct gsp_digest_function *function)
+static double weight_of(const struct gsp_report_function *function)
 {
     return isnan(function->own_cpu) ? function->own : function->own_cpu;
 }
 
-static void judge_functions(const struct gsp_judge *judge)
+static void judge_functions(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest_stacks *stacks = &judge->digest->stacks;
+    const struct gsp_report_stacks *stacks = &judge->digest->stacks;
     const double all = isnan(stacks->total_cpu) ? stacks->total : stacks->total_cpu;
-    const struct gsp_digest_function *top[NAMES_MAX] = {NULL};
+    const struct gsp_report_function *top[NAMES_MAX] = {NULL};
     gsp_auto_buf text = {0};
     for (size_t i = 0; i < stacks->function_count; i++) {
-        const struct gsp_digest_function *at = &stacks->functions[i];
+        const struct gsp_report_function *at = &stacks->functions[i];
         for (size_t k = 0; k < NAMES_MAX; k++) {
             if (top[k] && weight_of(at) <= weight_of(top[k]))
                 continue;
-            const struct gsp_digest_function *moved = top[k];
+            const struct gsp_report_function *moved = top[k];
             top[k] = at;
             at = moved;
             if (!at)
@@ -128,9 +128,9 @@ static void judge_functions(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void judge_gpu(const struct gsp_judge *judge)
+static void judge_gpu(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_shares *shares = &judge->shares;
+    const struct gsp_time_shares *shares = &judge->shares;
     gsp_auto_buf text = {0};
     if (isnan(shares->gpu_idle))
         return;
@@ -149,9 +149,9 @@ static void judge_gpu(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void judge_memory(const struct gsp_judge *judge)
+static void judge_memory(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest_memory *memory = &judge->digest->memory;
+    const struct gsp_report_memory *memory = &judge->digest->memory;
     gsp_auto_buf text = {0};
     if (isnan(memory->peak_rss_bytes))
         return;
@@ -169,9 +169,9 @@ static void judge_memory(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void judge_steps(const struct gsp_judge *judge)
+static void judge_steps(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_steps *steps = &judge->steps;
+    const struct gsp_step_stats *steps = &judge->steps;
     gsp_auto_buf text = {0};
     if (steps->count == 0)
         return;
@@ -192,9 +192,9 @@ static void judge_steps(const struct gsp_judge *judge)
 }
 
 /* Reports that torch.adaptive traced fewer steps than requested. */
-static void judge_traced(const struct gsp_judge *judge)
+static void judge_traced(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest *digest = judge->digest;
+    const struct gsp_report *digest = judge->digest;
     gsp_auto_buf text = {0};
     if (digest->steps_traced == 0 || digest->steps_traced >= digest->step_count)
         return;
@@ -207,7 +207,7 @@ static void judge_traced(const struct gsp_judge *judge)
 }
 
 /* The mean time of all steps of a rank; the duration of the run without steps. */
-static double steps_of_rank_s(const struct gsp_digest *digest)
+static double steps_of_rank_s(const struct gsp_report *digest)
 {
     double sum_s = 0;
     for (size_t i = 0; i < digest->step_count; i++)
@@ -217,9 +217,9 @@ static double steps_of_rank_s(const struct gsp_digest *digest)
 
 /* Collectives end at the same time on all ranks. The slowest rank, for which the others wait,
  * spends the least time in them. */
-static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
+static bool put_awaited(const struct gsp_report *digest, struct gsp_buf *out)
 {
-    const struct gsp_digest_rank *least = NULL;
+    const struct gsp_report_rank *least = NULL;
     double others_s = 0;
     for (size_t i = 0; i < digest->rank_count; i++) {
         if (!least || digest->ranks[i].collective_s < least->collective_s)
@@ -240,9 +240,9 @@ static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
     return true;
 }
 
-static void judge_ranks(const struct gsp_judge *judge)
+static void judge_ranks(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_steps *steps = &judge->steps;
+    const struct gsp_step_stats *steps = &judge->steps;
     const double behind =
         steps->rank_count > 1 ? steps->slow_p50_s / steps->rank_p50_s - 1 : (double)NAN;
     gsp_auto_buf text = {0};
@@ -262,12 +262,12 @@ static void judge_ranks(const struct gsp_judge *judge)
 
 /* Whether a module contains others, whose time it includes. A whole model has the name of its
  * class; its parts have other names. */
-static bool has_parts(const struct gsp_digest *digest, const struct gsp_digest_module *module)
+static bool has_parts(const struct gsp_report *digest, const struct gsp_report_module *module)
 {
     const size_t len = module->module.len;
     const bool is_whole = len == 0 || gsp_sv_eq(module->module, module->class_name);
     for (size_t i = 0; i < digest->module_count; i++) {
-        const struct gsp_digest_module *other = &digest->modules[i];
+        const struct gsp_report_module *other = &digest->modules[i];
         if (is_whole && !gsp_sv_eq(other->module, other->class_name))
             return true;
         if (len > 0 && other->module.len > len && other->module.p[len] == '.' &&
@@ -277,12 +277,12 @@ static bool has_parts(const struct gsp_digest *digest, const struct gsp_digest_m
     return false;
 }
 
-static void judge_module(const struct gsp_judge *judge)
+static void judge_module(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest *digest = judge->digest;
+    const struct gsp_report *digest = judge->digest;
     gsp_auto_buf text = {0};
     for (size_t i = 0; i < digest->module_count; i++) {
-        const struct gsp_digest_module *module = &digest->modules[i];
+        const struct gsp_report_module *module = &digest->modules[i];
         if (has_parts(digest, module))
             continue;
         gsp_buf_puts(&text, "Slowest module: ");
@@ -327,12 +327,12 @@ static struct stretch *find_stretch(struct stretches *all, int64_t pid)
     return NULL;
 }
 
-static void find_stretches(const struct gsp_digest *digest, struct stretches *out)
+static void find_stretches(const struct gsp_report *digest, struct stretches *out)
 {
     out->count = 0;
     out->steps_s = 0;
     for (size_t i = 0; i < digest->step_count; i++) {
-        const struct gsp_digest_step *step = &digest->steps[i];
+        const struct gsp_report_step *step = &digest->steps[i];
         const double end = step->t + step->duration_s;
         struct stretch *stretch = find_stretch(out, step->pid);
         if (isnan(end) || (!stretch && out->count == STRETCHES_MAX))
@@ -349,13 +349,13 @@ static void find_stretches(const struct gsp_digest *digest, struct stretches *ou
 
 /* Appends the share of data loading in the steps, without startup and without processes that only
  * load data; if unknown, its share of the wall time. */
-static void put_data_share(const struct gsp_digest *digest, double data_s, struct gsp_buf *out)
+static void put_data_share(const struct gsp_report *digest, double data_s, struct gsp_buf *out)
 {
     struct stretches all;
     double within_s = 0;
     find_stretches(digest, &all);
     for (size_t i = 0; i < digest->span_count; i++) {
-        const struct gsp_digest_span *span = &digest->spans[i];
+        const struct gsp_report_span *span = &digest->spans[i];
         const struct stretch *stretch = span->is_data ? find_stretch(&all, span->pid) : NULL;
         if (stretch && span->t >= stretch->begin && span->t < stretch->end)
             within_s += span->duration_s;
@@ -370,10 +370,10 @@ static void put_data_share(const struct gsp_digest *digest, double data_s, struc
 }
 
 /* From spans of data, else from stacks in torch.utils.data. */
-static void judge_loading(const struct gsp_judge *judge)
+static void judge_loading(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest *digest = judge->digest;
-    const struct gsp_shares *shares = &judge->shares;
+    const struct gsp_report *digest = judge->digest;
+    const struct gsp_time_shares *shares = &judge->shares;
     gsp_auto_buf text = {0};
     double data_s = 0;
     for (size_t i = 0; i < digest->span_count; i++)
@@ -392,20 +392,20 @@ static void judge_loading(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static void judge_losses(const struct gsp_judge *judge)
+static void judge_losses(const struct gsp_verdict_input *judge)
 {
     gsp_auto_buf text = {0};
-    gsp_digest__losses_text(judge->digest, &text);
+    gsp_report__losses_put(judge->digest, &text);
     /* Without stacks, nothing is known about other losses. */
     if (text.len == 0 && judge->digest->has_losses && judge->digest->stacks.seen > 0)
         gsp_buf_puts(&text, "Nothing was lost");
     add_line(judge, &text);
 }
 
-static bool has_torch(const struct gsp_digest *digest)
+static bool has_torch(const struct gsp_report *digest)
 {
     static const char FOLDER[] = "/torch/";
-    const struct gsp_digest_stacks *stacks = &digest->stacks;
+    const struct gsp_report_stacks *stacks = &digest->stacks;
     for (size_t i = 0; i < stacks->frame_count; i++) {
         const struct gsp_sv file = stacks->frames[i].file;
         if (file.len && memmem(file.p, file.len, FOLDER, sizeof(FOLDER) - 1))
@@ -415,11 +415,11 @@ static bool has_torch(const struct gsp_digest *digest)
 }
 
 /* Lists the kinds of data that the run does not have, with the reason if known. */
-static void judge_unknown(const struct gsp_judge *judge)
+static void judge_unknown(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest *digest = judge->digest;
+    const struct gsp_report *digest = judge->digest;
     const bool has_stacks = digest->stacks.seen > 0;
-    const bool has_machine = gsp_digest_chart_find(digest, "machine_cpu") != NULL;
+    const bool has_machine = gsp_report_chart_find(digest, "machine_cpu") != NULL;
     const struct {
         bool is_there;
         const char *what;
@@ -433,7 +433,7 @@ static void judge_unknown(const struct gsp_judge *judge)
         {!isnan(judge->shares.gpu_idle), "GPU", has_machine ? "none found" : NULL},
     };
     gsp_auto_buf text = {0};
-    if (digest->kind != GSP_DIGEST_RUN)
+    if (digest->kind != GSP_REPORT_RUN)
         return;
     for (size_t i = 0; i < GSP_COUNT(parts); i++) {
         if (parts[i].is_there)
@@ -458,15 +458,15 @@ static bool is_plain(struct gsp_sv text, bool is_command)
 }
 
 /* Suggests one command for the most prominent finding. */
-static void judge_next(const struct gsp_judge *judge)
+static void judge_next(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest *digest = judge->digest;
+    const struct gsp_report *digest = judge->digest;
     gsp_auto_buf text = {0};
     const bool has_stacks = digest->stacks.seen > 0;
     const bool of_steps = judge->steps.max_s > STRAGGLE_MIN * judge->steps.p50_s ||
                           (!has_stacks && digest->step_count > 0);
     const bool grows = digest->memory.growth_bytes_per_s > 0;
-    if (digest->kind != GSP_DIGEST_RUN || digest->path.len == 0 ||
+    if (digest->kind != GSP_REPORT_RUN || digest->path.len == 0 ||
         (!has_stacks && !of_steps && !grows))
         return;
     gsp_buf_puts(&text, "Next: gsprof ");
@@ -487,16 +487,16 @@ static void judge_next(const struct gsp_judge *judge)
 }
 
 /* Whether the program failed during startup. */
-static bool failed_early(const struct gsp_judge *judge)
+static bool failed_early(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_digest *digest = judge->digest;
+    const struct gsp_report *digest = judge->digest;
     const bool did_start = digest->stacks.seen > 0 ? !(judge->shares.worked < WORKED_MIN_S)
                                                    : !(digest->duration_s < EARLY_S);
-    return digest->kind == GSP_DIGEST_RUN && digest->exit_status > 0 && !did_start &&
+    return digest->kind == GSP_REPORT_RUN && digest->exit_status > 0 && !did_start &&
            digest->step_count == 0 && digest->span_count == 0;
 }
 
-static void judge_failure(const struct gsp_judge *judge)
+static void judge_failure(const struct gsp_verdict_input *judge)
 {
     gsp_auto_buf text = {0};
     gsp_buf_printf(&text,
@@ -506,9 +506,9 @@ static void judge_failure(const struct gsp_judge *judge)
 }
 
 /* The verdict for a program that did not fail during startup. */
-static void judge_all(const struct gsp_judge *judge)
+static void judge_all(const struct gsp_verdict_input *judge)
 {
-    struct gsp_digest *digest = judge->digest;
+    struct gsp_report *digest = judge->digest;
     judge_time(judge);
     judge_native_threads(judge);
     judge_functions(judge);
@@ -528,15 +528,15 @@ static void judge_all(const struct gsp_judge *judge)
     judge_next(judge);
 }
 
-int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
+int gsp_report__verdict_fill(struct gsp_report *digest, struct gsp_err *err)
 {
-    struct gsp_judge judge = {.digest = digest};
+    struct gsp_verdict_input judge = {.digest = digest};
     digest->verdict_count = 0;
     digest->verdict_has_next = false;
     digest->card_count = 0;
-    int rc = gsp_digest__shares(digest, &judge.shares, err);
+    int rc = gsp_report__time_shares_compute(digest, &judge.shares, err);
     if (rc == GSP_OK)
-        rc = gsp_digest__step_stats(digest, &judge.steps, err);
+        rc = gsp_report__step_stats_compute(digest, &judge.steps, err);
     if (rc < 0)
         return rc;
     digest->failed_early = failed_early(&judge);
@@ -544,12 +544,12 @@ int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
         judge_failure(&judge);
     else
         judge_all(&judge);
-    gsp_digest__cards(&judge);
+    gsp_report__cards_fill(&judge);
     return digest->no_memory ? gsp_err_nomem(err) : GSP_OK;
 }
 
-void gsp_digest_verdict_text(const struct gsp_digest *digest, struct gsp_buf *findings,
-                             struct gsp_buf *next)
+void gsp_report_verdict_put(const struct gsp_report *digest, struct gsp_buf *findings,
+                            struct gsp_buf *next)
 {
     for (size_t i = 0; i < digest->verdict_count; i++) {
         const bool is_next = digest->verdict_has_next && i == digest->verdict_count - 1;

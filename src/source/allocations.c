@@ -115,7 +115,7 @@ static int put_stacks(const struct copy *copy, struct gsp_batch *batch, struct g
     return rc;
 }
 
-int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *err)
+int gsp_source_allocations_fill(void *place, struct gsp_batch *batch, struct gsp_err *err)
 {
     struct copy copy = {0};
     int rc = copy_counters(&copy, place, err);
@@ -139,15 +139,16 @@ static bool has_counters(const struct gsp_ring_dir *place)
     return has;
 }
 
-int gsp_allocation_add(struct gsp_store *store, struct gsp_ring_dir *place, struct gsp_err *err)
+int gsp_source__allocations_add(struct gsp_store *store, struct gsp_ring_dir *place,
+                                struct gsp_err *err)
 {
     if (!has_counters(place))
         return GSP_OK;
     int rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_allocation),
-                                gsp_allocation_fill, place, err);
+                                gsp_source_allocations_fill, place, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_stack),
-                                gsp_allocation_fill, place, err);
+                                gsp_source_allocations_fill, place, err);
     return rc;
 }
 
@@ -308,8 +309,8 @@ static int add_metrics(const struct gsp_memlog *log, struct gsp_store *store, st
     return gsp_store_add_batch(store, batch, err);
 }
 
-int gsp_allocation_add_log(struct gsp_store *store, const struct gsp_memlog *log,
-                           struct gsp_err *err)
+int gsp_source__memory_recording_add(struct gsp_store *store, const struct gsp_memlog *log,
+                                     struct gsp_err *err)
 {
     struct log_rows rows = {.log = log};
     int rc = add_allocations(&rows, store, err);

@@ -24,14 +24,16 @@
 /* Appends rows of python.allocation or python.stack, depending on the table of the batch. place is
  * a struct gsp_ring_dir. Appends nothing if the process does not count allocations.
  * Fails with FORMAT, PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source_allocations_fill(void *place, struct gsp_batch *batch,
+                                               struct gsp_err *err);
 
 /* Adds both tables to a store if the process counts allocations. Keep place until the store is
  * closed. */
-GSP_MUST_CHECK int gsp_allocation_add(struct gsp_store *store, struct gsp_ring_dir *place,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source__allocations_add(struct gsp_store *store, struct gsp_ring_dir *place,
+                                               struct gsp_err *err);
 
 /* Adds a recording to a store: python.allocation, python.stack, and resident memory as
  * process.metrics. */
-GSP_MUST_CHECK int gsp_allocation_add_log(struct gsp_store *store, const struct gsp_memlog *log,
-                                          struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source__memory_recording_add(struct gsp_store *store,
+                                                    const struct gsp_memlog *log,
+                                                    struct gsp_err *err);

@@ -12,7 +12,7 @@
 #include "sample/dump.h"
 #include "wire/table.h"
 
-void gsp_backtrace_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out)
+void gsp_source_backtrace_put_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out)
 {
     struct gsp_json json;
     gsp_buf_clear(out);
@@ -30,7 +30,7 @@ static uint32_t intern(struct gsp_batch *batch, struct gsp_sv text)
     return text.len ? gsp_store_batch_intern(batch, text) : GSP_NULL_STR;
 }
 
-static int put_thread(const struct gsp_backtrace_source *source,
+static int put_thread(const struct gsp_source_backtraces *source,
                       const struct gsp_dump_thread *thread, struct gsp_row_python_backtrace *row,
                       struct gsp_batch *batch, struct gsp_err *err)
 {
@@ -48,7 +48,7 @@ static int put_thread(const struct gsp_backtrace_source *source,
             gsp_store_batch_intern(batch, gsp_sv_of(frame->is_native ? "Native" : "Python"));
         row->locals = (struct gsp_sv){NULL, 0};
         if (source->locals && !frame->is_native) {
-            gsp_backtrace_locals(frame, &locals);
+            gsp_source_backtrace_put_locals(frame, &locals);
             row->locals = gsp_buf_sv(&locals);
         }
         int rc = gsp_store_batch_append(batch, row, err);
@@ -58,9 +58,9 @@ static int put_thread(const struct gsp_backtrace_source *source,
     return GSP_OK;
 }
 
-int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch, struct gsp_err *err)
+int gsp_source__backtraces_fill(void *source, struct gsp_batch *batch, struct gsp_err *err)
 {
-    const struct gsp_backtrace_source *from = source;
+    const struct gsp_source_backtraces *from = source;
     const struct gsp_dump_opts opts = {.locals = from->locals, .native = from->native};
     struct gsp_dump *dump = NULL;
     struct gsp_row_python_backtrace row = {.ts_ns = gsp_realtime_ns(),
@@ -80,9 +80,9 @@ int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch, struct gsp_
     return rc;
 }
 
-int gsp_backtrace_source_add(struct gsp_store *store, struct gsp_backtrace_source *source,
-                             struct gsp_err *err)
+int gsp_source__backtraces_add(struct gsp_store *store, struct gsp_source_backtraces *source,
+                               struct gsp_err *err)
 {
     return gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_backtrace),
-                              gsp_backtrace_source_fill, source, err);
+                              gsp_source__backtraces_fill, source, err);
 }

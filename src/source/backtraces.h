@@ -15,7 +15,7 @@
 #include "sample/dump.h"
 #include "store/store.h"
 
-struct gsp_backtrace_source {
+struct gsp_source_backtraces {
     pid_t pid;
     bool locals;         /* with local variables */
     bool native;         /* with native frames: stops each thread briefly */
@@ -24,13 +24,13 @@ struct gsp_backtrace_source {
 
 /* Adds the table to a store. Keep source until the store is closed. Does not read the process: if
  * that fails, the query that scans the table fails. */
-GSP_MUST_CHECK int gsp_backtrace_source_add(struct gsp_store *store,
-                                            struct gsp_backtrace_source *source,
-                                            struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source__backtraces_add(struct gsp_store *store,
+                                              struct gsp_source_backtraces *source,
+                                              struct gsp_err *err);
 
 /* Appends the rows; the callback of the store. */
-GSP_MUST_CHECK int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch,
-                                             struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source__backtraces_fill(void *source, struct gsp_batch *batch,
+                                               struct gsp_err *err);
 
 /* Writes the local variables of a frame as a JSON object, replacing the contents of out. */
-void gsp_backtrace_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out);
+void gsp_source_backtrace_put_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out);

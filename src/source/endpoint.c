@@ -33,7 +33,7 @@ static bool exists(const char *path)
 }
 
 /* "host:8080", "[::1]:8080" */
-bool gsp_endpoint_is_address(const char *text)
+bool gsp_source_endpoint_is_address(const char *text)
 {
     const char *colon = strrchr(text, ':');
     int64_t port = 0;
@@ -41,9 +41,9 @@ bool gsp_endpoint_is_address(const char *text)
            gsp_parse_i64(colon + 1, 1, PORT_MAX, &port, NULL) == GSP_OK;
 }
 
-bool gsp_endpoint_looks(const char *text)
+bool gsp_source_endpoint_is_plausible(const char *text)
 {
-    return is_digits(text) || exists(text) || gsp_endpoint_is_address(text) ||
+    return is_digits(text) || exists(text) || gsp_source_endpoint_is_address(text) ||
            strncmp(text, "unix:", 5) == 0 || strncmp(text, "http://", 7) == 0;
 }
 
@@ -103,7 +103,7 @@ static int find_path(struct gsp_endpoint *out, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_endpoint_find(const char *text, struct gsp_endpoint *out, struct gsp_err *err)
+int gsp_source_endpoint_find(const char *text, struct gsp_endpoint *out, struct gsp_err *err)
 {
     *out = (struct gsp_endpoint){.text = text};
     return is_digits(text) ? find_pid(out, err) : find_path(out, err);
@@ -115,11 +115,11 @@ static int add_pid(struct gsp_endpoint *endpoint, struct gsp_store *store, struc
     if (endpoint->has_rings)
         rc = gsp_store_add_ring_dir(store, &endpoint->place, err);
     if (rc == GSP_OK && endpoint->has_rings)
-        rc = gsp_allocation_add(store, &endpoint->place, err);
+        rc = gsp_source__allocations_add(store, &endpoint->place, err);
     if (rc < 0 || !endpoint->is_live)
         return rc;
     endpoint->backtrace.pid = endpoint->pid;
-    return gsp_backtrace_source_add(store, &endpoint->backtrace, err);
+    return gsp_source__backtraces_add(store, &endpoint->backtrace, err);
 }
 
 /* Converts text to an SQL name: lower-case letters, digits and underscores. */
@@ -172,7 +172,7 @@ static int add_parquet(const char *path, struct gsp_store *store, struct gsp_err
 static int add_profile(const char *path, struct gsp_store *store, struct gsp_err *err)
 {
     struct gsp_profile *profile = NULL;
-    int rc = gsp_source_load_profile(path, NULL, true, &profile, err);
+    int rc = gsp_source_profile_load(path, NULL, true, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_profile(store, profile, err);
     gsp_model_profile_free(profile);
@@ -184,18 +184,19 @@ static int add_memory(const char *path, struct gsp_store *store, struct gsp_err 
     struct gsp_memlog *log = NULL;
     int rc = gsp_memlog_open(path, &log, err);
     if (rc == GSP_OK)
-        rc = gsp_allocation_add_log(store, log, err);
+        rc = gsp_source__memory_recording_add(store, log, err);
     gsp_memlog_close(log);
     return rc;
 }
 
-int gsp_endpoint_add(struct gsp_endpoint *endpoint, struct gsp_store *store, struct gsp_err *err)
+int gsp_source_endpoint_add(struct gsp_endpoint *endpoint, struct gsp_store *store,
+                            struct gsp_err *err)
 {
     switch (endpoint->kind) {
     case GSP_ENDPOINT_PID:
         return add_pid(endpoint, store, err);
     case GSP_ENDPOINT_FOLDER:
-        return gsp_run_folder_add(store, endpoint->text, err);
+        return gsp_source__run_add(store, endpoint->text, err);
     case GSP_ENDPOINT_PARQUET:
         return add_parquet(endpoint->text, store, err);
     case GSP_ENDPOINT_MEMORY:

@@ -32,23 +32,23 @@ enum gsp_endpoint_kind {
 struct gsp_endpoint {
     const char *text; /* as typed, borrowed */
     enum gsp_endpoint_kind kind;
-    pid_t pid;                             /* 0 unless kind is PID */
-    bool is_live;                          /* the process runs */
-    bool has_rings;                        /* place is filled */
-    struct gsp_ring_dir place;             /* of the process */
-    struct gsp_backtrace_source backtrace; /* the store keeps a pointer to it */
+    pid_t pid;                              /* 0 unless kind is PID */
+    bool is_live;                           /* the process runs */
+    bool has_rings;                         /* place is filled */
+    struct gsp_ring_dir place;              /* of the process */
+    struct gsp_source_backtraces backtrace; /* the store keeps a pointer to it */
 };
 
 /* Whether text can be an endpoint: a number, host:port, a URL, or an existing path. */
-bool gsp_endpoint_looks(const char *text);
+bool gsp_source_endpoint_is_plausible(const char *text);
 
 /* Whether text is host:port. */
-bool gsp_endpoint_is_address(const char *text);
+bool gsp_source_endpoint_is_address(const char *text);
 
 /* Finds the process, folder or file that text means. Fails with NOPROC (no such process, and no
  * rings of one), NOFILE, USAGE (not a process id), PERM. */
-GSP_MUST_CHECK int gsp_endpoint_find(const char *text, struct gsp_endpoint *out,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source_endpoint_find(const char *text, struct gsp_endpoint *out,
+                                            struct gsp_err *err);
 /* Adds the tables of the endpoint to a store. Keep endpoint until the store is closed. */
-GSP_MUST_CHECK int gsp_endpoint_add(struct gsp_endpoint *endpoint, struct gsp_store *store,
-                                    struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source_endpoint_add(struct gsp_endpoint *endpoint, struct gsp_store *store,
+                                           struct gsp_err *err);

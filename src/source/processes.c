@@ -19,11 +19,11 @@ int gsp_source_processes_add(struct gsp_source_processes *all, struct gsp_store 
         struct gsp_ring_dir *place = &all->places.at[i];
         if (gsp_store_add_ring_dir(store, place, NULL) < 0)
             continue;
-        gsp_ignore(gsp_allocation_add(store, place, NULL));
+        gsp_ignore(gsp_source__allocations_add(store, place, NULL));
         all->backtraces[i] =
-            (struct gsp_backtrace_source){.pid = place->pid, .is_one_of_many = true};
+            (struct gsp_source_backtraces){.pid = place->pid, .is_one_of_many = true};
         if (with_stacks && place->live)
-            gsp_ignore(gsp_backtrace_source_add(store, &all->backtraces[i], NULL));
+            gsp_ignore(gsp_source__backtraces_add(store, &all->backtraces[i], NULL));
     }
     return GSP_OK;
 }

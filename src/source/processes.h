@@ -16,7 +16,7 @@
 
 struct gsp_source_processes {
     struct gsp_ring_dirs places;
-    struct gsp_backtrace_source *backtraces; /* one per place */
+    struct gsp_source_backtraces *backtraces; /* one per place */
 };
 
 /* Adds the rings and the allocation counters of each process to the store; with_stacks: also the

@@ -29,11 +29,11 @@ bool gsp_source_is_run(const struct gsp_format *format)
     return format == &RUN_FORMAT;
 }
 
-int gsp_source_output_format(const char *name, const char *path, const struct gsp_format **out,
-                             struct gsp_err *err)
+int gsp_source_format_find(const char *name, const char *path, const struct gsp_format **out,
+                           struct gsp_err *err)
 {
     const bool is_run =
-        name ? strcmp(name, GSP_SOURCE_RUN_FORMAT) == 0 : gsp_run_folder_named(path);
+        name ? strcmp(name, GSP_SOURCE_RUN_FORMAT) == 0 : gsp_source__path_is_folder(path);
     *out = is_run ? &RUN_FORMAT
            : name ? gsp_export_format_find(name)
                   : gsp_export_format_of_path(path);
@@ -51,17 +51,17 @@ int gsp_source_output_format(const char *name, const char *path, const struct gs
     return GSP_OK;
 }
 
-int gsp_source_load_profile(const char *path, const char *from, bool keep_samples,
+int gsp_source_profile_load(const char *path, const char *from, bool keep_samples,
                             struct gsp_profile **out, struct gsp_err *err)
 {
     const char *real = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
-    if (gsp_run_folder_named(path))
-        return gsp_run_folder_load(path, keep_samples, out, err);
+    if (gsp_source__path_is_folder(path))
+        return gsp_source__run_load(path, keep_samples, out, err);
     return gsp_export_format_load(real, from ? gsp_export_format_find(from) : NULL, keep_samples,
                                   out, err);
 }
 
-int gsp_source_save_profile(const char *path, const struct gsp_format *format,
+int gsp_source_profile_save(const char *path, const struct gsp_format *format,
                             const struct gsp_profile *profile, const struct gsp_view_options *view,
                             bool force, struct gsp_err *err)
 {

@@ -14,15 +14,15 @@
 #include "store/run.h"
 #include "store/run_profile.h"
 
-bool gsp_run_folder_named(const char *path)
+bool gsp_source__path_is_folder(const char *path)
 {
     struct stat info;
     const size_t len = strlen(path);
     return (len > 0 && path[len - 1] == '/') || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
 }
 
-int gsp_run_folder_load(const char *path, bool keep_samples, struct gsp_profile **out,
-                        struct gsp_err *err)
+int gsp_source__run_load(const char *path, bool keep_samples, struct gsp_profile **out,
+                         struct gsp_err *err)
 {
     struct gsp_err skipped = {0};
     const int rc = gsp_store_run_profile_load(path, NULL, keep_samples, out, &skipped, err);
@@ -61,13 +61,13 @@ static int add_list(struct gsp_store *store, const char *paths, struct gsp_err *
         const char *path = gsp_buf_cstr(&text);
         if (!path)
             return gsp_err_nomem(err);
-        rc = gsp_run_folder_named(path) ? gsp_run_folder_add(store, path, err)
-                                        : add_file(store, path, err);
+        rc = gsp_source__path_is_folder(path) ? gsp_source__run_add(store, path, err)
+                                              : add_file(store, path, err);
     }
     return rc;
 }
 
-int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err *err)
+int gsp_source__run_add(struct gsp_store *store, const char *path, struct gsp_err *err)
 {
     if (strchr(path, ',') && access(path, F_OK) != 0)
         return add_list(store, path, err);
@@ -88,7 +88,7 @@ int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err
     return rc;
 }
 
-uint64_t gsp_run_folder_bytes(const char *path)
+uint64_t gsp_source_run_bytes(const char *path)
 {
     uint64_t bytes = 0;
     DIR *dir = opendir(path);

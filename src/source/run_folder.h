@@ -15,15 +15,15 @@
 #include "store/store.h"
 
 /* Whether a path means a folder: it ends in '/', or a folder exists there. */
-bool gsp_run_folder_named(const char *path);
+bool gsp_source__path_is_folder(const char *path);
 
 /* Loads the profile of a run. Fails with NOFILE (the run has no profile), and like
  * gsp_export_format_load(). */
-GSP_MUST_CHECK int gsp_run_folder_load(const char *path, bool keep_samples,
-                                       struct gsp_profile **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source__run_load(const char *path, bool keep_samples,
+                                        struct gsp_profile **out, struct gsp_err *err);
 /* Adds the tables of a run to a store, also if the recorder is running or was killed. path may be a
  * comma-separated list of runs and profile files. */
-GSP_MUST_CHECK int gsp_run_folder_add(struct gsp_store *store, const char *path,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_source__run_add(struct gsp_store *store, const char *path,
+                                       struct gsp_err *err);
 /* Returns the size of the folder's files in bytes. */
-uint64_t gsp_run_folder_bytes(const char *path);
+uint64_t gsp_source_run_bytes(const char *path);

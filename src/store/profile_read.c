@@ -260,8 +260,8 @@ static int read_sample(void *ctx, const struct gsp_store_row *row, struct gsp_er
                               : gsp_model_profile_add(reader->profile, &sample, err);
 }
 
-int gsp_store_profile_read(struct gsp_store *store, const struct gsp_profile_source *from,
-                           struct gsp_profile *profile, struct gsp_err *err)
+int gsp_store__profile_read(struct gsp_store *store, const struct gsp_profile_source *from,
+                            struct gsp_profile *profile, struct gsp_err *err)
 {
     struct reader reader = {.from = from, .profile = profile, .stack_id = GSP_NULL_I64};
     int rc = gsp_store_query_each(store, FACTS_SQL, read_facts, &reader, err);

@@ -33,6 +33,6 @@ struct gsp_profile_source {
 
 /* Fills an empty profile from a locked store. Without rows the profile has no samples.
  * Fails like gsp_store_query() and gsp_model_profile_add(). */
-GSP_MUST_CHECK int gsp_store_profile_read(struct gsp_store *store,
-                                          const struct gsp_profile_source *from,
-                                          struct gsp_profile *profile, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__profile_read(struct gsp_store *store,
+                                           const struct gsp_profile_source *from,
+                                           struct gsp_profile *profile, struct gsp_err *err);

@@ -143,8 +143,8 @@ static int describe(const struct gsp_profile *profile, struct gsp_run_meta *abou
     return GSP_OK;
 }
 
-int gsp_store_run_write(const char *path, const struct gsp_profile *profile,
-                        const struct gsp_run_meta *about, struct gsp_err *err)
+int gsp_store__run_write(const char *path, const struct gsp_profile *profile,
+                         const struct gsp_run_meta *about, struct gsp_err *err)
 {
     gsp_auto_buf texts = {0};
     struct gsp_run_process *processes = NULL;

@@ -82,8 +82,8 @@ void gsp_store_run_remove_files(const char *path);
 
 /* Writes the profile's tables and meta.json; times, samples and processes come from the profile.
  * Replaces existing files. Fails with NOTSUP (no engine), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_store_run_write(const char *path, const struct gsp_profile *profile,
-                                       const struct gsp_run_meta *about, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__run_write(const char *path, const struct gsp_profile *profile,
+                                        const struct gsp_run_meta *about, struct gsp_err *err);
 
 /* Writes meta.json. Fails with EXISTS (unless replace), NOWRITE, NOMEM. */
 GSP_MUST_CHECK int gsp_store_run_write_meta(const char *path, const struct gsp_run_meta *about,

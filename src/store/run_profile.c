@@ -37,7 +37,7 @@ static int read_tables(struct gsp_store *store, bool keep_samples, struct gsp_pr
     static const struct gsp_profile_source ALL = {0};
     int rc = gsp_model_profile_new(keep_samples, out, err);
     if (rc == GSP_OK)
-        rc = gsp_store_profile_read(store, &ALL, *out, err);
+        rc = gsp_store__profile_read(store, &ALL, *out, err);
     if (rc == GSP_OK && gsp_model_profile_sample_count(*out) > 0)
         return GSP_OK;
     gsp_model_profile_free(*out);
@@ -119,7 +119,7 @@ static int stream_tables(struct gsp_store *store, int fd, const struct gsp_profi
     from.take = stream_sample;
     from.user = stream;
     if (rc == GSP_OK)
-        rc = gsp_store_profile_read(store, &from, profile, err);
+        rc = gsp_store__profile_read(store, &from, profile, err);
     if (rc == GSP_OK) {
         rc = gsp_export_stream_finish(stream, err);
         stream = NULL;
@@ -166,7 +166,7 @@ int gsp_store_run_profile_write_files(const char *folder, struct gsp_store *stor
         return write_stream(folder, store, from, err);
     int rc = gsp_model_profile_new(true, out, err);
     if (rc == GSP_OK)
-        rc = gsp_store_profile_read(store, from, *out, err);
+        rc = gsp_store__profile_read(store, from, *out, err);
     if (rc == GSP_OK)
         rc = save_as(folder, GSP_RUN_PROFILE, "gsp", *out, NULL, err);
     if (rc == GSP_OK)
@@ -202,7 +202,7 @@ int gsp_store_run_profile_write_tables(const char *folder, const struct gsp_prof
     int rc = GSP_OK;
     if (gsp_model_profile_sample_count(profile) <= GSP_RUN_JSON_SAMPLES_MAX)
         rc = save_as(folder, GSP_RUN_JSON, "json", profile, view, err);
-    return rc == GSP_OK ? gsp_store_run_write(folder, profile, &about, err) : rc;
+    return rc == GSP_OK ? gsp_store__run_write(folder, profile, &about, err) : rc;
 }
 
 int gsp_store_run_profile_save(const char *folder, const struct gsp_profile *profile,

@@ -40,7 +40,7 @@ GSP_MUST_CHECK int gsp_store_run_profile_load(const char *folder, struct gsp_sto
 GSP_MUST_CHECK int gsp_store_run_profile_load_file(const char *folder, struct gsp_profile **out,
                                                    struct gsp_err *err);
 /* Reads the profile from the tables of a locked store, with its samples. *out is NULL if there are
- * none. Fails like gsp_store_profile_read(). */
+ * none. Fails like gsp_store__profile_read(). */
 GSP_MUST_CHECK int gsp_store_run_profile_load_tables(struct gsp_store *store,
                                                      struct gsp_profile **out, struct gsp_err *err);
 
@@ -52,7 +52,7 @@ GSP_MUST_CHECK int gsp_store_run_profile_write_files(const char *folder, struct 
                                                      uint64_t samples, struct gsp_profile **out,
                                                      struct gsp_err *err);
 /* Derives the tables, meta.json and profile.json from a profile. The folder exists.
- * is_local: the profile was recorded on this host. Fails like gsp_store_run_write(). */
+ * is_local: the profile was recorded on this host. Fails like gsp_store__run_write(). */
 GSP_MUST_CHECK int gsp_store_run_profile_write_tables(const char *folder,
                                                       const struct gsp_profile *profile,
                                                       const struct gsp_view_options *view,

@@ -25,10 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         argv[argc++] = text + i;
     struct gsp_parsed parsed;
     struct gsp_err err;
-    int rc = gsp_cli_parse(argc, argv, &parsed, &err);
+    int rc = gsp_cli__parse(argc, argv, &parsed, &err);
     if (rc == GSP_OK && parsed.arg_count > (size_t)argc)
         abort();
-    gsp_parsed_free(&parsed);
+    gsp_cli__parsed_free(&parsed);
     free(text);
     return 0;
 }

@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gsp_err err = {0};
     struct gsp_batch_view batch;
     gsp_auto_buf text = {0};
-    if (gsp_json_rows_new((struct gsp_sv){(const char *)data, size}, NULL, &rows, &err) != GSP_OK) {
+    if (gsp_client_rows_from_json((struct gsp_sv){(const char *)data, size}, NULL, &rows, &err) !=
+        GSP_OK) {
         if (rows || err.msg[0] == '\0')
             abort(); /* a failure must have a message */
         return 0;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "frames/frames_internal.h"
+#include "frames/log_internal.h"
 
 #define TEXT_LINES 4
 
@@ -27,17 +27,17 @@ static void write_file(const char *folder, const char *name, const void *bytes, 
 
 static void read_log(const char *folder)
 {
-    struct gsp_frames *frames = NULL;
-    struct gsp_frames_options options = {.folder = folder, .host = "here"};
-    if (gsp_frames_open(&options, &frames, NULL) != 0)
+    struct gsp_frame_log *frames = NULL;
+    struct gsp_frame_log_options options = {.folder = folder, .host = "here"};
+    if (gsp_frames_log_open(&options, &frames, NULL) != 0)
         return;
-    struct gsp_frames_stats stats;
-    if (gsp_frames_log_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
-        gsp_frames_stats_free(&stats);
+    struct gsp_frame_stats stats;
+    if (gsp_frames__log_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
+        gsp_frames__log_stats_free(&stats);
     gsp_auto_fd out = open("/dev/null", O_WRONLY | O_CLOEXEC);
     uint64_t copied = 0;
-    gsp_ignore(gsp_frames_copy(frames, 0, UINT64_MAX, out, &copied, NULL));
-    gsp_frames_close(frames);
+    gsp_ignore(gsp_frames__log_copy(frames, 0, UINT64_MAX, out, &copied, NULL));
+    gsp_frames_log_close(frames);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

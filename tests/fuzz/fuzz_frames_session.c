@@ -42,12 +42,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gsp_session_read_options options = {.values = true, .bins = all_bins};
     struct gsp_session_data *session = NULL;
     struct gsp_err err = {0};
-    if (gsp_session_read(read_piece, &pieces, &options, &session, &err) != GSP_OK)
+    if (gsp_frames_session_read(read_piece, &pieces, &options, &session, &err) != GSP_OK)
         return 0;
     gsp_auto_buf out = {0};
     struct gsp_plot plot = {.metrics = "e,u,a", .format = GSP_PLOT_HTML};
     if (gsp_export_plot_draw(&plot, session, &out, &err) != GSP_OK && err.msg[0] == '\0')
         abort(); /* a failure without a message */
-    gsp_session_data_free(session);
+    gsp_frames_session_data_free(session);
     return 0;
 }

@@ -5,7 +5,7 @@
 #include "base/json_scan.h"
 #include "export/format.h"
 #include "report/document.h"
-#include "report/write.h"
+#include "report/document_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,15 +22,15 @@ static void check_json(struct gsp_sv text)
     gsp_json_scan_close(&scan);
 }
 
-static void write_all(const struct gsp_digest *digest)
+static void write_all(const struct gsp_report *digest)
 {
-    static const enum gsp_digest_format FORMATS[] = {GSP_DIGEST_JSON, GSP_DIGEST_MARKDOWN,
-                                                     GSP_DIGEST_TEXT};
+    static const enum gsp_report_format FORMATS[] = {GSP_REPORT_JSON, GSP_REPORT_MARKDOWN,
+                                                     GSP_REPORT_TEXT};
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
         gsp_auto_buf text = {0};
-        if (gsp_digest_write(digest, FORMATS[i], NULL, &text, NULL) < 0)
+        if (gsp_report_write(digest, FORMATS[i], NULL, &text, NULL) < 0)
             continue;
-        if (FORMATS[i] == GSP_DIGEST_JSON)
+        if (FORMATS[i] == GSP_REPORT_JSON)
             check_json(gsp_buf_sv(&text));
     }
 }
@@ -40,15 +40,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct gsp_format *json = gsp_export_format_find("json");
     struct gsp_profile *profile = NULL;
-    struct gsp_digest *digest = NULL;
+    struct gsp_report *digest = NULL;
     if (!json || gsp_model_profile_new(true, &profile, NULL) < 0)
         return 0;
     if (json->read((struct gsp_sv){(const char *)data, size}, profile, NULL) < 0) {
         gsp_model_profile_free(profile);
         return 0;
     }
-    if (gsp_digest_open_profile(profile, "fuzz", NULL, &digest, NULL) == GSP_OK)
+    if (gsp_report__open_profile(profile, "fuzz", NULL, &digest, NULL) == GSP_OK)
         write_all(digest);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     return 0;
 }

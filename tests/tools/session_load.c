@@ -18,7 +18,7 @@
 struct load {
     char state[512];
     char output[512];
-    struct gsp_frames *frames;
+    struct gsp_frame_log *frames;
     struct gsp_sessions *sessions;
     struct made made;
 };
@@ -34,21 +34,21 @@ static int open_load(struct load *load, const char *folder, struct gsp_err *err)
     snprintf(load->state, sizeof(load->state), "%s/state", folder);
     snprintf(load->output, sizeof(load->output), "%s/out", folder);
     mkdir(load->output, 0700);
-    struct gsp_frames_options frames = {.folder = load->state, .host = "here"};
+    struct gsp_frame_log_options frames = {.folder = load->state, .host = "here"};
     struct gsp_sessions_options options = {
         .state_folder = load->state, .output_folder = load->output, .host = "here"};
-    int rc = gsp_frames_open(&frames, &load->frames, err);
+    int rc = gsp_frames_log_open(&frames, &load->frames, err);
     if (rc == 0)
-        rc = gsp_sessions_open(&options, load->frames, &load->sessions, err);
+        rc = gsp_daemon__sessions_open(&options, load->frames, &load->sessions, err);
     if (rc == 0)
-        gsp_frames_set_period(load->frames, MADE_PERIOD_NS);
+        gsp_frames_log_set_period(load->frames, MADE_PERIOD_NS);
     return rc;
 }
 
 static void close_load(struct load *load)
 {
-    gsp_sessions_close(load->sessions);
-    gsp_frames_close(load->frames);
+    gsp_daemon__sessions_close(load->sessions);
+    gsp_frames_log_close(load->frames);
 }
 
 /* Returns a value of /proc/self/status in bytes. */
@@ -82,7 +82,7 @@ static int add_frames(struct load *load, uint64_t n, struct gsp_err *err)
     for (uint64_t i = 0; i < n && rc == 0; i++) {
         rc = made_frame(load->frames, &load->made, err);
         if (i % TEND_FRAMES == 0)
-            gsp_sessions_tend(load->sessions, MADE_START_NS);
+            gsp_daemon__sessions_maintain(load->sessions, MADE_START_NS);
     }
     return rc;
 }
@@ -94,7 +94,7 @@ static int day(const char *folder, uint64_t frames, struct gsp_json *json, struc
     struct gsp_session_start start = {.name = "day"};
     int rc = open_load(&load, folder, err);
     if (rc == 0)
-        rc = gsp_sessions_start(load.sessions, &start, &got, err);
+        rc = gsp_daemon__sessions_start(load.sessions, &start, &got, err);
     int64_t begin = gsp_now_ns();
     int64_t cpu = gsp_cputime_ns();
     if (rc == 0)
@@ -103,18 +103,18 @@ static int day(const char *folder, uint64_t frames, struct gsp_json *json, struc
     put(json, "frame_cpu_us", (double)(gsp_cputime_ns() - cpu) / 1e3 / (double)frames);
     /* In a day of real time, all but the last seconds would be on disk already. */
     if (rc == 0)
-        rc = gsp_frames_sync(load.frames, err);
+        rc = gsp_frames_log_sync(load.frames, err);
     uint64_t before = memory("VmRSS:");
     reset_peak();
     begin = gsp_now_ns();
     cpu = gsp_cputime_ns();
     if (rc == 0)
-        rc = gsp_sessions_stop(load.sessions, "day", &got, err);
+        rc = gsp_daemon__sessions_stop(load.sessions, "day", &got, err);
     put(json, "stop_s", (double)(gsp_now_ns() - begin) / 1e9);
     put(json, "stop_cpu_s", (double)(gsp_cputime_ns() - cpu) / 1e9);
     put(json, "extra_mb", ((double)memory("VmHWM:") - (double)before) / 1e6);
     put(json, "frames", (double)got.frame_count);
-    struct gsp_frames_status status;
+    struct gsp_frame_log_status status;
     char path[1024];
     struct stat st = {0};
     if (rc == 0) {
@@ -144,7 +144,7 @@ static void *start_many(void *ctx)
         struct gsp_err err = {0};
         snprintf(name, sizeof(name), "session number %" PRIu64, i);
         struct gsp_session_start start = {.name = name};
-        if (gsp_sessions_start(starter->sessions, &start, &got, &err) != 0)
+        if (gsp_daemon__sessions_start(starter->sessions, &start, &got, &err) != 0)
             fprintf(stderr, "session_load: %s\n", err.msg);
     }
     return NULL;
@@ -169,7 +169,7 @@ static int many(const char *folder, const uint64_t counts[2], struct gsp_json *j
     for (size_t i = 0; i < STARTERS; i++)
         pthread_join(threads[i], NULL);
     put(json, "start_us", (double)(gsp_now_ns() - begin) / 1e3 / (double)counts[0]);
-    put(json, "active", (double)gsp_sessions_active_count(load.sessions));
+    put(json, "active", (double)gsp_daemon__sessions_active_count(load.sessions));
     put(json, "started_rss_mb", (double)memory("VmRSS:") / 1e6);
     rc = add_frames(&load, counts[1] / 10, err); /* to allocate memory that is needed once */
     uint64_t rss = memory("VmRSS:");
@@ -180,7 +180,7 @@ static int many(const char *folder, const uint64_t counts[2], struct gsp_json *j
     put(json, "frame_rss_bytes", ((double)memory("VmRSS:") - (double)rss) / (double)counts[1]);
     put(json, "rss_mb", (double)memory("VmRSS:") / 1e6);
     begin = gsp_cputime_ns();
-    gsp_sessions_tend(load.sessions, MADE_START_NS);
+    gsp_daemon__sessions_maintain(load.sessions, MADE_START_NS);
     put(json, "tend_cpu_us", (double)(gsp_cputime_ns() - begin) / 1e3);
     close_load(&load);
     return rc;

@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "daemon/sessions.h"
-#include "frames/frames.h"
+#include "frames/log.h"
 
 #define MADE_PERIOD_NS (200 * GSP_NS_PER_MS)
 #define MADE_START_NS  (1700000000LL * GSP_NS_PER_S)
@@ -182,18 +182,18 @@ static inline void made_gpus(const struct made *made, const struct gsp_collect_t
     }
 }
 
-/* Adds a frame. Returns the result of gsp_frames_end(). */
-static inline int made_frame(struct gsp_frames *frames, struct made *made, struct gsp_err *err)
+/* Adds a frame. Returns the result of gsp_frames_log_end(). */
+static inline int made_frame(struct gsp_frame_log *frames, struct made *made, struct gsp_err *err)
 {
     int64_t at = (int64_t)made->tick * MADE_PERIOD_NS;
     struct gsp_collect_tick tick = {.ts_ns = MADE_START_NS + at + made->step_ns + made->wall_ns,
                                     .mono_ns = GSP_NS_PER_S + at + made->step_ns};
-    gsp_frames_begin(frames, &tick);
-    struct gsp_collect_sink *sink = gsp_frames_sink(frames);
+    gsp_frames_log_begin(frames, &tick);
+    struct gsp_collect_sink *sink = gsp_frames_log_sink(frames);
     made_cpu(made, &tick, sink);
     if (!made->cpu_only)
         made_devices(made, &tick, sink);
     made_gpus(made, &tick, sink);
     made->tick++;
-    return gsp_frames_end(frames, err);
+    return gsp_frames_log_end(frames, err);
 }

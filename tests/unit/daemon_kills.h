@@ -59,20 +59,20 @@ struct kills_result {
 };
 
 static struct kills *kills_shared;
-static struct gsp_frames *kills_frames;
+static struct gsp_frame_log *kills_frames;
 static struct gsp_sessions *kills_table;
 
 static inline bool kills_open(void)
 {
     struct gsp_err err = {0};
-    struct gsp_frames_options frames = {
+    struct gsp_frame_log_options frames = {
         .folder = kills_shared->state, .segment_bytes = 300000, .host = "here"};
     struct gsp_sessions_options options = {.state_folder = kills_shared->state,
                                            .output_folder = kills_shared->output,
                                            .host = "here",
                                            .keep_max = KILLS_SESSIONS};
-    if (gsp_frames_open(&frames, &kills_frames, &err) == 0 &&
-        gsp_sessions_open(&options, kills_frames, &kills_table, &err) == 0)
+    if (gsp_frames_log_open(&frames, &kills_frames, &err) == 0 &&
+        gsp_daemon__sessions_open(&options, kills_frames, &kills_table, &err) == 0)
         return true;
     printf("# %s\n", err.msg);
     return false;
@@ -80,8 +80,8 @@ static inline bool kills_open(void)
 
 static inline void kills_close(void)
 {
-    gsp_sessions_close(kills_table);
-    gsp_frames_close(kills_frames);
+    gsp_daemon__sessions_close(kills_table);
+    gsp_frames_log_close(kills_frames);
     kills_table = NULL;
     kills_frames = NULL;
 }
@@ -98,7 +98,7 @@ static inline void *kills_sessions(void *ctx)
         if (mine[slot]) {
             snprintf(name, sizeof(name), "s%u", mine[slot]);
             atomic_store(&s->step, KILLS_STOPPING);
-            if (gsp_sessions_stop(kills_table, name, &got, NULL) == 0) {
+            if (gsp_daemon__sessions_stop(kills_table, name, &got, NULL) == 0) {
                 s->last = got.last_frame;
                 s->frames = got.frame_count;
                 memcpy(s->file, got.file, sizeof(s->file));
@@ -113,7 +113,7 @@ static inline void *kills_sessions(void *ctx)
         snprintf(name, sizeof(name), "s%u", id);
         struct gsp_session_start start = {.name = name, .labels = gsp_sv_of("{\"k\":1}")};
         atomic_store(&s->step, KILLS_STARTING);
-        if (gsp_sessions_start(kills_table, &start, &got, NULL) == 0) {
+        if (gsp_daemon__sessions_start(kills_table, &start, &got, NULL) == 0) {
             s->first = got.first_frame;
             atomic_store(&s->step, KILLS_STARTED);
         }
@@ -124,7 +124,7 @@ static inline void *kills_tend(void *ctx)
 {
     (void)ctx;
     for (;;) {
-        gsp_sessions_tend(kills_table, gsp_realtime_ns());
+        gsp_daemon__sessions_maintain(kills_table, gsp_realtime_ns());
         nanosleep(&(struct timespec){0, 10 * KILLS_PAUSE_NS}, NULL);
     }
     return NULL;
@@ -136,7 +136,7 @@ static inline void kills_live(void)
     pthread_t thread;
     if (!kills_open())
         _exit(1);
-    gsp_frames_set_period(kills_frames, GSP_NS_PER_S);
+    gsp_frames_log_set_period(kills_frames, GSP_NS_PER_S);
     int64_t base = gsp_now_ns();
     for (int i = 0; i < KILLS_THREADS; i++)
         if (pthread_create(&thread, NULL, i ? kills_sessions : kills_tend, NULL) != 0)
@@ -148,7 +148,7 @@ static inline void kills_live(void)
         made.step_ns = gsp_now_ns() - base - (int64_t)made.tick * MADE_PERIOD_NS +
                        kills_shared->round * KILLS_BACK_S * GSP_NS_PER_S;
         if (made_frame(kills_frames, &made, NULL) == 0)
-            atomic_store(&kills_shared->frame, gsp_frames_next_id(kills_frames) - 1);
+            atomic_store(&kills_shared->frame, gsp_frames_log_next_id(kills_frames) - 1);
         nanosleep(&(struct timespec){0, KILLS_PAUSE_NS}, NULL);
     }
 }
@@ -166,7 +166,7 @@ static inline bool kills_file_good(const char *file, uint64_t frames)
     struct gsp_buf text = {0};
     snprintf(path, sizeof(path), "%s/%s", kills_shared->output, file);
     bool good = gsp_file_read(path, 1U << 30, &text, NULL) == 0 &&
-                gsp_session_labels_ok(gsp_buf_sv(&text)) && gsp_buf_cstr(&text);
+                gsp_frames_session_labels_are_valid(gsp_buf_sv(&text)) && gsp_buf_cstr(&text);
     uint64_t n = 0;
     for (const char *p = text.p; good && (p = strstr(p, "\"frame_id\":")) != NULL; p++)
         good = strtoull(p + strlen("\"frame_id\":"), NULL, 10) == ++n;
@@ -181,7 +181,7 @@ static inline void kills_check_session(struct kills_result *result, uint32_t id)
     char name[32];
     snprintf(name, sizeof(name), "s%u", id);
     int step = atomic_load(&s->step);
-    bool there = gsp_sessions_find(kills_table, name, &got, NULL) == 0;
+    bool there = gsp_daemon__sessions_find(kills_table, name, &got, NULL) == 0;
     if (s->checked || step == KILLS_NONE || step == KILLS_STARTING)
         return; /* nothing was acknowledged */
     if (!there)
@@ -194,7 +194,7 @@ static inline void kills_check_session(struct kills_result *result, uint32_t id)
         return;
     s->checked = true;
     if (got.active || got.failed || got.last_frame != s->last || got.frame_count != s->frames ||
-        got.frame_count != gsp_frames_count(kills_frames, s->first, s->last ? s->last : 0))
+        got.frame_count != gsp_frames_log_count(kills_frames, s->first, s->last ? s->last : 0))
         kills_wrong(result, "changed since its stop: session", id);
     else if (!kills_file_good(s->file, s->frames))
         kills_wrong(result, "invalid file of session", id);
@@ -207,15 +207,15 @@ static inline void kills_check(struct kills_result *result)
         return;
     }
     uint64_t acknowledged = atomic_load(&kills_shared->frame);
-    uint64_t last = gsp_frames_next_id(kills_frames) - 1;
-    if (last < acknowledged || gsp_frames_count(kills_frames, 1, acknowledged) != acknowledged)
+    uint64_t last = gsp_frames_log_next_id(kills_frames) - 1;
+    if (last < acknowledged || gsp_frames_log_count(kills_frames, 1, acknowledged) != acknowledged)
         kills_wrong(result, "missing frames up to", acknowledged);
-    gsp_sessions_tend(kills_table, gsp_realtime_ns());
+    gsp_daemon__sessions_maintain(kills_table, gsp_realtime_ns());
     uint32_t next = atomic_load(&kills_shared->next);
     for (uint32_t i = 1; i < next && i < KILLS_SESSIONS; i++)
         kills_check_session(result, i);
     struct gsp_session whole;
-    if (gsp_sessions_find(kills_table, KILLS_WHOLE, &whole, NULL) != 0 || !whole.active ||
+    if (gsp_daemon__sessions_find(kills_table, KILLS_WHOLE, &whole, NULL) != 0 || !whole.active ||
         whole.frame_count != last)
         kills_wrong(result, "the longest session does not continue, frames", whole.frame_count);
     result->frames = last;
@@ -249,16 +249,16 @@ static inline bool kills_round(unsigned *seed)
 static inline void kills_finish(struct kills_result *result)
 {
     struct gsp_session whole;
-    struct gsp_frames_stats stats;
+    struct gsp_frame_stats stats;
     if (!kills_open())
         return;
-    if (gsp_sessions_stop(kills_table, KILLS_WHOLE, &whole, NULL) != 0 ||
+    if (gsp_daemon__sessions_stop(kills_table, KILLS_WHOLE, &whole, NULL) != 0 ||
         !kills_file_good(whole.file, result->frames))
         kills_wrong(result, "invalid file of the longest session, frames", result->frames);
-    if (gsp_frames_log_stats(kills_frames, 1, result->frames, &stats, NULL) == 0) {
+    if (gsp_frames__log_stats(kills_frames, 1, result->frames, &stats, NULL) == 0) {
         for (size_t i = 0; i < stats.gap_count; i++)
             result->restarts += strcmp(stats.gaps[i].cause, "restart") == 0;
-        gsp_frames_stats_free(&stats);
+        gsp_frames__log_stats_free(&stats);
     }
     kills_close();
 }
@@ -278,7 +278,7 @@ static inline struct kills_result daemon_kills(const char *folder, unsigned roun
     struct gsp_session got;
     struct gsp_session_start whole = {.name = KILLS_WHOLE};
     if (mkdir(kills_shared->output, 0700) != 0 || !kills_open() ||
-        gsp_sessions_start(kills_table, &whole, &got, NULL) != 0)
+        gsp_daemon__sessions_start(kills_table, &whole, &got, NULL) != 0)
         exit(1);
     kills_close();
     for (unsigned i = 0; i < rounds && !result.wrong; i++) {

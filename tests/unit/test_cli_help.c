@@ -31,11 +31,11 @@ TAP_TEST(help_fits)
 {
     for (size_t i = 0; i < gsp_command_count; i++) {
         gsp_auto_buf text = {0};
-        gsp_help_command(gsp_commands[i], false, &PLAIN, &text);
+        gsp_cli__help_command(gsp_commands[i], false, &PLAIN, &text);
         check_width(gsp_buf_cstr(&text), 80);
         tap_check(count_lines(gsp_buf_cstr(&text)) <= 40);
         gsp_buf_clear(&text);
-        gsp_help_command(gsp_commands[i], true, &PLAIN, &text);
+        gsp_cli__help_command(gsp_commands[i], true, &PLAIN, &text);
         check_width(gsp_buf_cstr(&text), 80);
         for (size_t k = 0; k < gsp_commands[i]->opt_count; k++)
             tap_check(strstr(gsp_buf_cstr(&text), gsp_commands[i]->opts[k].name) != NULL);
@@ -45,7 +45,7 @@ TAP_TEST(help_fits)
 TAP_TEST(overview_fits)
 {
     gsp_auto_buf text = {0};
-    gsp_help_overview(&PLAIN, &text);
+    gsp_cli__help_overview(&PLAIN, &text);
     check_width(gsp_buf_cstr(&text), 80);
     tap_check(count_lines(gsp_buf_cstr(&text)) <= 24);
     tap_check(strstr(gsp_buf_cstr(&text), "docs") == NULL);
@@ -53,20 +53,20 @@ TAP_TEST(overview_fits)
 
 TAP_TEST(topics_fit)
 {
-    for (size_t i = 0; gsp_help_topic_at(i); i++) {
+    for (size_t i = 0; gsp_cli__help_topic_at(i); i++) {
         gsp_auto_buf text = {0};
-        tap_check(gsp_help_topic(gsp_help_topic_at(i), &text));
+        tap_check(gsp_cli__help_topic(gsp_cli__help_topic_at(i), &text));
         check_width(gsp_buf_cstr(&text), 100);
     }
     gsp_auto_buf none = {0};
-    tap_check(!gsp_help_topic("nothing", &none));
+    tap_check(!gsp_cli__help_topic("nothing", &none));
 }
 
 TAP_TEST(completions_are_complete)
 {
-    for (size_t s = 0; gsp_complete_shell_at(s); s++) {
+    for (size_t s = 0; gsp_cli__complete_shell_at(s); s++) {
         gsp_auto_buf text = {0};
-        tap_check(gsp_complete_script(gsp_complete_shell_at(s), &text));
+        tap_check(gsp_cli__complete_script(gsp_cli__complete_shell_at(s), &text));
         for (size_t i = 0; i < gsp_command_count; i++) {
             if (gsp_commands[i]->hidden)
                 continue;
@@ -76,7 +76,7 @@ TAP_TEST(completions_are_complete)
         }
     }
     gsp_auto_buf none = {0};
-    tap_check(!gsp_complete_script("tcsh", &none));
+    tap_check(!gsp_cli__complete_script("tcsh", &none));
 }
 
 static void check_page(const char *name, struct gsp_buf *page)
@@ -94,7 +94,7 @@ static void check_page(const char *name, struct gsp_buf *page)
 TAP_TEST(pages_are_up_to_date)
 {
     gsp_auto_buf page = {0};
-    gsp_help_markdown_index(&page);
+    gsp_cli__help_markdown_index(&page);
     check_page("gsprof", &page);
     for (size_t i = 0; i < gsp_command_count; i++) {
         if (gsp_commands[i]->hidden)
@@ -102,34 +102,34 @@ TAP_TEST(pages_are_up_to_date)
         char name[64];
         snprintf(name, sizeof(name), "gsprof-%s", gsp_commands[i]->name);
         gsp_buf_clear(&page);
-        gsp_help_markdown(gsp_commands[i], &page);
+        gsp_cli__help_markdown(gsp_commands[i], &page);
         check_page(name, &page);
     }
     gsp_buf_clear(&page);
-    gsp_schema_markdown(&page);
+    gsp_cli__schema_markdown(&page);
     check_page("../sql-schema", &page);
 }
 
 TAP_TEST(wrapping)
 {
     gsp_auto_buf text = {0};
-    gsp_term_wrap(&text, "one two three", 4, 12);
+    gsp_cli__term_wrap(&text, "one two three", 4, 12);
     tap_eq_str(gsp_buf_cstr(&text), "one two\n    three");
     gsp_buf_clear(&text);
-    gsp_term_wrap(&text, "averyverylongword x", 2, 8);
+    gsp_cli__term_wrap(&text, "averyverylongword x", 2, 8);
     tap_eq_str(gsp_buf_cstr(&text), "averyverylongword\n  x");
     gsp_buf_clear(&text);
-    gsp_term_wrap(&text, "a\nb", 0, 8);
+    gsp_cli__term_wrap(&text, "a\nb", 0, 8);
     tap_eq_str(gsp_buf_cstr(&text), "a\nb");
     gsp_buf_clear(&text);
-    gsp_term_wrap(&text, "", 0, 8);
+    gsp_cli__term_wrap(&text, "", 0, 8);
     tap_eq_str(gsp_buf_cstr(&text), "");
 }
 
 static bool colored(const char *when)
 {
     struct gsp_term term;
-    gsp_term_init(&term, STDERR_FILENO, when);
+    gsp_cli__term_init(&term, STDERR_FILENO, when);
     return term.color;
 }
 

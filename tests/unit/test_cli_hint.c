@@ -28,14 +28,14 @@ static void make(const struct tree *tree, int code, struct gsp_hint *out)
 {
     struct gsp_err err = {0};
     gsp_err_fill(&err, code, 0, "%s", gsp_err_text(code));
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = tree->root, .pid = 4242}, out);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = tree->root, .pid = 4242}, out);
 }
 
 static const char *shown(const struct gsp_hint *hint, struct gsp_buf *out)
 {
     const struct gsp_term term = {.fd = -1, .width = 80};
     gsp_buf_clear(out);
-    gsp_hint_print(hint, &term, out);
+    gsp_cli__hint_print(hint, &term, out);
     return gsp_buf_cstr(out);
 }
 
@@ -194,7 +194,7 @@ TAP_TEST(traced_by_another)
     struct gsp_hint hint;
     struct gsp_err err = {.code = GSP_E_PERM, .msg = "not permitted"};
     machine(&tree, ROOT_ALL, "State:\tS\nUid:\t0\t0\t0\t0\nTracerPid:\t77\n", NULL);
-    gsp_hint_make(
+    gsp_cli__hint_make(
         &err, &(struct gsp_hint_context){.root = tree.root, .pid = 4242, .blocking = true}, &hint);
     tap_check(strstr(hint.why, "process 77 already traces 4242") != NULL);
     tap_eq_str(hint.tries[0].line, "gsprof record --pid 4242");
@@ -229,10 +229,10 @@ TAP_TEST(launched_program_is_not_python)
     struct gsp_err err = {.code = GSP_E_NOTPY, .msg = "x"};
     char words[][8] = {"gsprof", "record", "--", "sleep", "5"};
     char *argv[] = {words[0], words[1], words[2], words[3], words[4], NULL};
-    gsp_hint_make(&err,
-                  &(struct gsp_hint_context){
-                      .root = "", .command = "record", .program = "sleep", .argv = argv},
-                  &hint);
+    gsp_cli__hint_make(&err,
+                       &(struct gsp_hint_context){
+                           .root = "", .command = "record", .program = "sleep", .argv = argv},
+                       &hint);
     tap_eq_str(hint.what, "sleep is not Python");
     tap_eq_str(hint.tries[0].line, "gsprof record --subprocesses -- sleep 5");
 }
@@ -241,7 +241,7 @@ TAP_TEST(version)
 {
     struct gsp_hint hint;
     struct gsp_err err = {.code = GSP_E_VERSION, .msg = "process 4242 is Python 3.7.2"};
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .pid = 0}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .pid = 0}, &hint);
     tap_eq_str(hint.what, "process 4242 is Python 3.7.2");
     tap_eq_str(hint.why, "gsprof supports CPython 3.8 to 3.15");
 }
@@ -263,15 +263,15 @@ TAP_TEST(exists_types_the_command_again)
     struct gsp_err err = {.code = GSP_E_EXISTS, .msg = "x"};
     char words[][24] = {"gsprof", "record", "-p", "4242", "-o", "my profile.svg"};
     char *argv[] = {words[0], words[1], words[2], words[3], words[4], words[5], NULL};
-    gsp_hint_make(&err,
-                  &(struct gsp_hint_context){
-                      .root = "", .command = "record", .path = "my profile.svg", .argv = argv},
-                  &hint);
+    gsp_cli__hint_make(&err,
+                       &(struct gsp_hint_context){
+                           .root = "", .command = "record", .path = "my profile.svg", .argv = argv},
+                       &hint);
     tap_eq_str(hint.what, "my profile.svg already exists");
     tap_eq_str(hint.tries[0].line, "gsprof record --force -p 4242 -o 'my profile.svg'");
     char more[][24] = {"gsprof", "mem", "record", "mem", "-p", "4242"};
     char *two[] = {more[0], more[1], more[2], more[3], more[4], more[5], NULL};
-    gsp_hint_make(
+    gsp_cli__hint_make(
         &err,
         &(struct gsp_hint_context){.root = "", .command = "mem record", .path = "m", .argv = two},
         &hint);
@@ -282,21 +282,22 @@ TAP_TEST(files)
 {
     struct gsp_hint hint;
     struct gsp_err err = {.code = GSP_E_NOWRITE, .msg = "cannot write /nowhere/p.svg: no"};
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "/nowhere/p.svg"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "/nowhere/p.svg"},
+                       &hint);
     tap_eq_str(hint.what, err.msg);
     tap_eq_str(hint.tries[0].line, "ls -ld /nowhere");
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.svg"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.svg"}, &hint);
     tap_eq_str(hint.tries[0].line, "ls -ld .");
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "/p.svg"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "/p.svg"}, &hint);
     tap_eq_str(hint.tries[0].line, "ls -ld /");
     err.sys = ENOENT;
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "new/p.svg"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "new/p.svg"}, &hint);
     tap_eq_str(hint.tries[0].line, "mkdir -p new");
     err.code = GSP_E_FORMAT;
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.svg"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.svg"}, &hint);
     tap_eq_str(hint.tries[0].line, "gsprof help formats");
     err.code = GSP_E_NOFILE;
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.gsp"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.gsp"}, &hint);
     tap_eq_str(hint.what, "no file p.gsp");
 }
 
@@ -304,9 +305,9 @@ TAP_TEST(programs_that_do_not_start)
 {
     struct gsp_hint hint;
     struct gsp_err err = {.code = GSP_E_NOEXEC, .msg = "cannot start 4242"};
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .program = "4242"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .program = "4242"}, &hint);
     tap_eq_str(hint.tries[0].line, "gsprof record --pid 4242");
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .program = "train.py"}, &hint);
+    gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .program = "train.py"}, &hint);
     tap_eq_str(hint.tries[0].line, "gsprof record -- python3 train.py");
 }
 
@@ -347,7 +348,7 @@ TAP_TEST(every_code_has_a_message)
         struct gsp_hint hint;
         struct gsp_err err = {.code = code};
         snprintf(err.msg, sizeof(err.msg), "%s", gsp_err_text(code));
-        gsp_hint_make(&err, &(struct gsp_hint_context){.root = ""}, &hint);
+        gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = ""}, &hint);
         tap_check(hint.what[0] != '\0');
     }
 }
@@ -358,8 +359,8 @@ static void make_for(const char *command, int code, enum gsp_err_reason reason,
     struct gsp_err err = {0};
     gsp_err_fill(&err, code, 0, "%s", gsp_err_text(code));
     gsp_err_set_reason(&err, reason);
-    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .command = command, .pid = INT_MAX},
-                  out);
+    gsp_cli__hint_make(
+        &err, &(struct gsp_hint_context){.root = "", .command = command, .pid = INT_MAX}, out);
 }
 
 /* The advice depends on the reason of the error, not on the words of its message. */
@@ -384,10 +385,10 @@ TAP_TEST(daemon_without_control)
     const struct gsp_err err = {.code = GSP_E_PERM, .msg = "not allowed"};
     struct gsp_hint_context context = {
         .root = "", .server = "localhost:8091", .server_status = 403, .server_code = "CONTROL"};
-    gsp_hint_make(&err, &context, &hint);
+    gsp_cli__hint_make(&err, &context, &hint);
     tap_eq_str(hint.tries[0].line, "gsprof serve --allow-control");
     context.server_code = "PERM";
-    gsp_hint_make(&err, &context, &hint);
+    gsp_cli__hint_make(&err, &context, &hint);
     tap_eq_int(hint.try_count, 0);
 }
 

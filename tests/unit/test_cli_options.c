@@ -27,7 +27,7 @@ static int parse(struct line *line, const char *text)
             *rest++ = '\0';
         rest += strspn(rest, " ");
     }
-    return gsp_cli_parse(line->argc, line->argv, &line->parsed, &line->err);
+    return gsp_cli__parse(line->argc, line->argv, &line->parsed, &line->err);
 }
 
 /* The value of an option, by its name: the structs of the commands are their own. */
@@ -80,7 +80,7 @@ TAP_TEST(syntax_of_values)
         struct line line;
         tap_eq_int(parse(&line, lines[i]), GSP_OK);
         tap_eq_int(number(&line, "pid"), 4242);
-        gsp_parsed_free(&line.parsed);
+        gsp_cli__parsed_free(&line.parsed);
     }
 }
 
@@ -93,7 +93,7 @@ TAP_TEST(defaults)
     tap_check(!flag(&line, "gil"));
     tap_check(text(&line, "output") == NULL);
     tap_eq_str(line.parsed.globals.color, "auto");
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
 }
 
 TAP_TEST(all_options_of_record)
@@ -113,7 +113,7 @@ TAP_TEST(all_options_of_record)
         tap_check(flag(&line, flags[i]));
     tap_check(line.parsed.globals.quiet);
     tap_eq_int(line.parsed.globals.verbose, 2);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
 }
 
 TAP_TEST(arguments_of_the_program)
@@ -132,7 +132,7 @@ TAP_TEST(arguments_of_the_program)
         tap_eq_str(line.parsed.args[4], "--help");
         tap_check(line.parsed.args[5] == NULL);
         tap_check(!line.parsed.globals.help_long);
-        gsp_parsed_free(&line.parsed);
+        gsp_cli__parsed_free(&line.parsed);
     }
 }
 
@@ -148,20 +148,20 @@ TAP_TEST(a_number_is_a_process)
             printf("#   %s: %s\n", lines[i], line.err.msg);
         tap_eq_int(number(&line, "pid"), 4242);
         tap_eq_int(line.parsed.arg_count, 0);
-        gsp_parsed_free(&line.parsed);
+        gsp_cli__parsed_free(&line.parsed);
     }
     /* A program with such a name follows "--"; the command itself rejects both at once. */
     tap_eq_int(parse(&line, "gsprof record -- 4242"), GSP_OK);
     tap_eq_int(number(&line, "pid"), 0);
     tap_eq_str(line.parsed.args[0], "4242");
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     tap_eq_int(parse(&line, "gsprof record 4242 -- python3 7"), GSP_OK);
     tap_eq_int(number(&line, "pid"), 4242);
     tap_eq_int(line.parsed.arg_count, 2);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     tap_eq_int(parse(&line, "gsprof run 4242"), GSP_OK);
     tap_eq_str(line.parsed.args[0], "4242");
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
 }
 
 /* Command lines in the style of py-spy. */
@@ -180,7 +180,7 @@ TAP_TEST(options_of_other_profilers)
         struct line line;
         if (!tap_eq_int(parse(&line, lines[i]), GSP_OK))
             printf("#   %s: %s\n", lines[i], line.err.msg);
-        gsp_parsed_free(&line.parsed);
+        gsp_cli__parsed_free(&line.parsed);
     }
 }
 
@@ -189,10 +189,10 @@ TAP_TEST(dashes_end_options)
     struct line line;
     tap_eq_int(parse(&line, "gsprof report -- -odd-name.gsp"), GSP_OK);
     tap_eq_str(line.parsed.args[0], "-odd-name.gsp");
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     tap_eq_int(parse(&line, "gsprof report -"), GSP_OK);
     tap_eq_str(line.parsed.args[0], "-");
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
 }
 
 TAP_TEST(invalid_command_lines)
@@ -245,7 +245,7 @@ TAP_TEST(invalid_command_lines)
         tap_check(line.err.msg[0] != '\0');
         if (!tap_eq_str(line.parsed.suggestion, cases[i].suggestion))
             printf("#   of %s\n", cases[i].line);
-        gsp_parsed_free(&line.parsed);
+        gsp_cli__parsed_free(&line.parsed);
     }
 }
 
@@ -254,7 +254,7 @@ TAP_TEST(errors_name_the_option)
     struct line line;
     tap_eq_int(parse(&line, "gsprof record --rate 0"), GSP_E_USAGE);
     tap_check(strncmp(line.err.msg, "--rate: ", 8) == 0);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
 }
 
 TAP_TEST(help_options)
@@ -262,18 +262,18 @@ TAP_TEST(help_options)
     struct line line;
     tap_eq_int(parse(&line, "gsprof record -h"), GSP_OK);
     tap_check(line.parsed.globals.help && !line.parsed.globals.help_long);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     /* Even if an argument is missing. */
     tap_eq_int(parse(&line, "gsprof completions --help"), GSP_OK);
     tap_check(line.parsed.globals.help_long);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     tap_eq_int(parse(&line, "gsprof --version"), GSP_OK);
     tap_check(line.parsed.globals.version && !line.parsed.command);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     tap_eq_int(parse(&line, "gsprof record --format=help"), GSP_OK);
     tap_require(line.parsed.list != NULL);
     tap_eq_str(line.parsed.list->name, "format");
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
 }
 
 TAP_TEST(every_example_parses)
@@ -291,7 +291,7 @@ TAP_TEST(every_example_parses)
                 printf("#   %s: %s\n", example, line.err.msg);
             tap_check(line.parsed.command == command);
             tap_check(strlen(command->examples[k].line) <= 78);
-            gsp_parsed_free(&line.parsed);
+            gsp_cli__parsed_free(&line.parsed);
         }
     }
 }
@@ -331,12 +331,12 @@ TAP_TEST(an_endpoint_may_come_first)
     tap_eq_str(line.parsed.args[0], "4242");
     tap_eq_str(line.parsed.args[1], "SELECT 1");
     tap_eq_str(line.argv[1], "query");
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     /* Only for commands that take an endpoint, and only for words that can be one. */
     tap_eq_int(parse(&line, "gsprof 4242 doctor"), GSP_E_USAGE);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
     tap_eq_int(parse(&line, "gsprof qurey tables"), GSP_E_USAGE);
-    gsp_parsed_free(&line.parsed);
+    gsp_cli__parsed_free(&line.parsed);
 }
 
 TAP_TEST(option_tables_are_valid)

@@ -41,7 +41,7 @@ TAP_TEST(statements_end_with_a_semicolon)
         {"'", false},
     };
     for (size_t i = 0; i < GSP_COUNT(CASES); i++)
-        if (!tap_check(gsp_prompt_is_whole(gsp_sv_of(CASES[i].sql)) == CASES[i].whole))
+        if (!tap_check(gsp_cli__prompt_is_complete(gsp_sv_of(CASES[i].sql)) == CASES[i].whole))
             printf("# %s\n", CASES[i].sql);
 }
 
@@ -65,7 +65,7 @@ TAP_TEST(words_are_completed)
     for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
         gsp_auto_buf common = {0};
         gsp_auto_buf list = {0};
-        tap_eq_int(gsp_prompt_complete(&words, gsp_sv_of(CASES[i].start), &common, &list),
+        tap_eq_int(gsp_cli__prompt_complete(&words, gsp_sv_of(CASES[i].start), &common, &list),
                    CASES[i].count);
         tap_eq_str(gsp_buf_cstr(&common), CASES[i].common);
     }
@@ -80,7 +80,7 @@ static const char *hint_of(const char *sql, uint32_t line, uint32_t column, stru
                                        .sql_line = line,
                                        .sql_column = column,
                                        .candidate = "step"};
-    gsp_hint_make(&err, &context, hint);
+    gsp_cli__hint_make(&err, &context, hint);
     return hint->excerpt;
 }
 
@@ -131,7 +131,7 @@ TAP_TEST(formats_follow_the_extension)
     for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
         enum gsp_rows_format format = GSP_ROWS_TABLE;
         struct gsp_err err = {0};
-        int rc = gsp_rows_format_of(CASES[i].name, CASES[i].path, &format, &err);
+        int rc = gsp_cli__rows_format_of(CASES[i].name, CASES[i].path, &format, &err);
         if (CASES[i].format < 0)
             tap_eq_int(rc, GSP_E_USAGE);
         else
@@ -141,33 +141,33 @@ TAP_TEST(formats_follow_the_extension)
 
 TAP_TEST(endpoints_are_recognised)
 {
-    tap_check(gsp_endpoint_looks("4242"));
-    tap_check(gsp_endpoint_looks("/"));
-    tap_check(gsp_endpoint_looks("host:8080"));
-    tap_check(!gsp_endpoint_looks("qurey"));
-    tap_check(!gsp_endpoint_looks("host:"));
-    tap_check(!gsp_endpoint_looks("host:99999"));
-    tap_check(!gsp_endpoint_looks(""));
+    tap_check(gsp_source_endpoint_is_plausible("4242"));
+    tap_check(gsp_source_endpoint_is_plausible("/"));
+    tap_check(gsp_source_endpoint_is_plausible("host:8080"));
+    tap_check(!gsp_source_endpoint_is_plausible("qurey"));
+    tap_check(!gsp_source_endpoint_is_plausible("host:"));
+    tap_check(!gsp_source_endpoint_is_plausible("host:99999"));
+    tap_check(!gsp_source_endpoint_is_plausible(""));
     struct gsp_endpoint endpoint;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_endpoint_find("/no/such/file", &endpoint, &err), GSP_E_NOFILE);
-    tap_eq_int(gsp_endpoint_find("99999999999999999999", &endpoint, &err), GSP_E_USAGE);
-    tap_eq_int(gsp_endpoint_find("2147483647", &endpoint, &err), GSP_E_NOPROC);
+    tap_eq_int(gsp_source_endpoint_find("/no/such/file", &endpoint, &err), GSP_E_NOFILE);
+    tap_eq_int(gsp_source_endpoint_find("99999999999999999999", &endpoint, &err), GSP_E_USAGE);
+    tap_eq_int(gsp_source_endpoint_find("2147483647", &endpoint, &err), GSP_E_NOPROC);
 }
 
 TAP_TEST(made_rows_are_rows)
 {
     static const struct gsp_rows_column COLUMNS[] = {{"n", "BIGINT", NULL, 0, GSP_CELL_I64},
                                                      {"t", "VARCHAR", NULL, 0, GSP_CELL_TEXT}};
-    struct gsp_made_rows *made = NULL;
-    tap_require(gsp_made_rows_new(COLUMNS, 2, &made, NULL) == GSP_OK);
+    struct gsp_row_list *made = NULL;
+    tap_require(gsp_model_row_list_new(COLUMNS, 2, &made, NULL) == GSP_OK);
     for (int64_t i = 0; i < 1000; i++) {
         char text[32];
         snprintf(text, sizeof(text), "row %lld", (long long)i);
-        gsp_made_i64(made, i % 7 ? i : INT64_MIN);
-        gsp_made_text(made, i % 5 ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
+        gsp_model_row_list_add_i64(made, i % 7 ? i : INT64_MIN);
+        gsp_model_row_list_add_text(made, i % 5 ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
     }
-    struct gsp_rows *rows = gsp_made_rows_get(made);
+    struct gsp_rows *rows = gsp_model_row_list_rows(made);
     struct gsp_batch_view batch;
     tap_require(gsp_rows_next(rows, &batch, NULL) == 1);
     tap_eq_int(batch.row_count, 1000);

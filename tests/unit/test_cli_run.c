@@ -19,7 +19,7 @@ static const char *name_of(char *const *argv)
     static char text[128];
     struct gsp_buf name = {0};
     setenv("TZ", "UTC", 1);
-    gsp_run_place_name(argv, 1769903999 * GSP_NS_PER_S, &name);
+    gsp_record__run_dir_default_name(argv, 1769903999 * GSP_NS_PER_S, &name);
     snprintf(text, sizeof(text), "%s", gsp_buf_cstr(&name));
     gsp_buf_free(&name);
     return text;
@@ -52,12 +52,12 @@ TAP_TEST(a_run_is_named_after_its_program)
 
 TAP_TEST(pid_of_a_line)
 {
-    tap_eq_int(gsp_run_told_pid(gsp_sv_of("4242")), 4242);
-    tap_eq_int(gsp_run_told_pid(gsp_sv_of("4242 load OSError: x")), 4242);
-    tap_eq_int(gsp_run_told_pid(gsp_sv_of("")), 0);
-    tap_eq_int(gsp_run_told_pid(gsp_sv_of("-1")), 0);
-    tap_eq_int(gsp_run_told_pid(gsp_sv_of("99999999999999999999")), 0);
-    tap_eq_int(gsp_run_told_pid(gsp_sv_of("12x")), 0);
+    tap_eq_int(gsp_record__announcement_pid(gsp_sv_of("4242")), 4242);
+    tap_eq_int(gsp_record__announcement_pid(gsp_sv_of("4242 load OSError: x")), 4242);
+    tap_eq_int(gsp_record__announcement_pid(gsp_sv_of("")), 0);
+    tap_eq_int(gsp_record__announcement_pid(gsp_sv_of("-1")), 0);
+    tap_eq_int(gsp_record__announcement_pid(gsp_sv_of("99999999999999999999")), 0);
+    tap_eq_int(gsp_record__announcement_pid(gsp_sv_of("12x")), 0);
 }
 
 struct calls {
@@ -94,12 +94,12 @@ TAP_TEST(lines_are_read_once)
     size_t bytes = 0;
     close(fd);
     append(path, "12\n30 load OSError: x\n\nno pid\n4");
-    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
     tap_eq_int(calls.sum, 42);
     tap_eq_int((int64_t)calls.well, 1);
     append(path, "2\n");
-    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
-    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
     tap_eq_int(calls.sum, 84);
     /* More than the read buffer, and a line longer than the buffer. */
     for (int i = 0; i < 2000; i++)
@@ -107,11 +107,11 @@ TAP_TEST(lines_are_read_once)
     for (int i = 0; i < 1000; i++)
         append(path, "xxxxxxxxxx");
     append(path, "\n16\n");
-    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
     tap_eq_int(calls.sum, 2000000100);
     tap_eq_int((int64_t)calls.count, 2004);
     unlink(path);
-    tap_eq_int(gsp_run_told_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
 }
 
 /* ------------------------------------------------------------------------------------ status */
@@ -120,7 +120,7 @@ static const char *line_of(const struct gsp_run_status *status, int64_t now_ns)
 {
     static char text[256];
     struct gsp_buf line = {0};
-    gsp_run_status_text(status, now_ns, &line);
+    gsp_cli__run_status_text(status, now_ns, &line);
     snprintf(text, sizeof(text), "%s", gsp_buf_cstr(&line));
     gsp_buf_free(&line);
     return text;
@@ -134,18 +134,18 @@ TAP_TEST(values_of_the_status_line)
         .mono_ns = 1, .cpu_percent = 90, .rss_bytes = 1 << 20};
     const struct gsp_row_process_metrics b = {
         .mono_ns = 1, .cpu_percent = gsp_null_f64(), .rss_bytes = GSP_NULL_I64};
-    gsp_run_status_row(&status, GSP_TABLE_process_metrics, &a);
-    gsp_run_status_row(&status, GSP_TABLE_process_metrics, &a);
-    gsp_run_status_row(&status, GSP_TABLE_process_metrics, &b);
+    gsp_cli__run_status_row(&status, GSP_TABLE_process_metrics, &a);
+    gsp_cli__run_status_row(&status, GSP_TABLE_process_metrics, &a);
+    gsp_cli__run_status_row(&status, GSP_TABLE_process_metrics, &b);
     tap_eq_str(line_of(&status, 3661 * GSP_NS_PER_S), "gsprof 1:01:01  CPU 180 %  RSS 2.00 MiB");
     /* The next tick starts from zero. */
     const struct gsp_row_process_metrics c = {
         .mono_ns = 2, .cpu_percent = 10, .rss_bytes = 3 << 20};
     const struct gsp_row_gpu_metrics gpu = {.mono_ns = 2, .util_percent = 40};
     const struct gsp_row_gpu_metrics busy = {.mono_ns = 2, .util_percent = 60};
-    gsp_run_status_row(&status, GSP_TABLE_process_metrics, &c);
-    gsp_run_status_row(&status, GSP_TABLE_gpu_metrics, &gpu);
-    gsp_run_status_row(&status, GSP_TABLE_gpu_metrics, &busy);
+    gsp_cli__run_status_row(&status, GSP_TABLE_process_metrics, &c);
+    gsp_cli__run_status_row(&status, GSP_TABLE_gpu_metrics, &gpu);
+    gsp_cli__run_status_row(&status, GSP_TABLE_gpu_metrics, &busy);
     tap_eq_str(line_of(&status, 0), "gsprof 00:00  CPU 10 %  RSS 3.00 MiB  GPU 50 %");
 }
 
@@ -153,21 +153,21 @@ TAP_TEST(steps_are_per_process)
 {
     struct gsp_run_status status = {.fd = -1};
     struct gsp_ring_drain_counts seen = {.samples = 12345, .step_rings = 2, .looked_ns = 1};
-    gsp_run_status_look(&status, &seen);
-    gsp_run_status_look(&status, &seen);
+    gsp_cli__run_status_add_reading(&status, &seen);
+    gsp_cli__run_status_add_reading(&status, &seen);
     tap_eq_int(status.reading_count, 1);
     tap_eq_str(line_of(&status, 0), "gsprof 00:00  12,345 samples");
     /* 40 per second from two processes; the oldest values are dropped. */
     for (int i = 1; i <= 20; i++) {
         seen.looked_ns += GSP_NS_PER_S / 2;
         seen.steps += 20;
-        gsp_run_status_look(&status, &seen);
+        gsp_cli__run_status_add_reading(&status, &seen);
     }
     seen.lost = 7;
     seen.failing = true;
     seen.looked_ns += GSP_NS_PER_S / 2;
     seen.steps += 20;
-    gsp_run_status_look(&status, &seen);
+    gsp_cli__run_status_add_reading(&status, &seen);
     tap_eq_str(line_of(&status, 0),
                "gsprof 00:00  20 steps/s  12,345 samples  7 rows lost  CANNOT WRITE");
 }

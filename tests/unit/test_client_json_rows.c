@@ -13,7 +13,7 @@ static void flatten(const char *text, struct gsp_buf *out)
     struct gsp_batch_view batch = {0};
     struct gsp_err err = {0};
     gsp_buf_clear(out);
-    tap_eq_int(gsp_json_rows_new(gsp_sv_of(text), NULL, &rows, &err), GSP_OK);
+    tap_eq_int(gsp_client_rows_from_json(gsp_sv_of(text), NULL, &rows, &err), GSP_OK);
     if (!rows)
         return;
     int more = gsp_rows_next(rows, &batch, &err);
@@ -67,7 +67,7 @@ TAP_TEST(object_with_columns_and_warnings)
     gsp_buf_printf(&text, TEXT, "{\"b\":1,\"c\":2}");
     flatten(gsp_buf_cstr(&text), &out);
     tap_eq_str(gsp_buf_cstr(&out), "a:VARCHAR=-;b:BIGINT=1;c:BIGINT=2;");
-    tap_eq_int(gsp_json_rows_new(gsp_buf_sv(&text), &warnings, &rows, NULL), GSP_OK);
+    tap_eq_int(gsp_client_rows_from_json(gsp_buf_sv(&text), &warnings, &rows, NULL), GSP_OK);
     tap_eq_str(gsp_buf_cstr(&warnings), "one\ntwo\n");
     gsp_rows_free(rows);
 }
@@ -94,7 +94,7 @@ TAP_TEST(rejects_other_json)
     for (size_t i = 0; i < GSP_COUNT(TEXTS); i++) {
         struct gsp_rows *rows = NULL;
         struct gsp_err err = {0};
-        tap_eq_int(gsp_json_rows_new(gsp_sv_of(TEXTS[i]), NULL, &rows, &err), GSP_E_FORMAT);
+        tap_eq_int(gsp_client_rows_from_json(gsp_sv_of(TEXTS[i]), NULL, &rows, &err), GSP_E_FORMAT);
         tap_check(!rows && err.msg[0]);
     }
 }

@@ -3,8 +3,8 @@
 #include <stdint.h>
 
 #include "compare/compare.h"
+#include "compare/compare_write.h"
 #include "compare/rules.h"
-#include "compare/write.h"
 #include "stats/random.h"
 #include "tap.h"
 
@@ -23,15 +23,15 @@ static double noise(uint64_t *random)
 /* ------------------------------------------------------------------------ recordings made here */
 
 struct made {
-    struct gsp_digest digest;
-    struct gsp_digest_step steps[STEPS];
-    struct gsp_digest_chart charts[2];
-    struct gsp_digest_series lines[3];
+    struct gsp_report digest;
+    struct gsp_report_step steps[STEPS];
+    struct gsp_report_chart charts[2];
+    struct gsp_report_series lines[3];
     double t[STEPS];
     double v[3][STEPS];
-    struct gsp_digest_frame frames[3];
-    struct gsp_digest_node nodes[3];
-    struct gsp_digest_sample samples[STEPS * 4];
+    struct gsp_report_frame frames[3];
+    struct gsp_report_node nodes[3];
+    struct gsp_report_sample samples[STEPS * 4];
 };
 
 static struct made *make(const char *name)
@@ -54,7 +54,7 @@ static void add_steps(struct made *made, size_t count, double factor, uint64_t s
     for (size_t i = 0; i < count; i++) {
         double duration = factor * (0.1 + 0.003 * noise(&random));
         duration = i < 2 && count > 10 ? 1.0 : duration;
-        made->steps[i] = (struct gsp_digest_step){
+        made->steps[i] = (struct gsp_report_step){
             .step = (int64_t)i, .rank = GSP_NULL_I64, .pid = 7, .t = at, .duration_s = duration};
         at += duration;
     }
@@ -65,7 +65,7 @@ static void add_steps(struct made *made, size_t count, double factor, uint64_t s
 
 static void add_chart(struct made *made, const char *id, const char *unit, size_t lines)
 {
-    made->charts[0] = (struct gsp_digest_chart){.id = gsp_sv_of(id),
+    made->charts[0] = (struct gsp_report_chart){.id = gsp_sv_of(id),
                                                 .title = gsp_sv_of(id),
                                                 .unit = gsp_sv_of(unit),
                                                 .help = "",
@@ -75,7 +75,7 @@ static void add_chart(struct made *made, const char *id, const char *unit, size_
         made->t[i] = 0.1 * (double)i;
     for (size_t k = 0; k < lines; k++)
         made->lines[k] =
-            (struct gsp_digest_series){.name = gsp_sv_of(k == 0 ? "main (12)" : "child (34)"),
+            (struct gsp_report_series){.name = gsp_sv_of(k == 0 ? "main (12)" : "child (34)"),
                                        .t = made->t,
                                        .v = made->v[k],
                                        .count = STEPS};
@@ -87,23 +87,23 @@ static void add_chart(struct made *made, const char *id, const char *unit, size_
 static void add_stacks(struct made *made, int load_samples)
 {
     const char *const names[] = {"main", "load", "compute"};
-    struct gsp_digest_stacks *stacks = &made->digest.stacks;
+    struct gsp_report_stacks *stacks = &made->digest.stacks;
     for (uint32_t i = 0; i < 3; i++) {
-        made->frames[i] = (struct gsp_digest_frame){
+        made->frames[i] = (struct gsp_report_frame){
             .func = gsp_sv_of(names[i]), .file = gsp_sv_of("/one/train.py"), .line = i + 1};
-        made->nodes[i] = (struct gsp_digest_node){.parent = i == 0 ? -1 : 0, .frame = i};
+        made->nodes[i] = (struct gsp_report_node){.parent = i == 0 ? -1 : 0, .frame = i};
     }
     size_t count = 0;
     for (size_t i = 0; i < made->digest.step_count; i++) {
         for (int k = 0; k < 4; k++) {
-            made->samples[count++] = (struct gsp_digest_sample){
+            made->samples[count++] = (struct gsp_report_sample){
                 .t = made->steps[i].t + made->steps[i].duration_s * (0.1 + 0.2 * k),
                 /* The time of load varies a little between steps. */
                 .weight = 0.01 + 0.001 * (double)((i * 7 + (size_t)k) % 5),
                 .node = k < load_samples ? 1 : 2};
         }
     }
-    *stacks = (struct gsp_digest_stacks){.unit = "s",
+    *stacks = (struct gsp_report_stacks){.unit = "s",
                                          .frames = made->frames,
                                          .frame_count = 3,
                                          .nodes = made->nodes,
@@ -120,7 +120,7 @@ static struct gsp_compare *compare(const struct made *a, const struct made *b)
     struct gsp_compare *found = NULL;
     struct gsp_err err = {0};
     const struct gsp_compare_opts opts = {.warmup = -1};
-    const int rc = gsp_compare_new(&a->digest, &b->digest, &opts, &found, &err);
+    const int rc = gsp_compare__new(&a->digest, &b->digest, &opts, &found, &err);
     if (rc != GSP_OK)
         tap_eq_str(err.msg, "");
     tap_require(found);
@@ -225,9 +225,9 @@ TAP_TEST(small_significant_differences_are_same)
     tap_check(row->verdict == GSP_COMPARE_SAME && row->is_significant);
     /* A rule may have a smaller limit. */
     struct gsp_compare_rule rule;
-    struct gsp_rule_result result;
-    tap_require(gsp_rule_parse("power < -0.1%", &rule, NULL) == GSP_OK);
-    tap_require(gsp_rule_check(&rule, found, false, &result, NULL) == GSP_OK);
+    struct gsp_compare_rule_result result;
+    tap_require(gsp_compare_rule_parse("power < -0.1%", &rule, NULL) == GSP_OK);
+    tap_require(gsp_compare_rule_check(&rule, found, false, &result, NULL) == GSP_OK);
     tap_check(result.is_failed);
     gsp_compare_free(found);
     fill_line(b, 98, 0.1, 2);
@@ -282,10 +282,10 @@ TAP_TEST(different_rates_and_commands_are_noted)
 TAP_TEST(idle_threads_do_not_dominate)
 {
     struct made *sides[2] = {make("base"), make("new")};
-    static struct gsp_digest_thread threads[] = {{.pid = 7, .tid = 7, .rank = GSP_NULL_I64},
+    static struct gsp_report_thread threads[] = {{.pid = 7, .tid = 7, .rank = GSP_NULL_I64},
                                                  {.pid = 8, .tid = 8, .rank = GSP_NULL_I64}};
     for (int i = 0; i < 2; i++) {
-        struct gsp_digest_stacks *stacks = &sides[i]->digest.stacks;
+        struct gsp_report_stacks *stacks = &sides[i]->digest.stacks;
         add_steps(sides[i], STEPS, 1, 1);
         add_stacks(sides[i], 2);
         stacks->threads = threads;
@@ -293,7 +293,7 @@ TAP_TEST(idle_threads_do_not_dominate)
         /* A worker waits in load, longer in the second recording; the trainer waits a little in
          * compute. */
         for (size_t k = 0; k < stacks->sample_count; k++) {
-            struct gsp_digest_sample *sample = &sides[i]->samples[k];
+            struct gsp_report_sample *sample = &sides[i]->samples[k];
             sample->thread = sample->node == 1;
             sample->weight = sample->node == 1 ? 1.0 + i : 0.01 + 0.005 * i;
         }
@@ -388,7 +388,7 @@ TAP_TEST(charts)
     b->charts[0].unit = gsp_sv_of("%");
     b->digest.memory.peak_rss_bytes = (double)NAN;
     struct gsp_err err = {0};
-    tap_check(gsp_compare_new(&a->digest, &b->digest, NULL, &found, &err) == GSP_E_FORMAT);
+    tap_check(gsp_compare__new(&a->digest, &b->digest, NULL, &found, &err) == GSP_E_FORMAT);
     tap_check(!found && strstr(err.msg, "nothing in common"));
     free(a);
     free(b);
@@ -396,16 +396,16 @@ TAP_TEST(charts)
 
 /* ------------------------------------------------------------------------ modules, functions */
 
-static struct gsp_digest_module *modules_of(int slow, uint64_t seed)
+static struct gsp_report_module *modules_of(int slow, uint64_t seed)
 {
     static char names[MODULES][16];
-    struct gsp_digest_module *modules = calloc(MODULES, sizeof(*modules));
+    struct gsp_report_module *modules = calloc(MODULES, sizeof(*modules));
     double *values = calloc((size_t)MODULES * MODULE_RUNS, sizeof(*values));
     uint64_t random = seed;
     tap_require(modules && values);
     for (int i = 0; i < MODULES; i++) {
         snprintf(names[i], sizeof(names[i]), "layers.%d", i);
-        modules[i] = (struct gsp_digest_module){.module = gsp_sv_of(names[i]),
+        modules[i] = (struct gsp_report_module){.module = gsp_sv_of(names[i]),
                                                 .stage = gsp_sv_of("forward"),
                                                 .calls = MODULE_RUNS,
                                                 .values = values + (size_t)i * MODULE_RUNS,
@@ -486,9 +486,10 @@ TAP_TEST(formats)
     a->frames[1].func = b->frames[1].func = gsp_sv_of("<lambda>\x1b[31m|\xfe");
     struct gsp_compare *found = compare(a, b);
     struct gsp_compare_rule rule;
-    struct gsp_rule_result result;
-    tap_require(gsp_rule_parse("step_time > 5%", &rule, NULL) == GSP_OK);
-    tap_require(gsp_rule_check(&rule, found, false, &result, NULL) == GSP_OK && result.is_failed);
+    struct gsp_compare_rule_result result;
+    tap_require(gsp_compare_rule_parse("step_time > 5%", &rule, NULL) == GSP_OK);
+    tap_require(gsp_compare_rule_check(&rule, found, false, &result, NULL) == GSP_OK &&
+                result.is_failed);
     const struct gsp_compare_write_opts how = {.results = &result, .result_count = 1, .width = 60};
     for (int format = GSP_COMPARE_TEXT; format <= GSP_COMPARE_SVG; format++) {
         struct gsp_out out;
@@ -512,29 +513,29 @@ TAP_TEST(several_recordings)
 {
     static const double factors[] = {0.97, 1.03, 0.99, 1.04, 0.98};
     struct made *made[10];
-    const struct gsp_digest *a[5];
-    const struct gsp_digest *b[5];
+    const struct gsp_report *a[5];
+    const struct gsp_report *b[5];
     for (size_t i = 0; i < 10; i++) {
         made[i] = make(i < 5 ? "base" : "new");
         add_steps(made[i], STEPS, factors[i % 5] * (i == 9 ? 1.1 : 1), i + 1);
         add_stacks(made[i], i < 5 ? 1 : 2);
         *(i < 5 ? &a[i] : &b[i - 5]) = &made[i]->digest;
     }
-    const struct gsp_digest *const *const sides[2] = {a, b};
+    const struct gsp_report *const *const sides[2] = {a, b};
     const struct gsp_compare_opts opts = {.warmup = -1};
     struct gsp_compare *found = NULL;
-    tap_require(gsp_compare_several(sides, (size_t[]){5, 5}, &opts, &found, NULL) == GSP_OK);
+    tap_require(gsp_compare_many(sides, (size_t[]){5, 5}, &opts, &found, NULL) == GSP_OK);
     const struct gsp_compare_row *time = metric(found, "step_time");
     tap_check(time->count[0] == 5 && time->verdict == GSP_COMPARE_SAME && time->p > 0.2);
     tap_check(metric(found, "wall_time")->verdict == GSP_COMPARE_SAME);
     tap_check(found->functions[1].row.verdict == GSP_COMPARE_WORSE);
     gsp_compare_free(found);
     /* Two single recordings have enough steps for a significant difference. */
-    tap_require(gsp_compare_several((const struct gsp_digest *const *const[]){a, a + 1},
-                                    (size_t[]){1, 1}, &opts, &found, NULL) == GSP_OK);
+    tap_require(gsp_compare_many((const struct gsp_report *const *const[]){a, a + 1},
+                                 (size_t[]){1, 1}, &opts, &found, NULL) == GSP_OK);
     tap_check(metric(found, "step_time")->verdict == GSP_COMPARE_WORSE);
     gsp_compare_free(found);
-    tap_require(gsp_compare_several(sides, (size_t[]){2, 2}, &opts, &found, NULL) == GSP_OK);
+    tap_require(gsp_compare_many(sides, (size_t[]){2, 2}, &opts, &found, NULL) == GSP_OK);
     tap_check(metric(found, "step_time")->verdict == GSP_COMPARE_UNKNOWN);
     gsp_compare_free(found);
     for (size_t i = 0; i < 10; i++)
@@ -578,7 +579,7 @@ TAP_TEST(rules_parse)
     for (size_t i = 0; i < GSP_COUNT(good); i++) {
         struct gsp_compare_rule rule;
         struct gsp_err err = {0};
-        const bool ok = gsp_rule_parse(good[i].text, &rule, &err) == GSP_OK;
+        const bool ok = gsp_compare_rule_parse(good[i].text, &rule, &err) == GSP_OK;
         tap_eq_str(ok ? good[i].text : err.msg, good[i].text);
         tap_check(strcmp(rule.name, good[i].name) == 0 && rule.kind == good[i].kind);
         tap_check(rule.subject == good[i].subject);
@@ -587,23 +588,23 @@ TAP_TEST(rules_parse)
     for (size_t i = 0; i < GSP_COUNT(bad); i++) {
         struct gsp_compare_rule rule;
         struct gsp_err err = {0};
-        const bool refused = gsp_rule_parse(bad[i], &rule, &err) == GSP_E_USAGE;
+        const bool refused = gsp_compare_rule_parse(bad[i], &rule, &err) == GSP_E_USAGE;
         tap_eq_str(refused ? "" : bad[i], "");
         tap_check(strstr(err.msg, "invalid rule"));
     }
 }
 
 static int check(const struct gsp_compare *found, const char *text, bool any_change,
-                 struct gsp_rule_result *out, struct gsp_err *err)
+                 struct gsp_compare_rule_result *out, struct gsp_err *err)
 {
     static struct gsp_compare_rule rule;
-    tap_require(gsp_rule_parse(text, &rule, NULL) == GSP_OK);
-    return gsp_rule_check(&rule, found, any_change, out, err);
+    tap_require(gsp_compare_rule_parse(text, &rule, NULL) == GSP_OK);
+    return gsp_compare_rule_check(&rule, found, any_change, out, err);
 }
 
 static bool fails(const struct gsp_compare *found, const char *text, bool any_change)
 {
-    struct gsp_rule_result result;
+    struct gsp_compare_rule_result result;
     struct gsp_err err = {0};
     const int rc = check(found, text, any_change, &result, &err);
     tap_eq_str(rc == GSP_OK ? "" : err.msg, "");
@@ -614,7 +615,7 @@ TAP_TEST(rules_check)
 {
     struct made *a = make("base");
     struct made *b = make("new");
-    struct gsp_rule_result result;
+    struct gsp_compare_rule_result result;
     struct gsp_err err = {0};
     add_steps(a, STEPS, 1, 1);
     add_steps(b, STEPS, 1.1, 2);

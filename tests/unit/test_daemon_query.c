@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <unistd.h>
 
-#include "daemon/query_facts.h"
+#include "daemon/query_input.h"
 #include "daemon_fixture.h"
 #include "http/body.h"
 #include "store_query.h"
@@ -10,7 +10,7 @@
 /* A frame log and the facts about it. */
 struct log {
     char folder[64];
-    struct gsp_frames *frames;
+    struct gsp_frame_log *frames;
     struct made made;
 };
 
@@ -18,8 +18,8 @@ static void open_log(struct log *log)
 {
     *log = (struct log){.made = {.cpu_only = true}};
     made_folder(log->folder);
-    const struct gsp_frames_options options = {.folder = log->folder, .host = "here"};
-    tap_require(gsp_frames_open(&options, &log->frames, NULL) == GSP_OK);
+    const struct gsp_frame_log_options options = {.folder = log->folder, .host = "here"};
+    tap_require(gsp_frames_log_open(&options, &log->frames, NULL) == GSP_OK);
 }
 
 static void add_frames(struct log *log, int n)
@@ -30,7 +30,7 @@ static void add_frames(struct log *log, int n)
 
 static void close_log(struct log *log)
 {
-    gsp_frames_close(log->frames);
+    gsp_frames_log_close(log->frames);
     made_remove(log->folder);
 }
 
@@ -52,20 +52,20 @@ static struct gsp_store *open_query_store(struct log *log, const struct gsp_sess
                                           size_t count)
 {
     static struct gsp_err trouble;
-    struct gsp_frames_stretch *stretches = NULL;
+    struct gsp_frame_range *stretches = NULL;
     struct gsp_body *body = NULL;
     gsp_auto_buf text = {0};
-    struct gsp_query_facts facts = {
+    struct gsp_query_input facts = {
         .host = "here", .state_dir = log->folder, .sessions = sessions, .session_count = count};
-    tap_require(gsp_frames_stretches(log->frames, &stretches, &facts.stretch_count, NULL) ==
+    tap_require(gsp_frames_log_ranges(log->frames, &stretches, &facts.stretch_count, NULL) ==
                 GSP_OK);
     facts.stretches = stretches;
-    gsp_query_facts_put(&facts, &text);
+    gsp_daemon__query_input_write(&facts, &text);
     free(stretches);
     tap_require(gsp_http_body_read(gsp_buf_sv(&text), &body, NULL) == GSP_OK);
     struct gsp_store *store = open_store(NULL);
     trouble = (struct gsp_err){0};
-    tap_require(gsp_query_facts_add(body, store, &trouble, NULL) == GSP_OK);
+    tap_require(gsp_daemon__query_input_add(body, store, &trouble, NULL) == GSP_OK);
     gsp_http_body_free(body);
     lock_store(store);
     return store;

@@ -7,8 +7,8 @@
 #include "daemon/sessions_stacks.h"
 #include "daemon_fixture.h"
 #include "daemon_kills.h"
-#include "frames/session_file.h"
 #include "frames/session_format.h"
+#include "frames/session_write.h"
 #include "tap.h"
 
 /* The state of a daemon without the daemon. */
@@ -16,7 +16,7 @@ struct state {
     char folder[64];
     char state[96];
     char output[96];
-    struct gsp_frames *frames;
+    struct gsp_frame_log *frames;
     struct gsp_sessions *sessions;
     struct made made;
 };
@@ -24,16 +24,16 @@ struct state {
 static void open_state(struct state *state)
 {
     struct gsp_err err = {0};
-    struct gsp_frames_options frames = {.folder = state->state, .host = "here"};
+    struct gsp_frame_log_options frames = {.folder = state->state, .host = "here"};
     struct gsp_sessions_options options = {
         .state_folder = state->state, .output_folder = state->output, .host = "here"};
-    int rc = gsp_frames_open(&frames, &state->frames, &err);
+    int rc = gsp_frames_log_open(&frames, &state->frames, &err);
     if (rc == 0)
-        rc = gsp_sessions_open(&options, state->frames, &state->sessions, &err);
+        rc = gsp_daemon__sessions_open(&options, state->frames, &state->sessions, &err);
     if (rc)
         printf("# %s\n", err.msg);
     tap_require(rc == 0);
-    gsp_frames_set_period(state->frames, MADE_PERIOD_NS);
+    gsp_frames_log_set_period(state->frames, MADE_PERIOD_NS);
 }
 
 static struct state *new_state(void)
@@ -49,8 +49,8 @@ static struct state *new_state(void)
 
 static void close_state(struct state *state)
 {
-    gsp_sessions_close(state->sessions);
-    gsp_frames_close(state->frames);
+    gsp_daemon__sessions_close(state->sessions);
+    gsp_frames_log_close(state->frames);
     state->sessions = NULL;
     state->frames = NULL;
 }
@@ -71,8 +71,8 @@ static int start(struct state *state, const char *name, struct gsp_session *out)
 {
     struct gsp_session scratch;
     struct gsp_err err = {0};
-    int rc = gsp_sessions_start(state->sessions, &(struct gsp_session_start){.name = name},
-                                out ? out : &scratch, &err);
+    int rc = gsp_daemon__sessions_start(state->sessions, &(struct gsp_session_start){.name = name},
+                                        out ? out : &scratch, &err);
     if (rc)
         printf("# %s\n", err.msg);
     return rc;
@@ -82,7 +82,7 @@ static int stop(struct state *state, const char *name, struct gsp_session *out)
 {
     struct gsp_session scratch;
     struct gsp_err err = {0};
-    int rc = gsp_sessions_stop(state->sessions, name, out ? out : &scratch, &err);
+    int rc = gsp_daemon__sessions_stop(state->sessions, name, out ? out : &scratch, &err);
     if (rc)
         printf("# %s\n", err.msg);
     return rc;
@@ -98,7 +98,7 @@ static char *read_output(const struct state *state, const char *file)
         printf("# no file %s\n", file);
         exit(TAP_EXIT_FAILED);
     }
-    tap_check(gsp_session_labels_ok(gsp_buf_sv(&text)));
+    tap_check(gsp_frames_session_labels_are_valid(gsp_buf_sv(&text)));
     tap_require(gsp_buf_cstr(&text) != NULL);
     return text.p;
 }
@@ -133,15 +133,15 @@ TAP_TEST(names)
     static const char *const BAD[] = {"",     ".",    "..",    ".x",   "a/b",      "/",
                                       "../x", "a\nb", "a\x7f", "\xff", "\xc2\x85", "\xed\xa0\x80"};
     for (size_t i = 0; i < GSP_COUNT(GOOD); i++)
-        tap_eq_int(gsp_session_name_check(gsp_sv_of(GOOD[i]), NULL), 0);
+        tap_eq_int(gsp_daemon__session_name_check(gsp_sv_of(GOOD[i]), NULL), 0);
     struct gsp_err err;
     for (size_t i = 0; i < GSP_COUNT(BAD); i++)
-        tap_eq_int(gsp_session_name_check(gsp_sv_of(BAD[i]), &err), GSP_E_USAGE);
-    tap_eq_int(gsp_session_name_check((struct gsp_sv){"a\0b", 3}, NULL), GSP_E_USAGE);
+        tap_eq_int(gsp_daemon__session_name_check(gsp_sv_of(BAD[i]), &err), GSP_E_USAGE);
+    tap_eq_int(gsp_daemon__session_name_check((struct gsp_sv){"a\0b", 3}, NULL), GSP_E_USAGE);
     static char big[10241];
     memset(big, 'x', sizeof(big) - 1);
-    tap_eq_int(gsp_session_name_check(gsp_sv_of(big), NULL), GSP_E_USAGE);
-    tap_eq_int(gsp_session_name_check((struct gsp_sv){big, 200}, NULL), 0);
+    tap_eq_int(gsp_daemon__session_name_check(gsp_sv_of(big), NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_daemon__session_name_check((struct gsp_sv){big, 200}, NULL), 0);
 }
 
 TAP_TEST(labels)
@@ -153,13 +153,13 @@ TAP_TEST(labels)
         "{\"a\":1,}", "{\"a\":01}",  "{} {}", "{\"a\":\"\n\"}", "{\"a\":\"\xff\"}", "{\"a\":NaN}",
         "{\"a\":1.}", "{\"\\x\":1}", ""};
     for (size_t i = 0; i < GSP_COUNT(GOOD); i++)
-        tap_check(gsp_session_labels_ok(gsp_sv_of(GOOD[i])));
+        tap_check(gsp_frames_session_labels_are_valid(gsp_sv_of(GOOD[i])));
     for (size_t i = 0; i < GSP_COUNT(BAD); i++)
-        tap_check(!gsp_session_labels_ok(gsp_sv_of(BAD[i])));
+        tap_check(!gsp_frames_session_labels_are_valid(gsp_sv_of(BAD[i])));
     static char deep[100000];
     snprintf(deep, sizeof(deep), "{\"a\":");
     memset(deep + strlen(deep), '[', sizeof(deep) - 100);
-    tap_check(!gsp_session_labels_ok(gsp_sv_of(deep)));
+    tap_check(!gsp_frames_session_labels_are_valid(gsp_sv_of(deep)));
 }
 
 TAP_TEST(session_file_has_its_frames)
@@ -173,19 +173,19 @@ TAP_TEST(session_file_has_its_frames)
                                      .pid_count = 3,
                                      .stacks = true};
     add_frames(state, 10);
-    tap_eq_int(gsp_sessions_start(state->sessions, &with, &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_start(state->sessions, &with, &s, NULL), 0);
     tap_check(s.active && s.stacks);
     tap_eq_int(s.first_frame, 11);
     tap_eq_str(s.file, "a.json");
     add_frames(state, 5);
     tap_eq_int(start(state, "b", NULL), 0);
     add_frames(state, 5);
-    tap_eq_int(gsp_sessions_active_count(state->sessions), 2);
-    tap_eq_int(gsp_sessions_find(state->sessions, "a", &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_active_count(state->sessions), 2);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "a", &s, NULL), 0);
     tap_eq_int(s.frame_count, 10);
     int32_t *pids = NULL;
     size_t n = 0;
-    tap_eq_int(gsp_sessions_pids(state->sessions, &pids, &n, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_pids(state->sessions, &pids, &n, NULL), 0);
     tap_check(n == 2 && pids[0] == 5 && pids[1] == 7);
     free(pids);
     tap_eq_int(stop(state, "a", &s), 0);
@@ -240,23 +240,23 @@ TAP_TEST(names_can_be_reused)
     tap_eq_int(start(state, "a", &s), 0);
     tap_eq_str(s.file, "a_3.json");
     tap_eq_int(stop(state, "a", NULL), 0);
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
     struct gsp_session *list = NULL;
     size_t n = 0;
-    tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_list(state->sessions, &list, &n, NULL), 0);
     tap_eq_int(n, 4);
     tap_eq_str(list[0].name, "a_2"); /* active sessions first */
     free(list);
     /* With force, a.json is overwritten, and its old session is deleted. */
     struct gsp_session_start force = {.name = "a", .force = true};
-    tap_eq_int(gsp_sessions_start(state->sessions, &force, &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_start(state->sessions, &force, &s, NULL), 0);
     tap_eq_str(s.file, "a.json");
     add_frames(state, 3);
     tap_eq_int(stop(state, "a", &s), 0);
     char *text = read_output(state, "a.json");
     tap_eq_int(count_frames(text), 3);
     free(text);
-    tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_list(state->sessions, &list, &n, NULL), 0);
     tap_eq_int(n, 4);
     free(list);
     /* The file of another program is not overwritten, even if it appears during the session. */
@@ -297,23 +297,23 @@ TAP_TEST(restart_after_kill)
                                      .pids = (const int32_t[]){42},
                                      .pid_count = 1,
                                      .stacks = true};
-    tap_eq_int(gsp_sessions_start(state->sessions, &with, &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_start(state->sessions, &with, &s, NULL), 0);
     tap_eq_int(start(state, "done", NULL), 0);
     tap_eq_int(start(state, "gone", NULL), 0);
     add_frames(state, 4);
     tap_eq_int(stop(state, "done", NULL), 0);
-    tap_eq_int(gsp_sessions_delete(state->sessions, "gone", NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_delete(state->sessions, "gone", NULL), 0);
     close_state(state); /* has the same effect on the files as a kill */
     state->made.step_ns = 100 * GSP_NS_PER_S;
     open_state(state);
-    tap_eq_int(gsp_sessions_active_count(state->sessions), 1);
-    tap_eq_int(gsp_sessions_find(state->sessions, "gone", &s, NULL), GSP_E_NOFILE);
-    tap_eq_int(gsp_sessions_find(state->sessions, "done", &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_active_count(state->sessions), 1);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "gone", &s, NULL), GSP_E_NOFILE);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "done", &s, NULL), 0);
     tap_check(!s.active && s.frame_count == 4);
-    tap_eq_int(gsp_sessions_find(state->sessions, "tab\\ \xc3\xa9", &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "tab\\ \xc3\xa9", &s, NULL), 0);
     tap_check(s.active && s.stacks && s.first_frame == 4);
     add_frames(state, 2);
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
     tap_eq_int(stop(state, "tab\\ \xc3\xa9", &s), 0);
     tap_eq_int(s.frame_count, 6);
     char *text = read_output(state, s.file);
@@ -322,10 +322,10 @@ TAP_TEST(restart_after_kill)
     tap_check(has(text, "\"gaps\":[{\"after_frame\":4,"));
     tap_check(has(text, "\"cause\":\"restart\""));
     free(text);
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
     close_state(state);
     open_state(state);
-    tap_eq_int(gsp_sessions_find(state->sessions, "done", &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "done", &s, NULL), 0);
     tap_eq_int(s.frame_count, 4);
     end_state(state);
 }
@@ -337,7 +337,7 @@ TAP_TEST(state_folder_is_locked)
     struct gsp_err err = {0};
     struct gsp_sessions_options options = {
         .state_folder = state->state, .output_folder = state->output, .host = "here"};
-    tap_eq_int(gsp_sessions_open(&options, state->frames, &other, &err), GSP_E_EXISTS);
+    tap_eq_int(gsp_daemon__sessions_open(&options, state->frames, &other, &err), GSP_E_EXISTS);
     printf("# %s\n", err.msg);
     tap_check(other == NULL);
     end_state(state);
@@ -352,11 +352,12 @@ TAP_TEST(journal_of_another_version_is_rejected)
     int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     tap_require(fd >= 0 && write(fd, "gsprof-journal 9\n", 17) == 17);
     close(fd);
-    struct gsp_frames_options frames = {.folder = state->state, .host = "here"};
+    struct gsp_frame_log_options frames = {.folder = state->state, .host = "here"};
     struct gsp_sessions_options options = {
         .state_folder = state->state, .output_folder = state->output, .host = "here"};
-    tap_require(gsp_frames_open(&frames, &state->frames, NULL) == 0);
-    tap_eq_int(gsp_sessions_open(&options, state->frames, &state->sessions, NULL), GSP_E_FORMAT);
+    tap_require(gsp_frames_log_open(&frames, &state->frames, NULL) == 0);
+    tap_eq_int(gsp_daemon__sessions_open(&options, state->frames, &state->sessions, NULL),
+               GSP_E_FORMAT);
     end_state(state);
 }
 
@@ -369,7 +370,7 @@ TAP_TEST(journal_truncated_at_every_length)
     tap_eq_int(start(state, "one", NULL), 0);
     tap_eq_int(start(state, "two", NULL), 0);
     tap_eq_int(stop(state, "one", NULL), 0);
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
     close_state(state);
     snprintf(path, sizeof(path), "%s/sessions.journal", state->state);
     tap_require(gsp_file_read(path, 1U << 20, &whole, NULL) == 0);
@@ -381,7 +382,7 @@ TAP_TEST(journal_truncated_at_every_length)
         open_state(state);
         struct gsp_session *list = NULL;
         size_t n = 0;
-        tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+        tap_eq_int(gsp_daemon__sessions_list(state->sessions, &list, &n, NULL), 0);
         tap_check(n >= before && n <= 2);
         before = n;
         free(list);
@@ -391,7 +392,7 @@ TAP_TEST(journal_truncated_at_every_length)
         close_state(state);
         open_state(state); /* the new line is separate from the truncated one */
         struct gsp_session s;
-        tap_eq_int(gsp_sessions_find(state->sessions, name, &s, NULL), 0);
+        tap_eq_int(gsp_daemon__sessions_find(state->sessions, name, &s, NULL), 0);
         close_state(state);
     }
     tap_eq_int(before, 2);
@@ -416,7 +417,7 @@ TAP_TEST(stop_all)
     struct gsp_err err = {0};
     size_t count = 7;
     const struct gsp_sessions_ended ended = {note_ended, &last};
-    tap_eq_int(gsp_sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
+    tap_eq_int(gsp_daemon__sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
     tap_check(count == 0 && last.end_ns == 0);
     free(all);
     tap_eq_int(start(state, "done", NULL), 0);
@@ -425,10 +426,10 @@ TAP_TEST(stop_all)
     add_frames(state, 3);
     tap_eq_int(start(state, "b", NULL), 0);
     add_frames(state, 2);
-    tap_eq_int(gsp_sessions_first_frame(state->sessions, "a"), 1);
-    tap_eq_int(gsp_sessions_first_frame(state->sessions, NULL), 4);
-    tap_eq_int(gsp_sessions_first_frame(state->sessions, "done"), 0);
-    tap_eq_int(gsp_sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
+    tap_eq_int(gsp_daemon__sessions_first_frame(state->sessions, "a"), 1);
+    tap_eq_int(gsp_daemon__sessions_first_frame(state->sessions, NULL), 4);
+    tap_eq_int(gsp_daemon__sessions_first_frame(state->sessions, "done"), 0);
+    tap_eq_int(gsp_daemon__sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
     tap_require(count == 2);
     tap_eq_str(all[0].name, "b");
     tap_check(all[0].end_ns == all[1].end_ns && all[0].end_ns == last.end_ns);
@@ -439,8 +440,9 @@ TAP_TEST(stop_all)
     char path[512];
     snprintf(path, sizeof(path), "%s-away", state->output);
     tap_require(rename(state->output, path) == 0);
-    tap_eq_int(gsp_sessions_stop_all(state->sessions, NULL, &all, &count, &err), GSP_E_NOWRITE);
-    tap_check(count == 0 && gsp_sessions_active_count(state->sessions) == 0);
+    tap_eq_int(gsp_daemon__sessions_stop_all(state->sessions, NULL, &all, &count, &err),
+               GSP_E_NOWRITE);
+    tap_check(count == 0 && gsp_daemon__sessions_active_count(state->sessions) == 0);
     free(all);
     tap_require(rename(path, state->output) == 0);
     end_state(state);
@@ -454,18 +456,18 @@ TAP_TEST(missing_output_folder_is_retried)
     tap_eq_int(start(state, "a", NULL), 0);
     add_frames(state, 5);
     tap_require(rmdir(state->output) == 0);
-    tap_eq_int(gsp_sessions_stop(state->sessions, "a", &s, &err), GSP_E_NOWRITE);
+    tap_eq_int(gsp_daemon__sessions_stop(state->sessions, "a", &s, &err), GSP_E_NOWRITE);
     tap_check(!s.active && s.failed && s.error[0]);
     printf("# %s\n", s.error);
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
-    tap_eq_int(gsp_sessions_find(state->sessions, "a", &s, NULL), 0);
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "a", &s, NULL), 0);
     tap_check(s.failed);
     add_frames(state, 5); /* not part of the session */
     close_state(state);
     open_state(state);
     tap_require(mkdir(state->output, 0700) == 0);
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
-    tap_eq_int(gsp_sessions_find(state->sessions, "a", &s, NULL), 0);
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "a", &s, NULL), 0);
     tap_check(!s.failed && s.frame_count == 5);
     char *text = read_output(state, "a.json");
     tap_eq_int(count_frames(text), 5);
@@ -489,7 +491,7 @@ TAP_TEST(full_disk_leaves_no_partial_file)
     tap_require(setrlimit(RLIMIT_FSIZE, &old) == 0);
     tap_check(rmdir(state->output) == 0); /* it is empty */
     tap_require(mkdir(state->output, 0700) == 0);
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
     char *text = read_output(state, "a.json");
     tap_eq_int(count_frames(text), 50);
     free(text);
@@ -507,11 +509,11 @@ TAP_TEST(start_fails_without_journal)
     tap_require(setrlimit(RLIMIT_FSIZE, &tight) == 0);
     tap_eq_int(start(state, "a session with quite a long name", NULL), GSP_E_NOWRITE);
     tap_require(setrlimit(RLIMIT_FSIZE, &old) == 0);
-    tap_eq_int(gsp_sessions_active_count(state->sessions), 1);
+    tap_eq_int(gsp_daemon__sessions_active_count(state->sessions), 1);
     tap_eq_int(start(state, "after", NULL), 0);
     close_state(state);
     open_state(state);
-    tap_eq_int(gsp_sessions_active_count(state->sessions), 2);
+    tap_eq_int(gsp_daemon__sessions_active_count(state->sessions), 2);
     end_state(state);
 }
 
@@ -528,7 +530,7 @@ TAP_TEST(links_in_the_output_folder_are_not_followed)
     tap_require(symlink(target, path) == 0);
     struct gsp_session s;
     struct gsp_session_start force = {.name = "a", .force = true};
-    tap_eq_int(gsp_sessions_start(state->sessions, &force, &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_start(state->sessions, &force, &s, NULL), 0);
     tap_eq_int(stop(state, "a", &s), 0);
     tap_eq_str(s.file, "a_2.json");
     struct stat st;
@@ -544,11 +546,11 @@ TAP_TEST(old_sessions_are_removed_but_not_their_files)
     tap_eq_int(start(state, "active", NULL), 0);
     tap_eq_int(stop(state, "old", NULL), 0);
     int64_t now = gsp_realtime_ns();
-    gsp_sessions_tend(state->sessions, now);
-    tap_eq_int(gsp_sessions_find(state->sessions, "old", &s, NULL), 0);
-    gsp_sessions_tend(state->sessions, now + 8LL * 24 * 3600 * GSP_NS_PER_S);
-    tap_eq_int(gsp_sessions_find(state->sessions, "old", &s, NULL), GSP_E_NOFILE);
-    tap_eq_int(gsp_sessions_find(state->sessions, "active", &s, NULL), 0);
+    gsp_daemon__sessions_maintain(state->sessions, now);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "old", &s, NULL), 0);
+    gsp_daemon__sessions_maintain(state->sessions, now + 8LL * 24 * 3600 * GSP_NS_PER_S);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "old", &s, NULL), GSP_E_NOFILE);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "active", &s, NULL), 0);
     free(read_output(state, "old.json"));
     tap_eq_int(start(state, "old", &s), 0);
     tap_eq_str(s.file, "old_2.json"); /* never overwrites an existing file */
@@ -563,9 +565,9 @@ TAP_TEST(deleting_removes_the_file)
     tap_eq_int(stop(state, "a", NULL), 0);
     snprintf(path, sizeof(path), "%s/a.json", state->output);
     tap_check(access(path, F_OK) == 0);
-    tap_eq_int(gsp_sessions_delete(state->sessions, "a", NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_delete(state->sessions, "a", NULL), 0);
     tap_check(access(path, F_OK) != 0);
-    tap_eq_int(gsp_sessions_delete(state->sessions, "a", NULL), GSP_E_NOFILE);
+    tap_eq_int(gsp_daemon__sessions_delete(state->sessions, "a", NULL), GSP_E_NOFILE);
     end_state(state);
 }
 
@@ -575,9 +577,9 @@ TAP_TEST(journal_is_compacted)
     tap_eq_int(start(state, "stays", NULL), 0);
     for (int i = 0; i < 700; i++) {
         tap_eq_int(start(state, "x", NULL), 0);
-        tap_eq_int(gsp_sessions_delete(state->sessions, "x", NULL), 0);
+        tap_eq_int(gsp_daemon__sessions_delete(state->sessions, "x", NULL), 0);
     }
-    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
     char path[256];
     struct stat st;
     snprintf(path, sizeof(path), "%s/sessions.journal", state->state);
@@ -586,7 +588,7 @@ TAP_TEST(journal_is_compacted)
     tap_eq_int(start(state, "after", NULL), 0);
     close_state(state);
     open_state(state);
-    tap_eq_int(gsp_sessions_active_count(state->sessions), 2);
+    tap_eq_int(gsp_daemon__sessions_active_count(state->sessions), 2);
     end_state(state);
 }
 
@@ -602,13 +604,13 @@ static void *work(void *ctx)
         struct gsp_session s;
         snprintf(name, sizeof(name), "shared%d", i);
         struct gsp_session_start with = {.name = name};
-        won += gsp_sessions_start(state->sessions, &with, &s, NULL) == 0;
-        gsp_ignore(gsp_sessions_find(state->sessions, name, &s, NULL));
+        won += gsp_daemon__sessions_start(state->sessions, &with, &s, NULL) == 0;
+        gsp_ignore(gsp_daemon__sessions_find(state->sessions, name, &s, NULL));
         if (i % 4 == 0)
-            gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+            gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
         struct gsp_session *list = NULL;
         size_t n = 0;
-        if (gsp_sessions_list(state->sessions, &list, &n, NULL) == 0)
+        if (gsp_daemon__sessions_list(state->sessions, &list, &n, NULL) == 0)
             free(list);
     }
     return (void *)won; /* NOLINT(performance-no-int-to-ptr) */
@@ -628,7 +630,7 @@ TAP_TEST(concurrent_starts_of_a_name)
         won += (uintptr_t)result;
     }
     tap_eq_int(won, ROUNDS);
-    tap_eq_int(gsp_sessions_active_count(state->sessions), ROUNDS);
+    tap_eq_int(gsp_daemon__sessions_active_count(state->sessions), ROUNDS);
     end_state(state);
 }
 
@@ -640,8 +642,8 @@ static void *stop_half(void *ctx)
         char name[32];
         struct gsp_session s;
         snprintf(name, sizeof(name), "s%d", i);
-        won += gsp_sessions_stop(state->sessions, name, &s, NULL) == 0;
-        gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+        won += gsp_daemon__sessions_stop(state->sessions, name, &s, NULL) == 0;
+        gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
     }
     return (void *)won; /* NOLINT(performance-no-int-to-ptr) */
 }
@@ -674,12 +676,12 @@ TAP_TEST(concurrent_stops_of_a_session)
     end_state(state);
 }
 
-static struct gsp_stacks_ticket begin_stacks(struct state *state, const char *file, int32_t pid,
-                                             bool kept)
+static struct gsp_stacks_id begin_stacks(struct state *state, const char *file, int32_t pid,
+                                         bool kept)
 {
     const struct gsp_stacks_begin begin = {.session = "s", .file = file, .pid = pid, .kept = kept};
-    struct gsp_stacks_ticket ticket;
-    tap_eq_int(gsp_sessions_stacks_begin(state->sessions, &begin, &ticket, NULL), 0);
+    struct gsp_stacks_id ticket;
+    tap_eq_int(gsp_daemon__sessions_stacks_begin(state->sessions, &begin, &ticket, NULL), 0);
     return ticket;
 }
 
@@ -695,22 +697,24 @@ TAP_TEST(first_sessions_match_the_list)
         snprintf(name, sizeof(name), "s%d", i);
         tap_eq_int(start(state, name, NULL), 0);
         if (i % 4 == 3)
-            tap_eq_int(gsp_sessions_delete(state->sessions, name, NULL), 0);
+            tap_eq_int(gsp_daemon__sessions_delete(state->sessions, name, NULL), 0);
         if (i % 4 == 2)
             tap_eq_int(stop(state, name, NULL), 0);
     }
-    tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_list(state->sessions, &list, &n, NULL), 0);
     tap_eq_int(n, 23);
     for (size_t max = 0; max <= GSP_COUNT(first); max++) {
-        tap_eq_int(gsp_sessions_first(state->sessions, false, first, max, &counts, NULL), max);
+        tap_eq_int(gsp_daemon__sessions_first(state->sessions, false, first, max, &counts, NULL),
+                   max);
         for (size_t i = 0; i < max; i++)
             tap_eq_str(first[i].name, list[i].name);
     }
     tap_eq_int(counts.total, 23);
     tap_eq_int(counts.active, 16);
     tap_eq_int(counts.failed, 0);
-    tap_eq_int(gsp_sessions_first(state->sessions, true, first, GSP_COUNT(first), &counts, NULL),
-               0);
+    tap_eq_int(
+        gsp_daemon__sessions_first(state->sessions, true, first, GSP_COUNT(first), &counts, NULL),
+        0);
     free(list);
     end_state(state);
 }
@@ -726,25 +730,26 @@ TAP_TEST(cut_recordings_continue)
                                            .stack_native = true,
                                            .stack_rate_hz = 49.5};
     struct gsp_session s;
-    struct gsp_stacks_wanted *wanted = NULL;
+    struct gsp_stacks_unfinished *wanted = NULL;
     size_t count = 0;
     add_frames(state, 1);
-    tap_eq_int(gsp_sessions_start(state->sessions, &with, &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_start(state->sessions, &with, &s, NULL), 0);
     begin_stacks(state, "s.11.gsp", 11, true);
     begin_stacks(state, "asked.gsp", 11, false);
-    struct gsp_stacks_ticket ended = begin_stacks(state, "s.22.gsp", 22, true);
-    struct gsp_stacks_ticket stopped = begin_stacks(state, "s.33.gsp", 33, true);
+    struct gsp_stacks_id ended = begin_stacks(state, "s.22.gsp", 22, true);
+    struct gsp_stacks_id stopped = begin_stacks(state, "s.33.gsp", 33, true);
     const struct gsp_stacks_end end = {
         .how = GSP_STACKS_ENDED, .end_ns = 5, .samples = 7, .error = "why\tnot"};
     const struct gsp_stacks_end stop_end = {
         .how = GSP_STACKS_STOPPED, .end_ns = 5, .samples = 7, .error = ""};
-    gsp_sessions_stacks_end(state->sessions, &ended, &end);
-    gsp_sessions_stacks_end(state->sessions, &stopped, &stop_end);
+    gsp_daemon__sessions_stacks_end(state->sessions, &ended, &end);
+    gsp_daemon__sessions_stacks_end(state->sessions, &stopped, &stop_end);
     /* Once with the original journal, once after compaction. */
     for (int round = 0; round < 2; round++) {
         close_state(state);
         open_state(state);
-        tap_eq_int(gsp_sessions_stacks_wanted(state->sessions, &wanted, &count, NULL), 0);
+        tap_eq_int(gsp_daemon__sessions_stacks_unfinished(state->sessions, &wanted, &count, NULL),
+                   0);
         tap_eq_int(count, 2);
         tap_require(count == 2);
         tap_eq_int(wanted[0].pid, 11);
@@ -754,27 +759,28 @@ TAP_TEST(cut_recordings_continue)
         free(wanted);
         for (int i = 0; i < 600; i++) {
             tap_eq_int(start(state, "other", NULL), 0);
-            tap_eq_int(gsp_sessions_delete(state->sessions, "other", NULL), 0);
+            tap_eq_int(gsp_daemon__sessions_delete(state->sessions, "other", NULL), 0);
         }
-        gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+        gsp_daemon__sessions_maintain(state->sessions, gsp_realtime_ns());
     }
     begin_stacks(state, "s.33_2.gsp", 33, true);
-    tap_eq_int(gsp_sessions_find(state->sessions, "s", &s, NULL), 0);
+    tap_eq_int(gsp_daemon__sessions_find(state->sessions, "s", &s, NULL), 0);
     tap_eq_int(s.stack_files, 5);
     tap_eq_int(s.stack_gaps, 1);
     tap_check(has(s.error, "process 11: the file does not exist any more"));
     char file[300];
-    tap_check(gsp_sessions_stacks_file(state->sessions, "s", 33, 0, file));
+    tap_check(gsp_daemon__sessions_stacks_file(state->sessions, "s", 33, 0, file));
     tap_eq_str(file, "s.33_2.gsp");
-    tap_check(!gsp_sessions_stacks_file(state->sessions, "s", 0, 6, file));
+    tap_check(!gsp_daemon__sessions_stacks_file(state->sessions, "s", 0, 6, file));
     tap_eq_int(stop(state, "s", NULL), 0);
     char *text = read_output(state, "s.json");
     tap_check(has(text, "\"stack_gaps\":1,"));
     tap_check(has(text, "\"error\":\"why\\tnot\""));
     free(text);
-    struct gsp_stacks_ticket none;
+    struct gsp_stacks_id none;
     const struct gsp_stacks_begin late = {.session = "s", .file = "s_3.gsp", .pid = 1};
-    tap_eq_int(gsp_sessions_stacks_begin(state->sessions, &late, &none, NULL), GSP_E_NOFILE);
+    tap_eq_int(gsp_daemon__sessions_stacks_begin(state->sessions, &late, &none, NULL),
+               GSP_E_NOFILE);
     end_state(state);
 }
 

@@ -20,7 +20,7 @@ static int add_pair(void *ctx GSP_UNUSED, struct gsp_sv key, struct gsp_sv value
 static int parse(const char *text, struct gsp_err *err)
 {
     parsed[0] = '\0';
-    return gsp_settings__parse(gsp_sv_of(text), add_pair, NULL, err);
+    return gsp_daemon__settings_parse(gsp_sv_of(text), add_pair, NULL, err);
 }
 
 TAP_TEST(parses_keys_and_values)
@@ -47,16 +47,16 @@ TAP_TEST(errors_name_the_line)
 
 static int set(struct gsp_settings *settings, const char *name, const char *value)
 {
-    int i = gsp_setting_find(gsp_sv_of(name));
+    int i = gsp_daemon_setting_find(gsp_sv_of(name));
     if (i < 0)
         return 1;
-    return gsp_setting_set(settings, (size_t)i, gsp_sv_of(value), GSP_FROM_REQUEST, NULL);
+    return gsp_daemon_setting_set(settings, (size_t)i, gsp_sv_of(value), GSP_FROM_REQUEST, NULL);
 }
 
 TAP_TEST(values_have_types_and_ranges)
 {
     struct gsp_settings settings;
-    tap_eq_int(gsp_settings_load(&settings, "/dev/null", NULL), GSP_OK);
+    tap_eq_int(gsp_daemon_settings_load(&settings, "/dev/null", NULL), GSP_OK);
     tap_check(settings.live.period_ns == 200000000);
     tap_eq_str(settings.fixed.bind, "127.0.0.1");
     tap_eq_int(set(&settings, "gsprof.sample_rate", "0.1"), GSP_OK);
@@ -72,11 +72,11 @@ TAP_TEST(values_have_types_and_ranges)
     tap_eq_int(set(&settings, "pss", "on"), GSP_OK);
     tap_check(settings.fixed.pss);
     tap_eq_int(set(&settings, "nothing", "1"), 1);
-    tap_eq_str(gsp_setting_nearest(gsp_sv_of("gsprof.samplerate")), "sample_rate");
-    tap_check(gsp_setting_nearest(gsp_sv_of("quite another thing")) == NULL);
-    tap_check(gsp_setting_nearest(gsp_sv_of("gsprof.nix")) ==
+    tap_eq_str(gsp_daemon__setting_nearest(gsp_sv_of("gsprof.samplerate")), "sample_rate");
+    tap_check(gsp_daemon__setting_nearest(gsp_sv_of("quite another thing")) == NULL);
+    tap_check(gsp_daemon__setting_nearest(gsp_sv_of("gsprof.nix")) ==
               NULL); /* "bind" is not similar enough */
-    tap_eq_str(gsp_setting_nearest(gsp_sv_of("bnd")), "bind");
+    tap_eq_str(gsp_daemon__setting_nearest(gsp_sv_of("bnd")), "bind");
     tap_check(settings.live.period_ns == 10000000);
 }
 
@@ -89,14 +89,15 @@ TAP_TEST(environment_overrides_file)
     gsp_auto_fd fd = mkstemp(path);
     tap_eq_int(gsp_fd_write_all(fd, text, sizeof(text) - 1, NULL), GSP_OK);
     setenv("GSPROF_PORT", "100", 1);
-    tap_eq_int(gsp_settings_load(&settings, path, &err), GSP_OK);
+    tap_eq_int(gsp_daemon_settings_load(&settings, path, &err), GSP_OK);
     tap_check(settings.live.period_ns == 1000000000);
     tap_check(settings.fixed.port == 100);
-    tap_eq_str(gsp_setting_origin_name(gsp_setting_origin_of(&settings, 0)), "file");
+    tap_eq_str(gsp_daemon__setting_origin_name(gsp_daemon__setting_origin_of(&settings, 0)),
+               "file");
     setenv("GSPROF_PORT", "x", 1);
-    tap_eq_int(gsp_settings_load(&settings, path, &err), GSP_E_USAGE);
+    tap_eq_int(gsp_daemon_settings_load(&settings, path, &err), GSP_E_USAGE);
     unlink(path);
-    tap_eq_int(gsp_settings_load(&settings, path, &err), GSP_E_NOFILE);
+    tap_eq_int(gsp_daemon_settings_load(&settings, path, &err), GSP_E_NOFILE);
 }
 
 TAP_MAIN()

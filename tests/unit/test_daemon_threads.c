@@ -123,7 +123,7 @@ static void load_settings(const char *folder, struct gsp_settings *out)
     struct gsp_err err = {0};
     setenv("XDG_CONFIG_HOME", folder, 1);
     setenv("XDG_RUNTIME_DIR", folder, 1);
-    tap_eq_int(gsp_settings_load(out, NULL, &err), GSP_OK);
+    tap_eq_int(gsp_daemon_settings_load(out, NULL, &err), GSP_OK);
     snprintf(out->fixed.state_dir, sizeof(out->fixed.state_dir), "%s/state", folder);
     snprintf(out->fixed.output_dir, sizeof(out->fixed.output_dir), "%s/out", folder);
     out->fixed.port = 0;

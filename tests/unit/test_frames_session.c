@@ -115,7 +115,7 @@ static void check_time(const char *text, int64_t seconds, int64_t ns, int32_t zo
     int64_t got = 0;
     int32_t zone_s = 0;
     bool has_zone = false;
-    tap_check(gsp_session_parse_time(gsp_sv_of(text), &got, &zone_s, &has_zone));
+    tap_check(gsp_frames__session_time_parse(gsp_sv_of(text), &got, &zone_s, &has_zone));
     tap_check(got == seconds * GSP_NS_PER_S + ns);
     tap_eq_int(zone_s, zone);
 }
@@ -140,7 +140,7 @@ TAP_TEST(times)
         int64_t ns = 0;
         int32_t zone = 0;
         bool has = false;
-        if (!tap_check(!gsp_session_parse_time(gsp_sv_of(MALFORMED[i]), &ns, &zone, &has)))
+        if (!tap_check(!gsp_frames__session_time_parse(gsp_sv_of(MALFORMED[i]), &ns, &zone, &has)))
             printf("#   %s\n", MALFORMED[i]);
     }
 }
@@ -156,7 +156,7 @@ static int load(const char *text, struct gsp_session_data **out, struct gsp_err 
 {
     struct pieces pieces = {text, strlen(text), 0, 7};
     struct gsp_session_read_options options = {.values = true, .bins = all_bins};
-    return gsp_session_read(read_piece, &pieces, &options, out, err);
+    return gsp_frames_session_read(read_piece, &pieces, &options, out, err);
 }
 
 static const struct gsp_session_series *find(const struct gsp_session_data *data,
@@ -215,7 +215,7 @@ TAP_TEST(frames_become_series)
     for (size_t i = 0; util && i < GSP_SESSION_BINS; i++)
         in_bins += util->bins[i].count;
     tap_eq_int((int)in_bins, 2);
-    gsp_session_data_free(data);
+    gsp_frames_session_data_free(data);
 }
 
 TAP_TEST(files_of_other_tools)
@@ -229,7 +229,7 @@ TAP_TEST(files_of_other_tools)
     const struct gsp_session_series *util = data ? find(data, "gpu_util", "a") : NULL;
     tap_check(util && util->count == 1 && util->mean == 0.52);
     tap_eq_int(data ? (int)data->timeless : 0, 1);
-    gsp_session_data_free(data);
+    gsp_frames_session_data_free(data);
 }
 
 TAP_TEST(malformed_sessions_are_rejected)
@@ -270,7 +270,7 @@ TAP_TEST(pictures_escape_names)
         const char *text = gsp_buf_cstr(&out);
         tap_check(text && !strstr(text, "<b>") && !strstr(text, "<script>alert"));
     }
-    gsp_session_data_free(data);
+    gsp_frames_session_data_free(data);
 }
 
 TAP_TEST(a_session_without_matching_metrics_is_rejected)
@@ -281,11 +281,11 @@ TAP_TEST(a_session_without_matching_metrics_is_rejected)
     struct gsp_plot plot = {.metrics = "nosuch"};
     tap_eq_int(load("{\"frames\":[]}", &data, &err), GSP_OK);
     tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
-    gsp_session_data_free(data);
+    gsp_frames_session_data_free(data);
     tap_eq_int(load("{\"frames\":[{\"time\":\"2026-01-31T12:00:00Z\",\"odd\":1}]}", &data, &err),
                GSP_OK);
     tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
-    gsp_session_data_free(data);
+    gsp_frames_session_data_free(data);
 }
 
 TAP_MAIN()

@@ -352,7 +352,7 @@ TAP_TEST(the_leak_is_found_and_the_cache_is_not)
     tap_check(fabs(leaks.at[0].bytes_per_s / (double)MIB - 1) < 0.1);
     tap_check(fabs(leaks.at[0].bytes_per_step / (double)MIB - 1) < 0.1);
     tap_eq_int(leaks.at[0].live_bytes, (TICKS - 1) * MIB);
-    gsp_memlog__leaks_free(&leaks);
+    gsp_memlog_leaks_free(&leaks);
     gsp_memlog_close(log);
 }
 

@@ -16,12 +16,12 @@ static int run(const char *program, const char *arg1, const char *arg2, int *sta
     snprintf(words[1], sizeof(words[1]), "%s", arg1);
     snprintf(words[2], sizeof(words[2]), "%s", arg2);
     char *argv[] = {words[0], words[1], words[2], NULL};
-    tap_eq_int(gsp_launch_new(&launch, argv, &err), GSP_OK);
+    tap_eq_int(gsp_record_launch_new(&launch, argv, &err), GSP_OK);
     tap_check(launch.pid > 0);
-    tap_check(gsp_launch_running(&launch));
-    int rc = gsp_launch_go(&launch, program, &err);
+    tap_check(gsp_record_launch_is_running(&launch));
+    int rc = gsp_record_launch_go(&launch, program, &err);
     tap_eq_int(rc, err.code);
-    *status = gsp_launch_wait(&launch);
+    *status = gsp_record_launch_wait(&launch);
     return rc;
 }
 
@@ -54,11 +54,11 @@ TAP_TEST(abort_starts_nothing)
     snprintf(path, sizeof(path), "%s/made", tree.root);
     char program[] = "touch";
     char *argv[] = {program, path, NULL};
-    tap_eq_int(gsp_launch_new(&launch, argv, &err), GSP_OK);
-    gsp_launch_abort(&launch);
+    tap_eq_int(gsp_record_launch_new(&launch, argv, &err), GSP_OK);
+    gsp_record_launch_abort(&launch);
     tap_check(access(path, F_OK) != 0);
     tap_eq_int(launch.pid, 0);
-    gsp_launch_abort(&launch); /* the second call does nothing */
+    gsp_record_launch_abort(&launch); /* the second call does nothing */
     tree_free(&tree);
 }
 
@@ -69,17 +69,17 @@ TAP_TEST(caller_of_sudo)
     setenv("SUDO_UID", "1234", 1);
     setenv("SUDO_GID", "5678", 1);
     bool is_root = geteuid() == 0;
-    tap_eq_int(gsp_launch_caller(&uid, &gid), is_root);
+    tap_eq_int(gsp_record_launch_sudo_caller(&uid, &gid), is_root);
     if (is_root) {
         tap_eq_int(uid, 1234);
         tap_eq_int(gid, 5678);
     }
     setenv("SUDO_UID", "0", 1);
-    tap_check(!gsp_launch_caller(&uid, &gid));
+    tap_check(!gsp_record_launch_sudo_caller(&uid, &gid));
     setenv("SUDO_UID", "-5", 1);
-    tap_check(!gsp_launch_caller(&uid, &gid));
+    tap_check(!gsp_record_launch_sudo_caller(&uid, &gid));
     setenv("SUDO_UID", "x", 1);
-    tap_check(!gsp_launch_caller(&uid, &gid));
+    tap_check(!gsp_record_launch_sudo_caller(&uid, &gid));
 }
 
 static void path_in(const struct tree *tree, const char *name, char *out, size_t cap)
@@ -90,7 +90,7 @@ static void path_in(const struct tree *tree, const char *name, char *out, size_t
 TAP_TEST(hidden_stream_next_to_the_output)
 {
     struct tree tree;
-    struct gsp_rec_file file;
+    struct gsp_output_file file;
     struct gsp_err err = {0};
     char output[128];
     char hidden[128];
@@ -98,17 +98,17 @@ TAP_TEST(hidden_stream_next_to_the_output)
     path_in(&tree, "p.svg", output, sizeof(output));
     path_in(&tree, ".p.svg.gsp", hidden, sizeof(hidden));
     const struct gsp_format *svg = gsp_export_format_find("svg");
-    tap_eq_int(gsp_rec_file_open(&file, output, svg, false, &err), GSP_OK);
+    tap_eq_int(gsp_record_output_file_open(&file, output, svg, false, &err), GSP_OK);
     tap_eq_str(file.stream_path, hidden);
     tap_eq_int(access(hidden, F_OK), 0);
     tap_check(access(output, F_OK) != 0);
 
     /* The next recorder keeps the file of a killed one. */
-    struct gsp_rec_file second;
-    tap_eq_int(gsp_rec_file_open(&second, output, svg, false, &err), GSP_OK);
+    struct gsp_output_file second;
+    tap_eq_int(gsp_record_output_file_open(&second, output, svg, false, &err), GSP_OK);
     tap_check(strcmp(second.stream_path, hidden) != 0);
-    gsp_rec_file_discard(&second);
-    gsp_rec_file_discard(&file);
+    gsp_record_output_file_discard(&second);
+    gsp_record_output_file_discard(&file);
     tap_check(access(hidden, F_OK) != 0);
     tree_free(&tree);
 }
@@ -116,20 +116,20 @@ TAP_TEST(hidden_stream_next_to_the_output)
 TAP_TEST(gsp_output_is_the_stream)
 {
     struct tree tree;
-    struct gsp_rec_file file;
+    struct gsp_output_file file;
     struct gsp_err err = {0};
     struct gsp_view_options view = {0};
     char output[128];
     tree_new(&tree);
     path_in(&tree, "p.gsp", output, sizeof(output));
     const struct gsp_format *gsp = gsp_export_format_find("gsp");
-    tap_eq_int(gsp_rec_file_open(&file, output, gsp, false, &err), GSP_OK);
+    tap_eq_int(gsp_record_output_file_open(&file, output, gsp, false, &err), GSP_OK);
     tap_eq_str(file.stream_path, output);
-    tap_eq_int(gsp_rec_file_settle(&file, &err), GSP_OK);
-    tap_eq_int(gsp_rec_file_finish(&file, &view, &err), GSP_OK);
-    gsp_rec_file_free(&file);
+    tap_eq_int(gsp_record_output_file_replace_old(&file, &err), GSP_OK);
+    tap_eq_int(gsp_record_output_file_finish(&file, &view, &err), GSP_OK);
+    gsp_record_output_file_free(&file);
     tap_eq_int(access(output, F_OK), 0);
-    tap_eq_int(gsp_rec_file_open(&file, output, gsp, false, &err), GSP_E_EXISTS);
+    tap_eq_int(gsp_record_output_file_open(&file, output, gsp, false, &err), GSP_E_EXISTS);
     tree_free(&tree);
 }
 
@@ -137,7 +137,7 @@ TAP_TEST(gsp_output_is_the_stream)
 TAP_TEST(force_keeps_the_old_file_at_first)
 {
     struct tree tree;
-    struct gsp_rec_file file;
+    struct gsp_output_file file;
     struct gsp_err err = {0};
     struct stat info;
     char output[128];
@@ -145,34 +145,35 @@ TAP_TEST(force_keeps_the_old_file_at_first)
     tree_put(&tree, "/p.gsp", "precious");
     path_in(&tree, "p.gsp", output, sizeof(output));
     const struct gsp_format *gsp = gsp_export_format_find("gsp");
-    tap_eq_int(gsp_rec_file_open(&file, output, gsp, true, &err), GSP_OK);
+    tap_eq_int(gsp_record_output_file_open(&file, output, gsp, true, &err), GSP_OK);
     tap_eq_int(stat(output, &info), 0);
     tap_eq_int(info.st_size, 8);
-    gsp_rec_file_discard(&file);
+    gsp_record_output_file_discard(&file);
     tap_eq_int(stat(output, &info), 0);
     tap_eq_int(info.st_size, 8);
 
-    tap_eq_int(gsp_rec_file_open(&file, output, gsp, true, &err), GSP_OK);
-    tap_eq_int(gsp_rec_file_settle(&file, &err), GSP_OK);
+    tap_eq_int(gsp_record_output_file_open(&file, output, gsp, true, &err), GSP_OK);
+    tap_eq_int(gsp_record_output_file_replace_old(&file, &err), GSP_OK);
     tap_eq_str(file.stream_path, output);
     tap_eq_int(stat(output, &info), 0);
     tap_eq_int(info.st_size, 0);
-    gsp_rec_file_free(&file);
+    gsp_record_output_file_free(&file);
     tree_free(&tree);
 }
 
 TAP_TEST(invalid_outputs)
 {
     struct tree tree;
-    struct gsp_rec_file file;
+    struct gsp_output_file file;
     struct gsp_err err = {0};
     tree_new(&tree);
     const struct gsp_format *svg = gsp_export_format_find("svg");
-    tap_eq_int(gsp_rec_file_open(&file, "/nonexistent/p.svg", svg, false, &err), GSP_E_NOWRITE);
-    tap_eq_int(gsp_rec_file_open(&file, tree.root, svg, false, &err), GSP_E_EXISTS);
-    tap_eq_int(gsp_rec_file_open(&file, tree.root, svg, true, &err), GSP_E_NOWRITE);
+    tap_eq_int(gsp_record_output_file_open(&file, "/nonexistent/p.svg", svg, false, &err),
+               GSP_E_NOWRITE);
+    tap_eq_int(gsp_record_output_file_open(&file, tree.root, svg, false, &err), GSP_E_EXISTS);
+    tap_eq_int(gsp_record_output_file_open(&file, tree.root, svg, true, &err), GSP_E_NOWRITE);
     /* A rename would replace the device by a file. */
-    tap_eq_int(gsp_rec_file_open(&file, "/dev/null", svg, true, &err), GSP_E_NOWRITE);
+    tap_eq_int(gsp_record_output_file_open(&file, "/dev/null", svg, true, &err), GSP_E_NOWRITE);
     tap_eq_int(file.fd, -1);
     tree_free(&tree);
 }
@@ -181,7 +182,7 @@ TAP_TEST(invalid_outputs)
 TAP_TEST(failed_conversion_keeps_the_stream)
 {
     struct tree tree;
-    struct gsp_rec_file file;
+    struct gsp_output_file file;
     struct gsp_err err = {0};
     struct gsp_view_options view = {0};
     char output[128];
@@ -189,13 +190,14 @@ TAP_TEST(failed_conversion_keeps_the_stream)
     tree_new(&tree);
     path_in(&tree, "p.svg", output, sizeof(output));
     path_in(&tree, ".p.svg.gsp", hidden, sizeof(hidden));
-    tap_eq_int(gsp_rec_file_open(&file, output, gsp_export_format_find("svg"), false, &err),
-               GSP_OK);
+    tap_eq_int(
+        gsp_record_output_file_open(&file, output, gsp_export_format_find("svg"), false, &err),
+        GSP_OK);
     tap_eq_int(gsp_fd_write_all(file.fd, "no profile", 10, &err), GSP_OK);
-    tap_check(gsp_rec_file_finish(&file, &view, &err) < 0);
+    tap_check(gsp_record_output_file_finish(&file, &view, &err) < 0);
     tap_eq_int(access(hidden, F_OK), 0);
     tap_check(access(output, F_OK) != 0);
-    gsp_rec_file_free(&file);
+    gsp_record_output_file_free(&file);
     tree_free(&tree);
 }
 

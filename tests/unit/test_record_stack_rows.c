@@ -91,7 +91,7 @@ static struct gsp_stack_rows *open_rows(int folder)
                                              .rank = GSP_NULL_I64,
                                              .samples = SAMPLES,
                                              .frames = FRAMES};
-    if (gsp_stack_rows_open(&spec, &rows, &err) != GSP_OK)
+    if (gsp_record__stack_rows_open(&spec, &rows, &err) != GSP_OK)
         printf("# %s\n", err.msg);
     tap_require(rows != NULL);
     return rows;
@@ -140,7 +140,7 @@ TAP_TEST(every_sample_has_its_stack)
     const uint32_t thread = fix_thread(profile, process, 4242, "MainThread");
     for (uint32_t i = 0; i < STACKS_MAX; i++)
         stacks[i] = make_stack(profile, i + 1, 1 + random_to(&seed, DEPTH_MAX - 1));
-    gsp_stack_rows_set_profile(rows, profile);
+    gsp_record__stack_rows_set_profile(rows, profile);
     open_both(&both);
     bool good = true;
     bool added = true;
@@ -151,7 +151,7 @@ TAP_TEST(every_sample_has_its_stack)
                                           .thread = thread,
                                           .stack = stacks[random_to(&seed, among)],
                                           .flags = GSP_SAMPLE_ON_CPU};
-        added = added && gsp_stack_rows_add(rows, &sample, NULL) == GSP_OK;
+        added = added && gsp_record__stack_rows_add(rows, &sample, NULL) == GSP_OK;
         if (i % 23 == 0 || i % 500 < 3) {
             read_both(&both);
             good = good && is_whole(&both);
@@ -160,7 +160,7 @@ TAP_TEST(every_sample_has_its_stack)
     tap_check(added);
     tap_check(good);
     tap_eq_int(both.sample_count, SAMPLES);
-    gsp_stack_rows_close(rows);
+    gsp_record__stack_rows_close(rows);
     gsp_model_profile_free(profile);
     close_both(&both);
 }
@@ -172,21 +172,21 @@ TAP_TEST(stacks_within_the_budget_are_not_cut)
     struct gsp_profile *profile = NULL;
     tap_require(gsp_model_profile_new(false, &profile, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(profile, fix_process(profile, 1, "p"), 1, "t");
-    gsp_stack_rows_set_profile(rows, profile);
+    gsp_record__stack_rows_set_profile(rows, profile);
     open_both(&both);
     for (uint32_t i = 0; i < 40; i++) {
         const struct gsp_sample sample = {.weight = 1,
                                           .thread = thread,
                                           .stack = make_stack(profile, i % 2, 30),
                                           .flags = GSP_SAMPLE_ON_CPU};
-        tap_require(gsp_stack_rows_add(rows, &sample, NULL) == GSP_OK);
+        tap_require(gsp_record__stack_rows_add(rows, &sample, NULL) == GSP_OK);
     }
     read_both(&both);
     tap_eq_int(both.sample_count, 40);
     tap_eq_int(both.frame_count, 60);
     tap_eq_int(frames_of(&both, both.sample_id[0]), 30);
     tap_eq_int(frames_of(&both, both.sample_id[1]), 30);
-    gsp_stack_rows_close(rows);
+    gsp_record__stack_rows_close(rows);
     gsp_model_profile_free(profile);
     close_both(&both);
 }
@@ -202,11 +202,11 @@ TAP_TEST(an_idle_thread_has_few_rows)
     const uint32_t thread = fix_thread(profile, fix_process(profile, 1, "p"), 1, "t");
     const struct gsp_sample sample = {
         .weight = 100, .thread = thread, .stack = make_stack(profile, 1, 4)};
-    gsp_stack_rows_set_profile(rows, profile);
+    gsp_record__stack_rows_set_profile(rows, profile);
     open_both(&both);
     for (uint32_t i = 0; i < 10; i++)
-        tap_require(gsp_stack_rows_add(rows, &sample, NULL) == GSP_OK);
-    gsp_stack_rows_close(rows);
+        tap_require(gsp_record__stack_rows_add(rows, &sample, NULL) == GSP_OK);
+    gsp_record__stack_rows_close(rows);
     gsp_model_profile_free(profile);
     const size_t n = read_i64(both.samples, column_of(GSP_TABLE_python_stack_sample, "weight_ns"),
                               weights, SAMPLES);
@@ -222,7 +222,7 @@ TAP_TEST(too_few_rows_are_rejected)
 {
     struct gsp_stack_rows *rows = NULL;
     const struct gsp_stack_rows_spec spec = {.folder_fd = -1, .samples = 100, .frames = 400};
-    tap_eq_int(gsp_stack_rows_open(&spec, &rows, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_record__stack_rows_open(&spec, &rows, NULL), GSP_E_USAGE);
     tap_check(rows == NULL);
 }
 

@@ -4,15 +4,16 @@
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "profile_fixture.h"
+#include "report/decimate.h"
 #include "report/document.h"
-#include "report/thin.h"
-#include "report/write.h"
+#include "report/document_write.h"
 
-static struct gsp_digest *digest_of(struct gsp_profile *profile, const struct gsp_digest_opts *opts)
+static struct gsp_report *digest_of(struct gsp_profile *profile,
+                                    const struct gsp_report_open_opts *opts)
 {
-    struct gsp_digest *digest = NULL;
+    struct gsp_report *digest = NULL;
     struct gsp_err err = {0};
-    const int rc = gsp_digest_open_profile(profile, "some/where/p.gsp", opts, &digest, &err);
+    const int rc = gsp_report__open_profile(profile, "some/where/p.gsp", opts, &digest, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK && digest);
     return digest;
@@ -38,15 +39,15 @@ static bool has(const struct gsp_buf *text, const char *part)
     return text->len && memmem(text->p, text->len, part, strlen(part)) != NULL;
 }
 
-static void check_forms(const struct gsp_digest *digest)
+static void check_forms(const struct gsp_report *digest)
 {
-    static const enum gsp_digest_format FORMATS[] = {GSP_DIGEST_HTML, GSP_DIGEST_JSON,
-                                                     GSP_DIGEST_MARKDOWN, GSP_DIGEST_TEXT};
+    static const enum gsp_report_format FORMATS[] = {GSP_REPORT_HTML, GSP_REPORT_JSON,
+                                                     GSP_REPORT_MARKDOWN, GSP_REPORT_TEXT};
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
         gsp_auto_buf text = {0};
-        tap_require(gsp_digest_write(digest, FORMATS[i], NULL, &text, NULL) == GSP_OK);
+        tap_require(gsp_report_write(digest, FORMATS[i], NULL, &text, NULL) == GSP_OK);
         tap_check(text.len > 10);
-        if (FORMATS[i] == GSP_DIGEST_JSON)
+        if (FORMATS[i] == GSP_REPORT_JSON)
             check_json(gsp_buf_sv(&text));
     }
 }
@@ -55,11 +56,11 @@ TAP_TEST(stacks_of_a_profile)
 {
     struct gsp_profile *profile = fix_small();
     const uint64_t count = gsp_model_profile_sample_count(profile);
-    struct gsp_digest *digest = digest_of(profile, NULL);
-    const struct gsp_digest_stacks *stacks = &digest->stacks;
+    struct gsp_report *digest = digest_of(profile, NULL);
+    const struct gsp_report_stacks *stacks = &digest->stacks;
     double own = 0;
     double total = 0;
-    tap_eq_int(digest->kind, GSP_DIGEST_PROFILE);
+    tap_eq_int(digest->kind, GSP_REPORT_PROFILE);
     tap_check(gsp_sv_eq(digest->name, gsp_sv_of("p.gsp")));
     tap_eq_int(stacks->seen, count);
     tap_eq_int(stacks->sample_count, count);
@@ -80,7 +81,7 @@ TAP_TEST(stacks_of_a_profile)
     for (size_t i = 1; i < stacks->sample_count; i++)
         tap_check(stacks->samples[i - 1].t <= stacks->samples[i].t);
     check_forms(digest);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 }
 
 TAP_TEST(lines_of_a_function_are_merged_by_default)
@@ -98,11 +99,11 @@ TAP_TEST(lines_of_a_function_are_merged_by_default)
             tap_require(gsp_model_profile_frame(p, &frame, &id, NULL) == GSP_OK);
             fix_add(p, thread, fix_stack(p, GSP_NONE, id), line, GSP_SAMPLE_ON_CPU);
         }
-        struct gsp_digest *digest = digest_of(p, &(struct gsp_digest_opts){.lines = lines});
+        struct gsp_report *digest = digest_of(p, &(struct gsp_report_open_opts){.lines = lines});
         tap_eq_int(digest->stacks.function_count, lines ? 5 : 1);
         tap_eq_int(digest->stacks.node_count, lines ? 5 : 1);
         tap_eq_int(digest->stacks.frames[0].line, lines ? 10 : 9);
-        gsp_digest_free(digest);
+        gsp_report_free(digest);
     }
 }
 
@@ -128,8 +129,8 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
     fix_add(p, thread, fix_stack(p, early, line_of(p, "work", 11)), 1, GSP_SAMPLE_ON_CPU);
     fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 2, GSP_SAMPLE_ON_CPU);
     fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 3, GSP_SAMPLE_ON_CPU);
-    struct gsp_digest *digest = digest_of(p, NULL);
-    const struct gsp_digest_stacks *stacks = &digest->stacks;
+    struct gsp_report *digest = digest_of(p, NULL);
+    const struct gsp_report_stacks *stacks = &digest->stacks;
     tap_require(stacks->node_count == 2 && stacks->frame_count == 2);
     tap_eq_int(stacks->frames[0].line, 0);
     tap_eq_int(stacks->frames[0].hot_line, 5);
@@ -138,13 +139,13 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
     tap_eq_int(stacks->nodes[1].line, 12);
     tap_require(stacks->process_count == 1);
     tap_check(gsp_sv_eq(stacks->processes[0].name, gsp_sv_of("python3")));
-    tap_require(gsp_digest_write(digest, GSP_DIGEST_JSON, NULL, &text, NULL) == GSP_OK);
+    tap_require(gsp_report_write(digest, GSP_REPORT_JSON, NULL, &text, NULL) == GSP_OK);
     tap_check(has(&text, "\"hot_line\":12") && has(&text, "\"line\":[5,12]"));
     tap_check(has(&text, "\"processes\":[{\"pid\":100,\"name\":\"python3\"}]"));
     gsp_buf_clear(&text);
-    tap_require(gsp_digest_write(digest, GSP_DIGEST_MARKDOWN, NULL, &text, NULL) == GSP_OK);
+    tap_require(gsp_report_write(digest, GSP_REPORT_MARKDOWN, NULL, &text, NULL) == GSP_OK);
     tap_check(has(&text, "| work | f.py:12 |") && has(&text, "| main | f.py:5 |"));
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 }
 
 TAP_TEST(a_sample_ends_at_its_time)
@@ -154,11 +155,11 @@ TAP_TEST(a_sample_ends_at_its_time)
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 1));
     fix_add(p, thread, stack, 20000, GSP_SAMPLE_ON_CPU);
-    struct gsp_digest *digest = digest_of(p, NULL);
+    struct gsp_report *digest = digest_of(p, NULL);
     tap_require(digest->stacks.sample_count == 1);
     tap_check(fabs(digest->stacks.samples[0].t - 0.02) < 1e-9);
     tap_check(fabs(digest->stacks.samples[0].weight - 0.01) < 1e-9);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 }
 
 TAP_TEST(many_samples_are_merged_without_loss)
@@ -167,16 +168,16 @@ TAP_TEST(many_samples_are_merged_without_loss)
     tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     uint32_t stacks[7];
-    const uint32_t count = 3 * GSP_DIGEST_SAMPLES_MAX;
+    const uint32_t count = 3 * GSP_REPORT_SAMPLES_MAX;
     for (uint32_t i = 0; i < GSP_COUNT(stacks); i++)
         stacks[i] = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 10 * i + 1));
     for (uint32_t i = 0; i < count; i++)
         fix_add(p, thread, stacks[i * 2654435761U % 7], (i + 1) * 10000LL,
                 i % 3 ? GSP_SAMPLE_ON_CPU : 0);
-    struct gsp_digest *digest = digest_of(p, &(struct gsp_digest_opts){.lines = true});
+    struct gsp_report *digest = digest_of(p, &(struct gsp_report_open_opts){.lines = true});
     tap_eq_int(digest->stacks.seen, count);
-    tap_check(digest->stacks.sample_count <= GSP_DIGEST_SAMPLES_MAX);
-    tap_check(digest->stacks.sample_count > GSP_DIGEST_SAMPLES_MAX / 8);
+    tap_check(digest->stacks.sample_count <= GSP_REPORT_SAMPLES_MAX);
+    tap_check(digest->stacks.sample_count > GSP_REPORT_SAMPLES_MAX / 8);
     tap_check(fabs(digest->stacks.total - count * 0.01) < 1e-3);
     /* A merged sample ends with the last of its samples. */
     size_t early = 0;
@@ -186,7 +187,7 @@ TAP_TEST(many_samples_are_merged_without_loss)
     tap_check(fabs(digest->stacks.samples[digest->stacks.sample_count - 1].t - count * 0.01) <
               1e-6);
     tap_check(fabs(digest->stacks.total_cpu / digest->stacks.total - 2.0 / 3) < 1e-3);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 }
 
 TAP_TEST(sums_without_times_and_empty_profiles)
@@ -201,14 +202,14 @@ TAP_TEST(sums_without_times_and_empty_profiles)
                     p,
                     &(struct gsp_total){.thread = thread, .stack = stack, .count = 1, .weight = 7},
                     NULL) == GSP_OK);
-    struct gsp_digest *digest = digest_of(p, NULL);
+    struct gsp_report *digest = digest_of(p, NULL);
     tap_check(!digest->stacks.has_times);
     tap_eq_str(digest->stacks.unit, "samples");
     tap_check(digest->stacks.total == 7);
-    tap_require(gsp_digest_write(digest, GSP_DIGEST_JSON, NULL, &text, NULL) == GSP_OK);
+    tap_require(gsp_report_write(digest, GSP_REPORT_JSON, NULL, &text, NULL) == GSP_OK);
     tap_check(!has(&text, "\"t\":"));
     check_json(gsp_buf_sv(&text));
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 
     tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
     digest = digest_of(p, NULL);
@@ -216,9 +217,9 @@ TAP_TEST(sums_without_times_and_empty_profiles)
     check_forms(digest);
     gsp_buf_clear(&text);
     struct gsp_err err = {0};
-    tap_eq_int(gsp_digest_write(digest, GSP_DIGEST_CSV, NULL, &text, &err), GSP_E_EMPTY);
+    tap_eq_int(gsp_report_write(digest, GSP_REPORT_CSV, NULL, &text, &err), GSP_E_EMPTY);
     tap_eq_str(err.msg, "it has no functions");
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 }
 
 TAP_TEST(names_can_be_any_bytes)
@@ -231,24 +232,24 @@ TAP_TEST(names_can_be_any_bytes)
     const uint32_t stack =
         fix_stack(p, GSP_NONE, fix_frame(p, "</script><b>\xfe\"|`", "\n=cmd\x1b[31m", 3));
     fix_add(p, thread, stack, 1, GSP_SAMPLE_ON_CPU);
-    struct gsp_digest *digest = digest_of(p, NULL);
+    struct gsp_report *digest = digest_of(p, NULL);
     check_forms(digest);
-    tap_require(gsp_digest_write(digest, GSP_DIGEST_JSON, NULL, &json, NULL) == GSP_OK);
-    tap_require(gsp_digest_write(digest, GSP_DIGEST_HTML, NULL, &page, NULL) == GSP_OK);
+    tap_require(gsp_report_write(digest, GSP_REPORT_JSON, NULL, &json, NULL) == GSP_OK);
+    tap_require(gsp_report_write(digest, GSP_REPORT_HTML, NULL, &page, NULL) == GSP_OK);
     tap_check(!has(&page, "</script><b>"));
     for (size_t at = 0; at < json.len;) {
         const size_t len = gsp_utf8_len((struct gsp_sv){json.p + at, json.len - at});
         tap_require(len > 0);
         at += len;
     }
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
 }
 
 static size_t thin(const double *v, size_t count, size_t max, size_t *out)
 {
-    struct gsp_thin thin = gsp_thin_begin(v, sizeof(*v), count, max);
+    struct gsp_decimation thin = gsp_report__decimation_begin(v, sizeof(*v), count, max);
     size_t shown = 0;
-    for (size_t i; gsp_thin_next(&thin, &i);) {
+    for (size_t i; gsp_report__decimation_next(&thin, &i);) {
         tap_check(shown == 0 || i > out[shown - 1]);
         out[shown++] = i;
     }
@@ -287,13 +288,13 @@ TAP_TEST(decimation_keeps_extremes_and_ends)
 
 TAP_TEST(missing_files_and_empty_folders)
 {
-    struct gsp_digest *digest = NULL;
+    struct gsp_report *digest = NULL;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_digest_open_path("no-such-file.gsp", NULL, &digest, &err), GSP_E_NOFILE);
+    tap_eq_int(gsp_report_open_path("no-such-file.gsp", NULL, &digest, &err), GSP_E_NOFILE);
     tap_check(!digest);
     char folder[] = "/tmp/gsprof-digest-XXXXXX";
     tap_require(mkdtemp(folder) != NULL);
-    tap_eq_int(gsp_digest_open_path(folder, NULL, &digest, &err), GSP_E_NOFILE);
+    tap_eq_int(gsp_report_open_path(folder, NULL, &digest, &err), GSP_E_NOFILE);
     tap_check(!digest);
     rmdir(folder);
 }

@@ -3,9 +3,9 @@
 
 #include "base/width.h"
 #include "profile_fixture.h"
+#include "report/function_table.h"
 #include "report/grid.h"
 #include "report/profile.h"
-#include "report/table.h"
 
 /* Checks that no line exceeds the width. */
 static void check_width(struct gsp_buf *text, unsigned width)
@@ -38,14 +38,14 @@ static struct gsp_profile *wide(void)
 TAP_TEST(golden_table)
 {
     struct gsp_profile *p = wide();
-    struct gsp_report_opts opts = {.limit = 8};
+    struct gsp_profile_report_opts opts = {.limit = 8};
     struct gsp_view_options view = {.by_function = true};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
-    tap_require(gsp_report_top(p, &view, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_summary(p, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_top(p, &view, &opts, &out, NULL) == GSP_OK);
     opts.sort = GSP_REPORT_SORT_TOTAL;
     opts.width = 120;
-    tap_require(gsp_report_top(p, &view, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_top(p, &view, &opts, &out, NULL) == GSP_OK);
     fix_check_golden(&out, "report/top.txt");
     gsp_buf_free(&out);
     gsp_model_profile_free(p);
@@ -54,10 +54,10 @@ TAP_TEST(golden_table)
 TAP_TEST(golden_tree)
 {
     struct gsp_profile *p = wide();
-    struct gsp_report_opts opts = {.min_pct = 5};
+    struct gsp_profile_report_opts opts = {.min_pct = 5};
     struct gsp_buf out = {0};
-    tap_require(
-        gsp_report_tree(p, &(struct gsp_view_options){.threads = true}, &opts, &out, NULL) == 0);
+    tap_require(gsp_report_profile_tree(p, &(struct gsp_view_options){.threads = true}, &opts, &out,
+                                        NULL) == 0);
     fix_check_golden(&out, "report/tree.txt");
     gsp_buf_free(&out);
     gsp_model_profile_free(p);
@@ -66,9 +66,10 @@ TAP_TEST(golden_tree)
 TAP_TEST(small_branches_are_summed_up)
 {
     struct gsp_profile *p = wide();
-    struct gsp_report_opts opts = {.min_pct = 15};
+    struct gsp_profile_report_opts opts = {.min_pct = 15};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_tree(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_tree(p, &(struct gsp_view_options){0}, &opts, &out, NULL) ==
+                GSP_OK);
     const char *text = gsp_buf_cstr(&out);
     tap_check(strstr(text, "(2 smaller)") != NULL);
     tap_check(strstr(text, "a_rather_long_name") == NULL);
@@ -81,12 +82,12 @@ TAP_TEST(lines_fit_the_width)
     struct gsp_profile *p = wide();
     static const unsigned WIDTHS[] = {0, 60, 72, 80, 100, 200};
     for (size_t i = 0; i < GSP_COUNT(WIDTHS); i++) {
-        struct gsp_report_opts opts = {.width = WIDTHS[i]};
+        struct gsp_profile_report_opts opts = {.width = WIDTHS[i]};
         struct gsp_view_options view = {.full_filenames = true, .threads = true};
         struct gsp_buf out = {0};
-        tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
-        tap_require(gsp_report_top(p, &view, &opts, &out, NULL) == GSP_OK);
-        tap_require(gsp_report_tree(p, &view, &opts, &out, NULL) == GSP_OK);
+        tap_require(gsp_report_profile_summary(p, &opts, &out, NULL) == GSP_OK);
+        tap_require(gsp_report_profile_top(p, &view, &opts, &out, NULL) == GSP_OK);
+        tap_require(gsp_report_profile_tree(p, &view, &opts, &out, NULL) == GSP_OK);
         check_width(&out, WIDTHS[i] ? WIDTHS[i] : 80);
         tap_check(memchr(out.p, '\x1b', out.len) == NULL);
         gsp_buf_free(&out);
@@ -145,14 +146,15 @@ TAP_TEST(text_is_cut_by_columns)
     };
     for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
         gsp_auto_buf out = {0};
-        unsigned used =
-            gsp_report__cut(gsp_sv_of(CASES[i].text), CASES[i].width, CASES[i].from_left, &out);
+        unsigned used = gsp_report__text_cut(gsp_sv_of(CASES[i].text), CASES[i].width,
+                                             CASES[i].from_left, &out);
         tap_eq_str(gsp_buf_cstr(&out), CASES[i].expected);
         tap_eq_int(used, gsp_width(gsp_buf_sv(&out)));
     }
 }
 
-static const struct gsp_report_row *row_of(const struct gsp_report_table *table, const char *label)
+static const struct gsp_function_row *row_of(const struct gsp_function_table *table,
+                                             const char *label)
 {
     for (size_t i = 0; i < table->count; i++)
         if (gsp_sv_eq(gsp_model_tree_label(table->tree, table->rows[i].label), gsp_sv_of(label)))
@@ -165,33 +167,36 @@ static const struct gsp_report_row *row_of(const struct gsp_report_table *table,
 TAP_TEST(totals_count_a_function_once_per_stack)
 {
     struct gsp_profile *p = fix_small();
-    struct gsp_report_table table;
+    struct gsp_function_table table;
     struct gsp_view_options view = {.no_lines = true};
-    tap_require(gsp_report__table(p, &view, GSP_REPORT_SORT_OWN, &table, NULL) == GSP_OK);
-    const struct gsp_report_row *load = row_of(&table, "load (features.py)");
+    tap_require(gsp_report__function_table_new(p, &view, GSP_REPORT_SORT_OWN, &table, NULL) ==
+                GSP_OK);
+    const struct gsp_function_row *load = row_of(&table, "load (features.py)");
     tap_eq_int(load->own_count, 3);
     tap_eq_int(load->total_count, 3);
     tap_eq_int(load->total_weight, 30000000);
-    const struct gsp_report_row *module = row_of(&table, "<module> (app.py)");
+    const struct gsp_function_row *module = row_of(&table, "<module> (app.py)");
     tap_eq_int(module->own_count, 1);
     tap_eq_int(module->total_count, 7);
     tap_eq_int(table.count, 6);
     for (size_t i = 1; i < table.count; i++)
         tap_check(table.rows[i - 1].own_weight >= table.rows[i].own_weight);
-    gsp_report__table_free(&table);
-    tap_require(gsp_report__table(p, &view, GSP_REPORT_SORT_TOTAL, &table, NULL) == GSP_OK);
+    gsp_report__function_table_free(&table);
+    tap_require(gsp_report__function_table_new(p, &view, GSP_REPORT_SORT_TOTAL, &table, NULL) ==
+                GSP_OK);
     for (size_t i = 1; i < table.count; i++)
         tap_check(table.rows[i - 1].total_weight >= table.rows[i].total_weight);
-    gsp_report__table_free(&table);
+    gsp_report__function_table_free(&table);
     gsp_model_profile_free(p);
 }
 
 TAP_TEST(json_matches_the_text)
 {
     struct gsp_profile *p = wide();
-    struct gsp_report_opts opts = {.limit = 5};
+    struct gsp_profile_report_opts opts = {.limit = 5};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_json(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_json(p, &(struct gsp_view_options){0}, &opts, &out, NULL) ==
+                GSP_OK);
     yyjson_doc *doc = yyjson_read(out.p, out.len, 0);
     tap_require(doc != NULL);
     yyjson_val *root = yyjson_doc_get_root(doc);
@@ -219,8 +224,9 @@ TAP_TEST(json_matches_the_text)
     free(seen);
     yyjson_doc_free(doc);
     gsp_buf_clear(&out);
-    opts.parts = GSP_REPORT_TOP;
-    tap_require(gsp_report_json(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
+    opts.parts = GSP_REPORT_PART_TOP;
+    tap_require(gsp_report_profile_json(p, &(struct gsp_view_options){0}, &opts, &out, NULL) ==
+                GSP_OK);
     tap_check(strstr(gsp_buf_cstr(&out), "\"tree\"") == NULL);
     gsp_buf_free(&out);
     gsp_model_profile_free(p);
@@ -232,15 +238,17 @@ TAP_TEST(csv_and_markdown_are_escaped)
     fix_add(p, 0, fix_stack(p, GSP_NONE, fix_frame(p, "=cmd|' /C calc'!A0", "/x,y\".py", 1)), 95000,
             0);
     fix_add(p, 0, fix_stack(p, GSP_NONE, fix_frame(p, "<b>|[x](y)`__init__", "z.py", 2)), 95001, 0);
-    struct gsp_report_opts opts = {0};
+    struct gsp_profile_report_opts opts = {0};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_csv(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_csv(p, &(struct gsp_view_options){0}, &opts, &out, NULL) ==
+                GSP_OK);
     const char *csv = gsp_buf_cstr(&out);
     tap_check(strstr(csv, "\n\"'=cmd|' /C calc'!A0\",\"/x,y\"\".py\",1,1,1,10000000,10000000,"));
     tap_check(strncmp(csv, "function,file,line,own_samples,total_samples,own_ns,total_ns,", 61) ==
               0);
     gsp_buf_clear(&out);
-    tap_require(gsp_report_markdown(p, &(struct gsp_view_options){0}, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_markdown(p, &(struct gsp_view_options){0}, &opts, &out, NULL) ==
+                GSP_OK);
     const char *markdown = gsp_buf_cstr(&out);
     tap_check(strstr(markdown, "| &#60;b&#62;\\|\\[x\\]\\(y\\)\\`\\_\\_init\\_\\_ | z.py:2 |"));
     gsp_buf_free(&out);
@@ -251,13 +259,13 @@ TAP_TEST(csv_and_markdown_are_escaped)
 TAP_TEST(threads_without_samples_are_counted_separately)
 {
     struct gsp_profile *p = fix_small();
-    struct gsp_report_opts opts = {0};
+    struct gsp_profile_report_opts opts = {0};
     struct gsp_buf out = {0};
-    tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_summary(p, &opts, &out, NULL) == GSP_OK);
     tap_check(strstr(gsp_buf_cstr(&out), " 3 threads in 2 processes\n") != NULL);
     fix_thread(p, 0, 106, "idle");
     gsp_buf_clear(&out);
-    tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
+    tap_require(gsp_report_profile_summary(p, &opts, &out, NULL) == GSP_OK);
     tap_check(strstr(gsp_buf_cstr(&out), " 4 threads in 2 processes, samples of 3\n") != NULL);
     gsp_buf_free(&out);
     gsp_model_profile_free(p);
@@ -267,17 +275,17 @@ TAP_TEST(an_empty_profile_has_reports)
 {
     struct gsp_profile *p = NULL;
     tap_require(gsp_model_profile_new(false, &p, NULL) == GSP_OK);
-    struct gsp_report_opts opts = {0};
+    struct gsp_profile_report_opts opts = {0};
     struct gsp_view_options view = {0};
     struct gsp_buf out = {0};
-    tap_eq_int(gsp_report_summary(p, &opts, &out, NULL), GSP_OK);
-    tap_eq_int(gsp_report_top(p, &view, &opts, &out, NULL), GSP_OK);
-    tap_eq_int(gsp_report_tree(p, &view, &opts, &out, NULL), GSP_OK);
-    tap_eq_int(gsp_report_csv(p, &view, &opts, &out, NULL), GSP_OK);
-    tap_eq_int(gsp_report_markdown(p, &view, &opts, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_report_profile_summary(p, &opts, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_report_profile_top(p, &view, &opts, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_report_profile_tree(p, &view, &opts, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_report_profile_csv(p, &view, &opts, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_report_profile_markdown(p, &view, &opts, &out, NULL), GSP_OK);
     tap_check(strstr(gsp_buf_cstr(&out), "nan") == NULL);
     gsp_buf_clear(&out);
-    tap_eq_int(gsp_report_json(p, &view, &opts, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_report_profile_json(p, &view, &opts, &out, NULL), GSP_OK);
     yyjson_doc *doc = yyjson_read(out.p, out.len, 0);
     tap_check(doc != NULL);
     yyjson_doc_free(doc);

@@ -10,10 +10,10 @@ static struct gsp_rows_table_opts opts_of_test;
 static int write_table(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
     struct gsp_rows_table *table = NULL;
-    int rc = gsp_rows_table_new(rows, &opts_of_test, &table, err);
+    int rc = gsp_report_rows_table_new(rows, &opts_of_test, &table, err);
     if (rc == GSP_OK)
-        rc = gsp_rows_table_write(table, out, err);
-    gsp_rows_table_free(table);
+        rc = gsp_report_rows_table_write(table, out, err);
+    gsp_report_rows_table_free(table);
     return rc;
 }
 
@@ -147,7 +147,7 @@ TAP_TEST(first_columns_stay_whole_last_ones_are_dropped)
         {"last", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     static const struct gsp_sv METRICS[] = {FIX_SV("system.memory.used_bytes"), FIX_SV("b")};
-    static const struct gsp_sv MEANINGS[] = {FIX_SV("memory that cannot be had"), FIX_SV("c")};
+    static const struct gsp_sv MEANINGS[] = {FIX_SV("memory that cannot be available"), FIX_SV("c")};
     static const struct gsp_sv LAST[] = {FIX_SV("at the end"), FIX_SV("d")};
     static const struct gsp_values VALUES[] = {{METRICS, NULL}, {MEANINGS, NULL}, {LAST, NULL}};
     struct fix_rows fix = fix_rows_of(COLUMNS, 3, VALUES, 2);

@@ -3,7 +3,7 @@
 
 #include "profile_fixture.h"
 #include "report/document.h"
-#include "report/write.h"
+#include "report/document_write.h"
 #include "store/profile_tables.h"
 #include "store_query.h"
 #include "wire/table.h"
@@ -41,7 +41,7 @@ static void add_steps(struct gsp_store *store, int64_t rank)
 static void add_trace(struct gsp_store *store)
 {
     struct gsp_batch *batch = new_batch(GSP_TABLE_python_torch_trace, 100, 0);
-    for (int64_t i = 0; i < 3 * (int64_t)GSP_DIGEST_VALUES_MAX; i++) {
+    for (int64_t i = 0; i < 3 * (int64_t)GSP_REPORT_VALUES_MAX; i++) {
         const struct gsp_row_python_torch_trace row = {
             .ts_ns = START_NS + i * 100000,
             .mono_ns = i,
@@ -108,11 +108,12 @@ static void add_memory(struct gsp_store *store, int64_t pid, int64_t looks, bool
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
 
-static struct gsp_digest *open_digest(struct gsp_store *store, const struct gsp_digest_opts *opts)
+static struct gsp_report *open_digest(struct gsp_store *store,
+                                      const struct gsp_report_open_opts *opts)
 {
-    struct gsp_digest *digest = NULL;
+    struct gsp_report *digest = NULL;
     struct gsp_err err = {0};
-    const int rc = gsp_digest_open_store(store, NULL, "some/run/", opts, &digest, &err);
+    const int rc = gsp_report_open_store(store, NULL, "some/run/", opts, &digest, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK && digest);
     return digest;
@@ -144,7 +145,7 @@ TAP_TEST(document_of_tables)
     add_memory(store, 100, 200, true);
     add_memory(store, 101, 50, false);
     lock_store(store);
-    struct gsp_digest *digest = open_digest(store, &(struct gsp_digest_opts){.values = true});
+    struct gsp_report *digest = open_digest(store, &(struct gsp_report_open_opts){.values = true});
     tap_check(gsp_sv_eq(digest->name, gsp_sv_of("run")));
     tap_eq_int(digest->start_ns, START_NS);
     tap_check(fabs(digest->duration_s - 39.8) < 1e-6);
@@ -156,9 +157,9 @@ TAP_TEST(document_of_tables)
     tap_eq_int(digest->module_count, 2);
     tap_check(gsp_sv_eq(digest->modules[0].module, gsp_sv_of("layers.0")));
     tap_check(gsp_sv_eq(digest->modules[0].class_name, gsp_sv_of("Linear")));
-    tap_eq_int(digest->modules[0].calls, 2 * GSP_DIGEST_VALUES_MAX - 1);
-    tap_check(digest->modules[0].value_count <= GSP_DIGEST_VALUES_MAX);
-    tap_check(digest->modules[0].value_count >= GSP_DIGEST_VALUES_MAX / 2);
+    tap_eq_int(digest->modules[0].calls, 2 * GSP_REPORT_VALUES_MAX - 1);
+    tap_check(digest->modules[0].value_count <= GSP_REPORT_VALUES_MAX);
+    tap_check(digest->modules[0].value_count >= GSP_REPORT_VALUES_MAX / 2);
     /* Twenty of forty steps of each rank were traced, one of them without a duration. */
     tap_check(fabs(digest->modules[1].share - 2.0 / (2 * 19 * 0.1)) < 1e-9);
 
@@ -172,16 +173,16 @@ TAP_TEST(document_of_tables)
     tap_check(fabs(digest->ranks[1].collective_s - 1.0) < 1e-9);
     tap_eq_int(digest->span_name_count, 4);
 
-    const struct gsp_digest_chart *cpu = gsp_digest_chart_find(digest, "cpu");
+    const struct gsp_report_chart *cpu = gsp_report_chart_find(digest, "cpu");
     tap_require(cpu != NULL && cpu->series_count == 2);
     tap_check(isnan(cpu->series[0].v[0]) && cpu->series[0].stats.count == 199);
-    tap_check(!gsp_digest_chart_find(digest, "gpu_util"));
-    const struct gsp_digest_chart *steps = gsp_digest_chart_find(digest, "steps");
+    tap_check(!gsp_report_chart_find(digest, "gpu_util"));
+    const struct gsp_report_chart *steps = gsp_report_chart_find(digest, "steps");
     tap_require(steps != NULL && steps->series_count == 2);
 
     tap_check(fabs(digest->memory.peak_rss_bytes - 498000000) < 1);
     tap_check(fabs(digest->memory.growth_bytes_per_s / 1e7 - 1) < 0.1);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     gsp_store_close(store);
 }
 
@@ -210,12 +211,12 @@ TAP_TEST(pressure_has_a_chart)
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     add_pressure(store);
     lock_store(store);
-    struct gsp_digest *digest = open_digest(store, NULL);
-    const struct gsp_digest_chart *chart = gsp_digest_chart_find(digest, "pressure");
+    struct gsp_report *digest = open_digest(store, NULL);
+    const struct gsp_report_chart *chart = gsp_report_chart_find(digest, "pressure");
     tap_require(chart != NULL && chart->series_count == 1);
     tap_check(gsp_sv_eq(chart->series[0].name, gsp_sv_of("cpu")));
     tap_check(fabs(chart->series[0].stats.max - 48) < 1e-9);
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     gsp_store_close(store);
 }
 
@@ -260,38 +261,39 @@ TAP_TEST(an_import_is_one_mark_in_the_stack_of_a_site)
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     add_allocation(store);
     lock_store(store);
-    struct gsp_digest *digest = open_digest(store, NULL);
+    struct gsp_report *digest = open_digest(store, NULL);
     tap_require(digest->memory.site_count == 1);
-    const struct gsp_digest_site *site = &digest->memory.sites[0];
+    const struct gsp_report_site *site = &digest->memory.sites[0];
     tap_require(site->frame_count == GSP_COUNT(NAMES));
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         tap_check(gsp_sv_eq(digest->site_frames[site->frames[i]].func, gsp_sv_of(NAMES[i])));
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     gsp_store_close(store);
 }
 
 TAP_TEST(every_table_is_csv)
 {
     static const struct {
-        enum gsp_digest_table table;
+        enum gsp_report_csv_table table;
         const char *head;
         size_t lines;
-    } tables[] = {{GSP_DIGEST_MODULES, "module,class,stage,calls,", 3},
-                  {GSP_DIGEST_STEPS, "t_s,step,rank,pid,duration_s\n0,0,0,100,0.1\n", STEPS - 1},
-                  {GSP_DIGEST_SPANS, "t_s,name,pid,thread_id,depth,duration_s\n0,\"epoch\",", 7},
-                  {GSP_DIGEST_METRICS, "metric,unit,series,t_s,value\n\"steps\",\"s\",\"rank 0\",",
-                   STEPS - 1}};
+    } tables[] = {
+        {GSP_REPORT_CSV_MODULES, "module,class,stage,calls,", 3},
+        {GSP_REPORT_CSV_STEPS, "t_s,step,rank,pid,duration_s\n0,0,0,100,0.1\n", STEPS - 1},
+        {GSP_REPORT_CSV_SPANS, "t_s,name,pid,thread_id,depth,duration_s\n0,\"epoch\",", 7},
+        {GSP_REPORT_CSV_METRICS, "metric,unit,series,t_s,value\n\"steps\",\"s\",\"rank 0\",",
+         STEPS - 1}};
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     add_steps(store, 0);
     add_trace(store);
     add_spans(store);
     lock_store(store);
-    struct gsp_digest *digest = open_digest(store, NULL);
+    struct gsp_report *digest = open_digest(store, NULL);
     for (size_t i = 0; i < GSP_COUNT(tables); i++) {
         gsp_auto_buf text = {0};
         size_t lines = 0;
         const struct gsp_report_write_opts how = {.table = tables[i].table};
-        tap_require(gsp_digest_write(digest, GSP_DIGEST_CSV, &how, &text, NULL) == GSP_OK);
+        tap_require(gsp_report_write(digest, GSP_REPORT_CSV, &how, &text, NULL) == GSP_OK);
         const char *csv = gsp_buf_cstr(&text);
         tap_require(csv != NULL);
         if (!tap_check(strncmp(csv, tables[i].head, strlen(tables[i].head)) == 0))
@@ -300,7 +302,7 @@ TAP_TEST(every_table_is_csv)
             lines += *at == '\n';
         tap_eq_int(lines, tables[i].lines);
     }
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     gsp_store_close(store);
 }
 
@@ -310,15 +312,15 @@ TAP_TEST(stacks_of_tables_are_those_of_their_profile)
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     tap_require(gsp_store_add_profile(store, profile, NULL) == GSP_OK);
     lock_store(store);
-    struct gsp_digest *a = open_digest(store, NULL);
-    struct gsp_digest *b = NULL;
-    tap_require(gsp_digest_open_profile(profile, "p", NULL, &b, NULL) == GSP_OK);
+    struct gsp_report *a = open_digest(store, NULL);
+    struct gsp_report *b = NULL;
+    tap_require(gsp_report__open_profile(profile, "p", NULL, &b, NULL) == GSP_OK);
     tap_eq_int(a->stacks.seen, b->stacks.seen);
     tap_check(fabs(a->stacks.total - b->stacks.total) < 1e-9);
     tap_eq_int(a->stacks.function_count, b->stacks.function_count);
     tap_check(fabs(a->stacks.functions[0].own - b->stacks.functions[0].own) < 1e-9);
-    gsp_digest_free(a);
-    gsp_digest_free(b);
+    gsp_report_free(a);
+    gsp_report_free(b);
     gsp_store_close(store);
 }
 

@@ -7,9 +7,9 @@
 #include "wire/table.h"
 
 /* An empty document. */
-static struct gsp_digest *made(enum gsp_digest_kind kind)
+static struct gsp_report *made(enum gsp_report_kind kind)
 {
-    struct gsp_digest *digest = calloc(1, sizeof(*digest));
+    struct gsp_report *digest = calloc(1, sizeof(*digest));
     tap_require(digest != NULL);
     digest->kind = kind;
     digest->duration_s = (double)NAN;
@@ -27,15 +27,15 @@ static void *array(size_t count, size_t size)
 }
 
 /* The verdict as one text; frees the document. */
-static const char *said(struct gsp_digest *digest)
+static const char *said(struct gsp_report *digest)
 {
     static char text[4096];
     gsp_auto_buf out = {0};
-    tap_require(gsp_digest_judge(digest, NULL) == GSP_OK);
+    tap_require(gsp_report__verdict_fill(digest, NULL) == GSP_OK);
     tap_check(digest->verdict_count <= GSP_VERDICT_LINES_MAX);
-    gsp_digest_verdict_text(digest, &out, &out);
+    gsp_report_verdict_put(digest, &out, &out);
     snprintf(text, sizeof(text), "%s", gsp_buf_cstr(&out));
-    gsp_digest_free(digest);
+    gsp_report_free(digest);
     return text;
 }
 
@@ -48,13 +48,13 @@ static bool says(const char *text, const char *part)
 }
 
 /* Two functions of one main thread, samples of 0.1 s alternating, from t = 0 on. */
-static void add_stacks(struct gsp_digest *digest, size_t count, bool second_waits)
+static void add_stacks(struct gsp_report *digest, size_t count, bool second_waits)
 {
-    struct gsp_digest_stacks *stacks = &digest->stacks;
+    struct gsp_report_stacks *stacks = &digest->stacks;
     stacks->unit = "s";
     stacks->has_times = true;
     stacks->threads = array(1, sizeof(*stacks->threads));
-    stacks->threads[0] = (struct gsp_digest_thread){.pid = 7, .tid = 7, .rank = GSP_NULL_I64};
+    stacks->threads[0] = (struct gsp_report_thread){.pid = 7, .tid = 7, .rank = GSP_NULL_I64};
     stacks->thread_count = 1;
     stacks->frames = array(2, sizeof(*stacks->frames));
     stacks->nodes = array(2, sizeof(*stacks->nodes));
@@ -62,18 +62,18 @@ static void add_stacks(struct gsp_digest *digest, size_t count, bool second_wait
     stacks->samples = array(count, sizeof(*stacks->samples));
     stacks->frame_count = stacks->node_count = stacks->function_count = 2;
     stacks->frames[0] =
-        (struct gsp_digest_frame){.func = gsp_sv_of("forward"), .file = gsp_sv_of("/a/model.py")};
-    stacks->frames[1] = (struct gsp_digest_frame){
+        (struct gsp_report_frame){.func = gsp_sv_of("forward"), .file = gsp_sv_of("/a/model.py")};
+    stacks->frames[1] = (struct gsp_report_frame){
         .func = gsp_sv_of("__next__"), .file = gsp_sv_of("/x/torch/utils/data/dataloader.py")};
     stacks->total_cpu = 0;
     for (uint32_t i = 0; i < 2; i++) {
-        stacks->nodes[i] = (struct gsp_digest_node){.parent = -1, .frame = i};
-        stacks->functions[i] = (struct gsp_digest_function){.func = stacks->frames[i].func,
+        stacks->nodes[i] = (struct gsp_report_node){.parent = -1, .frame = i};
+        stacks->functions[i] = (struct gsp_report_function){.func = stacks->frames[i].func,
                                                             .file = stacks->frames[i].file};
     }
     for (size_t i = 0; i < count; i++) {
         const int32_t node = (int32_t)(i % 2);
-        stacks->samples[i] = (struct gsp_digest_sample){
+        stacks->samples[i] = (struct gsp_report_sample){
             .t = (double)i * 0.1, .weight = 0.1, .node = node, .on_cpu = !(node && second_waits)};
         stacks->total += 0.1;
         stacks->total_cpu += stacks->samples[i].on_cpu ? 0.1 : 0;
@@ -84,14 +84,14 @@ static void add_stacks(struct gsp_digest *digest, size_t count, bool second_wait
     stacks->seen = count;
 }
 
-static struct gsp_digest_series *add_chart(struct gsp_digest *digest, const char *id, size_t count)
+static struct gsp_report_series *add_chart(struct gsp_report *digest, const char *id, size_t count)
 {
     digest->charts = array(1, sizeof(*digest->charts));
     digest->chart_count = 1;
-    digest->charts[0] = (struct gsp_digest_chart){.id = gsp_sv_of(id), .help = ""};
+    digest->charts[0] = (struct gsp_report_chart){.id = gsp_sv_of(id), .help = ""};
     digest->charts[0].series = array(1, sizeof(*digest->charts[0].series));
     digest->charts[0].series_count = 1;
-    struct gsp_digest_series *series = digest->charts[0].series;
+    struct gsp_report_series *series = digest->charts[0].series;
     series->t = array(count, sizeof(double));
     series->v = array(count, sizeof(double));
     series->count = count;
@@ -108,12 +108,12 @@ TAP_TEST(imports_and_the_collector_are_not_native)
         {GSP_FRAME_NATIVE, "Main thread: 50.0 % Python, 50.0 % native code"},
     };
     for (size_t i = 0; i < GSP_COUNT(cases); i++) {
-        struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+        struct gsp_report *digest = made(GSP_REPORT_RUN);
         add_stacks(digest, 100, false);
         digest->stacks.frames[1].kind = cases[i].second;
         tap_check(says(said(digest), cases[i].text));
     }
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, false);
     digest->stacks.frames[0].kind = GSP_FRAME_MARK;
     digest->stacks.frames[1].kind = GSP_FRAME_NATIVE;
@@ -122,16 +122,16 @@ TAP_TEST(imports_and_the_collector_are_not_native)
 
 TAP_TEST(threads_without_python_are_reported)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, true);
     digest->duration_s = 10;
     const char *text = said(digest);
     tap_check(says(text, "50.0 % waiting\n"));
     tap_check(!strstr(text, "Threads without Python"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, true);
     digest->duration_s = 10;
-    digest->native = (struct gsp_digest_native){
+    digest->native = (struct gsp_report_native){
         .threads = 7,
         .cpu_s = 15,
         .top_count = 3,
@@ -148,7 +148,7 @@ TAP_TEST(threads_without_python_are_reported)
 
 TAP_TEST(verdict_without_data)
 {
-    const char *text = said(made(GSP_DIGEST_RUN));
+    const char *text = said(made(GSP_REPORT_RUN));
     tap_check(says(
         text, "No data: stacks, memory, steps (none marked with gsprof.step()), modules, GPU\n"));
     tap_check(!strstr(text, "Nothing was lost") && !strstr(text, "Next: "));
@@ -159,11 +159,11 @@ TAP_TEST(verdict_without_data)
 TAP_TEST(missing_parts_have_reasons)
 {
     /* The machine was measured and PyTorch ran, so neither is missing. */
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, true);
     tap_check(says(said(digest),
                    "No data: memory, steps (none marked with gsprof.step()), modules, GPU\n"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, true);
     add_chart(digest, "machine_cpu", 1);
     digest->stacks.frames[1].file = gsp_sv_of("/x/train.py");
@@ -173,7 +173,7 @@ TAP_TEST(missing_parts_have_reasons)
 
 TAP_TEST(running_and_waiting)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_PROFILE);
+    struct gsp_report *digest = made(GSP_REPORT_PROFILE);
     add_stacks(digest, 100, true);
     const char *text = said(digest);
     tap_check(says(text, "Main thread: 50.0 % Python and the C code it calls, 50.0 % waiting"));
@@ -183,22 +183,22 @@ TAP_TEST(running_and_waiting)
 
 TAP_TEST(unrecorded_waiting_follows_from_the_wall_time)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_PROFILE);
+    struct gsp_report *digest = made(GSP_REPORT_PROFILE);
     add_stacks(digest, 100, false);
     digest->duration_s = 40;
     tap_check(says(said(digest), "Main thread: 25.0 % Python and the C code it calls, 75.0 % "
                                  "waiting"));
     /* With two processes, the lifetime of each is unknown. */
-    digest = made(GSP_DIGEST_PROFILE);
+    digest = made(GSP_REPORT_PROFILE);
     add_stacks(digest, 100, false);
     digest->duration_s = 40;
     free(digest->stacks.threads);
     digest->stacks.threads = array(2, sizeof(*digest->stacks.threads));
-    digest->stacks.threads[0] = (struct gsp_digest_thread){.pid = 7, .tid = 7};
-    digest->stacks.threads[1] = (struct gsp_digest_thread){.pid = 8, .tid = 8};
+    digest->stacks.threads[0] = (struct gsp_report_thread){.pid = 7, .tid = 7};
+    digest->stacks.threads[1] = (struct gsp_report_thread){.pid = 8, .tid = 8};
     digest->stacks.thread_count = 2;
     tap_check(says(said(digest), "idle threads were not recorded"));
-    digest = made(GSP_DIGEST_PROFILE);
+    digest = made(GSP_REPORT_PROFILE);
     add_stacks(digest, 100, false);
     digest->stacks.total_cpu = (double)NAN;
     tap_check(says(said(digest), "waiting time unknown"));
@@ -206,38 +206,38 @@ TAP_TEST(unrecorded_waiting_follows_from_the_wall_time)
 
 TAP_TEST(functions_while_the_gpu_was_idle)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, false);
     /* A value covers the time before it: idle during the samples of the second function. */
-    struct gsp_digest_series *gpu = add_chart(digest, "gpu_util", 101);
+    struct gsp_report_series *gpu = add_chart(digest, "gpu_util", 101);
     for (size_t i = 0; i < gpu->count; i++) {
         gpu->t[i] = (double)i * 0.1 - 0.05;
         gpu->v[i] = i % 2 ? 95 : 0;
     }
-    tap_check(fabs(gsp_digest_gpu_idle(digest) - 0.5) < 0.02);
+    tap_check(fabs(gsp_report__gpu_idle(digest) - 0.5) < 0.02);
     const char *text = said(digest);
     tap_check(says(text, "GPU idle 50.0 % of the time; meanwhile Python was in __next__ "
                          "(dataloader.py) for 100 %"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     gpu = add_chart(digest, "gpu_util", 10);
     for (size_t i = 0; i < gpu->count; i++)
         gpu->t[i] = (double)i;
     tap_check(says(said(digest), "GPU idle 100 % of the time; no samples from that time"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     gpu = add_chart(digest, "gpu_util", 10);
     for (size_t i = 0; i < gpu->count; i++)
         gpu->v[i] = (double)NAN;
-    tap_check(isnan(gsp_digest_gpu_idle(digest)));
+    tap_check(isnan(gsp_report__gpu_idle(digest)));
     tap_check(!strstr(said(digest), "GPU idle"));
 }
 
-static void add_steps(struct gsp_digest *digest, size_t count, size_t ranks, double slow)
+static void add_steps(struct gsp_report *digest, size_t count, size_t ranks, double slow)
 {
     digest->steps = array(count * ranks, sizeof(*digest->steps));
     digest->step_count = count * ranks;
     for (size_t i = 0; i < count * ranks; i++) {
         const int64_t rank = (int64_t)(i % ranks);
-        digest->steps[i] = (struct gsp_digest_step){.step = (int64_t)(i / ranks),
+        digest->steps[i] = (struct gsp_report_step){.step = (int64_t)(i / ranks),
                                                     .rank = ranks > 1 ? rank : GSP_NULL_I64,
                                                     .duration_s = rank == 2 ? 0.1 * slow : 0.1};
     }
@@ -245,7 +245,7 @@ static void add_steps(struct gsp_digest *digest, size_t count, size_t ranks, dou
 
 TAP_TEST(steps_and_ranks)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_steps(digest, 50, 1, 1);
     digest->steps[33].duration_s = 2;
     digest->path = gsp_sv_of("runs/a");
@@ -255,13 +255,13 @@ TAP_TEST(steps_and_ranks)
     tap_check(says(text, "50 steps: median 100 ms, 95 % within 100 ms; slowest 2.00 s "
                          "(step 33)"));
     tap_check(says(text, "Next: gsprof query runs/a 'FROM gsprof.slow_steps() LIMIT 10'"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     add_steps(digest, 50, 4, 1.25);
     digest->steps_traced = 200;
     text = said(digest);
     tap_check(!strstr(text, "Traced "));
     tap_check(says(text, "Rank 2 is the slowest of 4: its steps take 25.0 % longer"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     add_steps(digest, 50, 4, 1.001);
     tap_check(says(said(digest), "Steps of the 4 ranks take equally long, within 0.10 %"));
 }
@@ -271,14 +271,14 @@ TAP_TEST(the_rank_that_the_others_wait_for)
     /* A slow rank is judged by the steps, not by the duration of the program. */
     static const double durations_s[] = {10, 1000};
     for (size_t k = 0; k < GSP_COUNT(durations_s); k++) {
-        struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+        struct gsp_report *digest = made(GSP_REPORT_RUN);
         add_steps(digest, 50, 4, 1.001);
         digest->duration_s = durations_s[k];
         digest->ranks = array(4, sizeof(*digest->ranks));
         digest->rank_count = 4;
         for (int64_t i = 0; i < 4; i++)
             digest->ranks[i] =
-                (struct gsp_digest_rank){.rank = i, .collective_s = i == 3 ? 0.5 : 4};
+                (struct gsp_report_rank){.rank = i, .collective_s = i == 3 ? 0.5 : 4};
         tap_check(says(said(digest), "Other ranks wait for rank 3: it spent 500 ms in "
                                      "collectives, the others 4.00 s each"));
     }
@@ -286,41 +286,41 @@ TAP_TEST(the_rank_that_the_others_wait_for)
 
 TAP_TEST(data_loading_from_spans)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     digest->duration_s = 10;
     digest->spans = array(2, sizeof(*digest->spans));
     digest->span_count = 2;
-    digest->spans[0] = (struct gsp_digest_span){.duration_s = 2.5, .is_data = true};
-    digest->spans[1] = (struct gsp_digest_span){.duration_s = 5};
+    digest->spans[0] = (struct gsp_report_span){.duration_s = 2.5, .is_data = true};
+    digest->spans[1] = (struct gsp_report_span){.duration_s = 5};
     tap_check(says(said(digest), "Data loading: 2.50 s in data spans, 25.0 % of the wall time"));
 }
 
 TAP_TEST(data_loading_within_steps)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     digest->duration_s = 10;
     digest->steps = array(3, sizeof(*digest->steps));
     digest->step_count = 3;
     /* The start of the first step is unknown. */
     for (int i = 0; i < 3; i++)
-        digest->steps[i] = (struct gsp_digest_step){
+        digest->steps[i] = (struct gsp_report_step){
             .step = i, .pid = 7, .t = 4 + i, .duration_s = i ? 1 : (double)NAN};
     digest->spans = array(4, sizeof(*digest->spans));
     digest->span_count = 4;
     digest->spans[0] = /* before the steps */
-        (struct gsp_digest_span){.pid = 7, .t = 1, .duration_s = 2, .is_data = true};
+        (struct gsp_report_span){.pid = 7, .t = 1, .duration_s = 2, .is_data = true};
     digest->spans[1] =
-        (struct gsp_digest_span){.pid = 7, .t = 5, .duration_s = 0.5, .is_data = true};
+        (struct gsp_report_span){.pid = 7, .t = 5, .duration_s = 0.5, .is_data = true};
     digest->spans[2] =
-        (struct gsp_digest_span){.pid = 7, .t = 6, .duration_s = 0.7, .is_data = true};
+        (struct gsp_report_span){.pid = 7, .t = 6, .duration_s = 0.7, .is_data = true};
     digest->spans[3] = /* of a worker */
-        (struct gsp_digest_span){.pid = 8, .t = 6, .duration_s = 0.8, .is_data = true};
+        (struct gsp_report_span){.pid = 8, .t = 6, .duration_s = 0.8, .is_data = true};
     tap_check(says(said(digest), "Data loading: 4.00 s in data spans, 60.0 % of the step time"));
 }
 
 TAP_TEST(paths_that_need_quotes_are_not_printed)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, false);
     digest->path = gsp_sv_of("a b;rm -rf x");
     tap_check(says(said(digest), "gsprof query RUN"));
@@ -328,7 +328,7 @@ TAP_TEST(paths_that_need_quotes_are_not_printed)
 
 TAP_TEST(memory)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     digest->memory.peak_rss_bytes = 3e9;
     digest->memory.growth_bytes_per_s = 2e6;
     digest->path = gsp_sv_of("run");
@@ -337,17 +337,17 @@ TAP_TEST(memory)
     tap_check(says(text, "/s to the end"));
     tap_check(says(text, "Next: gsprof mem record -- python3 train.py --rate 3\n"));
     /* The process that grows may be a child. */
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     digest->memory.growth_bytes_per_s = 2e6;
     digest->path = gsp_sv_of("run");
     digest->command = gsp_sv_of("gunicorn app");
     digest->stacks.process_count = 2;
     tap_check(says(said(digest), "Next: gsprof mem record -s -- gunicorn app\n"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     digest->memory.peak_rss_bytes = 3e9;
     digest->memory.growth_bytes_per_s = 0;
     tap_check(says(said(digest), ", no lasting growth"));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     digest->memory.peak_rss_bytes = 3e9;
     tap_check(says(said(digest), "too short to detect growth"));
 }
@@ -359,12 +359,12 @@ TAP_TEST(the_slowest_module_is_one_without_parts)
         const char *class_name;
     } names[] = {
         {"Net", "Net"}, {"encoder", "Encoder"}, {"encoder.0", "Linear"}, {"head", "Linear"}};
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     digest->modules = array(GSP_COUNT(names), sizeof(*digest->modules));
     digest->module_count = GSP_COUNT(names);
     for (size_t i = 0; i < GSP_COUNT(names); i++)
         digest->modules[i] =
-            (struct gsp_digest_module){.module = gsp_sv_of(names[i].module),
+            (struct gsp_report_module){.module = gsp_sv_of(names[i].module),
                                        .class_name = gsp_sv_of(names[i].class_name),
                                        .stage = gsp_sv_of("forward"),
                                        .mean_s = 0.004,
@@ -375,9 +375,9 @@ TAP_TEST(the_slowest_module_is_one_without_parts)
 }
 
 /* A program that exited with this status during its imports. */
-static struct gsp_digest *importing(int64_t status)
+static struct gsp_report *importing(int64_t status)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 50, true);
     digest->stacks.seen = 50;
     digest->stacks.frames[0].func = gsp_sv_of("(import)");
@@ -393,7 +393,7 @@ TAP_TEST(failure_during_startup)
     static const char FAILED[] =
         "The program failed with status 2 during startup; see its output\n";
     tap_eq_str(said(importing(2)), FAILED);
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     digest->exit_status = 2;
     digest->duration_s = 0.4;
     tap_eq_str(said(digest), FAILED);
@@ -406,7 +406,7 @@ TAP_TEST(failure_during_startup)
     digest = importing(2);
     digest->stacks.frames[1].file = gsp_sv_of("train.py");
     tap_check(says(said(digest), "Main thread: "));
-    digest = made(GSP_DIGEST_RUN);
+    digest = made(GSP_REPORT_RUN);
     digest->exit_status = 2;
     digest->duration_s = 5;
     tap_check(says(said(digest), "No data: stacks"));
@@ -414,7 +414,7 @@ TAP_TEST(failure_during_startup)
 
 TAP_TEST(names_are_escaped_and_ten_lines_are_the_maximum)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, true);
     add_steps(digest, 50, 4, 1.25);
     digest->stacks.functions[0].func = gsp_sv_of("\x1b[31mred\n");
@@ -425,7 +425,7 @@ TAP_TEST(names_are_escaped_and_ten_lines_are_the_maximum)
     static const char *const kinds[] = {"rows", "files", "samples", "samples", "stacks"};
     for (size_t i = 0; i < 5; i++)
         digest->losses[i] =
-            (struct gsp_digest_loss){gsp_sv_of(kinds[i]), gsp_sv_of("overwritten"), 1234567};
+            (struct gsp_report_loss){gsp_sv_of(kinds[i]), gsp_sv_of("overwritten"), 1234567};
     const char *text = said(digest);
     size_t lines = 0;
     for (const char *at = text; *at; at++)
@@ -439,9 +439,9 @@ TAP_TEST(names_are_escaped_and_ten_lines_are_the_maximum)
 
 TAP_TEST(losses_name_each_reason)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, true);
-    const struct gsp_digest_loss losses[] = {
+    const struct gsp_report_loss losses[] = {
         {gsp_sv_of("samples"), gsp_sv_of("torn"), 5},
         {gsp_sv_of("samples"), gsp_sv_of("late"), 70},
         {gsp_sv_of("processes"), gsp_sv_of("gone"), 2},
@@ -455,9 +455,9 @@ TAP_TEST(losses_name_each_reason)
 
 TAP_TEST(one_loss_is_singular)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    struct gsp_report *digest = made(GSP_REPORT_RUN);
     add_stacks(digest, 100, true);
-    const struct gsp_digest_loss losses[] = {
+    const struct gsp_report_loss losses[] = {
         {gsp_sv_of("samples"), gsp_sv_of("late"), 1},
         {gsp_sv_of("processes"), gsp_sv_of("not Python"), 1},
         {gsp_sv_of("rows of python.span"), gsp_sv_of("overwritten"), 1},

@@ -19,7 +19,7 @@ static struct gsp_profile *read_back(struct gsp_store *store, const struct gsp_p
     struct gsp_profile *out = NULL;
     struct gsp_err err = {0};
     tap_require(gsp_model_profile_new(true, &out, NULL) == GSP_OK);
-    const int rc = gsp_store_profile_read(store, from, out, &err);
+    const int rc = gsp_store__profile_read(store, from, out, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
     return out;
@@ -189,7 +189,7 @@ TAP_TEST(a_failing_callback_stops_reading)
     struct gsp_store *store = store_of(a, NULL);
     tap_require(gsp_model_profile_new(false, &b, NULL) == GSP_OK);
     const struct gsp_profile_source from = {.take = refuse};
-    tap_eq_int(gsp_store_profile_read(store, &from, b, NULL), GSP_E_NOWRITE);
+    tap_eq_int(gsp_store__profile_read(store, &from, b, NULL), GSP_E_NOWRITE);
     gsp_store_close(store);
     gsp_model_profile_free(a);
     gsp_model_profile_free(b);

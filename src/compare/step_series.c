@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "compare/compare_internal.h"
+#include "stats/basic.h"
+
+void gsp_compare__step_series_clear(struct gsp_step_series *steps)
+{
+    free(steps->duration_s);
+    free(steps->begin_s);
+    *steps = (struct gsp_step_series){0};
+}
+
+static bool has_ranks(const struct gsp_report *digest)
+{
+    for (size_t i = 1; i < digest->step_count; i++)
+        if (digest->steps[i].rank != digest->steps[0].rank)
+            return true;
+    return false;
+}
+
+/* Merges the steps of several ranks, which wait for each other, into one with their mean duration.
+ */
+static bool gather(const struct gsp_report *digest, struct gsp_step_series *out, uint32_t *shares)
+{
+    struct gsp_hmap known = {0};
+    const bool ranks = has_ranks(digest);
+    bool ok = true;
+    for (size_t i = 0; ok && i < digest->step_count; i++) {
+        const struct gsp_report_step *step = &digest->steps[i];
+        if (!isfinite(step->duration_s))
+            continue;
+        const uint32_t *at = ranks ? gsp_hmap_get(&known, (uint64_t)step->step, 0) : NULL;
+        const size_t place = at ? *at : out->count;
+        if (!at) {
+            out->begin_s[out->count++] = step->t;
+            ok = !ranks || gsp_hmap_put(&known, (uint64_t)step->step, 0, (uint32_t)place);
+        }
+        out->duration_s[place] += step->duration_s;
+        shares[place]++;
+    }
+    for (size_t i = 0; i < out->count; i++)
+        out->duration_s[i] /= shares[i];
+    gsp_hmap_free(&known);
+    return ok;
+}
+
+void gsp_compare__step_series_fill(struct gsp_compare *compare, const struct gsp_report *digest,
+                                   int64_t warmup, struct gsp_step_series *out)
+{
+    *out = (struct gsp_step_series){.duration_s = calloc(digest->step_count + 1, sizeof(double)),
+                                    .begin_s = calloc(digest->step_count + 1, sizeof(double))};
+    uint32_t *shares = calloc(digest->step_count + 1, sizeof(*shares));
+    bool ok = out->duration_s && out->begin_s && shares && gather(digest, out, shares);
+    if (ok && warmup < 0)
+        ok = gsp_stats_warmup(out->duration_s, out->count, &out->warmup);
+    else if (ok)
+        out->warmup = (uint64_t)warmup < out->count ? (size_t)warmup : out->count;
+    if (!ok) {
+        compare->no_memory = true;
+        gsp_compare__step_series_clear(out);
+    }
+    free(shares);
+}
