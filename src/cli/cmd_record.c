@@ -648,6 +648,7 @@ static int conclude(struct recording *recording, int rc, struct gsp_err *err)
 {
     struct gsp_err late = {0};
     int finished = gsp_record_stream_sink_finish(&recording->sink, &late);
+    gsp_record_stream_sink_free(&recording->sink); /* the conversion needs the memory */
     if (rc == GSP_OK && finished < 0) {
         rc = finished;
         *err = late;

@@ -16,8 +16,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "export/gsp_stream.h"
-#include "model/profile.h"
+#include "record/stream_sink.h"
 #include "ring/process.h"
 #include "sample/record.h"
 
@@ -29,10 +28,8 @@
 
 struct recording {
     struct gsp_targets *owner;
-    struct gsp_profile *profile;
-    struct gsp_stream *stream;
+    struct gsp_stream_sink sink;
     struct gsp_record *record;
-    struct gsp_record_sink sink; /* the record keeps a pointer to it */
     pthread_t thread;
     volatile sig_atomic_t stop;
     bool joined;  /* protected by owner->lock */
@@ -41,7 +38,6 @@ struct recording {
     int fd;
     int32_t pid;
     int64_t start_ns;
-    _Atomic uint64_t samples;
     double rate_hz;
     struct gsp_stacks_id ticket;
     char session[256];
@@ -85,8 +81,7 @@ int gsp_daemon__targets_open(const char *output_dir, struct gsp_sessions *sessio
 static void recording_free(struct recording *recording)
 {
     gsp_sample_record_free(recording->record);
-    gsp_export_stream_free(recording->stream);
-    gsp_model_profile_free(recording->profile);
+    gsp_record_stream_sink_free(&recording->sink);
     gsp_fd_close(&recording->fd);
     free(recording);
 }
@@ -213,32 +208,6 @@ int gsp_daemon__targets_add_pids(struct gsp_targets *targets, int32_t **pids, si
     return GSP_OK;
 }
 
-static int add_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
-{
-    struct recording *recording = user;
-    atomic_fetch_add_explicit(&recording->samples, 1, memory_order_relaxed);
-    return gsp_export_stream_add(recording->stream, sample, err);
-}
-
-static void thread_changed(void *user, uint32_t thread)
-{
-    struct recording *recording = user;
-    gsp_export_stream_thread_changed(recording->stream, thread);
-}
-
-static void process_changed(void *user, uint32_t process)
-{
-    struct recording *recording = user;
-    gsp_export_stream_process_changed(recording->stream, process);
-}
-
-static int flush(void *user, const struct gsp_sample_record_stats *stats GSP_UNUSED,
-                 struct gsp_err *err)
-{
-    struct recording *recording = user;
-    return gsp_export_stream_flush(recording->stream, err);
-}
-
 /* Notes the end of the recording in its session. If the daemon stops, the next daemon continues. */
 static void note_end(struct recording *recording, enum gsp_record_end why)
 {
@@ -249,7 +218,7 @@ static void note_end(struct recording *recording, enum gsp_record_end why)
     const struct gsp_stacks_end end = {
         .how = stopping && why == GSP_RECORD_STOPPED ? GSP_STACKS_STOPPED : GSP_STACKS_ENDED,
         .end_ns = gsp_realtime_ns(),
-        .samples = (int64_t)atomic_load(&recording->samples),
+        .samples = (int64_t)atomic_load(&recording->sink.samples),
         .error = recording->error};
     gsp_daemon__sessions_stacks_end(targets->sessions, &recording->ticket, &end);
 }
@@ -261,8 +230,7 @@ static void *run(void *arg)
     prctl(PR_SET_NAME, "gsprof-record");
     enum gsp_record_end end = GSP_RECORD_STOPPED;
     int rc = gsp_sample_record_run(recording->record, &recording->stop, &end, &err);
-    int finished = gsp_export_stream_finish(recording->stream, rc < 0 ? NULL : &err);
-    recording->stream = NULL;
+    int finished = gsp_record_stream_sink_finish(&recording->sink, rc < 0 ? NULL : &err);
     if (rc < 0 || finished < 0)
         memcpy(recording->error, err.msg, sizeof(recording->error));
     note_end(recording, rc < 0 ? GSP_RECORD_EXITED : end);
@@ -312,19 +280,14 @@ static int prepare(const struct gsp_targets *targets, const struct gsp_recording
                                          .idle = true,
                                          .native = order->native,
                                          .beat_ns = FLUSH_NS};
-    recording->sink = (struct gsp_record_sink){.user = recording,
-                                               .sample = add_sample,
-                                               .thread_changed = thread_changed,
-                                               .process_changed = process_changed,
-                                               .beat = flush};
-    int rc = gsp_model_profile_new(false, &recording->profile, err);
+    struct gsp_stream_sink *sink = &recording->sink;
+    int rc = gsp_record_stream_sink_init(sink, err);
     if (rc == GSP_OK)
-        rc = gsp_sample_record_new(&opts, recording->profile, &recording->sink, &recording->record,
-                                   err);
+        rc = gsp_sample_record_new(&opts, sink->profile, &sink->sink, &recording->record, err);
     if (rc == GSP_OK)
         rc = open_file(targets, order->stem, recording, err);
     if (rc == GSP_OK)
-        rc = gsp_export_stream_new(recording->fd, recording->profile, &recording->stream, err);
+        rc = gsp_record_stream_sink_open(sink, recording->fd, err);
     return rc;
 }
 
@@ -506,7 +469,7 @@ static void recording_json(const struct recording *recording, struct gsp_json *j
     gsp_json_put_str(json, "file", recording->file);
     gsp_json_put_bool(json, "is_active", !ended);
     gsp_json_put_f64(json, "rate_hz", recording->rate_hz);
-    gsp_json_put_u64(json, "samples", atomic_load(&recording->samples));
+    gsp_json_put_u64(json, "samples", atomic_load(&recording->sink.samples));
     gsp_json_put_str(json, "error", ended && recording->error[0] ? recording->error : NULL);
     gsp_json_obj_end(json);
 }

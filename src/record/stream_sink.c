@@ -46,8 +46,6 @@ int gsp_record_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *
 {
     const int rc = sink->stream ? gsp_export_stream_finish(sink->stream, err) : GSP_OK;
     sink->stream = NULL;
-    gsp_model_profile_free(sink->profile);
-    sink->profile = NULL;
     return rc;
 }
 

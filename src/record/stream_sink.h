@@ -36,6 +36,7 @@ GSP_MUST_CHECK int gsp_record_stream_sink_init(struct gsp_stream_sink *sink, str
 /* fd is borrowed until the sink is finished. Fails with NOMEM, IO. */
 GSP_MUST_CHECK int gsp_record_stream_sink_open(struct gsp_stream_sink *sink, int fd,
                                                struct gsp_err *err);
-/* Writes the remaining samples and the end mark, and frees the profile. Fails with IO. */
+/* Writes the remaining samples and the end mark. Does nothing if the sink is not open. Fails with
+ * IO. */
 GSP_MUST_CHECK int gsp_record_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *err);
 void gsp_record_stream_sink_free(struct gsp_stream_sink *sink); /* {0} does nothing */

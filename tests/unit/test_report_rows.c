@@ -147,7 +147,7 @@ TAP_TEST(first_columns_stay_whole_last_ones_are_dropped)
         {"last", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     static const struct gsp_sv METRICS[] = {FIX_SV("system.memory.used_bytes"), FIX_SV("b")};
-    static const struct gsp_sv MEANINGS[] = {FIX_SV("memory that cannot be available"), FIX_SV("c")};
+    static const struct gsp_sv MEANINGS[] = {FIX_SV("memory that is not available"), FIX_SV("c")};
     static const struct gsp_sv LAST[] = {FIX_SV("at the end"), FIX_SV("d")};
     static const struct gsp_values VALUES[] = {{METRICS, NULL}, {MEANINGS, NULL}, {LAST, NULL}};
     struct fix_rows fix = fix_rows_of(COLUMNS, 3, VALUES, 2);
