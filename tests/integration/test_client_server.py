@@ -29,8 +29,8 @@ from support import (
     program,
 )
 
-# Runs an unchanged program, but with the port of the test, and with sleeps that last until three more
-# frames exist.
+# Runs an unchanged program, but with the port of the test, and with sleeps that last until three
+# more frames exist.
 LAUNCHER = """
 import runpy, sys, time, requests
 port, path = sys.argv[1:]
