@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.h -- the ring directory of this process, once the agent has started.
+ * ring_dir.h -- the ring directory of this process, once the agent has started.
  *
  * Threads: any.
  */

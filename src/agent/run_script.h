@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * python.h -- runs a Python file in the interpreter of the process. Finds the exported functions of
- * the interpreter by name, because this library does not link Python.
+ * run_script.h -- runs a Python file in the interpreter of the process. Finds the exported
+ * functions of the interpreter by name, because this library does not link Python.
  *
  * Threads: one that may wait for the GIL.
  * Signal-safe: no.

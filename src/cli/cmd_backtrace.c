@@ -128,13 +128,13 @@ static void put_sql(int64_t tid, struct gsp_buf *sql)
 static int show_last(const struct gsp_parsed *parsed, int64_t tid, const struct gsp_rows_dest *dest)
 {
     const struct gsp_store_options options = {0};
-    struct gsp_query_runner asker = {.parsed = parsed, .dest = *dest};
+    struct gsp_query_runner runner = {.parsed = parsed, .dest = *dest};
     gsp_auto_buf sql = {0};
     put_sql(tid, &sql);
-    int status = gsp_cli__query_open(&asker, parsed->args[0], &options, NULL);
+    int status = gsp_cli__query_open(&runner, parsed->args[0], &options, NULL);
     if (status == 0)
-        status = gsp_cli__query_run(&asker, gsp_buf_sv(&sql));
-    gsp_cli__query_close(&asker);
+        status = gsp_cli__query_run(&runner, gsp_buf_sv(&sql));
+    gsp_cli__query_close(&runner);
     return status;
 }
 

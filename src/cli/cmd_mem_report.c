@@ -255,14 +255,14 @@ static int put_document(const struct state *state, enum gsp_report_format format
 {
     const struct gsp_memory_view *report = &state->reports[0];
     const struct gsp_report_write_opts how = {.limit = report->limit};
-    struct gsp_report *digest = NULL;
+    struct gsp_report *document = NULL;
     gsp_auto_buf text = {0};
-    int rc = gsp_report_memory_document(report, &digest, err);
+    int rc = gsp_report_memory_document(report, &document, err);
     if (rc == GSP_OK)
-        rc = gsp_report_write(digest, format, &how, &text, err);
+        rc = gsp_report_write(document, format, &how, &text, err);
     if (rc == GSP_OK)
         rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
-    gsp_report_free(digest);
+    gsp_report_free(document);
     return rc;
 }
 
@@ -329,18 +329,18 @@ static int put_view(const struct state *state, struct gsp_err *err)
 
 static int put_comparison(const struct state *state, struct gsp_err *err)
 {
-    struct gsp_memory_comparison contrast;
+    struct gsp_memory_comparison comparison;
     struct gsp_row_list *made = NULL;
     gsp_auto_buf text = {0};
-    int rc = gsp_compare_memory_make(&contrast, &state->reports[0], &state->reports[1], err);
+    int rc = gsp_compare_memory_make(&comparison, &state->reports[0], &state->reports[1], err);
     if (rc == GSP_OK && state->form == FORM_TEXT) {
-        gsp_compare_memory_text(&contrast, &state->reports[1], &text);
+        gsp_compare_memory_text(&comparison, &state->reports[1], &text);
         rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
     } else if (rc == GSP_OK) {
-        rc = gsp_compare_memory_rows(&contrast, &made, err);
+        rc = gsp_compare_memory_rows(&comparison, &made, err);
         rc = rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
-    gsp_compare_memory_free(&contrast);
+    gsp_compare_memory_free(&comparison);
     return rc;
 }
 

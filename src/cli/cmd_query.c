@@ -179,15 +179,15 @@ static int fill_options(const struct query_opts *opts, enum gsp_rows_format form
 }
 
 /* Runs the statements and writes their rows. */
-static int query_once(struct gsp_query_runner *asker, const struct gsp_store_options *options,
+static int query_once(struct gsp_query_runner *runner, const struct gsp_store_options *options,
                       const struct gsp_buf *sql)
 {
-    const struct gsp_parsed *parsed = asker->parsed;
+    const struct gsp_parsed *parsed = runner->parsed;
     const struct query_opts *opts = parsed->opts;
     struct gsp_newfile file = {.fd = -1};
     struct gsp_err err = {0};
     const char *written = NULL;
-    bool is_parquet = asker->dest.format == GSP_ROWS_PARQUET;
+    bool is_parquet = runner->dest.format == GSP_ROWS_PARQUET;
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc == GSP_OK && is_parquet) {
         /* The engine writes to the temporary file. */
@@ -196,29 +196,29 @@ static int query_once(struct gsp_query_runner *asker, const struct gsp_store_opt
     }
     if (rc < 0)
         return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
-    int status = gsp_cli__query_open(asker, parsed->args[0], options, written);
+    int status = gsp_cli__query_open(runner, parsed->args[0], options, written);
     if (status == 0)
-        status = gsp_cli__query_run(asker, gsp_buf_sv(sql));
+        status = gsp_cli__query_run(runner, gsp_buf_sv(sql));
     if (status == 0 && is_parquet && gsp_newfile_commit(&file, &err) < 0)
         status = gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
     gsp_newfile_abort(&file);
     return status;
 }
 
-static int run_statement(struct gsp_query_runner *asker, const struct gsp_store_options *options)
+static int run_statement(struct gsp_query_runner *runner, const struct gsp_store_options *options)
 {
-    const struct gsp_parsed *parsed = asker->parsed;
+    const struct gsp_parsed *parsed = runner->parsed;
     const struct query_opts *opts = parsed->opts;
     struct gsp_err err = {0};
     gsp_auto_buf sql = {0};
     if (read_sql(parsed, &sql, &err) < 0)
         return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->file}, &err);
-    int status = query_once(asker, options, &sql);
+    int status = query_once(runner, options, &sql);
     if (status == 0 && opts->output && strcmp(opts->output, "-") != 0 && !parsed->globals.quiet) {
         struct gsp_term term;
         gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
         gsp_cli__term_line(&term, "Wrote %s (%s).", opts->output,
-                           gsp_cli__rows_format_choice(asker->dest.format));
+                           gsp_cli__rows_format_choice(runner->dest.format));
     }
     return status;
 }
@@ -228,40 +228,40 @@ static int run(const struct gsp_parsed *parsed)
     const struct query_opts *opts = parsed->opts;
     struct gsp_store_options options;
     struct gsp_err err = {0};
-    struct gsp_query_runner asker = {.parsed = parsed,
-                                     .timing = opts->timing,
-                                     .locals = opts->locals,
-                                     .remote_opts = opts->remote};
+    struct gsp_query_runner runner = {.parsed = parsed,
+                                      .timing = opts->timing,
+                                      .locals = opts->locals,
+                                      .remote_opts = opts->remote};
     struct values values;
-    asker.dest = (struct gsp_rows_dest){
+    runner.dest = (struct gsp_rows_dest){
         .path = opts->output, .color = parsed->globals.color, .force = opts->force};
     bool has_sql = parsed->arg_count > 1 || opts->file;
     if (parsed->arg_count > 1 && opts->file)
         return gsp_cli__misuse(parsed, "SQL and --file exclude each other");
-    if (gsp_cli__rows_format_of(opts->format, opts->output, &asker.dest.format, &err) < 0 ||
-        fill_options(opts, asker.dest.format, &options, &err) < 0)
+    if (gsp_cli__rows_format_of(opts->format, opts->output, &runner.dest.format, &err) < 0 ||
+        fill_options(opts, runner.dest.format, &options, &err) < 0)
         return gsp_cli__misuse(parsed, "%s", err.msg);
-    if (asker.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
+    if (runner.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
         return gsp_cli__misuse(parsed, "the format parquet needs a file: --output FILE");
-    if (asker.dest.format == GSP_ROWS_PARQUET && gsp_cli__remote_is_address(parsed->args[0]))
+    if (runner.dest.format == GSP_ROWS_PARQUET && gsp_cli__remote_is_address(parsed->args[0]))
         return gsp_cli__misuse(parsed, "a daemon returns json, csv or arrow, not parquet");
     if (!read_values(&opts->params, &values))
         return gsp_cli__misuse(parsed, "--param: name all parameters or none");
-    if (values.count && asker.dest.format == GSP_ROWS_PARQUET)
+    if (values.count && runner.dest.format == GSP_ROWS_PARQUET)
         return gsp_cli__misuse(parsed, "--param cannot be used with the format parquet");
-    asker.params = (struct gsp_params){values.at, values.count};
+    runner.params = (struct gsp_params){values.at, values.count};
     int status = 0;
     if (!has_sql && isatty(STDIN_FILENO)) {
         if (opts->output || values.count)
             return gsp_cli__misuse(parsed, "%s needs a statement",
                                    opts->output ? "--output" : "--param");
-        status = gsp_cli__query_open(&asker, parsed->args[0], &options, NULL);
+        status = gsp_cli__query_open(&runner, parsed->args[0], &options, NULL);
         if (status == 0)
-            status = gsp_cli__prompt_run(&asker);
+            status = gsp_cli__prompt_run(&runner);
     } else {
-        status = run_statement(&asker, &options);
+        status = run_statement(&runner, &options);
     }
-    gsp_cli__query_close(&asker);
+    gsp_cli__query_close(&runner);
     return status;
 }
 

@@ -232,7 +232,7 @@ static int write_stacks(const struct report_opts *opts, const char *input,
     return rc;
 }
 
-static int write_digest(const struct report_opts *opts, const struct gsp_report *digest,
+static int write_digest(const struct report_opts *opts, const struct gsp_report *document,
                         const char *input, enum gsp_report_format format, struct gsp_err *err)
 {
     struct gsp_term term;
@@ -243,7 +243,7 @@ static int write_digest(const struct report_opts *opts, const struct gsp_report 
                                               .limit = (size_t)opts->top,
                                               .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT
                                                                     : term.width};
-    const int rc = gsp_report_write(digest, format, &how, &text, err);
+    const int rc = gsp_report_write(document, format, &how, &text, err);
     return rc == GSP_OK ? gsp_file_put(opts->output, opts->force, &text, err) : rc;
 }
 
@@ -251,7 +251,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
 {
     const struct gsp_report_open_opts how = {.from = opts->from, .lines = opts->lines};
     const enum gsp_report_format format = format_of(opts);
-    struct gsp_report *digest = NULL;
+    struct gsp_report *document = NULL;
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, err) : GSP_OK;
     if (rc < 0)
         return rc;
@@ -260,10 +260,10 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
                           table_of(opts) == GSP_REPORT_CSV_FUNCTIONS;
     if (has_old_form(opts) || (is_table && (is_profile || is_of_stacks(opts))))
         return write_stacks(opts, input, format, err);
-    rc = gsp_report_open_path(input, &how, &digest, err);
+    rc = gsp_report_open_path(input, &how, &document, err);
     if (rc == GSP_OK)
-        rc = write_digest(opts, digest, input, format, err);
-    gsp_report_free(digest);
+        rc = write_digest(opts, document, input, format, err);
+    gsp_report_free(document);
     return rc;
 }
 
@@ -293,10 +293,10 @@ static void put_command(const struct gsp_endpoint *endpoint, struct gsp_buf *out
 }
 
 /* The report of the process alone: text or JSON on stdout. */
-static int print_process(struct gsp_query_runner *asker, const char *command, struct gsp_err *err)
+static int print_process(struct gsp_query_runner *runner, const char *command, struct gsp_err *err)
 {
-    const struct report_opts *opts = asker->parsed->opts;
-    const struct gsp_endpoint *endpoint = &asker->endpoint;
+    const struct report_opts *opts = runner->parsed->opts;
+    const struct gsp_endpoint *endpoint = &runner->endpoint;
     const struct gsp_report_process_facts facts = {.pid = endpoint->pid,
                                                    .is_live = endpoint->is_live,
                                                    .has_rings = endpoint->has_rings,
@@ -307,12 +307,12 @@ static int print_process(struct gsp_query_runner *asker, const char *command, st
     int rc = GSP_OK;
     gsp_out_init(&out, STDOUT_FILENO);
     if (opts->json) {
-        rc = gsp_report_process_json(asker->store, &facts, &out.buf, err);
+        rc = gsp_report_process_json(runner->store, &facts, &out.buf, err);
     } else {
-        gsp_cli__term_init(&term, STDOUT_FILENO, asker->parsed->globals.color);
+        gsp_cli__term_init(&term, STDOUT_FILENO, runner->parsed->globals.color);
         const struct gsp_rows_table_opts style = {.width = term.is_tty ? term.width : 0,
                                                   .color = term.color};
-        rc = gsp_report_process_text(asker->store, &facts, &style, &out, err);
+        rc = gsp_report_process_text(runner->store, &facts, &style, &out, err);
     }
     if (rc < 0)
         gsp_buf_clear(&out.buf);
@@ -321,16 +321,16 @@ static int print_process(struct gsp_query_runner *asker, const char *command, st
 }
 
 /* The report of the process as a document, in a format or to a file. */
-static int write_process(struct gsp_query_runner *asker, const char *pid, const char *command,
+static int write_process(struct gsp_query_runner *runner, const char *pid, const char *command,
                          struct gsp_err *err)
 {
-    const struct report_opts *opts = asker->parsed->opts;
+    const struct report_opts *opts = runner->parsed->opts;
     const struct gsp_report_open_opts how = {.command = command};
-    struct gsp_report *digest = NULL;
-    int rc = gsp_report_open_store(asker->store, NULL, pid, &how, &digest, err);
+    struct gsp_report *document = NULL;
+    int rc = gsp_report_open_store(runner->store, NULL, pid, &how, &document, err);
     if (rc == GSP_OK)
-        rc = write_digest(opts, digest, pid, format_of(opts), err);
-    gsp_report_free(digest);
+        rc = write_digest(opts, document, pid, format_of(opts), err);
+    gsp_report_free(document);
     return rc;
 }
 
@@ -338,7 +338,7 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
 {
     const struct report_opts *opts = parsed->opts;
     const struct gsp_store_options options = {0};
-    struct gsp_query_runner asker = {.parsed = parsed};
+    struct gsp_query_runner runner = {.parsed = parsed};
     struct gsp_err err = {0};
     gsp_auto_buf command = {0};
     if (opts->csv || opts->markdown || opts->tree)
@@ -346,28 +346,28 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc < 0)
         return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
-    int status = gsp_cli__query_open(&asker, pid, &options, NULL);
+    int status = gsp_cli__query_open(&runner, pid, &options, NULL);
     if (status != 0) {
-        gsp_cli__query_close(&asker);
+        gsp_cli__query_close(&runner);
         return status;
     }
-    put_command(&asker.endpoint, &command);
+    put_command(&runner.endpoint, &command);
     const char *text = gsp_buf_cstr(&command);
     if (!text)
         rc = gsp_err_nomem(&err);
     else if (opts->json || (!opts->format && !opts->output))
-        rc = print_process(&asker, text, &err);
+        rc = print_process(&runner, text, &err);
     else
-        rc = write_process(&asker, pid, text, &err);
+        rc = write_process(&runner, pid, text, &err);
     const bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
     if (rc < 0)
         status = gsp_cli__fail(parsed,
-                               &(struct gsp_hint_context){.pid = asker.endpoint.pid,
+                               &(struct gsp_hint_context){.pid = runner.endpoint.pid,
                                                           .path = is_output ? opts->output : NULL},
                                &err);
     else
         print_written(parsed, opts);
-    gsp_cli__query_close(&asker);
+    gsp_cli__query_close(&runner);
     return status;
 }
 

@@ -353,14 +353,14 @@ static void report_next(struct run *run, pid_t pid)
 }
 
 /* Reports why spans, steps or modules are missing. */
-static void report_fault(struct run *run, const struct gsp_announcements *told)
+static void report_fault(struct run *run, const struct gsp_announcements *announced)
 {
     /* Only Python processes load the package. */
     const bool is_python = run->followed.samples > 0 && !run->is_chosen;
     gsp_auto_buf line = {0};
-    if (!run->pids_path[0] || (!told->inside && !is_python))
+    if (!run->pids_path[0] || (!announced->inside && !is_python))
         return;
-    gsp_cli__run_fault_explain(told, run->python_dir, run->parsed->args[0], &line);
+    gsp_cli__run_fault_explain(announced, run->python_dir, run->parsed->args[0], &line);
     const char *text = gsp_buf_cstr(&line);
     if (text && *text)
         gsp_cli__term_line(&run->term, "%s", text);
@@ -390,12 +390,12 @@ static void report_no_space(struct run *run)
 }
 
 /* Without a folder: prints a summary of the rings. */
-static void report_rings(struct run *run, const struct gsp_announcements *told)
+static void report_rings(struct run *run, const struct gsp_announcements *announced)
 {
     size_t with_rings = 0;
     size_t functions = 0;
     struct gsp_err err = {0};
-    const pid_t first = first_with_rings(told->pids, told->count, &with_rings);
+    const pid_t first = first_with_rings(announced->pids, announced->count, &with_rings);
     if (with_rings == 0) {
         gsp_cli__term_line(&run->term, "gsprof: nothing was recorded%s%s",
                            run->followed.stacks_err.code ? ": " : "; is the program Python?",
@@ -403,13 +403,14 @@ static void report_rings(struct run *run, const struct gsp_announcements *told)
         return;
     }
     gsp_auto_buf summary = {0};
-    const int rc = gsp_report_run_summary_put(told->pids, told->count, &summary, &functions, &err);
+    const int rc =
+        gsp_report_run_summary_put(announced->pids, announced->count, &summary, &functions, &err);
     gsp_cli__term_write(&run->term, &summary);
     if (rc < 0)
         gsp_cli__term_line(&run->term, "gsprof: no summary: %s", err.msg);
     else if (functions == 0)
         gsp_cli__term_line(&run->term, "gsprof: no running stacks were sampled");
-    report_fault(run, told);
+    report_fault(run, announced);
     report_no_space(run);
     report_next(run, first);
 }
@@ -421,7 +422,7 @@ static void print_part(struct run *run, struct gsp_buf *part)
 }
 
 /* Prints the verdict, problems, and last the commands to run next. */
-static void report_made(struct run *run, const struct gsp_announcements *told,
+static void report_made(struct run *run, const struct gsp_announcements *announced,
                         struct gsp_run_finish_result *made)
 {
     gsp_auto_buf word = {0};
@@ -433,7 +434,7 @@ static void report_made(struct run *run, const struct gsp_announcements *told,
     const char *next = made->next.len > 0 ? "      " : "Next: ";
     print_part(run, &made->verdict);
     print_part(run, &made->notes);
-    report_fault(run, told);
+    report_fault(run, announced);
     report_no_space(run);
     if (made->err.code)
         gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made->err.msg);
@@ -473,21 +474,21 @@ static void stop_recording(struct run *run)
 static void finish(struct run *run, int64_t took_ns)
 {
     const bool quiet = run->parsed->globals.quiet;
-    struct gsp_announcements told;
+    struct gsp_announcements announced;
     struct gsp_run_finish_result made = {0};
     char took[32];
-    gsp_record_announcements_read(run->pids_path, run->pid, &told);
+    gsp_record_announcements_read(run->pids_path, run->pid, &announced);
     if (!quiet)
         gsp_cli__term_line(&run->term, "gsprof: the program ran for %s and exited with status %d.",
                            gsp_fmt_duration(took_ns, took, sizeof(took)), run->status);
     if (!run->rings) {
         if (!quiet && !is_cpu_short)
-            report_rings(run, &told);
+            report_rings(run, &announced);
         return;
     }
     const struct gsp_run_finish_opts what = {.dir = &run->place,
                                              .rings = run->rings,
-                                             .announced = &told,
+                                             .announced = &announced,
                                              .followed = &run->followed,
                                              .status = run->status,
                                              .interrupted = gsp_record_run_signals_interrupted()};
@@ -497,7 +498,7 @@ static void finish(struct run *run, int64_t took_ns)
     run->rings = NULL;
     gsp_cli__term_clear_status(&run->term);
     if (!quiet)
-        report_made(run, &told, &made);
+        report_made(run, &announced, &made);
     else if (made.err.code)
         gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made.err.msg);
     gsp_buf_free(&made.verdict);

@@ -104,13 +104,13 @@ static void put_count(const struct entry *entry, size_t index, struct gsp_buf *s
 }
 
 /* Reads rows of (index, count) into counts[]; returns false if the statement fails. */
-static bool read_counts(struct gsp_query_runner *asker, struct gsp_buf *sql, int64_t *counts,
+static bool read_counts(struct gsp_query_runner *runner, struct gsp_buf *sql, int64_t *counts,
                         size_t count)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
     const char *text = gsp_buf_cstr(sql);
-    int rc = text ? gsp_cli__query_rows(asker, text, &rows, NULL) : GSP_E_NOMEM;
+    int rc = text ? gsp_cli__query_rows(runner, text, &rows, NULL) : GSP_E_NOMEM;
     while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, NULL)) == 1) {
         for (size_t i = 0; i < batch.row_count && rows->column_count == 2; i++) {
             gsp_auto_buf index = {0};
@@ -128,8 +128,8 @@ static bool read_counts(struct gsp_query_runner *asker, struct gsp_buf *sql, int
 /* Counts all tables in one statement, because a daemon starts a process for each. If that fails,
  * counts each table separately: those of a process that must not be read cannot be counted and stay
  * INT64_MIN, which is NULL. */
-static void count_rows(struct gsp_query_runner *asker, const struct entry *entries, int64_t *counts,
-                       size_t count)
+static void count_rows(struct gsp_query_runner *runner, const struct entry *entries,
+                       int64_t *counts, size_t count)
 {
     gsp_auto_buf sql = {0};
     for (size_t i = 0; i < count; i++) {
@@ -137,12 +137,12 @@ static void count_rows(struct gsp_query_runner *asker, const struct entry *entri
         gsp_buf_puts(&sql, i ? " UNION ALL " : "");
         put_count(&entries[i], i, &sql);
     }
-    if (read_counts(asker, &sql, counts, count))
+    if (read_counts(runner, &sql, counts, count))
         return;
     for (size_t i = 0; i < count; i++) {
         gsp_buf_clear(&sql);
         put_count(&entries[i], i, &sql);
-        read_counts(asker, &sql, counts, count);
+        read_counts(runner, &sql, counts, count);
     }
 }
 
@@ -173,7 +173,7 @@ static void add_entry(const struct entry *entry, const int64_t *rows, struct gsp
 }
 
 /* Copies the names, because the rows of a query must be freed before the next query. */
-static int read_entries(struct gsp_query_runner *asker, size_t parts, struct gsp_buf *bytes,
+static int read_entries(struct gsp_query_runner *runner, size_t parts, struct gsp_buf *bytes,
                         size_t *count, struct gsp_err *err)
 {
     static const char TABLES_SQL[] =
@@ -186,7 +186,7 @@ static int read_entries(struct gsp_query_runner *asker, size_t parts, struct gsp
         "ORDER BY table_schema, table_name, ordinal_position";
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
-    int rc = gsp_cli__query_rows(asker, parts == 2 ? TABLES_SQL : COLUMNS_SQL, &rows, err);
+    int rc = gsp_cli__query_rows(runner, parts == 2 ? TABLES_SQL : COLUMNS_SQL, &rows, err);
     while (rc == GSP_OK && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
         for (size_t row = 0; row < batch.row_count; row++) {
             for (size_t i = 0; i < parts; i++) {
@@ -204,26 +204,26 @@ static int read_entries(struct gsp_query_runner *asker, size_t parts, struct gsp
 }
 
 /* counts is NULL with --columns. */
-static void add_entries(struct gsp_query_runner *asker, struct gsp_sv names, struct entry *entries,
+static void add_entries(struct gsp_query_runner *runner, struct gsp_sv names, struct entry *entries,
                         int64_t *counts, size_t count, struct gsp_row_list *made)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < (counts ? 2U : 4U); k++)
             gsp_sv_split(&names, '\0', &entries[i].part[k]);
     if (counts && count)
-        count_rows(asker, entries, counts, count);
+        count_rows(runner, entries, counts, count);
     for (size_t i = 0; i < count; i++)
         add_entry(&entries[i], counts ? &counts[i] : NULL, made);
 }
 
-static int show(struct gsp_query_runner *asker, struct gsp_err *err)
+static int show(struct gsp_query_runner *runner, struct gsp_err *err)
 {
-    const struct tables_opts *opts = asker->parsed->opts;
+    const struct tables_opts *opts = runner->parsed->opts;
     size_t parts = opts->columns ? 4 : 2;
     size_t count = 0;
     gsp_auto_buf bytes = {0};
     struct gsp_row_list *made = NULL;
-    int rc = read_entries(asker, parts, &bytes, &count, err);
+    int rc = read_entries(runner, parts, &bytes, &count, err);
     if (rc == GSP_OK)
         rc = opts->columns ? gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err)
                            : gsp_model_row_list_new(TABLES, GSP_COUNT(TABLES), &made, err);
@@ -232,13 +232,13 @@ static int show(struct gsp_query_runner *asker, struct gsp_err *err)
     struct entry *entries = calloc(count + 1, sizeof(*entries));
     int64_t *counts = opts->columns ? NULL : calloc(count + 1, sizeof(*counts));
     if (entries && (counts || opts->columns))
-        add_entries(asker, gsp_buf_sv(&bytes), entries, counts, count, made);
+        add_entries(runner, gsp_buf_sv(&bytes), entries, counts, count, made);
     else
         rc = gsp_err_nomem(err);
     free(entries);
     free(counts);
     if (rc == GSP_OK)
-        rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &asker->dest, err);
+        rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &runner->dest, err);
     gsp_rows_free(gsp_model_row_list_rows(made));
     return rc;
 }
@@ -247,14 +247,15 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct tables_opts *opts = parsed->opts;
     struct gsp_err err = {0};
-    struct gsp_query_runner asker = {.parsed = parsed, .remote_opts = opts->remote};
-    asker.dest = (struct gsp_rows_dest){.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
-                                        .color = parsed->globals.color};
-    int status = gsp_cli__query_open(&asker, parsed->args[0], &(struct gsp_store_options){0}, NULL);
-    if (status == 0 && show(&asker, &err) < 0)
+    struct gsp_query_runner runner = {.parsed = parsed, .remote_opts = opts->remote};
+    runner.dest = (struct gsp_rows_dest){.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
+                                         .color = parsed->globals.color};
+    int status =
+        gsp_cli__query_open(&runner, parsed->args[0], &(struct gsp_store_options){0}, NULL);
+    if (status == 0 && show(&runner, &err) < 0)
         status =
             gsp_cli__fail(parsed, &(struct gsp_hint_context){.endpoint = parsed->args[0]}, &err);
-    gsp_cli__query_close(&asker);
+    gsp_cli__query_close(&runner);
     return status;
 }
 

@@ -22,7 +22,7 @@
 #define MATCHES_MAX   200U
 
 struct prompt {
-    struct gsp_query_runner *asker;
+    struct gsp_query_runner *runner;
     EditLine *el;
     History *history;
     struct gsp_buf sql;   /* the lines of the statement so far */
@@ -65,7 +65,7 @@ static void add_words(struct prompt *prompt, const char *sql)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
-    if (gsp_cli__query_rows(prompt->asker, sql, &rows, NULL) < 0)
+    if (gsp_cli__query_rows(prompt->runner, sql, &rows, NULL) < 0)
         return;
     while (gsp_rows_next(rows, &batch, NULL) == 1) {
         for (size_t row = 0; row < batch.row_count; row++) {
@@ -224,7 +224,7 @@ static void end(struct prompt *prompt)
 static void print_line(const struct prompt *prompt, const char *text)
 {
     struct gsp_term term;
-    gsp_cli__term_init(&term, STDERR_FILENO, prompt->asker->parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, prompt->runner->parsed->globals.color);
     gsp_cli__term_line(&term, "%s", text);
 }
 
@@ -237,7 +237,7 @@ static void set_format(struct prompt *prompt, const char *name)
     else if (format == GSP_ROWS_ARROW || format == GSP_ROWS_PARQUET)
         print_line(prompt, "The prompt supports only table, json and csv.");
     else
-        prompt->asker->dest.format = format;
+        prompt->runner->dest.format = format;
 }
 
 /* \d and \d TABLE, with or without its schema. */
@@ -261,7 +261,7 @@ static void describe(struct prompt *prompt, const char *name)
         }
         gsp_buf_puts(&sql, "' ORDER BY table_schema, table_name, ordinal_position");
     }
-    gsp_cli__query_run(prompt->asker, gsp_buf_sv(&sql));
+    gsp_cli__query_run(prompt->runner, gsp_buf_sv(&sql));
 }
 
 /* Runs a line that begins with a backslash. */
@@ -273,17 +273,17 @@ static void run_command(struct prompt *prompt, char *line)
     arg += strspn(arg, " \t");
     arg[strcspn(arg, " \t;")] = '\0';
     line[strcspn(line, ";")] = '\0';
-    struct gsp_query_runner *asker = prompt->asker;
+    struct gsp_query_runner *runner = prompt->runner;
     if (strcmp(line, "\\q") == 0) {
         prompt->done = true;
     } else if (strcmp(line, "\\?") == 0) {
         printf("%s", HELP);
     } else if (strcmp(line, "\\timing") == 0) {
-        asker->timing = !asker->timing;
-        print_line(prompt, asker->timing ? "Timing is on." : "Timing is off.");
+        runner->timing = !runner->timing;
+        print_line(prompt, runner->timing ? "Timing is on." : "Timing is off.");
     } else if (strcmp(line, "\\x") == 0) {
-        asker->dest.vertical = !asker->dest.vertical;
-        print_line(prompt, asker->dest.vertical ? "One value per line." : "One row per line.");
+        runner->dest.vertical = !runner->dest.vertical;
+        print_line(prompt, runner->dest.vertical ? "One value per line." : "One row per line.");
     } else if (strcmp(line, "\\format") == 0) {
         set_format(prompt, arg);
     } else if (strcmp(line, "\\d") == 0) {
@@ -335,22 +335,22 @@ static void handle_line(struct prompt *prompt, const char *line)
     if (text)
         add_to_history(prompt, text);
     /* Prints its errors; the prompt continues. */
-    gsp_cli__query_run(prompt->asker, gsp_buf_sv(&prompt->sql));
+    gsp_cli__query_run(prompt->runner, gsp_buf_sv(&prompt->sql));
     gsp_buf_clear(&prompt->sql);
 }
 
-int gsp_cli__prompt_run(struct gsp_query_runner *asker)
+int gsp_cli__prompt_run(struct gsp_query_runner *runner)
 {
-    struct prompt prompt = {.asker = asker};
+    struct prompt prompt = {.runner = runner};
     if (!begin(&prompt)) {
         end(&prompt);
-        return gsp_cli__misuse(asker->parsed, "cannot open a prompt on this terminal");
+        return gsp_cli__misuse(runner->parsed, "cannot open a prompt on this terminal");
     }
     /* Between a query and the next line, the terminal still turns Ctrl-C into a signal. */
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     struct sigaction old;
     sigaction(SIGINT, &ignore, &old);
-    if (!asker->parsed->globals.quiet)
+    if (!runner->parsed->globals.quiet)
         print_line(&prompt, "Enter SQL and end it with a semicolon; \\? prints help, \\q quits.");
     while (!prompt.done) {
         int count = 0;

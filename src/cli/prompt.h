@@ -16,7 +16,7 @@
 
 /* Reads and runs statements until the user quits. Errors of statements are printed and do not
  * affect the returned exit status. */
-int gsp_cli__prompt_run(struct gsp_query_runner *asker);
+int gsp_cli__prompt_run(struct gsp_query_runner *runner);
 
 /* Whether the text ends with a semicolon outside of quotes and comments. */
 bool gsp_cli__prompt_is_complete(struct gsp_sv sql);

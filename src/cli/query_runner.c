@@ -42,23 +42,23 @@ static void on_alarm(int number)
     alarm(RETRY_S);
 }
 
-static void print_warnings(struct gsp_query_runner *asker)
+static void print_warnings(struct gsp_query_runner *runner)
 {
     const char *line = NULL;
-    while ((line = gsp_store_warning(asker->store, asker->warned))) {
-        gsp_cli__warn(asker->parsed, gsp_sv_of(line));
-        asker->warned++;
+    while ((line = gsp_store_warning(runner->store, runner->warned))) {
+        gsp_cli__warn(runner->parsed, gsp_sv_of(line));
+        runner->warned++;
     }
 }
 
 /* Prints why the tables of a process are empty or old. */
-static void print_state(const struct gsp_query_runner *asker)
+static void print_state(const struct gsp_query_runner *runner)
 {
-    const struct gsp_endpoint *endpoint = &asker->endpoint;
+    const struct gsp_endpoint *endpoint = &runner->endpoint;
     struct gsp_term term;
     char age[32];
-    gsp_cli__term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
-    if (asker->parsed->globals.quiet || endpoint->kind != GSP_ENDPOINT_PID)
+    gsp_cli__term_init(&term, STDERR_FILENO, runner->parsed->globals.color);
+    if (runner->parsed->globals.quiet || endpoint->kind != GSP_ENDPOINT_PID)
         return;
     if (!endpoint->is_live) {
         int64_t since = gsp_realtime_ns() - endpoint->place.last_write_ns;
@@ -73,53 +73,53 @@ static void print_state(const struct gsp_query_runner *asker)
     }
 }
 
-static int fail(const struct gsp_query_runner *asker, const char *word, const struct gsp_err *err)
+static int fail(const struct gsp_query_runner *runner, const char *word, const struct gsp_err *err)
 {
-    struct gsp_hint_context context = {.endpoint = word, .pid = asker->endpoint.pid};
-    if (asker->endpoint.kind != GSP_ENDPOINT_PID)
+    struct gsp_hint_context context = {.endpoint = word, .pid = runner->endpoint.pid};
+    if (runner->endpoint.kind != GSP_ENDPOINT_PID)
         context.path = word;
-    return gsp_cli__fail(asker->parsed, &context, err);
+    return gsp_cli__fail(runner->parsed, &context, err);
 }
 
-int gsp_cli__query_open(struct gsp_query_runner *asker, const char *word,
+int gsp_cli__query_open(struct gsp_query_runner *runner, const char *word,
                         const struct gsp_store_options *options, const char *output)
 {
     struct gsp_err err = {0};
-    if (gsp_cli__remote_is_address(word) && asker->locals)
-        return gsp_cli__misuse(asker->parsed, "--locals needs the PID of a running process");
+    if (gsp_cli__remote_is_address(word) && runner->locals)
+        return gsp_cli__misuse(runner->parsed, "--locals needs the PID of a running process");
     if (gsp_cli__remote_is_address(word))
-        return gsp_cli__remote_query_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
-                                          options->timeout_ns);
-    int rc = gsp_source_endpoint_find(word, &asker->endpoint, &err);
-    if (rc == GSP_OK && asker->endpoint.kind == GSP_ENDPOINT_PID && asker->endpoint.is_live &&
-        !asker->endpoint.has_rings) {
+        return gsp_cli__remote_query_open(&runner->remote, runner->parsed, word,
+                                          &runner->remote_opts, options->timeout_ns);
+    int rc = gsp_source_endpoint_find(word, &runner->endpoint, &err);
+    if (rc == GSP_OK && runner->endpoint.kind == GSP_ENDPOINT_PID && runner->endpoint.is_live &&
+        !runner->endpoint.has_rings) {
         /* Its tables appear when the interpreter starts. */
-        gsp_cli__await_python(asker->endpoint.pid, false, asker->parsed);
-        rc = gsp_source_endpoint_find(word, &asker->endpoint, &err);
+        gsp_cli__await_python(runner->endpoint.pid, false, runner->parsed);
+        rc = gsp_source_endpoint_find(word, &runner->endpoint, &err);
     }
-    if (rc == GSP_OK && asker->locals && asker->endpoint.kind != GSP_ENDPOINT_PID)
-        return gsp_cli__misuse(asker->parsed, "--locals needs the PID of a running process");
-    asker->endpoint.backtrace.locals = asker->locals;
+    if (rc == GSP_OK && runner->locals && runner->endpoint.kind != GSP_ENDPOINT_PID)
+        return gsp_cli__misuse(runner->parsed, "--locals needs the PID of a running process");
+    runner->endpoint.backtrace.locals = runner->locals;
     if (rc == GSP_OK)
-        rc = gsp_store_open(options, &asker->store, &err);
+        rc = gsp_store_open(options, &runner->store, &err);
     if (rc == GSP_OK)
-        rc = gsp_source_endpoint_add(&asker->endpoint, asker->store, &err);
+        rc = gsp_source_endpoint_add(&runner->endpoint, runner->store, &err);
     if (rc == GSP_OK && output)
-        rc = gsp_store_allow_output(asker->store, output, &err);
+        rc = gsp_store_allow_output(runner->store, output, &err);
     if (rc == GSP_OK)
-        rc = gsp_store_lock(asker->store, &err);
+        rc = gsp_store_lock(runner->store, &err);
     if (rc < 0)
-        return fail(asker, word, &err);
-    print_state(asker);
-    print_warnings(asker);
+        return fail(runner, word, &err);
+    print_state(runner);
+    print_warnings(runner);
     return 0;
 }
 
-void gsp_cli__query_close(struct gsp_query_runner *asker)
+void gsp_cli__query_close(struct gsp_query_runner *runner)
 {
-    gsp_store_close(asker->store);
-    asker->store = NULL;
-    gsp_cli__remote_close(&asker->remote);
+    gsp_store_close(runner->store);
+    runner->store = NULL;
+    gsp_cli__remote_close(&runner->remote);
 }
 
 struct old_handlers {
@@ -172,11 +172,11 @@ static void free_timed(struct gsp_rows *rows)
 }
 
 /* Prints the column names, which an empty JSON array lacks. */
-static void print_columns(const struct gsp_query_runner *asker, const struct gsp_rows *rows)
+static void print_columns(const struct gsp_query_runner *runner, const struct gsp_rows *rows)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
-    if (asker->parsed->globals.quiet)
+    if (runner->parsed->globals.quiet)
         return;
     gsp_buf_puts(&text, "gsprof: no rows; the columns are ");
     for (size_t i = 0; i < rows->column_count; i++) {
@@ -184,88 +184,89 @@ static void print_columns(const struct gsp_query_runner *asker, const struct gsp
         gsp_buf_term(&text, gsp_sv_of(rows->columns[i].name));
     }
     const char *line = gsp_buf_cstr(&text);
-    gsp_cli__term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    gsp_cli__term_init(&term, STDERR_FILENO, runner->parsed->globals.color);
     if (line)
         gsp_cli__term_line(&term, "%s", line);
 }
 
-static int run_local(struct gsp_query_runner *asker, struct gsp_sv sql, struct gsp_sql_error *where,
-                     struct timed_rows *timed, struct gsp_err *err)
+static int run_local(struct gsp_query_runner *runner, struct gsp_sv sql,
+                     struct gsp_sql_error *where, struct timed_rows *timed, struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_timed, free_timed};
     int64_t start_ns = gsp_now_ns();
-    if (asker->dest.format == GSP_ROWS_PARQUET) {
-        int done = gsp_store_query_to_file(asker->store, sql, NULL, where, err);
+    if (runner->dest.format == GSP_ROWS_PARQUET) {
+        int done = gsp_store_query_to_file(runner->store, sql, NULL, where, err);
         timed->took_ns = gsp_now_ns() - start_ns;
         return done;
     }
-    int rc = gsp_store_query_with(asker->store, sql, &asker->params, &timed->inner, where, err);
+    int rc = gsp_store_query_with(runner->store, sql, &runner->params, &timed->inner, where, err);
     timed->took_ns = gsp_now_ns() - start_ns;
     if (rc < 0)
         return rc;
     timed->rows = (struct gsp_rows){
         .ops = &OPS, .columns = timed->inner->columns, .column_count = timed->inner->column_count};
-    rc = gsp_cli__put_rows(&timed->rows, &asker->dest, err);
-    if (rc == GSP_OK && timed->count == 0 && asker->dest.format == GSP_ROWS_JSON)
-        print_columns(asker, &timed->rows);
+    rc = gsp_cli__put_rows(&timed->rows, &runner->dest, err);
+    if (rc == GSP_OK && timed->count == 0 && runner->dest.format == GSP_ROWS_JSON)
+        print_columns(runner, &timed->rows);
     gsp_rows_free(&timed->rows);
     return rc;
 }
 
-static void print_end(const struct gsp_query_runner *asker, bool truncated, int64_t took_ns)
+static void print_end(const struct gsp_query_runner *runner, bool truncated, int64_t took_ns)
 {
     struct gsp_term term;
     char text[32];
-    gsp_cli__term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
-    if (truncated && asker->dest.format != GSP_ROWS_TABLE)
-        gsp_cli__warn(asker->parsed,
+    gsp_cli__term_init(&term, STDERR_FILENO, runner->parsed->globals.color);
+    if (truncated && runner->dest.format != GSP_ROWS_TABLE)
+        gsp_cli__warn(runner->parsed,
                       gsp_sv_of("there are more rows: --limit truncated the result"));
-    if (asker->timing)
+    if (runner->timing)
         gsp_cli__term_line(&term, "Time: %s", gsp_fmt_duration(took_ns, text, sizeof(text)));
 }
 
-static int run_remote(struct gsp_query_runner *asker, struct gsp_sv sql)
+static int run_remote(struct gsp_query_runner *runner, struct gsp_sv sql)
 {
     struct old_handlers old;
     const int64_t start_ns = gsp_now_ns();
     catch_interrupts(NULL, &old);
-    asker->remote.cancel = &interrupts;
-    int status = gsp_cli__query_remote_statement(&asker->remote, sql, &asker->params, &asker->dest);
-    asker->remote.cancel = NULL;
+    runner->remote.cancel = &interrupts;
+    int status =
+        gsp_cli__query_remote_statement(&runner->remote, sql, &runner->params, &runner->dest);
+    runner->remote.cancel = NULL;
     release_interrupts(&old);
     if (status == 0)
-        print_end(asker, false, gsp_now_ns() - start_ns);
+        print_end(runner, false, gsp_now_ns() - start_ns);
     return status;
 }
 
 /* Runs one statement; whole is the text that contains it. */
-static int run_one(struct gsp_query_runner *asker, struct gsp_sv sql, struct gsp_sv whole)
+static int run_one(struct gsp_query_runner *runner, struct gsp_sv sql, struct gsp_sv whole)
 {
-    if (!asker->store)
-        return run_remote(asker, sql);
+    if (!runner->store)
+        return run_remote(runner, sql);
     struct gsp_err err = {0};
     struct gsp_sql_error where = {0};
     struct old_handlers old;
     struct timed_rows timed = {0};
-    catch_interrupts(asker->store, &old);
-    int rc = run_local(asker, sql, &where, &timed, &err);
+    catch_interrupts(runner->store, &old);
+    int rc = run_local(runner, sql, &where, &timed, &err);
     release_interrupts(&old);
-    print_warnings(asker);
+    print_warnings(runner);
     if (rc == GSP_OK) {
-        print_end(asker, timed.rows.truncated, timed.took_ns);
+        print_end(runner, timed.rows.truncated, timed.took_ns);
         return 0;
     }
     bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
     struct gsp_hint_context context = {
-        .endpoint = is_output ? NULL : asker->endpoint.text,
-        .pid = asker->endpoint.pid,
-        .path = is_output ? asker->dest.path : NULL,
+        .endpoint = is_output ? NULL : runner->endpoint.text,
+        .pid = runner->endpoint.pid,
+        .path = is_output ? runner->dest.path : NULL,
         .sql = whole,
         .sql_line = where.line,
         .sql_column = where.column,
         .candidate = where.candidate,
     };
-    return gsp_cli__fail(asker->parsed, &context, &err);
+    return gsp_cli__fail(runner->parsed, &context, &err);
 }
 
 /* Replaces everything before the statement by blanks, so that error positions refer to the whole
@@ -280,36 +281,36 @@ static void put_alone(struct gsp_sv whole, struct gsp_sv statement, struct gsp_b
 }
 
 /* The option that allows only one statement, or NULL. */
-static const char *single_option(const struct gsp_query_runner *asker)
+static const char *single_option(const struct gsp_query_runner *runner)
 {
-    const struct gsp_rows_dest *dest = &asker->dest;
-    if (asker->params.count)
+    const struct gsp_rows_dest *dest = &runner->dest;
+    if (runner->params.count)
         return "--param";
     if (dest->path && strcmp(dest->path, "-") != 0)
         return "--output";
     return dest->format == GSP_ROWS_ARROW ? "arrow" : NULL;
 }
 
-int gsp_cli__query_run(struct gsp_query_runner *asker, struct gsp_sv sql)
+int gsp_cli__query_run(struct gsp_query_runner *runner, struct gsp_sv sql)
 {
     struct gsp_sv statement;
     struct gsp_sv next;
     size_t pos = 0;
     gsp_auto_buf alone = {0};
     if (!gsp_store_sql_next(sql, &pos, &statement))
-        return run_one(asker, sql, sql); /* reports the missing statement */
+        return run_one(runner, sql, sql); /* reports the missing statement */
     bool is_more = gsp_store_sql_next(sql, &pos, &next);
-    if (is_more && single_option(asker))
-        return gsp_cli__misuse(asker->parsed, "%s accepts only one statement",
-                               single_option(asker));
+    if (is_more && single_option(runner))
+        return gsp_cli__misuse(runner->parsed, "%s accepts only one statement",
+                               single_option(runner));
     for (bool is_first = true;; is_first = false) {
         put_alone(sql, statement, &alone);
         if (alone.failed)
-            return fail(asker, NULL,
+            return fail(runner, NULL,
                         &(struct gsp_err){.code = GSP_E_NOMEM, .msg = "out of memory"});
-        if (!is_first && asker->dest.format != GSP_ROWS_JSON)
+        if (!is_first && runner->dest.format != GSP_ROWS_JSON)
             gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, "\n", 1, NULL)); /* the rows will fail */
-        const int status = run_one(asker, gsp_buf_sv(&alone), sql);
+        const int status = run_one(runner, gsp_buf_sv(&alone), sql);
         if (status != 0 || !is_more)
             return status;
         statement = next;
@@ -317,9 +318,9 @@ int gsp_cli__query_run(struct gsp_query_runner *asker, struct gsp_sv sql)
     }
 }
 
-int gsp_cli__query_rows(struct gsp_query_runner *asker, const char *sql, struct gsp_rows **out,
+int gsp_cli__query_rows(struct gsp_query_runner *runner, const char *sql, struct gsp_rows **out,
                         struct gsp_err *err)
 {
-    return asker->store ? gsp_store_query(asker->store, gsp_sv_of(sql), out, NULL, err)
-                        : gsp_cli__remote_query_rows(&asker->remote, gsp_sv_of(sql), out, err);
+    return runner->store ? gsp_store_query(runner->store, gsp_sv_of(sql), out, NULL, err)
+                         : gsp_cli__remote_query_rows(&runner->remote, gsp_sv_of(sql), out, err);
 }

@@ -37,14 +37,14 @@ struct gsp_query_runner {
 /* Opens the endpoint and locks the store. output, if not NULL, is the Parquet file that a query may
  * write. Prints its errors; returns 0 or an exit status. The caller closes it, also after a
  * failure. */
-int gsp_cli__query_open(struct gsp_query_runner *asker, const char *word,
+int gsp_cli__query_open(struct gsp_query_runner *runner, const char *word,
                         const struct gsp_store_options *options, const char *output);
-void gsp_cli__query_close(struct gsp_query_runner *asker); /* {0} does nothing */
+void gsp_cli__query_close(struct gsp_query_runner *runner); /* {0} does nothing */
 
 /* Runs the statements of a text until the first failure and writes their rows. Prints its errors;
  * returns 0 or an exit status. */
-int gsp_cli__query_run(struct gsp_query_runner *asker, struct gsp_sv sql);
+int gsp_cli__query_run(struct gsp_query_runner *runner, struct gsp_sv sql);
 
 /* Runs a statement and returns its rows; the caller frees *out with gsp_rows_free(). */
-GSP_MUST_CHECK int gsp_cli__query_rows(struct gsp_query_runner *asker, const char *sql,
+GSP_MUST_CHECK int gsp_cli__query_rows(struct gsp_query_runner *runner, const char *sql,
                                        struct gsp_rows **out, struct gsp_err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compare.h -- compares recordings, for `gsprof compare` and `gsprof report`.
+ * run_compare.h -- compares recordings, for `gsprof compare` and `gsprof report`.
  *
  * Threads: no state.
  */

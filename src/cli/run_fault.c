@@ -14,26 +14,26 @@ static void put_import(const char *python_dir, const char *program, struct gsp_b
     gsp_buf_puts(out, " -c 'import gsprof._environment'");
 }
 
-void gsp_cli__run_fault_explain(const struct gsp_announcements *told, const char *python_dir,
+void gsp_cli__run_fault_explain(const struct gsp_announcements *announced, const char *python_dir,
                                 const char *program, struct gsp_buf *out)
 {
-    if (!told->inside) {
+    if (!announced->inside) {
         gsp_buf_puts(out, "gsprof: no spans, steps or modules: the program's Python runs with -E, "
                           "-I, -S or another PYTHONPATH; try: gsprof inject PID");
         return;
     }
-    if (told->cause == GSP_ANNOUNCED_NONE)
+    if (announced->cause == GSP_ANNOUNCED_NONE)
         return;
     gsp_buf_printf(out, "gsprof: no %s of process %d: %s",
-                   told->cause == GSP_ANNOUNCED_NO_TORCH ? "PyTorch modules"
-                                                         : "spans, steps or modules",
-                   (int)told->faulty, told->why);
-    if (told->cause == GSP_ANNOUNCED_NOT_LOADED) {
+                   announced->cause == GSP_ANNOUNCED_NO_TORCH ? "PyTorch modules"
+                                                              : "spans, steps or modules",
+                   (int)announced->faulty, announced->why);
+    if (announced->cause == GSP_ANNOUNCED_NOT_LOADED) {
         gsp_buf_puts(out, "; try: ");
         put_import(python_dir, program, out);
-    } else if (told->cause == GSP_ANNOUNCED_NO_RINGS) {
+    } else if (announced->cause == GSP_ANNOUNCED_NO_RINGS) {
         gsp_buf_puts(out, "; try: gsprof list --clean");
-    } else if (told->cause == GSP_ANNOUNCED_NO_TORCH) {
+    } else if (announced->cause == GSP_ANNOUNCED_NO_TORCH) {
         gsp_buf_puts(out, "; without them: gsprof run --torch off");
     }
 }

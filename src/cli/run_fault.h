@@ -11,5 +11,5 @@
 
 /* Appends one line without a newline: what is missing and the command to try. Appends nothing if
  * all is well. python_dir is the package's folder, program the first word of the command. */
-void gsp_cli__run_fault_explain(const struct gsp_announcements *told, const char *python_dir,
+void gsp_cli__run_fault_explain(const struct gsp_announcements *announced, const char *python_dir,
                                 const char *program, struct gsp_buf *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * top_session.h -- the state of `gsprof top`, shared by the live view of a process and the replay
+ * top_view.h -- the state of `gsprof top`, shared by the live view of a process and the replay
  * of a recording.
  *
  * Threads: one owner.

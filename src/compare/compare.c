@@ -128,17 +128,17 @@ static bool is_all_same(const struct gsp_compare *compare)
 }
 
 /* Describes a recording, for the error message. */
-static void put_kinds(const struct gsp_report *digest, struct gsp_buf *out)
+static void put_kinds(const struct gsp_report *report, struct gsp_buf *out)
 {
     static const char *const kinds[] = {"a run", "a session", "a profile", "a memory recording"};
-    gsp_buf_puts(out, kinds[digest->kind]);
+    gsp_buf_puts(out, kinds[report->kind]);
     const char *sep = " with ";
-    for (size_t i = 0; i < digest->chart_count && i < 4; i++) {
+    for (size_t i = 0; i < report->chart_count && i < 4; i++) {
         gsp_buf_puts(out, sep);
-        gsp_buf_term(out, digest->charts[i].id);
+        gsp_buf_term(out, report->charts[i].id);
         sep = ", ";
     }
-    if (digest->stacks.node_count > 0)
+    if (report->stacks.node_count > 0)
         gsp_buf_printf(out, "%sstacks", sep);
     else if (sep[0] == ' ')
         gsp_buf_puts(out, " without values");

@@ -58,7 +58,7 @@ struct gsp_step_series {
     size_t count;
     size_t warmup;
 };
-void gsp_compare__step_series_fill(struct gsp_compare *compare, const struct gsp_report *digest,
+void gsp_compare__step_series_fill(struct gsp_compare *compare, const struct gsp_report *report,
                                    int64_t warmup, struct gsp_step_series *out);
 void gsp_compare__step_series_clear(struct gsp_step_series *steps);
 

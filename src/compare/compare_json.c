@@ -222,11 +222,11 @@ static void put_compare(struct gsp_json *json, const struct gsp_compare *compare
 /* --------------------------------------------------------------------------------------- summary
  */
 
-static const struct gsp_report_fact *fact_named(const struct gsp_report *digest, struct gsp_sv name)
+static const struct gsp_report_fact *fact_named(const struct gsp_report *report, struct gsp_sv name)
 {
-    for (size_t i = 0; i < digest->fact_count; i++)
-        if (gsp_sv_eq(digest->facts[i].name, name))
-            return &digest->facts[i];
+    for (size_t i = 0; i < report->fact_count; i++)
+        if (gsp_sv_eq(report->facts[i].name, name))
+            return &report->facts[i];
     return NULL;
 }
 

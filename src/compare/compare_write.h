@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.h -- a comparison as text, Markdown, JSON, HTML or differential flame graph.
+ * compare_write.h -- a comparison as text, Markdown, JSON, HTML or differential flame graph.
  *
  * Threads: no state.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write_internal.h -- the writers of comparisons, one file per format.
+ * compare_write_internal.h -- the writers of comparisons, one file per format.
  *
  * All append to out and set out->failed if memory runs out.
  *

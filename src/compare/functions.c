@@ -119,17 +119,17 @@ static bool join(struct maker *maker, int side)
 /* --------------------------------------------------------------------------------------- threads
  */
 
-static bool has_steps(const struct gsp_report *digest, int64_t pid)
+static bool has_steps(const struct gsp_report *report, int64_t pid)
 {
-    for (size_t i = 0; i < digest->step_count; i++)
-        if (digest->steps[i].pid == pid)
+    for (size_t i = 0; i < report->step_count; i++)
+        if (report->steps[i].pid == pid)
             return true;
     return false;
 }
 
 /* Worker threads that wait for work would dominate every table. So waiting time counts only in the
  * main thread of a process with steps or, without steps, of the first process. */
-static bool choose_threads(const struct gsp_report *digest, struct part *part)
+static bool choose_threads(const struct gsp_report *report, struct part *part)
 {
     const struct gsp_report_stacks *stacks = part->stacks;
     if (isnan(stacks->total_cpu) || stacks->thread_count == 0)
@@ -141,12 +141,12 @@ static bool choose_threads(const struct gsp_report *digest, struct part *part)
     bool last_has = false;
     for (size_t i = 0; i < stacks->thread_count; i++) {
         const struct gsp_report_thread *thread = &stacks->threads[i];
-        if (thread->pid != last_pid && digest->step_count > 0)
-            last_has = has_steps(digest, thread->pid);
+        if (thread->pid != last_pid && report->step_count > 0)
+            last_has = has_steps(report, thread->pid);
         last_pid = thread->pid;
         part->waits_count[i] =
             thread->pid == thread->tid &&
-            (digest->step_count > 0 ? last_has : thread->pid == stacks->threads[0].pid);
+            (report->step_count > 0 ? last_has : thread->pid == stacks->threads[0].pid);
     }
     return true;
 }

@@ -28,10 +28,10 @@ static uint64_t hash_of(struct gsp_sv text)
     return gsp_hash_bytes(text.p, text.len, 0);
 }
 
-static int open_one(struct one *one, const struct gsp_report *digest,
+static int open_one(struct one *one, const struct gsp_report *report,
                     const struct gsp_compare_opts *opts, struct gsp_err *err)
 {
-    int rc = gsp_compare__new(digest, digest, opts, &one->self, err);
+    int rc = gsp_compare__new(report, report, opts, &one->self, err);
     bool ok = true;
     for (size_t i = 0; rc == GSP_OK && ok && i < one->self->module_count; i++)
         ok = gsp_hmap_put(&one->modules, hash_of(one->self->modules[i].name), 0, (uint32_t)i);

@@ -30,14 +30,14 @@ struct gsp_memory_comparison {
 
 /* Compares the rows of two views. The caller frees the result also after a failure. Fails with
  * NOMEM. */
-GSP_MUST_CHECK int gsp_compare_memory_make(struct gsp_memory_comparison *contrast,
+GSP_MUST_CHECK int gsp_compare_memory_make(struct gsp_memory_comparison *comparison,
                                            const struct gsp_memory_view *a,
                                            const struct gsp_memory_view *b, struct gsp_err *err);
-void gsp_compare_memory_free(struct gsp_memory_comparison *contrast);
+void gsp_compare_memory_free(struct gsp_memory_comparison *comparison);
 
 /* Appends a table with the limit and the width of b. */
-void gsp_compare_memory_text(const struct gsp_memory_comparison *contrast,
+void gsp_compare_memory_text(const struct gsp_memory_comparison *comparison,
                              const struct gsp_memory_view *b, struct gsp_buf *out);
 /* All rows; the caller frees *out with gsp_rows_free(). Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_compare_memory_rows(const struct gsp_memory_comparison *contrast,
+GSP_MUST_CHECK int gsp_compare_memory_rows(const struct gsp_memory_comparison *comparison,
                                            struct gsp_row_list **out, struct gsp_err *err);

@@ -13,23 +13,23 @@ void gsp_compare__step_series_clear(struct gsp_step_series *steps)
     *steps = (struct gsp_step_series){0};
 }
 
-static bool has_ranks(const struct gsp_report *digest)
+static bool has_ranks(const struct gsp_report *report)
 {
-    for (size_t i = 1; i < digest->step_count; i++)
-        if (digest->steps[i].rank != digest->steps[0].rank)
+    for (size_t i = 1; i < report->step_count; i++)
+        if (report->steps[i].rank != report->steps[0].rank)
             return true;
     return false;
 }
 
 /* Merges the steps of several ranks, which wait for each other, into one with their mean duration.
  */
-static bool gather(const struct gsp_report *digest, struct gsp_step_series *out, uint32_t *shares)
+static bool gather(const struct gsp_report *report, struct gsp_step_series *out, uint32_t *shares)
 {
     struct gsp_hmap known = {0};
-    const bool ranks = has_ranks(digest);
+    const bool ranks = has_ranks(report);
     bool ok = true;
-    for (size_t i = 0; ok && i < digest->step_count; i++) {
-        const struct gsp_report_step *step = &digest->steps[i];
+    for (size_t i = 0; ok && i < report->step_count; i++) {
+        const struct gsp_report_step *step = &report->steps[i];
         if (!isfinite(step->duration_s))
             continue;
         const uint32_t *at = ranks ? gsp_hmap_get(&known, (uint64_t)step->step, 0) : NULL;
@@ -47,13 +47,13 @@ static bool gather(const struct gsp_report *digest, struct gsp_step_series *out,
     return ok;
 }
 
-void gsp_compare__step_series_fill(struct gsp_compare *compare, const struct gsp_report *digest,
+void gsp_compare__step_series_fill(struct gsp_compare *compare, const struct gsp_report *report,
                                    int64_t warmup, struct gsp_step_series *out)
 {
-    *out = (struct gsp_step_series){.duration_s = calloc(digest->step_count + 1, sizeof(double)),
-                                    .begin_s = calloc(digest->step_count + 1, sizeof(double))};
-    uint32_t *shares = calloc(digest->step_count + 1, sizeof(*shares));
-    bool ok = out->duration_s && out->begin_s && shares && gather(digest, out, shares);
+    *out = (struct gsp_step_series){.duration_s = calloc(report->step_count + 1, sizeof(double)),
+                                    .begin_s = calloc(report->step_count + 1, sizeof(double))};
+    uint32_t *shares = calloc(report->step_count + 1, sizeof(*shares));
+    bool ok = out->duration_s && out->begin_s && shares && gather(report, out, shares);
     if (ok && warmup < 0)
         ok = gsp_stats_warmup(out->duration_s, out->count, &out->warmup);
     else if (ok)

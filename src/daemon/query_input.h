@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * query_facts.h -- what the daemon passes to a query worker: its sessions, the location of its
+ * query_input.h -- what the daemon passes to a query worker: its sessions, the location of its
  * frame log, and the parameters of the statement, as a JSON object in an unnamed file.
  *
  * Threads: no state.

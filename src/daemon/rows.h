@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_rows.h -- distributes the rows of the sources: to the rings in the daemon's own ring
+ * rows.h -- distributes the rows of the sources: to the rings in the daemon's own ring
  * directory, to the metric frame that is being made, and to readers of the newest rows.
  *
  * A string has one id here and others in the rings and in the frames. The ids in a row are

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.h -- short names of functions, for profile.json.
+ * function_names.h -- short names of functions, for profile.json.
  *
  * A function of the main script keeps its own name ("main"). A function of a module is prefixed
  * with the module's name ("features.batch_extract_features") if the file name gives it.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap.h -- a pprof file of memory in use and memory allocated.
+ * pprof_heap.h -- a pprof file of memory in use and memory allocated.
  *
  * Threads: no state.
  */

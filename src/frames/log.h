@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames.h -- the frame log: metric frames in files, numbered from 1.
+ * log.h -- the frame log: metric frames in files, numbered from 1.
  *
  * A metric frame holds the values of all sources at one tick. The log stores it twice: as text, the
  * JSON object of session files and /metrics/latest; and as numbers, one double per metric, for

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames_internal.h -- the state of the frame log: segments on disk, the metrics of the current
+ * log_internal.h -- the state of the frame log: segments on disk, the metrics of the current
  * segment, the rows of the current tick.
  *
  * Threads: see frames.h.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * segment.h -- the numbers of one segment of the frame log: header and rows on disk.
+ * log_segment.h -- the numbers of one segment of the frame log: header and rows on disk.
  *
  * frames.h describes the files. Rows can be read while the daemon appends more.
  *

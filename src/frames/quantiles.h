@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.h -- exact quantiles of values in several passes, in constant memory.
+ * quantiles.h -- exact quantiles of values in several passes, in constant memory.
  *
  * A radix select: a value is mapped to an integer with the same order. Each pass counts the next
  * eleven bits of those values whose higher bits equal those of the quantile. Once few values are

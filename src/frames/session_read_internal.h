@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_internal.h -- state shared by the source files of the session reader.
+ * session_read_internal.h -- state shared by the source files of the session reader.
  *
  * Threads: one owner.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_file.h -- writes a session file: metadata, metric frames, statistics, losses.
+ * session_write.h -- writes a session file: metadata, metric frames, statistics, losses.
  *
  * Memory does not grow with the number of frames. The file has a temporary name until it is
  * complete. session_format.h has the format.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib.h -- loads shared libraries on first use.
+ * load_library.h -- loads shared libraries on first use.
  *
  * The HTTP libraries have twenty dependencies, and commands without HTTP should not load them.
  * Threads: no state.

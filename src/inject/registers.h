@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.h -- the registers of a stopped thread: saved, set for a call, restored.
+ * registers.h -- the registers of a stopped thread: saved, set for a call, restored.
  *
  * Threads: the thread that has stopped the target's thread (ptrace is per thread).
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prove.h -- verifies that the calls of a stack are calls that the program makes.
+ * verify.h -- verifies that the calls of a stack are calls that the program makes.
  *
  * walk.h describes how.
  *

@@ -155,12 +155,12 @@ static int write_profile(struct finish *finish, struct gsp_err *err)
 
 /* ----------------------------------------------------------------------------------- report */
 
-static int write_html(const struct finish *finish, const struct gsp_report *digest,
+static int write_html(const struct finish *finish, const struct gsp_report *report,
                       struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
     gsp_auto_buf page = {0};
-    int rc = gsp_report_write(digest, GSP_REPORT_HTML, NULL, &page, err);
+    int rc = gsp_report_write(report, GSP_REPORT_HTML, NULL, &page, err);
     if (rc == GSP_OK)
         rc = gsp_store_run_path(path, finish->opts->dir->path, GSP_RUN_REPORT, err);
     return rc == GSP_OK ? gsp_file_put(path, true, &page, err) : rc;
@@ -170,18 +170,18 @@ static int write_html(const struct finish *finish, const struct gsp_report *dige
 static void write_report(struct finish *finish)
 {
     struct gsp_err err = {0};
-    struct gsp_report *digest = NULL;
+    struct gsp_report *report = NULL;
     struct gsp_profile *profile = finish->profile;
     finish->profile = NULL; /* gsp_report_open_store() frees it */
     const int rc =
-        gsp_report_open_store(finish->store, profile, finish->opts->dir->path, NULL, &digest, &err);
+        gsp_report_open_store(finish->store, profile, finish->opts->dir->path, NULL, &report, &err);
     if (!is_fine(finish, rc, &err))
         return;
-    gsp_report_verdict_put(digest, &finish->result->verdict, &finish->result->next);
-    finish->result->failed_early = digest->failed_early;
+    gsp_report_verdict_put(report, &finish->result->verdict, &finish->result->next);
+    finish->result->failed_early = report->failed_early;
     if (!*finish->opts->interrupted)
-        finish->result->has_report = is_fine(finish, write_html(finish, digest, &err), &err);
-    gsp_report_free(digest);
+        finish->result->has_report = is_fine(finish, write_html(finish, report, &err), &err);
+    gsp_report_free(report);
 }
 
 /* ------------------------------------------------------------------------------------- end */

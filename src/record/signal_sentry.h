@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sentry.h -- a child process in our process group that blocks all signals and counts them.
+ * signal_sentry.h -- a child process in our process group that blocks all signals and counts them.
  *
  * The kernel does not report whether a signal was sent to gsprof alone or to the whole group; in
  * the second case the program already has it. A signal that the sentry has received, too, was sent

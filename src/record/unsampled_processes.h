@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * left_out.h -- lists the Python processes below a target that `record` without --subprocesses does
- * not sample.
+ * unsampled_processes.h -- lists the Python processes below a target that `record` without
+ * --subprocesses does not sample.
  *
  * Threads: no state.
  */

@@ -12,22 +12,22 @@
 /* A larger share of lost samples is a warning. */
 #define LOST_WARN 0.01
 
-static void put_wall(struct gsp_report *digest)
+static void put_wall(struct gsp_report *report)
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
-    if (isnan(digest->duration_s))
+    if (isnan(report->duration_s))
         return;
-    gsp_model_seconds_put(digest->duration_s, &value);
-    gsp_report__card_add(digest, (struct gsp_report_card){.id = "wall", .title = "Wall time"},
+    gsp_model_seconds_put(report->duration_s, &value);
+    gsp_report__card_add(report, (struct gsp_report_card){.id = "wall", .title = "Wall time"},
                          &value, &detail);
 }
 
 /* The mean of one process; of several, that of the busiest. The sum of the means would mislead if
  * processes lived at different times. */
-static void put_cpu(struct gsp_report *digest)
+static void put_cpu(struct gsp_report *report)
 {
-    const struct gsp_report_chart *chart = gsp_report_chart_find(digest, "cpu");
+    const struct gsp_report_chart *chart = gsp_report_chart_find(report, "cpu");
     const struct gsp_report_series *most = NULL;
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
@@ -40,7 +40,7 @@ static void put_cpu(struct gsp_report *digest)
     gsp_buf_puts(&detail, chart->series_count > 1 ? "mean of the busiest process, highest "
                                                   : "mean, highest ");
     gsp_model_value_put(most->stats.max, chart->unit, &detail);
-    gsp_report__card_add(digest, (struct gsp_report_card){.id = "cpu", .title = "CPU"}, &value,
+    gsp_report__card_add(report, (struct gsp_report_card){.id = "cpu", .title = "CPU"}, &value,
                          &detail);
 }
 
@@ -54,7 +54,7 @@ static void put_waiting(const struct gsp_verdict_input *judge)
     gsp_model_share_put(shares->waiting, shares->total, &value);
     gsp_buf_puts(&detail,
                  shares->mains == 1 ? "of the main thread's time" : "of the threads' time");
-    gsp_report__card_add(judge->digest,
+    gsp_report__card_add(judge->report,
                          (struct gsp_report_card){.id = "waiting", .title = "Waiting"}, &value,
                          &detail);
 }
@@ -71,7 +71,7 @@ static void put_steps(const struct gsp_verdict_input *judge)
     gsp_model_count_put(steps->count, &detail);
     gsp_buf_puts(&detail, ", 95 % within ");
     gsp_model_seconds_put(steps->p95_s, &detail);
-    gsp_report__card_add(judge->digest,
+    gsp_report__card_add(judge->report,
                          (struct gsp_report_card){.id = "step", .title = "Step time"}, &value,
                          &detail);
 }
@@ -85,7 +85,7 @@ static void put_gpu(const struct gsp_verdict_input *judge)
         return;
     gsp_model_share_put(idle, 1, &value);
     gsp_buf_puts(&detail, "of the time");
-    gsp_report__card_add(judge->digest,
+    gsp_report__card_add(judge->report,
                          (struct gsp_report_card){.id = "gpu_idle",
                                                   .title = "GPU idle",
                                                   .tone = idle > IDLE_BAD ? GSP_REPORT_TONE_BAD
@@ -95,9 +95,9 @@ static void put_gpu(const struct gsp_verdict_input *judge)
                          &value, &detail);
 }
 
-static void put_memory(struct gsp_report *digest)
+static void put_memory(struct gsp_report *report)
 {
-    const struct gsp_report_memory *memory = &digest->memory;
+    const struct gsp_report_memory *memory = &report->memory;
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
     if (isnan(memory->peak_rss_bytes))
@@ -111,7 +111,7 @@ static void put_memory(struct gsp_report *digest)
         gsp_buf_puts(&detail,
                      isnan(memory->growth_bytes_per_s) ? "growth unknown" : "no lasting growth");
     }
-    gsp_report__card_add(digest,
+    gsp_report__card_add(report,
                          (struct gsp_report_card){.id = "memory",
                                                   .title = "Peak memory",
                                                   .tone = memory->growth_bytes_per_s > 0
@@ -120,28 +120,28 @@ static void put_memory(struct gsp_report *digest)
                          &value, &detail);
 }
 
-static void put_samples(struct gsp_report *digest)
+static void put_samples(struct gsp_report *report)
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
     uint64_t lost = 0;
-    if (!digest->profile)
+    if (!report->profile)
         return;
-    for (size_t i = 0; i < digest->loss_count; i++)
-        lost = digest->losses[i].count < UINT64_MAX - lost ? lost + digest->losses[i].count
+    for (size_t i = 0; i < report->loss_count; i++)
+        lost = report->losses[i].count < UINT64_MAX - lost ? lost + report->losses[i].count
                                                            : UINT64_MAX;
-    gsp_model_count_put(gsp_model_profile_samples(digest->profile), &value);
+    gsp_model_count_put(gsp_model_profile_samples(report->profile), &value);
     if (lost > 0) {
         gsp_model_count_put(lost, &detail);
         gsp_buf_puts(&detail, " lost");
     } else {
-        gsp_buf_puts(&detail, digest->has_losses ? "nothing lost" : "losses not recorded");
+        gsp_buf_puts(&detail, report->has_losses ? "nothing lost" : "losses not recorded");
     }
     gsp_report__card_add(
-        digest,
+        report,
         (struct gsp_report_card){.id = "samples",
                                  .title = "Samples",
-                                 .tone = (double)lost > LOST_WARN * (double)digest->stacks.seen
+                                 .tone = (double)lost > LOST_WARN * (double)report->stacks.seen
                                              ? GSP_REPORT_TONE_WARN
                                              : GSP_REPORT_TONE_PLAIN},
         &value, &detail);
@@ -149,17 +149,17 @@ static void put_samples(struct gsp_report *digest)
 
 void gsp_report__cards_fill(const struct gsp_verdict_input *judge)
 {
-    put_wall(judge->digest);
+    put_wall(judge->report);
     put_steps(judge);
     put_gpu(judge);
-    put_cpu(judge->digest);
+    put_cpu(judge->report);
     put_waiting(judge);
-    put_memory(judge->digest);
-    put_samples(judge->digest);
+    put_memory(judge->report);
+    put_samples(judge->report);
 }
 
-void gsp_report__cards_add_memory(struct gsp_report *digest)
+void gsp_report__cards_add_memory(struct gsp_report *report)
 {
-    put_memory(digest);
-    put_wall(digest);
+    put_memory(report);
+    put_wall(report);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thin.h -- selects points of a long series: all, or the extremes of each interval.
+ * decimate.h -- selects points of a long series: all, or the extremes of each interval.
  *
  * Gives:   ascending indexes that include the first and the last point.
  * Threads: one owner.

@@ -23,39 +23,39 @@ struct gsp_report_text_block {
 int gsp_report__new(enum gsp_report_kind kind, const char *path, struct gsp_report **out,
                     struct gsp_err *err)
 {
-    struct gsp_report *digest = calloc(1, sizeof(*digest));
-    *out = digest;
-    if (!digest)
+    struct gsp_report *report = calloc(1, sizeof(*report));
+    *out = report;
+    if (!report)
         return gsp_err_nomem(err);
     struct gsp_sv text = gsp_sv_of(path ? path : "");
     while (text.len > 1 && text.p[text.len - 1] == '/')
         text.len--;
-    digest->kind = kind;
-    digest->path = gsp_report__text_keep(digest, gsp_sv_of(path ? path : ""));
-    digest->name = gsp_report__text_keep(digest, gsp_sv_basename(text));
-    digest->title = digest->name;
-    digest->duration_s = (double)NAN;
-    digest->period_s = (double)NAN;
-    digest->exit_status = GSP_NULL_I64;
-    digest->memory = (struct gsp_report_memory){.peak_rss_bytes = (double)NAN,
+    report->kind = kind;
+    report->path = gsp_report__text_keep(report, gsp_sv_of(path ? path : ""));
+    report->name = gsp_report__text_keep(report, gsp_sv_basename(text));
+    report->title = report->name;
+    report->duration_s = (double)NAN;
+    report->period_s = (double)NAN;
+    report->exit_status = GSP_NULL_I64;
+    report->memory = (struct gsp_report_memory){.peak_rss_bytes = (double)NAN,
                                                 .growth_bytes_per_s = (double)NAN};
     return GSP_OK;
 }
 
-struct gsp_sv gsp_report__text_keep(struct gsp_report *digest, struct gsp_sv text)
+struct gsp_sv gsp_report__text_keep(struct gsp_report *report, struct gsp_sv text)
 {
-    struct gsp_report_text_block *block = digest->texts;
+    struct gsp_report_text_block *block = report->texts;
     if (text.len == 0)
         return (struct gsp_sv){"", 0};
     if (!block || block->cap - block->used < text.len) {
         const size_t cap = text.len > TEXT_BLOCK_BYTES ? text.len : TEXT_BLOCK_BYTES;
         block = malloc(sizeof(*block) + cap);
         if (!block) {
-            digest->no_memory = true;
+            report->no_memory = true;
             return (struct gsp_sv){"", 0};
         }
-        *block = (struct gsp_report_text_block){.next = digest->texts, .cap = cap};
-        digest->texts = block;
+        *block = (struct gsp_report_text_block){.next = report->texts, .cap = cap};
+        report->texts = block;
     }
     char *at = block->bytes + block->used;
     memcpy(at, text.p, text.len);
@@ -63,97 +63,97 @@ struct gsp_sv gsp_report__text_keep(struct gsp_report *digest, struct gsp_sv tex
     return (struct gsp_sv){at, text.len};
 }
 
-struct gsp_sv gsp_report__text_keep_buf(struct gsp_report *digest, struct gsp_buf *text)
+struct gsp_sv gsp_report__text_keep_buf(struct gsp_report *report, struct gsp_buf *text)
 {
-    digest->no_memory = digest->no_memory || text->failed;
-    const struct gsp_sv kept = gsp_report__text_keep(digest, gsp_buf_sv(text));
+    report->no_memory = report->no_memory || text->failed;
+    const struct gsp_sv kept = gsp_report__text_keep(report, gsp_buf_sv(text));
     gsp_buf_clear(text);
     return kept;
 }
 
-struct gsp_sv gsp_report__text_printf(struct gsp_report *digest, const char *fmt, ...)
+struct gsp_sv gsp_report__text_printf(struct gsp_report *report, const char *fmt, ...)
 {
     char text[512];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return gsp_report__text_keep(digest, gsp_sv_of(text));
+    return gsp_report__text_keep(report, gsp_sv_of(text));
 }
 
-void *gsp_report_array_grow(struct gsp_report *digest, void *array, size_t count, size_t size)
+void *gsp_report_array_grow(struct gsp_report *report, void *array, size_t count, size_t size)
 {
     if (count != 0 && (count < ROOM_FIRST || (count & (count - 1)) != 0))
         return array;
     void *more = reallocarray(array, count == 0 ? ROOM_FIRST : 2 * count, size);
-    digest->no_memory = digest->no_memory || !more;
+    report->no_memory = report->no_memory || !more;
     return more;
 }
 
-void gsp_report__fact_add(struct gsp_report *digest, struct gsp_sv name, struct gsp_sv value)
+void gsp_report__fact_add(struct gsp_report *report, struct gsp_sv name, struct gsp_sv value)
 {
     struct gsp_report_fact *more =
-        gsp_report_array_grow(digest, digest->facts, digest->fact_count, sizeof(*digest->facts));
+        gsp_report_array_grow(report, report->facts, report->fact_count, sizeof(*report->facts));
     if (!more)
         return;
-    digest->facts = more;
-    more[digest->fact_count++] = (struct gsp_report_fact){name, value};
+    report->facts = more;
+    more[report->fact_count++] = (struct gsp_report_fact){name, value};
 }
 
-void gsp_report__card_add(struct gsp_report *digest, struct gsp_report_card card,
+void gsp_report__card_add(struct gsp_report *report, struct gsp_report_card card,
                           struct gsp_buf *value, struct gsp_buf *detail)
 {
     struct gsp_report_card *more =
-        gsp_report_array_grow(digest, digest->cards, digest->card_count, sizeof(*digest->cards));
+        gsp_report_array_grow(report, report->cards, report->card_count, sizeof(*report->cards));
     if (!more)
         return;
-    digest->cards = more;
-    card.value = gsp_report__text_keep_buf(digest, value);
-    card.detail = gsp_report__text_keep_buf(digest, detail);
-    more[digest->card_count++] = card;
+    report->cards = more;
+    card.value = gsp_report__text_keep_buf(report, value);
+    card.detail = gsp_report__text_keep_buf(report, detail);
+    more[report->card_count++] = card;
 }
 
-void gsp_report__verdict_add(struct gsp_report *digest, struct gsp_buf *text)
+void gsp_report__verdict_add(struct gsp_report *report, struct gsp_buf *text)
 {
-    if (text->len == 0 || digest->verdict_count >= GSP_VERDICT_LINES_MAX)
+    if (text->len == 0 || report->verdict_count >= GSP_VERDICT_LINES_MAX)
         return;
-    struct gsp_sv *more = gsp_report_array_grow(digest, digest->verdict, digest->verdict_count,
-                                                sizeof(*digest->verdict));
+    struct gsp_sv *more = gsp_report_array_grow(report, report->verdict, report->verdict_count,
+                                                sizeof(*report->verdict));
     if (!more)
         return;
-    digest->verdict = more;
-    more[digest->verdict_count++] = gsp_report__text_keep_buf(digest, text);
+    report->verdict = more;
+    more[report->verdict_count++] = gsp_report__text_keep_buf(report, text);
 }
 
-void gsp_report__loss_add(struct gsp_report *digest, struct gsp_sv what, struct gsp_sv why,
+void gsp_report__loss_add(struct gsp_report *report, struct gsp_sv what, struct gsp_sv why,
                           uint64_t count)
 {
     if (count == 0)
         return;
     struct gsp_report_loss *more =
-        gsp_report_array_grow(digest, digest->losses, digest->loss_count, sizeof(*digest->losses));
+        gsp_report_array_grow(report, report->losses, report->loss_count, sizeof(*report->losses));
     if (!more)
         return;
-    digest->losses = more;
-    more[digest->loss_count++] = (struct gsp_report_loss){what, why, count};
+    report->losses = more;
+    more[report->loss_count++] = (struct gsp_report_loss){what, why, count};
 }
 
-struct gsp_report_chart *gsp_report__chart_add(struct gsp_report *digest, struct gsp_sv id)
+struct gsp_report_chart *gsp_report__chart_add(struct gsp_report *report, struct gsp_sv id)
 {
     struct gsp_report_chart *more =
-        gsp_report_array_grow(digest, digest->charts, digest->chart_count, sizeof(*digest->charts));
+        gsp_report_array_grow(report, report->charts, report->chart_count, sizeof(*report->charts));
     if (!more)
         return NULL;
-    digest->charts = more;
-    more[digest->chart_count] = (struct gsp_report_chart){.id = id, .title = id, .help = ""};
-    return &more[digest->chart_count++];
+    report->charts = more;
+    more[report->chart_count] = (struct gsp_report_chart){.id = id, .title = id, .help = ""};
+    return &more[report->chart_count++];
 }
 
-struct gsp_report_series *gsp_report__series_add(struct gsp_report *digest,
+struct gsp_report_series *gsp_report__series_add(struct gsp_report *report,
                                                  struct gsp_report_chart *chart, struct gsp_sv name)
 {
     struct gsp_report_series *more =
-        gsp_report_array_grow(digest, chart->series, chart->series_count, sizeof(*chart->series));
+        gsp_report_array_grow(report, chart->series, chart->series_count, sizeof(*chart->series));
     if (!more)
         return NULL;
     chart->series = more;
@@ -162,14 +162,14 @@ struct gsp_report_series *gsp_report__series_add(struct gsp_report *digest,
     return &more[chart->series_count++];
 }
 
-void gsp_report__series_add_point(struct gsp_report *digest, struct gsp_report_series *series,
+void gsp_report__series_add_point(struct gsp_report *report, struct gsp_report_series *series,
                                   double t, double v)
 {
-    double *times = gsp_report_array_grow(digest, series->t, series->count, sizeof(*times));
+    double *times = gsp_report_array_grow(report, series->t, series->count, sizeof(*times));
     if (!times)
         return;
     series->t = times;
-    double *values = gsp_report_array_grow(digest, series->v, series->count, sizeof(*values));
+    double *values = gsp_report_array_grow(report, series->v, series->count, sizeof(*values));
     if (!values)
         return;
     series->v = values;
@@ -209,56 +209,56 @@ void gsp_report__series_free(struct gsp_report_series *series)
     *series = (struct gsp_report_series){0};
 }
 
-static void free_charts(struct gsp_report *digest)
+static void free_charts(struct gsp_report *report)
 {
-    for (size_t i = 0; i < digest->chart_count; i++) {
-        for (size_t k = 0; k < digest->charts[i].series_count; k++)
-            gsp_report__series_free(&digest->charts[i].series[k]);
-        free(digest->charts[i].series);
+    for (size_t i = 0; i < report->chart_count; i++) {
+        for (size_t k = 0; k < report->charts[i].series_count; k++)
+            gsp_report__series_free(&report->charts[i].series[k]);
+        free(report->charts[i].series);
     }
-    free(digest->charts);
+    free(report->charts);
 }
 
-void gsp_report_free(struct gsp_report *digest)
+void gsp_report_free(struct gsp_report *report)
 {
-    if (!digest)
+    if (!report)
         return;
-    free_charts(digest);
-    for (size_t i = 0; i < digest->module_count; i++)
-        free(digest->modules[i].values);
-    for (size_t i = 0; i < digest->memory.site_count; i++)
-        free(digest->memory.sites[i].frames);
-    void *const arrays[] = {digest->facts,           digest->cards,
-                            digest->verdict,         digest->stacks.threads,
-                            digest->stacks.frames,   digest->stacks.nodes,
-                            digest->stacks.samples,  digest->stacks.functions,
-                            digest->modules,         digest->steps,
-                            digest->ranks,           digest->span_names,
-                            digest->spans,           digest->site_frames,
-                            digest->memory.sites,    digest->losses,
-                            digest->stacks.processes};
+    free_charts(report);
+    for (size_t i = 0; i < report->module_count; i++)
+        free(report->modules[i].values);
+    for (size_t i = 0; i < report->memory.site_count; i++)
+        free(report->memory.sites[i].frames);
+    void *const arrays[] = {report->facts,           report->cards,
+                            report->verdict,         report->stacks.threads,
+                            report->stacks.frames,   report->stacks.nodes,
+                            report->stacks.samples,  report->stacks.functions,
+                            report->modules,         report->steps,
+                            report->ranks,           report->span_names,
+                            report->spans,           report->site_frames,
+                            report->memory.sites,    report->losses,
+                            report->stacks.processes};
     for (size_t i = 0; i < GSP_COUNT(arrays); i++)
         free(arrays[i]);
-    while (digest->texts) {
-        struct gsp_report_text_block *next = digest->texts->next;
-        free(digest->texts);
-        digest->texts = next;
+    while (report->texts) {
+        struct gsp_report_text_block *next = report->texts->next;
+        free(report->texts);
+        report->texts = next;
     }
-    gsp_model_profile_free(digest->profile);
-    free(digest);
+    gsp_model_profile_free(report->profile);
+    free(report);
 }
 
-const struct gsp_report_chart *gsp_report_chart_named(const struct gsp_report *digest,
+const struct gsp_report_chart *gsp_report_chart_named(const struct gsp_report *report,
                                                       struct gsp_sv id)
 {
-    for (size_t i = 0; i < digest->chart_count; i++)
-        if (gsp_sv_eq(digest->charts[i].id, id))
-            return &digest->charts[i];
+    for (size_t i = 0; i < report->chart_count; i++)
+        if (gsp_sv_eq(report->charts[i].id, id))
+            return &report->charts[i];
     return NULL;
 }
 
-const struct gsp_report_chart *gsp_report_chart_find(const struct gsp_report *digest,
+const struct gsp_report_chart *gsp_report_chart_find(const struct gsp_report *report,
                                                      const char *id)
 {
-    return gsp_report_chart_named(digest, gsp_sv_of(id));
+    return gsp_report_chart_named(report, gsp_sv_of(id));
 }

@@ -297,10 +297,10 @@ GSP_MUST_CHECK int gsp_report__open_profile(struct gsp_profile *profile, const c
 GSP_MUST_CHECK int gsp_report_open_store(struct gsp_store *store, struct gsp_profile *profile,
                                          const char *name, const struct gsp_report_open_opts *opts,
                                          struct gsp_report **out, struct gsp_err *err);
-void gsp_report_free(struct gsp_report *digest); /* NULL does nothing */
+void gsp_report_free(struct gsp_report *report); /* NULL does nothing */
 
 /* Returns the chart with this id, borrowed; NULL if it does not exist. */
-const struct gsp_report_chart *gsp_report_chart_named(const struct gsp_report *digest,
+const struct gsp_report_chart *gsp_report_chart_named(const struct gsp_report *report,
                                                       struct gsp_sv id);
-const struct gsp_report_chart *gsp_report_chart_find(const struct gsp_report *digest,
+const struct gsp_report_chart *gsp_report_chart_find(const struct gsp_report *report,
                                                      const char *id);

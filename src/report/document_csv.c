@@ -27,11 +27,11 @@ static void put_text(struct gsp_buf *out, struct gsp_sv text)
     gsp_report__csv_text(out, text);
 }
 
-static void put_modules(const struct gsp_report *digest, struct gsp_buf *out)
+static void put_modules(const struct gsp_report *report, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "module,class,stage,calls,total_s,share,mean_s,p50_s,p90_s,p99_s,max_s\n");
-    for (size_t i = 0; i < digest->module_count; i++) {
-        const struct gsp_report_module *module = &digest->modules[i];
+    for (size_t i = 0; i < report->module_count; i++) {
+        const struct gsp_report_module *module = &report->modules[i];
         const double numbers[] = {module->total_s, module->share, module->mean_s, module->p50_s,
                                   module->p90_s,   module->p99_s, module->max_s};
         gsp_report__csv_text(out, module->module);
@@ -45,11 +45,11 @@ static void put_modules(const struct gsp_report *digest, struct gsp_buf *out)
     }
 }
 
-static void put_steps(const struct gsp_report *digest, struct gsp_buf *out)
+static void put_steps(const struct gsp_report *report, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "t_s,step,rank,pid,duration_s\n");
-    for (size_t i = 0; i < digest->step_count; i++) {
-        const struct gsp_report_step *step = &digest->steps[i];
+    for (size_t i = 0; i < report->step_count; i++) {
+        const struct gsp_report_step *step = &report->steps[i];
         gsp_model_cell_put_f64(step->t, out);
         put_i64(out, step->step);
         put_i64(out, step->rank);
@@ -59,11 +59,11 @@ static void put_steps(const struct gsp_report *digest, struct gsp_buf *out)
     }
 }
 
-static void put_metrics(const struct gsp_report *digest, struct gsp_buf *out)
+static void put_metrics(const struct gsp_report *report, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "metric,unit,series,t_s,value\n");
-    for (size_t i = 0; i < digest->chart_count; i++) {
-        const struct gsp_report_chart *chart = &digest->charts[i];
+    for (size_t i = 0; i < report->chart_count; i++) {
+        const struct gsp_report_chart *chart = &report->charts[i];
         for (size_t k = 0; k < chart->series_count; k++) {
             const struct gsp_report_series *series = &chart->series[k];
             for (size_t n = 0; n < series->count; n++) {
@@ -78,13 +78,13 @@ static void put_metrics(const struct gsp_report *digest, struct gsp_buf *out)
     }
 }
 
-static void put_spans(const struct gsp_report *digest, struct gsp_buf *out)
+static void put_spans(const struct gsp_report *report, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "t_s,name,pid,thread_id,depth,duration_s\n");
-    for (size_t i = 0; i < digest->span_count; i++) {
-        const struct gsp_report_span *span = &digest->spans[i];
+    for (size_t i = 0; i < report->span_count; i++) {
+        const struct gsp_report_span *span = &report->spans[i];
         gsp_model_cell_put_f64(span->t, out);
-        put_text(out, digest->span_names[span->name]);
+        put_text(out, report->span_names[span->name]);
         put_i64(out, span->pid);
         put_i64(out, span->tid);
         put_i64(out, span->depth);
@@ -93,29 +93,29 @@ static void put_spans(const struct gsp_report *digest, struct gsp_buf *out)
     }
 }
 
-int gsp_report__write_csv(const struct gsp_report *digest, const struct gsp_report_write_opts *opts,
+int gsp_report__write_csv(const struct gsp_report *report, const struct gsp_report_write_opts *opts,
                           struct gsp_buf *out, struct gsp_err *err)
 {
     const struct {
         const char *name;
         size_t count;
-        void (*put)(const struct gsp_report *digest, struct gsp_buf *out);
+        void (*put)(const struct gsp_report *report, struct gsp_buf *out);
     } tables[] = {
-        [GSP_REPORT_CSV_FUNCTIONS] = {"functions", digest->stacks.function_count, NULL},
-        [GSP_REPORT_CSV_MODULES] = {"modules", digest->module_count, put_modules},
-        [GSP_REPORT_CSV_STEPS] = {"steps", digest->step_count, put_steps},
-        [GSP_REPORT_CSV_METRICS] = {"metrics", digest->chart_count, put_metrics},
-        [GSP_REPORT_CSV_SPANS] = {"spans", digest->span_count, put_spans},
+        [GSP_REPORT_CSV_FUNCTIONS] = {"functions", report->stacks.function_count, NULL},
+        [GSP_REPORT_CSV_MODULES] = {"modules", report->module_count, put_modules},
+        [GSP_REPORT_CSV_STEPS] = {"steps", report->step_count, put_steps},
+        [GSP_REPORT_CSV_METRICS] = {"metrics", report->chart_count, put_metrics},
+        [GSP_REPORT_CSV_SPANS] = {"spans", report->span_count, put_spans},
     };
     if (tables[opts->table].count == 0)
         return gsp_err_set(err, GSP_E_EMPTY, 0, "%.160s has no %s", opts->name ? opts->name : "it",
                            tables[opts->table].name);
     if (opts->table == GSP_REPORT_CSV_FUNCTIONS) {
         const struct gsp_view_options view = {.by_function = true};
-        return gsp_report_profile_csv(digest->profile, &view,
+        return gsp_report_profile_csv(report->profile, &view,
                                       &(struct gsp_profile_report_opts){.limit = opts->limit}, out,
                                       err);
     }
-    tables[opts->table].put(digest, out);
+    tables[opts->table].put(report, out);
     return GSP_OK;
 }

@@ -17,20 +17,20 @@ static void put_i64_or_null(struct gsp_json *json, int64_t v)
         gsp_json_i64(json, v);
 }
 
-static void put_facts(struct gsp_json *json, const struct gsp_report *digest)
+static void put_facts(struct gsp_json *json, const struct gsp_report *report)
 {
     gsp_json_key(json, "facts");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->fact_count; i++) {
+    for (size_t i = 0; i < report->fact_count; i++) {
         gsp_json_obj_begin(json);
-        gsp_json_put_sv(json, "name", digest->facts[i].name);
-        gsp_json_put_sv(json, "value", digest->facts[i].value);
+        gsp_json_put_sv(json, "name", report->facts[i].name);
+        gsp_json_put_sv(json, "value", report->facts[i].value);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
 }
 
-static void put_cards(struct gsp_json *json, const struct gsp_report *digest)
+static void put_cards(struct gsp_json *json, const struct gsp_report *report)
 {
     static const char *const TONES[] = {[GSP_REPORT_TONE_PLAIN] = "plain",
                                         [GSP_REPORT_TONE_GOOD] = "good",
@@ -38,8 +38,8 @@ static void put_cards(struct gsp_json *json, const struct gsp_report *digest)
                                         [GSP_REPORT_TONE_BAD] = "bad"};
     gsp_json_key(json, "cards");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->card_count; i++) {
-        const struct gsp_report_card *card = &digest->cards[i];
+    for (size_t i = 0; i < report->card_count; i++) {
+        const struct gsp_report_card *card = &report->cards[i];
         gsp_json_obj_begin(json);
         gsp_json_put_str(json, "id", card->id);
         gsp_json_put_str(json, "title", card->title);
@@ -51,21 +51,21 @@ static void put_cards(struct gsp_json *json, const struct gsp_report *digest)
     gsp_json_arr_end(json);
 }
 
-static void put_verdict(struct gsp_json *json, const struct gsp_report *digest)
+static void put_verdict(struct gsp_json *json, const struct gsp_report *report)
 {
     gsp_json_key(json, "verdict");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->verdict_count; i++)
-        gsp_json_sv(json, digest->verdict[i]);
+    for (size_t i = 0; i < report->verdict_count; i++)
+        gsp_json_sv(json, report->verdict[i]);
     gsp_json_arr_end(json);
 }
 
 /* Points per series: the more series, the fewer. */
-static size_t points_max(const struct gsp_report *digest)
+static size_t points_max(const struct gsp_report *report)
 {
     size_t lines = 1;
-    for (size_t i = 0; i < digest->chart_count; i++)
-        lines += digest->charts[i].series_count;
+    for (size_t i = 0; i < report->chart_count; i++)
+        lines += report->charts[i].series_count;
     const size_t each = GSP_REPORT_POINTS_ALL / lines;
     if (each < GSP_REPORT_POINTS_MIN)
         return GSP_REPORT_POINTS_MIN;
@@ -108,13 +108,13 @@ void gsp_report_chart_put_head(struct gsp_json *json, const struct gsp_report_ch
     gsp_json_put_str(json, "help", chart->help);
 }
 
-static void put_charts(struct gsp_json *json, const struct gsp_report *digest)
+static void put_charts(struct gsp_json *json, const struct gsp_report *report)
 {
-    const size_t max = points_max(digest);
+    const size_t max = points_max(report);
     gsp_json_key(json, "charts");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->chart_count; i++) {
-        const struct gsp_report_chart *chart = &digest->charts[i];
+    for (size_t i = 0; i < report->chart_count; i++) {
+        const struct gsp_report_chart *chart = &report->charts[i];
         gsp_json_obj_begin(json);
         gsp_report_chart_put_head(json, chart);
         gsp_json_key(json, "series");
@@ -252,12 +252,12 @@ static void put_stacks(struct gsp_json *json, const struct gsp_report_stacks *st
     gsp_json_obj_end(json);
 }
 
-static void put_modules(struct gsp_json *json, const struct gsp_report *digest)
+static void put_modules(struct gsp_json *json, const struct gsp_report *report)
 {
     gsp_json_key(json, "modules");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->module_count; i++) {
-        const struct gsp_report_module *module = &digest->modules[i];
+    for (size_t i = 0; i < report->module_count; i++) {
+        const struct gsp_report_module *module = &report->modules[i];
         gsp_json_obj_begin(json);
         gsp_json_put_sv(json, "module", module->module);
         gsp_json_put_sv(json, "class", module->class_name);
@@ -276,23 +276,23 @@ static void put_modules(struct gsp_json *json, const struct gsp_report *digest)
 }
 
 /* All columns of the steps select the same rows. */
-static struct gsp_decimation thin_steps(const struct gsp_report *digest)
+static struct gsp_decimation thin_steps(const struct gsp_report *report)
 {
-    return gsp_report__decimation_begin(&digest->steps[0].duration_s, sizeof(*digest->steps),
-                                        digest->step_count, GSP_REPORT_EVENTS_MAX);
+    return gsp_report__decimation_begin(&report->steps[0].duration_s, sizeof(*report->steps),
+                                        report->step_count, GSP_REPORT_EVENTS_MAX);
 }
 
-static void put_steps(struct gsp_json *json, const struct gsp_report *digest)
+static void put_steps(struct gsp_json *json, const struct gsp_report *report)
 {
     static const char *const KEYS[] = {"step", "t", "duration_s", "rank"};
     gsp_json_key(json, "steps");
     gsp_json_obj_begin(json);
     for (size_t k = 0; k < GSP_COUNT(KEYS); k++) {
-        struct gsp_decimation thin = thin_steps(digest);
+        struct gsp_decimation thin = thin_steps(report);
         gsp_json_key(json, KEYS[k]);
         gsp_json_arr_begin(json);
         for (size_t i; gsp_report__decimation_next(&thin, &i);) {
-            const struct gsp_report_step *step = &digest->steps[i];
+            const struct gsp_report_step *step = &report->steps[i];
             if (k == 0 || k == 3)
                 put_i64_or_null(json, k == 0 ? step->step : step->rank);
             else
@@ -300,18 +300,18 @@ static void put_steps(struct gsp_json *json, const struct gsp_report *digest)
         }
         gsp_json_arr_end(json);
     }
-    gsp_json_put_u64(json, "seen", digest->step_count);
+    gsp_json_put_u64(json, "seen", report->step_count);
     gsp_json_obj_end(json);
 }
 
-static void put_ranks(struct gsp_json *json, const struct gsp_report *digest)
+static void put_ranks(struct gsp_json *json, const struct gsp_report *report)
 {
     gsp_json_key(json, "ranks");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->rank_count; i++) {
+    for (size_t i = 0; i < report->rank_count; i++) {
         gsp_json_obj_begin(json);
-        gsp_json_put_i64(json, "rank", digest->ranks[i].rank);
-        gsp_json_put_f64(json, "collective_s", digest->ranks[i].collective_s);
+        gsp_json_put_i64(json, "rank", report->ranks[i].rank);
+        gsp_json_put_f64(json, "collective_s", report->ranks[i].collective_s);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -340,24 +340,24 @@ static void put_span_value(struct gsp_json *json, const struct gsp_report_span *
 }
 
 /* The name of a thread, if the stacks have it; otherwise "". */
-static struct gsp_sv thread_name(const struct gsp_report *digest, int64_t pid, int64_t tid)
+static struct gsp_sv thread_name(const struct gsp_report *report, int64_t pid, int64_t tid)
 {
-    for (size_t i = 0; i < digest->stacks.thread_count; i++) {
-        const struct gsp_report_thread *thread = &digest->stacks.threads[i];
+    for (size_t i = 0; i < report->stacks.thread_count; i++) {
+        const struct gsp_report_thread *thread = &report->stacks.threads[i];
         if (thread->pid == pid && thread->tid == tid)
             return thread->name;
     }
     return (struct gsp_sv){"", 0};
 }
 
-static bool put_span_threads(struct gsp_json *json, const struct gsp_report *digest,
+static bool put_span_threads(struct gsp_json *json, const struct gsp_report *report,
                              struct gsp_hmap *threads)
 {
     uint32_t count = 0;
     gsp_json_key(json, "threads");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->span_count; i++) {
-        const struct gsp_report_span *span = &digest->spans[i];
+    for (size_t i = 0; i < report->span_count; i++) {
+        const struct gsp_report_span *span = &report->spans[i];
         if (gsp_hmap_get(threads, (uint64_t)span->pid, (uint64_t)span->tid))
             continue;
         if (!gsp_hmap_put(threads, (uint64_t)span->pid, (uint64_t)span->tid, count++))
@@ -366,13 +366,13 @@ static bool put_span_threads(struct gsp_json *json, const struct gsp_report *dig
                    &(struct gsp_report_thread){.pid = span->pid,
                                                .tid = span->tid,
                                                .rank = GSP_NULL_I64,
-                                               .name = thread_name(digest, span->pid, span->tid)});
+                                               .name = thread_name(report, span->pid, span->tid)});
     }
     gsp_json_arr_end(json);
     return true;
 }
 
-static void put_spans(struct gsp_json *json, const struct gsp_report *digest)
+static void put_spans(struct gsp_json *json, const struct gsp_report *report)
 {
     static const char *const KEYS[] = {"name", "t", "duration_s", "thread", "depth"};
     struct gsp_hmap threads = {0};
@@ -380,29 +380,29 @@ static void put_spans(struct gsp_json *json, const struct gsp_report *digest)
     gsp_json_obj_begin(json);
     gsp_json_key(json, "names");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->span_name_count; i++)
-        gsp_json_sv(json, digest->span_names[i]);
+    for (size_t i = 0; i < report->span_name_count; i++)
+        gsp_json_sv(json, report->span_names[i]);
     gsp_json_arr_end(json);
-    if (!put_span_threads(json, digest, &threads))
+    if (!put_span_threads(json, report, &threads))
         json->out->failed = true;
     for (size_t k = 0; k < GSP_COUNT(KEYS); k++) {
         struct gsp_decimation thin =
-            gsp_report__decimation_begin(&digest->spans[0].duration_s, sizeof(*digest->spans),
-                                         digest->span_count, GSP_REPORT_EVENTS_MAX);
+            gsp_report__decimation_begin(&report->spans[0].duration_s, sizeof(*report->spans),
+                                         report->span_count, GSP_REPORT_EVENTS_MAX);
         gsp_json_key(json, KEYS[k]);
         gsp_json_arr_begin(json);
         for (size_t i; gsp_report__decimation_next(&thin, &i);)
-            put_span_value(json, &digest->spans[i], k, &threads);
+            put_span_value(json, &report->spans[i], k, &threads);
         gsp_json_arr_end(json);
     }
-    gsp_json_put_u64(json, "seen", digest->span_count);
+    gsp_json_put_u64(json, "seen", report->span_count);
     gsp_json_obj_end(json);
     gsp_hmap_free(&threads);
 }
 
-static void put_memory(struct gsp_json *json, const struct gsp_report *digest)
+static void put_memory(struct gsp_json *json, const struct gsp_report *report)
 {
-    const struct gsp_report_memory *memory = &digest->memory;
+    const struct gsp_report_memory *memory = &report->memory;
     gsp_json_key(json, "memory");
     gsp_json_obj_begin(json);
     gsp_json_put_f64(json, "peak_rss_bytes", memory->peak_rss_bytes);
@@ -415,7 +415,7 @@ static void put_memory(struct gsp_json *json, const struct gsp_report *digest)
         gsp_json_key(json, "stack");
         gsp_json_arr_begin(json);
         for (size_t k = 0; k < site->frame_count; k++)
-            put_frame(json, &digest->site_frames[site->frames[k]]);
+            put_frame(json, &report->site_frames[site->frames[k]]);
         gsp_json_arr_end(json);
         gsp_json_put_f64(json, "bytes", site->bytes);
         gsp_json_put_f64(json, "count", site->count);
@@ -425,21 +425,21 @@ static void put_memory(struct gsp_json *json, const struct gsp_report *digest)
     gsp_json_obj_end(json);
 }
 
-static void put_losses(struct gsp_json *json, const struct gsp_report *digest)
+static void put_losses(struct gsp_json *json, const struct gsp_report *report)
 {
     gsp_json_key(json, "losses");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < digest->loss_count; i++) {
+    for (size_t i = 0; i < report->loss_count; i++) {
         gsp_json_obj_begin(json);
-        gsp_json_put_sv(json, "what", digest->losses[i].what);
-        gsp_json_put_u64(json, "count", digest->losses[i].count);
-        gsp_json_put_sv(json, "why", digest->losses[i].why);
+        gsp_json_put_sv(json, "what", report->losses[i].what);
+        gsp_json_put_u64(json, "count", report->losses[i].count);
+        gsp_json_put_sv(json, "why", report->losses[i].why);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
 }
 
-static void put_head(struct gsp_json *json, const struct gsp_report *digest)
+static void put_head(struct gsp_json *json, const struct gsp_report *report)
 {
     static const char *const KINDS[] = {[GSP_REPORT_RUN] = "run",
                                         [GSP_REPORT_SESSION] = "session",
@@ -448,37 +448,37 @@ static void put_head(struct gsp_json *json, const struct gsp_report *digest)
     char start[32] = "";
     gsp_json_put_str(json, "format", "gsprof-report");
     gsp_json_put_i64(json, "version", 1);
-    gsp_json_put_str(json, "kind", KINDS[digest->kind]);
-    gsp_json_put_sv(json, "title", digest->title);
+    gsp_json_put_str(json, "kind", KINDS[report->kind]);
+    gsp_json_put_sv(json, "title", report->title);
     gsp_json_put_str(json, "gsprof", GSP_VERSION);
-    snprintf(start, sizeof(start), "%" PRId64, digest->start_ns);
-    gsp_json_put_str(json, "start_ns", digest->start_ns > 0 ? start : NULL);
-    gsp_json_put_f64(json, "duration_s", digest->duration_s);
+    snprintf(start, sizeof(start), "%" PRId64, report->start_ns);
+    gsp_json_put_str(json, "start_ns", report->start_ns > 0 ? start : NULL);
+    gsp_json_put_f64(json, "duration_s", report->duration_s);
 }
 
-void gsp_report__write_json(const struct gsp_report *digest, struct gsp_buf *out)
+void gsp_report__write_json(const struct gsp_report *report, struct gsp_buf *out)
 {
     struct gsp_json json;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    put_head(&json, digest);
-    put_facts(&json, digest);
-    put_cards(&json, digest);
-    put_verdict(&json, digest);
-    put_charts(&json, digest);
-    if (digest->profile)
-        put_stacks(&json, &digest->stacks);
-    if (digest->module_count)
-        put_modules(&json, digest);
-    if (digest->step_count)
-        put_steps(&json, digest);
-    if (digest->rank_count)
-        put_ranks(&json, digest);
-    if (digest->span_count)
-        put_spans(&json, digest);
-    if (!isnan(digest->memory.peak_rss_bytes) || digest->memory.site_count)
-        put_memory(&json, digest);
-    if (digest->has_losses || digest->loss_count)
-        put_losses(&json, digest);
+    put_head(&json, report);
+    put_facts(&json, report);
+    put_cards(&json, report);
+    put_verdict(&json, report);
+    put_charts(&json, report);
+    if (report->profile)
+        put_stacks(&json, &report->stacks);
+    if (report->module_count)
+        put_modules(&json, report);
+    if (report->step_count)
+        put_steps(&json, report);
+    if (report->rank_count)
+        put_ranks(&json, report);
+    if (report->span_count)
+        put_spans(&json, report);
+    if (!isnan(report->memory.peak_rss_bytes) || report->memory.site_count)
+        put_memory(&json, report);
+    if (report->has_losses || report->loss_count)
+        put_losses(&json, report);
     gsp_json_obj_end(&json);
 }

@@ -17,22 +17,22 @@
 #include "store/run_profile.h"
 
 /* Completes the document, or frees it on failure. */
-static int finish(struct gsp_report *digest, int rc, struct gsp_report **out, struct gsp_err *err)
+static int finish(struct gsp_report *report, int rc, struct gsp_report **out, struct gsp_err *err)
 {
     if (rc == GSP_OK)
-        rc = gsp_report__verdict_fill(digest, err);
-    if (rc == GSP_OK && digest->no_memory)
+        rc = gsp_report__verdict_fill(report, err);
+    if (rc == GSP_OK && report->no_memory)
         rc = gsp_err_nomem(err);
     if (rc < 0) {
-        gsp_report_free(digest);
+        gsp_report_free(report);
         return rc;
     }
-    *out = digest;
+    *out = report;
     return GSP_OK;
 }
 
 /* Adds the losses of the recorder, one row per cause. */
-static void add_losses(struct gsp_report *digest, const struct gsp_model_profile_meta *meta)
+static void add_losses(struct gsp_report *report, const struct gsp_model_profile_meta *meta)
 {
     const struct gsp_losses *losses = &meta->losses;
     const struct {
@@ -42,106 +42,106 @@ static void add_losses(struct gsp_report *digest, const struct gsp_model_profile
                 {"failed", losses->failed},   {"gone", losses->gone},
                 {"skipped", losses->skipped}, {"unmerged", losses->unmerged}};
     for (size_t i = 0; i < GSP_COUNT(rows); i++)
-        gsp_report__loss_add_cause(digest, gsp_sv_of("sampler"), gsp_sv_of(rows[i].cause),
+        gsp_report__loss_add_cause(report, gsp_sv_of("sampler"), gsp_sv_of(rows[i].cause),
                                    rows[i].count);
     if (meta->truncated)
-        gsp_report__loss_add(digest, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
+        gsp_report__loss_add(report, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
 }
 
-static void add_profile_facts(struct gsp_report *digest, const struct gsp_profile *profile)
+static void add_profile_facts(struct gsp_report *report, const struct gsp_profile *profile)
 {
     gsp_auto_buf text = {0};
     const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
     gsp_model_extent_put(profile, &text);
-    gsp_report__fact_add(digest, gsp_sv_of("Recorded"), gsp_report__text_keep_buf(digest, &text));
+    gsp_report__fact_add(report, gsp_sv_of("Recorded"), gsp_report__text_keep_buf(report, &text));
     if (process && process->version != GSP_NONE)
-        gsp_report__fact_add(digest, gsp_sv_of("Python"),
+        gsp_report__fact_add(report, gsp_sv_of("Python"),
                              gsp_model_profile_string_at(profile, process->version));
     const size_t threads = gsp_model_profile_thread_count(profile);
     const size_t processes = gsp_model_profile_process_count(profile);
     gsp_buf_printf(&text, "%zu thread%s in %zu process%s", threads, threads == 1 ? "" : "s",
                    processes, processes == 1 ? "" : "es");
-    gsp_report__fact_add(digest, gsp_sv_of("Threads"), gsp_report__text_keep_buf(digest, &text));
+    gsp_report__fact_add(report, gsp_sv_of("Threads"), gsp_report__text_keep_buf(report, &text));
 }
 
 /* Uses the profile as the stacks of the document. losses: also add the losses of its recorder. */
-static int use_profile(struct gsp_report *digest, struct gsp_profile *profile, bool losses,
+static int use_profile(struct gsp_report *report, struct gsp_profile *profile, bool losses,
                        const struct gsp_report_open_opts *opts, struct gsp_err *err)
 {
     const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     gsp_auto_buf text = {0};
-    digest->profile = profile;
-    if (digest->start_ns == 0 || (meta->start_ns > 0 && meta->start_ns < digest->start_ns))
-        digest->start_ns = meta->start_ns;
+    report->profile = profile;
+    if (report->start_ns == 0 || (meta->start_ns > 0 && meta->start_ns < report->start_ns))
+        report->start_ns = meta->start_ns;
     if (meta->period_ns > 0)
-        digest->period_s = (double)meta->period_ns / (double)GSP_NS_PER_S;
-    if (digest->command.len == 0 && gsp_model_profile_process_count(profile) > 0) {
+        report->period_s = (double)meta->period_ns / (double)GSP_NS_PER_S;
+    if (report->command.len == 0 && gsp_model_profile_process_count(profile) > 0) {
         gsp_model_command_put(profile, &text);
-        digest->command = gsp_report__text_keep_buf(digest, &text);
+        report->command = gsp_report__text_keep_buf(report, &text);
     }
-    int rc = gsp_report__stacks_fill(digest, opts, err);
+    int rc = gsp_report__stacks_fill(report, opts, err);
     if (rc < 0)
         return rc;
     /* Only a recorder counts ticks; a profile from another source has none. */
-    digest->has_losses |= meta->ticks > 0;
+    report->has_losses |= meta->ticks > 0;
     if (losses)
-        add_losses(digest, meta);
-    const size_t count = digest->stacks.has_times ? digest->stacks.sample_count : 0;
-    const double last_s = count ? digest->stacks.samples[count - 1].t : (double)NAN;
-    if (isnan(digest->duration_s))
-        digest->duration_s =
+        add_losses(report, meta);
+    const size_t count = report->stacks.has_times ? report->stacks.sample_count : 0;
+    const double last_s = count ? report->stacks.samples[count - 1].t : (double)NAN;
+    if (isnan(report->duration_s))
+        report->duration_s =
             meta->duration_ns > 0 ? (double)meta->duration_ns / (double)GSP_NS_PER_S : last_s;
     return GSP_OK;
 }
 
-void gsp_report__facts_add_origin(struct gsp_report *digest)
+void gsp_report__facts_add_origin(struct gsp_report *report)
 {
     char when[64];
-    if (digest->command.len)
-        gsp_report__fact_add(digest, gsp_sv_of("Command"), digest->command);
-    if (digest->host.len)
-        gsp_report__fact_add(digest, gsp_sv_of("Machine"), digest->host);
-    if (digest->start_ns > 0 && gsp_fmt_time(digest->start_ns, when, sizeof(when))[0])
-        gsp_report__fact_add(digest, gsp_sv_of("Started"),
-                             gsp_report__text_keep(digest, gsp_sv_of(when)));
-    if (digest->profile)
-        add_profile_facts(digest, digest->profile);
+    if (report->command.len)
+        gsp_report__fact_add(report, gsp_sv_of("Command"), report->command);
+    if (report->host.len)
+        gsp_report__fact_add(report, gsp_sv_of("Machine"), report->host);
+    if (report->start_ns > 0 && gsp_fmt_time(report->start_ns, when, sizeof(when))[0])
+        gsp_report__fact_add(report, gsp_sv_of("Started"),
+                             gsp_report__text_keep(report, gsp_sv_of(when)));
+    if (report->profile)
+        add_profile_facts(report, report->profile);
 }
 
 int gsp_report__open_profile(struct gsp_profile *profile, const char *name,
                              const struct gsp_report_open_opts *opts, struct gsp_report **out,
                              struct gsp_err *err)
 {
-    struct gsp_report *digest = NULL;
+    struct gsp_report *report = NULL;
     *out = NULL;
-    int rc = gsp_report__new(GSP_REPORT_PROFILE, name, &digest, err);
+    int rc = gsp_report__new(GSP_REPORT_PROFILE, name, &report, err);
     if (rc < 0) {
         gsp_model_profile_free(profile);
         return rc;
     }
-    rc = use_profile(digest, profile, true, opts, err);
+    rc = use_profile(report, profile, true, opts, err);
     if (rc == GSP_OK)
-        gsp_report__facts_add_origin(digest);
-    return finish(digest, rc, out, err);
+        gsp_report__facts_add_origin(report);
+    return finish(report, rc, out, err);
 }
 
-static int fill_tables(struct gsp_report *digest, struct gsp_store *store,
+static int fill_tables(struct gsp_report *report, struct gsp_store *store,
                        const struct gsp_report_open_opts *opts, struct gsp_err *err)
 {
-    int rc = gsp_report__steps_fill(digest, store, err);
+    int rc = gsp_report__steps_fill(report, store, err);
     if (rc == GSP_OK)
-        rc = gsp_report__modules_fill(digest, store, opts && opts->values, err);
+        rc = gsp_report__modules_fill(report, store, opts && opts->values, err);
     if (rc == GSP_OK)
-        rc = gsp_report__ranks_fill(digest, store, err);
+        rc = gsp_report__ranks_fill(report, store, err);
     if (rc == GSP_OK)
-        rc = gsp_report__spans_fill(digest, store, err);
+        rc = gsp_report__spans_fill(report, store, err);
     if (rc == GSP_OK)
-        rc = gsp_report__charts_fill(digest, store, err);
+        rc = gsp_report__charts_fill(report, store, err);
     if (rc == GSP_OK)
-        rc = gsp_report__memory_fill(digest, store, err);
+        rc = gsp_report__memory_fill(report, store, err);
     if (rc == GSP_OK)
-        rc = gsp_report__native_threads_fill(digest, store, err);
-    return rc == GSP_OK ? gsp_report__losses_fill(digest, store, err) : rc;
+        rc = gsp_report__native_threads_fill(report, store, err);
+    return rc == GSP_OK ? gsp_report__losses_fill(report, store, err) : rc;
 }
 
 struct gsp_sv gsp_report__program_name(struct gsp_sv command)
@@ -164,58 +164,58 @@ struct gsp_sv gsp_report__program_name(struct gsp_sv command)
 }
 
 /* Fills the document of a run from tables and a profile, and takes ownership of the profile. */
-static int fill_run(struct gsp_report *digest, struct gsp_store *store, struct gsp_profile *profile,
+static int fill_run(struct gsp_report *report, struct gsp_store *store, struct gsp_profile *profile,
                     const struct gsp_report_open_opts *opts, struct gsp_err *err)
 {
-    digest->profile = profile;
-    int rc = gsp_report__origin_fill(digest, store, err);
+    report->profile = profile;
+    int rc = gsp_report__origin_fill(report, store, err);
     if (rc < 0)
         return rc;
-    if (digest->command.len == 0 && opts && opts->command)
-        digest->command = gsp_report__text_keep(digest, gsp_sv_of(opts->command));
+    if (report->command.len == 0 && opts && opts->command)
+        report->command = gsp_report__text_keep(report, gsp_sv_of(opts->command));
     /* The start must be final before any time is computed relative to it. */
     const int64_t start_ns = profile ? gsp_model_profile_meta_get(profile)->start_ns : 0;
-    if (start_ns > 0 && (digest->start_ns == 0 || start_ns < digest->start_ns)) {
-        digest->duration_s += (double)(digest->start_ns - start_ns) / (double)GSP_NS_PER_S;
-        digest->start_ns = start_ns;
+    if (start_ns > 0 && (report->start_ns == 0 || start_ns < report->start_ns)) {
+        report->duration_s += (double)(report->start_ns - start_ns) / (double)GSP_NS_PER_S;
+        report->start_ns = start_ns;
     }
-    rc = fill_tables(digest, store, opts, err);
-    const bool has_losses = digest->loss_count > 0;
+    rc = fill_tables(report, store, opts, err);
+    const bool has_losses = report->loss_count > 0;
     for (size_t i = 0; gsp_store_warning(store, i); i++)
-        gsp_report__loss_add(digest, gsp_sv_of("files"),
-                             gsp_report__text_keep(digest, gsp_sv_of(gsp_store_warning(store, i))),
+        gsp_report__loss_add(report, gsp_sv_of("files"),
+                             gsp_report__text_keep(report, gsp_sv_of(gsp_store_warning(store, i))),
                              1);
     /* If the run has rows of losses, they include those of the profile. */
     if (rc == GSP_OK && profile)
-        rc = use_profile(digest, profile, !has_losses, opts, err);
+        rc = use_profile(report, profile, !has_losses, opts, err);
     if (rc < 0)
         return rc;
-    if (digest->command.len)
-        digest->title = gsp_report__program_name(digest->command);
-    gsp_report__facts_add_origin(digest);
-    return gsp_report__facts_fill(digest, store, err);
+    if (report->command.len)
+        report->title = gsp_report__program_name(report->command);
+    gsp_report__facts_add_origin(report);
+    return gsp_report__facts_fill(report, store, err);
 }
 
 int gsp_report_open_store(struct gsp_store *store, struct gsp_profile *profile, const char *name,
                           const struct gsp_report_open_opts *opts, struct gsp_report **out,
                           struct gsp_err *err)
 {
-    struct gsp_report *digest = NULL;
+    struct gsp_report *report = NULL;
     *out = NULL;
     int rc = profile ? GSP_OK : gsp_store_run_profile_load_tables(store, &profile, err);
     if (rc == GSP_OK)
-        rc = gsp_report__new(GSP_REPORT_RUN, name, &digest, err);
+        rc = gsp_report__new(GSP_REPORT_RUN, name, &report, err);
     if (rc != GSP_OK) {
         gsp_model_profile_free(profile);
         return rc;
     }
-    return finish(digest, fill_run(digest, store, profile, opts, err), out, err);
+    return finish(report, fill_run(report, store, profile, opts, err), out, err);
 }
 
-static bool is_empty(const struct gsp_report *digest)
+static bool is_empty(const struct gsp_report *report)
 {
-    return digest->stacks.seen == 0 && digest->chart_count == 0 && digest->module_count == 0 &&
-           digest->step_count == 0 && digest->span_count == 0 && digest->memory.site_count == 0;
+    return report->stacks.seen == 0 && report->chart_count == 0 && report->module_count == 0 &&
+           report->step_count == 0 && report->span_count == 0 && report->memory.site_count == 0;
 }
 
 static int open_run(const char *path, const struct gsp_report_open_opts *opts,
@@ -258,19 +258,19 @@ static int open_run(const char *path, const struct gsp_report_open_opts *opts,
 static int open_session(const char *path, const struct gsp_report_open_opts *opts,
                         struct gsp_report **out, struct gsp_err *err)
 {
-    struct gsp_report *digest = NULL;
-    int rc = gsp_report__new(GSP_REPORT_SESSION, path, &digest, err);
+    struct gsp_report *report = NULL;
+    int rc = gsp_report__new(GSP_REPORT_SESSION, path, &report, err);
     if (rc < 0)
         return rc;
-    rc = gsp_report__session_fill(digest, path, err);
-    digest->title = digest->name;
-    if (rc == GSP_OK && digest->profile)
-        rc = use_profile(digest, digest->profile, true, opts, err);
+    rc = gsp_report__session_fill(report, path, err);
+    report->title = report->name;
+    if (rc == GSP_OK && report->profile)
+        rc = use_profile(report, report->profile, true, opts, err);
     if (rc == GSP_OK)
-        rc = gsp_report__rss_fill(digest, err);
+        rc = gsp_report__rss_fill(report, err);
     if (rc == GSP_OK)
-        gsp_report__facts_add_origin(digest);
-    return finish(digest, rc, out, err);
+        gsp_report__facts_add_origin(report);
+    return finish(report, rc, out, err);
 }
 
 /* A session file begins with its metadata or with its frames. */

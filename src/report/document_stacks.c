@@ -12,7 +12,7 @@
 #define BUCKETS_FIRST 100000
 
 struct builder {
-    struct gsp_report *digest;
+    struct gsp_report *report;
     struct gsp_report_stacks *stacks; /* of the document */
     const struct gsp_profile *profile;
     struct gsp_hmap map;
@@ -29,7 +29,7 @@ static void add_processes(struct builder *b)
     for (uint32_t i = 0; i < gsp_model_profile_process_count(b->profile); i++) {
         const struct gsp_process *process = gsp_model_profile_process_at(b->profile, i);
         struct gsp_report_process *more = gsp_report_array_grow(
-            b->digest, stacks->processes, stacks->process_count, sizeof(*stacks->processes));
+            b->report, stacks->processes, stacks->process_count, sizeof(*stacks->processes));
         if (!more)
             return;
         stacks->processes = more;
@@ -46,7 +46,7 @@ static void add_threads(struct builder *b)
         const struct gsp_process *process =
             gsp_model_profile_process_at(b->profile, thread->process);
         struct gsp_report_thread *more = gsp_report_array_grow(
-            b->digest, stacks->threads, stacks->thread_count, sizeof(*stacks->threads));
+            b->report, stacks->threads, stacks->thread_count, sizeof(*stacks->threads));
         if (!more)
             return;
         stacks->threads = more;
@@ -76,7 +76,7 @@ static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct
             continue;
         }
         struct gsp_report_frame *more = gsp_report_array_grow(
-            b->digest, stacks->frames, stacks->frame_count, sizeof(*stacks->frames));
+            b->report, stacks->frames, stacks->frame_count, sizeof(*stacks->frames));
         if (!more)
             return gsp_err_nomem(err);
         stacks->frames = more;
@@ -108,7 +108,7 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
             continue;
         }
         struct gsp_report_node *more = gsp_report_array_grow(
-            b->digest, stacks->nodes, stacks->node_count, sizeof(*stacks->nodes));
+            b->report, stacks->nodes, stacks->node_count, sizeof(*stacks->nodes));
         if (!more)
             return gsp_err_nomem(err);
         stacks->nodes = more;
@@ -157,7 +157,7 @@ static bool append(struct builder *b, const struct gsp_report_sample *sample)
 {
     struct gsp_report_stacks *stacks = b->stacks;
     struct gsp_report_sample *more =
-        gsp_report_array_grow(b->digest, stacks->samples, stacks->sample_count, sizeof(*more));
+        gsp_report_array_grow(b->report, stacks->samples, stacks->sample_count, sizeof(*more));
     if (!more)
         return false;
     stacks->samples = more;
@@ -394,20 +394,20 @@ static int build(struct builder *b, const struct gsp_report_open_opts *opts, str
     return add_functions(b, err);
 }
 
-int gsp_report__stacks_fill(struct gsp_report *digest, const struct gsp_report_open_opts *opts,
+int gsp_report__stacks_fill(struct gsp_report *report, const struct gsp_report_open_opts *opts,
                             struct gsp_err *err)
 {
     static const char *const UNITS[] = {
         [GSP_UNIT_NS] = "s", [GSP_UNIT_COUNT] = "samples", [GSP_UNIT_BYTES] = "bytes"};
-    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(digest->profile);
-    struct builder b = {.digest = digest,
-                        .stacks = &digest->stacks,
-                        .profile = digest->profile,
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(report->profile);
+    struct builder b = {.report = report,
+                        .stacks = &report->stacks,
+                        .profile = report->profile,
                         .scale = meta->unit == GSP_UNIT_NS ? 1.0 / (double)GSP_NS_PER_S : 1,
-                        .knows_cpu = knows_cpu(digest->profile, meta)};
-    if (meta->start_ns > 0 && digest->start_ns > 0)
-        b.shift_s = (double)(meta->start_ns - digest->start_ns) / (double)GSP_NS_PER_S;
-    digest->stacks.unit = UNITS[meta->unit];
+                        .knows_cpu = knows_cpu(report->profile, meta)};
+    if (meta->start_ns > 0 && report->start_ns > 0)
+        b.shift_s = (double)(meta->start_ns - report->start_ns) / (double)GSP_NS_PER_S;
+    report->stacks.unit = UNITS[meta->unit];
     const int rc = build(&b, opts, err);
     gsp_hmap_free(&b.map);
     free(b.frame_of);

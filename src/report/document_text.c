@@ -63,18 +63,18 @@ static struct gsp_report_grid module_grid(void)
 }
 
 /* Returns the number of rows left out. */
-static size_t add_modules(struct gsp_report_grid *grid, const struct gsp_report *digest,
+static size_t add_modules(struct gsp_report_grid *grid, const struct gsp_report *document,
                           size_t limit)
 {
-    const size_t count = digest->module_count < limit ? digest->module_count : limit;
+    const size_t count = document->module_count < limit ? document->module_count : limit;
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < MODULE_COLUMNS; k++) {
-            put_module_cell(&digest->modules[i], k, &grid->cell);
+            put_module_cell(&document->modules[i], k, &grid->cell);
             gsp_report_grid_cell(grid);
         }
         gsp_report_grid_row(grid);
     }
-    return digest->module_count - count;
+    return document->module_count - count;
 }
 
 static struct gsp_report_grid metric_grid(void)
@@ -88,12 +88,12 @@ static struct gsp_report_grid metric_grid(void)
 }
 
 /* Returns the number of rows left out. */
-static size_t add_metrics(struct gsp_report_grid *grid, const struct gsp_report *digest,
+static size_t add_metrics(struct gsp_report_grid *grid, const struct gsp_report *document,
                           size_t limit)
 {
     size_t count = 0;
-    for (size_t i = 0; i < digest->chart_count; i++) {
-        const struct gsp_report_chart *chart = &digest->charts[i];
+    for (size_t i = 0; i < document->chart_count; i++) {
+        const struct gsp_report_chart *chart = &document->charts[i];
         for (size_t k = 0; k < chart->series_count; k++) {
             const struct gsp_report_stats *stats = &chart->series[k].stats;
             const double values[] = {stats->mean, stats->min, stats->max};
@@ -124,33 +124,34 @@ static void put_table(struct gsp_report_grid *grid, const char *heading, size_t 
     gsp_report_grid_free(grid);
 }
 
-int gsp_report__write_text(const struct gsp_report *digest,
+int gsp_report__write_text(const struct gsp_report *document,
                            const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                            struct gsp_err *err)
 {
     const struct gsp_profile_report_opts report = {.limit = rows_of(opts), .width = opts->width};
-    gsp_buf_term(out, digest->title);
+    gsp_buf_term(out, document->title);
     gsp_buf_putc(out, '\n');
-    for (size_t i = 0; i < digest->fact_count; i++) {
-        gsp_buf_printf(out, "  %-16.*s ", (int)digest->facts[i].name.len, digest->facts[i].name.p);
-        gsp_buf_term(out, digest->facts[i].value);
+    for (size_t i = 0; i < document->fact_count; i++) {
+        gsp_buf_printf(out, "  %-16.*s ", (int)document->facts[i].name.len,
+                       document->facts[i].name.p);
+        gsp_buf_term(out, document->facts[i].value);
         gsp_buf_putc(out, '\n');
     }
     gsp_buf_putc(out, '\n');
-    gsp_report_verdict_put(digest, out, out);
+    gsp_report_verdict_put(document, out, out);
     int rc = GSP_OK;
-    if (digest->stacks.function_count) {
+    if (document->stacks.function_count) {
         gsp_buf_puts(out, "\nFunctions, all threads\n");
-        rc = gsp_report_profile_top(digest->profile, &BY_FUNCTION, &report, out, err);
+        rc = gsp_report_profile_top(document->profile, &BY_FUNCTION, &report, out, err);
     }
-    if (digest->module_count) {
+    if (document->module_count) {
         struct gsp_report_grid grid = module_grid();
-        const size_t left_out = add_modules(&grid, digest, rows_of(opts));
+        const size_t left_out = add_modules(&grid, document, rows_of(opts));
         put_table(&grid, "Modules", left_out, out);
     }
-    if (digest->chart_count) {
+    if (document->chart_count) {
         struct gsp_report_grid grid = metric_grid();
-        const size_t left_out = add_metrics(&grid, digest, rows_of(opts));
+        const size_t left_out = add_metrics(&grid, document, rows_of(opts));
         put_table(&grid, "Metrics", left_out, out);
     }
     return rc;
@@ -166,15 +167,16 @@ static struct gsp_report_grid site_grid(void)
 }
 
 /* Returns the number of rows left out. */
-static size_t add_sites(struct gsp_report_grid *grid, const struct gsp_report *digest, size_t limit)
+static size_t add_sites(struct gsp_report_grid *grid, const struct gsp_report *document,
+                        size_t limit)
 {
-    const size_t all = digest->memory.site_count;
+    const size_t all = document->memory.site_count;
     const size_t count = all < limit ? all : limit;
     for (size_t i = 0; i < count; i++) {
-        const struct gsp_report_site *site = &digest->memory.sites[i];
+        const struct gsp_report_site *site = &document->memory.sites[i];
         const struct gsp_report_frame none = {.func = gsp_sv_of("(unknown)")};
         const struct gsp_report_frame *frame =
-            site->frame_count ? &digest->site_frames[site->frames[site->frame_count - 1]] : &none;
+            site->frame_count ? &document->site_frames[site->frames[site->frame_count - 1]] : &none;
         gsp_model_bytes_put(site->bytes, &grid->cell);
         gsp_report_grid_cell(grid);
         gsp_model_count_put((uint64_t)site->count, &grid->cell);
@@ -201,45 +203,45 @@ static void put_markdown(struct gsp_report_grid *grid, const char *heading, size
     gsp_report_grid_free(grid);
 }
 
-int gsp_report__write_markdown(const struct gsp_report *digest,
+int gsp_report__write_markdown(const struct gsp_report *document,
                                const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                struct gsp_err *err)
 {
     const struct gsp_profile_report_opts report = {.limit = rows_of(opts)};
     gsp_buf_puts(out, "# ");
-    gsp_report_markdown_text(out, digest->title);
+    gsp_report_markdown_text(out, document->title);
     gsp_buf_puts(out, "\n\n");
-    for (size_t i = 0; i < digest->verdict_count; i++) {
+    for (size_t i = 0; i < document->verdict_count; i++) {
         gsp_buf_puts(out, "- ");
-        gsp_report_markdown_text(out, digest->verdict[i]);
+        gsp_report_markdown_text(out, document->verdict[i]);
         gsp_buf_putc(out, '\n');
     }
     gsp_buf_puts(out, "\n|  |  |\n|:---|:---|\n");
-    for (size_t i = 0; i < digest->fact_count; i++) {
+    for (size_t i = 0; i < document->fact_count; i++) {
         gsp_buf_puts(out, "| ");
-        gsp_report_markdown_text(out, digest->facts[i].name);
+        gsp_report_markdown_text(out, document->facts[i].name);
         gsp_buf_puts(out, " | ");
-        gsp_report_markdown_text(out, digest->facts[i].value);
+        gsp_report_markdown_text(out, document->facts[i].value);
         gsp_buf_puts(out, " |\n");
     }
     int rc = GSP_OK;
-    if (digest->stacks.function_count) {
+    if (document->stacks.function_count) {
         gsp_buf_puts(out, "\n## Functions\n\n");
-        rc = gsp_report_profile_markdown(digest->profile, &BY_FUNCTION, &report, out, err);
+        rc = gsp_report_profile_markdown(document->profile, &BY_FUNCTION, &report, out, err);
     }
-    if (digest->kind == GSP_REPORT_MEMORY && digest->memory.site_count) {
+    if (document->kind == GSP_REPORT_MEMORY && document->memory.site_count) {
         struct gsp_report_grid grid = site_grid();
-        const size_t left_out = add_sites(&grid, digest, rows_of(opts));
+        const size_t left_out = add_sites(&grid, document, rows_of(opts));
         put_markdown(&grid, "Allocation sites", left_out, out);
     }
-    if (digest->module_count) {
+    if (document->module_count) {
         struct gsp_report_grid grid = module_grid();
-        const size_t left_out = add_modules(&grid, digest, rows_of(opts));
+        const size_t left_out = add_modules(&grid, document, rows_of(opts));
         put_markdown(&grid, "Modules", left_out, out);
     }
-    if (digest->chart_count) {
+    if (document->chart_count) {
         struct gsp_report_grid grid = metric_grid();
-        add_metrics(&grid, digest, SIZE_MAX);
+        add_metrics(&grid, document, SIZE_MAX);
         put_markdown(&grid, "Metrics", 0, out);
     }
     return rc;

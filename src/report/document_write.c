@@ -4,16 +4,16 @@
 #include "export/page.h"
 #include "report/document_write_internal.h"
 
-static int write_page(const struct gsp_report *digest, struct gsp_buf *out, struct gsp_err *err)
+static int write_page(const struct gsp_report *report, struct gsp_buf *out, struct gsp_err *err)
 {
     gsp_auto_buf json = {0};
-    gsp_report__write_json(digest, &json);
+    gsp_report__write_json(report, &json);
     if (json.failed)
         return gsp_err_nomem(err);
     return gsp_export_page_write(gsp_buf_sv(&json), out, err);
 }
 
-int gsp_report_write(const struct gsp_report *digest, enum gsp_report_format format,
+int gsp_report_write(const struct gsp_report *report, enum gsp_report_format format,
                      const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                      struct gsp_err *err)
 {
@@ -22,20 +22,20 @@ int gsp_report_write(const struct gsp_report *digest, enum gsp_report_format for
     opts = opts ? opts : &DEFAULTS;
     switch (format) {
     case GSP_REPORT_HTML:
-        rc = write_page(digest, out, err);
+        rc = write_page(report, out, err);
         break;
     case GSP_REPORT_JSON:
-        gsp_report__write_json(digest, out);
+        gsp_report__write_json(report, out);
         gsp_buf_putc(out, '\n');
         break;
     case GSP_REPORT_CSV:
-        rc = gsp_report__write_csv(digest, opts, out, err);
+        rc = gsp_report__write_csv(report, opts, out, err);
         break;
     case GSP_REPORT_MARKDOWN:
-        rc = gsp_report__write_markdown(digest, opts, out, err);
+        rc = gsp_report__write_markdown(report, opts, out, err);
         break;
     case GSP_REPORT_TEXT:
-        rc = gsp_report__write_text(digest, opts, out, err);
+        rc = gsp_report__write_text(report, opts, out, err);
         break;
     }
     if (rc == GSP_OK && out->failed)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.h -- a report document as HTML, JSON, CSV, Markdown or text.
+ * document_write.h -- a report document as HTML, JSON, CSV, Markdown or text.
  *
  * Threads: no state.
  */
@@ -48,7 +48,7 @@ struct gsp_report_write_opts {
 
 /* Appends the document in a format. opts may be NULL. Fails with EMPTY (CSV of a table without
  * rows) or NOMEM. */
-GSP_MUST_CHECK int gsp_report_write(const struct gsp_report *digest, enum gsp_report_format format,
+GSP_MUST_CHECK int gsp_report_write(const struct gsp_report *report, enum gsp_report_format format,
                                     const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                     struct gsp_err *err);
 

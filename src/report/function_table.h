@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h -- the functions of a profile with their own and total weights.
+ * function_table.h -- the functions of a profile with their own and total weights.
  *
  * Threads: constant once built.
  */

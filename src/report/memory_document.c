@@ -17,41 +17,41 @@
 
 /* -------------------------------------------------------------------------------------- facts */
 
-static void add_facts(struct gsp_report *digest, const struct gsp_memory_view *report)
+static void add_facts(struct gsp_report *document, const struct gsp_memory_view *report)
 {
     const struct gsp_memlog_process *first = gsp_memlog_process(report->log, 0);
     const size_t processes = gsp_report__memory_process_count(report);
     gsp_auto_buf text = {0};
     gsp_model_command_put(gsp_memlog_profile(report->log), &text);
-    digest->command = gsp_report__text_keep_buf(digest, &text);
-    digest->title = gsp_report__program_name(digest->command);
-    gsp_report__facts_add_origin(digest);
-    gsp_report__fact_add(digest, gsp_sv_of("Recording"), digest->name);
+    document->command = gsp_report__text_keep_buf(document, &text);
+    document->title = gsp_report__program_name(document->command);
+    gsp_report__facts_add_origin(document);
+    gsp_report__fact_add(document, gsp_sv_of("Recording"), document->name);
     gsp_buf_puts(&text, gsp_report__memory_is_exact(report) ? "every allocation" : "sampled");
     if (processes == 1 && first->interval_bytes > 0) {
         gsp_buf_puts(&text, ", one sample every ");
         gsp_model_bytes_put((double)first->interval_bytes, &text);
     }
-    gsp_report__fact_add(digest, gsp_sv_of("Allocations"),
-                         gsp_report__text_keep_buf(digest, &text));
+    gsp_report__fact_add(document, gsp_sv_of("Allocations"),
+                         gsp_report__text_keep_buf(document, &text));
     if (processes > 1)
-        gsp_report__fact_add(digest, gsp_sv_of("Processes"),
-                             gsp_report__text_printf(digest, "%zu", processes));
+        gsp_report__fact_add(document, gsp_sv_of("Processes"),
+                             gsp_report__text_printf(document, "%zu", processes));
     gsp_report__memory_put_view(report, &text);
-    gsp_report__fact_add(digest, gsp_sv_of("View"), gsp_report__text_keep_buf(digest, &text));
+    gsp_report__fact_add(document, gsp_sv_of("View"), gsp_report__text_keep_buf(document, &text));
     gsp_report__memory_put_huge(report, &text);
     if (text.len > 0)
-        gsp_report__fact_add(digest, gsp_sv_of("Huge pages"),
-                             gsp_report__text_keep_buf(digest, &text));
+        gsp_report__fact_add(document, gsp_sv_of("Huge pages"),
+                             gsp_report__text_keep_buf(document, &text));
 }
 
-static void add_losses(struct gsp_report *digest, const struct gsp_memory_view *report)
+static void add_losses(struct gsp_report *document, const struct gsp_memory_view *report)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
     const size_t processes = gsp_report__memory_process_count(report);
     uint64_t *lost = calloc(processes + 1, sizeof(*lost)); /* the counts only rise */
     uint64_t sum = 0;
-    digest->no_memory = digest->no_memory || !lost;
+    document->no_memory = document->no_memory || !lost;
     for (size_t i = 0; lost && i < gsp_memlog_tick_count(report->log); i++) {
         const struct gsp_memlog_tick *tick = gsp_memlog_tick(report->log, i);
         if (tick->total[GSP_MEMTOTAL_LOST] > 0)
@@ -60,10 +60,10 @@ static void add_losses(struct gsp_report *digest, const struct gsp_memory_view *
     for (size_t i = 0; lost && i < processes; i++)
         sum += lost[i];
     free(lost);
-    gsp_report__loss_add(digest, gsp_sv_of("allocations"), gsp_sv_of("not counted completely"),
+    gsp_report__loss_add(document, gsp_sv_of("allocations"), gsp_sv_of("not counted completely"),
                          sum);
     if (meta->truncated)
-        gsp_report__loss_add(digest, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
+        gsp_report__loss_add(document, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
 }
 
 /* ------------------------------------------------------------------------------------- charts */
@@ -86,7 +86,7 @@ static const struct {
      "Bytes that PyTorch's caching allocator has handed out on the GPU."},
 };
 
-static bool add_lines(struct gsp_report *digest, struct gsp_report_chart *chart,
+static bool add_lines(struct gsp_report *document, struct gsp_report_chart *chart,
                       const struct gsp_memlog *log)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(log);
@@ -97,7 +97,7 @@ static bool add_lines(struct gsp_report *digest, struct gsp_report_chart *chart,
             &name, gsp_report__program_name(gsp_model_profile_string_at(profile, process->name)));
         gsp_buf_printf(&name, " (%" PRId32 ")", process->pid);
         struct gsp_report_series *series =
-            gsp_report__series_add(digest, chart, gsp_report__text_keep_buf(digest, &name));
+            gsp_report__series_add(document, chart, gsp_report__text_keep_buf(document, &name));
         if (!series)
             return false;
         series->pid = process->pid;
@@ -105,11 +105,11 @@ static bool add_lines(struct gsp_report *digest, struct gsp_report_chart *chart,
     return true;
 }
 
-static void add_charts(struct gsp_report *digest, const struct gsp_memlog *log)
+static void add_charts(struct gsp_report *document, const struct gsp_memlog *log)
 {
     for (size_t k = 0; k < GSP_COUNT(CHARTS); k++) {
-        struct gsp_report_chart *chart = gsp_report__chart_add(digest, gsp_sv_of(CHARTS[k].id));
-        if (!chart || !add_lines(digest, chart, log))
+        struct gsp_report_chart *chart = gsp_report__chart_add(document, gsp_sv_of(CHARTS[k].id));
+        if (!chart || !add_lines(document, chart, log))
             return;
         chart->title = gsp_sv_of(CHARTS[k].title);
         chart->unit = gsp_sv_of("bytes");
@@ -119,11 +119,11 @@ static void add_charts(struct gsp_report *digest, const struct gsp_memlog *log)
             const int64_t bytes = tick->total[CHARTS[k].total];
             /* What an interpreter frees while it exits is not part of the trend. */
             if (!tick->is_gone && !tick->is_final && bytes != GSP_MEMLOG_UNKNOWN)
-                gsp_report__series_add_point(digest, &chart->series[tick->process],
+                gsp_report__series_add_point(document, &chart->series[tick->process],
                                              (double)tick->time_ns / (double)GSP_NS_PER_S,
                                              (double)bytes);
         }
-        gsp_report__chart_finish(digest, chart);
+        gsp_report__chart_finish(document, chart);
     }
 }
 
@@ -146,7 +146,7 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* From the outermost frame on. Returns false if out of memory. */
-static bool add_frames(struct gsp_report *digest, struct gsp_report_site *site,
+static bool add_frames(struct gsp_report *document, struct gsp_report_site *site,
                        const struct gsp_profile *profile, uint32_t stack)
 {
     gsp_auto_buf path = {0}; /* uint32_t, from the innermost on */
@@ -161,28 +161,28 @@ static bool add_frames(struct gsp_report *digest, struct gsp_report_site *site,
             .file = gsp_model_profile_string_at(profile, frame->file),
             .line = frame->line,
             .kind = frame->kind};
-        if (!gsp_report__site_add_frame(digest, site, made))
+        if (!gsp_report__site_add_frame(document, site, made))
             return false;
     }
     return !path.failed;
 }
 
-static bool add_site(struct gsp_report *digest, const struct gsp_profile *profile,
+static bool add_site(struct gsp_report *document, const struct gsp_profile *profile,
                      const struct held *held)
 {
-    struct gsp_report_memory *memory = &digest->memory;
+    struct gsp_report_memory *memory = &document->memory;
     struct gsp_report_site *more =
-        gsp_report_array_grow(digest, memory->sites, memory->site_count, sizeof(*memory->sites));
+        gsp_report_array_grow(document, memory->sites, memory->site_count, sizeof(*memory->sites));
     if (!more)
         return false;
     memory->sites = more;
     more[memory->site_count] =
         (struct gsp_report_site){.bytes = (double)held->bytes, .count = (double)held->count};
-    return add_frames(digest, &more[memory->site_count++], profile, held->stack);
+    return add_frames(document, &more[memory->site_count++], profile, held->stack);
 }
 
 /* Sites with negative growth are left out: a graph cannot show them. */
-static int add_sites(struct gsp_report *digest, const struct gsp_memory_view *report,
+static int add_sites(struct gsp_report *document, const struct gsp_memory_view *report,
                      struct gsp_err *err)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
@@ -205,12 +205,12 @@ static int add_sites(struct gsp_report *digest, const struct gsp_memory_view *re
     bool ok = true;
     for (; ok && count <= stacks && held[count].bytes > 0; count++)
         if (!report->limit || count < report->limit)
-            ok = add_site(digest, profile, &held[count]);
+            ok = add_site(document, profile, &held[count]);
     free(held);
-    if (count > digest->memory.site_count)
-        gsp_report__fact_add(digest, gsp_sv_of("Call stacks"),
-                             gsp_report__text_printf(digest, "the largest %zu of %zu",
-                                                     digest->memory.site_count, count));
+    if (count > document->memory.site_count)
+        gsp_report__fact_add(document, gsp_sv_of("Call stacks"),
+                             gsp_report__text_printf(document, "the largest %zu of %zu",
+                                                     document->memory.site_count, count));
     return ok ? GSP_OK : gsp_err_nomem(err);
 }
 
@@ -222,7 +222,7 @@ static void put_group(const struct gsp_memory_view *report, uint32_t group, stru
     gsp_buf_putc(out, ' ');
 }
 
-static void add_largest(struct gsp_report *digest, const struct gsp_memory_view *report)
+static void add_largest(struct gsp_report *document, const struct gsp_memory_view *report)
 {
     const double all = (double)report->rows.all.bytes;
     gsp_auto_buf text = {0};
@@ -234,10 +234,10 @@ static void add_largest(struct gsp_report *digest, const struct gsp_memory_view 
         put_group(report, row->group, &text);
         gsp_model_share_put((double)row->value.bytes, all, &text);
     }
-    gsp_report__verdict_add(digest, &text);
+    gsp_report__verdict_add(document, &text);
 }
 
-static void add_leaks(struct gsp_report *digest, const struct gsp_memory_view *report,
+static void add_leaks(struct gsp_report *document, const struct gsp_memory_view *report,
                       const struct gsp_memlog_leaks *leaks)
 {
     const bool is_known = leaks->stretches >= GSP_MEMLOG_LEAK_WINDOWS_MIN;
@@ -254,12 +254,12 @@ static void add_leaks(struct gsp_report *digest, const struct gsp_memory_view *r
         gsp_buf_printf(&text, " and %zu more", leaks->count - NAMES_MAX);
     if (leaks->count == 0)
         gsp_buf_puts(&text, is_known ? "Nothing keeps growing" : "Too short to detect growth");
-    gsp_report__verdict_add(digest, &text);
+    gsp_report__verdict_add(document, &text);
     if (!is_known)
         return;
     gsp_model_count_put(leaks->count, &value);
     gsp_buf_puts(&text, leaks->count == 1 ? "row that keeps growing" : "rows that keep growing");
-    gsp_report__card_add(digest,
+    gsp_report__card_add(document,
                          (struct gsp_report_card){.id = "leaks",
                                                   .title = "Leaks",
                                                   .tone = leaks->count ? GSP_REPORT_TONE_WARN
@@ -267,13 +267,13 @@ static void add_leaks(struct gsp_report *digest, const struct gsp_memory_view *r
                          &value, &text);
 }
 
-static void add_peak(struct gsp_report *digest, const struct gsp_memory_view *report)
+static void add_peak(struct gsp_report *document, const struct gsp_memory_view *report)
 {
     const struct gsp_memory_peak peak = gsp_report__memory_peak(report);
     gsp_auto_buf value = {0};
     gsp_auto_buf text = {0};
     gsp_report__memory_put_peak(report, &text);
-    gsp_report__verdict_add(digest, &text);
+    gsp_report__verdict_add(document, &text);
     if (peak.bytes < 0)
         return;
     gsp_model_bytes_put((double)peak.bytes, &value);
@@ -282,46 +282,46 @@ static void add_peak(struct gsp_report *digest, const struct gsp_memory_view *re
         gsp_buf_puts(&text, ", at ");
         gsp_model_seconds_put((double)peak.time_ns / (double)GSP_NS_PER_S, &text);
     }
-    gsp_report__card_add(digest, (struct gsp_report_card){.id = "live", .title = "Peak allocated"},
-                         &value, &text);
+    gsp_report__card_add(
+        document, (struct gsp_report_card){.id = "live", .title = "Peak allocated"}, &value, &text);
 }
 
-static void add_total(struct gsp_report *digest, const struct gsp_memory_view *report)
+static void add_total(struct gsp_report *document, const struct gsp_memory_view *report)
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf text = {0};
     gsp_report__memory_put_view(report, &text);
     gsp_buf_puts(&text, ": ");
     gsp_report__memory_put_total(report, &text);
-    gsp_report__verdict_add(digest, &text);
+    gsp_report__verdict_add(document, &text);
     if (report->question.view == GSP_MEMVIEW_PEAK)
         return;
     gsp_model_bytes_put((double)report->rows.all.bytes, &value);
     gsp_report__memory_put_view(report, &text);
-    gsp_report__card_add(digest, (struct gsp_report_card){.id = "view", .title = "This view"},
+    gsp_report__card_add(document, (struct gsp_report_card){.id = "view", .title = "This view"},
                          &value, &text);
 }
 
-static int judge(struct gsp_report *digest, const struct gsp_memory_view *report,
+static int judge(struct gsp_report *document, const struct gsp_memory_view *report,
                  struct gsp_err *err)
 {
     struct gsp_memlog_leaks leaks = {0};
     gsp_auto_buf text = {0};
     int rc = gsp_memlog_leaks_find(report->log, &report->groups, &leaks, err);
     if (rc == GSP_OK)
-        rc = gsp_report__rss_fill(digest, err);
+        rc = gsp_report__rss_fill(document, err);
     if (rc == GSP_OK) {
-        add_peak(digest, report);
+        add_peak(document, report);
         if (report->question.view != GSP_MEMVIEW_LEAKS) {
-            add_total(digest, report);
-            add_largest(digest, report);
+            add_total(document, report);
+            add_largest(document, report);
         }
-        add_leaks(digest, report, &leaks);
-        gsp_report__losses_put(digest, &text);
+        add_leaks(document, report, &leaks);
+        gsp_report__losses_put(document, &text);
         if (text.len == 0)
             gsp_buf_puts(&text, "Nothing was lost");
-        gsp_report__verdict_add(digest, &text);
-        gsp_report__cards_add_memory(digest);
+        gsp_report__verdict_add(document, &text);
+        gsp_report__cards_add_memory(document);
     }
     gsp_memlog_leaks_free(&leaks);
     return rc;
@@ -331,26 +331,26 @@ int gsp_report_memory_document(const struct gsp_memory_view *report, struct gsp_
                                struct gsp_err *err)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
-    struct gsp_report *digest = NULL;
+    struct gsp_report *document = NULL;
     *out = NULL;
-    int rc = gsp_report__new(GSP_REPORT_MEMORY, report->path, &digest, err);
+    int rc = gsp_report__new(GSP_REPORT_MEMORY, report->path, &document, err);
     if (rc < 0)
         return rc;
-    digest->has_losses = true;
-    digest->start_ns = meta->start_ns;
-    digest->duration_s = (double)meta->duration_ns / (double)GSP_NS_PER_S;
-    add_facts(digest, report);
-    add_losses(digest, report);
-    add_charts(digest, report->log);
-    rc = add_sites(digest, report, err);
+    document->has_losses = true;
+    document->start_ns = meta->start_ns;
+    document->duration_s = (double)meta->duration_ns / (double)GSP_NS_PER_S;
+    add_facts(document, report);
+    add_losses(document, report);
+    add_charts(document, report->log);
+    rc = add_sites(document, report, err);
     if (rc == GSP_OK)
-        rc = judge(digest, report, err);
-    if (rc == GSP_OK && digest->no_memory)
+        rc = judge(document, report, err);
+    if (rc == GSP_OK && document->no_memory)
         rc = gsp_err_nomem(err);
     if (rc < 0) {
-        gsp_report_free(digest);
+        gsp_report_free(document);
         return rc;
     }
-    *out = digest;
+    *out = document;
     return GSP_OK;
 }

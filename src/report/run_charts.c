@@ -97,7 +97,7 @@ void gsp_report__chart_describe(struct gsp_report_chart *chart)
 }
 
 struct filler {
-    struct gsp_report *digest;
+    struct gsp_report *report;
     const struct chart_def *def;
     struct gsp_report_chart *chart;   /* NULL before the first point */
     struct gsp_report_series *series; /* of the last point */
@@ -105,7 +105,7 @@ struct filler {
 
 static int begin_chart(struct filler *filler, struct gsp_err *err)
 {
-    filler->chart = gsp_report__chart_add(filler->digest, gsp_sv_of(filler->def->id));
+    filler->chart = gsp_report__chart_add(filler->report, gsp_sv_of(filler->def->id));
     if (!filler->chart)
         return gsp_err_nomem(err);
     filler->chart->title = gsp_sv_of(filler->def->title);
@@ -128,21 +128,21 @@ static int add_point(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     const bool same =
         last && (pid == GSP_NULL_I64 ? gsp_sv_eq(last->name, name) : last->pid == pid);
     if (!same) {
-        filler->series = gsp_report__series_add(filler->digest, filler->chart,
-                                                gsp_report__text_keep(filler->digest, name));
+        filler->series = gsp_report__series_add(filler->report, filler->chart,
+                                                gsp_report__text_keep(filler->report, name));
         if (!filler->series)
             return gsp_err_nomem(err);
         filler->series->pid = pid;
         filler->series->rank = gsp_store_row_i64(row, 2);
     }
-    gsp_report__series_add_point(filler->digest, filler->series,
-                                 gsp_report__seconds_at(filler->digest, ts_ns),
+    gsp_report__series_add_point(filler->report, filler->series,
+                                 gsp_report__seconds_at(filler->report, ts_ns),
                                  gsp_store_row_f64(row, 4));
     return GSP_OK;
 }
 
 /* Unused devices and resources are removed as well. */
-void gsp_report__chart_finish(struct gsp_report *digest, struct gsp_report_chart *chart)
+void gsp_report__chart_finish(struct gsp_report *report, struct gsp_report_chart *chart)
 {
     const bool used_only =
         gsp_sv_eq(chart->unit, gsp_sv_of("bytes/s")) || gsp_sv_eq(chart->id, gsp_sv_of("pressure"));
@@ -158,48 +158,48 @@ void gsp_report__chart_finish(struct gsp_report *digest, struct gsp_report_chart
     chart->series_count = kept;
     if (kept == 0) {
         free(chart->series);
-        digest->chart_count--;
+        report->chart_count--;
     }
 }
 
-static int add_steps_chart(struct gsp_report *digest, struct gsp_err *err)
+static int add_steps_chart(struct gsp_report *report, struct gsp_err *err)
 {
-    struct filler filler = {.digest = digest, .def = &STEPS};
-    if (digest->step_count == 0)
+    struct filler filler = {.report = report, .def = &STEPS};
+    if (report->step_count == 0)
         return GSP_OK;
     if (begin_chart(&filler, err) < 0)
         return gsp_err_nomem(err);
-    for (size_t i = 0; i < digest->step_count; i++) {
-        const struct gsp_report_step *step = &digest->steps[i];
+    for (size_t i = 0; i < report->step_count; i++) {
+        const struct gsp_report_step *step = &report->steps[i];
         struct gsp_report_series *series = NULL;
         for (size_t k = 0; k < filler.chart->series_count && !series; k++)
             if (filler.chart->series[k].pid == step->pid)
                 series = &filler.chart->series[k];
         if (!series) {
             series = gsp_report__series_add(
-                digest, filler.chart,
+                report, filler.chart,
                 step->rank == GSP_NULL_I64
-                    ? gsp_report__text_printf(digest, "process %" PRId64, step->pid)
-                    : gsp_report__text_printf(digest, "rank %" PRId64, step->rank));
+                    ? gsp_report__text_printf(report, "process %" PRId64, step->pid)
+                    : gsp_report__text_printf(report, "rank %" PRId64, step->rank));
             if (!series)
                 return gsp_err_nomem(err);
             series->pid = step->pid;
             series->rank = step->rank;
         }
-        gsp_report__series_add_point(digest, series, step->t, step->duration_s);
+        gsp_report__series_add_point(report, series, step->t, step->duration_s);
     }
-    gsp_report__chart_finish(digest, filler.chart);
+    gsp_report__chart_finish(report, filler.chart);
     return GSP_OK;
 }
 
-int gsp_report__charts_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__charts_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
-    int rc = add_steps_chart(digest, err);
+    int rc = add_steps_chart(report, err);
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(CHARTS); i++) {
-        struct filler filler = {.digest = digest, .def = &CHARTS[i]};
+        struct filler filler = {.report = report, .def = &CHARTS[i]};
         rc = gsp_store_query_each(store, CHARTS[i].sql, add_point, &filler, err);
         if (rc == GSP_OK && filler.chart)
-            gsp_report__chart_finish(digest, filler.chart);
+            gsp_report__chart_finish(report, filler.chart);
     }
     return rc;
 }

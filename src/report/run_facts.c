@@ -7,9 +7,9 @@
 #include "model/format.h"
 #include "report/run_parts.h"
 
-double gsp_report__seconds_at(const struct gsp_report *digest, int64_t ts_ns)
+double gsp_report__seconds_at(const struct gsp_report *report, int64_t ts_ns)
 {
-    return (double)(ts_ns - digest->start_ns) / (double)GSP_NS_PER_S;
+    return (double)(ts_ns - report->start_ns) / (double)GSP_NS_PER_S;
 }
 
 /* If the run was killed, gsprof.run has no times; the times of the rows are used. */
@@ -36,17 +36,17 @@ static const char ORIGIN_SQL[] =
 
 static int read_origin(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report *digest = ctx;
+    struct gsp_report *report = ctx;
     int64_t from_ns = gsp_store_row_i64(row, 3);
     int64_t to_ns = gsp_store_row_i64(row, 4);
     const int64_t first_ns = gsp_store_row_i64(row, 5);
     const int64_t last_ns = gsp_store_row_i64(row, 6);
     (void)err;
     if (gsp_store_row_text(row, 0).len)
-        digest->name = gsp_report__text_keep(digest, gsp_store_row_text(row, 0));
-    digest->host = gsp_report__text_keep(digest, gsp_store_row_text(row, 1));
-    digest->command = gsp_report__text_keep(digest, gsp_store_row_text(row, 2));
-    digest->exit_status = gsp_store_row_i64(row, 7);
+        report->name = gsp_report__text_keep(report, gsp_store_row_text(row, 0));
+    report->host = gsp_report__text_keep(report, gsp_store_row_text(row, 1));
+    report->command = gsp_report__text_keep(report, gsp_store_row_text(row, 2));
+    report->exit_status = gsp_store_row_i64(row, 7);
     /* The first step may have started before the recorder. */
     if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
         from_ns = first_ns;
@@ -54,15 +54,15 @@ static int read_origin(void *ctx, const struct gsp_store_row *row, struct gsp_er
         to_ns = last_ns;
     if (from_ns == GSP_NULL_I64)
         return GSP_OK;
-    digest->start_ns = from_ns;
+    report->start_ns = from_ns;
     if (to_ns != GSP_NULL_I64 && to_ns > from_ns)
-        digest->duration_s = gsp_report__seconds_at(digest, to_ns);
+        report->duration_s = gsp_report__seconds_at(report, to_ns);
     return GSP_OK;
 }
 
-int gsp_report__origin_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__origin_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_query_each(store, ORIGIN_SQL, read_origin, digest, err);
+    return gsp_store_query_each(store, ORIGIN_SQL, read_origin, report, err);
 }
 
 /* Causes of the sampler in words. */
@@ -79,7 +79,7 @@ static const struct {
     {"unmerged", "stacks", "native and Python frames could not be merged"},
 };
 
-void gsp_report__loss_add_cause(struct gsp_report *digest, struct gsp_sv source,
+void gsp_report__loss_add_cause(struct gsp_report *report, struct gsp_sv source,
                                 struct gsp_sv cause, uint64_t count)
 {
     gsp_auto_buf what = {0};
@@ -87,21 +87,21 @@ void gsp_report__loss_add_cause(struct gsp_report *digest, struct gsp_sv source,
         for (size_t i = 0; i < GSP_COUNT(CAUSES); i++) {
             if (!gsp_sv_eq(cause, gsp_sv_of(CAUSES[i].cause)))
                 continue;
-            gsp_report__loss_add(digest, gsp_sv_of(CAUSES[i].what), gsp_sv_of(CAUSES[i].why),
+            gsp_report__loss_add(report, gsp_sv_of(CAUSES[i].what), gsp_sv_of(CAUSES[i].why),
                                  count);
             return;
         }
     }
     if (gsp_sv_eq(source, gsp_sv_of("python.backtrace")) && gsp_sv_ends(cause, " limit")) {
-        gsp_report__loss_add(digest, gsp_sv_of("stacks of events"),
+        gsp_report__loss_add(report, gsp_sv_of("stacks of events"),
                              gsp_sv_of("limit of 100 per second and trigger"), count);
         return;
     }
     if (source.len && memchr(source.p, '.', source.len))
         gsp_buf_puts(&what, "rows of ");
     gsp_buf_putsv(&what, source);
-    gsp_report__loss_add(digest, gsp_report__text_keep_buf(digest, &what),
-                         gsp_report__text_keep(digest, cause), count);
+    gsp_report__loss_add(report, gsp_report__text_keep_buf(report, &what),
+                         gsp_report__text_keep(report, cause), count);
 }
 
 static int read_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
@@ -117,25 +117,25 @@ static int read_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 /* Sets has_losses if the tables come from a recorder or an agent, which count losses. */
 static int read_recorder(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report *digest = ctx;
+    struct gsp_report *report = ctx;
     (void)err;
-    digest->has_losses |= gsp_store_row_i64(row, 0) > 0;
+    report->has_losses |= gsp_store_row_i64(row, 0) > 0;
     return GSP_OK;
 }
 
-int gsp_report__losses_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__losses_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
     const int rc =
         gsp_store_query_each(store,
                              "SELECT (SELECT count(*) FROM gsprof.loss) + (SELECT count(*) "
                              "FROM gsprof.sampler) + (SELECT count(*) FROM gsprof.setting)",
-                             read_recorder, digest, err);
+                             read_recorder, report, err);
     if (rc < 0)
         return rc;
     return gsp_store_query_each(store,
                                 "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
                                 "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
-                                read_loss, digest, err);
+                                read_loss, report, err);
 }
 
 /* Name and value of each fact, as text. */
@@ -161,14 +161,14 @@ static const char FACTS_SQL[] =
 
 static int read_fact(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report *digest = ctx;
+    struct gsp_report *report = ctx;
     (void)err;
-    gsp_report__fact_add(digest, gsp_report__text_keep(digest, gsp_store_row_text(row, 0)),
-                         gsp_report__text_keep(digest, gsp_store_row_text(row, 1)));
+    gsp_report__fact_add(report, gsp_report__text_keep(report, gsp_store_row_text(row, 0)),
+                         gsp_report__text_keep(report, gsp_store_row_text(row, 1)));
     return GSP_OK;
 }
 
-int gsp_report__facts_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__facts_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_query_each(store, FACTS_SQL, read_fact, digest, err);
+    return gsp_store_query_each(store, FACTS_SQL, read_fact, report, err);
 }

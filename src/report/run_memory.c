@@ -73,9 +73,9 @@ static int sum_points(const struct gsp_report_chart *chart, double **t, double *
     return GSP_OK;
 }
 
-int gsp_report__rss_fill(struct gsp_report *digest, struct gsp_err *err)
+int gsp_report__rss_fill(struct gsp_report *report, struct gsp_err *err)
 {
-    const struct gsp_report_chart *chart = gsp_report_chart_find(digest, "rss");
+    const struct gsp_report_chart *chart = gsp_report_chart_find(report, "rss");
     double *t = NULL;
     double *v = NULL;
     size_t count = 0;
@@ -83,12 +83,12 @@ int gsp_report__rss_fill(struct gsp_report *digest, struct gsp_err *err)
         return GSP_OK;
     const int rc = sum_points(chart, &t, &v, &count, err);
     for (size_t i = 0; i < count; i++)
-        if (!(digest->memory.peak_rss_bytes >= v[i]))
-            digest->memory.peak_rss_bytes = v[i];
+        if (!(report->memory.peak_rss_bytes >= v[i]))
+            report->memory.peak_rss_bytes = v[i];
     if (count > 0) {
         const struct gsp_growth growth = gsp_stats_growth(t, v, count);
         if (growth.is_known)
-            digest->memory.growth_bytes_per_s = growth.is_growing ? growth.slope : 0;
+            report->memory.growth_bytes_per_s = growth.is_growing ? growth.slope : 0;
     }
     free(t);
     free(v);
@@ -112,15 +112,15 @@ static const char SITES_SQL[] =
     "ORDER BY live.bytes DESC, live.stack_id, depth DESC";
 
 struct sites {
-    struct gsp_report *digest;
+    struct gsp_report *report;
     int64_t stack_id; /* of the last row */
 };
 
 static int add_site(struct sites *sites, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report_memory *memory = &sites->digest->memory;
+    struct gsp_report_memory *memory = &sites->report->memory;
     struct gsp_report_site *more = gsp_report_array_grow(
-        sites->digest, memory->sites, memory->site_count, sizeof(*memory->sites));
+        sites->report, memory->sites, memory->site_count, sizeof(*memory->sites));
     if (!more)
         return gsp_err_nomem(err);
     memory->sites = more;
@@ -142,7 +142,7 @@ static struct gsp_report_frame frame_from_row(const struct gsp_store_row *row)
 
 /* Like in the stacks of samples, one mark replaces the frames of an import, and frames of gsprof
  * are left out. */
-static bool is_shown(const struct gsp_report *digest, const struct gsp_report_site *site,
+static bool is_shown(const struct gsp_report *report, const struct gsp_report_site *site,
                      struct gsp_report_frame *frame)
 {
     if (frame->kind != GSP_FRAME_PYTHON)
@@ -153,51 +153,51 @@ static bool is_shown(const struct gsp_report *digest, const struct gsp_report_si
         return true;
     *frame = (struct gsp_report_frame){.func = gsp_sv_of(GSP_MARK_IMPORT), .kind = GSP_FRAME_MARK};
     return site->frame_count == 0 ||
-           digest->site_frames[site->frames[site->frame_count - 1]].kind != GSP_FRAME_MARK;
+           report->site_frames[site->frames[site->frame_count - 1]].kind != GSP_FRAME_MARK;
 }
 
-bool gsp_report__site_add_frame(struct gsp_report *digest, struct gsp_report_site *site,
+bool gsp_report__site_add_frame(struct gsp_report *report, struct gsp_report_site *site,
                                 struct gsp_report_frame frame)
 {
-    if (!is_shown(digest, site, &frame))
+    if (!is_shown(report, site, &frame))
         return true;
     struct gsp_report_frame *frames = gsp_report_array_grow(
-        digest, digest->site_frames, digest->site_frame_count, sizeof(*digest->site_frames));
+        report, report->site_frames, report->site_frame_count, sizeof(*report->site_frames));
     if (!frames)
         return false;
-    digest->site_frames = frames;
+    report->site_frames = frames;
     uint32_t *more =
-        gsp_report_array_grow(digest, site->frames, site->frame_count, sizeof(*site->frames));
+        gsp_report_array_grow(report, site->frames, site->frame_count, sizeof(*site->frames));
     if (!more)
         return false;
     site->frames = more;
-    frame.func = gsp_report__text_keep(digest, frame.func);
-    frame.file = gsp_report__text_keep(digest, frame.file);
-    frames[digest->site_frame_count] = frame;
-    more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
+    frame.func = gsp_report__text_keep(report, frame.func);
+    frame.file = gsp_report__text_keep(report, frame.file);
+    frames[report->site_frame_count] = frame;
+    more[site->frame_count++] = (uint32_t)report->site_frame_count++;
     return true;
 }
 
 static int add_row(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct sites *sites = ctx;
-    struct gsp_report *digest = sites->digest;
-    if (digest->memory.site_count == 0 || gsp_store_row_i64(row, 0) != sites->stack_id) {
+    struct gsp_report *report = sites->report;
+    if (report->memory.site_count == 0 || gsp_store_row_i64(row, 0) != sites->stack_id) {
         const int rc = add_site(sites, row, err);
         if (rc < 0)
             return rc;
     }
-    struct gsp_report_site *site = &digest->memory.sites[digest->memory.site_count - 1];
+    struct gsp_report_site *site = &report->memory.sites[report->memory.site_count - 1];
     const struct gsp_report_frame frame = frame_from_row(row);
     /* The stack of a site may be missing. */
-    return frame.func.len == 0 || gsp_report__site_add_frame(digest, site, frame)
+    return frame.func.len == 0 || gsp_report__site_add_frame(report, site, frame)
                ? GSP_OK
                : gsp_err_nomem(err);
 }
 
-int gsp_report__memory_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__memory_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
-    struct sites sites = {.digest = digest};
-    const int rc = gsp_report__rss_fill(digest, err);
+    struct sites sites = {.report = report};
+    const int rc = gsp_report__rss_fill(report, err);
     return rc == GSP_OK ? gsp_store_query_each(store, SITES_SQL, add_row, &sites, err) : rc;
 }

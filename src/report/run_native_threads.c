@@ -14,8 +14,8 @@ static const char THREADS_SQL[] =
 
 static int add_threads(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report *digest = ctx;
-    struct gsp_report_native *native = &digest->native;
+    struct gsp_report *report = ctx;
+    struct gsp_report_native *native = &report->native;
     const double cpu_s = gsp_store_row_f64(row, 2);
     (void)err;
     if (!(cpu_s > 0))
@@ -24,13 +24,13 @@ static int add_threads(void *ctx, const struct gsp_store_row *row, struct gsp_er
     native->threads += (size_t)gsp_store_row_i64(row, 1);
     if (native->top_count < GSP_COUNT(native->top))
         native->top[native->top_count++] =
-            (struct gsp_report_named_cpu){gsp_report__text_keep(digest, gsp_store_row_text(row, 0)),
+            (struct gsp_report_named_cpu){gsp_report__text_keep(report, gsp_store_row_text(row, 0)),
                                           (size_t)gsp_store_row_i64(row, 1), cpu_s};
     return GSP_OK;
 }
 
-int gsp_report__native_threads_fill(struct gsp_report *digest, struct gsp_store *store,
+int gsp_report__native_threads_fill(struct gsp_report *report, struct gsp_store *store,
                                     struct gsp_err *err)
 {
-    return gsp_store_query_each(store, THREADS_SQL, add_threads, digest, err);
+    return gsp_store_query_each(store, THREADS_SQL, add_threads, report, err);
 }

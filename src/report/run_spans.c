@@ -17,7 +17,7 @@ struct nest {
 };
 
 struct collector {
-    struct gsp_report *digest;
+    struct gsp_report *report;
     struct gsp_hmap names;   /* hash of a name -> its index */
     struct gsp_hmap threads; /* pid, tid -> nest */
     struct nest *nests;
@@ -26,7 +26,7 @@ struct collector {
 
 static int name_index(struct collector *c, struct gsp_sv text, uint32_t *out, struct gsp_err *err)
 {
-    struct gsp_report *digest = c->digest;
+    struct gsp_report *report = c->report;
     const uint64_t a = gsp_hash_bytes(text.p, text.len, 1);
     const uint64_t b = gsp_hash_bytes(text.p, text.len, 2);
     const uint32_t *known = gsp_hmap_get(&c->names, a, b);
@@ -34,13 +34,13 @@ static int name_index(struct collector *c, struct gsp_sv text, uint32_t *out, st
         *out = *known;
         return GSP_OK;
     }
-    struct gsp_sv *more = gsp_report_array_grow(digest, digest->span_names, digest->span_name_count,
-                                                sizeof(*digest->span_names));
+    struct gsp_sv *more = gsp_report_array_grow(report, report->span_names, report->span_name_count,
+                                                sizeof(*report->span_names));
     if (!more)
         return gsp_err_nomem(err);
-    digest->span_names = more;
-    more[digest->span_name_count] = gsp_report__text_keep(digest, text);
-    *out = (uint32_t)digest->span_name_count++;
+    report->span_names = more;
+    more[report->span_name_count] = gsp_report__text_keep(report, text);
+    *out = (uint32_t)report->span_name_count++;
     return gsp_hmap_put(&c->names, a, b, *out) ? GSP_OK : gsp_err_nomem(err);
 }
 
@@ -50,7 +50,7 @@ static struct nest *nest_of(struct collector *c, int64_t pid, int64_t tid)
     if (known)
         return &c->nests[*known];
     struct nest *more =
-        gsp_report_array_grow(c->digest, c->nests, c->nest_count, sizeof(*c->nests));
+        gsp_report_array_grow(c->report, c->nests, c->nest_count, sizeof(*c->nests));
     if (!more)
         return NULL;
     c->nests = more;
@@ -74,19 +74,19 @@ static uint32_t depth_of(struct nest *nest, int64_t start_ns, int64_t end_ns)
 static int add_span(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct collector *c = ctx;
-    struct gsp_report *digest = c->digest;
+    struct gsp_report *report = c->report;
     const int64_t start_ns = gsp_store_row_i64(row, 1);
     const int64_t length_ns = gsp_store_row_i64(row, 2);
     struct gsp_report_span span = {.pid = gsp_store_row_i64(row, 3),
                                    .tid = gsp_store_row_i64(row, 4),
-                                   .t = gsp_report__seconds_at(digest, start_ns),
+                                   .t = gsp_report__seconds_at(report, start_ns),
                                    .duration_s = (double)length_ns / (double)GSP_NS_PER_S};
     struct nest *nest = nest_of(c, span.pid, span.tid);
     struct gsp_report_span *more =
-        gsp_report_array_grow(digest, digest->spans, digest->span_count, sizeof(*digest->spans));
+        gsp_report_array_grow(report, report->spans, report->span_count, sizeof(*report->spans));
     if (!nest || !more)
         return gsp_err_nomem(err);
-    digest->spans = more;
+    report->spans = more;
     span.depth = depth_of(nest, start_ns, start_ns + length_ns);
     span.is_data =
         gsp_sv_eq(gsp_store_row_text(row, 5), gsp_sv_of("data")) && start_ns >= nest->data_end_ns;
@@ -95,13 +95,13 @@ static int add_span(void *ctx, const struct gsp_store_row *row, struct gsp_err *
     const int rc = name_index(c, gsp_store_row_text(row, 0), &span.name, err);
     if (rc < 0)
         return rc;
-    more[digest->span_count++] = span;
+    more[report->span_count++] = span;
     return GSP_OK;
 }
 
-int gsp_report__spans_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__spans_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
-    struct collector c = {.digest = digest};
+    struct collector c = {.report = report};
     /* Of two spans with the same start, the longer encloses the other. */
     const int rc = gsp_store_query_each(
         store,

@@ -6,18 +6,18 @@
 
 static int add_step(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report *digest = ctx;
+    struct gsp_report *report = ctx;
     struct gsp_report_step *more =
-        gsp_report_array_grow(digest, digest->steps, digest->step_count, sizeof(*digest->steps));
+        gsp_report_array_grow(report, report->steps, report->step_count, sizeof(*report->steps));
     if (!more)
         return gsp_err_nomem(err);
-    digest->steps = more;
-    more[digest->step_count++] = (struct gsp_report_step){
+    report->steps = more;
+    more[report->step_count++] = (struct gsp_report_step){
         .step = gsp_store_row_i64(row, 0),
         .rank = gsp_store_row_i64(row, 1),
         .pid = gsp_store_row_i64(row, 2),
         /* ts_ns is the end of the step. */
-        .t = gsp_report__seconds_at(digest, gsp_store_row_i64(row, 3)) - gsp_store_row_f64(row, 4),
+        .t = gsp_report__seconds_at(report, gsp_store_row_i64(row, 3)) - gsp_store_row_f64(row, 4),
         .duration_s = gsp_store_row_f64(row, 4)};
     return GSP_OK;
 }
@@ -36,15 +36,15 @@ static int read_traced(void *ctx, const struct gsp_store_row *row, struct gsp_er
     return GSP_OK;
 }
 
-int gsp_report__steps_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__steps_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
     const int rc = gsp_store_query_each(
         store,
         "SELECT step, rank, pid, ts_ns, duration FROM python.torch_step "
         "WHERE duration IS NOT NULL AND isfinite(duration) AND ts_ns IS NOT NULL "
         "ORDER BY ts_ns - duration * 1e9, rank, pid",
-        add_step, digest, err);
-    return rc < 0 ? rc : gsp_store_query_each(store, TRACED_SQL, read_traced, digest, err);
+        add_step, report, err);
+    return rc < 0 ? rc : gsp_store_query_each(store, TRACED_SQL, read_traced, report, err);
 }
 
 /* Calls of modules are nested, so shares refer to the traced steps and not to the sum of all calls.
@@ -61,16 +61,16 @@ static const char MODULES_SQL[] =
 
 static int add_module(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report *digest = ctx;
+    struct gsp_report *report = ctx;
     struct gsp_report_module *more = gsp_report_array_grow(
-        digest, digest->modules, digest->module_count, sizeof(*digest->modules));
+        report, report->modules, report->module_count, sizeof(*report->modules));
     if (!more)
         return gsp_err_nomem(err);
-    digest->modules = more;
-    more[digest->module_count++] = (struct gsp_report_module){
-        .module = gsp_report__text_keep(digest, gsp_store_row_text(row, 0)),
-        .class_name = gsp_report__text_keep(digest, gsp_store_row_text(row, 1)),
-        .stage = gsp_report__text_keep(digest, gsp_store_row_text(row, 2)),
+    report->modules = more;
+    more[report->module_count++] = (struct gsp_report_module){
+        .module = gsp_report__text_keep(report, gsp_store_row_text(row, 0)),
+        .class_name = gsp_report__text_keep(report, gsp_store_row_text(row, 1)),
+        .stage = gsp_report__text_keep(report, gsp_store_row_text(row, 2)),
         .calls = (uint64_t)gsp_store_row_i64(row, 3),
         .total_s = gsp_store_row_f64(row, 4),
         .share = gsp_store_row_f64(row, 5),
@@ -94,39 +94,39 @@ static const char VALUES_SQL[] =
     "ORDER BY total DESC, module, stage, place";
 
 struct values {
-    struct gsp_report *digest;
+    struct gsp_report *report;
     size_t at; /* module of the previous row */
 };
 
 static int add_value(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct values *values = ctx;
-    struct gsp_report *digest = values->digest;
+    struct gsp_report *report = values->report;
     const struct gsp_sv module = gsp_store_row_text(row, 0);
     const struct gsp_sv stage = gsp_store_row_text(row, 1);
     /* The order may differ from that of MODULES_SQL, because sums can differ in the last bit. */
-    for (size_t tried = 0; tried < digest->module_count; tried++) {
-        struct gsp_report_module *at = &digest->modules[values->at];
+    for (size_t tried = 0; tried < report->module_count; tried++) {
+        struct gsp_report_module *at = &report->modules[values->at];
         if (gsp_sv_eq(at->module, module) && gsp_sv_eq(at->stage, stage)) {
             double *more =
-                gsp_report_array_grow(digest, at->values, at->value_count, sizeof(*at->values));
+                gsp_report_array_grow(report, at->values, at->value_count, sizeof(*at->values));
             if (!more)
                 return gsp_err_nomem(err);
             at->values = more;
             more[at->value_count++] = gsp_store_row_f64(row, 2);
             return GSP_OK;
         }
-        values->at = (values->at + 1) % digest->module_count;
+        values->at = (values->at + 1) % report->module_count;
     }
     return GSP_OK;
 }
 
-int gsp_report__modules_fill(struct gsp_report *digest, struct gsp_store *store, bool values,
+int gsp_report__modules_fill(struct gsp_report *report, struct gsp_store *store, bool values,
                              struct gsp_err *err)
 {
-    int rc = gsp_store_query_each(store, MODULES_SQL, add_module, digest, err);
-    if (rc == GSP_OK && values && digest->module_count) {
-        struct values into = {.digest = digest};
+    int rc = gsp_store_query_each(store, MODULES_SQL, add_module, report, err);
+    if (rc == GSP_OK && values && report->module_count) {
+        struct values into = {.report = report};
         rc = gsp_store_query_each(store, VALUES_SQL, add_value, &into, err);
     }
     return rc;
@@ -134,23 +134,23 @@ int gsp_report__modules_fill(struct gsp_report *digest, struct gsp_store *store,
 
 static int add_rank(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    struct gsp_report *digest = ctx;
+    struct gsp_report *report = ctx;
     struct gsp_report_rank *more =
-        gsp_report_array_grow(digest, digest->ranks, digest->rank_count, sizeof(*digest->ranks));
+        gsp_report_array_grow(report, report->ranks, report->rank_count, sizeof(*report->ranks));
     if (!more)
         return gsp_err_nomem(err);
-    digest->ranks = more;
-    more[digest->rank_count++] = (struct gsp_report_rank){
+    report->ranks = more;
+    more[report->rank_count++] = (struct gsp_report_rank){
         .rank = gsp_store_row_i64(row, 0), .collective_s = gsp_store_row_f64(row, 1)};
     return GSP_OK;
 }
 
-int gsp_report__ranks_fill(struct gsp_report *digest, struct gsp_store *store, struct gsp_err *err)
+int gsp_report__ranks_fill(struct gsp_report *report, struct gsp_store *store, struct gsp_err *err)
 {
     return gsp_store_query_each(
         store,
         "SELECT rank, sum(duration) FROM python.collective WHERE rank IS NOT NULL "
         "AND duration IS NOT NULL AND isfinite(duration) GROUP BY rank "
         "ORDER BY rank",
-        add_rank, digest, err);
+        add_rank, report, err);
 }

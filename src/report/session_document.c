@@ -42,20 +42,20 @@ static bool select_all(void *ctx, const char *metric)
     return true;
 }
 
-static struct gsp_report_chart *chart_of(struct gsp_report *digest, const char *id)
+static struct gsp_report_chart *chart_of(struct gsp_report *report, const char *id)
 {
-    for (size_t i = 0; i < digest->chart_count; i++)
-        if (gsp_sv_eq(digest->charts[i].id, gsp_sv_of(id)))
-            return &digest->charts[i];
+    for (size_t i = 0; i < report->chart_count; i++)
+        if (gsp_sv_eq(report->charts[i].id, gsp_sv_of(id)))
+            return &report->charts[i];
     struct gsp_report_chart *chart =
-        gsp_report__chart_add(digest, gsp_report__text_keep(digest, gsp_sv_of(id)));
+        gsp_report__chart_add(report, gsp_report__text_keep(report, gsp_sv_of(id)));
     if (chart)
         gsp_report__chart_describe(chart);
     return chart;
 }
 
 /* A bin of one value gives one point; a bin of several gives the lowest and the highest. */
-static void add_bins(struct gsp_report *digest, struct gsp_report_series *line,
+static void add_bins(struct gsp_report *report, struct gsp_report_series *line,
                      const struct gsp_session_data *data, const struct gsp_session_series *series)
 {
     const double width_s = (double)data->bin_ns / (double)GSP_NS_PER_S;
@@ -65,17 +65,17 @@ static void add_bins(struct gsp_report *digest, struct gsp_report_series *line,
         if (bin->count == 0)
             continue;
         if (bin->count == 1) {
-            gsp_report__series_add_point(digest, line, t, bin->sum);
+            gsp_report__series_add_point(report, line, t, bin->sum);
             continue;
         }
         line->is_binned = true;
-        gsp_report__series_add_point(digest, line, t, (double)bin->min);
-        gsp_report__series_add_point(digest, line, t + width_s / 2, (double)bin->max);
+        gsp_report__series_add_point(report, line, t, (double)bin->min);
+        gsp_report__series_add_point(report, line, t + width_s / 2, (double)bin->max);
     }
 }
 
 /* known: the row of KNOWN; past the end if the metric has none. */
-static void add_line(struct gsp_report *digest, struct gsp_report_chart *chart,
+static void add_line(struct gsp_report *report, struct gsp_report_chart *chart,
                      const struct gsp_session_data *data, const struct gsp_session_series *series,
                      size_t known)
 {
@@ -88,10 +88,10 @@ static void add_line(struct gsp_report *digest, struct gsp_report_chart *chart,
     if (known < GSP_COUNT(KNOWN))
         gsp_buf_puts(&name, KNOWN[known].suffix);
     struct gsp_report_series *line =
-        gsp_report__series_add(digest, chart, gsp_report__text_keep_buf(digest, &name));
+        gsp_report__series_add(report, chart, gsp_report__text_keep_buf(report, &name));
     if (!line)
         return;
-    add_bins(digest, line, data, series);
+    add_bins(report, line, data, series);
     line->stats = (struct gsp_report_stats){.count = series->count,
                                             .mean = series->mean,
                                             .std = gsp_frames_series_std(series),
@@ -99,16 +99,16 @@ static void add_line(struct gsp_report *digest, struct gsp_report_chart *chart,
                                             .max = series->max};
 }
 
-static void add_known(struct gsp_report *digest, const struct gsp_session_data *data)
+static void add_known(struct gsp_report *report, const struct gsp_session_data *data)
 {
     for (size_t k = 0; k < GSP_COUNT(KNOWN); k++) {
         for (size_t i = 0; i < data->series_count; i++) {
             const struct gsp_session_series *series = &data->series[i];
             if (!series->bins || series->count == 0 || strcmp(series->metric, KNOWN[k].metric) != 0)
                 continue;
-            struct gsp_report_chart *chart = chart_of(digest, KNOWN[k].chart);
+            struct gsp_report_chart *chart = chart_of(report, KNOWN[k].chart);
             if (chart)
-                add_line(digest, chart, data, series, k);
+                add_line(report, chart, data, series, k);
         }
     }
 }
@@ -121,23 +121,23 @@ static bool is_known(const char *metric)
     return false;
 }
 
-static void add_others(struct gsp_report *digest, const struct gsp_session_data *data)
+static void add_others(struct gsp_report *report, const struct gsp_session_data *data)
 {
     for (size_t i = 0; i < data->series_count; i++) {
         const struct gsp_session_series *series = &data->series[i];
         if (!series->bins || series->count == 0 || is_known(series->metric))
             continue;
-        struct gsp_report_chart *chart = chart_of(digest, series->metric);
+        struct gsp_report_chart *chart = chart_of(report, series->metric);
         if (!chart)
             return;
         if (chart->series_count == 0 && data->has_format)
             chart->unit = gsp_sv_of(gsp_export_plot_unit(series->metric));
-        add_line(digest, chart, data, series, GSP_COUNT(KNOWN));
+        add_line(report, chart, data, series, GSP_COUNT(KNOWN));
     }
 }
 
 /* Adds the members of an object that are positive numbers: {"frames_lost": 3}. */
-static void add_losses(struct gsp_report *digest, struct gsp_sv json)
+static void add_losses(struct gsp_report *report, struct gsp_sv json)
 {
     struct gsp_json_scan scan = {0};
     gsp_auto_buf name = {0};
@@ -150,7 +150,7 @@ static void add_losses(struct gsp_report *digest, struct gsp_sv json)
         } else if (scan.kind == GSP_JSON_SCAN_NUMBER && scan.number >= 1 && scan.number < 1e18) {
             for (size_t i = 0; i < name.len; i++)
                 name.p[i] = name.p[i] == '_' ? ' ' : name.p[i];
-            gsp_report__loss_add(digest, gsp_report__text_keep_buf(digest, &name), gsp_sv_of(""),
+            gsp_report__loss_add(report, gsp_report__text_keep_buf(report, &name), gsp_sv_of(""),
                                  (uint64_t)scan.number);
         }
     }
@@ -181,7 +181,7 @@ static bool find_stacks(struct gsp_sv json, struct gsp_buf *file)
 
 /* Loads the stacks that were recorded with the session, from the same folder. Unreadable stacks are
  * a loss, not a failure. */
-static void load_stacks(struct gsp_report *digest, const char *path, struct gsp_sv metadata)
+static void load_stacks(struct gsp_report *report, const char *path, struct gsp_sv metadata)
 {
     gsp_auto_buf file = {0};
     gsp_auto_buf full = {0};
@@ -194,25 +194,25 @@ static void load_stacks(struct gsp_report *digest, const char *path, struct gsp_
     gsp_buf_putsv(&full, gsp_buf_sv(&file));
     const char *name = gsp_buf_cstr(&full);
     if (!name) {
-        digest->no_memory = true;
+        report->no_memory = true;
         return;
     }
-    if (gsp_export_format_load(name, NULL, true, &digest->profile, &err) < 0)
-        gsp_report__loss_add(digest, gsp_sv_of("stacks"),
-                             gsp_report__text_keep(digest, gsp_sv_of(err.msg)), 1);
+    if (gsp_export_format_load(name, NULL, true, &report->profile, &err) < 0)
+        gsp_report__loss_add(report, gsp_sv_of("stacks"),
+                             gsp_report__text_keep(report, gsp_sv_of(err.msg)), 1);
 }
 
-static void add_facts(struct gsp_report *digest, const struct gsp_session_data *data)
+static void add_facts(struct gsp_report *report, const struct gsp_session_data *data)
 {
-    gsp_report__fact_add(digest, gsp_sv_of("Frames"),
-                         gsp_report__text_printf(digest, "%llu", (unsigned long long)data->frames));
+    gsp_report__fact_add(report, gsp_sv_of("Frames"),
+                         gsp_report__text_printf(report, "%llu", (unsigned long long)data->frames));
     if (!isnan(data->frequency_ms))
-        gsp_report__fact_add(digest, gsp_sv_of("Period"),
-                             gsp_report__text_printf(digest, "%.6g ms", data->frequency_ms));
+        gsp_report__fact_add(report, gsp_sv_of("Period"),
+                             gsp_report__text_printf(report, "%.6g ms", data->frequency_ms));
     if (data->timeless)
-        gsp_report__loss_add(digest, gsp_sv_of("frames"), gsp_sv_of("unreadable time"),
+        gsp_report__loss_add(report, gsp_sv_of("frames"), gsp_sv_of("unreadable time"),
                              data->timeless);
-    gsp_report__loss_add(digest, gsp_sv_of("values"), gsp_sv_of("too many metrics"),
+    gsp_report__loss_add(report, gsp_sv_of("values"), gsp_sv_of("too many metrics"),
                          data->series_lost);
 }
 
@@ -225,7 +225,7 @@ static int open_file(const char *path, struct gsp_err *err)
     return gsp_err_set(err, code, errno, "cannot open %.180s: %s", path, strerror(errno));
 }
 
-int gsp_report__session_fill(struct gsp_report *digest, const char *path, struct gsp_err *err)
+int gsp_report__session_fill(struct gsp_report *report, const char *path, struct gsp_err *err)
 {
     const struct gsp_session_read_options options = {.values = true, .bins = select_all};
     struct gsp_session_data *data = NULL;
@@ -237,18 +237,18 @@ int gsp_report__session_fill(struct gsp_report *digest, const char *path, struct
     if (rc < 0)
         return rc;
     if (data->name[0])
-        digest->name = gsp_report__text_keep(digest, gsp_sv_of(data->name));
-    digest->host = gsp_report__text_keep(digest, gsp_sv_of(data->host));
-    digest->start_ns = data->first_ns;
-    digest->duration_s = data->duration_s;
-    if (isnan(digest->duration_s) && data->last_ns > data->first_ns)
-        digest->duration_s = (double)(data->last_ns - data->first_ns) / (double)GSP_NS_PER_S;
-    add_known(digest, data);
-    add_others(digest, data);
-    add_facts(digest, data);
-    digest->has_losses = data->losses.len > 0;
-    add_losses(digest, gsp_buf_sv(&data->losses));
-    load_stacks(digest, path, gsp_buf_sv(&data->metadata));
+        report->name = gsp_report__text_keep(report, gsp_sv_of(data->name));
+    report->host = gsp_report__text_keep(report, gsp_sv_of(data->host));
+    report->start_ns = data->first_ns;
+    report->duration_s = data->duration_s;
+    if (isnan(report->duration_s) && data->last_ns > data->first_ns)
+        report->duration_s = (double)(data->last_ns - data->first_ns) / (double)GSP_NS_PER_S;
+    add_known(report, data);
+    add_others(report, data);
+    add_facts(report, data);
+    report->has_losses = data->losses.len > 0;
+    add_losses(report, gsp_buf_sv(&data->losses));
+    load_stacks(report, path, gsp_buf_sv(&data->metadata));
     gsp_frames_session_data_free(data);
     return GSP_OK;
 }

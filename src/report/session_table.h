@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_stats.h -- the statistics of a session as text, rows and JSON.
+ * session_table.h -- the statistics of a session as text, rows and JSON.
  *
  * `metrics` is a list of words separated by commas; it selects the metrics whose names contain one
  * of them. NULL selects all.

@@ -61,10 +61,10 @@ static void find_slow_rank(struct by_rank *sorted, size_t count, double *room,
     out->rank_p50_s = quantile(room, out->rank_count, 0.5);
 }
 
-int gsp_report__step_stats_compute(const struct gsp_report *digest, struct gsp_step_stats *out,
+int gsp_report__step_stats_compute(const struct gsp_report *report, struct gsp_step_stats *out,
                                    struct gsp_err *err)
 {
-    const size_t count = digest->step_count;
+    const size_t count = report->step_count;
     *out = (struct gsp_step_stats){.count = count,
                                    .p50_s = (double)NAN,
                                    .p95_s = (double)NAN,
@@ -80,7 +80,7 @@ int gsp_report__step_stats_compute(const struct gsp_report *digest, struct gsp_s
         return gsp_err_nomem(err);
     }
     for (size_t i = 0; i < count; i++) {
-        const struct gsp_report_step *step = &digest->steps[i];
+        const struct gsp_report_step *step = &report->steps[i];
         sorted[i] = step->duration_s;
         ranks[i] = (struct by_rank){step->rank, step->duration_s};
         if (!(out->max_s >= step->duration_s)) {

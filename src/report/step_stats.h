@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps.h -- statistics of the steps of a run, and the slowest rank.
+ * step_stats.h -- statistics of the steps of a run, and the slowest rank.
  *
  * Threads: no state.
  */
@@ -23,5 +23,5 @@ struct gsp_step_stats {
     double rank_p50_s; /* median of the medians of all ranks */
 };
 
-GSP_MUST_CHECK int gsp_report__step_stats_compute(const struct gsp_report *digest,
+GSP_MUST_CHECK int gsp_report__step_stats_compute(const struct gsp_report *report,
                                                   struct gsp_step_stats *out, struct gsp_err *err);

@@ -16,7 +16,7 @@
 enum work { WORK_OTHER, WORK_LOADING, WORK_IMPORT, WORK_HELP };
 
 struct counter {
-    const struct gsp_report *digest;
+    const struct gsp_report *report;
     const struct gsp_report_stacks *stacks;
     struct gsp_time_shares *shares;
     enum work *work;  /* of each node */
@@ -67,9 +67,9 @@ static double busiest(const struct gsp_report_chart *gpu, size_t i)
     return most;
 }
 
-double gsp_report__gpu_idle(const struct gsp_report *digest)
+double gsp_report__gpu_idle(const struct gsp_report *report)
 {
-    const struct gsp_report_chart *gpu = gsp_report_chart_find(digest, "gpu_util");
+    const struct gsp_report_chart *gpu = gsp_report_chart_find(report, "gpu_util");
     double idle_s = 0;
     double known_s = 0;
     if (!gpu || gpu->series_count == 0)
@@ -138,7 +138,7 @@ static void count_sample(struct counter *c, const struct gsp_report_sample *samp
 
 static void count_all(struct counter *c)
 {
-    const struct gsp_report_chart *gpu = gsp_report_chart_find(c->digest, "gpu_util");
+    const struct gsp_report_chart *gpu = gsp_report_chart_find(c->report, "gpu_util");
     const bool has_gpu = gpu && gpu->series_count > 0 && c->stacks->has_times;
     for (size_t i = 0; i < c->stacks->sample_count; i++) {
         const struct gsp_report_sample *sample = &c->stacks->samples[i];
@@ -163,11 +163,11 @@ static void infer_waiting(struct counter *c)
     if (!shares->knows_waiting || c->stacks->total_cpu < c->stacks->total)
         return;
     shares->is_running_only = true;
-    shares->knows_waiting = shares->mains == 1 && c->digest->duration_s > shares->total;
+    shares->knows_waiting = shares->mains == 1 && c->report->duration_s > shares->total;
     if (!shares->knows_waiting)
         return;
-    shares->waiting = c->digest->duration_s - shares->total;
-    shares->total = c->digest->duration_s;
+    shares->waiting = c->report->duration_s - shares->total;
+    shares->total = c->report->duration_s;
 }
 
 static void mark_work(struct counter *c)
@@ -196,13 +196,13 @@ static void mark_helpers(struct counter *c)
         c->shares->mains += is_main(c, i);
 }
 
-int gsp_report__time_shares_compute(const struct gsp_report *digest, struct gsp_time_shares *out,
+int gsp_report__time_shares_compute(const struct gsp_report *report, struct gsp_time_shares *out,
                                     struct gsp_err *err)
 {
-    const struct gsp_report_stacks *stacks = &digest->stacks;
-    struct counter c = {.digest = digest, .stacks = stacks, .shares = out};
+    const struct gsp_report_stacks *stacks = &report->stacks;
+    struct counter c = {.report = report, .stacks = stacks, .shares = out};
     *out = (struct gsp_time_shares){.knows_waiting = !isnan(stacks->total_cpu),
-                                    .gpu_idle = gsp_report__gpu_idle(digest)};
+                                    .gpu_idle = gsp_report__gpu_idle(report)};
     for (size_t i = 0; i < stacks->frame_count && !out->has_native; i++)
         out->has_native = stacks->frames[i].kind == GSP_FRAME_NATIVE;
     c.work = calloc(stacks->node_count + 1, sizeof(*c.work));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shares.h -- where the time of the main threads went, and what they did while the GPU was idle.
+ * time_shares.h -- where the time of the main threads went, and what they did while the GPU was
+ * idle.
  *
  * Worker threads that wait for work would hide what the program does, so only the main threads of
  * all processes count; if no main thread is known, all threads count.
@@ -38,6 +39,6 @@ struct gsp_time_shares {
     struct gsp_report_frame idle; /* that function; func is "" if there is none */
 };
 
-GSP_MUST_CHECK int gsp_report__time_shares_compute(const struct gsp_report *digest,
+GSP_MUST_CHECK int gsp_report__time_shares_compute(const struct gsp_report *report,
                                                    struct gsp_time_shares *out,
                                                    struct gsp_err *err);

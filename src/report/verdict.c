@@ -28,25 +28,25 @@
 
 static void add_line(const struct gsp_verdict_input *judge, struct gsp_buf *text)
 {
-    gsp_report__verdict_add(judge->digest, text);
+    gsp_report__verdict_add(judge->report, text);
 }
 
 /* CPU time of threads that never ran Python, in cores. */
-static double native_share(const struct gsp_report *digest)
+static double native_share(const struct gsp_report *report)
 {
-    return digest->duration_s > 0 ? digest->native.cpu_s / digest->duration_s : 0;
+    return report->duration_s > 0 ? report->native.cpu_s / report->duration_s : 0;
 }
 
 static void judge_native_threads(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report_native *native = &judge->digest->native;
+    const struct gsp_report_native *native = &judge->report->native;
     size_t shown = 0;
     gsp_auto_buf text = {0};
-    if (!(native_share(judge->digest) >= SHARE_MIN))
+    if (!(native_share(judge->report) >= SHARE_MIN))
         return;
     gsp_buf_puts(&text, "Threads without Python used ");
     gsp_model_seconds_put(native->cpu_s, &text);
-    gsp_buf_printf(&text, " of CPU time (%.2f cores): ", native_share(judge->digest));
+    gsp_buf_printf(&text, " of CPU time (%.2f cores): ", native_share(judge->report));
     for (size_t i = 0; i < native->top_count; i++) {
         const struct gsp_report_named_cpu *at = &native->top[i];
         gsp_buf_puts(&text, i ? ", " : "");
@@ -82,7 +82,7 @@ static void judge_time(const struct gsp_verdict_input *judge)
     if (shares->knows_waiting) {
         gsp_buf_puts(&text, ", ");
         gsp_model_share_put(shares->waiting, shares->total, &text);
-        gsp_buf_puts(&text, native_share(judge->digest) >= SHARE_MIN
+        gsp_buf_puts(&text, native_share(judge->report) >= SHARE_MIN
                                 ? " waiting (also for threads without Python)"
                                 : " waiting");
     } else {
@@ -101,7 +101,7 @@ static double weight_of(const struct gsp_report_function *function)
 
 static void judge_functions(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report_stacks *stacks = &judge->digest->stacks;
+    const struct gsp_report_stacks *stacks = &judge->report->stacks;
     const double all = isnan(stacks->total_cpu) ? stacks->total : stacks->total_cpu;
     const struct gsp_report_function *top[NAMES_MAX] = {NULL};
     gsp_auto_buf text = {0};
@@ -151,7 +151,7 @@ static void judge_gpu(const struct gsp_verdict_input *judge)
 
 static void judge_memory(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report_memory *memory = &judge->digest->memory;
+    const struct gsp_report_memory *memory = &judge->report->memory;
     gsp_auto_buf text = {0};
     if (isnan(memory->peak_rss_bytes))
         return;
@@ -194,43 +194,43 @@ static void judge_steps(const struct gsp_verdict_input *judge)
 /* Reports that torch.adaptive traced fewer steps than requested. */
 static void judge_traced(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report *digest = judge->digest;
+    const struct gsp_report *report = judge->report;
     gsp_auto_buf text = {0};
-    if (digest->steps_traced == 0 || digest->steps_traced >= digest->step_count)
+    if (report->steps_traced == 0 || report->steps_traced >= report->step_count)
         return;
     gsp_buf_puts(&text, "Traced ");
-    gsp_model_count_put(digest->steps_traced, &text);
+    gsp_model_count_put(report->steps_traced, &text);
     gsp_buf_puts(&text, " of ");
-    gsp_model_count_put(digest->step_count, &text);
+    gsp_model_count_put(report->step_count, &text);
     gsp_buf_puts(&text, " steps, because torch.adaptive limits the overhead");
     add_line(judge, &text);
 }
 
 /* The mean time of all steps of a rank; the duration of the run without steps. */
-static double steps_of_rank_s(const struct gsp_report *digest)
+static double steps_of_rank_s(const struct gsp_report *report)
 {
     double sum_s = 0;
-    for (size_t i = 0; i < digest->step_count; i++)
-        sum_s += digest->steps[i].duration_s;
-    return sum_s > 0 ? sum_s / (double)digest->rank_count : digest->duration_s;
+    for (size_t i = 0; i < report->step_count; i++)
+        sum_s += report->steps[i].duration_s;
+    return sum_s > 0 ? sum_s / (double)report->rank_count : report->duration_s;
 }
 
 /* Collectives end at the same time on all ranks. The slowest rank, for which the others wait,
  * spends the least time in them. */
-static bool put_awaited(const struct gsp_report *digest, struct gsp_buf *out)
+static bool put_awaited(const struct gsp_report *report, struct gsp_buf *out)
 {
     const struct gsp_report_rank *least = NULL;
     double others_s = 0;
-    for (size_t i = 0; i < digest->rank_count; i++) {
-        if (!least || digest->ranks[i].collective_s < least->collective_s)
-            least = &digest->ranks[i];
-        others_s += digest->ranks[i].collective_s;
+    for (size_t i = 0; i < report->rank_count; i++) {
+        if (!least || report->ranks[i].collective_s < least->collective_s)
+            least = &report->ranks[i];
+        others_s += report->ranks[i].collective_s;
     }
-    if (digest->rank_count < 2 || !least)
+    if (report->rank_count < 2 || !least)
         return false;
-    others_s = (others_s - least->collective_s) / (double)(digest->rank_count - 1);
+    others_s = (others_s - least->collective_s) / (double)(report->rank_count - 1);
     const double behind_s = others_s - least->collective_s;
-    if (!(behind_s > BEHIND_MIN * steps_of_rank_s(digest)))
+    if (!(behind_s > BEHIND_MIN * steps_of_rank_s(report)))
         return false;
     gsp_buf_printf(out, "Other ranks wait for rank %" PRId64 ": it spent ", least->rank);
     gsp_model_seconds_put(least->collective_s, out);
@@ -251,7 +251,7 @@ static void judge_ranks(const struct gsp_verdict_input *judge)
                        steps->slow_rank, steps->rank_count);
         gsp_model_share_put(behind, 1, &text);
         gsp_buf_puts(&text, " longer than the others'");
-    } else if (!put_awaited(judge->digest, &text) && !isnan(behind)) {
+    } else if (!put_awaited(judge->report, &text) && !isnan(behind)) {
         /* A slow rank is still possible: collectives started from C++ are not recorded. */
         gsp_buf_printf(&text, "Steps of the %zu ranks take equally long, within ",
                        steps->rank_count);
@@ -262,12 +262,12 @@ static void judge_ranks(const struct gsp_verdict_input *judge)
 
 /* Whether a module contains others, whose time it includes. A whole model has the name of its
  * class; its parts have other names. */
-static bool has_parts(const struct gsp_report *digest, const struct gsp_report_module *module)
+static bool has_parts(const struct gsp_report *report, const struct gsp_report_module *module)
 {
     const size_t len = module->module.len;
     const bool is_whole = len == 0 || gsp_sv_eq(module->module, module->class_name);
-    for (size_t i = 0; i < digest->module_count; i++) {
-        const struct gsp_report_module *other = &digest->modules[i];
+    for (size_t i = 0; i < report->module_count; i++) {
+        const struct gsp_report_module *other = &report->modules[i];
         if (is_whole && !gsp_sv_eq(other->module, other->class_name))
             return true;
         if (len > 0 && other->module.len > len && other->module.p[len] == '.' &&
@@ -279,11 +279,11 @@ static bool has_parts(const struct gsp_report *digest, const struct gsp_report_m
 
 static void judge_module(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report *digest = judge->digest;
+    const struct gsp_report *report = judge->report;
     gsp_auto_buf text = {0};
-    for (size_t i = 0; i < digest->module_count; i++) {
-        const struct gsp_report_module *module = &digest->modules[i];
-        if (has_parts(digest, module))
+    for (size_t i = 0; i < report->module_count; i++) {
+        const struct gsp_report_module *module = &report->modules[i];
+        if (has_parts(report, module))
             continue;
         gsp_buf_puts(&text, "Slowest module: ");
         gsp_buf_putsv(&text, module->module);
@@ -327,12 +327,12 @@ static struct stretch *find_stretch(struct stretches *all, int64_t pid)
     return NULL;
 }
 
-static void find_stretches(const struct gsp_report *digest, struct stretches *out)
+static void find_stretches(const struct gsp_report *report, struct stretches *out)
 {
     out->count = 0;
     out->steps_s = 0;
-    for (size_t i = 0; i < digest->step_count; i++) {
-        const struct gsp_report_step *step = &digest->steps[i];
+    for (size_t i = 0; i < report->step_count; i++) {
+        const struct gsp_report_step *step = &report->steps[i];
         const double end = step->t + step->duration_s;
         struct stretch *stretch = find_stretch(out, step->pid);
         if (isnan(end) || (!stretch && out->count == STRETCHES_MAX))
@@ -349,13 +349,13 @@ static void find_stretches(const struct gsp_report *digest, struct stretches *ou
 
 /* Appends the share of data loading in the steps, without startup and without processes that only
  * load data; if unknown, its share of the wall time. */
-static void put_data_share(const struct gsp_report *digest, double data_s, struct gsp_buf *out)
+static void put_data_share(const struct gsp_report *report, double data_s, struct gsp_buf *out)
 {
     struct stretches all;
     double within_s = 0;
-    find_stretches(digest, &all);
-    for (size_t i = 0; i < digest->span_count; i++) {
-        const struct gsp_report_span *span = &digest->spans[i];
+    find_stretches(report, &all);
+    for (size_t i = 0; i < report->span_count; i++) {
+        const struct gsp_report_span *span = &report->spans[i];
         const struct stretch *stretch = span->is_data ? find_stretch(&all, span->pid) : NULL;
         if (stretch && span->t >= stretch->begin && span->t < stretch->end)
             within_s += span->duration_s;
@@ -364,7 +364,7 @@ static void put_data_share(const struct gsp_report *digest, double data_s, struc
         gsp_model_share_put(fmin(within_s, all.steps_s), all.steps_s, out);
         gsp_buf_puts(out, " of the step time");
     } else {
-        gsp_model_share_put(data_s, digest->duration_s, out);
+        gsp_model_share_put(data_s, report->duration_s, out);
         gsp_buf_puts(out, " of the wall time");
     }
 }
@@ -372,17 +372,17 @@ static void put_data_share(const struct gsp_report *digest, double data_s, struc
 /* From spans of data, else from stacks in torch.utils.data. */
 static void judge_loading(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report *digest = judge->digest;
+    const struct gsp_report *report = judge->report;
     const struct gsp_time_shares *shares = &judge->shares;
     gsp_auto_buf text = {0};
     double data_s = 0;
-    for (size_t i = 0; i < digest->span_count; i++)
-        data_s += digest->spans[i].is_data ? digest->spans[i].duration_s : 0;
-    if (data_s > SHARE_MIN * digest->duration_s) {
+    for (size_t i = 0; i < report->span_count; i++)
+        data_s += report->spans[i].is_data ? report->spans[i].duration_s : 0;
+    if (data_s > SHARE_MIN * report->duration_s) {
         gsp_buf_puts(&text, "Data loading: ");
         gsp_model_seconds_put(data_s, &text);
         gsp_buf_puts(&text, " in data spans, ");
-        put_data_share(digest, data_s, &text);
+        put_data_share(report, data_s, &text);
     } else if (shares->loading > SHARE_MIN * shares->total) {
         gsp_buf_puts(&text, "Data loading: ");
         gsp_model_share_put(shares->loading, shares->total, &text);
@@ -395,17 +395,17 @@ static void judge_loading(const struct gsp_verdict_input *judge)
 static void judge_losses(const struct gsp_verdict_input *judge)
 {
     gsp_auto_buf text = {0};
-    gsp_report__losses_put(judge->digest, &text);
+    gsp_report__losses_put(judge->report, &text);
     /* Without stacks, nothing is known about other losses. */
-    if (text.len == 0 && judge->digest->has_losses && judge->digest->stacks.seen > 0)
+    if (text.len == 0 && judge->report->has_losses && judge->report->stacks.seen > 0)
         gsp_buf_puts(&text, "Nothing was lost");
     add_line(judge, &text);
 }
 
-static bool has_torch(const struct gsp_report *digest)
+static bool has_torch(const struct gsp_report *report)
 {
     static const char FOLDER[] = "/torch/";
-    const struct gsp_report_stacks *stacks = &digest->stacks;
+    const struct gsp_report_stacks *stacks = &report->stacks;
     for (size_t i = 0; i < stacks->frame_count; i++) {
         const struct gsp_sv file = stacks->frames[i].file;
         if (file.len && memmem(file.p, file.len, FOLDER, sizeof(FOLDER) - 1))
@@ -417,23 +417,23 @@ static bool has_torch(const struct gsp_report *digest)
 /* Lists the kinds of data that the run does not have, with the reason if known. */
 static void judge_unknown(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report *digest = judge->digest;
-    const bool has_stacks = digest->stacks.seen > 0;
-    const bool has_machine = gsp_report_chart_find(digest, "machine_cpu") != NULL;
+    const struct gsp_report *report = judge->report;
+    const bool has_stacks = report->stacks.seen > 0;
+    const bool has_machine = gsp_report_chart_find(report, "machine_cpu") != NULL;
     const struct {
         bool is_there;
         const char *what;
         const char *why; /* NULL: not known */
     } parts[] = {
         {has_stacks, "stacks", NULL},
-        {!isnan(digest->memory.peak_rss_bytes), "memory", NULL},
-        {digest->step_count > 0, "steps", "none marked with gsprof.step()"},
-        {digest->module_count > 0, "modules",
-         has_stacks && !has_torch(digest) ? "PyTorch not used" : NULL},
+        {!isnan(report->memory.peak_rss_bytes), "memory", NULL},
+        {report->step_count > 0, "steps", "none marked with gsprof.step()"},
+        {report->module_count > 0, "modules",
+         has_stacks && !has_torch(report) ? "PyTorch not used" : NULL},
         {!isnan(judge->shares.gpu_idle), "GPU", has_machine ? "none found" : NULL},
     };
     gsp_auto_buf text = {0};
-    if (digest->kind != GSP_REPORT_RUN)
+    if (report->kind != GSP_REPORT_RUN)
         return;
     for (size_t i = 0; i < GSP_COUNT(parts); i++) {
         if (parts[i].is_there)
@@ -460,40 +460,40 @@ static bool is_plain(struct gsp_sv text, bool is_command)
 /* Suggests one command for the most prominent finding. */
 static void judge_next(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report *digest = judge->digest;
+    const struct gsp_report *report = judge->report;
     gsp_auto_buf text = {0};
-    const bool has_stacks = digest->stacks.seen > 0;
+    const bool has_stacks = report->stacks.seen > 0;
     const bool of_steps = judge->steps.max_s > STRAGGLE_MIN * judge->steps.p50_s ||
-                          (!has_stacks && digest->step_count > 0);
-    const bool grows = digest->memory.growth_bytes_per_s > 0;
-    if (digest->kind != GSP_REPORT_RUN || digest->path.len == 0 ||
+                          (!has_stacks && report->step_count > 0);
+    const bool grows = report->memory.growth_bytes_per_s > 0;
+    if (report->kind != GSP_REPORT_RUN || report->path.len == 0 ||
         (!has_stacks && !of_steps && !grows))
         return;
     gsp_buf_puts(&text, "Next: gsprof ");
     if (grows) {
         gsp_buf_puts(&text,
-                     digest->stacks.process_count > 1 ? "mem record -s -- " : "mem record -- ");
+                     report->stacks.process_count > 1 ? "mem record -s -- " : "mem record -- ");
         gsp_buf_putsv(&text,
-                      is_plain(digest->command, true) ? digest->command : gsp_sv_of("PROGRAM"));
+                      is_plain(report->command, true) ? report->command : gsp_sv_of("PROGRAM"));
     } else {
         gsp_buf_puts(&text, "query ");
-        gsp_buf_putsv(&text, is_plain(digest->path, false) ? digest->path : gsp_sv_of("RUN"));
+        gsp_buf_putsv(&text, is_plain(report->path, false) ? report->path : gsp_sv_of("RUN"));
         gsp_buf_puts(&text, of_steps ? " 'FROM gsprof.slow_steps() LIMIT 10'"
                                      : " 'FROM gsprof.hot_lines() LIMIT 10'");
     }
-    const size_t before = digest->verdict_count;
+    const size_t before = report->verdict_count;
     add_line(judge, &text);
-    judge->digest->verdict_has_next = digest->verdict_count > before;
+    judge->report->verdict_has_next = report->verdict_count > before;
 }
 
 /* Whether the program failed during startup. */
 static bool failed_early(const struct gsp_verdict_input *judge)
 {
-    const struct gsp_report *digest = judge->digest;
-    const bool did_start = digest->stacks.seen > 0 ? !(judge->shares.worked < WORKED_MIN_S)
-                                                   : !(digest->duration_s < EARLY_S);
-    return digest->kind == GSP_REPORT_RUN && digest->exit_status > 0 && !did_start &&
-           digest->step_count == 0 && digest->span_count == 0;
+    const struct gsp_report *report = judge->report;
+    const bool did_start = report->stacks.seen > 0 ? !(judge->shares.worked < WORKED_MIN_S)
+                                                   : !(report->duration_s < EARLY_S);
+    return report->kind == GSP_REPORT_RUN && report->exit_status > 0 && !did_start &&
+           report->step_count == 0 && report->span_count == 0;
 }
 
 static void judge_failure(const struct gsp_verdict_input *judge)
@@ -501,14 +501,14 @@ static void judge_failure(const struct gsp_verdict_input *judge)
     gsp_auto_buf text = {0};
     gsp_buf_printf(&text,
                    "The program failed with status %" PRId64 " during startup; see its output",
-                   judge->digest->exit_status);
+                   judge->report->exit_status);
     add_line(judge, &text);
 }
 
 /* The verdict for a program that did not fail during startup. */
 static void judge_all(const struct gsp_verdict_input *judge)
 {
-    struct gsp_report *digest = judge->digest;
+    struct gsp_report *report = judge->report;
     judge_time(judge);
     judge_native_threads(judge);
     judge_functions(judge);
@@ -520,41 +520,41 @@ static void judge_all(const struct gsp_verdict_input *judge)
     judge_loading(judge);
     judge_memory(judge);
     /* The last two lines are for losses and the next command. */
-    if (digest->verdict_count > GSP_VERDICT_LINES_MAX - 2)
-        digest->verdict_count = GSP_VERDICT_LINES_MAX - 2;
-    if (digest->verdict_count < GSP_VERDICT_LINES_MAX - 2)
+    if (report->verdict_count > GSP_VERDICT_LINES_MAX - 2)
+        report->verdict_count = GSP_VERDICT_LINES_MAX - 2;
+    if (report->verdict_count < GSP_VERDICT_LINES_MAX - 2)
         judge_unknown(judge);
     judge_losses(judge);
     judge_next(judge);
 }
 
-int gsp_report__verdict_fill(struct gsp_report *digest, struct gsp_err *err)
+int gsp_report__verdict_fill(struct gsp_report *report, struct gsp_err *err)
 {
-    struct gsp_verdict_input judge = {.digest = digest};
-    digest->verdict_count = 0;
-    digest->verdict_has_next = false;
-    digest->card_count = 0;
-    int rc = gsp_report__time_shares_compute(digest, &judge.shares, err);
+    struct gsp_verdict_input judge = {.report = report};
+    report->verdict_count = 0;
+    report->verdict_has_next = false;
+    report->card_count = 0;
+    int rc = gsp_report__time_shares_compute(report, &judge.shares, err);
     if (rc == GSP_OK)
-        rc = gsp_report__step_stats_compute(digest, &judge.steps, err);
+        rc = gsp_report__step_stats_compute(report, &judge.steps, err);
     if (rc < 0)
         return rc;
-    digest->failed_early = failed_early(&judge);
-    if (digest->failed_early)
+    report->failed_early = failed_early(&judge);
+    if (report->failed_early)
         judge_failure(&judge);
     else
         judge_all(&judge);
     gsp_report__cards_fill(&judge);
-    return digest->no_memory ? gsp_err_nomem(err) : GSP_OK;
+    return report->no_memory ? gsp_err_nomem(err) : GSP_OK;
 }
 
-void gsp_report_verdict_put(const struct gsp_report *digest, struct gsp_buf *findings,
+void gsp_report_verdict_put(const struct gsp_report *report, struct gsp_buf *findings,
                             struct gsp_buf *next)
 {
-    for (size_t i = 0; i < digest->verdict_count; i++) {
-        const bool is_next = digest->verdict_has_next && i == digest->verdict_count - 1;
+    for (size_t i = 0; i < report->verdict_count; i++) {
+        const bool is_next = report->verdict_has_next && i == report->verdict_count - 1;
         struct gsp_buf *out = is_next ? next : findings;
-        gsp_buf_term(out, digest->verdict[i]);
+        gsp_buf_term(out, report->verdict[i]);
         gsp_buf_putc(out, '\n');
     }
 }

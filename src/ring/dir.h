@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place.h -- ring directories: the folders that hold the rings of a process.
+ * dir.h -- ring directories: the folders that hold the rings of a process.
  *
  * <root>/<pid>-<start time>/ holds one file <schema>.<table>.ring for each table, and meta.json.
  * <root> is $XDG_RUNTIME_DIR/gsprof, else /dev/shm/gsprof-<uid>. If space is short there, it is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place_internal.h -- functions that place.c and sweep.c share.
+ * dir_internal.h -- functions that dir.c and sweep.c share.
  *
  * Threads: no state.
  */

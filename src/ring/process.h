@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * live.h -- whether the process that wrote a ring still runs.
+ * process.h -- whether the process that wrote a ring still runs.
  *
  * Reads:   /proc.
  * Threads: no state.

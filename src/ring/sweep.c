@@ -144,7 +144,7 @@ static int open_root(const struct gsp_ring_dir *place, const char **name, struct
 static bool is_held(int folder_fd)
 {
     struct flock reader = {.l_type = F_WRLCK};
-    /* Partners: the lock of flight/follow.c; gsp_ring_dir_open(). */
+    /* Partners: the lock of record/follow.c; gsp_ring_dir_open(). */
     return (flock(folder_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
            (fcntl(folder_fd, F_OFD_GETLK, &reader) == 0 && reader.l_type != F_UNLCK);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places.h -- where an eval loop keeps the address of its next Python instruction.
+ * eval_slots.h -- where an eval loop keeps the address of its next Python instruction.
  *
  * For each call in the loop the compiler has chosen a slot: a stack slot of the loop's frame, or a
  * register. Other slots may still hold the value of an earlier instruction, perhaps of another

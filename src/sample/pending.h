@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * later.h -- samples whose native frames have no names yet.
+ * pending.h -- samples whose native frames have no names yet.
  *
  * Another thread finds the names (native/namer.h). A sample waits here until all of its names are
  * known, and later samples wait behind it, so that samples stay in time order.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frame_rows.h -- the frame log as the table session.frame, one row per value.
+ * metric_frames.h -- the frame log as the table session.frame, one row per value.
  *
  * Maps the segments of the log and copies values only when a query reads them, so that days of
  * metric frames take no memory. Runs in the query worker, beside the daemon that writes the log.

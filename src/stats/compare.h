@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * contrast.h -- compares the means of two lists of numbers.
+ * compare.h -- compares the means of two lists of numbers.
  *
  * The confidence interval comes from a bootstrap, p from a permutation test of the studentized
  * difference. Neither assumes a distribution or equal variances. Time series are replaced by the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.h -- copies a column of a source into a vector of the engine.
+ * copy_column.h -- copies a column of a source into a vector of the engine.
  *
  * Threads: any thread; each with its own vector.
  */

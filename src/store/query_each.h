@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * each.h -- runs a query and calls a function for each row.
+ * query_each.h -- runs a query and calls a function for each row.
  *
  * Threads: one owner.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.h -- a thread that interrupts a query at its time limit or on request.
+ * query_watchdog.h -- a thread that interrupts a query at its time limit or on request.
  *
  * Threads: the owner arms and disarms; any thread or signal handler may interrupt.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * take.h -- copies rows from a ring to a batch before they are overwritten.
+ * ring_copy.h -- copies rows from a ring to a batch before they are overwritten.
  *
  * Copied rows and written rows are counted separately. If writing fails, the next call copies the
  * rows again that the ring still has.

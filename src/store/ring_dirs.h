@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places.h -- the ring directories of a store, and the rings in them.
+ * ring_dirs.h -- the ring directories of a store, and the rings in them.
  *
  * Threads: as store.h.
  */

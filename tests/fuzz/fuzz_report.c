@@ -22,13 +22,13 @@ static void check_json(struct gsp_sv text)
     gsp_json_scan_close(&scan);
 }
 
-static void write_all(const struct gsp_report *digest)
+static void write_all(const struct gsp_report *report)
 {
     static const enum gsp_report_format FORMATS[] = {GSP_REPORT_JSON, GSP_REPORT_MARKDOWN,
                                                      GSP_REPORT_TEXT};
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
         gsp_auto_buf text = {0};
-        if (gsp_report_write(digest, FORMATS[i], NULL, &text, NULL) < 0)
+        if (gsp_report_write(report, FORMATS[i], NULL, &text, NULL) < 0)
             continue;
         if (FORMATS[i] == GSP_REPORT_JSON)
             check_json(gsp_buf_sv(&text));
@@ -40,15 +40,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct gsp_format *json = gsp_export_format_find("json");
     struct gsp_profile *profile = NULL;
-    struct gsp_report *digest = NULL;
+    struct gsp_report *report = NULL;
     if (!json || gsp_model_profile_new(true, &profile, NULL) < 0)
         return 0;
     if (json->read((struct gsp_sv){(const char *)data, size}, profile, NULL) < 0) {
         gsp_model_profile_free(profile);
         return 0;
     }
-    if (gsp_report__open_profile(profile, "fuzz", NULL, &digest, NULL) == GSP_OK)
-        write_all(digest);
-    gsp_report_free(digest);
+    if (gsp_report__open_profile(profile, "fuzz", NULL, &report, NULL) == GSP_OK)
+        write_all(report);
+    gsp_report_free(report);
     return 0;
 }

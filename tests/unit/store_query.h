@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_ask.h -- runs a query and returns the result as one line.
+ * store_query.h -- runs a query and returns the result as one line.
  *
  * Threads: one owner.
  */

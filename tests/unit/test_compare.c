@@ -23,7 +23,7 @@ static double noise(uint64_t *random)
 /* ------------------------------------------------------------------------ recordings made here */
 
 struct made {
-    struct gsp_report digest;
+    struct gsp_report report;
     struct gsp_report_step steps[STEPS];
     struct gsp_report_chart charts[2];
     struct gsp_report_series lines[3];
@@ -38,11 +38,11 @@ static struct made *make(const char *name)
 {
     struct made *made = calloc(1, sizeof(*made));
     tap_require(made);
-    made->digest.name = gsp_sv_of(name);
-    made->digest.title = made->digest.name;
-    made->digest.duration_s = (double)NAN;
-    made->digest.memory.peak_rss_bytes = (double)NAN;
-    made->digest.memory.growth_bytes_per_s = (double)NAN;
+    made->report.name = gsp_sv_of(name);
+    made->report.title = made->report.name;
+    made->report.duration_s = (double)NAN;
+    made->report.memory.peak_rss_bytes = (double)NAN;
+    made->report.memory.growth_bytes_per_s = (double)NAN;
     return made;
 }
 
@@ -58,9 +58,9 @@ static void add_steps(struct made *made, size_t count, double factor, uint64_t s
             .step = (int64_t)i, .rank = GSP_NULL_I64, .pid = 7, .t = at, .duration_s = duration};
         at += duration;
     }
-    made->digest.steps = made->steps;
-    made->digest.step_count = count;
-    made->digest.duration_s = at;
+    made->report.steps = made->steps;
+    made->report.step_count = count;
+    made->report.duration_s = at;
 }
 
 static void add_chart(struct made *made, const char *id, const char *unit, size_t lines)
@@ -79,22 +79,22 @@ static void add_chart(struct made *made, const char *id, const char *unit, size_
                                        .t = made->t,
                                        .v = made->v[k],
                                        .count = STEPS};
-    made->digest.charts = made->charts;
-    made->digest.chart_count = 1;
+    made->report.charts = made->charts;
+    made->report.chart_count = 1;
 }
 
 /* main calls load and compute; the first samples of each step are in load. */
 static void add_stacks(struct made *made, int load_samples)
 {
     const char *const names[] = {"main", "load", "compute"};
-    struct gsp_report_stacks *stacks = &made->digest.stacks;
+    struct gsp_report_stacks *stacks = &made->report.stacks;
     for (uint32_t i = 0; i < 3; i++) {
         made->frames[i] = (struct gsp_report_frame){
             .func = gsp_sv_of(names[i]), .file = gsp_sv_of("/one/train.py"), .line = i + 1};
         made->nodes[i] = (struct gsp_report_node){.parent = i == 0 ? -1 : 0, .frame = i};
     }
     size_t count = 0;
-    for (size_t i = 0; i < made->digest.step_count; i++) {
+    for (size_t i = 0; i < made->report.step_count; i++) {
         for (int k = 0; k < 4; k++) {
             made->samples[count++] = (struct gsp_report_sample){
                 .t = made->steps[i].t + made->steps[i].duration_s * (0.1 + 0.2 * k),
@@ -120,7 +120,7 @@ static struct gsp_compare *compare(const struct made *a, const struct made *b)
     struct gsp_compare *found = NULL;
     struct gsp_err err = {0};
     const struct gsp_compare_opts opts = {.warmup = -1};
-    const int rc = gsp_compare__new(&a->digest, &b->digest, &opts, &found, &err);
+    const int rc = gsp_compare__new(&a->report, &b->report, &opts, &found, &err);
     if (rc != GSP_OK)
         tap_eq_str(err.msg, "");
     tap_require(found);
@@ -262,16 +262,16 @@ TAP_TEST(different_rates_and_commands_are_noted)
     struct made *b = make("new");
     add_steps(a, STEPS, 1, 1);
     add_steps(b, STEPS, 1, 2);
-    a->digest.period_s = 0.01;
-    b->digest.period_s = 0.001;
-    a->digest.command = gsp_sv_of("python3 gpt.py");
-    b->digest.command = gsp_sv_of("python3 gpt.py 2");
+    a->report.period_s = 0.01;
+    b->report.period_s = 0.001;
+    a->report.command = gsp_sv_of("python3 gpt.py");
+    b->report.command = gsp_sv_of("python3 gpt.py 2");
     struct gsp_compare *found = compare(a, b);
     tap_check(text_has(found, "different sampling rates (100 Hz, 1000 Hz)"));
     tap_check(text_has(found, "different commands (python3 gpt.py; python3 gpt.py 2)"));
     gsp_compare_free(found);
-    b->digest.period_s = 0.01;
-    b->digest.command = a->digest.command;
+    b->report.period_s = 0.01;
+    b->report.command = a->report.command;
     found = compare(a, b);
     tap_check(!text_has(found, "different"));
     gsp_compare_free(found);
@@ -285,7 +285,7 @@ TAP_TEST(idle_threads_do_not_dominate)
     static struct gsp_report_thread threads[] = {{.pid = 7, .tid = 7, .rank = GSP_NULL_I64},
                                                  {.pid = 8, .tid = 8, .rank = GSP_NULL_I64}};
     for (int i = 0; i < 2; i++) {
-        struct gsp_report_stacks *stacks = &sides[i]->digest.stacks;
+        struct gsp_report_stacks *stacks = &sides[i]->report.stacks;
         add_steps(sides[i], STEPS, 1, 1);
         add_stacks(sides[i], 2);
         stacks->threads = threads;
@@ -327,7 +327,7 @@ TAP_TEST(few_and_invalid_values)
         b->steps[i].duration_s = i % 2 ? (double)NAN : (double)INFINITY;
         a->steps[i].duration_s = 0.1;
     }
-    b->digest.duration_s = a->digest.duration_s;
+    b->report.duration_s = a->report.duration_s;
     found = compare(a, b);
     tap_check(found->metric_count == 1 && found->steps[1] == 0);
     gsp_compare_free(found);
@@ -371,10 +371,10 @@ TAP_TEST(charts)
     /* The rise at startup is excluded. */
     for (size_t i = 0; i < 30; i++)
         b->v[1][i] = 2e9 * (double)i / 30;
-    a->digest.memory.peak_rss_bytes = 2e9;
-    b->digest.memory.peak_rss_bytes = 3e9;
-    b->digest.host = gsp_sv_of("two");
-    a->digest.host = gsp_sv_of("one");
+    a->report.memory.peak_rss_bytes = 2e9;
+    b->report.memory.peak_rss_bytes = 3e9;
+    b->report.host = gsp_sv_of("two");
+    a->report.host = gsp_sv_of("one");
     b->lines[1].name = gsp_sv_of("child (99)");
     struct gsp_compare *found = compare(a, b);
     /* The sum over processes, and each process by name. */
@@ -386,9 +386,9 @@ TAP_TEST(charts)
     tap_check(found->note_count == 1 && gsp_sv_starts(found->notes[0], "different machines"));
     gsp_compare_free(found);
     b->charts[0].unit = gsp_sv_of("%");
-    b->digest.memory.peak_rss_bytes = (double)NAN;
+    b->report.memory.peak_rss_bytes = (double)NAN;
     struct gsp_err err = {0};
-    tap_check(gsp_compare__new(&a->digest, &b->digest, NULL, &found, &err) == GSP_E_FORMAT);
+    tap_check(gsp_compare__new(&a->report, &b->report, NULL, &found, &err) == GSP_E_FORMAT);
     tap_check(!found && strstr(err.msg, "nothing in common"));
     free(a);
     free(b);
@@ -422,10 +422,10 @@ TAP_TEST(many_modules)
 {
     struct made *a = make("base");
     struct made *b = make("new");
-    a->digest.modules = modules_of(0, 1);
-    b->digest.modules = modules_of(10, 2);
-    a->digest.module_count = MODULES;
-    b->digest.module_count = MODULES - 1;
+    a->report.modules = modules_of(0, 1);
+    b->report.modules = modules_of(10, 2);
+    a->report.module_count = MODULES;
+    b->report.module_count = MODULES - 1;
     struct gsp_compare *found = compare(a, b);
     size_t told = 0;
     size_t slow = 0;
@@ -440,10 +440,10 @@ TAP_TEST(many_modules)
     tap_eq_int(slow, 10);
     tap_check(told <= 13);
     gsp_compare_free(found);
-    free(a->digest.modules[0].values);
-    free(b->digest.modules[0].values);
-    free(a->digest.modules);
-    free(b->digest.modules);
+    free(a->report.modules[0].values);
+    free(b->report.modules[0].values);
+    free(a->report.modules);
+    free(b->report.modules);
     free(a);
     free(b);
 }
@@ -519,7 +519,7 @@ TAP_TEST(several_recordings)
         made[i] = make(i < 5 ? "base" : "new");
         add_steps(made[i], STEPS, factors[i % 5] * (i == 9 ? 1.1 : 1), i + 1);
         add_stacks(made[i], i < 5 ? 1 : 2);
-        *(i < 5 ? &a[i] : &b[i - 5]) = &made[i]->digest;
+        *(i < 5 ? &a[i] : &b[i - 5]) = &made[i]->report;
     }
     const struct gsp_report *const *const sides[2] = {a, b};
     const struct gsp_compare_opts opts = {.warmup = -1};

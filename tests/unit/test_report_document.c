@@ -11,12 +11,12 @@
 static struct gsp_report *digest_of(struct gsp_profile *profile,
                                     const struct gsp_report_open_opts *opts)
 {
-    struct gsp_report *digest = NULL;
+    struct gsp_report *report = NULL;
     struct gsp_err err = {0};
-    const int rc = gsp_report__open_profile(profile, "some/where/p.gsp", opts, &digest, &err);
+    const int rc = gsp_report__open_profile(profile, "some/where/p.gsp", opts, &report, &err);
     tap_eq_str(err.msg, "");
-    tap_require(rc == GSP_OK && digest);
-    return digest;
+    tap_require(rc == GSP_OK && report);
+    return report;
 }
 
 /* Whether the text is well-formed JSON. */
@@ -39,13 +39,13 @@ static bool has(const struct gsp_buf *text, const char *part)
     return text->len && memmem(text->p, text->len, part, strlen(part)) != NULL;
 }
 
-static void check_forms(const struct gsp_report *digest)
+static void check_forms(const struct gsp_report *report)
 {
     static const enum gsp_report_format FORMATS[] = {GSP_REPORT_HTML, GSP_REPORT_JSON,
                                                      GSP_REPORT_MARKDOWN, GSP_REPORT_TEXT};
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
         gsp_auto_buf text = {0};
-        tap_require(gsp_report_write(digest, FORMATS[i], NULL, &text, NULL) == GSP_OK);
+        tap_require(gsp_report_write(report, FORMATS[i], NULL, &text, NULL) == GSP_OK);
         tap_check(text.len > 10);
         if (FORMATS[i] == GSP_REPORT_JSON)
             check_json(gsp_buf_sv(&text));
@@ -56,12 +56,12 @@ TAP_TEST(stacks_of_a_profile)
 {
     struct gsp_profile *profile = fix_small();
     const uint64_t count = gsp_model_profile_sample_count(profile);
-    struct gsp_report *digest = digest_of(profile, NULL);
-    const struct gsp_report_stacks *stacks = &digest->stacks;
+    struct gsp_report *report = digest_of(profile, NULL);
+    const struct gsp_report_stacks *stacks = &report->stacks;
     double own = 0;
     double total = 0;
-    tap_eq_int(digest->kind, GSP_REPORT_PROFILE);
-    tap_check(gsp_sv_eq(digest->name, gsp_sv_of("p.gsp")));
+    tap_eq_int(report->kind, GSP_REPORT_PROFILE);
+    tap_check(gsp_sv_eq(report->name, gsp_sv_of("p.gsp")));
     tap_eq_int(stacks->seen, count);
     tap_eq_int(stacks->sample_count, count);
     tap_eq_str(stacks->unit, "s");
@@ -80,8 +80,8 @@ TAP_TEST(stacks_of_a_profile)
     }
     for (size_t i = 1; i < stacks->sample_count; i++)
         tap_check(stacks->samples[i - 1].t <= stacks->samples[i].t);
-    check_forms(digest);
-    gsp_report_free(digest);
+    check_forms(report);
+    gsp_report_free(report);
 }
 
 TAP_TEST(lines_of_a_function_are_merged_by_default)
@@ -99,11 +99,11 @@ TAP_TEST(lines_of_a_function_are_merged_by_default)
             tap_require(gsp_model_profile_frame(p, &frame, &id, NULL) == GSP_OK);
             fix_add(p, thread, fix_stack(p, GSP_NONE, id), line, GSP_SAMPLE_ON_CPU);
         }
-        struct gsp_report *digest = digest_of(p, &(struct gsp_report_open_opts){.lines = lines});
-        tap_eq_int(digest->stacks.function_count, lines ? 5 : 1);
-        tap_eq_int(digest->stacks.node_count, lines ? 5 : 1);
-        tap_eq_int(digest->stacks.frames[0].line, lines ? 10 : 9);
-        gsp_report_free(digest);
+        struct gsp_report *report = digest_of(p, &(struct gsp_report_open_opts){.lines = lines});
+        tap_eq_int(report->stacks.function_count, lines ? 5 : 1);
+        tap_eq_int(report->stacks.node_count, lines ? 5 : 1);
+        tap_eq_int(report->stacks.frames[0].line, lines ? 10 : 9);
+        gsp_report_free(report);
     }
 }
 
@@ -129,8 +129,8 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
     fix_add(p, thread, fix_stack(p, early, line_of(p, "work", 11)), 1, GSP_SAMPLE_ON_CPU);
     fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 2, GSP_SAMPLE_ON_CPU);
     fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 3, GSP_SAMPLE_ON_CPU);
-    struct gsp_report *digest = digest_of(p, NULL);
-    const struct gsp_report_stacks *stacks = &digest->stacks;
+    struct gsp_report *report = digest_of(p, NULL);
+    const struct gsp_report_stacks *stacks = &report->stacks;
     tap_require(stacks->node_count == 2 && stacks->frame_count == 2);
     tap_eq_int(stacks->frames[0].line, 0);
     tap_eq_int(stacks->frames[0].hot_line, 5);
@@ -139,13 +139,13 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
     tap_eq_int(stacks->nodes[1].line, 12);
     tap_require(stacks->process_count == 1);
     tap_check(gsp_sv_eq(stacks->processes[0].name, gsp_sv_of("python3")));
-    tap_require(gsp_report_write(digest, GSP_REPORT_JSON, NULL, &text, NULL) == GSP_OK);
+    tap_require(gsp_report_write(report, GSP_REPORT_JSON, NULL, &text, NULL) == GSP_OK);
     tap_check(has(&text, "\"hot_line\":12") && has(&text, "\"line\":[5,12]"));
     tap_check(has(&text, "\"processes\":[{\"pid\":100,\"name\":\"python3\"}]"));
     gsp_buf_clear(&text);
-    tap_require(gsp_report_write(digest, GSP_REPORT_MARKDOWN, NULL, &text, NULL) == GSP_OK);
+    tap_require(gsp_report_write(report, GSP_REPORT_MARKDOWN, NULL, &text, NULL) == GSP_OK);
     tap_check(has(&text, "| work | f.py:12 |") && has(&text, "| main | f.py:5 |"));
-    gsp_report_free(digest);
+    gsp_report_free(report);
 }
 
 TAP_TEST(a_sample_ends_at_its_time)
@@ -155,11 +155,11 @@ TAP_TEST(a_sample_ends_at_its_time)
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 1));
     fix_add(p, thread, stack, 20000, GSP_SAMPLE_ON_CPU);
-    struct gsp_report *digest = digest_of(p, NULL);
-    tap_require(digest->stacks.sample_count == 1);
-    tap_check(fabs(digest->stacks.samples[0].t - 0.02) < 1e-9);
-    tap_check(fabs(digest->stacks.samples[0].weight - 0.01) < 1e-9);
-    gsp_report_free(digest);
+    struct gsp_report *report = digest_of(p, NULL);
+    tap_require(report->stacks.sample_count == 1);
+    tap_check(fabs(report->stacks.samples[0].t - 0.02) < 1e-9);
+    tap_check(fabs(report->stacks.samples[0].weight - 0.01) < 1e-9);
+    gsp_report_free(report);
 }
 
 TAP_TEST(many_samples_are_merged_without_loss)
@@ -174,20 +174,20 @@ TAP_TEST(many_samples_are_merged_without_loss)
     for (uint32_t i = 0; i < count; i++)
         fix_add(p, thread, stacks[i * 2654435761U % 7], (i + 1) * 10000LL,
                 i % 3 ? GSP_SAMPLE_ON_CPU : 0);
-    struct gsp_report *digest = digest_of(p, &(struct gsp_report_open_opts){.lines = true});
-    tap_eq_int(digest->stacks.seen, count);
-    tap_check(digest->stacks.sample_count <= GSP_REPORT_SAMPLES_MAX);
-    tap_check(digest->stacks.sample_count > GSP_REPORT_SAMPLES_MAX / 8);
-    tap_check(fabs(digest->stacks.total - count * 0.01) < 1e-3);
+    struct gsp_report *report = digest_of(p, &(struct gsp_report_open_opts){.lines = true});
+    tap_eq_int(report->stacks.seen, count);
+    tap_check(report->stacks.sample_count <= GSP_REPORT_SAMPLES_MAX);
+    tap_check(report->stacks.sample_count > GSP_REPORT_SAMPLES_MAX / 8);
+    tap_check(fabs(report->stacks.total - count * 0.01) < 1e-3);
     /* A merged sample ends with the last of its samples. */
     size_t early = 0;
-    for (size_t i = 0; i < digest->stacks.sample_count; i++)
-        early += digest->stacks.samples[i].t - digest->stacks.samples[i].weight < -1e-6;
+    for (size_t i = 0; i < report->stacks.sample_count; i++)
+        early += report->stacks.samples[i].t - report->stacks.samples[i].weight < -1e-6;
     tap_eq_int(early, 0);
-    tap_check(fabs(digest->stacks.samples[digest->stacks.sample_count - 1].t - count * 0.01) <
+    tap_check(fabs(report->stacks.samples[report->stacks.sample_count - 1].t - count * 0.01) <
               1e-6);
-    tap_check(fabs(digest->stacks.total_cpu / digest->stacks.total - 2.0 / 3) < 1e-3);
-    gsp_report_free(digest);
+    tap_check(fabs(report->stacks.total_cpu / report->stacks.total - 2.0 / 3) < 1e-3);
+    gsp_report_free(report);
 }
 
 TAP_TEST(sums_without_times_and_empty_profiles)
@@ -202,24 +202,24 @@ TAP_TEST(sums_without_times_and_empty_profiles)
                     p,
                     &(struct gsp_total){.thread = thread, .stack = stack, .count = 1, .weight = 7},
                     NULL) == GSP_OK);
-    struct gsp_report *digest = digest_of(p, NULL);
-    tap_check(!digest->stacks.has_times);
-    tap_eq_str(digest->stacks.unit, "samples");
-    tap_check(digest->stacks.total == 7);
-    tap_require(gsp_report_write(digest, GSP_REPORT_JSON, NULL, &text, NULL) == GSP_OK);
+    struct gsp_report *report = digest_of(p, NULL);
+    tap_check(!report->stacks.has_times);
+    tap_eq_str(report->stacks.unit, "samples");
+    tap_check(report->stacks.total == 7);
+    tap_require(gsp_report_write(report, GSP_REPORT_JSON, NULL, &text, NULL) == GSP_OK);
     tap_check(!has(&text, "\"t\":"));
     check_json(gsp_buf_sv(&text));
-    gsp_report_free(digest);
+    gsp_report_free(report);
 
     tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
-    digest = digest_of(p, NULL);
-    tap_eq_int(digest->stacks.sample_count, 0);
-    check_forms(digest);
+    report = digest_of(p, NULL);
+    tap_eq_int(report->stacks.sample_count, 0);
+    check_forms(report);
     gsp_buf_clear(&text);
     struct gsp_err err = {0};
-    tap_eq_int(gsp_report_write(digest, GSP_REPORT_CSV, NULL, &text, &err), GSP_E_EMPTY);
+    tap_eq_int(gsp_report_write(report, GSP_REPORT_CSV, NULL, &text, &err), GSP_E_EMPTY);
     tap_eq_str(err.msg, "it has no functions");
-    gsp_report_free(digest);
+    gsp_report_free(report);
 }
 
 TAP_TEST(names_can_be_any_bytes)
@@ -232,17 +232,17 @@ TAP_TEST(names_can_be_any_bytes)
     const uint32_t stack =
         fix_stack(p, GSP_NONE, fix_frame(p, "</script><b>\xfe\"|`", "\n=cmd\x1b[31m", 3));
     fix_add(p, thread, stack, 1, GSP_SAMPLE_ON_CPU);
-    struct gsp_report *digest = digest_of(p, NULL);
-    check_forms(digest);
-    tap_require(gsp_report_write(digest, GSP_REPORT_JSON, NULL, &json, NULL) == GSP_OK);
-    tap_require(gsp_report_write(digest, GSP_REPORT_HTML, NULL, &page, NULL) == GSP_OK);
+    struct gsp_report *report = digest_of(p, NULL);
+    check_forms(report);
+    tap_require(gsp_report_write(report, GSP_REPORT_JSON, NULL, &json, NULL) == GSP_OK);
+    tap_require(gsp_report_write(report, GSP_REPORT_HTML, NULL, &page, NULL) == GSP_OK);
     tap_check(!has(&page, "</script><b>"));
     for (size_t at = 0; at < json.len;) {
         const size_t len = gsp_utf8_len((struct gsp_sv){json.p + at, json.len - at});
         tap_require(len > 0);
         at += len;
     }
-    gsp_report_free(digest);
+    gsp_report_free(report);
 }
 
 static size_t thin(const double *v, size_t count, size_t max, size_t *out)
@@ -288,14 +288,14 @@ TAP_TEST(decimation_keeps_extremes_and_ends)
 
 TAP_TEST(missing_files_and_empty_folders)
 {
-    struct gsp_report *digest = NULL;
+    struct gsp_report *report = NULL;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_report_open_path("no-such-file.gsp", NULL, &digest, &err), GSP_E_NOFILE);
-    tap_check(!digest);
-    char folder[] = "/tmp/gsprof-digest-XXXXXX";
+    tap_eq_int(gsp_report_open_path("no-such-file.gsp", NULL, &report, &err), GSP_E_NOFILE);
+    tap_check(!report);
+    char folder[] = "/tmp/gsprof-report-XXXXXX";
     tap_require(mkdtemp(folder) != NULL);
-    tap_eq_int(gsp_report_open_path(folder, NULL, &digest, &err), GSP_E_NOFILE);
-    tap_check(!digest);
+    tap_eq_int(gsp_report_open_path(folder, NULL, &report, &err), GSP_E_NOFILE);
+    tap_check(!report);
     rmdir(folder);
 }
 

@@ -111,12 +111,12 @@ static void add_memory(struct gsp_store *store, int64_t pid, int64_t looks, bool
 static struct gsp_report *open_digest(struct gsp_store *store,
                                       const struct gsp_report_open_opts *opts)
 {
-    struct gsp_report *digest = NULL;
+    struct gsp_report *report = NULL;
     struct gsp_err err = {0};
-    const int rc = gsp_report_open_store(store, NULL, "some/run/", opts, &digest, &err);
+    const int rc = gsp_report_open_store(store, NULL, "some/run/", opts, &report, &err);
     tap_eq_str(err.msg, "");
-    tap_require(rc == GSP_OK && digest);
-    return digest;
+    tap_require(rc == GSP_OK && report);
+    return report;
 }
 
 static void add_collectives(struct gsp_store *store, int64_t rank)
@@ -145,44 +145,44 @@ TAP_TEST(document_of_tables)
     add_memory(store, 100, 200, true);
     add_memory(store, 101, 50, false);
     lock_store(store);
-    struct gsp_report *digest = open_digest(store, &(struct gsp_report_open_opts){.values = true});
-    tap_check(gsp_sv_eq(digest->name, gsp_sv_of("run")));
-    tap_eq_int(digest->start_ns, START_NS);
-    tap_check(fabs(digest->duration_s - 39.8) < 1e-6);
+    struct gsp_report *report = open_digest(store, &(struct gsp_report_open_opts){.values = true});
+    tap_check(gsp_sv_eq(report->name, gsp_sv_of("run")));
+    tap_eq_int(report->start_ns, START_NS);
+    tap_check(fabs(report->duration_s - 39.8) < 1e-6);
 
-    tap_eq_int(digest->step_count, 2 * (STEPS - 2));
-    tap_check(fabs(digest->steps[2].t - 0.1) < 1e-6);
-    tap_eq_int(digest->steps[3].rank, 1);
+    tap_eq_int(report->step_count, 2 * (STEPS - 2));
+    tap_check(fabs(report->steps[2].t - 0.1) < 1e-6);
+    tap_eq_int(report->steps[3].rank, 1);
 
-    tap_eq_int(digest->module_count, 2);
-    tap_check(gsp_sv_eq(digest->modules[0].module, gsp_sv_of("layers.0")));
-    tap_check(gsp_sv_eq(digest->modules[0].class_name, gsp_sv_of("Linear")));
-    tap_eq_int(digest->modules[0].calls, 2 * GSP_REPORT_VALUES_MAX - 1);
-    tap_check(digest->modules[0].value_count <= GSP_REPORT_VALUES_MAX);
-    tap_check(digest->modules[0].value_count >= GSP_REPORT_VALUES_MAX / 2);
+    tap_eq_int(report->module_count, 2);
+    tap_check(gsp_sv_eq(report->modules[0].module, gsp_sv_of("layers.0")));
+    tap_check(gsp_sv_eq(report->modules[0].class_name, gsp_sv_of("Linear")));
+    tap_eq_int(report->modules[0].calls, 2 * GSP_REPORT_VALUES_MAX - 1);
+    tap_check(report->modules[0].value_count <= GSP_REPORT_VALUES_MAX);
+    tap_check(report->modules[0].value_count >= GSP_REPORT_VALUES_MAX / 2);
     /* Twenty of forty steps of each rank were traced, one of them without a duration. */
-    tap_check(fabs(digest->modules[1].share - 2.0 / (2 * 19 * 0.1)) < 1e-9);
+    tap_check(fabs(report->modules[1].share - 2.0 / (2 * 19 * 0.1)) < 1e-9);
 
     const uint32_t depths[] = {0, 1, 2, 3, 1, 0};
-    tap_require(digest->span_count == GSP_COUNT(depths));
+    tap_require(report->span_count == GSP_COUNT(depths));
     for (size_t i = 0; i < GSP_COUNT(depths); i++) {
-        tap_eq_int(digest->spans[i].depth, depths[i]);
-        tap_eq_int(digest->spans[i].is_data, i == 1 || i == 4);
+        tap_eq_int(report->spans[i].depth, depths[i]);
+        tap_eq_int(report->spans[i].is_data, i == 1 || i == 4);
     }
-    tap_eq_int(digest->rank_count, 2);
-    tap_check(fabs(digest->ranks[1].collective_s - 1.0) < 1e-9);
-    tap_eq_int(digest->span_name_count, 4);
+    tap_eq_int(report->rank_count, 2);
+    tap_check(fabs(report->ranks[1].collective_s - 1.0) < 1e-9);
+    tap_eq_int(report->span_name_count, 4);
 
-    const struct gsp_report_chart *cpu = gsp_report_chart_find(digest, "cpu");
+    const struct gsp_report_chart *cpu = gsp_report_chart_find(report, "cpu");
     tap_require(cpu != NULL && cpu->series_count == 2);
     tap_check(isnan(cpu->series[0].v[0]) && cpu->series[0].stats.count == 199);
-    tap_check(!gsp_report_chart_find(digest, "gpu_util"));
-    const struct gsp_report_chart *steps = gsp_report_chart_find(digest, "steps");
+    tap_check(!gsp_report_chart_find(report, "gpu_util"));
+    const struct gsp_report_chart *steps = gsp_report_chart_find(report, "steps");
     tap_require(steps != NULL && steps->series_count == 2);
 
-    tap_check(fabs(digest->memory.peak_rss_bytes - 498000000) < 1);
-    tap_check(fabs(digest->memory.growth_bytes_per_s / 1e7 - 1) < 0.1);
-    gsp_report_free(digest);
+    tap_check(fabs(report->memory.peak_rss_bytes - 498000000) < 1);
+    tap_check(fabs(report->memory.growth_bytes_per_s / 1e7 - 1) < 0.1);
+    gsp_report_free(report);
     gsp_store_close(store);
 }
 
@@ -211,12 +211,12 @@ TAP_TEST(pressure_has_a_chart)
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     add_pressure(store);
     lock_store(store);
-    struct gsp_report *digest = open_digest(store, NULL);
-    const struct gsp_report_chart *chart = gsp_report_chart_find(digest, "pressure");
+    struct gsp_report *report = open_digest(store, NULL);
+    const struct gsp_report_chart *chart = gsp_report_chart_find(report, "pressure");
     tap_require(chart != NULL && chart->series_count == 1);
     tap_check(gsp_sv_eq(chart->series[0].name, gsp_sv_of("cpu")));
     tap_check(fabs(chart->series[0].stats.max - 48) < 1e-9);
-    gsp_report_free(digest);
+    gsp_report_free(report);
     gsp_store_close(store);
 }
 
@@ -261,13 +261,13 @@ TAP_TEST(an_import_is_one_mark_in_the_stack_of_a_site)
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     add_allocation(store);
     lock_store(store);
-    struct gsp_report *digest = open_digest(store, NULL);
-    tap_require(digest->memory.site_count == 1);
-    const struct gsp_report_site *site = &digest->memory.sites[0];
+    struct gsp_report *report = open_digest(store, NULL);
+    tap_require(report->memory.site_count == 1);
+    const struct gsp_report_site *site = &report->memory.sites[0];
     tap_require(site->frame_count == GSP_COUNT(NAMES));
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
-        tap_check(gsp_sv_eq(digest->site_frames[site->frames[i]].func, gsp_sv_of(NAMES[i])));
-    gsp_report_free(digest);
+        tap_check(gsp_sv_eq(report->site_frames[site->frames[i]].func, gsp_sv_of(NAMES[i])));
+    gsp_report_free(report);
     gsp_store_close(store);
 }
 
@@ -288,12 +288,12 @@ TAP_TEST(every_table_is_csv)
     add_trace(store);
     add_spans(store);
     lock_store(store);
-    struct gsp_report *digest = open_digest(store, NULL);
+    struct gsp_report *report = open_digest(store, NULL);
     for (size_t i = 0; i < GSP_COUNT(tables); i++) {
         gsp_auto_buf text = {0};
         size_t lines = 0;
         const struct gsp_report_write_opts how = {.table = tables[i].table};
-        tap_require(gsp_report_write(digest, GSP_REPORT_CSV, &how, &text, NULL) == GSP_OK);
+        tap_require(gsp_report_write(report, GSP_REPORT_CSV, &how, &text, NULL) == GSP_OK);
         const char *csv = gsp_buf_cstr(&text);
         tap_require(csv != NULL);
         if (!tap_check(strncmp(csv, tables[i].head, strlen(tables[i].head)) == 0))
@@ -302,7 +302,7 @@ TAP_TEST(every_table_is_csv)
             lines += *at == '\n';
         tap_eq_int(lines, tables[i].lines);
     }
-    gsp_report_free(digest);
+    gsp_report_free(report);
     gsp_store_close(store);
 }
 
