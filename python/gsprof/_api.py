@@ -43,7 +43,7 @@ def _valid(settings: Dict[str, str]) -> Dict[str, str]:
             try:
                 re.compile(value)
             except re.error as error:
-                raise ValueError(f"{name} is a regular expression, but {error}") from None
+                raise ValueError(f"{name} must be a regular expression: {error}") from None
     return settings
 
 

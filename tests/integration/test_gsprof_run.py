@@ -457,7 +457,7 @@ def test_little_shared_memory(mount: str, tmp_path: Path) -> None:
 EVERYWHERE = "for d in /dev/shm /tmp /var/tmp; do mount -t tmpfs -o {} none $d; done"
 TINY = {
     "16 MB": (EVERYWHERE.format("size=16m"), ""),
-    "2 MB": (EVERYWHERE.format("size=2m"), "gsprof: stacks not recorded: no space"),
+    "2 MB": (EVERYWHERE.format("size=2m"), "not recorded: no space"),
     "read-only": (EVERYWHERE.format("ro"), "gsprof: stacks and metrics not recorded: /"),
 }
 

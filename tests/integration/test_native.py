@@ -195,7 +195,7 @@ def test_sleeping_threads_are_not_stopped(start: StartTarget, tmp_path: Path) ->
     target = start("idle.py")
     flags = ["--idle", "--native", "--native-capture", "perf"]
     done = gsprof("record", "-p", target.pid, *flags, "-d", "0.5", "-o", tmp_path / "p.json")
-    assert "0 by stops" in done.err
+    assert "0 by stopping" in done.err
     profile = record_until(
         lambda so_far: len(so_far.samples) >= 50, target.pid, tmp_path / "q.json", *flags
     )

@@ -443,7 +443,7 @@ for odd in ("enc(ode", "(?P<1>x)"):
     try:
         gsprof.enable_torch_profiling(layers=odd)
     except ValueError as error:
-        assert "torch.layers is a regular expression" in str(error), error
+        assert "torch.layers must be a regular expression" in str(error), error
     else:
         raise AssertionError
 gsprof.disable_torch_profiling()

@@ -321,7 +321,7 @@ def test_output_is_not_overwritten(
 def test_limits_are_reported(runtime: Dict[str, str], writer: StartWriter) -> None:
     pid = writer().pid
     sql = "FROM range(20000)"
-    assert "(10000 rows; there are more" in gsprof("query", pid, sql, env=runtime).out
+    assert "(10000 rows; the limit cut the result)" in gsprof("query", pid, sql, env=runtime).out
     assert "(20000 rows)" in gsprof("query", pid, sql, "--limit", 0, env=runtime).out
     result = gsprof("query", pid, sql, "-f", "csv", "--limit", 5, env=runtime)
     assert len(result.out.splitlines()) == 6 and "--limit" in result.err

@@ -102,7 +102,7 @@ def test_tables_of_the_target_are_drained(
     target = start("trainer.py", WRITER, "--steps", 10, "--modules", 4, env=runtime)
     run = tmp_path / "run"
     result = gsprof("record", "-s", "-p", target.pid, "-d", 2, "-o", f"{run}/", env=runtime)
-    assert "100 rows; 0 came too fast" in result.err  # 90 of torch_trace, 10 of torch_step
+    assert "100 rows; 0 lost" in result.err  # 90 of torch_trace, 10 of torch_step
     manifest = json.loads((run / "manifest.json").read_text())
     assert {row["file"]: row["rows"] for row in manifest["segments"]} == {
         "python.torch_trace.parquet": 90,
