@@ -232,7 +232,7 @@ void gsp_buf_shell(struct gsp_buf *buf, struct gsp_sv word)
         gsp_buf_putsv(buf, word);
         return;
     }
-    gsp_auto_buf safe = {0};
+    struct gsp_buf safe = {0};
     gsp_buf_term(&safe, word);
     gsp_buf_putc(buf, '\'');
     for (size_t i = 0; i < safe.len; i++)
@@ -241,4 +241,5 @@ void gsp_buf_shell(struct gsp_buf *buf, struct gsp_sv word)
         else
             gsp_buf_putc(buf, safe.p[i]);
     gsp_buf_putc(buf, '\'');
+    gsp_buf_free(&safe);
 }

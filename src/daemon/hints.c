@@ -12,12 +12,12 @@
 
 const char *gsp_daemon__hint(enum gsp_daemon_hint hint)
 {
+    /* NOLINTBEGIN(bugprone-suspicious-missing-comma): long texts have two parts. */
     static const char *const TEXTS[GSP_HINT_COUNT] = {
         [GSP_HINT_ALLOW_CONTROL] = "start the daemon with --allow-control",
         [GSP_HINT_BODY] = "send a JSON object",
         [GSP_HINT_FILE_RETRY] = "the session is kept, and the daemon tries to write its file again",
-        [GSP_HINT_FLAMEGRAPH] = "use /flamegraph?session=NAME or /flamegraph?pid=PID; "
-                                "GET /targets lists all recordings",
+        [GSP_HINT_FLAMEGRAPH] = "add ?session=NAME or ?pid=PID; GET /targets lists recordings",
         [GSP_HINT_NEW_NAME] = "stop the session first, or use another name",
         [GSP_HINT_PATHS] = "GET /openapi.json lists all paths",
         [GSP_HINT_PID] = "pid must be a number",
@@ -35,6 +35,7 @@ const char *gsp_daemon__hint(enum gsp_daemon_hint hint)
         [GSP_HINT_TARGET_PATH] = "the path is /targets/PID/...",
         [GSP_HINT_TOKEN_MODE] = "chmod 600 makes it private",
     };
+    /* NOLINTEND(bugprone-suspicious-missing-comma) */
     gsp_assert(hint < GSP_HINT_COUNT && TEXTS[hint]);
     return TEXTS[hint];
 }

@@ -228,7 +228,6 @@ struct gsp_report_native {
 };
 
 struct gsp_report {
-    enum gsp_report_kind kind;
     struct gsp_sv title;
     struct gsp_sv name;    /* of the run or file */
     struct gsp_sv path;    /* as the caller passed it; may be "" */
@@ -238,14 +237,12 @@ struct gsp_report {
     double duration_s;     /* NaN if unknown */
     double period_s;       /* between two samples; NaN if unknown */
     int64_t exit_status;   /* of the program, or 128 + signal; GSP_NULL_I64 if unknown */
-    bool failed_early;     /* the program failed during startup; the verdict has no other line */
     struct gsp_report_fact *facts;
     size_t fact_count;
     struct gsp_report_card *cards;
     size_t card_count;
     struct gsp_sv *verdict; /* lines, findings first */
     size_t verdict_count;
-    bool verdict_has_next; /* the last line is the command to run next */
     struct gsp_report_chart *charts;
     size_t chart_count;
     struct gsp_report_stacks stacks;
@@ -266,10 +263,13 @@ struct gsp_report {
     struct gsp_report_memory memory;
     struct gsp_report_loss *losses;
     size_t loss_count;
-    bool has_losses;             /* the source counts losses: no rows means that nothing was lost */
-    struct gsp_profile *profile; /* the source of the stacks; NULL without stacks */
+    struct gsp_profile *profile;         /* the source of the stacks; NULL without stacks */
     struct gsp_report_text_block *texts; /* memory of the texts */
-    bool no_memory;                      /* the document is incomplete and must not be used */
+    enum gsp_report_kind kind;
+    bool failed_early;     /* the program failed during startup; the verdict has no other line */
+    bool verdict_has_next; /* the last line is the command to run next */
+    bool has_losses;       /* the source counts losses: no rows means that nothing was lost */
+    bool no_memory;        /* the document is incomplete and must not be used */
 };
 
 struct gsp_report_open_opts {

@@ -8,6 +8,7 @@
 #include "model/ids.h"
 #include "wire/table.h"
 
+/* NOLINTNEXTLINE(misc-redundant-expression) */
 _Static_assert(GSP_ID_NONE == GSP_NULL_I64, "rows store stack ids and ranks");
 
 /* Values that all rows of a thread share. */
