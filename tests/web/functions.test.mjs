@@ -48,21 +48,21 @@ test("recursion counts once in the total", () => {
 
 test("callers and callees of a function are merged over all its calls", () => {
     const { stacks, tree, functions, id } = made([
-        [0, "main/a/work/leaf", 2],
-        [0, "main/b/work/leaf", 3],
-        [0, "main/b/work", 1],
+        [0, "main/a/step/leaf", 2],
+        [0, "main/b/step/leaf", 3],
+        [0, "main/b/step", 1],
         [0, "main/b", 7],
     ]);
-    assert.deepEqual(paths(callersOf(tree, functions, id("work")), stacks.frames), {
-        "/work": 6,
-        "/work/a": 2,
-        "/work/a/main": 2,
-        "/work/b": 4,
-        "/work/b/main": 4,
+    assert.deepEqual(paths(callersOf(tree, functions, id("step")), stacks.frames), {
+        "/step": 6,
+        "/step/a": 2,
+        "/step/a/main": 2,
+        "/step/b": 4,
+        "/step/b/main": 4,
     });
-    assert.deepEqual(paths(calleesOf(tree, functions, id("work")), stacks.frames), {
-        "/work": 6,
-        "/work/leaf": 5,
+    assert.deepEqual(paths(calleesOf(tree, functions, id("step")), stacks.frames), {
+        "/step": 6,
+        "/step/leaf": 5,
     });
 });
 
@@ -75,10 +75,10 @@ test("a search ignores case and finds names and files", () => {
 
 test("nested matches count once", () => {
     const { stacks, tree } = made([
-        [0, "main/work/work2", 2],
-        [0, "main/work", 1],
+        [0, "main/step/work2", 2],
+        [0, "main/step", 1],
         [0, "main", 4],
     ]);
-    assert.equal(matchedWeight(tree, matchFrames(stacks.frames, "work")), 3);
+    assert.equal(matchedWeight(tree, matchFrames(stacks.frames, "step")), 3);
     assert.equal(matchedWeight(tree, matchFrames(stacks.frames, "nothing")), 0);
 });
