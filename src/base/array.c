@@ -26,5 +26,5 @@ bool gsp_array_fit_sized(void *items, size_t *capacity, size_t need, size_t size
         return false;
     memcpy(items, &grown, sizeof(grown));
     *capacity = wanted;
-    return true;
+    return true; /* cppcheck-suppress memleak ; memcpy has passed it to the caller */
 }
