@@ -183,7 +183,8 @@ export function compareBars(rows, painted, axis, about) {
         const [paintedBars, wideBars] = [new ByX(bars), new ByX(wide)];
         const columns = new ByX([...new Set(narrow)].map((x) => ({ x })));
         const missing = wide.filter((bar) => !paintedBars.hasBar(bar));
-        assert.deepEqual(missing, [], `${where}: missing bars`);
+        const first = JSON.stringify(bars.slice(0, 5));
+        assert.deepEqual(missing, [], `${where}: missing bars; painted ${first}`);
         // A column at an edge may be rounded either way.
         const lost = narrow.filter((x) => !paintedBars.at(x).length);
         assert.deepEqual(lost, [], `${where}: missing columns`);
