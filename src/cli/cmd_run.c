@@ -116,7 +116,7 @@ struct run {
     struct gsp_run_status status_line;
     struct gsp_launch launch;
     pid_t pid;
-    struct gsp_run_dir place;
+    struct gsp_run_dir dir;
     char python_dir[GSP_PACKAGE_DIR_MAX];
     char pids_path[GSP_PACKAGE_DIR_MAX]; /* file in which processes report their state */
     bool is_chosen;                      /* GSPROF was set: the user chose the recorded processes */
@@ -189,7 +189,7 @@ static bool make_pids_file_in(struct run *run, const char *folder)
  * fatal. */
 static void make_pids_file(struct run *run)
 {
-    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm", run->place.path};
+    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm", run->dir.path};
     for (size_t i = 0; i < GSP_COUNT(folders); i++)
         if (make_pids_file_in(run, folders[i]))
             return;
@@ -266,7 +266,7 @@ static int make_folder(struct run *run, struct gsp_err *err)
                                           .force = run->opts->force,
                                           .argv = run->parsed->args};
     struct gsp_err cause = {0};
-    const int rc = gsp_record_run_dir_create(&run->place, &opts, &cause);
+    const int rc = gsp_record_run_dir_create(&run->dir, &opts, &cause);
     if (rc == GSP_E_NOWRITE) {
         gsp_cli__term_line(&run->term, "gsprof: the run is not saved: %s", cause.msg);
         return GSP_OK;
@@ -279,13 +279,13 @@ static int make_folder(struct run *run, struct gsp_err *err)
 static void start_rings(struct run *run)
 {
     struct gsp_err err = {0};
-    const struct gsp_ring_drain_opts rings = {.folder = run->place.path,
+    const struct gsp_ring_drain_opts rings = {.folder = run->dir.path,
                                               .pid = run->pid,
                                               .subprocesses = true,
                                               .announcements_path = run->pids_path,
                                               .segment_age_ns = SEGMENT_NS,
                                               .now = true};
-    if (run->place.path[0] && gsp_record_ring_drain_start(&rings, &run->rings, &err) < 0)
+    if (run->dir.path[0] && gsp_record_ring_drain_start(&rings, &run->rings, &err) < 0)
         gsp_cli__term_line(&run->term, "gsprof: the run is not saved: %s", err.msg);
 }
 
@@ -324,7 +324,7 @@ static int start(struct run *run, struct gsp_err *err)
         gsp_ignore(gsp_record_followers_start(run->pids_path, run->pid, &run->followers, NULL) < 0);
         start_rings(run);
     } else {
-        gsp_record_run_dir_discard(&run->place);
+        gsp_record_run_dir_discard(&run->dir);
     }
     return rc;
 }
@@ -337,8 +337,8 @@ static pid_t first_with_rings(const pid_t *pids, size_t count, size_t *with_ring
     pid_t first = 0;
     *with_rings = 0;
     for (size_t i = 0; i < count; i++) {
-        struct gsp_ring_dir place;
-        if (gsp_ring_dir_find(pids[i], &place, NULL) != GSP_OK || place.rings == 0)
+        struct gsp_ring_dir dir;
+        if (gsp_ring_dir_find(pids[i], &dir, NULL) != GSP_OK || dir.rings == 0)
             continue;
         first = first ? first : pids[i];
         (*with_rings)++;
@@ -427,7 +427,7 @@ static void report_made(struct run *run, const struct gsp_announcements *announc
 {
     gsp_auto_buf word = {0};
     gsp_auto_buf former = {0};
-    gsp_buf_shell(&word, gsp_sv_of(run->place.path));
+    gsp_buf_shell(&word, gsp_sv_of(run->dir.path));
     gsp_buf_shell(&former, gsp_sv_of(made->previous));
     const char *folder = gsp_buf_cstr(&word);
     const char *other = gsp_buf_cstr(&former);
@@ -459,7 +459,7 @@ static void stop_recording(struct run *run)
     struct gsp_err err = {0};
     struct gsp_store_drain_stats unused;
     gsp_auto_buf word = {0};
-    gsp_buf_shell(&word, gsp_sv_of(run->place.path));
+    gsp_buf_shell(&word, gsp_sv_of(run->dir.path));
     const char *folder = run->rings ? gsp_buf_cstr(&word) : NULL;
     gsp_cli__run_status_hide(&run->status_line);
     gsp_cli__term_line(&run->term, "gsprof: recording stopped, the program continues: gsprof has "
@@ -486,14 +486,14 @@ static void finish(struct run *run, int64_t took_ns)
             report_rings(run, &announced);
         return;
     }
-    const struct gsp_run_finish_opts what = {.dir = &run->place,
+    const struct gsp_run_finish_opts what = {.dir = &run->dir,
                                              .rings = run->rings,
                                              .announced = &announced,
                                              .followed = &run->followed,
                                              .status = run->status,
                                              .interrupted = gsp_record_run_signals_interrupted()};
     if (!quiet)
-        gsp_cli__term_status(&run->term, "gsprof: writing %s", run->place.path);
+        gsp_cli__term_status(&run->term, "gsprof: writing %s", run->dir.path);
     gsp_record_run_finish(&what, &made);
     run->rings = NULL;
     gsp_cli__term_clear_status(&run->term);
@@ -565,7 +565,7 @@ static int run_command(const struct gsp_parsed *parsed)
     gsp_record_run_signals_close();
     if (run.pids_path[0])
         unlink(run.pids_path);
-    gsp_record_run_dir_free(&run.place);
+    gsp_record_run_dir_free(&run.dir);
     if (run.is_unable)
         rc = run_unrecorded(&run, &err);
     free(run.environment);

@@ -46,11 +46,11 @@ int gsp_record_memory_switch_set_env(const struct gsp_memory_switch *self, struc
 
 bool gsp_record__memory_switch_is_on(pid_t pid)
 {
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     struct gsp_memlog_table *table = NULL;
     int made = -1;
-    if (gsp_ring_dir_find(pid, &place, NULL) < 0 || !place.live ||
-        gsp_ring_dir_open(&place, &made, NULL) < 0)
+    if (gsp_ring_dir_find(pid, &dir, NULL) < 0 || !dir.live ||
+        gsp_ring_dir_open(&dir, &made, NULL) < 0)
         return false;
     gsp_auto_fd fd = made;
     bool on = gsp_memlog_table_open(fd, &table, NULL) == GSP_OK &&

@@ -139,12 +139,12 @@ static int add_node_lines(struct builder *b, const double *weights, struct gsp_e
         if (line == 0)
             continue;
         const uint32_t *known = gsp_hmap_get(&b->map, (uint32_t)node, line);
-        const uint32_t place = known ? *known : id;
+        const uint32_t first = known ? *known : id;
         if (!known && !gsp_hmap_put(&b->map, (uint32_t)node, line, id))
             rc = gsp_err_nomem(err);
-        sums[place] += weights[id];
-        if (sums[place] > most[node] || b->stacks->nodes[node].line == 0) {
-            most[node] = sums[place];
+        sums[first] += weights[id];
+        if (sums[first] > most[node] || b->stacks->nodes[node].line == 0) {
+            most[node] = sums[first];
             b->stacks->nodes[node].line = line;
         }
     }

@@ -18,7 +18,7 @@
 /* The engine's name for its only database. */
 #define GSP_CATALOG "memory"
 
-struct gsp_store_ring_dir; /* places.c */
+struct gsp_store_ring_dir; /* ring_dirs.c */
 
 struct gsp_store {
     const struct gsp_duckdb *duck;
