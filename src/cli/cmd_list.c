@@ -113,29 +113,29 @@ static int64_t removed_ns(const struct gsp_ring_dir *dir, const struct gsp_ring_
     return dir->live || !is_own(dir) ? GSP_NULL_I64 : dir->last_write_ns + limits->keep_ns;
 }
 
-static void add_json_row(struct gsp_row_list *made, const struct gsp_ring_dir *dir,
+static void add_json_row(struct gsp_row_list *row_list, const struct gsp_ring_dir *dir,
                          const struct gsp_ring_dir_limits *limits)
 {
-    gsp_model_row_list_add_i64(made, dir->pid);
-    gsp_model_row_list_add_i64(made, (int64_t)dir->start_time);
-    gsp_model_row_list_add_bool(made, dir->live);
-    gsp_model_row_list_add_i64(made, dir->rings);
-    gsp_model_row_list_add_i64(made, (int64_t)dir->bytes);
-    gsp_model_row_list_add_i64(made, dir->last_write_ns);
-    gsp_model_row_list_add_i64(made, dir->rank);
-    gsp_model_row_list_add_text(made, gsp_sv_of(dir->path));
-    gsp_model_row_list_add_text(made, gsp_sv_of(dir->cmdline));
+    gsp_model_row_list_add_i64(row_list, dir->pid);
+    gsp_model_row_list_add_i64(row_list, (int64_t)dir->start_time);
+    gsp_model_row_list_add_bool(row_list, dir->live);
+    gsp_model_row_list_add_i64(row_list, dir->rings);
+    gsp_model_row_list_add_i64(row_list, (int64_t)dir->bytes);
+    gsp_model_row_list_add_i64(row_list, dir->last_write_ns);
+    gsp_model_row_list_add_i64(row_list, dir->rank);
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(dir->path));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(dir->cmdline));
     struct gsp_exit_info end;
-    gsp_model_row_list_add_text(made, find_end(dir, &end) ? gsp_sv_of(end.detail)
-                                                          : (struct gsp_sv){NULL, 0});
-    gsp_model_row_list_add_bool(made, is_own(dir));
-    gsp_model_row_list_add_i64(made, removed_ns(dir, limits));
-    gsp_model_row_list_add_text(made,
+    gsp_model_row_list_add_text(row_list, find_end(dir, &end) ? gsp_sv_of(end.detail)
+                                                              : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_bool(row_list, is_own(dir));
+    gsp_model_row_list_add_i64(row_list, removed_ns(dir, limits));
+    gsp_model_row_list_add_text(row_list,
                                 dir->note[0] ? gsp_sv_of(dir->note) : (struct gsp_sv){NULL, 0});
-    gsp_model_row_list_add_i64(made, dir->small_rings);
+    gsp_model_row_list_add_i64(row_list, dir->small_rings);
 }
 
-static void add_table_row(struct gsp_row_list *made, const struct gsp_ring_dir *dir,
+static void add_table_row(struct gsp_row_list *row_list, const struct gsp_ring_dir *dir,
                           const struct gsp_ring_dir_limits *limits, int64_t now_ns)
 {
     char size[32];
@@ -146,19 +146,19 @@ static void add_table_row(struct gsp_row_list *made, const struct gsp_ring_dir *
     snprintf(size, sizeof(size), "%.1f MB", (double)dir->bytes / 1e6);
     int64_t since = now_ns - dir->last_write_ns;
     snprintf(ago, sizeof(ago), "%s ago", gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
-    gsp_model_row_list_add_i64(made, dir->pid);
+    gsp_model_row_list_add_i64(row_list, dir->pid);
     put_state(dir, state, sizeof(state));
-    gsp_model_row_list_add_text(made, gsp_sv_of(state));
-    gsp_model_row_list_add_i64(made, dir->rings);
-    gsp_model_row_list_add_text(made, gsp_sv_of(size));
-    gsp_model_row_list_add_text(made, gsp_sv_of(ago));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(state));
+    gsp_model_row_list_add_i64(row_list, dir->rings);
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(size));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(ago));
     const int64_t at_ns = removed_ns(dir, limits);
     const int64_t left_ns = at_ns > now_ns ? at_ns - now_ns : 0;
     gsp_model_row_list_add_text(
-        made, at_ns == GSP_NULL_I64 ? gsp_sv_of("")
-                                    : gsp_sv_of(gsp_fmt_duration(left_ns, left, sizeof(left))));
-    gsp_model_row_list_add_i64(made, dir->rank);
-    gsp_model_row_list_add_text(made, gsp_sv_of(dir->cmdline));
+        row_list, at_ns == GSP_NULL_I64 ? gsp_sv_of("")
+                                        : gsp_sv_of(gsp_fmt_duration(left_ns, left, sizeof(left))));
+    gsp_model_row_list_add_i64(row_list, dir->rank);
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(dir->cmdline));
 }
 
 /* Running before exited, own before other users', newest first. */
@@ -208,22 +208,22 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *dir
                 const struct gsp_ring_dir_limits *limits, struct gsp_err *err)
 {
     const struct list_opts *opts = parsed->opts;
-    struct gsp_row_list *made = NULL;
+    struct gsp_row_list *row_list = NULL;
     int rc = opts->json
-                 ? gsp_model_row_list_new(JSON_COLUMNS, GSP_COUNT(JSON_COLUMNS), &made, err)
-                 : gsp_model_row_list_new(TABLE_COLUMNS, GSP_COUNT(TABLE_COLUMNS), &made, err);
+                 ? gsp_model_row_list_new(JSON_COLUMNS, GSP_COUNT(JSON_COLUMNS), &row_list, err)
+                 : gsp_model_row_list_new(TABLE_COLUMNS, GSP_COUNT(TABLE_COLUMNS), &row_list, err);
     if (rc < 0)
         return rc;
     int64_t now_ns = gsp_realtime_ns();
     for (size_t i = 0; i < dirs->count; i++)
         if (opts->json)
-            add_json_row(made, &dirs->at[i], limits);
+            add_json_row(row_list, &dirs->at[i], limits);
         else
-            add_table_row(made, &dirs->at[i], limits, now_ns);
+            add_table_row(row_list, &dirs->at[i], limits, now_ns);
     struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                  .color = parsed->globals.color};
-    rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &dest, err);
-    gsp_rows_free(gsp_model_row_list_rows(made));
+    rc = gsp_cli__put_rows(gsp_model_row_list_rows(row_list), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(row_list));
     if (rc == GSP_OK && !opts->json)
         report_more(parsed, dirs, limits);
     return rc;

@@ -423,33 +423,33 @@ static void print_part(struct run *run, struct gsp_buf *part)
 
 /* Prints the verdict, problems, and last the commands to run next. */
 static void report_made(struct run *run, const struct gsp_announcements *announced,
-                        struct gsp_run_finish_result *made)
+                        struct gsp_run_finish_result *result)
 {
-    gsp_auto_buf word = {0};
+    gsp_auto_buf quoted = {0};
     gsp_auto_buf former = {0};
-    gsp_buf_shell(&word, gsp_sv_of(run->dir.path));
-    gsp_buf_shell(&former, gsp_sv_of(made->previous));
-    const char *folder = gsp_buf_cstr(&word);
+    gsp_buf_shell(&quoted, gsp_sv_of(run->dir.path));
+    gsp_buf_shell(&former, gsp_sv_of(result->previous));
+    const char *folder = gsp_buf_cstr(&quoted);
     const char *other = gsp_buf_cstr(&former);
-    const char *next = made->next.len > 0 ? "      " : "Next: ";
-    print_part(run, &made->verdict);
-    print_part(run, &made->notes);
+    const char *next = result->next.len > 0 ? "      " : "Next: ";
+    print_part(run, &result->verdict);
+    print_part(run, &result->notes);
     report_fault(run, announced);
     report_no_space(run);
-    if (made->err.code)
-        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made->err.msg);
-    print_part(run, &made->next);
+    if (result->err.code)
+        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", result->err.msg);
+    print_part(run, &result->next);
     if (!folder || !other)
         return;
-    if (made->failed_early) {
+    if (result->failed_early) {
         gsp_cli__term_line(&run->term, "The recording is in %s.", folder);
         return;
     }
-    if (made->has_report)
+    if (result->has_report)
         gsp_cli__term_line(&run->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
     else
         gsp_cli__term_line(&run->term, "%sgsprof report %s", next, folder);
-    if (made->previous[0])
+    if (result->previous[0])
         gsp_cli__term_line(&run->term, "      gsprof compare %s %s", other, folder);
 }
 
@@ -458,9 +458,9 @@ static void stop_recording(struct run *run)
 {
     struct gsp_err err = {0};
     struct gsp_store_drain_stats unused;
-    gsp_auto_buf word = {0};
-    gsp_buf_shell(&word, gsp_sv_of(run->dir.path));
-    const char *folder = run->rings ? gsp_buf_cstr(&word) : NULL;
+    gsp_auto_buf quoted = {0};
+    gsp_buf_shell(&quoted, gsp_sv_of(run->dir.path));
+    const char *folder = run->rings ? gsp_buf_cstr(&quoted) : NULL;
     gsp_cli__run_status_hide(&run->status_line);
     gsp_cli__term_line(&run->term, "gsprof: recording stopped, the program continues: gsprof has "
                                    "used half of its CPU time limit (ulimit -t)");
@@ -475,7 +475,7 @@ static void finish(struct run *run, int64_t took_ns)
 {
     const bool quiet = run->parsed->globals.quiet;
     struct gsp_announcements announced;
-    struct gsp_run_finish_result made = {0};
+    struct gsp_run_finish_result result = {0};
     char took[32];
     gsp_record_announcements_read(run->pids_path, run->pid, &announced);
     if (!quiet)
@@ -494,16 +494,16 @@ static void finish(struct run *run, int64_t took_ns)
                                              .interrupted = gsp_record_run_signals_interrupted()};
     if (!quiet)
         gsp_cli__term_status(&run->term, "gsprof: writing %s", run->dir.path);
-    gsp_record_run_finish(&what, &made);
+    gsp_record_run_finish(&what, &result);
     run->rings = NULL;
     gsp_cli__term_clear_status(&run->term);
     if (!quiet)
-        report_made(run, &announced, &made);
-    else if (made.err.code)
-        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made.err.msg);
-    gsp_buf_free(&made.verdict);
-    gsp_buf_free(&made.next);
-    gsp_buf_free(&made.notes);
+        report_made(run, &announced, &result);
+    else if (result.err.code)
+        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", result.err.msg);
+    gsp_buf_free(&result.verdict);
+    gsp_buf_free(&result.next);
+    gsp_buf_free(&result.notes);
 }
 
 static void follow(struct run *run)

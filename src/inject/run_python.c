@@ -68,11 +68,11 @@ static int set_paths(pid_t pid, struct gsp_inject__script_files *files, struct g
 {
     const struct gsp_ring_dir_spec spec = {.pid = pid, .rank = GSP_NULL_I64};
     char link[64];
-    int made;
-    int rc = gsp_ring_dir_create(&spec, &made, err);
+    int new_fd;
+    int rc = gsp_ring_dir_create(&spec, &new_fd, err);
     if (rc != GSP_OK)
         return rc;
-    gsp_auto_fd fd = made;
+    gsp_auto_fd fd = new_fd;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     ssize_t len = readlink(link, files->folder, sizeof(files->folder) - 1);
     if (len <= 0)
@@ -358,12 +358,12 @@ bool gsp_inject_is_injected(pid_t pid, char *version)
 {
     struct gsp_ring_dir dir;
     struct gsp_control page;
-    int made;
+    int new_fd;
     version[0] = '\0';
     if (gsp_ring_dir_find(pid, &dir, NULL) != GSP_OK || !dir.live ||
-        gsp_ring_dir_open(&dir, &made, NULL) != GSP_OK)
+        gsp_ring_dir_open(&dir, &new_fd, NULL) != GSP_OK)
         return false;
-    gsp_auto_fd fd = made;
+    gsp_auto_fd fd = new_fd;
     if (gsp_wire_control_read(fd, &page, NULL) != GSP_OK)
         return false;
     uint32_t state = atomic_load(&page.state);

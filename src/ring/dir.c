@@ -283,10 +283,10 @@ int gsp_ring_dir_create(const struct gsp_ring_dir_spec *about, int *folder_fd, s
     char note[GSP_RING_DIR_NOTE];
     *folder_fd = -1;
     int rc = name_folder(about, &start_time, name, err);
-    int made = -1;
+    int new_fd = -1;
     if (rc == 0)
-        rc = open_or_make(name, &made, note, err);
-    gsp_auto_fd fd = made;
+        rc = open_or_make(name, &new_fd, note, err);
+    gsp_auto_fd fd = new_fd;
     if (rc != 0)
         return rc;
     describe(about, start_time, &meta);

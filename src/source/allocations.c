@@ -164,18 +164,18 @@ static int put_site(struct log_rows *rows, size_t i, const struct gsp_memlog_cou
 {
     struct gsp_memlog_count *written = &rows->written[i];
     const struct gsp_memlog_site *site = gsp_memlog_site(rows->log, i);
-    const uint64_t made = now->alloc_bytes - written->alloc_bytes;
+    const uint64_t allocated = now->alloc_bytes - written->alloc_bytes;
     const uint64_t freed = now->free_bytes - written->free_bytes;
     int rc = GSP_OK;
     row->stack_id = rows->ids[site->stack];
     row->allocator = gsp_store_batch_intern(
         rows->batch, gsp_sv_of(gsp_wire_memory_allocator_name(site->allocator)));
-    if (made)
-        rc = append(rows->batch, row, KIND_ALLOC, made, now->alloc_count - written->alloc_count,
-                    err);
+    if (allocated)
+        rc = append(rows->batch, row, KIND_ALLOC, allocated,
+                    now->alloc_count - written->alloc_count, err);
     if (rc == GSP_OK && freed)
         rc = append(rows->batch, row, KIND_FREE, freed, now->free_count - written->free_count, err);
-    if (rc == GSP_OK && (made || freed))
+    if (rc == GSP_OK && (allocated || freed))
         rc = append(rows->batch, row, KIND_LIVE, gsp_memlog_count_live(now),
                     now->alloc_count - now->free_count, err);
     *written = *now;
