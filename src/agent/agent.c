@@ -217,12 +217,13 @@ static enum gsp_agent_rc begin(void)
         atomic_store(&agent.lost[i], 0); /* left from before, if the table never had a ring */
         atomic_store(&agent.retry_ns[i], 0);
     }
-    int made = -1;
+    int new_fd = -1;
     const struct gsp_ring_dir_spec about = {.pid = (int32_t)getpid(),
                                             .rank = atomic_load(&agent.rank)};
     gsp_sandbox_note();
-    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_ring_dir_create(&about, &made, NULL);
-    gsp_auto_fd fd = made;
+    const int rc =
+        gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_ring_dir_create(&about, &new_fd, NULL);
+    gsp_auto_fd fd = new_fd;
     if (rc != 0 || !store_folder(fd)) {
         gsp_agent__page_make_private(true, GSP_CONTROL_QUIET);
         return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_SPACE;

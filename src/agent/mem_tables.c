@@ -55,10 +55,11 @@ bool gsp_agent__tables_init(struct gsp_memory_head *to)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     /* Maps zeros over the old indexes, if any. */
-    void *made = mmap(by, sizeof(*by), PROT_READ | PROT_WRITE, flags | (by ? MAP_FIXED : 0), -1, 0);
-    if (made == MAP_FAILED)
+    void *mapped =
+        mmap(by, sizeof(*by), PROT_READ | PROT_WRITE, flags | (by ? MAP_FIXED : 0), -1, 0);
+    if (mapped == MAP_FAILED)
         return false;
-    by = made;
+    by = mapped;
     head = to;
     /* One site without a stack for each allocator, so that a site always exists. */
     for (uint32_t i = 0; i < GSP_MEMORY_ALLOCATORS; i++)

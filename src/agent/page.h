@@ -21,7 +21,7 @@
 struct gsp_control *gsp_agent__page(void);
 
 /* Creates the file `control` in the ring directory and maps it; the values stay. Fails with
- * NO_PLACE, NO_MEMORY or OTHER; then the page is private memory. */
+ * NO_SPACE, NO_MEMORY or OTHER; then the page is private memory. */
 enum gsp_agent_rc gsp_agent__page_make(int folder_fd);
 /* Makes the page private memory, with the same values or with the defaults. */
 void gsp_agent__page_make_private(bool keep_values, uint32_t state);

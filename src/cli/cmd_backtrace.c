@@ -54,31 +54,31 @@ static const struct gsp_rows_column COLUMNS[] = {
     {"locals", "VARCHAR", NULL, 0, GSP_CELL_TEXT}, /* last: only with --locals */
 };
 
-static void add_text(struct gsp_row_list *made, struct gsp_sv text)
+static void add_text(struct gsp_row_list *row_list, struct gsp_sv text)
 {
-    gsp_model_row_list_add_text(made, text.len ? text : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_text(row_list, text.len ? text : (struct gsp_sv){NULL, 0});
 }
 
-static void add_thread(struct gsp_row_list *made, const struct gsp_dump *dump,
+static void add_thread(struct gsp_row_list *row_list, const struct gsp_dump *dump,
                        const struct gsp_dump_thread *thread, bool locals)
 {
     gsp_auto_buf text = {0};
     const uint64_t id = thread->os_id ? thread->os_id : thread->python_id;
     for (size_t i = 0; i < thread->frame_count; i++) {
         const struct gsp_dump_frame *frame = &thread->frames[i];
-        gsp_model_row_list_add_i64(made, dump->pid);
-        gsp_model_row_list_add_i64(made, id ? (int64_t)(id & INT64_MAX) : INT64_MIN);
-        add_text(made, thread->name);
-        add_text(made, frame->name);
-        add_text(made, frame->file);
-        gsp_model_row_list_add_i64(made, frame->line ? (int64_t)frame->line : INT64_MIN);
-        gsp_model_row_list_add_i64(made, (int64_t)i);
-        gsp_model_row_list_add_text(made, gsp_sv_of(frame->is_native ? "Native" : "Python"));
+        gsp_model_row_list_add_i64(row_list, dump->pid);
+        gsp_model_row_list_add_i64(row_list, id ? (int64_t)(id & INT64_MAX) : INT64_MIN);
+        add_text(row_list, thread->name);
+        add_text(row_list, frame->name);
+        add_text(row_list, frame->file);
+        gsp_model_row_list_add_i64(row_list, frame->line ? (int64_t)frame->line : INT64_MIN);
+        gsp_model_row_list_add_i64(row_list, (int64_t)i);
+        gsp_model_row_list_add_text(row_list, gsp_sv_of(frame->is_native ? "Native" : "Python"));
         if (!locals)
             continue;
         gsp_source_backtrace_put_locals(frame, &text);
-        gsp_model_row_list_add_text(made, frame->is_native ? (struct gsp_sv){NULL, 0}
-                                                           : gsp_buf_sv(&text));
+        gsp_model_row_list_add_text(row_list, frame->is_native ? (struct gsp_sv){NULL, 0}
+                                                               : gsp_buf_sv(&text));
     }
 }
 
@@ -93,26 +93,26 @@ static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
 {
     const struct backtrace_opts *opts = parsed->opts;
     const struct gsp_dump_opts how = {.locals = opts->locals, .native = opts->native};
-    struct gsp_row_list *made = NULL;
+    struct gsp_row_list *row_list = NULL;
     struct gsp_dump *dump = NULL;
     size_t found = 0;
     int rc = gsp_sample_dump_new(pid, &how, &dump, err);
     if (rc == GSP_OK)
-        rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS) - (opts->locals ? 0 : 1), &made,
+        rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS) - (opts->locals ? 0 : 1), &row_list,
                                     err);
     for (size_t i = 0; rc == GSP_OK && i < dump->thread_count; i++) {
         if (!is_selected(&dump->threads[i], tid))
             continue;
         found++;
-        add_thread(made, dump, &dump->threads[i], opts->locals);
+        add_thread(row_list, dump, &dump->threads[i], opts->locals);
     }
     if (rc == GSP_OK && tid && found == 0)
         rc = gsp_err_set(err, GSP_E_USAGE, 0, "process %d has no Python thread %" PRId64, (int)pid,
                          tid);
     if (rc == GSP_OK)
-        rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), dest, err);
-    if (made)
-        gsp_rows_free(gsp_model_row_list_rows(made));
+        rc = gsp_cli__put_rows(gsp_model_row_list_rows(row_list), dest, err);
+    if (row_list)
+        gsp_rows_free(gsp_model_row_list_rows(row_list));
     gsp_sample_dump_free(dump);
     return rc;
 }
@@ -155,7 +155,7 @@ static int show_remote(const struct gsp_parsed *parsed, int64_t tid,
 static int run(const struct gsp_parsed *parsed)
 {
     const struct backtrace_opts *opts = parsed->opts;
-    const char *word = parsed->args[0];
+    const char *text = parsed->args[0];
     const struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                        .color = parsed->globals.color};
     struct gsp_endpoint endpoint;
@@ -163,9 +163,9 @@ static int run(const struct gsp_parsed *parsed)
     int64_t tid = 0;
     if (parsed->arg_count > 1 && gsp_parse_i64(parsed->args[1], 1, INT64_MAX, &tid, &err) < 0)
         return gsp_cli__misuse(parsed, "%s", err.msg);
-    const bool is_remote = gsp_cli__remote_is_address(word);
-    if (!is_remote && gsp_source_endpoint_find(word, &endpoint, &err) < 0)
-        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = word}, &err);
+    const bool is_remote = gsp_cli__remote_is_address(text);
+    if (!is_remote && gsp_source_endpoint_find(text, &endpoint, &err) < 0)
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = text}, &err);
     const bool is_live = !is_remote && endpoint.kind == GSP_ENDPOINT_PID && endpoint.is_live;
     if (!is_live && (opts->locals || opts->native))
         return gsp_cli__misuse(parsed,

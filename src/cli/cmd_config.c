@@ -45,17 +45,17 @@ static void put_value(struct gsp_json *json, const char *text)
         gsp_json_str(json, text);
 }
 
-static int change(struct gsp_remote *remote, char *const *words, struct gsp_body **out)
+static int change(struct gsp_remote *remote, char *const *args, struct gsp_body **out)
 {
     gsp_auto_buf body = {0};
     struct gsp_json json;
     gsp_json_init(&json, &body);
     gsp_json_obj_begin(&json);
-    for (size_t i = 0; words[i]; i++) {
-        const char *equals = strchr(words[i], '=');
-        if (!equals || equals == words[i])
-            return gsp_cli__misuse(remote->parsed, "'%.100s' is not KEY=VALUE", words[i]);
-        gsp_json_keysv(&json, (struct gsp_sv){words[i], (size_t)(equals - words[i])});
+    for (size_t i = 0; args[i]; i++) {
+        const char *equals = strchr(args[i], '=');
+        if (!equals || equals == args[i])
+            return gsp_cli__misuse(remote->parsed, "'%.100s' is not KEY=VALUE", args[i]);
+        gsp_json_keysv(&json, (struct gsp_sv){args[i], (size_t)(equals - args[i])});
         put_value(&json, equals + 1);
     }
     gsp_json_obj_end(&json);
@@ -72,12 +72,12 @@ static int show(const struct gsp_remote *remote, const struct gsp_body *body, co
 }
 
 /* The key of a single "KEY=VALUE", so that only the changed setting is shown; otherwise NULL. */
-static const char *key_of(char *const *words, struct gsp_buf *key)
+static const char *key_of(char *const *args, struct gsp_buf *key)
 {
-    const char *equals = words[0] && !words[1] ? strchr(words[0], '=') : NULL;
+    const char *equals = args[0] && !args[1] ? strchr(args[0], '=') : NULL;
     if (!equals)
         return NULL;
-    gsp_buf_put(key, words[0], (size_t)(equals - words[0]));
+    gsp_buf_put(key, args[0], (size_t)(equals - args[0]));
     return gsp_buf_cstr(key);
 }
 
@@ -105,27 +105,27 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_remote remote = {0};
     struct gsp_body *answer = NULL;
     gsp_auto_buf key = {0};
-    char *const *words = parsed->args;
+    char *const *args = parsed->args;
     const char *address = NULL;
     /* "gsprof config KEY=VALUE" means the daemon of this machine. */
-    if (words[0] && !strchr(words[0], '='))
-        address = *words++;
+    if (args[0] && !strchr(args[0], '='))
+        address = *args++;
     if (address && address[strspn(address, "0123456789")] == '\0')
-        return gsp_cli__process_settings_run(parsed, address, words, opts->json);
-    const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
-    if (prefix && words[1])
+        return gsp_cli__process_settings_run(parsed, address, args, opts->json);
+    const char *prefix = args[0] && !strchr(args[0], '=') ? args[0] : NULL;
+    if (prefix && args[1])
         return gsp_cli__misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
     int status = address ? check_address(parsed, address) : 0;
     if (status == 0)
         status = gsp_cli__remote_open(&remote, parsed, address, &opts->remote);
-    if (status == 0 && (prefix || !words[0]))
+    if (status == 0 && (prefix || !args[0]))
         status =
             gsp_cli__remote_request_object(&remote, "GET", "/config", (struct gsp_sv){0}, &answer);
     else if (status == 0)
-        status = change(&remote, words, &answer);
+        status = change(&remote, args, &answer);
     if (status == 0)
         status = opts->json ? gsp_cli__remote_put_json(&remote)
-                            : show(&remote, answer, prefix ? prefix : key_of(words, &key));
+                            : show(&remote, answer, prefix ? prefix : key_of(args, &key));
     gsp_http_body_free(answer);
     gsp_cli__remote_close(&remote);
     return status;

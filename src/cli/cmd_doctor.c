@@ -304,8 +304,8 @@ static void json_machine(const struct gsp_doctor *doctor, struct gsp_json *json)
     json_answer(json, "pid_namespace", perm->in_pid_ns);
     json_answer(json, "user_namespace", perm->in_user_ns);
     struct gsp_ring_dir_choice choice;
-    const bool has_place = gsp_ring_dir_choose(&choice);
-    json_text(json, "tables", has_place ? choice.root : NULL);
+    const bool has_root = gsp_ring_dir_choose(&choice);
+    json_text(json, "tables", has_root ? choice.root : NULL);
     json_text(json, "tables_note", choice.note[0] ? choice.note : NULL);
     json_known(json, "tables_room_bytes",
                choice.room > INT64_MAX ? INT64_MAX : (int64_t)choice.room, INT64_MAX);

@@ -80,21 +80,21 @@ static const struct gsp_rows_column TABLE_COLUMNS[] = {
 };
 
 /* Reads how the process ended; false if unknown because no follower saw it. */
-static bool find_end(const struct gsp_ring_dir *place, struct gsp_exit_info *out)
+static bool find_end(const struct gsp_ring_dir *dir, struct gsp_exit_info *out)
 {
     int folder_fd = -1;
-    if (place->live || gsp_ring_dir_open(place, &folder_fd, NULL) < 0)
+    if (dir->live || gsp_ring_dir_open(dir, &folder_fd, NULL) < 0)
         return false;
     const bool is_known = gsp_record_exit_info_read(folder_fd, out);
     gsp_fd_close(&folder_fd);
     return is_known;
 }
 
-static void put_state(const struct gsp_ring_dir *place, char *out, size_t cap)
+static void put_state(const struct gsp_ring_dir *dir, char *out, size_t cap)
 {
     struct gsp_exit_info end;
-    snprintf(out, cap, "%s", place->live ? "live" : "ended");
-    if (place->live || !find_end(place, &end))
+    snprintf(out, cap, "%s", dir->live ? "live" : "ended");
+    if (dir->live || !find_end(dir, &end))
         return;
     if (end.signal != GSP_NULL_I64)
         snprintf(out, cap, "ended: signal %d", (int)end.signal);
@@ -102,41 +102,40 @@ static void put_state(const struct gsp_ring_dir *place, char *out, size_t cap)
         snprintf(out, cap, "ended: status %d", (int)end.exit_status);
 }
 
-static bool is_own(const struct gsp_ring_dir *place)
+static bool is_own(const struct gsp_ring_dir *dir)
 {
-    return place->uid == geteuid();
+    return dir->uid == geteuid();
 }
 
 /* When the tables will be removed for their age; NULL if they stay or belong to another user. */
-static int64_t removed_ns(const struct gsp_ring_dir *place,
-                          const struct gsp_ring_dir_limits *limits)
+static int64_t removed_ns(const struct gsp_ring_dir *dir, const struct gsp_ring_dir_limits *limits)
 {
-    return place->live || !is_own(place) ? GSP_NULL_I64 : place->last_write_ns + limits->keep_ns;
+    return dir->live || !is_own(dir) ? GSP_NULL_I64 : dir->last_write_ns + limits->keep_ns;
 }
 
-static void add_json_row(struct gsp_row_list *made, const struct gsp_ring_dir *place,
+static void add_json_row(struct gsp_row_list *row_list, const struct gsp_ring_dir *dir,
                          const struct gsp_ring_dir_limits *limits)
 {
-    gsp_model_row_list_add_i64(made, place->pid);
-    gsp_model_row_list_add_i64(made, (int64_t)place->start_time);
-    gsp_model_row_list_add_bool(made, place->live);
-    gsp_model_row_list_add_i64(made, place->rings);
-    gsp_model_row_list_add_i64(made, (int64_t)place->bytes);
-    gsp_model_row_list_add_i64(made, place->last_write_ns);
-    gsp_model_row_list_add_i64(made, place->rank);
-    gsp_model_row_list_add_text(made, gsp_sv_of(place->path));
-    gsp_model_row_list_add_text(made, gsp_sv_of(place->cmdline));
+    gsp_model_row_list_add_i64(row_list, dir->pid);
+    gsp_model_row_list_add_i64(row_list, (int64_t)dir->start_time);
+    gsp_model_row_list_add_bool(row_list, dir->live);
+    gsp_model_row_list_add_i64(row_list, dir->rings);
+    gsp_model_row_list_add_i64(row_list, (int64_t)dir->bytes);
+    gsp_model_row_list_add_i64(row_list, dir->last_write_ns);
+    gsp_model_row_list_add_i64(row_list, dir->rank);
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(dir->path));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(dir->cmdline));
     struct gsp_exit_info end;
-    gsp_model_row_list_add_text(made, find_end(place, &end) ? gsp_sv_of(end.detail)
-                                                            : (struct gsp_sv){NULL, 0});
-    gsp_model_row_list_add_bool(made, is_own(place));
-    gsp_model_row_list_add_i64(made, removed_ns(place, limits));
-    gsp_model_row_list_add_text(made,
-                                place->note[0] ? gsp_sv_of(place->note) : (struct gsp_sv){NULL, 0});
-    gsp_model_row_list_add_i64(made, place->small_rings);
+    gsp_model_row_list_add_text(row_list, find_end(dir, &end) ? gsp_sv_of(end.detail)
+                                                              : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_bool(row_list, is_own(dir));
+    gsp_model_row_list_add_i64(row_list, removed_ns(dir, limits));
+    gsp_model_row_list_add_text(row_list,
+                                dir->note[0] ? gsp_sv_of(dir->note) : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_i64(row_list, dir->small_rings);
 }
 
-static void add_table_row(struct gsp_row_list *made, const struct gsp_ring_dir *place,
+static void add_table_row(struct gsp_row_list *row_list, const struct gsp_ring_dir *dir,
                           const struct gsp_ring_dir_limits *limits, int64_t now_ns)
 {
     char size[32];
@@ -144,22 +143,22 @@ static void add_table_row(struct gsp_row_list *made, const struct gsp_ring_dir *
     char ago[40];
     char left[32];
     char state[40];
-    snprintf(size, sizeof(size), "%.1f MB", (double)place->bytes / 1e6);
-    int64_t since = now_ns - place->last_write_ns;
+    snprintf(size, sizeof(size), "%.1f MB", (double)dir->bytes / 1e6);
+    int64_t since = now_ns - dir->last_write_ns;
     snprintf(ago, sizeof(ago), "%s ago", gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
-    gsp_model_row_list_add_i64(made, place->pid);
-    put_state(place, state, sizeof(state));
-    gsp_model_row_list_add_text(made, gsp_sv_of(state));
-    gsp_model_row_list_add_i64(made, place->rings);
-    gsp_model_row_list_add_text(made, gsp_sv_of(size));
-    gsp_model_row_list_add_text(made, gsp_sv_of(ago));
-    const int64_t at_ns = removed_ns(place, limits);
+    gsp_model_row_list_add_i64(row_list, dir->pid);
+    put_state(dir, state, sizeof(state));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(state));
+    gsp_model_row_list_add_i64(row_list, dir->rings);
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(size));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(ago));
+    const int64_t at_ns = removed_ns(dir, limits);
     const int64_t left_ns = at_ns > now_ns ? at_ns - now_ns : 0;
     gsp_model_row_list_add_text(
-        made, at_ns == GSP_NULL_I64 ? gsp_sv_of("")
-                                    : gsp_sv_of(gsp_fmt_duration(left_ns, left, sizeof(left))));
-    gsp_model_row_list_add_i64(made, place->rank);
-    gsp_model_row_list_add_text(made, gsp_sv_of(place->cmdline));
+        row_list, at_ns == GSP_NULL_I64 ? gsp_sv_of("")
+                                        : gsp_sv_of(gsp_fmt_duration(left_ns, left, sizeof(left))));
+    gsp_model_row_list_add_i64(row_list, dir->rank);
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(dir->cmdline));
 }
 
 /* Running before exited, own before other users', newest first. */
@@ -177,22 +176,22 @@ static int by_interest(const void *a, const void *b)
 }
 
 /* Prints unusual locations of tables, and the space that exited processes use. */
-static void report_more(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places,
+static void report_more(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *dirs,
                         const struct gsp_ring_dir_limits *limits)
 {
     struct gsp_term term;
     char age[32];
     size_t ended = 0;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < places->count; i++) {
-        if (places->at[i].live || !is_own(&places->at[i]))
+    for (size_t i = 0; i < dirs->count; i++) {
+        if (dirs->at[i].live || !is_own(&dirs->at[i]))
             continue;
         ended++;
-        bytes += places->at[i].bytes;
+        bytes += dirs->at[i].bytes;
     }
     gsp_auto_buf notes = {0};
     gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_record_ring_notes_put(places->at, places->count, &notes);
+    gsp_record_ring_notes_put(dirs->at, dirs->count, &notes);
     if (notes.len > 0 && !parsed->globals.quiet)
         gsp_cli__term_write(&term, &notes);
     if (ended == 0 || parsed->globals.quiet)
@@ -205,28 +204,28 @@ static void report_more(const struct gsp_parsed *parsed, const struct gsp_ring_d
         (double)limits->keep_bytes / (1 << 20));
 }
 
-static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places,
+static int show(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *dirs,
                 const struct gsp_ring_dir_limits *limits, struct gsp_err *err)
 {
     const struct list_opts *opts = parsed->opts;
-    struct gsp_row_list *made = NULL;
+    struct gsp_row_list *row_list = NULL;
     int rc = opts->json
-                 ? gsp_model_row_list_new(JSON_COLUMNS, GSP_COUNT(JSON_COLUMNS), &made, err)
-                 : gsp_model_row_list_new(TABLE_COLUMNS, GSP_COUNT(TABLE_COLUMNS), &made, err);
+                 ? gsp_model_row_list_new(JSON_COLUMNS, GSP_COUNT(JSON_COLUMNS), &row_list, err)
+                 : gsp_model_row_list_new(TABLE_COLUMNS, GSP_COUNT(TABLE_COLUMNS), &row_list, err);
     if (rc < 0)
         return rc;
     int64_t now_ns = gsp_realtime_ns();
-    for (size_t i = 0; i < places->count; i++)
+    for (size_t i = 0; i < dirs->count; i++)
         if (opts->json)
-            add_json_row(made, &places->at[i], limits);
+            add_json_row(row_list, &dirs->at[i], limits);
         else
-            add_table_row(made, &places->at[i], limits, now_ns);
+            add_table_row(row_list, &dirs->at[i], limits, now_ns);
     struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                  .color = parsed->globals.color};
-    rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &dest, err);
-    gsp_rows_free(gsp_model_row_list_rows(made));
+    rc = gsp_cli__put_rows(gsp_model_row_list_rows(row_list), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(row_list));
     if (rc == GSP_OK && !opts->json)
-        report_more(parsed, places, limits);
+        report_more(parsed, dirs, limits);
     return rc;
 }
 
@@ -242,35 +241,35 @@ static void report_removed(const struct gsp_parsed *parsed, struct gsp_ring_dirs
 
 /* Reports a ring directory that could not be removed. It is not an error if a process uses or fills
  * it meanwhile. Returns an exit status. */
-static int report_kept(const struct gsp_parsed *parsed, const struct gsp_ring_dir *place,
+static int report_kept(const struct gsp_parsed *parsed, const struct gsp_ring_dir *dir,
                        const struct gsp_err *err)
 {
     struct gsp_term term;
     if (err->code != GSP_E_EXISTS && err->sys != ENOTEMPTY)
-        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = place->path}, err);
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = dir->path}, err);
     gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
-        gsp_cli__term_line(&term, "gsprof: kept %s: %s", place->path,
+        gsp_cli__term_line(&term, "gsprof: kept %s: %s", dir->path,
                            err->sys == ENOTEMPTY ? "it contains other files" : err->msg);
     return 0;
 }
 
 /* Removes the ring directories of exited processes; reports and skips those that cannot be removed.
  * Returns an exit status. */
-static int clean(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *places)
+static int clean(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *dirs)
 {
     const struct list_opts *opts = parsed->opts;
     struct gsp_ring_dirs_swept removed = {0};
     int status = 0;
-    for (size_t i = 0; i < places->count; i++) {
-        const struct gsp_ring_dir *place = &places->at[i];
+    for (size_t i = 0; i < dirs->count; i++) {
+        const struct gsp_ring_dir *dir = &dirs->at[i];
         struct gsp_err err = {0};
-        if (!gsp_ring_dir_is_expired(place, opts->older_than_ns))
+        if (!gsp_ring_dir_is_expired(dir, opts->older_than_ns))
             continue;
-        if (gsp_ring_dir_remove(place, &err) == GSP_OK) {
+        if (gsp_ring_dir_remove(dir, &err) == GSP_OK) {
             removed.count++;
-            removed.bytes += place->bytes;
-        } else if (report_kept(parsed, place, &err) != 0) {
+            removed.bytes += dir->bytes;
+        } else if (report_kept(parsed, dir, &err) != 0) {
             status = gsp_err_exit_status(err.code);
         }
     }
@@ -278,22 +277,22 @@ static int clean(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *pl
     return status;
 }
 
-static void sort_and_select(struct gsp_ring_dirs *places, bool only_live)
+static void sort_and_select(struct gsp_ring_dirs *dirs, bool only_live)
 {
-    if (places->count > 1)
-        qsort(places->at, places->count, sizeof(*places->at), by_interest);
-    while (only_live && places->count > 0 && !places->at[places->count - 1].live)
-        places->count--;
+    if (dirs->count > 1)
+        qsort(dirs->at, dirs->count, sizeof(*dirs->at), by_interest);
+    while (only_live && dirs->count > 0 && !dirs->at[dirs->count - 1].live)
+        dirs->count--;
 }
 
-static int list(const struct gsp_parsed *parsed, struct gsp_ring_dirs *places,
+static int list(const struct gsp_parsed *parsed, struct gsp_ring_dirs *dirs,
                 const struct gsp_ring_dir_limits *limits, struct gsp_err *err)
 {
     const struct list_opts *opts = parsed->opts;
     struct gsp_term term;
-    sort_and_select(places, opts->live);
-    if (places->count > 0 || opts->json)
-        return show(parsed, places, limits, err);
+    sort_and_select(dirs, opts->live);
+    if (dirs->count > 0 || opts->json)
+        return show(parsed, dirs, limits, err);
     gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet)
         gsp_cli__term_line(&term, "No %sprocesses with tables.", opts->live ? "running " : "");
@@ -303,7 +302,7 @@ static int list(const struct gsp_parsed *parsed, struct gsp_ring_dirs *places,
 static int run(const struct gsp_parsed *parsed)
 {
     const struct list_opts *opts = parsed->opts;
-    struct gsp_ring_dirs places = {0};
+    struct gsp_ring_dirs dirs = {0};
     struct gsp_err err = {0};
     if (opts->clean && opts->live)
         return gsp_cli__misuse(parsed, "--clean and --live exclude each other");
@@ -312,13 +311,13 @@ static int run(const struct gsp_parsed *parsed)
     const struct gsp_ring_dirs_swept swept = gsp_ring_dirs_sweep(&limits);
     if (swept.count > 0)
         report_removed(parsed, swept);
-    int rc = gsp_ring_dirs_read(&places, &err);
+    int rc = gsp_ring_dirs_read(&dirs, &err);
     int status = 0;
     if (rc == GSP_OK && opts->clean)
-        status = clean(parsed, &places);
+        status = clean(parsed, &dirs);
     else if (rc == GSP_OK)
-        rc = list(parsed, &places, &limits, &err);
-    gsp_ring_dirs_free(&places);
+        rc = list(parsed, &dirs, &limits, &err);
+    gsp_ring_dirs_free(&dirs);
     return rc < 0 ? gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err) : status;
 }
 

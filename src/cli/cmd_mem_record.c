@@ -292,15 +292,15 @@ static void report(struct recording *recording)
 {
     char elapsed[32];
     gsp_auto_buf bytes = {0};
-    gsp_auto_buf word = {0};
+    gsp_auto_buf quoted = {0};
     if (recording->parsed->globals.quiet)
         return;
     gsp_fmt_duration(gsp_now_ns() - recording->start_ns, elapsed, sizeof(elapsed));
     gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(recording->writer),
                          &bytes);
-    gsp_buf_shell(&word, gsp_sv_of(recording->output));
+    gsp_buf_shell(&quoted, gsp_sv_of(recording->output));
     const char *text = gsp_buf_cstr(&bytes);
-    const char *output = gsp_buf_cstr(&word);
+    const char *output = gsp_buf_cstr(&quoted);
     gsp_cli__term_line(
         &recording->term,
         "%" PRIu64 " snapshot%s of %zu process%s in %s; wrote %s (%s):", recording->snapshots,

@@ -223,7 +223,7 @@ static int open_view(struct state *state, size_t i, struct gsp_err *err)
 /* --------------------------------------------------------------------------------------- formats
  */
 
-static int put_rows(const struct state *state, struct gsp_row_list *made, struct gsp_err *err)
+static int put_rows(const struct state *state, struct gsp_row_list *row_list, struct gsp_err *err)
 {
     static const enum gsp_rows_format formats[FORMS] = {
         [FORM_TEXT] = GSP_ROWS_TABLE, [FORM_JSON] = GSP_ROWS_JSON, [FORM_CSV] = GSP_ROWS_CSV};
@@ -231,8 +231,8 @@ static int put_rows(const struct state *state, struct gsp_row_list *made, struct
                                        .path = state->opts->output,
                                        .color = state->parsed->globals.color,
                                        .force = state->opts->force};
-    int rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &dest, err);
-    gsp_rows_free(gsp_model_row_list_rows(made));
+    int rc = gsp_cli__put_rows(gsp_model_row_list_rows(row_list), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(row_list));
     return rc;
 }
 
@@ -304,16 +304,16 @@ static int put_stacks(const struct state *state, struct gsp_err *err)
 static int put_view(const struct state *state, struct gsp_err *err)
 {
     const struct gsp_memory_view *report = &state->reports[0];
-    struct gsp_row_list *made = NULL;
+    struct gsp_row_list *row_list = NULL;
     gsp_auto_buf text = {0};
     int rc = GSP_OK;
     if (state->opts->timeline) {
-        rc = gsp_report_memory_timeline(report, &made, err);
-        return rc == GSP_OK ? put_rows(state, made, err) : rc;
+        rc = gsp_report_memory_timeline(report, &row_list, err);
+        return rc == GSP_OK ? put_rows(state, row_list, err) : rc;
     }
     if (state->form == FORM_CSV) {
-        rc = gsp_report_memory_rows(report, &made, err);
-        return rc == GSP_OK ? put_rows(state, made, err) : rc;
+        rc = gsp_report_memory_rows(report, &row_list, err);
+        return rc == GSP_OK ? put_rows(state, row_list, err) : rc;
     }
     if (state->form == FORM_HTML || state->form == FORM_MARKDOWN)
         return put_document(state, state->form == FORM_HTML ? GSP_REPORT_HTML : GSP_REPORT_MARKDOWN,
@@ -330,15 +330,15 @@ static int put_view(const struct state *state, struct gsp_err *err)
 static int put_comparison(const struct state *state, struct gsp_err *err)
 {
     struct gsp_memory_comparison comparison;
-    struct gsp_row_list *made = NULL;
+    struct gsp_row_list *row_list = NULL;
     gsp_auto_buf text = {0};
     int rc = gsp_compare_memory_make(&comparison, &state->reports[0], &state->reports[1], err);
     if (rc == GSP_OK && state->form == FORM_TEXT) {
         gsp_compare_memory_text(&comparison, &state->reports[1], &text);
         rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
     } else if (rc == GSP_OK) {
-        rc = gsp_compare_memory_rows(&comparison, &made, err);
-        rc = rc == GSP_OK ? put_rows(state, made, err) : rc;
+        rc = gsp_compare_memory_rows(&comparison, &row_list, err);
+        rc = rc == GSP_OK ? put_rows(state, row_list, err) : rc;
     }
     gsp_compare_memory_free(&comparison);
     return rc;

@@ -289,7 +289,7 @@ static void put_command(const struct gsp_endpoint *endpoint, struct gsp_buf *out
     if (endpoint->is_live)
         gsp_proc_cmdline(endpoint->pid, out);
     else
-        gsp_buf_puts(out, endpoint->place.cmdline);
+        gsp_buf_puts(out, endpoint->ring_dir.cmdline);
 }
 
 /* The report of the process alone: text or JSON on stdout. */
@@ -300,7 +300,8 @@ static int print_process(struct gsp_query_runner *runner, const char *command, s
     const struct gsp_report_process_facts facts = {.pid = endpoint->pid,
                                                    .is_live = endpoint->is_live,
                                                    .has_rings = endpoint->has_rings,
-                                                   .last_write_ns = endpoint->place.last_write_ns,
+                                                   .last_write_ns =
+                                                       endpoint->ring_dir.last_write_ns,
                                                    .command = command};
     struct gsp_term term;
     struct gsp_out out;

@@ -116,7 +116,7 @@ struct run {
     struct gsp_run_status status_line;
     struct gsp_launch launch;
     pid_t pid;
-    struct gsp_run_dir place;
+    struct gsp_run_dir dir;
     char python_dir[GSP_PACKAGE_DIR_MAX];
     char pids_path[GSP_PACKAGE_DIR_MAX]; /* file in which processes report their state */
     bool is_chosen;                      /* GSPROF was set: the user chose the recorded processes */
@@ -189,7 +189,7 @@ static bool make_pids_file_in(struct run *run, const char *folder)
  * fatal. */
 static void make_pids_file(struct run *run)
 {
-    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm", run->place.path};
+    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm", run->dir.path};
     for (size_t i = 0; i < GSP_COUNT(folders); i++)
         if (make_pids_file_in(run, folders[i]))
             return;
@@ -266,7 +266,7 @@ static int make_folder(struct run *run, struct gsp_err *err)
                                           .force = run->opts->force,
                                           .argv = run->parsed->args};
     struct gsp_err cause = {0};
-    const int rc = gsp_record_run_dir_create(&run->place, &opts, &cause);
+    const int rc = gsp_record_run_dir_create(&run->dir, &opts, &cause);
     if (rc == GSP_E_NOWRITE) {
         gsp_cli__term_line(&run->term, "gsprof: the run is not saved: %s", cause.msg);
         return GSP_OK;
@@ -279,13 +279,13 @@ static int make_folder(struct run *run, struct gsp_err *err)
 static void start_rings(struct run *run)
 {
     struct gsp_err err = {0};
-    const struct gsp_ring_drain_opts rings = {.folder = run->place.path,
+    const struct gsp_ring_drain_opts rings = {.folder = run->dir.path,
                                               .pid = run->pid,
                                               .subprocesses = true,
                                               .announcements_path = run->pids_path,
                                               .segment_age_ns = SEGMENT_NS,
                                               .now = true};
-    if (run->place.path[0] && gsp_record_ring_drain_start(&rings, &run->rings, &err) < 0)
+    if (run->dir.path[0] && gsp_record_ring_drain_start(&rings, &run->rings, &err) < 0)
         gsp_cli__term_line(&run->term, "gsprof: the run is not saved: %s", err.msg);
 }
 
@@ -324,7 +324,7 @@ static int start(struct run *run, struct gsp_err *err)
         gsp_ignore(gsp_record_followers_start(run->pids_path, run->pid, &run->followers, NULL) < 0);
         start_rings(run);
     } else {
-        gsp_record_run_dir_discard(&run->place);
+        gsp_record_run_dir_discard(&run->dir);
     }
     return rc;
 }
@@ -337,8 +337,8 @@ static pid_t first_with_rings(const pid_t *pids, size_t count, size_t *with_ring
     pid_t first = 0;
     *with_rings = 0;
     for (size_t i = 0; i < count; i++) {
-        struct gsp_ring_dir place;
-        if (gsp_ring_dir_find(pids[i], &place, NULL) != GSP_OK || place.rings == 0)
+        struct gsp_ring_dir dir;
+        if (gsp_ring_dir_find(pids[i], &dir, NULL) != GSP_OK || dir.rings == 0)
             continue;
         first = first ? first : pids[i];
         (*with_rings)++;
@@ -423,33 +423,33 @@ static void print_part(struct run *run, struct gsp_buf *part)
 
 /* Prints the verdict, problems, and last the commands to run next. */
 static void report_made(struct run *run, const struct gsp_announcements *announced,
-                        struct gsp_run_finish_result *made)
+                        struct gsp_run_finish_result *result)
 {
-    gsp_auto_buf word = {0};
+    gsp_auto_buf quoted = {0};
     gsp_auto_buf former = {0};
-    gsp_buf_shell(&word, gsp_sv_of(run->place.path));
-    gsp_buf_shell(&former, gsp_sv_of(made->previous));
-    const char *folder = gsp_buf_cstr(&word);
+    gsp_buf_shell(&quoted, gsp_sv_of(run->dir.path));
+    gsp_buf_shell(&former, gsp_sv_of(result->previous));
+    const char *folder = gsp_buf_cstr(&quoted);
     const char *other = gsp_buf_cstr(&former);
-    const char *next = made->next.len > 0 ? "      " : "Next: ";
-    print_part(run, &made->verdict);
-    print_part(run, &made->notes);
+    const char *next = result->next.len > 0 ? "      " : "Next: ";
+    print_part(run, &result->verdict);
+    print_part(run, &result->notes);
     report_fault(run, announced);
     report_no_space(run);
-    if (made->err.code)
-        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made->err.msg);
-    print_part(run, &made->next);
+    if (result->err.code)
+        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", result->err.msg);
+    print_part(run, &result->next);
     if (!folder || !other)
         return;
-    if (made->failed_early) {
+    if (result->failed_early) {
         gsp_cli__term_line(&run->term, "The recording is in %s.", folder);
         return;
     }
-    if (made->has_report)
+    if (result->has_report)
         gsp_cli__term_line(&run->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
     else
         gsp_cli__term_line(&run->term, "%sgsprof report %s", next, folder);
-    if (made->previous[0])
+    if (result->previous[0])
         gsp_cli__term_line(&run->term, "      gsprof compare %s %s", other, folder);
 }
 
@@ -458,9 +458,9 @@ static void stop_recording(struct run *run)
 {
     struct gsp_err err = {0};
     struct gsp_store_drain_stats unused;
-    gsp_auto_buf word = {0};
-    gsp_buf_shell(&word, gsp_sv_of(run->place.path));
-    const char *folder = run->rings ? gsp_buf_cstr(&word) : NULL;
+    gsp_auto_buf quoted = {0};
+    gsp_buf_shell(&quoted, gsp_sv_of(run->dir.path));
+    const char *folder = run->rings ? gsp_buf_cstr(&quoted) : NULL;
     gsp_cli__run_status_hide(&run->status_line);
     gsp_cli__term_line(&run->term, "gsprof: recording stopped, the program continues: gsprof has "
                                    "used half of its CPU time limit (ulimit -t)");
@@ -475,7 +475,7 @@ static void finish(struct run *run, int64_t took_ns)
 {
     const bool quiet = run->parsed->globals.quiet;
     struct gsp_announcements announced;
-    struct gsp_run_finish_result made = {0};
+    struct gsp_run_finish_result result = {0};
     char took[32];
     gsp_record_announcements_read(run->pids_path, run->pid, &announced);
     if (!quiet)
@@ -486,24 +486,24 @@ static void finish(struct run *run, int64_t took_ns)
             report_rings(run, &announced);
         return;
     }
-    const struct gsp_run_finish_opts what = {.dir = &run->place,
+    const struct gsp_run_finish_opts what = {.dir = &run->dir,
                                              .rings = run->rings,
                                              .announced = &announced,
                                              .followed = &run->followed,
                                              .status = run->status,
                                              .interrupted = gsp_record_run_signals_interrupted()};
     if (!quiet)
-        gsp_cli__term_status(&run->term, "gsprof: writing %s", run->place.path);
-    gsp_record_run_finish(&what, &made);
+        gsp_cli__term_status(&run->term, "gsprof: writing %s", run->dir.path);
+    gsp_record_run_finish(&what, &result);
     run->rings = NULL;
     gsp_cli__term_clear_status(&run->term);
     if (!quiet)
-        report_made(run, &announced, &made);
-    else if (made.err.code)
-        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", made.err.msg);
-    gsp_buf_free(&made.verdict);
-    gsp_buf_free(&made.next);
-    gsp_buf_free(&made.notes);
+        report_made(run, &announced, &result);
+    else if (result.err.code)
+        gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", result.err.msg);
+    gsp_buf_free(&result.verdict);
+    gsp_buf_free(&result.next);
+    gsp_buf_free(&result.notes);
 }
 
 static void follow(struct run *run)
@@ -565,7 +565,7 @@ static int run_command(const struct gsp_parsed *parsed)
     gsp_record_run_signals_close();
     if (run.pids_path[0])
         unlink(run.pids_path);
-    gsp_record_run_dir_free(&run.place);
+    gsp_record_run_dir_free(&run.dir);
     if (run.is_unable)
         rc = run_unrecorded(&run, &err);
     free(run.environment);

@@ -146,30 +146,31 @@ static void count_rows(struct gsp_query_runner *runner, const struct entry *entr
     }
 }
 
-static void put_text(struct gsp_row_list *made, const char *text)
+static void put_text(struct gsp_row_list *row_list, const char *text)
 {
-    gsp_model_row_list_add_text(made, text && text[0] ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
+    gsp_model_row_list_add_text(row_list,
+                                text && text[0] ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
 }
 
-static void add_entry(const struct entry *entry, const int64_t *rows, struct gsp_row_list *made)
+static void add_entry(const struct entry *entry, const int64_t *rows, struct gsp_row_list *row_list)
 {
     gsp_auto_buf name = {0};
     gsp_buf_putsv(&name, entry->part[0]);
     gsp_buf_putc(&name, '.');
     gsp_buf_putsv(&name, entry->part[1]);
-    gsp_model_row_list_add_text(made, gsp_buf_sv(&name));
+    gsp_model_row_list_add_text(row_list, gsp_buf_sv(&name));
     if (rows) {
         const struct gsp_table *table = find_table(entry);
-        gsp_model_row_list_add_i64(made, *rows);
-        put_text(made, table ? table->doc : NULL);
+        gsp_model_row_list_add_i64(row_list, *rows);
+        put_text(row_list, table ? table->doc : NULL);
         return;
     }
     const struct gsp_column *column = find_column(entry);
     bool is_enum = gsp_sv_starts(entry->part[3], "ENUM");
-    gsp_model_row_list_add_text(made, entry->part[2]);
-    gsp_model_row_list_add_text(made, is_enum ? gsp_sv_of("VARCHAR") : entry->part[3]);
-    put_text(made, column ? column->unit : NULL);
-    put_text(made, column ? column->doc : NULL);
+    gsp_model_row_list_add_text(row_list, entry->part[2]);
+    gsp_model_row_list_add_text(row_list, is_enum ? gsp_sv_of("VARCHAR") : entry->part[3]);
+    put_text(row_list, column ? column->unit : NULL);
+    put_text(row_list, column ? column->doc : NULL);
 }
 
 /* Copies the names, because the rows of a query must be freed before the next query. */
@@ -205,7 +206,7 @@ static int read_entries(struct gsp_query_runner *runner, size_t parts, struct gs
 
 /* counts is NULL with --columns. */
 static void add_entries(struct gsp_query_runner *runner, struct gsp_sv names, struct entry *entries,
-                        int64_t *counts, size_t count, struct gsp_row_list *made)
+                        int64_t *counts, size_t count, struct gsp_row_list *row_list)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < (counts ? 2U : 4U); k++)
@@ -213,7 +214,7 @@ static void add_entries(struct gsp_query_runner *runner, struct gsp_sv names, st
     if (counts && count)
         count_rows(runner, entries, counts, count);
     for (size_t i = 0; i < count; i++)
-        add_entry(&entries[i], counts ? &counts[i] : NULL, made);
+        add_entry(&entries[i], counts ? &counts[i] : NULL, row_list);
 }
 
 static int show(struct gsp_query_runner *runner, struct gsp_err *err)
@@ -222,24 +223,24 @@ static int show(struct gsp_query_runner *runner, struct gsp_err *err)
     size_t parts = opts->columns ? 4 : 2;
     size_t count = 0;
     gsp_auto_buf bytes = {0};
-    struct gsp_row_list *made = NULL;
+    struct gsp_row_list *row_list = NULL;
     int rc = read_entries(runner, parts, &bytes, &count, err);
     if (rc == GSP_OK)
-        rc = opts->columns ? gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err)
-                           : gsp_model_row_list_new(TABLES, GSP_COUNT(TABLES), &made, err);
+        rc = opts->columns ? gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &row_list, err)
+                           : gsp_model_row_list_new(TABLES, GSP_COUNT(TABLES), &row_list, err);
     if (rc < 0)
         return rc;
     struct entry *entries = calloc(count + 1, sizeof(*entries));
     int64_t *counts = opts->columns ? NULL : calloc(count + 1, sizeof(*counts));
     if (entries && (counts || opts->columns))
-        add_entries(runner, gsp_buf_sv(&bytes), entries, counts, count, made);
+        add_entries(runner, gsp_buf_sv(&bytes), entries, counts, count, row_list);
     else
         rc = gsp_err_nomem(err);
     free(entries);
     free(counts);
     if (rc == GSP_OK)
-        rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &runner->dest, err);
-    gsp_rows_free(gsp_model_row_list_rows(made));
+        rc = gsp_cli__put_rows(gsp_model_row_list_rows(row_list), &runner->dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(row_list));
     return rc;
 }
 

@@ -321,9 +321,9 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
     } else if (scene->err->code == GSP_E_NOWRITE) {
         hint_folder(scene, path, out);
     } else if (scene->err->code == GSP_E_EMPTY) {
-        gsp_auto_buf word = {0};
-        gsp_buf_shell(&word, gsp_sv_of(path));
-        const char *text = gsp_buf_cstr(&word);
+        gsp_auto_buf quoted = {0};
+        gsp_buf_shell(&quoted, gsp_sv_of(path));
+        const char *text = gsp_buf_cstr(&quoted);
         if (text && is_folder(path))
             gsp_cli__hint_add(out, "lists its tables", "gsprof tables %.200s", text);
     } else if (scene->err->code == GSP_E_NOFILE && is_folder(path)) {
@@ -364,9 +364,9 @@ static const char *decompressor(const char *path)
 
 static void hint_core(const struct scene *scene, struct gsp_hint *out)
 {
-    gsp_auto_buf word = {0};
-    gsp_buf_shell(&word, gsp_sv_of(scene->context->path));
-    const char *path = gsp_buf_cstr(&word);
+    gsp_auto_buf quoted = {0};
+    gsp_buf_shell(&quoted, gsp_sv_of(scene->context->path));
+    const char *path = gsp_buf_cstr(&quoted);
     const char *program = decompressor(scene->context->path);
     set_what(out, "%s", scene->err->msg);
     if (scene->err->code == GSP_E_NOFILE)

@@ -66,9 +66,9 @@ static void put_excerpt(const struct gsp_hint_context *context, struct gsp_hint 
 static void add_tables(const char *endpoint, const char *option, const char *note,
                        struct gsp_hint *out)
 {
-    gsp_auto_buf word = {0};
-    gsp_buf_shell(&word, gsp_sv_of(endpoint));
-    const char *text = gsp_buf_cstr(&word);
+    gsp_auto_buf quoted = {0};
+    gsp_buf_shell(&quoted, gsp_sv_of(endpoint));
+    const char *text = gsp_buf_cstr(&quoted);
     if (text)
         gsp_cli__hint_add(out, note, "gsprof tables %.180s%s", text, option);
 }

@@ -41,12 +41,12 @@ static int fail(const struct target *target, const struct gsp_err *err)
     return gsp_cli__fail(target->parsed, &(struct gsp_hint_context){.pid = target->pid}, err);
 }
 
-/* --------------------------------------------------------------------------------------- words */
+/* --------------------------------------------------------------------------------------- args */
 
-static struct gsp_sv key_of(const char *word)
+static struct gsp_sv key_of(const char *arg)
 {
-    const char *equals = strchr(word, '=');
-    return (struct gsp_sv){word, equals ? (size_t)(equals - word) : strlen(word)};
+    const char *equals = strchr(arg, '=');
+    return (struct gsp_sv){arg, equals ? (size_t)(equals - arg) : strlen(arg)};
 }
 
 /* Whether the i-th setting's name begins with the text, with or without the prefix. */
@@ -80,19 +80,19 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
 }
 
 /* Validates all changes before any of them is applied. */
-static int read_changes(struct target *target, char *const *words)
+static int read_changes(struct target *target, char *const *args)
 {
     struct gsp_err err = {0};
-    for (size_t i = 0; i < CHANGES_MAX && words[i]; i++) {
-        const struct gsp_sv key = key_of(words[i]);
-        if (words[i][key.len] != '=' || key.len == 0)
-            return gsp_cli__misuse(target->parsed, "'%.100s' is not KEY=VALUE", words[i]);
+    for (size_t i = 0; i < CHANGES_MAX && args[i]; i++) {
+        const struct gsp_sv key = key_of(args[i]);
+        if (args[i][key.len] != '=' || key.len == 0)
+            return gsp_cli__misuse(target->parsed, "'%.100s' is not KEY=VALUE", args[i]);
         const int id = gsp_wire_setting_row_find(key);
         if (id < 0)
             return unknown_key(target->parsed, key);
         struct gsp_control_change *change = &target->changes[target->change_count++];
         change->id = (enum gsp_setting_id)id;
-        if (gsp_wire_setting_row_check((size_t)id, gsp_sv_of(words[i] + key.len + 1), change->value,
+        if (gsp_wire_setting_row_check((size_t)id, gsp_sv_of(args[i] + key.len + 1), change->value,
                                        &err) < 0)
             return gsp_cli__misuse(target->parsed, "%s", err.msg);
     }
@@ -101,10 +101,10 @@ static int read_changes(struct target *target, char *const *words)
 
 /* -------------------------------------------------------------------------------------- target */
 
-static int open_target(struct target *target, const char *word, struct gsp_err *err)
+static int open_target(struct target *target, const char *arg, struct gsp_err *err)
 {
     struct gsp_endpoint endpoint;
-    int rc = gsp_source_endpoint_find(word, &endpoint, err);
+    int rc = gsp_source_endpoint_find(arg, &endpoint, err);
     target->pid = endpoint.pid;
     if (rc < 0)
         return rc;
@@ -112,7 +112,7 @@ static int open_target(struct target *target, const char *word, struct gsp_err *
         target->pid = 0; /* no hint: the message is complete */
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)endpoint.pid);
     }
-    rc = endpoint.has_rings ? gsp_ring_dir_open(&endpoint.place, &target->folder_fd, err)
+    rc = endpoint.has_rings ? gsp_ring_dir_open(&endpoint.ring_dir, &target->folder_fd, err)
                             : GSP_E_NOFILE;
     if (rc == 0)
         rc = gsp_wire_control_read(target->folder_fd, &target->page, err);
@@ -228,8 +228,8 @@ static int show_table(const struct target *target, const char *prefix, struct gs
         {"default", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
         {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
-    struct gsp_row_list *made = NULL;
-    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err);
+    struct gsp_row_list *row_list = NULL;
+    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &row_list, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; gsp_wire_setting_row(i); i++) {
@@ -238,16 +238,16 @@ static int show_table(const struct target *target, const char *prefix, struct gs
         if (!is_selected(target, i, prefix))
             continue;
         gsp_buf_printf(&name, PREFIX "%s", about->name);
-        gsp_model_row_list_add_text(made, gsp_buf_sv(&name));
-        gsp_model_row_list_add_text(made, gsp_sv_of(target->page.value[i]));
-        gsp_model_row_list_add_text(made, gsp_sv_of(type_name(about->type)));
-        gsp_model_row_list_add_text(made, gsp_sv_of(about->fallback));
-        gsp_model_row_list_add_text(made, gsp_sv_of(about->doc));
+        gsp_model_row_list_add_text(row_list, gsp_buf_sv(&name));
+        gsp_model_row_list_add_text(row_list, gsp_sv_of(target->page.value[i]));
+        gsp_model_row_list_add_text(row_list, gsp_sv_of(type_name(about->type)));
+        gsp_model_row_list_add_text(row_list, gsp_sv_of(about->fallback));
+        gsp_model_row_list_add_text(row_list, gsp_sv_of(about->doc));
     }
     const struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE,
                                        .color = target->parsed->globals.color};
-    rc = gsp_cli__put_rows(gsp_model_row_list_rows(made), &dest, err);
-    gsp_rows_free(gsp_model_row_list_rows(made));
+    rc = gsp_cli__put_rows(gsp_model_row_list_rows(row_list), &dest, err);
+    gsp_rows_free(gsp_model_row_list_rows(row_list));
     return rc;
 }
 
@@ -304,19 +304,19 @@ static int change_and_show(struct target *target, const char *prefix)
 }
 
 int gsp_cli__process_settings_run(const struct gsp_parsed *parsed, const char *pid,
-                                  char *const *words, bool json)
+                                  char *const *args, bool json)
 {
     struct target target = {.parsed = parsed, .folder_fd = -1, .json = json};
     struct gsp_err err = {0};
-    const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
-    if (prefix && words[1])
+    const char *prefix = args[0] && !strchr(args[0], '=') ? args[0] : NULL;
+    if (prefix && args[1])
         return gsp_cli__misuse(parsed, "config needs one KEY to show, or KEY=VALUE to change");
     bool known = !prefix;
     for (size_t i = 0; gsp_wire_setting_row(i) && !known; i++)
         known = begins(i, gsp_sv_of(prefix));
     if (!known)
         return unknown_key(parsed, gsp_sv_of(prefix));
-    int status = prefix ? 0 : read_changes(&target, words);
+    int status = prefix ? 0 : read_changes(&target, args);
     if (status == 0 && open_target(&target, pid, &err) < 0)
         status = fail(&target, &err);
     else if (status == 0)

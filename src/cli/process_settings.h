@@ -10,7 +10,7 @@
 
 #include "cli/options.h"
 
-/* Shows or changes settings; words are the arguments after the pid, NULL-terminated. Prints its
+/* Shows or changes settings; args are the arguments after the pid, NULL-terminated. Prints its
  * errors; returns 0 or an exit status. */
 int gsp_cli__process_settings_run(const struct gsp_parsed *parsed, const char *pid,
-                                  char *const *words, bool json);
+                                  char *const *args, bool json);

@@ -61,7 +61,7 @@ static void print_state(const struct gsp_query_runner *runner)
     if (runner->parsed->globals.quiet || endpoint->kind != GSP_ENDPOINT_PID)
         return;
     if (!endpoint->is_live) {
-        int64_t since = gsp_realtime_ns() - endpoint->place.last_write_ns;
+        int64_t since = gsp_realtime_ns() - endpoint->ring_dir.last_write_ns;
         gsp_cli__term_line(&term, "gsprof: process %d has exited; its last rows are %s old",
                            (int)endpoint->pid,
                            gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
@@ -73,29 +73,29 @@ static void print_state(const struct gsp_query_runner *runner)
     }
 }
 
-static int fail(const struct gsp_query_runner *runner, const char *word, const struct gsp_err *err)
+static int fail(const struct gsp_query_runner *runner, const char *text, const struct gsp_err *err)
 {
-    struct gsp_hint_context context = {.endpoint = word, .pid = runner->endpoint.pid};
+    struct gsp_hint_context context = {.endpoint = text, .pid = runner->endpoint.pid};
     if (runner->endpoint.kind != GSP_ENDPOINT_PID)
-        context.path = word;
+        context.path = text;
     return gsp_cli__fail(runner->parsed, &context, err);
 }
 
-int gsp_cli__query_open(struct gsp_query_runner *runner, const char *word,
+int gsp_cli__query_open(struct gsp_query_runner *runner, const char *text,
                         const struct gsp_store_options *options, const char *output)
 {
     struct gsp_err err = {0};
-    if (gsp_cli__remote_is_address(word) && runner->locals)
+    if (gsp_cli__remote_is_address(text) && runner->locals)
         return gsp_cli__misuse(runner->parsed, "--locals needs the PID of a running process");
-    if (gsp_cli__remote_is_address(word))
-        return gsp_cli__remote_query_open(&runner->remote, runner->parsed, word,
+    if (gsp_cli__remote_is_address(text))
+        return gsp_cli__remote_query_open(&runner->remote, runner->parsed, text,
                                           &runner->remote_opts, options->timeout_ns);
-    int rc = gsp_source_endpoint_find(word, &runner->endpoint, &err);
+    int rc = gsp_source_endpoint_find(text, &runner->endpoint, &err);
     if (rc == GSP_OK && runner->endpoint.kind == GSP_ENDPOINT_PID && runner->endpoint.is_live &&
         !runner->endpoint.has_rings) {
         /* Its tables appear when the interpreter starts. */
         gsp_cli__await_python(runner->endpoint.pid, false, runner->parsed);
-        rc = gsp_source_endpoint_find(word, &runner->endpoint, &err);
+        rc = gsp_source_endpoint_find(text, &runner->endpoint, &err);
     }
     if (rc == GSP_OK && runner->locals && runner->endpoint.kind != GSP_ENDPOINT_PID)
         return gsp_cli__misuse(runner->parsed, "--locals needs the PID of a running process");
@@ -109,7 +109,7 @@ int gsp_cli__query_open(struct gsp_query_runner *runner, const char *word,
     if (rc == GSP_OK)
         rc = gsp_store_lock(runner->store, &err);
     if (rc < 0)
-        return fail(runner, word, &err);
+        return fail(runner, text, &err);
     print_state(runner);
     print_warnings(runner);
     return 0;

@@ -37,7 +37,7 @@ struct gsp_query_runner {
 /* Opens the endpoint and locks the store. output, if not NULL, is the Parquet file that a query may
  * write. Prints its errors; returns 0 or an exit status. The caller closes it, also after a
  * failure. */
-int gsp_cli__query_open(struct gsp_query_runner *runner, const char *word,
+int gsp_cli__query_open(struct gsp_query_runner *runner, const char *text,
                         const struct gsp_store_options *options, const char *output);
 void gsp_cli__query_close(struct gsp_query_runner *runner); /* {0} does nothing */
 

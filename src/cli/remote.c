@@ -32,14 +32,14 @@ static int fail(const struct gsp_remote *remote, const struct gsp_client_refusal
     return gsp_cli__fail(remote->parsed, &context, err);
 }
 
-bool gsp_cli__remote_is_address(const char *word)
+bool gsp_cli__remote_is_address(const char *text)
 {
-    return strncmp(word, "unix:", 5) == 0 || strncmp(word, "http://", 7) == 0 ||
-           (gsp_source_endpoint_is_address(word) && access(word, F_OK) != 0);
+    return strncmp(text, "unix:", 5) == 0 || strncmp(text, "http://", 7) == 0 ||
+           (gsp_source_endpoint_is_address(text) && access(text, F_OK) != 0);
 }
 
 int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
-                         const char *word, const struct gsp_remote_opts *opts)
+                         const char *text, const struct gsp_remote_opts *opts)
 {
     struct gsp_err err = {0};
     char config[PATH_MAX];
@@ -52,7 +52,7 @@ int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *par
     };
     if (opts->token && opts->token_file)
         return gsp_cli__misuse(parsed, "--token and --token-file exclude each other");
-    if (gsp_client_endpoint(word, &remote->endpoint, &err) < 0)
+    if (gsp_client_endpoint(text, &remote->endpoint, &err) < 0)
         return gsp_cli__misuse(parsed, "%s", err.msg);
     if (gsp_client_token(&tokens, remote->endpoint.p, &remote->token, &err) == GSP_OK)
         return 0;
@@ -189,10 +189,10 @@ static int put_answer(const struct gsp_rows_dest *dest, const struct gsp_remote 
 }
 
 int gsp_cli__remote_query_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
-                               const char *word, const struct gsp_remote_opts *opts,
+                               const char *text, const struct gsp_remote_opts *opts,
                                int64_t timeout_ns)
 {
-    int status = gsp_cli__remote_open(remote, parsed, word, opts);
+    int status = gsp_cli__remote_open(remote, parsed, text, opts);
     if (status == 0)
         status = gsp_cli__remote_request(remote, "GET", "/status", (struct gsp_sv){NULL, 0});
     if (timeout_ns)

@@ -52,14 +52,14 @@ struct gsp_remote {
     const volatile sig_atomic_t *cancel; /* see http/client.h */
 };
 
-/* Whether a word is the address of a server (host:port, http://..., unix:...) and not the name of
+/* Whether a text is the address of a server (host:port, http://..., unix:...) and not the name of
  * an existing file. */
-bool gsp_cli__remote_is_address(const char *word);
+bool gsp_cli__remote_is_address(const char *text);
 
-/* Finds the address for a word (NULL: this machine) and its token; sends nothing. Returns an exit
+/* Finds the address for a text (NULL: this machine) and its token; sends nothing. Returns an exit
  * status. Close it in any case. */
 int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
-                         const char *word, const struct gsp_remote_opts *opts);
+                         const char *text, const struct gsp_remote_opts *opts);
 void gsp_cli__remote_close(struct gsp_remote *remote); /* {0} does nothing */
 
 /* Sends a request and stores the answer in remote->answer. Returns an exit status. */
@@ -90,7 +90,7 @@ GSP_MUST_CHECK int gsp_cli__remote_show_sessions(const struct gsp_remote *remote
 /* Opens a server for several statements: checks that it answers and accepts the token. Returns an
  * exit status. Close it in any case. */
 int gsp_cli__remote_query_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
-                               const char *word, const struct gsp_remote_opts *opts,
+                               const char *text, const struct gsp_remote_opts *opts,
                                int64_t timeout_ns);
 /* Runs a statement and writes its rows. Returns an exit status. */
 int gsp_cli__query_remote_statement(struct gsp_remote *remote, struct gsp_sv sql,

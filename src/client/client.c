@@ -22,26 +22,26 @@ static bool has_port(const char *host)
     return colon && (!bracket || bracket < colon);
 }
 
-int gsp_client_endpoint(const char *word, struct gsp_buf *out, struct gsp_err *err)
+int gsp_client_endpoint(const char *text, struct gsp_buf *out, struct gsp_err *err)
 {
-    if (!word || word[0] == '\0')
-        word = GSP_CLIENT_ENDPOINT;
+    if (!text || text[0] == '\0')
+        text = GSP_CLIENT_ENDPOINT;
     int64_t port = 0;
-    if (strncmp(word, "unix:", 5) == 0 || strncmp(word, "http://", 7) == 0) {
-        gsp_buf_puts(out, word);
-    } else if (strncmp(word, "https://", 8) == 0) {
+    if (strncmp(text, "unix:", 5) == 0 || strncmp(text, "http://", 7) == 0) {
+        gsp_buf_puts(out, text);
+    } else if (strncmp(text, "https://", 8) == 0) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "%.100s: gsprof serve supports http, not https",
-                           word);
-    } else if (is_digits(word)) {
-        int rc = gsp_parse_i64(word, 1, PORT_MAX, &port, err);
+                           text);
+    } else if (is_digits(text)) {
+        int rc = gsp_parse_i64(text, 1, PORT_MAX, &port, err);
         if (rc < 0)
             return rc;
-        gsp_buf_printf(out, "localhost:%s", word);
-    } else if (word[0] == ':' && is_digits(word + 1)) {
-        gsp_buf_printf(out, "localhost%s", word);
+        gsp_buf_printf(out, "localhost:%s", text);
+    } else if (text[0] == ':' && is_digits(text + 1)) {
+        gsp_buf_printf(out, "localhost%s", text);
     } else {
-        gsp_buf_puts(out, word);
-        if (!has_port(word))
+        gsp_buf_puts(out, text);
+        if (!has_port(text))
             gsp_buf_puts(out, ":" GSP_CLIENT_PORT);
     }
     return gsp_buf_cstr(out) ? GSP_OK : gsp_err_nomem(err);

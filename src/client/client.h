@@ -20,7 +20,7 @@
 
 /* Appends the address for what the user typed: NULL is this machine, "gpu7" is gpu7:8091, "8092" is
  * localhost:8092; "http://host:port/" and "unix:/path" stay the same. Fails with USAGE, NOMEM. */
-GSP_MUST_CHECK int gsp_client_endpoint(const char *word, struct gsp_buf *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_client_endpoint(const char *text, struct gsp_buf *out, struct gsp_err *err);
 
 /* Possible origins of a token, in this order. NULL: not set. */
 struct gsp_client_tokens {

@@ -9,16 +9,16 @@
 #define SECONDS_LEN 19U
 
 /* Passes the rows to the caller if rc is positive, and frees them otherwise. Returns rc. */
-static int finish(struct gsp_row_list *made, int rc, struct gsp_row_list **out)
+static int finish(struct gsp_row_list *row_list, int rc, struct gsp_row_list **out)
 {
-    *out = rc > 0 ? made : NULL;
+    *out = rc > 0 ? row_list : NULL;
     if (rc <= 0)
-        gsp_rows_free(gsp_model_row_list_rows(made));
+        gsp_rows_free(gsp_model_row_list_rows(row_list));
     return rc;
 }
 
 struct members {
-    struct gsp_row_list *made;
+    struct gsp_row_list *row_list;
     const char *const *skip;
     const char *prefix;
 };
@@ -47,8 +47,8 @@ static void add_member(const struct members *members, struct gsp_sv name, struct
     }
     if (members->prefix && !gsp_sv_starts(name, members->prefix))
         return;
-    gsp_model_row_list_add_text(members->made, name);
-    gsp_model_row_list_add_text(members->made, value);
+    gsp_model_row_list_add_text(members->row_list, name);
+    gsp_model_row_list_add_text(members->row_list, value);
 }
 
 static void add_members(const struct members *members, const struct gsp_body *body,
@@ -87,8 +87,8 @@ static int add_source(void *ctx, const struct gsp_body *item)
         gsp_buf_puts(&state, ": ");
         gsp_buf_putsv(&state, text);
     }
-    gsp_model_row_list_add_text(members->made, gsp_buf_sv(&name));
-    gsp_model_row_list_add_text(members->made, gsp_buf_sv(&state));
+    gsp_model_row_list_add_text(members->row_list, gsp_buf_sv(&name));
+    gsp_model_row_list_add_text(members->row_list, gsp_buf_sv(&state));
     return GSP_OK;
 }
 
@@ -101,16 +101,16 @@ int gsp_client_members_table(const struct gsp_body *body, const char *const *ski
     };
     struct members members = {.skip = skip, .prefix = prefix};
     *out = NULL;
-    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &members.made, err);
+    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &members.row_list, err);
     if (rc < 0)
         return rc;
     add_members(&members, body, (struct gsp_sv){0}, 0);
     rc = gsp_http_body_each(body, "sources", add_source, &members, err);
-    return finish(members.made, rc < 0 ? rc : 1, out);
+    return finish(members.row_list, rc < 0 ? rc : 1, out);
 }
 
 struct settings {
-    struct gsp_row_list *made;
+    struct gsp_row_list *row_list;
     const char *prefix;
 };
 
@@ -145,13 +145,13 @@ static int add_setting(void *ctx, const struct gsp_body *item)
         gsp_buf_clear(&value);
     }
     int has_mutable = gsp_http_body_bool(item, "mutable", &is_mutable, NULL);
-    gsp_model_row_list_add_text(settings->made, text_of(item, "name"));
-    gsp_model_row_list_add_text(settings->made, gsp_buf_sv(&value));
-    gsp_model_row_list_add_text(settings->made, text_of(item, "description"));
-    gsp_model_row_list_add_text(settings->made,
+    gsp_model_row_list_add_text(settings->row_list, text_of(item, "name"));
+    gsp_model_row_list_add_text(settings->row_list, gsp_buf_sv(&value));
+    gsp_model_row_list_add_text(settings->row_list, text_of(item, "description"));
+    gsp_model_row_list_add_text(settings->row_list,
                                 gsp_sv_of(has_mutable == 1 && is_mutable ? "now" : "at start"));
-    gsp_model_row_list_add_text(settings->made, text_of(item, "origin"));
-    gsp_model_row_list_add_text(settings->made, text_of(item, "type"));
+    gsp_model_row_list_add_text(settings->row_list, text_of(item, "origin"));
+    gsp_model_row_list_add_text(settings->row_list, text_of(item, "type"));
     return GSP_OK;
 }
 
@@ -168,15 +168,15 @@ int gsp_client_settings_table(const struct gsp_body *body, const char *name, con
     };
     struct settings settings = {.prefix = prefix};
     *out = NULL;
-    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
+    int rc = gsp_model_row_list_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.row_list, err);
     if (rc < 0)
         return rc;
     rc = gsp_http_body_each(body, name, add_setting, &settings, err);
-    return finish(settings.made, rc, out);
+    return finish(settings.row_list, rc, out);
 }
 
 struct sessions {
-    struct gsp_row_list *made;
+    struct gsp_row_list *row_list;
     size_t count;
     bool has_notes; /* a session has labels or an error, which need a column */
 };
@@ -204,12 +204,12 @@ static int count_notes(void *ctx, const struct gsp_body *item)
 }
 
 /* A time in seconds in the zone of the server, without the date if that is same_day. */
-static void put_time(struct gsp_row_list *made, struct gsp_sv time, struct gsp_sv same_day)
+static void put_time(struct gsp_row_list *row_list, struct gsp_sv time, struct gsp_sv same_day)
 {
     char text[SECONDS_LEN + 1];
     const char *shown = text;
     if (time.len < SECONDS_LEN || time.p[DATE_LEN] != 'T') {
-        gsp_model_row_list_add_text(made, time.len ? time : gsp_sv_of(""));
+        gsp_model_row_list_add_text(row_list, time.len ? time : gsp_sv_of(""));
         return;
     }
     memcpy(text, time.p, SECONDS_LEN);
@@ -217,7 +217,7 @@ static void put_time(struct gsp_row_list *made, struct gsp_sv time, struct gsp_s
     text[SECONDS_LEN] = '\0';
     if (same_day.len >= DATE_LEN && memcmp(time.p, same_day.p, DATE_LEN) == 0)
         shown = text + DATE_LEN + 1;
-    gsp_model_row_list_add_text(made, gsp_sv_of(shown));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(shown));
 }
 
 static int add_session(void *ctx, const struct gsp_body *item)
@@ -229,21 +229,22 @@ static int add_session(void *ctx, const struct gsp_body *item)
     /* Members of the wrong type are not shown. */
     int has_state = gsp_http_body_bool(item, "is_active", &active, NULL);
     int has_frames = gsp_http_body_f64(item, "frame_count", &frames, NULL);
-    gsp_model_row_list_add_text(sessions->made, text_of(item, "name"));
+    gsp_model_row_list_add_text(sessions->row_list, text_of(item, "name"));
     if (has_state == 1 && active)
-        gsp_model_row_list_add_text(sessions->made, gsp_sv_of("active"));
+        gsp_model_row_list_add_text(sessions->row_list, gsp_sv_of("active"));
     else
-        gsp_model_row_list_add_text(sessions->made,
+        gsp_model_row_list_add_text(sessions->row_list,
                                     gsp_sv_of(text_of(item, "error").len ? "failed" : "done"));
-    put_time(sessions->made, text_of(item, "start_time"), (struct gsp_sv){0});
-    put_time(sessions->made, text_of(item, "end_time"), text_of(item, "start_time"));
-    gsp_model_row_list_add_i64(sessions->made, has_frames == 1 && frames >= 0 && frames < 1e15
-                                                   ? (int64_t)frames
-                                                   : INT64_MIN);
-    gsp_model_row_list_add_text(sessions->made, text_of(item, "output_file"));
+    put_time(sessions->row_list, text_of(item, "start_time"), (struct gsp_sv){0});
+    put_time(sessions->row_list, text_of(item, "end_time"), text_of(item, "start_time"));
+    gsp_model_row_list_add_i64(sessions->row_list, has_frames == 1 && frames >= 0 && frames < 1e15
+                                                       ? (int64_t)frames
+                                                       : INT64_MIN);
+    gsp_model_row_list_add_text(sessions->row_list, text_of(item, "output_file"));
     if (sessions->has_notes) {
         put_note(item, &note);
-        gsp_model_row_list_add_text(sessions->made, note.len ? gsp_buf_sv(&note) : gsp_sv_of(""));
+        gsp_model_row_list_add_text(sessions->row_list,
+                                    note.len ? gsp_buf_sv(&note) : gsp_sv_of(""));
     }
     return GSP_OK;
 }
@@ -266,9 +267,9 @@ int gsp_client_sessions_table(const struct gsp_body *body, const char *name,
     if (rc < 0 || !sessions.count)
         return rc < 0 ? rc : 0;
     const size_t columns = GSP_COUNT(COLUMNS) - (sessions.has_notes ? 0 : 1);
-    rc = gsp_model_row_list_new(COLUMNS, columns, &sessions.made, err);
+    rc = gsp_model_row_list_new(COLUMNS, columns, &sessions.row_list, err);
     if (rc < 0)
         return rc;
     rc = gsp_http_body_each(body, name, add_session, &sessions, err);
-    return finish(sessions.made, rc < 0 ? rc : 1, out);
+    return finish(sessions.row_list, rc < 0 ? rc : 1, out);
 }

@@ -56,14 +56,14 @@ struct gsp_sv gsp_compare__text_keep(struct gsp_compare *compare, struct gsp_buf
 struct gsp_sv gsp_compare__text_printf(struct gsp_compare *compare, const char *fmt, ...)
 {
     char text[512];
-    struct gsp_buf made = {0};
+    struct gsp_buf kept = {0};
     va_list args;
     va_start(args, fmt);
     const int len = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     if (len > 0)
-        gsp_buf_put(&made, text, strlen(text));
-    return gsp_compare__text_keep(compare, &made);
+        gsp_buf_put(&kept, text, strlen(text));
+    return gsp_compare__text_keep(compare, &kept);
 }
 
 void gsp_compare__note_add(struct gsp_compare *compare, struct gsp_sv text)

@@ -332,8 +332,8 @@ static int by_change(const void *x, const void *y, void *ctx)
     return (i > k) - (i < k);
 }
 
-/* A matrix of functions x SLICES; `place` maps a function to its row. */
-static double *slices_of(const struct maker *maker, int side, const uint32_t *place)
+/* A matrix of functions x SLICES; `row_of` maps a function to its row. */
+static double *slices_of(const struct maker *maker, int side, const uint32_t *row_of)
 {
     const struct part *part = &maker->part[side];
     double *sums = calloc((size_t)TESTED_MAX * SLICES, sizeof(*sums));
@@ -343,7 +343,7 @@ static double *slices_of(const struct maker *maker, int side, const uint32_t *pl
         if (!does_count(part, sample) || slice == SLICES)
             continue;
         const uint32_t frame = part->stacks->nodes[sample->node].frame;
-        const uint32_t row = place[part->function_of[frame]];
+        const uint32_t row = row_of[part->function_of[frame]];
         if (row < TESTED_MAX)
             sums[(size_t)row * SLICES + slice] += sample->weight / part->divisor[slice];
     }
@@ -351,12 +351,12 @@ static double *slices_of(const struct maker *maker, int side, const uint32_t *pl
 }
 
 static void test_one(struct gsp_compare *compare, const struct maker *maker,
-                     double *const values[2], uint32_t function, size_t place)
+                     double *const values[2], uint32_t function, size_t matrix_row)
 {
     struct gsp_compare_row *row = &compare->functions[function].row;
     struct gsp_compare_values sides[2];
     for (int i = 0; i < 2; i++)
-        sides[i] = (struct gsp_compare_values){.values = values[i] + place * SLICES,
+        sides[i] = (struct gsp_compare_values){.values = values[i] + matrix_row * SLICES,
                                                .count = maker->part[i].slices,
                                                .mean = row->value[i]};
     gsp_compare__row_judge(compare, row, sides, &gsp_compare__effort_many);
@@ -374,24 +374,24 @@ static void test_functions(struct maker *maker)
     struct gsp_compare *compare = maker->compare;
     if (maker->part[0].slices < 4 || maker->part[1].slices < 4)
         return;
-    uint32_t *place = malloc((compare->function_count + 1) * sizeof(*place));
+    uint32_t *row_of = malloc((compare->function_count + 1) * sizeof(*row_of));
     double all[2] = {0, 0};
     uint32_t count = 0;
     for (size_t i = 0; i < compare->node_count; i++) {
         all[0] += compare->nodes[i].own[0];
         all[1] += compare->nodes[i].own[1];
     }
-    for (size_t i = 0; place && i < compare->function_count; i++)
-        place[i] = TESTED_MAX;
-    for (size_t i = 0; place && i < compare->function_count && count < TESTED_MAX; i++)
+    for (size_t i = 0; row_of && i < compare->function_count; i++)
+        row_of[i] = TESTED_MAX;
+    for (size_t i = 0; row_of && i < compare->function_count && count < TESTED_MAX; i++)
         if (is_tested(compare, all, compare->order[i]))
-            place[compare->order[i]] = count++;
-    double *values[2] = {place ? slices_of(maker, 0, place) : NULL,
-                         place ? slices_of(maker, 1, place) : NULL};
+            row_of[compare->order[i]] = count++;
+    double *values[2] = {row_of ? slices_of(maker, 0, row_of) : NULL,
+                         row_of ? slices_of(maker, 1, row_of) : NULL};
     if (values[0] && values[1]) {
         for (uint32_t i = 0; i < compare->function_count; i++)
-            if (place[i] < TESTED_MAX)
-                test_one(compare, maker, values, i, place[i]);
+            if (row_of[i] < TESTED_MAX)
+                test_one(compare, maker, values, i, row_of[i]);
         gsp_compare__rows_correct_p(compare, &compare->functions[0].row, compare->function_count,
                                     sizeof(*compare->functions));
     } else {
@@ -399,7 +399,7 @@ static void test_functions(struct maker *maker)
     }
     free(values[0]);
     free(values[1]);
-    free(place);
+    free(row_of);
 }
 
 void gsp_compare__functions_sort(struct gsp_compare *compare)

@@ -158,20 +158,20 @@ static void add_line(const struct gsp_report_series *line, double begin, double 
 {
     double sum = 0;
     size_t count = 0;
-    size_t place = 0;
+    size_t interval = 0;
     for (size_t i = 0; i <= line->count; i++) {
-        size_t next = place;
+        size_t next = interval;
         if (i < line->count && isfinite(line->v[i])) {
             next = (size_t)fmax((line->t[i] - begin) / width, 0);
             next = next < side->count ? next : side->count - 1;
         }
-        if ((i == line->count || next != place) && count > 0) {
-            side->values[place] += sum / (double)count;
-            lines[place]++;
+        if ((i == line->count || next != interval) && count > 0) {
+            side->values[interval] += sum / (double)count;
+            lines[interval]++;
             sum = 0;
             count = 0;
         }
-        place = next;
+        interval = next;
         if (i < line->count && isfinite(line->v[i])) {
             sum += line->v[i];
             count++;

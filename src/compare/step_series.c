@@ -33,13 +33,13 @@ static bool gather(const struct gsp_report *report, struct gsp_step_series *out,
         if (!isfinite(step->duration_s))
             continue;
         const uint32_t *at = ranks ? gsp_hmap_get(&known, (uint64_t)step->step, 0) : NULL;
-        const size_t place = at ? *at : out->count;
+        const size_t index = at ? *at : out->count;
         if (!at) {
             out->begin_s[out->count++] = step->t;
-            ok = !ranks || gsp_hmap_put(&known, (uint64_t)step->step, 0, (uint32_t)place);
+            ok = !ranks || gsp_hmap_put(&known, (uint64_t)step->step, 0, (uint32_t)index);
         }
-        out->duration_s[place] += step->duration_s;
-        shares[place]++;
+        out->duration_s[index] += step->duration_s;
+        shares[index]++;
     }
     for (size_t i = 0; i < out->count; i++)
         out->duration_s[i] /= shares[i];

@@ -130,9 +130,9 @@ static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
         return rc;
     /* Without rings everything works except live SQL. */
     struct gsp_err why = {0};
-    if (gsp_ring_dir_create(&about, &daemon->place_fd, &why) < 0) {
+    if (gsp_ring_dir_create(&about, &daemon->ring_dir_fd, &why) < 0) {
         gsp_log_warn("daemon", "no tables in shared memory: %s", why.msg);
-        daemon->place_fd = -1;
+        daemon->ring_dir_fd = -1;
     }
     return GSP_OK;
 }
@@ -150,7 +150,7 @@ static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
     if (rc < 0)
         return rc;
     gsp_frames_log_set_period(daemon->frames, gsp_daemon__live_settings(daemon).period_ns);
-    gsp_daemon__rows_init(&daemon->rows, gsp_frames_log_sink(daemon->frames), daemon->place_fd,
+    gsp_daemon__rows_init(&daemon->rows, gsp_frames_log_sink(daemon->frames), daemon->ring_dir_fd,
                           (uint32_t)settings->ring_rows);
     daemon->has_rows = true;
     rc = gsp_daemon__sessions_open(&sessions, daemon->frames, &daemon->sessions, err);
@@ -222,7 +222,7 @@ int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out
     daemon->fixed = &daemon->fixed_storage;
     daemon->live = settings->live;
     daemon->lock_fd = -1;
-    daemon->place_fd = -1;
+    daemon->ring_dir_fd = -1;
     daemon->start_ns = gsp_realtime_ns();
     daemon->start_mono_ns = gsp_now_ns();
     daemon->settings_changed = true;
@@ -280,7 +280,7 @@ void gsp_daemon_close(struct gsp_daemon *daemon)
         gsp_daemon__rows_free(&daemon->rows);
     gsp_frames_log_close(daemon->frames);
     gsp_collect_close(daemon->collect);
-    gsp_fd_close(&daemon->place_fd);
+    gsp_fd_close(&daemon->ring_dir_fd);
     gsp_fd_close(&daemon->lock_fd);
     gsp_buf_free(&daemon->status);
     free(daemon->watched);

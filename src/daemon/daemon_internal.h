@@ -46,7 +46,7 @@ struct gsp_daemon {
     char host[GSP_HOST_MAX];
     char *token;           /* NULL: none */
     int lock_fd;           /* of the state folder */
-    int place_fd;          /* of the ring directory; -1: none */
+    int ring_dir_fd;       /* of the ring directory; -1: none */
     int64_t start_ns;      /* CLOCK_REALTIME */
     int64_t start_mono_ns; /* the same time, CLOCK_MONOTONIC */
     struct gsp_frame_log *frames;

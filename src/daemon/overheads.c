@@ -47,10 +47,10 @@ static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_ran
     return true;
 }
 
-static size_t read_process(const struct gsp_ring_dir *place, struct gsp_overhead *out, size_t cap)
+static size_t read_process(const struct gsp_ring_dir *dir, struct gsp_overhead *out, size_t cap)
 {
     int folder_fd = -1;
-    if (gsp_ring_dir_open(place, &folder_fd, NULL) < 0)
+    if (gsp_ring_dir_open(dir, &folder_fd, NULL) < 0)
         return 0;
     gsp_auto_fd fd = folder_fd;
     struct gsp_ring_view *view = NULL;
@@ -62,7 +62,7 @@ static size_t read_process(const struct gsp_ring_dir *place, struct gsp_overhead
     if (gsp_ring_dict_read(view, &dict, NULL) == GSP_OK) {
         const size_t span_count = gsp_ring_ranges(view, spans, SPANS_MAX, NULL);
         for (size_t i = 0; i < span_count && count < cap; i++) {
-            out[count].pid = place->pid;
+            out[count].pid = dir->pid;
             if (spans[i].to > spans[i].from && read_row(view, &spans[i], &dict, &out[count]))
                 count++;
         }
@@ -74,14 +74,14 @@ static size_t read_process(const struct gsp_ring_dir *place, struct gsp_overhead
 
 size_t gsp_daemon__overheads_read(struct gsp_overhead *out, size_t cap)
 {
-    struct gsp_ring_dirs places = {0};
+    struct gsp_ring_dirs dirs = {0};
     size_t count = 0;
-    if (gsp_ring_dirs_read(&places, NULL) < 0)
+    if (gsp_ring_dirs_read(&dirs, NULL) < 0)
         return 0;
-    for (size_t i = 0; i < places.count && count < cap; i++)
-        if (places.at[i].live)
-            count += read_process(&places.at[i], out + count, cap - count);
-    gsp_ring_dirs_free(&places);
+    for (size_t i = 0; i < dirs.count && count < cap; i++)
+        if (dirs.at[i].live)
+            count += read_process(&dirs.at[i], out + count, cap - count);
+    gsp_ring_dirs_free(&dirs);
     return count;
 }
 

@@ -222,11 +222,11 @@ static int add_session(struct gsp_sessions *sessions, const struct gsp_session_s
                        struct session **out, uint64_t *mark, struct gsp_err *err)
     GSP_REQUIRES(&sessions->lock)
 {
-    gsp_auto_buf made = {0};
+    gsp_auto_buf new_name = {0};
     gsp_auto_buf file = {0};
-    if (!start->name && !make_name(sessions, &made))
+    if (!start->name && !make_name(sessions, &new_name))
         return gsp_err_nomem(err);
-    const char *name = start->name ? start->name : gsp_buf_cstr(&made);
+    const char *name = start->name ? start->name : gsp_buf_cstr(&new_name);
     uint32_t older = gsp_daemon__sessions_by_name(sessions, name);
     if (older != SESSION_NONE && sessions->slots[older]->state == SESSION_ACTIVE)
         return gsp_err_set(err, GSP_E_EXISTS, 0, "session '%.150s' is already active", name);

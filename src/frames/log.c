@@ -426,15 +426,15 @@ int gsp_frames_log_ranges(struct gsp_frame_log *frames, struct gsp_frame_range *
     *out = NULL;
     *count = 0;
     int rc = gsp_frames__snapshot(frames, 0, UINT64_MAX, &segments, &n, err);
-    struct gsp_frame_range *made = rc ? NULL : calloc(n + 1, sizeof(*made));
-    if (rc == 0 && !made)
+    struct gsp_frame_range *ranges = rc ? NULL : calloc(n + 1, sizeof(*ranges));
+    if (rc == 0 && !ranges)
         rc = gsp_err_nomem(err);
     for (size_t i = 0; i < n && rc == 0; i++)
-        made[i] = (struct gsp_frame_range){segments[i].first_id, segments[i].rows};
+        ranges[i] = (struct gsp_frame_range){segments[i].first_id, segments[i].rows};
     free(segments);
     if (rc)
         return rc;
-    *out = made;
+    *out = ranges;
     *count = n;
     return 0;
 }

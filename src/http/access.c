@@ -180,13 +180,13 @@ void gsp_http__on_connection(void *cls, struct MHD_Connection *connection, void 
     }
     const union MHD_ConnectionInfo *info =
         gsp_http__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct gsp_http__conn *made = info ? calloc(1, sizeof(*made)) : NULL;
-    if (!made)
+    struct gsp_http__conn *new = info ? calloc(1, sizeof(*new)) : NULL;
+    if (!new)
         return; /* the connection works, but without the time limit for slow requests */
-    made->fd = info->connect_fd;
-    atomic_store(&made->since_ns, gsp_now_ns());
-    *conn = made;
-    add_conn(server, made);
+    new->fd = info->connect_fd;
+    atomic_store(&new->since_ns, gsp_now_ns());
+    *conn = new;
+    add_conn(server, new);
 }
 
 /* Ends connections whose request takes too long: libmicrohttpd's timeout restarts at every byte.

@@ -68,11 +68,11 @@ static int set_paths(pid_t pid, struct gsp_inject__script_files *files, struct g
 {
     const struct gsp_ring_dir_spec spec = {.pid = pid, .rank = GSP_NULL_I64};
     char link[64];
-    int made;
-    int rc = gsp_ring_dir_create(&spec, &made, err);
+    int new_fd;
+    int rc = gsp_ring_dir_create(&spec, &new_fd, err);
     if (rc != GSP_OK)
         return rc;
-    gsp_auto_fd fd = made;
+    gsp_auto_fd fd = new_fd;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     ssize_t len = readlink(link, files->folder, sizeof(files->folder) - 1);
     if (len <= 0)
@@ -229,11 +229,11 @@ static bool run_by_interpreter(const struct gsp_python_call *script,
                                const struct gsp_py_runtime *runtime)
 {
     struct gsp_inject_script armed;
-    struct gsp_py_locate_input place = {.pid = script->pid};
-    if (gsp_proc_mem_open_pid(script->pid, &place.mem, NULL) != GSP_OK)
+    struct gsp_py_locate_input input = {.pid = script->pid};
+    if (gsp_proc_mem_open_pid(script->pid, &input.mem, NULL) != GSP_OK)
         return false;
-    int armed_rc = gsp_inject__script_arm(&place, runtime, files->script, &armed, NULL);
-    gsp_proc_mem_free(place.mem);
+    int armed_rc = gsp_inject__script_arm(&input, runtime, files->script, &armed, NULL);
+    gsp_proc_mem_free(input.mem);
     if (armed_rc != GSP_OK)
         return false;
     int rc = wait_for(script, files, files->claim, gsp_now_ns() + BY_ITSELF_NS, NULL);
@@ -356,14 +356,14 @@ void gsp_inject_python_call_result_free(struct gsp_python_call_result *result)
 
 bool gsp_inject_is_injected(pid_t pid, char *version)
 {
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     struct gsp_control page;
-    int made;
+    int new_fd;
     version[0] = '\0';
-    if (gsp_ring_dir_find(pid, &place, NULL) != GSP_OK || !place.live ||
-        gsp_ring_dir_open(&place, &made, NULL) != GSP_OK)
+    if (gsp_ring_dir_find(pid, &dir, NULL) != GSP_OK || !dir.live ||
+        gsp_ring_dir_open(&dir, &new_fd, NULL) != GSP_OK)
         return false;
-    gsp_auto_fd fd = made;
+    gsp_auto_fd fd = new_fd;
     if (gsp_wire_control_read(fd, &page, NULL) != GSP_OK)
         return false;
     uint32_t state = atomic_load(&page.state);

@@ -93,12 +93,12 @@ static int arm_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py_remote
     return rc == GSP_OK ? GSP_OK : gsp_err_set(err, rc, 0, "the thread state cannot be written");
 }
 
-int gsp_inject__script_arm(const struct gsp_py_locate_input *place,
+int gsp_inject__script_arm(const struct gsp_py_locate_input *input,
                            const struct gsp_py_runtime *runtime, const char *path,
                            struct gsp_inject_script *out, struct gsp_err *err)
 {
     unsigned char bytes[GSP_PY_DEBUG_OFFSETS_MAX];
-    struct gsp_mem *mem = place->mem;
+    struct gsp_mem *mem = input->mem;
     struct gsp_py_remote_exec exec;
     gsp_raddr interp;
     int32_t enabled;
@@ -119,12 +119,12 @@ int gsp_inject__script_arm(const struct gsp_py_locate_input *place,
         return gsp_err_set(err, GSP_E_FAULT, 0, "the main interpreter cannot be read");
     if (enabled != 1)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "remote execution is disabled in the process");
-    gsp_raddr thread = find_thread(place->pid, mem, &runtime->layout, interp);
+    gsp_raddr thread = find_thread(input->pid, mem, &runtime->layout, interp);
     if (!thread)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no Python thread is running");
-    rc = arm_thread(place->pid, mem, &exec, thread, path, err);
+    rc = arm_thread(input->pid, mem, &exec, thread, path, err);
     if (rc == GSP_OK)
-        *out = (struct gsp_inject_script){place->pid, thread + exec.pending};
+        *out = (struct gsp_inject_script){input->pid, thread + exec.pending};
     return rc;
 }
 

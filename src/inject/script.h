@@ -20,10 +20,10 @@ struct gsp_inject_script {
     gsp_raddr pending; /* 0: nothing is armed */
 };
 
-/* Requests that a thread of the main interpreter runs the file soon. place is borrowed for the
+/* Requests that a thread of the main interpreter runs the file soon. input is borrowed for the
  * call. Fails with NOTSUP (an older version, disabled by PYTHON_DISABLE_REMOTE_DEBUG, or no
  * running thread), FORMAT, FAULT, PERM, NOPROC, LIMIT (the name is too long). */
-GSP_MUST_CHECK int gsp_inject__script_arm(const struct gsp_py_locate_input *place,
+GSP_MUST_CHECK int gsp_inject__script_arm(const struct gsp_py_locate_input *input,
                                           const struct gsp_py_runtime *runtime, const char *path,
                                           struct gsp_inject_script *out, struct gsp_err *err);
 /* Cancels a request that has not started; a running file continues. */

@@ -197,9 +197,9 @@ static void copy_facts(struct gsp_memlog_table *table)
     facts->peak_ns = atomic_load_explicit(&head->peak_ns, memory_order_relaxed);
     for (size_t i = 0; i < GSP_MEMORY_ALLOCATORS; i++) {
         const uint64_t freed = load(&head->total[i].free_bytes);
-        const uint64_t made = load(&head->total[i].alloc_bytes);
-        facts->allocator_live[i] = made - capped(freed, made);
-        facts->alloc_bytes += made;
+        const uint64_t allocated = load(&head->total[i].alloc_bytes);
+        facts->allocator_live[i] = allocated - capped(freed, allocated);
+        facts->alloc_bytes += allocated;
         facts->alloc_count += load(&head->total[i].alloc_count);
     }
     for (size_t i = 0; i < GSP_MEMORY_LOSSES; i++)

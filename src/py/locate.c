@@ -192,12 +192,12 @@ static int check_old_python(struct gsp_mem *mem, struct gsp_image *image, const 
 
 /* Opens the image at map and stores it in *found if it contains the runtime. Otherwise returns
  * GSP_OK and leaves found->image NULL. */
-static int try_map(const struct gsp_py_locate_input *place, const struct gsp_map *map,
+static int try_map(const struct gsp_py_locate_input *input, const struct gsp_map *map,
                    bool thorough, struct found *found, struct gsp_err *err)
 {
     struct gsp_image *image;
-    struct gsp_mem *mem = place->mem;
-    int rc = gsp_proc_image_open(place->pid, mem, map, &image, err);
+    struct gsp_mem *mem = input->mem;
+    int rc = gsp_proc_image_open(input->pid, mem, map, &image, err);
     if (rc == GSP_E_FORMAT || rc == GSP_E_FAULT)
         return GSP_OK;
     if (rc != GSP_OK)
@@ -223,18 +223,18 @@ static int pass_of(const struct gsp_map *map, const char *exe_path)
     return exe_path && strcmp(exe_path, map->path) == 0 ? 1 : 2;
 }
 
-static int search(const struct gsp_py_locate_input *place, struct found *found, struct gsp_err *err)
+static int search(const struct gsp_py_locate_input *input, struct found *found, struct gsp_err *err)
 {
     struct gsp_err old = {0};
-    size_t count = gsp_proc_maps_count(place->maps);
+    size_t count = gsp_proc_maps_count(input->maps);
     for (size_t i = 0; i < 3 * count; i++) {
         int pass = (int)(i / count);
-        const struct gsp_map *map = gsp_proc_maps_at(place->maps, i % count);
+        const struct gsp_map *map = gsp_proc_maps_at(input->maps, i % count);
         if (map->offset != 0 || map->inode == 0 || !map->readable ||
-            pass_of(map, place->exe) != pass)
+            pass_of(map, input->exe) != pass)
             continue;
         struct gsp_err here = {0};
-        int rc = try_map(place, map, pass < 2, found, &here);
+        int rc = try_map(input, map, pass < 2, found, &here);
         if (found->image)
             return GSP_OK;
         if (rc == GSP_E_VERSION)
@@ -244,9 +244,9 @@ static int search(const struct gsp_py_locate_input *place, struct found *found, 
     }
     if (old.code)
         return gsp_err_set(err, GSP_E_VERSION, 0, "%s", old.msg);
-    if (place->pid == 0)
+    if (input->pid == 0)
         return gsp_err_set(err, GSP_E_NOTPY, 0, "no Python interpreter in this core file");
-    return gsp_err_set(err, GSP_E_NOTPY, 0, "no Python interpreter in process %d", (int)place->pid);
+    return gsp_err_set(err, GSP_E_NOTPY, 0, "no Python interpreter in process %d", (int)input->pid);
 }
 
 static int choose_layout(struct gsp_mem *mem, const struct found *found, const char *path,
@@ -300,17 +300,17 @@ static int validate(struct gsp_mem *mem, const struct gsp_py_runtime *rt, struct
 }
 
 /* Finds asyncio's debug section: in its module, or in an interpreter that has it built in. */
-static gsp_raddr find_asyncio(const struct gsp_py_locate_input *place, struct gsp_image *python)
+static gsp_raddr find_asyncio(const struct gsp_py_locate_input *input, struct gsp_image *python)
 {
     struct gsp_range range;
     if (gsp_proc_image_section(python, ".AsyncioDebug", &range))
         return range.addr;
-    for (size_t i = 0; i < gsp_proc_maps_count(place->maps); i++) {
-        const struct gsp_map *map = gsp_proc_maps_at(place->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(input->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(input->maps, i);
         struct gsp_sv base = gsp_sv_basename(gsp_sv_of(map->path));
         struct gsp_image *image;
         if (map->offset != 0 || !gsp_sv_starts(base, "_asyncio.") ||
-            gsp_proc_image_open(place->pid, place->mem, map, &image, NULL) != GSP_OK)
+            gsp_proc_image_open(input->pid, input->mem, map, &image, NULL) != GSP_OK)
             continue;
         bool found = gsp_proc_image_section(image, ".AsyncioDebug", &range);
         gsp_proc_image_close(image);
@@ -320,23 +320,23 @@ static gsp_raddr find_asyncio(const struct gsp_py_locate_input *place, struct gs
     return 0;
 }
 
-int gsp_py__locate_in(const struct gsp_py_locate_input *place, struct gsp_py_runtime *out,
+int gsp_py__locate_in(const struct gsp_py_locate_input *input, struct gsp_py_runtime *out,
                       struct gsp_err *err)
 {
     *out = (struct gsp_py_runtime){0};
     struct found found = {0};
-    int rc = search(place, &found, err);
+    int rc = search(input, &found, err);
     if (rc != GSP_OK)
         return rc;
     out->addr = found.runtime;
     out->image = found.start;
     out->code_type = find_symbol(found.image, "PyCode_Type");
-    const struct gsp_map *map = gsp_proc_maps_find(place->maps, found.runtime);
-    rc = choose_layout(place->mem, &found, map ? map->path : "?", out, err);
+    const struct gsp_map *map = gsp_proc_maps_find(input->maps, found.runtime);
+    rc = choose_layout(input->mem, &found, map ? map->path : "?", out, err);
     if (rc == GSP_OK && GSP_PY_MINOR(out->layout.version) >= 14)
-        out->asyncio_debug = find_asyncio(place, found.image);
+        out->asyncio_debug = find_asyncio(input, found.image);
     gsp_proc_image_close(found.image);
-    return rc == GSP_OK ? validate(place->mem, out, err) : rc;
+    return rc == GSP_OK ? validate(input->mem, out, err) : rc;
 }
 
 int gsp_py__locate_forked(struct gsp_mem *mem, struct gsp_mem *parent_mem,

@@ -43,5 +43,5 @@ GSP_MUST_CHECK int gsp_py__locate_forked(struct gsp_mem *mem, struct gsp_mem *pa
                                          const struct gsp_py_runtime *parent,
                                          struct gsp_py_runtime *out, struct gsp_err *err);
 /* The same if the memory map is already known, as for a core file. */
-GSP_MUST_CHECK int gsp_py__locate_in(const struct gsp_py_locate_input *place,
+GSP_MUST_CHECK int gsp_py__locate_in(const struct gsp_py_locate_input *input,
                                      struct gsp_py_runtime *out, struct gsp_err *err);

@@ -81,10 +81,10 @@ int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out, s
     target->pid = gsp_proc_core_info(core)->pid;
     int rc = gsp_proc_core_mem(core, &target->mem, err);
     if (rc == GSP_OK) {
-        const struct gsp_py_locate_input place = {.mem = target->mem,
+        const struct gsp_py_locate_input input = {.mem = target->mem,
                                                   .maps = gsp_proc_core_maps(core),
                                                   .exe = gsp_proc_core_info(core)->exe};
-        rc = gsp_py__locate_in(&place, &target->run, err);
+        rc = gsp_py__locate_in(&input, &target->run, err);
     }
     if (rc == GSP_OK)
         rc = init(target, err);

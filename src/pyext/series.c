@@ -19,9 +19,9 @@ static void keep(struct gsp_metric_series *series, double value, int64_t at_ns)
     if (series->kept_cap == GSP_SERIES_KEPT) {
         /* Reservoir sampling: each value so far has the same chance to be kept. */
         const uint64_t seen = series->count + series->nonfinite;
-        const uint64_t place = gsp_random_next(&series->random) % seen;
-        if (place < GSP_SERIES_KEPT)
-            series->kept[place] = sample;
+        const uint64_t index = gsp_random_next(&series->random) % seen;
+        if (index < GSP_SERIES_KEPT)
+            series->kept[index] = sample;
         return;
     }
     size_t cap = series->kept_cap ? series->kept_cap * 2 : FIRST_CAP;

@@ -441,7 +441,7 @@ static struct wrapper *make_wrapper(PyObject *original, vectorcall_fn vectorcall
 
 static PyObject *install(PyObject *self, PyObject *original)
 {
-    static struct wrapper *made;
+    static struct wrapper *wrapper;
     (void)self;
     if (T.original && T.original != original && !PyObject_HasAttrString(original, "__code__")) {
         PyErr_SetString(PyExc_TypeError, "not a function");
@@ -456,14 +456,14 @@ static PyObject *install(PyObject *self, PyObject *original)
         /* An odd value forces a refresh: serials are even. */
         atomic_store_explicit(&T.serial, 1, memory_order_relaxed);
     }
-    if (!made) {
-        made = make_wrapper(original, call_vector);
-    } else if (made->original != original) {
+    if (!wrapper) {
+        wrapper = make_wrapper(original, call_vector);
+    } else if (wrapper->original != original) {
         Py_INCREF(original);
-        made->original = original;
+        wrapper->original = original;
     }
-    Py_XINCREF(made);
-    return (PyObject *)made;
+    Py_XINCREF(wrapper);
+    return (PyObject *)wrapper;
 }
 
 /* torch_backward(original) -> callable or None */

@@ -284,13 +284,13 @@ static PyObject *put_hook(PyObject *tensor, PyObject *function, PyObject *hooks)
         rc = handle ? 0 : -1;
         Py_XDECREF(handle);
     } else if (hook) {
-        PyObject *made = hooks == Py_None ? make_hooks(tensor, function) : hooks;
-        if (made)
-            rc = PyObject_SetItem(made, G.key, hook);
+        PyObject *target = hooks == Py_None ? make_hooks(tensor, function) : hooks;
+        if (target)
+            rc = PyObject_SetItem(target, G.key, hook);
         else
             G.is_official = true;
-        if (made != hooks)
-            Py_XDECREF(made);
+        if (target != hooks)
+            Py_XDECREF(target);
     }
     if (rc != 0)
         Py_CLEAR(hook);

@@ -71,10 +71,10 @@ static int64_t rank_of(pid_t pid)
     return gsp_proc_rank(pid, &rank) ? rank : GSP_NULL_I64;
 }
 
-bool gsp_record__is_followed(const struct gsp_ring_dir *place)
+bool gsp_record__is_followed(const struct gsp_ring_dir *dir)
 {
     gsp_auto_fd fd = -1;
-    if (gsp_ring_dir_open(place, &fd, NULL) < 0)
+    if (gsp_ring_dir_open(dir, &fd, NULL) < 0)
         return false;
     /* A follower holds the lock while it runs. */
     return flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;

@@ -62,4 +62,4 @@ GSP_MUST_CHECK int gsp_record_follow_run(const struct gsp_follow_opts *opts,
                                          struct gsp_follow_result *result, struct gsp_err *err);
 
 /* Whether the process of a ring directory has a follower. */
-bool gsp_record__is_followed(const struct gsp_ring_dir *place);
+bool gsp_record__is_followed(const struct gsp_ring_dir *dir);

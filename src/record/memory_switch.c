@@ -46,13 +46,13 @@ int gsp_record_memory_switch_set_env(const struct gsp_memory_switch *self, struc
 
 bool gsp_record__memory_switch_is_on(pid_t pid)
 {
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     struct gsp_memlog_table *table = NULL;
-    int made = -1;
-    if (gsp_ring_dir_find(pid, &place, NULL) < 0 || !place.live ||
-        gsp_ring_dir_open(&place, &made, NULL) < 0)
+    int new_fd = -1;
+    if (gsp_ring_dir_find(pid, &dir, NULL) < 0 || !dir.live ||
+        gsp_ring_dir_open(&dir, &new_fd, NULL) < 0)
         return false;
-    gsp_auto_fd fd = made;
+    gsp_auto_fd fd = new_fd;
     bool on = gsp_memlog_table_open(fd, &table, NULL) == GSP_OK &&
               gsp_memlog_table_copy(table, NULL) == GSP_OK && !gsp_memlog_table_facts(table)->ended;
     gsp_memlog_table_close(table);

@@ -38,7 +38,7 @@ struct answer {
 static bool is_known(const struct gsp_memory_tree *tree, pid_t pid, uint64_t start_ticks)
 {
     for (size_t i = tree->count; i-- > 0;)
-        if (tree->at[i].memswitch.pid == pid && tree->at[i].start_ticks == start_ticks)
+        if (tree->at[i].memory_switch.pid == pid && tree->at[i].start_ticks == start_ticks)
             return true;
     return false;
 }
@@ -54,21 +54,21 @@ static void add_child(struct gsp_memory_tree *tree, pid_t pid, bool is_early, in
         return; /* the next call tries again */
     struct gsp_memory_tree_child *child = &tree->at[tree->count++];
     *child = (struct gsp_memory_tree_child){
-        .memswitch = tree->root,
+        .memory_switch = tree->root,
         .ppid = info.ppid,
         .start_ticks = info.start_ticks,
         .task = {.fd = -1},
         .is_early = is_early,
         .pause_ns = PAUSE_MIN_NS,
         .due_ns = gsp_proc_has_settled(&info) ? now_ns : now_ns + GSP_PROC_SETTLE_NS};
-    child->memswitch.pid = pid;
-    child->memswitch.is_ours = child->memswitch.was_there = false;
+    child->memory_switch.pid = pid;
+    child->memory_switch.is_ours = child->memory_switch.was_there = false;
 }
 
 /* Whether it still runs, and its pid was not reused. */
 static bool is_running(const struct gsp_memory_tree_child *child, struct gsp_procinfo *info)
 {
-    return gsp_proc_info(child->memswitch.pid, info, NULL) == GSP_OK && info->state != 'Z' &&
+    return gsp_proc_info(child->memory_switch.pid, info, NULL) == GSP_OK && info->state != 'Z' &&
            info->start_ticks == child->start_ticks;
 }
 
@@ -85,8 +85,8 @@ static void remove_exited(struct gsp_memory_tree *tree)
     size_t kept = 0;
     for (size_t i = 0; i < tree->count; i++) {
         const struct gsp_memory_tree_child *child = &tree->at[i];
-        if (child->memswitch.is_ours || child->task.child > 0 ||
-            kill(child->memswitch.pid, 0) == 0 || errno != ESRCH)
+        if (child->memory_switch.is_ours || child->task.child > 0 ||
+            kill(child->memory_switch.pid, 0) == 0 || errno != ESRCH)
             tree->at[kept++] = *child;
     }
     tree->count = kept;
@@ -107,18 +107,18 @@ static void find_children(struct gsp_memory_tree *tree, bool is_early, int64_t n
 
 static void switch_on(void *user, void *answer)
 {
-    struct gsp_memory_switch *memswitch = user;
+    struct gsp_memory_switch *memory_switch = user;
     struct answer *out = answer;
-    gsp_ignore(gsp_record__memory_switch_on(memswitch, &out->err) < 0);
-    out->is_ours = memswitch->is_ours;
-    out->was_there = memswitch->was_there;
+    gsp_ignore(gsp_record__memory_switch_on(memory_switch, &out->err) < 0);
+    out->is_ours = memory_switch->is_ours;
+    out->was_there = memory_switch->was_there;
 }
 
 static void switch_off(void *user, void *answer)
 {
-    struct gsp_memory_switch *memswitch = user;
+    struct gsp_memory_switch *memory_switch = user;
     struct answer *out = answer;
-    gsp_ignore(gsp_record__memory_switch_off(memswitch, &out->err) < 0);
+    gsp_ignore(gsp_record__memory_switch_off(memory_switch, &out->err) < 0);
 }
 
 static bool is_final(int code)
@@ -136,9 +136,9 @@ static void schedule_retry(struct gsp_memory_tree_child *child, int64_t now_ns)
 static void apply_answer(struct gsp_memory_tree_child *child, const struct answer *answer,
                          int64_t now_ns)
 {
-    const int pid = (int)child->memswitch.pid;
-    child->memswitch.is_ours = answer->is_ours;
-    child->memswitch.was_there = answer->was_there;
+    const int pid = (int)child->memory_switch.pid;
+    child->memory_switch.is_ours = answer->is_ours;
+    child->memory_switch.was_there = answer->was_there;
     child->is_on = answer->err.code == GSP_OK;
     child->why = answer->err;
     if (child->is_on)
@@ -167,7 +167,7 @@ static bool wait_for_answer(struct gsp_memory_tree_child *child, int timeout_ms,
 static void start_injection(struct gsp_memory_tree_child *child, int64_t now_ns)
 {
     struct answer answer = {.err = {.code = GSP_OK}};
-    if (gsp_proc_child_task_start(&child->task, switch_on, &child->memswitch, sizeof(answer),
+    if (gsp_proc_child_task_start(&child->task, switch_on, &child->memory_switch, sizeof(answer),
                                   &answer.err) < 0)
         apply_answer(child, &answer, now_ns);
 }
@@ -239,8 +239,8 @@ static bool has_inherited(const struct gsp_memory_tree *tree,
     if (child->is_early || !child->is_on || !is_forked(child))
         return false;
     for (size_t i = 0; i < tree->count; i++)
-        if (tree->at[i].memswitch.pid == child->ppid)
-            return tree->at[i].memswitch.is_ours;
+        if (tree->at[i].memory_switch.pid == child->ppid)
+            return tree->at[i].memory_switch.is_ours;
     return child->ppid == tree->root.pid && tree->root.is_ours;
 }
 
@@ -248,12 +248,12 @@ static void log_child(const struct gsp_memory_tree_child *child, const char *wha
 {
     gsp_auto_buf cmdline = {0};
     gsp_auto_buf shown = {0};
-    gsp_proc_cmdline(child->memswitch.pid, &cmdline);
+    gsp_proc_cmdline(child->memory_switch.pid, &cmdline);
     struct gsp_sv text = gsp_buf_sv(&cmdline);
     text.len = text.len < CMDLINE_MAX ? text.len : CMDLINE_MAX;
     gsp_buf_term(&shown, text);
     const char *name = gsp_buf_cstr(&shown);
-    gsp_log_warn("memory", "%s process %d (%s): %s", what, (int)child->memswitch.pid,
+    gsp_log_warn("memory", "%s process %d (%s): %s", what, (int)child->memory_switch.pid,
                  name ? name : "", child->why.msg);
 }
 
@@ -285,9 +285,9 @@ static void start_switch_off(const struct gsp_memory_tree *tree,
                              struct gsp_memory_tree_child *child)
 {
     struct gsp_procinfo info;
-    child->memswitch.is_ours = child->memswitch.is_ours || has_inherited(tree, child);
-    if (child->memswitch.is_ours && is_running(child, &info) &&
-        gsp_proc_child_task_start(&child->task, switch_off, &child->memswitch,
+    child->memory_switch.is_ours = child->memory_switch.is_ours || has_inherited(tree, child);
+    if (child->memory_switch.is_ours && is_running(child, &info) &&
+        gsp_proc_child_task_start(&child->task, switch_off, &child->memory_switch,
                                   sizeof(struct answer), &child->why) < 0)
         log_child(child, "counting stays on in");
 }
@@ -302,7 +302,7 @@ static void switch_off_children(struct gsp_memory_tree *tree, size_t first)
         struct answer answer = {.err = {.code = GSP_OK}};
         if (child->task.child <= 0)
             continue;
-        const int64_t end_ns = gsp_now_ns() + 2 * child->memswitch.limit_ns + MARGIN_NS;
+        const int64_t end_ns = gsp_now_ns() + 2 * child->memory_switch.limit_ns + MARGIN_NS;
         gsp_ignore(
             gsp_proc_child_task_wait(&child->task, &answer, sizeof(answer), ms_until(end_ns)));
         child->why = answer.err;
@@ -330,7 +330,7 @@ void gsp_record_memory_tree_off(struct gsp_memory_tree *tree)
     /* Children forked in the meantime by a process that counted. */
     find_children(tree, false, gsp_now_ns());
     for (size_t i = count; i < tree->count; i++)
-        tree->at[i].is_on = gsp_record__memory_switch_is_on(tree->at[i].memswitch.pid);
+        tree->at[i].is_on = gsp_record__memory_switch_is_on(tree->at[i].memory_switch.pid);
     switch_off_children(tree, count);
 }
 

@@ -21,7 +21,7 @@
 #include "record/memory_switch.h"
 
 struct gsp_memory_tree_child {
-    struct gsp_memory_switch memswitch;
+    struct gsp_memory_switch memory_switch;
     pid_t ppid;
     uint64_t start_ticks;
     struct gsp_child_task task; /* the running injection */

@@ -37,13 +37,13 @@ struct gsp_ring_drain {
 /* Does nothing if the process has no rings. */
 static int add_process(struct gsp_ring_drain *rings, pid_t pid, struct gsp_err *err)
 {
-    struct gsp_ring_dir place;
-    if (gsp_ring_dir_find(pid, &place, NULL) != GSP_OK)
+    struct gsp_ring_dir dir;
+    if (gsp_ring_dir_find(pid, &dir, NULL) != GSP_OK)
         return GSP_OK;
     int rc = rings->drain
                  ? GSP_OK
                  : gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
-    return rc == GSP_OK ? gsp_store_drain_add_ring_dir(rings->drain, &place, err) : rc;
+    return rc == GSP_OK ? gsp_store_drain_add_ring_dir(rings->drain, &dir, err) : rc;
 }
 
 static int add_processes(struct gsp_ring_drain *rings, struct gsp_err *err)
@@ -202,10 +202,9 @@ static int write_allocations(const struct gsp_ring_drain *rings, enum gsp_table_
     struct gsp_batch *batch = NULL;
     int rc = gsp_store_batch_new(gsp_wire_table_at(table), NULL, GSP_NULL_I64, GSP_NULL_I64, &batch,
                                  err);
-    const struct gsp_ring_dir *place = NULL;
-    for (size_t i = 0; rc == GSP_OK && (place = gsp_store_drain_ring_dir_at(rings->drain, i));
-         i++) {
-        struct gsp_ring_dir copy = *place;
+    const struct gsp_ring_dir *dir = NULL;
+    for (size_t i = 0; rc == GSP_OK && (dir = gsp_store_drain_ring_dir_at(rings->drain, i)); i++) {
+        struct gsp_ring_dir copy = *dir;
         struct gsp_err cause = {0};
         /* Counters that cannot be read are left out. */
         rc = gsp_source_allocations_fill(&copy, batch, &cause) == GSP_E_NOMEM ? gsp_err_nomem(err)

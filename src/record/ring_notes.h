@@ -13,5 +13,4 @@
 
 /* Appends a line per unusual fact: rings outside the default directory, with the reason, and rings
  * that are smaller than the default. */
-void gsp_record_ring_notes_put(const struct gsp_ring_dir *places, size_t count,
-                               struct gsp_buf *out);
+void gsp_record_ring_notes_put(const struct gsp_ring_dir *dirs, size_t count, struct gsp_buf *out);

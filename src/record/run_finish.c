@@ -26,8 +26,8 @@ struct finish {
     struct gsp_run_finish_result *result;
     struct gsp_run_process *processes;
     size_t process_count;
-    struct gsp_ring_dir *places; /* ring directories of the processes */
-    char *cmdlines;              /* storage for the processes' strings */
+    struct gsp_ring_dir *ring_dirs; /* ring directories of the processes */
+    char *cmdlines;                 /* storage for the processes' strings */
     char (*versions)[VERSION_MAX];
     struct gsp_store *store;
     struct gsp_profile *profile; /* NULL: too many samples to keep in memory */
@@ -51,44 +51,44 @@ static void wait_for_followers(const struct gsp_announcements *announced)
     const struct timespec pause = {.tv_nsec = POLL_NS};
     const int64_t until_ns = gsp_now_ns() + FOLLOWERS_NS;
     for (size_t i = 0; i < announced->count; i++) {
-        struct gsp_ring_dir place;
-        if (gsp_ring_dir_find(announced->pids[i], &place, NULL) < 0 || place.live)
+        struct gsp_ring_dir ring_dir;
+        if (gsp_ring_dir_find(announced->pids[i], &ring_dir, NULL) < 0 || ring_dir.live)
             continue;
-        while (gsp_record__is_followed(&place) && gsp_now_ns() < until_ns)
+        while (gsp_record__is_followed(&ring_dir) && gsp_now_ns() < until_ns)
             nanosleep(&pause, NULL);
     }
 }
 
 /* The drain found the rings earlier; the process may have run another program since. */
-static void refresh(struct gsp_ring_dir *place)
+static void refresh(struct gsp_ring_dir *ring_dir)
 {
     struct gsp_ring_dir last;
-    if (gsp_ring_dir_find(place->pid, &last, NULL) == GSP_OK &&
-        last.start_time == place->start_time)
-        *place = last;
+    if (gsp_ring_dir_find(ring_dir->pid, &last, NULL) == GSP_OK &&
+        last.start_time == ring_dir->start_time)
+        *ring_dir = last;
 }
 
 static void list_processes(struct finish *finish)
 {
     const struct gsp_ring_drain *rings = finish->opts->rings;
-    const struct gsp_ring_dir *place = NULL;
+    const struct gsp_ring_dir *ring_dir = NULL;
     size_t count = 0;
     while (gsp_record__ring_drain_dir_at(rings, count))
         count++;
     finish->processes = calloc(count + 1, sizeof(*finish->processes));
-    finish->cmdlines = calloc(count + 1, sizeof(place->cmdline));
+    finish->cmdlines = calloc(count + 1, sizeof(ring_dir->cmdline));
     finish->versions = calloc(count + 1, sizeof(*finish->versions));
-    finish->places = calloc(count + 1, sizeof(*finish->places));
+    finish->ring_dirs = calloc(count + 1, sizeof(*finish->ring_dirs));
     const bool has_memory =
-        finish->processes && finish->cmdlines && finish->versions && finish->places;
+        finish->processes && finish->cmdlines && finish->versions && finish->ring_dirs;
     for (size_t i = 0; has_memory && i < count; i++) {
-        char *cmdline = finish->cmdlines + i * sizeof(place->cmdline);
-        place = gsp_record__ring_drain_dir_at(rings, i);
-        finish->places[i] = *place;
-        refresh(&finish->places[i]);
-        memcpy(cmdline, finish->places[i].cmdline, sizeof(place->cmdline));
+        char *cmdline = finish->cmdlines + i * sizeof(ring_dir->cmdline);
+        ring_dir = gsp_record__ring_drain_dir_at(rings, i);
+        finish->ring_dirs[i] = *ring_dir;
+        refresh(&finish->ring_dirs[i]);
+        memcpy(cmdline, finish->ring_dirs[i].cmdline, sizeof(ring_dir->cmdline));
         finish->processes[i] = (struct gsp_run_process){
-            .pid = place->pid, .rank = place->rank, .name = cmdline, .cmdline = cmdline};
+            .pid = ring_dir->pid, .rank = ring_dir->rank, .name = cmdline, .cmdline = cmdline};
         finish->process_count = i + 1;
     }
 }
@@ -101,7 +101,7 @@ static void drain(struct finish *finish)
     gsp_ignore(
         is_fine(finish, gsp_record__ring_drain_finish(finish->opts->rings, &stats, &err), &err));
     list_processes(finish);
-    gsp_record_ring_notes_put(finish->places, finish->process_count, &finish->result->notes);
+    gsp_record_ring_notes_put(finish->ring_dirs, finish->process_count, &finish->result->notes);
     gsp_record__ring_drain_free(finish->opts->rings);
 }
 
@@ -205,7 +205,8 @@ static void write_meta(struct finish *finish, enum gsp_run_state state)
 static void remove_rings(const struct finish *finish)
 {
     for (size_t i = 0; i < finish->process_count; i++)
-        gsp_ignore(gsp_ring_dir_remove(&finish->places[i], NULL)); /* fails for a running process */
+        gsp_ignore(
+            gsp_ring_dir_remove(&finish->ring_dirs[i], NULL)); /* fails for a running process */
 }
 
 static void set_end(const struct gsp_run_finish_opts *opts)
@@ -239,7 +240,7 @@ void gsp_record_run_finish(const struct gsp_run_finish_opts *opts,
         remove_rings(&finish);
     gsp_model_profile_free(finish.profile);
     free(finish.processes);
-    free(finish.places);
+    free(finish.ring_dirs);
     free(finish.cmdlines);
     free(finish.versions);
 }

@@ -139,12 +139,12 @@ static int add_node_lines(struct builder *b, const double *weights, struct gsp_e
         if (line == 0)
             continue;
         const uint32_t *known = gsp_hmap_get(&b->map, (uint32_t)node, line);
-        const uint32_t place = known ? *known : id;
+        const uint32_t first = known ? *known : id;
         if (!known && !gsp_hmap_put(&b->map, (uint32_t)node, line, id))
             rc = gsp_err_nomem(err);
-        sums[place] += weights[id];
-        if (sums[place] > most[node] || b->stacks->nodes[node].line == 0) {
-            most[node] = sums[place];
+        sums[first] += weights[id];
+        if (sums[first] > most[node] || b->stacks->nodes[node].line == 0) {
+            most[node] = sums[first];
             b->stacks->nodes[node].line = line;
         }
     }
@@ -165,7 +165,7 @@ static bool append(struct builder *b, const struct gsp_report_sample *sample)
     return true;
 }
 
-static struct gsp_report_sample made_of(const struct builder *b, const struct gsp_sample *sample)
+static struct gsp_report_sample row_of(const struct builder *b, const struct gsp_sample *sample)
 {
     return (struct gsp_report_sample){.t = b->shift_s +
                                            (double)sample->time_ns / (double)GSP_NS_PER_S,
@@ -184,20 +184,20 @@ static int merge(struct builder *b, int64_t width_ns, bool must_fit, struct gsp_
     b->stacks->sample_count = 0;
     gsp_model_sample_iter_init(&iter, b->profile);
     while (gsp_model_sample_iter_next(&iter, &sample)) {
-        const struct gsp_report_sample made = made_of(b, &sample);
-        const uint64_t when = (uint64_t)(sample.time_ns / width_ns) << 1 | made.on_cpu;
-        const uint64_t where = (uint64_t)sample.thread << 32 | (uint32_t)made.node;
+        const struct gsp_report_sample row = row_of(b, &sample);
+        const uint64_t when = (uint64_t)(sample.time_ns / width_ns) << 1 | row.on_cpu;
+        const uint64_t where = (uint64_t)sample.thread << 32 | (uint32_t)row.node;
         const uint32_t *known = gsp_hmap_get(&b->map, when, where);
         if (known) {
             struct gsp_report_sample *sum = &b->stacks->samples[*known];
-            sum->weight += made.weight;
-            sum->t = fmax(sum->t, made.t);
+            sum->weight += row.weight;
+            sum->t = fmax(sum->t, row.t);
             continue;
         }
         if (must_fit && b->stacks->sample_count == GSP_REPORT_SAMPLES_MAX)
             return 1;
         if (!gsp_hmap_put(&b->map, when, where, (uint32_t)b->stacks->sample_count) ||
-            !append(b, &made))
+            !append(b, &row))
             return gsp_err_nomem(err);
     }
     return GSP_OK;
@@ -232,8 +232,8 @@ static int add_each(struct builder *b, struct gsp_err *err)
     struct gsp_sample sample;
     gsp_model_sample_iter_init(&iter, b->profile);
     while (gsp_model_sample_iter_next(&iter, &sample)) {
-        const struct gsp_report_sample made = made_of(b, &sample);
-        if (!append(b, &made))
+        const struct gsp_report_sample row = row_of(b, &sample);
+        if (!append(b, &row))
             return gsp_err_nomem(err);
     }
     return GSP_OK;
@@ -243,10 +243,10 @@ static int add_sums(struct builder *b, struct gsp_err *err)
 {
     for (size_t i = 0; i < gsp_model_profile_total_count(b->profile); i++) {
         const struct gsp_total *total = gsp_model_profile_total_at(b->profile, i);
-        const struct gsp_report_sample made = {.weight = (double)total->weight * b->scale,
-                                               .thread = total->thread,
-                                               .node = b->node_of[total->stack]};
-        if (!append(b, &made))
+        const struct gsp_report_sample row = {.weight = (double)total->weight * b->scale,
+                                              .thread = total->thread,
+                                              .node = b->node_of[total->stack]};
+        if (!append(b, &row))
             return gsp_err_nomem(err);
     }
     return GSP_OK;

@@ -156,12 +156,12 @@ static bool add_frames(struct gsp_report *document, struct gsp_report_site *site
         memcpy(&stack, path.p + i * sizeof(stack), sizeof(stack));
         const struct gsp_frame *frame =
             gsp_model_profile_frame_at(profile, gsp_model_profile_stack_frame(profile, stack));
-        const struct gsp_report_frame made = {
+        const struct gsp_report_frame frame_row = {
             .func = gsp_model_profile_string_at(profile, frame->name),
             .file = gsp_model_profile_string_at(profile, frame->file),
             .line = frame->line,
             .kind = frame->kind};
-        if (!gsp_report__site_add_frame(document, site, made))
+        if (!gsp_report__site_add_frame(document, site, frame_row))
             return false;
     }
     return !path.failed;

@@ -102,13 +102,14 @@ static int print_rows(struct gsp_store *store, const struct part *part, struct g
     return rc;
 }
 
-static int add_places(struct gsp_store *store, const pid_t *pids, size_t count, struct gsp_err *err)
+static int add_ring_dirs(struct gsp_store *store, const pid_t *pids, size_t count,
+                         struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
-        struct gsp_ring_dir place;
-        if (gsp_ring_dir_find(pids[i], &place, NULL) == GSP_OK)
-            rc = gsp_store_add_ring_dir(store, &place, err);
+        struct gsp_ring_dir dir;
+        if (gsp_ring_dir_find(pids[i], &dir, NULL) == GSP_OK)
+            rc = gsp_store_add_ring_dir(store, &dir, err);
     }
     return rc == GSP_OK ? gsp_store_lock(store, err) : rc;
 }
@@ -121,7 +122,7 @@ int gsp_report_run_summary_put(const pid_t *pids, size_t count, struct gsp_buf *
     *functions = 0;
     int rc = gsp_store_open(&(struct gsp_store_options){0}, &store, err);
     if (rc == GSP_OK)
-        rc = add_places(store, pids, count, err);
+        rc = add_ring_dirs(store, pids, count, err);
     if (rc == GSP_OK)
         rc = print_rows(store, &FUNCTIONS, out, functions, err);
     if (rc == GSP_OK)

@@ -157,21 +157,21 @@ static void put_numbers(const struct gsp_session_row *row, char cells[NUMBERS][C
         put_number(numbers[i], cells[i]);
 }
 
-static void add_row(struct gsp_row_list *made, const struct gsp_session_row *row,
+static void add_row(struct gsp_row_list *row_list, const struct gsp_session_row *row,
                     const size_t *widths)
 {
     char cells[NUMBERS][CELL_SIZE];
     put_numbers(row, cells);
-    gsp_model_row_list_add_text(made, gsp_sv_of(or_empty(row->metric)));
-    gsp_model_row_list_add_text(made, gsp_sv_of(or_empty(row->device)));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(or_empty(row->metric)));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(or_empty(row->device)));
     for (size_t i = 0; i < NUMBERS; i++) {
         char padded[CELL_SIZE * 2];
         snprintf(padded, sizeof(padded), "%*s", (int)widths[i], cells[i]);
-        gsp_model_row_list_add_text(made, gsp_sv_of(padded));
+        gsp_model_row_list_add_text(row_list, gsp_sv_of(padded));
         if (i + 2 == NUMBERS)
-            gsp_model_row_list_add_text(made, gsp_sv_of(or_empty(row->unit)));
+            gsp_model_row_list_add_text(row_list, gsp_sv_of(or_empty(row->unit)));
     }
-    gsp_model_row_list_add_text(made, gsp_sv_of(or_empty(row->integral_unit)));
+    gsp_model_row_list_add_text(row_list, gsp_sv_of(or_empty(row->integral_unit)));
 }
 
 int gsp_report_session_rows(const struct gsp_session_data *data, const char *metrics,
@@ -182,7 +182,7 @@ int gsp_report_session_rows(const struct gsp_session_data *data, const char *met
                                         "p99",    "min",    "std",  "unit", "total", "of"};
     struct gsp_rows_column columns[GSP_COUNT(NAMES)];
     size_t widths[NUMBERS] = {0};
-    struct gsp_row_list *made = NULL;
+    struct gsp_row_list *row_list = NULL;
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         columns[i] = (struct gsp_rows_column){NAMES[i], "VARCHAR", NULL, 0, GSP_CELL_TEXT};
     for (size_t k = 0; k < row_count(data); k++) {
@@ -192,15 +192,15 @@ int gsp_report_session_rows(const struct gsp_session_data *data, const char *met
         for (size_t i = 0; i < NUMBERS && is_selected(&row, metrics); i++)
             widths[i] = strlen(cells[i]) > widths[i] ? strlen(cells[i]) : widths[i];
     }
-    int rc = gsp_model_row_list_new(columns, GSP_COUNT(NAMES), &made, err);
+    int rc = gsp_model_row_list_new(columns, GSP_COUNT(NAMES), &row_list, err);
     if (rc < 0)
         return rc;
     for (size_t k = 0; k < row_count(data); k++) {
         struct gsp_session_row row = row_at(data, k);
         if (is_selected(&row, metrics))
-            add_row(made, &row, widths);
+            add_row(row_list, &row, widths);
     }
-    *out = made;
+    *out = row_list;
     return GSP_OK;
 }
 

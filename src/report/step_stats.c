@@ -16,10 +16,10 @@ static int compare(const void *a, const void *b)
 /* Quantile of sorted values, with linear interpolation. */
 static double quantile(const double *sorted, size_t count, double q)
 {
-    const double place = q * (double)(count - 1);
-    const size_t low = (size_t)place;
+    const double position = q * (double)(count - 1);
+    const size_t low = (size_t)position;
     const size_t high = low + 1 < count ? low + 1 : low;
-    return sorted[low] + (place - (double)low) * (sorted[high] - sorted[low]);
+    return sorted[low] + (position - (double)low) * (sorted[high] - sorted[low]);
 }
 
 struct by_rank {

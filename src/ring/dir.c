@@ -27,7 +27,7 @@
 #define META_NAME   "meta.json"
 #define META_MAX    65536
 #define ROOTS_MAX   1024U
-#define PLACES_MAX  65536U
+#define DIRS_MAX    65536U
 #define ROOT_CHARS  192U
 /* Space for the rings of one process and some workers. */
 #define ROOM_BYTES  (UINT64_C(128) << 20)
@@ -283,10 +283,10 @@ int gsp_ring_dir_create(const struct gsp_ring_dir_spec *about, int *folder_fd, s
     char note[GSP_RING_DIR_NOTE];
     *folder_fd = -1;
     int rc = name_folder(about, &start_time, name, err);
-    int made = -1;
+    int new_fd = -1;
     if (rc == 0)
-        rc = open_or_make(name, &made, note, err);
-    gsp_auto_fd fd = made;
+        rc = open_or_make(name, &new_fd, note, err);
+    gsp_auto_fd fd = new_fd;
     if (rc != 0)
         return rc;
     describe(about, start_time, &meta);
@@ -445,22 +445,22 @@ bool gsp_ring__dir_owns_file(const char *name)
            (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
 }
 
-static void read_ring(int folder_fd, const char *name, struct gsp_ring_dir *place)
+static void read_ring(int folder_fd, const char *name, struct gsp_ring_dir *ring_dir)
 {
     struct gsp_ring_view *view = NULL;
     struct gsp_ring_state state;
     if (gsp_ring_open(folder_fd, name, &view, NULL) != 0)
         return;
     gsp_ring_state(view, &state);
-    if (state.newest_ns > place->last_write_ns)
-        place->last_write_ns = state.newest_ns;
-    if (place->rank == GSP_NULL_I64)
-        place->rank = gsp_ring_info(view)->rank;
-    place->small_rings += (state.status & GSP_RING_SMALL) != 0;
+    if (state.newest_ns > ring_dir->last_write_ns)
+        ring_dir->last_write_ns = state.newest_ns;
+    if (ring_dir->rank == GSP_NULL_I64)
+        ring_dir->rank = gsp_ring_info(view)->rank;
+    ring_dir->small_rings += (state.status & GSP_RING_SMALL) != 0;
     gsp_ring_view_close(view);
 }
 
-static void read_files(int folder_fd, struct gsp_ring_dir *place)
+static void read_files(int folder_fd, struct gsp_ring_dir *ring_dir)
 {
     const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
@@ -473,10 +473,10 @@ static void read_files(int folder_fd, struct gsp_ring_dir *place)
         if (!gsp_ring__dir_owns_file(e->d_name) ||
             fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
-        place->bytes += (uint64_t)st.st_blocks * 512;
+        ring_dir->bytes += (uint64_t)st.st_blocks * 512;
         if (is_ring_name(e->d_name)) {
-            place->rings++;
-            read_ring(folder_fd, e->d_name, place);
+            ring_dir->rings++;
+            read_ring(folder_fd, e->d_name, ring_dir);
         }
     }
     closedir(dir);
@@ -488,57 +488,57 @@ uint64_t gsp_ring__dir_pid_ns(int folder_fd)
     return load_meta(folder_fd, &meta) ? meta.pid_ns : 0;
 }
 
-static void read_meta(int folder_fd, struct gsp_ring_dir *place, uint64_t *pid_ns)
+static void read_meta(int folder_fd, struct gsp_ring_dir *ring_dir, uint64_t *pid_ns)
 {
     struct gsp_ring__meta meta;
     *pid_ns = 0;
     if (!load_meta(folder_fd, &meta))
         return;
     *pid_ns = meta.pid_ns;
-    place->rank = meta.rank;
-    snprintf(place->cmdline, sizeof(place->cmdline), "%.255s", meta.cmdline);
-    memcpy(place->note, meta.note, sizeof(place->note));
+    ring_dir->rank = meta.rank;
+    snprintf(ring_dir->cmdline, sizeof(ring_dir->cmdline), "%.255s", meta.cmdline);
+    memcpy(ring_dir->note, meta.note, sizeof(ring_dir->note));
 }
 
 /* Returns false if the directory cannot be read. */
-static bool read_place(int root_fd, const char *root, const char *name, struct gsp_ring_dir *place)
+static bool read_dir(int root_fd, const char *root, const char *name, struct gsp_ring_dir *ring_dir)
 {
     struct stat st;
-    const int n = snprintf(place->path, sizeof(place->path), "%s/%s", root, name);
-    if (n < 0 || (size_t)n >= sizeof(place->path))
+    const int n = snprintf(ring_dir->path, sizeof(ring_dir->path), "%s/%s", root, name);
+    if (n < 0 || (size_t)n >= sizeof(ring_dir->path))
         return false;
     gsp_auto_fd fd = gsp_ring__dir_open_own(root_fd, name, false, NULL);
     if (fd < 0 || fstat(fd, &st) != 0)
         return false;
     uint64_t pid_ns = 0;
-    place->uid = st.st_uid;
-    place->dev = st.st_dev;
-    place->rank = GSP_NULL_I64;
-    place->last_write_ns = GSP_NULL_I64;
-    read_meta(fd, place, &pid_ns);
-    read_files(fd, place);
-    place->live = gsp_ring_process_is_live(place->pid, place->start_time, pid_ns);
-    if (place->last_write_ns == GSP_NULL_I64)
-        place->last_write_ns = st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
+    ring_dir->uid = st.st_uid;
+    ring_dir->dev = st.st_dev;
+    ring_dir->rank = GSP_NULL_I64;
+    ring_dir->last_write_ns = GSP_NULL_I64;
+    read_meta(fd, ring_dir, &pid_ns);
+    read_files(fd, ring_dir);
+    ring_dir->live = gsp_ring_process_is_live(ring_dir->pid, ring_dir->start_time, pid_ns);
+    if (ring_dir->last_write_ns == GSP_NULL_I64)
+        ring_dir->last_write_ns = st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
     return true;
 }
 
-static bool has_path(const struct gsp_ring_dirs *places, const char *path)
+static bool has_path(const struct gsp_ring_dirs *dirs, const char *path)
 {
-    for (size_t i = 0; i < places->count; i++)
-        if (strcmp(places->at[i].path, path) == 0)
+    for (size_t i = 0; i < dirs->count; i++)
+        if (strcmp(dirs->at[i].path, path) == 0)
             return true;
     return false;
 }
 
-static int add_place(struct gsp_ring_dirs *places, const struct gsp_ring_dir *place,
-                     struct gsp_err *err)
+static int add_dir(struct gsp_ring_dirs *dirs, const struct gsp_ring_dir *ring_dir,
+                   struct gsp_err *err)
 {
-    if (places->count == PLACES_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes have rings", PLACES_MAX);
-    if (!gsp_array_fit(&places->at, &places->capacity, places->count + 1))
+    if (dirs->count == DIRS_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes have rings", DIRS_MAX);
+    if (!gsp_array_fit(&dirs->at, &dirs->capacity, dirs->count + 1))
         return gsp_err_nomem(err);
-    places->at[places->count++] = *place;
+    dirs->at[dirs->count++] = *ring_dir;
     return 0;
 }
 
@@ -548,7 +548,7 @@ struct filter {
     bool bare; /* include directories without rings */
 };
 
-static int read_root(const char *root, struct filter filter, struct gsp_ring_dirs *places,
+static int read_root(const char *root, struct filter filter, struct gsp_ring_dirs *dirs,
                      struct gsp_err *err)
 {
     const int fd = gsp_ring__dir_open_own(AT_FDCWD, root, false, err);
@@ -561,13 +561,13 @@ static int read_root(const char *root, struct filter filter, struct gsp_ring_dir
     }
     int rc = 0;
     for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
-        struct gsp_ring_dir place;
-        memset(&place, 0, sizeof(place));
-        if (parse_name(e->d_name, &place.pid, &place.start_time) &&
-            (filter.pid == 0 || filter.pid == place.pid) &&
-            read_place(dirfd(dir), root, e->d_name, &place) && (filter.bare || place.rings > 0) &&
-            !has_path(places, place.path))
-            rc = add_place(places, &place, err);
+        struct gsp_ring_dir ring_dir;
+        memset(&ring_dir, 0, sizeof(ring_dir));
+        if (parse_name(e->d_name, &ring_dir.pid, &ring_dir.start_time) &&
+            (filter.pid == 0 || filter.pid == ring_dir.pid) &&
+            read_dir(dirfd(dir), root, e->d_name, &ring_dir) &&
+            (filter.bare || ring_dir.rings > 0) && !has_path(dirs, ring_dir.path))
+            rc = add_dir(dirs, &ring_dir, err);
     }
     closedir(dir);
     return rc;
@@ -583,8 +583,8 @@ static int by_start(const void *a, const void *b)
 }
 
 /* Skips a root that cannot be read, and stores the reason in *refused. */
-static int read_places(struct filter filter, struct gsp_ring_dirs *out, struct gsp_err *refused,
-                       struct gsp_err *err)
+static int read_dirs(struct filter filter, struct gsp_ring_dirs *out, struct gsp_err *refused,
+                     struct gsp_err *err)
 {
     *out = (struct gsp_ring_dirs){0};
     struct root_list roots;
@@ -613,37 +613,37 @@ static int read_places(struct filter filter, struct gsp_ring_dirs *out, struct g
 int gsp_ring_dirs_read(struct gsp_ring_dirs *out, struct gsp_err *err)
 {
     struct gsp_err refused = {0};
-    return read_places((struct filter){0}, out, &refused, err);
+    return read_dirs((struct filter){0}, out, &refused, err);
 }
 
 int gsp_ring__dirs_read_all(struct gsp_ring_dirs *out, struct gsp_err *err)
 {
     struct gsp_err refused = {0};
-    return read_places((struct filter){.bare = true}, out, &refused, err);
+    return read_dirs((struct filter){.bare = true}, out, &refused, err);
 }
 
-void gsp_ring_dirs_free(struct gsp_ring_dirs *places)
+void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs)
 {
-    if (places) {
-        free(places->at);
-        *places = (struct gsp_ring_dirs){0};
+    if (dirs) {
+        free(dirs->at);
+        *dirs = (struct gsp_ring_dirs){0};
     }
 }
 
 int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err)
 {
-    struct gsp_ring_dirs places;
+    struct gsp_ring_dirs dirs;
     struct gsp_err refused = {0};
-    const int rc = read_places((struct filter){.pid = pid}, &places, &refused, err);
+    const int rc = read_dirs((struct filter){.pid = pid}, &dirs, &refused, err);
     if (rc != 0)
         return rc;
     const struct gsp_ring_dir *best = NULL;
-    for (size_t i = 0; i < places.count; i++)
-        if (!best || (places.at[i].live && !best->live))
-            best = &places.at[i];
+    for (size_t i = 0; i < dirs.count; i++)
+        if (!best || (dirs.at[i].live && !best->live))
+            best = &dirs.at[i];
     if (best)
         *out = *best;
-    gsp_ring_dirs_free(&places);
+    gsp_ring_dirs_free(&dirs);
     if (!best && refused.code == GSP_E_PERM)
         return gsp_err_set(err, GSP_E_PERM, refused.sys, "%s", refused.msg);
     if (!best)
@@ -651,9 +651,9 @@ int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err)
     return 0;
 }
 
-int gsp_ring_dir_open(const struct gsp_ring_dir *place, int *folder_fd, struct gsp_err *err)
+int gsp_ring_dir_open(const struct gsp_ring_dir *ring_dir, int *folder_fd, struct gsp_err *err)
 {
-    *folder_fd = gsp_ring__dir_open_own(AT_FDCWD, place->path, false, err);
+    *folder_fd = gsp_ring__dir_open_own(AT_FDCWD, ring_dir->path, false, err);
     if (*folder_fd < 0)
         return *folder_fd;
     /* Partner: is_held() in sweep.c. If the file system has no locks, a sweep may remove the files;

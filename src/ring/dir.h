@@ -92,7 +92,7 @@ struct gsp_ring_dirs {
  * root, those of every user. The list is empty if no root exists. Omits a root or directory that
  * cannot be read or disappears meanwhile. Fails with NOMEM or LIMIT. */
 GSP_MUST_CHECK int gsp_ring_dirs_read(struct gsp_ring_dirs *out, struct gsp_err *err);
-void gsp_ring_dirs_free(struct gsp_ring_dirs *places);
+void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs);
 
 /* Finds the ring directory of a pid: that of the live process, else that of the newest dead one.
  * Fails with NOFILE (no rings for this pid), or PERM (the same, and a root belongs to another
@@ -101,11 +101,11 @@ GSP_MUST_CHECK int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct
 
 /* Opens the directory for reading and checks its owner. While the descriptor is open, no sweep
  * removes the directory. */
-GSP_MUST_CHECK int gsp_ring_dir_open(const struct gsp_ring_dir *place, int *folder_fd,
+GSP_MUST_CHECK int gsp_ring_dir_open(const struct gsp_ring_dir *dir, int *folder_fd,
                                      struct gsp_err *err);
 /* Whether the directory may be removed: the process has ended, the directory belongs to this user,
  * and its last row is at least age_ns old. */
-bool gsp_ring_dir_is_expired(const struct gsp_ring_dir *place, int64_t age_ns);
+bool gsp_ring_dir_is_expired(const struct gsp_ring_dir *dir, int64_t age_ns);
 
 /* Limits for the rings of ended processes. A process that creates or lists rings removes the rest.
  * Jobs with many short-lived workers must not fill the memory, so the rings of ended processes also
@@ -132,4 +132,4 @@ struct gsp_ring_dirs_swept gsp_ring_dirs_sweep(const struct gsp_ring_dir_limits 
 /* Removes the ring directory of a dead process; succeeds if it no longer exists. Fails with EXISTS
  * (the process runs, or another process uses the directory), NOWRITE (sys ENOTEMPTY: the directory
  * contains files that gsprof did not create, which stay), PERM or IO. */
-GSP_MUST_CHECK int gsp_ring_dir_remove(const struct gsp_ring_dir *place, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_ring_dir_remove(const struct gsp_ring_dir *dir, struct gsp_err *err);

@@ -43,10 +43,9 @@ static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
     return rc;
 }
 
-bool gsp_ring_dir_is_expired(const struct gsp_ring_dir *place, int64_t age_ns)
+bool gsp_ring_dir_is_expired(const struct gsp_ring_dir *dir, int64_t age_ns)
 {
-    return !place->live && place->uid == geteuid() &&
-           gsp_realtime_ns() - place->last_write_ns >= age_ns;
+    return !dir->live && dir->uid == geteuid() && gsp_realtime_ns() - dir->last_write_ns >= age_ns;
 }
 
 /* Bytes of the ended processes whose rings stay. */
@@ -67,33 +66,32 @@ static uint64_t *kept_on(struct kept *kept, uint64_t dev)
     return &kept->on[i].bytes;
 }
 
-static bool exceeds_bytes(const struct gsp_ring_dir *place,
-                          const struct gsp_ring_dir_limits *limits, const struct kept *kept,
-                          uint64_t on_it)
+static bool exceeds_bytes(const struct gsp_ring_dir *dir, const struct gsp_ring_dir_limits *limits,
+                          const struct kept *kept, uint64_t on_it)
 {
     struct statvfs fs;
-    const uint64_t part = statvfs(place->path, &fs) == 0
+    const uint64_t part = statvfs(dir->path, &fs) == 0
                               ? (uint64_t)fs.f_blocks * fs.f_frsize / GSP_RING_DIR_KEEP_PART
                               : UINT64_MAX;
     return kept->bytes > 0 &&
-           (kept->bytes + place->bytes > limits->keep_bytes || on_it + place->bytes > part);
+           (kept->bytes + dir->bytes > limits->keep_bytes || on_it + dir->bytes > part);
 }
 
 /* Whether the directory exceeds the limits. Adds one that stays to *kept. */
-static bool is_surplus(const struct gsp_ring_dir *place, const struct gsp_ring_dir_limits *limits,
+static bool is_surplus(const struct gsp_ring_dir *dir, const struct gsp_ring_dir_limits *limits,
                        struct kept *kept)
 {
-    if (place->live || place->uid != geteuid())
+    if (dir->live || dir->uid != geteuid())
         return false;
-    if (place->rings == 0)
-        return gsp_ring_dir_is_expired(place, BARE_NS);
-    uint64_t *on_it = kept_on(kept, place->dev);
-    if (gsp_ring_dir_is_expired(place, limits->keep_ns) ||
-        (gsp_ring_dir_is_expired(place, GSP_RING_DIR_GRACE_NS) &&
-         exceeds_bytes(place, limits, kept, *on_it)))
+    if (dir->rings == 0)
+        return gsp_ring_dir_is_expired(dir, BARE_NS);
+    uint64_t *on_it = kept_on(kept, dir->dev);
+    if (gsp_ring_dir_is_expired(dir, limits->keep_ns) ||
+        (gsp_ring_dir_is_expired(dir, GSP_RING_DIR_GRACE_NS) &&
+         exceeds_bytes(dir, limits, kept, *on_it)))
         return true;
-    kept->bytes += place->bytes;
-    *on_it += place->bytes;
+    kept->bytes += dir->bytes;
+    *on_it += dir->bytes;
     return false;
 }
 
@@ -109,33 +107,33 @@ struct gsp_ring_dirs_swept gsp_ring_dirs_sweep(const struct gsp_ring_dir_limits 
     static const struct gsp_ring_dir_limits defaults = {GSP_RING_DIR_KEEP_NS,
                                                         GSP_RING_DIR_KEEP_BYTES};
     struct gsp_ring_dirs_swept swept = {0};
-    struct gsp_ring_dirs places = {0};
+    struct gsp_ring_dirs dirs = {0};
     struct kept kept = {0};
-    if (gsp_ring__dirs_read_all(&places, NULL) != 0)
+    if (gsp_ring__dirs_read_all(&dirs, NULL) != 0)
         return swept;
-    if (places.count > 1)
-        qsort(places.at, places.count, sizeof(*places.at), by_last_write);
-    for (size_t i = 0; i < places.count; i++) {
-        const struct gsp_ring_dir *place = &places.at[i];
-        if (is_surplus(place, limits ? limits : &defaults, &kept) &&
-            gsp_ring_dir_remove(place, NULL) == 0 && place->rings > 0) {
+    if (dirs.count > 1)
+        qsort(dirs.at, dirs.count, sizeof(*dirs.at), by_last_write);
+    for (size_t i = 0; i < dirs.count; i++) {
+        const struct gsp_ring_dir *dir = &dirs.at[i];
+        if (is_surplus(dir, limits ? limits : &defaults, &kept) &&
+            gsp_ring_dir_remove(dir, NULL) == 0 && dir->rings > 0) {
             swept.count++;
-            swept.bytes += place->bytes;
+            swept.bytes += dir->bytes;
         }
     }
-    gsp_ring_dirs_free(&places);
+    gsp_ring_dirs_free(&dirs);
     return swept;
 }
 
 /* Opens the parent of a ring directory. *name is the directory's name in it. */
-static int open_root(const struct gsp_ring_dir *place, const char **name, struct gsp_err *err)
+static int open_root(const struct gsp_ring_dir *dir, const char **name, struct gsp_err *err)
 {
-    char root[sizeof(place->path)];
-    const char *slash = strrchr(place->path, '/');
-    if (!slash || slash == place->path)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not a ring directory", place->path);
+    char root[sizeof(dir->path)];
+    const char *slash = strrchr(dir->path, '/');
+    if (!slash || slash == dir->path)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not a ring directory", dir->path);
     *name = slash + 1;
-    snprintf(root, sizeof(root), "%.*s", (int)(slash - place->path), place->path);
+    snprintf(root, sizeof(root), "%.*s", (int)(slash - dir->path), dir->path);
     return gsp_ring__dir_open_own(AT_FDCWD, root, false, err);
 }
 
@@ -149,27 +147,27 @@ static bool is_held(int folder_fd)
            (fcntl(folder_fd, F_OFD_GETLK, &reader) == 0 && reader.l_type != F_UNLCK);
 }
 
-static int remove_folder(const struct gsp_ring_dir *place, int folder_fd, struct gsp_err *err)
+static int remove_folder(const struct gsp_ring_dir *dir, int folder_fd, struct gsp_err *err)
 {
-    if (gsp_ring_process_is_live(place->pid, place->start_time, gsp_ring__dir_pid_ns(folder_fd)))
-        return gsp_err_set(err, GSP_E_EXISTS, 0, "process %d still runs", (int)place->pid);
+    if (gsp_ring_process_is_live(dir->pid, dir->start_time, gsp_ring__dir_pid_ns(folder_fd)))
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "process %d still runs", (int)dir->pid);
     if (is_held(folder_fd))
         return gsp_err_set(err, GSP_E_EXISTS, EBUSY, "another process uses the ring directory");
-    return remove_files(folder_fd, place->path, err);
+    return remove_files(folder_fd, dir->path, err);
 }
 
-int gsp_ring_dir_remove(const struct gsp_ring_dir *place, struct gsp_err *err)
+int gsp_ring_dir_remove(const struct gsp_ring_dir *dir, struct gsp_err *err)
 {
     const char *name = NULL;
-    gsp_auto_fd root_fd = open_root(place, &name, err);
+    gsp_auto_fd root_fd = open_root(dir, &name, err);
     gsp_auto_fd fd = root_fd < 0 ? root_fd : gsp_ring__dir_open_own(root_fd, name, false, err);
     /* Another process has already removed it. */
     if (fd == GSP_E_NOFILE)
         return 0;
-    const int rc = fd < 0 ? fd : remove_folder(place, fd, err);
+    const int rc = fd < 0 ? fd : remove_folder(dir, fd, err);
     if (rc != 0)
         return rc;
     if (unlinkat(root_fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", place->path, strerror(errno));
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", dir->path, strerror(errno));
     return 0;
 }

@@ -9,19 +9,19 @@
 /* Weights are halved at this value, so that wrong entries fade. */
 #define WEIGHT_MAX   32U
 
-void gsp_sample__eval_slots_add(struct gsp_eval_slots *places, uint32_t place)
+void gsp_sample__eval_slots_add(struct gsp_eval_slots *slots, uint32_t slot)
 {
-    for (size_t i = 0; i < places->count; i++)
-        if (places->items[i] == place)
+    for (size_t i = 0; i < slots->count; i++)
+        if (slots->items[i] == slot)
             return;
-    if (places->count < GSP_EVAL_SLOTS_MAX)
-        places->items[places->count++] = place;
+    if (slots->count < GSP_EVAL_SLOTS_MAX)
+        slots->items[slots->count++] = slot;
 }
 
-static bool has(const struct gsp_eval_slots *places, uint32_t place)
+static bool has(const struct gsp_eval_slots *slots, uint32_t slot)
 {
-    for (size_t i = 0; i < places->count; i++)
-        if (places->items[i] == place)
+    for (size_t i = 0; i < slots->count; i++)
+        if (slots->items[i] == slot)
             return true;
     return false;
 }
@@ -43,11 +43,11 @@ static unsigned top_weight(const struct gsp_eval_call_site *site)
 }
 
 /* Returns the index of a slot, or of the entry with the lowest weight. */
-static size_t find_entry(const struct gsp_eval_call_site *site, uint32_t place)
+static size_t find_entry(const struct gsp_eval_call_site *site, uint32_t slot)
 {
     size_t least = 0;
     for (size_t i = 0; i < GSP_EVAL_SLOTS_PER_SITE; i++) {
-        if (site->weights[i] > 0 && site->items[i] == place)
+        if (site->weights[i] > 0 && site->items[i] == slot)
             return i;
         if (site->weights[i] < site->weights[least])
             least = i;
@@ -55,13 +55,13 @@ static size_t find_entry(const struct gsp_eval_call_site *site, uint32_t place)
     return least;
 }
 
-static void learn(struct gsp_eval_call_site *site, const struct gsp_eval_slots *places,
+static void learn(struct gsp_eval_call_site *site, const struct gsp_eval_slots *slots,
                   unsigned weight)
 {
-    for (size_t i = 0; i < places->count; i++) {
-        size_t entry = find_entry(site, places->items[i]);
-        bool is_new = site->weights[entry] == 0 || site->items[entry] != places->items[i];
-        site->items[entry] = places->items[i];
+    for (size_t i = 0; i < slots->count; i++) {
+        size_t entry = find_entry(site, slots->items[i]);
+        bool is_new = site->weights[entry] == 0 || site->items[entry] != slots->items[i];
+        site->items[entry] = slots->items[i];
         site->weights[entry] = (uint8_t)((is_new ? 0 : site->weights[entry]) + weight);
     }
     if (top_weight(site) < WEIGHT_MAX)
@@ -71,9 +71,9 @@ static void learn(struct gsp_eval_call_site *site, const struct gsp_eval_slots *
 }
 
 bool gsp_sample__eval_slots_prove(struct gsp_eval_slots_known *known, uint64_t pc,
-                                  const struct gsp_eval_slots *places, bool same)
+                                  const struct gsp_eval_slots *slots, bool same)
 {
-    if (places->count == 0)
+    if (slots->count == 0)
         return false;
     struct gsp_eval_call_site *site = find_site(known, pc);
     unsigned top = top_weight(site);
@@ -82,7 +82,7 @@ bool gsp_sample__eval_slots_prove(struct gsp_eval_slots_known *known, uint64_t p
      * All heavy slots must agree. */
     bool agree = true;
     for (size_t i = 0; i < GSP_EVAL_SLOTS_PER_SITE; i++)
-        agree = agree && (site->weights[i] * 2U <= top || has(places, site->items[i]));
-    learn(site, places, same ? WEIGHT_SAME : WEIGHT_ONCE);
+        agree = agree && (site->weights[i] * 2U <= top || has(slots, site->items[i]));
+    learn(site, slots, same ? WEIGHT_SAME : WEIGHT_ONCE);
     return is_known ? agree : same;
 }

@@ -43,11 +43,11 @@ struct gsp_eval_slots_known {
 };
 
 /* Adds a slot. Ignores duplicates, and slots beyond GSP_EVAL_SLOTS_MAX. */
-void gsp_sample__eval_slots_add(struct gsp_eval_slots *places, uint32_t place);
+void gsp_sample__eval_slots_add(struct gsp_eval_slots *slots, uint32_t slot);
 
 /* The loop has made the call that returns to pc, and these slots hold the address of the
  * instruction at which Python was found. same: Python was there both before and after the copy.
  * Returns true if this proves that Python was there at the time of the copy. Learns from the
  * stack in either case. */
 bool gsp_sample__eval_slots_prove(struct gsp_eval_slots_known *known, uint64_t pc,
-                                  const struct gsp_eval_slots *places, bool same);
+                                  const struct gsp_eval_slots *slots, bool same);

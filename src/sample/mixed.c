@@ -42,10 +42,10 @@ struct gsp_mixed {
     struct gsp_native_ranges eval; /* of the interpreter's eval loop */
     const char *interp_path;       /* of the file that contains it; NULL if none does */
     bool can_show; /* eval loops of this interpreter keep their position in a slot: see shows() */
-    unsigned unshown;                   /* events without it, before that */
-    struct gsp_eval_slots_known places; /* the slots */
-    struct python_at steady_at;         /* the position of Python in the last events */
-    unsigned steady;                    /* the number of consecutive events there */
+    unsigned unshown;                        /* events without it, before that */
+    struct gsp_eval_slots_known known_slots; /* proven at the call sites */
+    struct python_at steady_at;              /* the position of Python in the last events */
+    unsigned steady;                         /* the number of consecutive events there */
     int64_t refreshed_ns;
     struct gsp_hmap by_pc; /* address → ticket */
     struct gsp_native_frame frames[FRAMES_MAX];
@@ -239,8 +239,8 @@ static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64
 /* Finds where the innermost eval loop holds such a value: in its own frame, in a register, or
  * where the functions it called have saved their registers. Returns the index of the loop's
  * frame. */
-static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
-                          struct gsp_native_range values, struct gsp_eval_slots *out)
+static size_t find_slots(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
+                         struct gsp_native_range values, struct gsp_eval_slots *out)
 {
     for (size_t i = 0; i < GSP_COUNT(copy->regs.kept); i++)
         if (copy->regs.kept[i] >= values.start && copy->regs.kept[i] < values.end)
@@ -271,18 +271,18 @@ static bool shows(struct gsp_mixed *mixed, const struct gsp_capture_thread *subj
     struct gsp_native_range next = {at->instr + INSTR_BYTES, at->instr + INSTR_BYTES + data + 1};
     if (layout->frames == GSP_PY_FRAMES_OBJECTS)
         next = (struct gsp_native_range){at->frame, at->frame + 1};
-    struct gsp_eval_slots places = {0};
-    size_t loop = at->frame ? find_places(mixed, copy, next, &places) : mixed->frame_count;
+    struct gsp_eval_slots slots = {0};
+    size_t loop = at->frame ? find_slots(mixed, copy, next, &slots) : mixed->frame_count;
     if (at->frame && GSP_PY_MINOR(layout->version) == 11) {
         next = (struct gsp_native_range){next.start + PRECALL_SKIP, next.end + PRECALL_SKIP};
-        loop = find_places(mixed, copy, next, &places);
+        loop = find_slots(mixed, copy, next, &slots);
     }
-    if (loop == mixed->frame_count || places.count == 0)
+    if (loop == mixed->frame_count || slots.count == 0)
         return false;
     mixed->can_show = true;
     /* If the loop has called nothing, no native frame can belong to another loop. */
     return loop == 0 ||
-           gsp_sample__eval_slots_prove(&mixed->places, mixed->frames[loop].pc, &places, same);
+           gsp_sample__eval_slots_prove(&mixed->known_slots, mixed->frames[loop].pc, &slots, same);
 }
 
 static bool same_python(const struct gsp_py_thread *thread, const struct gsp_python_stack *before)

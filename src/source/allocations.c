@@ -45,12 +45,12 @@ static void copy_free(struct copy *copy)
     free(copy->ids);
 }
 
-static int copy_counters(struct copy *copy, const struct gsp_ring_dir *place, struct gsp_err *err)
+static int copy_counters(struct copy *copy, const struct gsp_ring_dir *dir, struct gsp_err *err)
 {
     int folder = -1;
-    const struct gsp_process process = {.pid = place->pid, .ppid = -1};
+    const struct gsp_process process = {.pid = dir->pid, .ppid = -1};
     copy->stacks = GSP_MEMSTACKS_NONE;
-    int rc = gsp_ring_dir_open(place, &folder, err);
+    int rc = gsp_ring_dir_open(dir, &folder, err);
     if (rc < 0)
         return rc;
     rc = gsp_memlog_table_open(folder, &copy->table, err);
@@ -68,13 +68,11 @@ static int copy_counters(struct copy *copy, const struct gsp_ring_dir *place, st
     return rc;
 }
 
-static int put_sites(const struct copy *copy, const struct gsp_ring_dir *place,
+static int put_sites(const struct copy *copy, const struct gsp_ring_dir *dir,
                      struct gsp_batch *batch, struct gsp_err *err)
 {
-    struct gsp_row_python_allocation row = {.ts_ns = gsp_realtime_ns(),
-                                            .mono_ns = gsp_now_ns(),
-                                            .pid = place->pid,
-                                            .rank = place->rank};
+    struct gsp_row_python_allocation row = {
+        .ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns(), .pid = dir->pid, .rank = dir->rank};
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < gsp_memlog_table_site_count(copy->table); i++) {
         const struct gsp_memlog_site_counts *site = gsp_memlog_table_site(copy->table, i);
@@ -115,23 +113,23 @@ static int put_stacks(const struct copy *copy, struct gsp_batch *batch, struct g
     return rc;
 }
 
-int gsp_source_allocations_fill(void *place, struct gsp_batch *batch, struct gsp_err *err)
+int gsp_source_allocations_fill(void *dir, struct gsp_batch *batch, struct gsp_err *err)
 {
     struct copy copy = {0};
-    int rc = copy_counters(&copy, place, err);
+    int rc = copy_counters(&copy, dir, err);
     if (rc == GSP_OK && gsp_store_batch_table(batch) == gsp_wire_table_at(GSP_TABLE_python_stack))
         rc = put_stacks(&copy, batch, err);
     else if (rc == GSP_OK)
-        rc = put_sites(&copy, place, batch, err);
+        rc = put_sites(&copy, dir, batch, err);
     copy_free(&copy);
     return rc == GSP_E_NOFILE ? GSP_OK : rc;
 }
 
-static bool has_counters(const struct gsp_ring_dir *place)
+static bool has_counters(const struct gsp_ring_dir *dir)
 {
     struct gsp_memlog_table *table = NULL;
     int folder = -1;
-    if (gsp_ring_dir_open(place, &folder, NULL) < 0)
+    if (gsp_ring_dir_open(dir, &folder, NULL) < 0)
         return false;
     const bool has = gsp_memlog_table_open(folder, &table, NULL) == GSP_OK;
     gsp_memlog_table_close(table);
@@ -139,16 +137,16 @@ static bool has_counters(const struct gsp_ring_dir *place)
     return has;
 }
 
-int gsp_source__allocations_add(struct gsp_store *store, struct gsp_ring_dir *place,
+int gsp_source__allocations_add(struct gsp_store *store, struct gsp_ring_dir *dir,
                                 struct gsp_err *err)
 {
-    if (!has_counters(place))
+    if (!has_counters(dir))
         return GSP_OK;
     int rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_allocation),
-                                gsp_source_allocations_fill, place, err);
+                                gsp_source_allocations_fill, dir, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_stack),
-                                gsp_source_allocations_fill, place, err);
+                                gsp_source_allocations_fill, dir, err);
     return rc;
 }
 
@@ -166,18 +164,18 @@ static int put_site(struct log_rows *rows, size_t i, const struct gsp_memlog_cou
 {
     struct gsp_memlog_count *written = &rows->written[i];
     const struct gsp_memlog_site *site = gsp_memlog_site(rows->log, i);
-    const uint64_t made = now->alloc_bytes - written->alloc_bytes;
+    const uint64_t allocated = now->alloc_bytes - written->alloc_bytes;
     const uint64_t freed = now->free_bytes - written->free_bytes;
     int rc = GSP_OK;
     row->stack_id = rows->ids[site->stack];
     row->allocator = gsp_store_batch_intern(
         rows->batch, gsp_sv_of(gsp_wire_memory_allocator_name(site->allocator)));
-    if (made)
-        rc = append(rows->batch, row, KIND_ALLOC, made, now->alloc_count - written->alloc_count,
-                    err);
+    if (allocated)
+        rc = append(rows->batch, row, KIND_ALLOC, allocated,
+                    now->alloc_count - written->alloc_count, err);
     if (rc == GSP_OK && freed)
         rc = append(rows->batch, row, KIND_FREE, freed, now->free_count - written->free_count, err);
-    if (rc == GSP_OK && (made || freed))
+    if (rc == GSP_OK && (allocated || freed))
         rc = append(rows->batch, row, KIND_LIVE, gsp_memlog_count_live(now),
                     now->alloc_count - now->free_count, err);
     *written = *now;

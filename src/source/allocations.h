@@ -21,15 +21,15 @@
 #include "store/batch.h"
 #include "store/store.h"
 
-/* Appends rows of python.allocation or python.stack, depending on the table of the batch. place is
+/* Appends rows of python.allocation or python.stack, depending on the table of the batch. dir is
  * a struct gsp_ring_dir. Appends nothing if the process does not count allocations.
  * Fails with FORMAT, PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_source_allocations_fill(void *place, struct gsp_batch *batch,
+GSP_MUST_CHECK int gsp_source_allocations_fill(void *dir, struct gsp_batch *batch,
                                                struct gsp_err *err);
 
-/* Adds both tables to a store if the process counts allocations. Keep place until the store is
+/* Adds both tables to a store if the process counts allocations. Keep dir until the store is
  * closed. */
-GSP_MUST_CHECK int gsp_source__allocations_add(struct gsp_store *store, struct gsp_ring_dir *place,
+GSP_MUST_CHECK int gsp_source__allocations_add(struct gsp_store *store, struct gsp_ring_dir *dir,
                                                struct gsp_err *err);
 
 /* Adds a recording to a store: python.allocation, python.stack, and resident memory as

@@ -72,10 +72,10 @@ static int find_pid(struct gsp_endpoint *out, struct gsp_err *err)
     struct gsp_procinfo info;
     out->is_live = gsp_proc_info(out->pid, &info, NULL) == GSP_OK && info.state != 'Z';
     struct gsp_err why = {0};
-    rc = gsp_ring_dir_find(out->pid, &out->place, &why);
+    rc = gsp_ring_dir_find(out->pid, &out->ring_dir, &why);
     out->has_rings = rc == GSP_OK;
     /* The rings belong to an exited process with the same pid: ignore them. */
-    if (out->has_rings && !out->place.live && out->is_live)
+    if (out->has_rings && !out->ring_dir.live && out->is_live)
         out->has_rings = false;
     if (out->has_rings || (out->is_live && rc != GSP_E_PERM))
         return GSP_OK;
@@ -113,9 +113,9 @@ static int add_pid(struct gsp_endpoint *endpoint, struct gsp_store *store, struc
 {
     int rc = GSP_OK;
     if (endpoint->has_rings)
-        rc = gsp_store_add_ring_dir(store, &endpoint->place, err);
+        rc = gsp_store_add_ring_dir(store, &endpoint->ring_dir, err);
     if (rc == GSP_OK && endpoint->has_rings)
-        rc = gsp_source__allocations_add(store, &endpoint->place, err);
+        rc = gsp_source__allocations_add(store, &endpoint->ring_dir, err);
     if (rc < 0 || !endpoint->is_live)
         return rc;
     endpoint->backtrace.pid = endpoint->pid;

@@ -9,20 +9,20 @@ int gsp_source_processes_add(struct gsp_source_processes *all, struct gsp_store 
                              bool with_stacks, struct gsp_err *err)
 {
     *all = (struct gsp_source_processes){0};
-    const int rc = gsp_ring_dirs_read(&all->places, err);
+    const int rc = gsp_ring_dirs_read(&all->dirs, err);
     if (rc < 0)
         return rc;
-    all->backtraces = calloc(all->places.count + 1, sizeof(*all->backtraces));
+    all->backtraces = calloc(all->dirs.count + 1, sizeof(*all->backtraces));
     if (!all->backtraces)
         return gsp_err_nomem(err);
-    for (size_t i = 0; i < all->places.count; i++) {
-        struct gsp_ring_dir *place = &all->places.at[i];
-        if (gsp_store_add_ring_dir(store, place, NULL) < 0)
+    for (size_t i = 0; i < all->dirs.count; i++) {
+        struct gsp_ring_dir *dir = &all->dirs.at[i];
+        if (gsp_store_add_ring_dir(store, dir, NULL) < 0)
             continue;
-        gsp_ignore(gsp_source__allocations_add(store, place, NULL));
+        gsp_ignore(gsp_source__allocations_add(store, dir, NULL));
         all->backtraces[i] =
-            (struct gsp_source_backtraces){.pid = place->pid, .is_one_of_many = true};
-        if (with_stacks && place->live)
+            (struct gsp_source_backtraces){.pid = dir->pid, .is_one_of_many = true};
+        if (with_stacks && dir->live)
             gsp_ignore(gsp_source__backtraces_add(store, &all->backtraces[i], NULL));
     }
     return GSP_OK;
@@ -31,6 +31,6 @@ int gsp_source_processes_add(struct gsp_source_processes *all, struct gsp_store 
 void gsp_source_processes_free(struct gsp_source_processes *all)
 {
     free(all->backtraces);
-    gsp_ring_dirs_free(&all->places);
+    gsp_ring_dirs_free(&all->dirs);
     *all = (struct gsp_source_processes){0};
 }

@@ -15,8 +15,8 @@
 #include "store/store.h"
 
 struct gsp_source_processes {
-    struct gsp_ring_dirs places;
-    struct gsp_source_backtraces *backtraces; /* one per place */
+    struct gsp_ring_dirs dirs;
+    struct gsp_source_backtraces *backtraces; /* one per ring directory */
 };
 
 /* Adds the rings and the allocation counters of each process to the store; with_stacks: also the

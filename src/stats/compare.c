@@ -98,35 +98,35 @@ static size_t count_ways(size_t n, size_t k)
 /* Computes p from every choice of values for the first side. Returns false if memory runs out. */
 static bool try_all_ways(const struct permutation *test, double *p)
 {
-    size_t *places = malloc((test->of_first + 1) * sizeof(*places));
-    if (!places)
+    size_t *chosen = malloc((test->of_first + 1) * sizeof(*chosen));
+    if (!chosen)
         return false;
     const size_t k = test->of_first;
     size_t hits = 0;
     size_t tried = 0;
     for (size_t i = 0; i < k; i++)
-        places[i] = i;
+        chosen[i] = i;
     size_t moving = k;
     while (moving > 0) {
         double sum = 0;
         double square_sum = 0;
         for (size_t i = 0; i < k; i++) {
-            const double value = test->pool[places[i]];
+            const double value = test->pool[chosen[i]];
             sum += value;
             square_sum += value * value;
         }
         tried++;
         hits += studentized(test, sum, square_sum) >= test->limit ? 1 : 0;
         moving = k;
-        while (moving > 0 && places[moving - 1] == test->count - k + moving - 1)
+        while (moving > 0 && chosen[moving - 1] == test->count - k + moving - 1)
             moving--;
         if (moving > 0) {
-            places[moving - 1]++;
+            chosen[moving - 1]++;
             for (size_t i = moving; i < k; i++)
-                places[i] = places[i - 1] + 1;
+                chosen[i] = chosen[i - 1] + 1;
         }
     }
-    free(places);
+    free(chosen);
     *p = (double)hits / (double)tried;
     return true;
 }

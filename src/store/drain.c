@@ -40,7 +40,7 @@ struct old_file {
 };
 
 struct source {
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir ring_dir;
     int fd;         /* of the ring directory; -1: the process ended and its rings are drained */
     uint64_t rows;  /* published by its rings, at the last tick */
     unsigned quiet; /* ticks since the process ended, or since the last row after that */
@@ -199,22 +199,22 @@ void gsp_store_drain_close(struct gsp_drain *drain)
     free(drain);
 }
 
-int gsp_store_drain_add_ring_dir(struct gsp_drain *drain, const struct gsp_ring_dir *place,
+int gsp_store_drain_add_ring_dir(struct gsp_drain *drain, const struct gsp_ring_dir *ring_dir,
                                  struct gsp_err *err)
 {
     for (size_t i = 0; i < drain->source_count; i++) {
-        struct gsp_ring_dir *known = &drain->sources[i].place;
-        if (known->pid != place->pid || known->start_time != place->start_time)
+        struct gsp_ring_dir *known = &drain->sources[i].ring_dir;
+        if (known->pid != ring_dir->pid || known->start_time != ring_dir->start_time)
             continue;
         /* The process may have called exec() since. */
-        memcpy(known->cmdline, place->cmdline, sizeof(known->cmdline));
+        memcpy(known->cmdline, ring_dir->cmdline, sizeof(known->cmdline));
         return GSP_OK;
     }
     if (!gsp_array_fit(&drain->sources, &drain->source_cap, drain->source_count + 1))
         return gsp_err_nomem(err);
     struct source *added = &drain->sources[drain->source_count];
-    *added = (struct source){.place = *place, .fd = -1};
-    int rc = gsp_ring_dir_open(place, &added->fd, err);
+    *added = (struct source){.ring_dir = *ring_dir, .fd = -1};
+    int rc = gsp_ring_dir_open(ring_dir, &added->fd, err);
     if (rc == GSP_OK)
         drain->source_count++;
     return rc;
@@ -226,7 +226,7 @@ static bool has_taker(const struct gsp_drain *drain, const struct source *source
     for (size_t i = 0; i < drain->taker_count; i++) {
         const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i]);
         gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
-        if (info->pid == source->place.pid && info->start_time == source->place.start_time &&
+        if (info->pid == source->ring_dir.pid && info->start_time == source->ring_dir.start_time &&
             strcmp(name, file) == 0)
             return true;
     }
@@ -257,7 +257,7 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
     const struct gsp_drain_cursor key = key_of(info);
     /* A cursor names a process, so a ring must name the process of its directory. */
     const bool fits =
-        info->pid == source->place.pid && info->start_time == source->place.start_time;
+        info->pid == source->ring_dir.pid && info->start_time == source->ring_dir.start_time;
     const bool has_memory =
         gsp_array_fit(&drain->takers, &drain->taker_cap, drain->taker_count + 1);
     if (!fits || !has_memory) {
@@ -598,7 +598,7 @@ static bool is_due(const struct gsp_drain *drain, const struct gsp_ring_copier *
 static bool belongs_to(const struct gsp_ring_copier *taker, const struct source *source)
 {
     const struct gsp_ring_info *info = gsp_store__copier_info(taker);
-    return info->pid == source->place.pid && info->start_time == source->place.start_time;
+    return info->pid == source->ring_dir.pid && info->start_time == source->ring_dir.start_time;
 }
 
 static void count_closed_rows(struct gsp_drain *drain, const struct gsp_ring_copier *taker)
@@ -650,7 +650,7 @@ static int close_ended(struct gsp_drain *drain, struct gsp_err *err)
             rows += belongs_to(drain->takers[k], source)
                         ? gsp_store__copier_published(drain->takers[k])
                         : 0;
-        const bool has_ended = kill(source->place.pid, 0) < 0 && errno == ESRCH;
+        const bool has_ended = kill(source->ring_dir.pid, 0) < 0 && errno == ESRCH;
         source->quiet = has_ended && rows == source->rows ? source->quiet + 1 : 0;
         source->rows = rows;
         if (source->quiet >= QUIET_TICKS)
@@ -708,7 +708,7 @@ uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table
 
 const struct gsp_ring_dir *gsp_store_drain_ring_dir_at(const struct gsp_drain *drain, size_t i)
 {
-    return i < drain->source_count ? &drain->sources[i].place : NULL;
+    return i < drain->source_count ? &drain->sources[i].ring_dir : NULL;
 }
 
 const char *gsp_store__drain_error(const struct gsp_drain *drain)

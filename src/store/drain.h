@@ -49,7 +49,7 @@ void gsp_store_drain_close(struct gsp_drain *drain); /* NULL does nothing */
 
 /* Adds a process whose rings are drained; adding one again is allowed. */
 GSP_MUST_CHECK int gsp_store_drain_add_ring_dir(struct gsp_drain *drain,
-                                                const struct gsp_ring_dir *place,
+                                                const struct gsp_ring_dir *dir,
                                                 struct gsp_err *err);
 
 /* Copies the new rows and writes those that are due, or all of them with flush. A failed write

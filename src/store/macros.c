@@ -53,12 +53,12 @@ static uint64_t find_named(struct gsp_sv text, uint64_t known)
     return found;
 }
 
-int gsp_store__macros_create(struct gsp_store *store, struct gsp_sv sql, uint64_t *made,
+int gsp_store__macros_create(struct gsp_store *store, struct gsp_sv sql, uint64_t *created,
                              struct gsp_err *err)
 {
     const bool all = gsp_store__macro_is_used(sql, gsp_sv_of("duckdb_functions")) ||
                      gsp_store__macro_is_used(sql, gsp_sv_of("pragma_functions"));
-    const uint64_t missing = (all ? UINT64_MAX : find_named(sql, 0)) & ~*made;
+    const uint64_t missing = (all ? UINT64_MAX : find_named(sql, 0)) & ~*created;
     gsp_auto_buf text = {0};
     struct gsp_macro macro;
     for (size_t i = 0; missing && i < GSP_MACROS_MAX && gsp_store__macro_at(i, &macro); i++) {
@@ -72,6 +72,6 @@ int gsp_store__macros_create(struct gsp_store *store, struct gsp_sv sql, uint64_
     const char *statements = gsp_buf_cstr(&text);
     int rc = statements ? gsp_store__sql_run(store, statements, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
-        *made |= missing;
+        *created |= missing;
     return rc;
 }

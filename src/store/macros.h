@@ -32,6 +32,6 @@ bool gsp_store__macro_at(size_t i, struct gsp_macro *out);
 bool gsp_store__macro_is_used(struct gsp_sv text, struct gsp_sv name);
 
 /* Creates the macros that a statement uses, directly or through other macros, or all of them if it
- * lists functions. *made has a bit for each macro that exists. */
+ * lists functions. *created has a bit for each macro that exists. */
 GSP_MUST_CHECK int gsp_store__macros_create(struct gsp_store *store, struct gsp_sv sql,
-                                            uint64_t *made, struct gsp_err *err);
+                                            uint64_t *created, struct gsp_err *err);

@@ -242,8 +242,9 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
     if (!run)
         return gsp_err_nomem(err);
     rc = begin_reading(st, run, explain, err);
-    bool made = false;
-    if (rc == GSP_E_USAGE && gsp_store__views_create_all(store, &made, NULL) == GSP_OK && made) {
+    bool created = false;
+    if (rc == GSP_E_USAGE && gsp_store__views_create_all(store, &created, NULL) == GSP_OK &&
+        created) {
         /* The statement may use a view that does not exist yet. With all views, the engine can
          * also suggest a similar name. */
         rc = begin_reading(st, run, explain, err);

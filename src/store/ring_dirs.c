@@ -206,7 +206,7 @@ static int add_loss_table(struct gsp_store *store, struct gsp_err *err)
     return view && view->fill ? GSP_OK : gsp_store_add_live(store, table, fill_loss, store, err);
 }
 
-int gsp_store__add_ring_dir_from(struct gsp_store *store, const struct gsp_ring_dir *place,
+int gsp_store__add_ring_dir_from(struct gsp_store *store, const struct gsp_ring_dir *dir,
                                  const struct gsp_ring_start *first, struct gsp_err *err)
 {
     if (store->locked || store->ring_dir_count == DIRS_MAX)
@@ -218,7 +218,7 @@ int gsp_store__add_ring_dir_from(struct gsp_store *store, const struct gsp_ring_
         return gsp_err_nomem(err);
     struct gsp_store_ring_dir *new = &store->ring_dirs[store->ring_dir_count];
     *new = (struct gsp_store_ring_dir){.fd = -1};
-    rc = gsp_ring_dir_open(place, &new->fd, err);
+    rc = gsp_ring_dir_open(dir, &new->fd, err);
     if (rc != GSP_OK)
         return rc;
     store->ring_dir_count++;
@@ -226,8 +226,8 @@ int gsp_store__add_ring_dir_from(struct gsp_store *store, const struct gsp_ring_
     return read_dir(store, new, first, err);
 }
 
-int gsp_store_add_ring_dir(struct gsp_store *store, const struct gsp_ring_dir *place,
+int gsp_store_add_ring_dir(struct gsp_store *store, const struct gsp_ring_dir *dir,
                            struct gsp_err *err)
 {
-    return gsp_store__add_ring_dir_from(store, place, NULL, err);
+    return gsp_store__add_ring_dir_from(store, dir, NULL, err);
 }

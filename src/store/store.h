@@ -46,7 +46,7 @@ void gsp_store_close(struct gsp_store *store); /* NULL does nothing */
 
 /* Adds the rings of a running or ended process, including rings that it creates later. Leaves out
  * rings that cannot be read, with a warning (gsp_store_warning()). */
-GSP_MUST_CHECK int gsp_store_add_ring_dir(struct gsp_store *store, const struct gsp_ring_dir *place,
+GSP_MUST_CHECK int gsp_store_add_ring_dir(struct gsp_store *store, const struct gsp_ring_dir *dir,
                                           struct gsp_err *err);
 /* The parts of a ring that the store has from segments. Both functions are called only during
  * gsp_store__add_ring_dir_from(). */
@@ -59,7 +59,7 @@ struct gsp_ring_start {
 };
 /* The same as gsp_store_add_ring_dir(), without those parts. first may be NULL. */
 GSP_MUST_CHECK int gsp_store__add_ring_dir_from(struct gsp_store *store,
-                                                const struct gsp_ring_dir *place,
+                                                const struct gsp_ring_dir *dir,
                                                 const struct gsp_ring_start *first,
                                                 struct gsp_err *err);
 /* Adds rows in memory. Takes ownership of the batch, also on failure. */

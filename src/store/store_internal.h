@@ -18,7 +18,7 @@
 /* The engine's name for its only database. */
 #define GSP_CATALOG "memory"
 
-struct gsp_store_ring_dir; /* places.c */
+struct gsp_store_ring_dir; /* ring_dirs.c */
 
 struct gsp_store {
     const struct gsp_duckdb *duck;
@@ -66,8 +66,8 @@ GSP_MUST_CHECK int gsp_store__check_open(const struct gsp_store *store, struct g
  * views takes longer than many queries do. */
 GSP_MUST_CHECK int gsp_store__views_create(struct gsp_store *store, struct gsp_sv sql,
                                            struct gsp_err *err);
-/* Creates all stale views. *made: at least one was created. */
-GSP_MUST_CHECK int gsp_store__views_create_all(struct gsp_store *store, bool *made,
+/* Creates all stale views. *created: at least one was created. */
+GSP_MUST_CHECK int gsp_store__views_create_all(struct gsp_store *store, bool *created,
                                                struct gsp_err *err);
 /* Creates the stale views of tables with Parquet files. */
 GSP_MUST_CHECK int gsp_store__views_create_parquet(struct gsp_store *store, struct gsp_err *err);

@@ -139,7 +139,7 @@ static int make_each(struct gsp_store *store, struct gsp_err *err)
     return rc;
 }
 
-static int make_needed(struct gsp_store *store, bool *made, struct gsp_err *err)
+static int make_needed(struct gsp_store *store, bool *created, struct gsp_err *err)
 {
     const struct gsp_store_catalog *catalog = &store->catalog;
     gsp_auto_buf sql = {0};
@@ -151,7 +151,7 @@ static int make_needed(struct gsp_store *store, bool *made, struct gsp_err *err)
             put_view(&sql, catalog->views[i]);
     if (sql.len == 0 && !sql.failed)
         return GSP_OK;
-    *made = true;
+    *created = true;
     int rc = run_buf(store, &sql, err);
     if (rc != GSP_OK && rc != GSP_E_NOMEM)
         rc = make_each(store, err);
@@ -198,26 +198,26 @@ int gsp_store__views_create(struct gsp_store *store, struct gsp_sv sql, struct g
         struct gsp_store_table *view = store->catalog.views[i];
         view->needed = all || contains(sql, view->name);
     }
-    bool made = false;
-    return make_needed(store, &made, err);
+    bool created = false;
+    return make_needed(store, &created, err);
 }
 
-int gsp_store__views_create_all(struct gsp_store *store, bool *made, struct gsp_err *err)
+int gsp_store__views_create_all(struct gsp_store *store, bool *created, struct gsp_err *err)
 {
-    *made = false;
+    *created = false;
     for (size_t i = 0; i < store->catalog.view_count; i++)
         store->catalog.views[i]->needed = true;
-    return make_needed(store, made, err);
+    return make_needed(store, created, err);
 }
 
 int gsp_store__views_create_parquet(struct gsp_store *store, struct gsp_err *err)
 {
-    bool made = false;
+    bool created = false;
     for (size_t i = 0; i < store->catalog.view_count; i++) {
         struct gsp_store_table *view = store->catalog.views[i];
         view->needed = view->needed || view->parquet.len > 0;
     }
-    return make_needed(store, &made, err);
+    return make_needed(store, &created, err);
 }
 
 static void put_comment(struct gsp_buf *sql, const struct gsp_store_table *view,

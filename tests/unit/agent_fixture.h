@@ -46,12 +46,12 @@ static inline void agent_teardown(void)
 /* Opens the ring directory of a process. Returns -1 if none exists. */
 static inline int agent_folder(pid_t pid)
 {
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     int fd = -1;
     /* An earlier process with this pid may have left rings elsewhere. */
-    if (gsp_ring_dir_find(pid, &place, NULL) != 0 ||
-        strncmp(place.path, agent_root, strlen(agent_root)) != 0 ||
-        gsp_ring_dir_open(&place, &fd, NULL) != 0)
+    if (gsp_ring_dir_find(pid, &dir, NULL) != 0 ||
+        strncmp(dir.path, agent_root, strlen(agent_root)) != 0 ||
+        gsp_ring_dir_open(&dir, &fd, NULL) != 0)
         return -1;
     return fd;
 }

@@ -416,12 +416,12 @@ TAP_TEST(little_space)
     tap_check(gsp_agent_put(GSP_TABLE_python_span, &span));
     const uint32_t rows = agent_read(getpid(), RING_FILE).capacity;
     tap_check(rows >= 256 && rows < GSP_RING_ROWS_DEFAULT);
-    struct gsp_ring_dir place;
-    tap_require(gsp_ring_dir_find(getpid(), &place, NULL) == 0);
-    tap_check(place.small_rings >= 3 && strstr(place.note, "MB of space for tables") != NULL);
+    struct gsp_ring_dir dir;
+    tap_require(gsp_ring_dir_find(getpid(), &dir, NULL) == 0);
+    tap_check(dir.small_rings >= 3 && strstr(dir.note, "MB of space for tables") != NULL);
     /* Three quarters are reserved for the program. */
     struct statvfs fs;
-    tap_require(statvfs(place.path, &fs) == 0);
+    tap_require(statvfs(dir.path, &fs) == 0);
     tap_check(fs.f_bfree * 4 >= fs.f_blocks * 3);
 }
 

@@ -159,15 +159,15 @@ TAP_TEST(made_rows_are_rows)
 {
     static const struct gsp_rows_column COLUMNS[] = {{"n", "BIGINT", NULL, 0, GSP_CELL_I64},
                                                      {"t", "VARCHAR", NULL, 0, GSP_CELL_TEXT}};
-    struct gsp_row_list *made = NULL;
-    tap_require(gsp_model_row_list_new(COLUMNS, 2, &made, NULL) == GSP_OK);
+    struct gsp_row_list *row_list = NULL;
+    tap_require(gsp_model_row_list_new(COLUMNS, 2, &row_list, NULL) == GSP_OK);
     for (int64_t i = 0; i < 1000; i++) {
         char text[32];
         snprintf(text, sizeof(text), "row %lld", (long long)i);
-        gsp_model_row_list_add_i64(made, i % 7 ? i : INT64_MIN);
-        gsp_model_row_list_add_text(made, i % 5 ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
+        gsp_model_row_list_add_i64(row_list, i % 7 ? i : INT64_MIN);
+        gsp_model_row_list_add_text(row_list, i % 5 ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
     }
-    struct gsp_rows *rows = gsp_model_row_list_rows(made);
+    struct gsp_rows *rows = gsp_model_row_list_rows(row_list);
     struct gsp_batch_view batch;
     tap_require(gsp_rows_next(rows, &batch, NULL) == 1);
     tap_eq_int(batch.row_count, 1000);

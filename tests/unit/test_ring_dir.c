@@ -70,33 +70,33 @@ TAP_TEST(a_process_is_found_alive_and_dead)
 {
     use_runtime();
     struct gsp_err err = {0};
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     pid_t pid = start_writer(5);
-    tap_require(gsp_ring_dir_find(pid, &place, &err) == 0);
-    tap_eq_int(place.pid, pid);
-    tap_check(place.live);
-    tap_eq_int(place.rings, 1);
-    tap_check(place.bytes > 100000);
-    tap_eq_int(place.rank, 5);
-    tap_eq_int(place.last_write_ns, 1002);
-    tap_eq_str(place.cmdline, "train \"it\"\n");
-    tap_check(strncmp(place.path, runtime, strlen(runtime)) == 0);
-    tap_eq_int(gsp_ring_dir_remove(&place, &err), GSP_E_EXISTS);
+    tap_require(gsp_ring_dir_find(pid, &dir, &err) == 0);
+    tap_eq_int(dir.pid, pid);
+    tap_check(dir.live);
+    tap_eq_int(dir.rings, 1);
+    tap_check(dir.bytes > 100000);
+    tap_eq_int(dir.rank, 5);
+    tap_eq_int(dir.last_write_ns, 1002);
+    tap_eq_str(dir.cmdline, "train \"it\"\n");
+    tap_check(strncmp(dir.path, runtime, strlen(runtime)) == 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, &err), GSP_E_EXISTS);
 
     end_writer(pid);
-    tap_require(gsp_ring_dir_find(pid, &place, &err) == 0);
-    tap_check(!place.live);
+    tap_require(gsp_ring_dir_find(pid, &dir, &err) == 0);
+    tap_check(!dir.live);
     int folder = -1;
-    tap_require(gsp_ring_dir_open(&place, &folder, &err) == 0);
+    tap_require(gsp_ring_dir_open(&dir, &folder, &err) == 0);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
     struct ring_seen seen = {0};
     /* A reader that has mapped the rows keeps them after the removal. */
     close(folder);
-    tap_eq_int(gsp_ring_dir_remove(&place, &err), 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, &err), 0);
     ring_check(view, &seen);
     tap_eq_int(seen.good, 3);
     gsp_ring_view_close(view);
-    tap_eq_int(gsp_ring_dir_find(pid, &place, &err), GSP_E_NOFILE);
+    tap_eq_int(gsp_ring_dir_find(pid, &dir, &err), GSP_E_NOFILE);
     remove_runtime();
 }
 
@@ -109,24 +109,24 @@ TAP_TEST(all_processes_are_listed)
     char path[128];
     snprintf(path, sizeof(path), "%s/gsprof/not-a-process", runtime);
     tap_require(mkdir(path, 0700) == 0);
-    struct gsp_ring_dirs places;
-    tap_require(gsp_ring_dirs_read(&places, NULL) == 0);
+    struct gsp_ring_dirs dirs;
+    tap_require(gsp_ring_dirs_read(&dirs, NULL) == 0);
     int found = 0;
-    for (size_t i = 0; i < places.count; i++) {
-        const struct gsp_ring_dir *place = &places.at[i];
-        if (place->pid == first || place->pid == second) {
+    for (size_t i = 0; i < dirs.count; i++) {
+        const struct gsp_ring_dir *dir = &dirs.at[i];
+        if (dir->pid == first || dir->pid == second) {
             found++;
-            tap_eq_int(place->live, place->pid == second);
-            tap_eq_int(place->rank, place->pid == second ? GSP_NULL_I64 : 0);
+            tap_eq_int(dir->live, dir->pid == second);
+            tap_eq_int(dir->rank, dir->pid == second ? GSP_NULL_I64 : 0);
         }
-        tap_check(i == 0 || places.at[i - 1].start_time >= place->start_time);
+        tap_check(i == 0 || dirs.at[i - 1].start_time >= dir->start_time);
     }
     tap_eq_int(found, 2);
     end_writer(second);
-    for (size_t i = 0; i < places.count; i++)
-        if (places.at[i].pid == first || places.at[i].pid == second)
-            tap_eq_int(gsp_ring_dir_remove(&places.at[i], NULL), 0);
-    gsp_ring_dirs_free(&places);
+    for (size_t i = 0; i < dirs.count; i++)
+        if (dirs.at[i].pid == first || dirs.at[i].pid == second)
+            tap_eq_int(gsp_ring_dir_remove(&dirs.at[i], NULL), 0);
+    gsp_ring_dirs_free(&dirs);
     gsp_ring_dirs_free(NULL);
     rmdir(path);
     remove_runtime();
@@ -145,25 +145,25 @@ TAP_TEST(a_reused_pid_is_another_process)
     struct gsp_ring *ring = ring_make(folder, 10);
     gsp_ring_close(ring);
     close(folder);
-    struct gsp_ring_dir place;
-    tap_require(gsp_ring_dir_find(pid, &place, NULL) == 0);
-    tap_check(place.live);
-    tap_eq_int(place.start_time, live.start_time);
+    struct gsp_ring_dir dir;
+    tap_require(gsp_ring_dir_find(pid, &dir, NULL) == 0);
+    tap_check(dir.live);
+    tap_eq_int(dir.start_time, live.start_time);
     end_writer(pid);
-    tap_require(gsp_ring_dir_find(pid, &place, NULL) == 0);
-    tap_check(!place.live);
-    tap_eq_int(place.start_time, live.start_time);
-    tap_eq_int(gsp_ring_dir_remove(&place, NULL), 0);
-    tap_require(gsp_ring_dir_find(pid, &place, NULL) == 0);
-    tap_eq_int(place.start_time, 7);
-    tap_eq_int(gsp_ring_dir_remove(&place, NULL), 0);
+    tap_require(gsp_ring_dir_find(pid, &dir, NULL) == 0);
+    tap_check(!dir.live);
+    tap_eq_int(dir.start_time, live.start_time);
+    tap_eq_int(gsp_ring_dir_remove(&dir, NULL), 0);
+    tap_require(gsp_ring_dir_find(pid, &dir, NULL) == 0);
+    tap_eq_int(dir.start_time, 7);
+    tap_eq_int(gsp_ring_dir_remove(&dir, NULL), 0);
     remove_runtime();
 }
 
 TAP_TEST(the_command_line_follows_exec)
 {
     use_runtime();
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     struct gsp_ring_dir_program last = {0};
     int folder = -1;
     struct gsp_ring_dir_spec about = {
@@ -175,20 +175,20 @@ TAP_TEST(the_command_line_follows_exec)
     about.cmdline = "python3 train.py";
     about.rank = 3;
     tap_require(gsp_ring_dir_create(&about, &folder, NULL) == 0);
-    tap_require(gsp_ring_dir_find(getpid(), &place, NULL) == 0);
-    tap_eq_str(place.cmdline, "python3 train.py");
-    tap_eq_int(place.rank, 3);
+    tap_require(gsp_ring_dir_find(getpid(), &dir, NULL) == 0);
+    tap_eq_str(dir.cmdline, "python3 train.py");
+    tap_eq_int(dir.rank, 3);
     /* A follower updates it once per change and keeps the rank. */
     tap_check(gsp_ring_dir_update_cmdline(folder, getpid(), &last));
     tap_check(!gsp_ring_dir_update_cmdline(folder, getpid(), &last));
-    tap_require(gsp_ring_dir_find(getpid(), &place, NULL) == 0);
-    tap_check(strstr(place.cmdline, "test_ring_dir") != NULL);
-    tap_eq_int(place.rank, 3);
+    tap_require(gsp_ring_dir_find(getpid(), &dir, NULL) == 0);
+    tap_check(strstr(dir.cmdline, "test_ring_dir") != NULL);
+    tap_eq_int(dir.rank, 3);
     /* After the end of the process, the last command line stays. */
     tap_check(!gsp_ring_dir_update_cmdline(folder, INT32_MAX, &last));
     tap_check(strstr(last.cmdline, "test_ring_dir") != NULL);
     close(folder);
-    tap_eq_int(gsp_ring_dir_remove(&place, NULL), 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, NULL), 0);
     remove_runtime();
 }
 
@@ -197,10 +197,10 @@ TAP_TEST(only_files_of_gsprof_are_removed)
     use_runtime();
     pid_t pid = start_writer(0);
     end_writer(pid);
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     struct gsp_err err = {0};
-    tap_require(gsp_ring_dir_find(pid, &place, NULL) == 0);
-    int folder = open(place.path, O_RDONLY | O_DIRECTORY);
+    tap_require(gsp_ring_dir_find(pid, &dir, NULL) == 0);
+    int folder = open(dir.path, O_RDONLY | O_DIRECTORY);
     char outside[80];
     snprintf(outside, sizeof(outside), "%s/precious", runtime);
     close(open(outside, O_CREAT | O_WRONLY, 0600));
@@ -211,7 +211,7 @@ TAP_TEST(only_files_of_gsprof_are_removed)
                                     "script-12.outcome"};
     for (size_t i = 0; i < GSP_COUNT(requests); i++)
         close(openat(folder, requests[i], O_CREAT | O_WRONLY, 0600));
-    tap_eq_int(gsp_ring_dir_remove(&place, &err), GSP_E_NOWRITE);
+    tap_eq_int(gsp_ring_dir_remove(&dir, &err), GSP_E_NOWRITE);
     tap_eq_int(err.sys, ENOTEMPTY);
     tap_eq_int(faccessat(folder, "notes.txt", F_OK, 0), 0);
     tap_eq_int(access(outside, F_OK), 0);
@@ -220,9 +220,9 @@ TAP_TEST(only_files_of_gsprof_are_removed)
         tap_check(faccessat(folder, requests[i], F_OK, 0) != 0);
     unlinkat(folder, "notes.txt", 0);
     close(folder);
-    tap_eq_int(gsp_ring_dir_remove(&place, &err), 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, &err), 0);
     /* The directory has already been removed. */
-    tap_eq_int(gsp_ring_dir_remove(&place, &err), 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, &err), 0);
     unlink(outside);
     remove_runtime();
 }
@@ -249,12 +249,12 @@ TAP_TEST(a_root_of_another_user_is_rejected)
     /* A user other than root does not read it either. */
     pid_t pid = fork();
     if (pid == 0) {
-        struct gsp_ring_dirs places;
+        struct gsp_ring_dirs dirs;
         bool ok = chown(runtime, 54321, (gid_t)-1) == 0 && setuid(54321) == 0;
-        ok = ok && gsp_ring_dirs_read(&places, &err) == 0 && places.count == 0;
+        ok = ok && gsp_ring_dirs_read(&dirs, &err) == 0 && dirs.count == 0;
         /* Only a search for one process reports the reason. */
-        struct gsp_ring_dir place;
-        _exit(ok && gsp_ring_dir_find(getpid(), &place, &err) == GSP_E_PERM ? 0 : 1);
+        struct gsp_ring_dir dir;
+        _exit(ok && gsp_ring_dir_find(getpid(), &dir, &err) == GSP_E_PERM ? 0 : 1);
     }
     int status = 1;
     waitpid(pid, &status, 0);
@@ -271,10 +271,10 @@ TAP_TEST(a_runtime_folder_of_another_user_is_not_used)
     tap_require(chown(runtime, 12345, (gid_t)-1) == 0);
     pid_t pid = start_writer(0);
     end_writer(pid);
-    struct gsp_ring_dir place;
-    tap_require(gsp_ring_dir_find(pid, &place, NULL) == 0);
-    tap_check(strncmp(place.path, "/dev/shm/gsprof-0/", 18) == 0);
-    tap_eq_int(gsp_ring_dir_remove(&place, NULL), 0);
+    struct gsp_ring_dir dir;
+    tap_require(gsp_ring_dir_find(pid, &dir, NULL) == 0);
+    tap_check(strncmp(dir.path, "/dev/shm/gsprof-0/", 18) == 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, NULL), 0);
     remove_runtime();
 }
 
@@ -346,10 +346,10 @@ TAP_TEST(the_program_has_priority_in_shared_memory)
     tap_check(!gsp_ring_dir_has_space(shm, (16 << 20) + 4096));
     /* Not enough space for a process and its workers: the next root is used, and found. */
     struct gsp_err err = {0};
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     pid_t pid = start_writer(5);
-    tap_require(gsp_ring_dir_find(pid, &place, &err) == 0);
-    tap_check(strncmp(place.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
+    tap_require(gsp_ring_dir_find(pid, &dir, &err) == 0);
+    tap_check(strncmp(dir.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
     /* A second writer uses the directory of the first, although /dev/shm has space now. */
     tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=1g") == 0);
     const struct gsp_ring_dir_spec about = {.pid = pid, .rank = 5};
@@ -357,28 +357,28 @@ TAP_TEST(the_program_has_priority_in_shared_memory)
     struct stat first;
     struct stat second;
     tap_require(gsp_ring_dir_create(&about, &folder, &err) == 0);
-    tap_check(fstat(folder, &second) == 0 && stat(place.path, &first) == 0 &&
+    tap_check(fstat(folder, &second) == 0 && stat(dir.path, &first) == 0 &&
               first.st_ino == second.st_ino);
     close(folder);
     end_writer(pid);
-    tap_eq_int(gsp_ring_dir_remove(&place, &err), 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, &err), 0);
 }
 
 /* Mounts /dev/shm with the options, and checks that the rings are in /tmp and that the note says
  * why. */
 static void check_fallback(const char *options, unsigned long flags, const char *note)
 {
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     struct gsp_ring_dir_choice choice;
     tap_require(mount("none", "/dev/shm", "tmpfs", flags, options) == 0);
     tap_check(gsp_ring_dir_choose(&choice));
     pid_t pid = start_writer(5);
-    tap_require(gsp_ring_dir_find(pid, &place, NULL) == 0);
-    tap_check(strncmp(place.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
-    tap_check(strncmp(place.path, choice.root, strlen(choice.root)) == 0);
-    tap_check(strstr(place.note, note) != NULL && strstr(choice.note, note) != NULL);
+    tap_require(gsp_ring_dir_find(pid, &dir, NULL) == 0);
+    tap_check(strncmp(dir.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
+    tap_check(strncmp(dir.path, choice.root, strlen(choice.root)) == 0);
+    tap_check(strstr(dir.note, note) != NULL && strstr(choice.note, note) != NULL);
     end_writer(pid);
-    tap_eq_int(gsp_ring_dir_remove(&place, NULL), 0);
+    tap_eq_int(gsp_ring_dir_remove(&dir, NULL), 0);
     tap_require(umount("/dev/shm") == 0);
 }
 
@@ -427,20 +427,20 @@ static struct gsp_ring_dir make_ended(uint64_t start_time, int64_t age_ns)
         ring_row(1, (uint64_t)(gsp_realtime_ns() - age_ns));
     tap_check(gsp_ring_append(ring, &row));
     gsp_ring_close(ring);
-    struct gsp_ring_dirs places;
-    struct gsp_ring_dir place = {0};
-    tap_require(gsp_ring_dirs_read(&places, NULL) == 0);
-    for (size_t i = 0; i < places.count; i++)
-        if (places.at[i].pid == INT32_MAX && places.at[i].start_time == start_time)
-            place = places.at[i];
-    gsp_ring_dirs_free(&places);
-    tap_require(place.rings == 1);
-    return place;
+    struct gsp_ring_dirs dirs;
+    struct gsp_ring_dir dir = {0};
+    tap_require(gsp_ring_dirs_read(&dirs, NULL) == 0);
+    for (size_t i = 0; i < dirs.count; i++)
+        if (dirs.at[i].pid == INT32_MAX && dirs.at[i].start_time == start_time)
+            dir = dirs.at[i];
+    gsp_ring_dirs_free(&dirs);
+    tap_require(dir.rings == 1);
+    return dir;
 }
 
-static bool exists(const struct gsp_ring_dir *place)
+static bool exists(const struct gsp_ring_dir *dir)
 {
-    return access(place->path, F_OK) == 0;
+    return access(dir->path, F_OK) == 0;
 }
 
 TAP_TEST(sweep_applies_the_limits)
@@ -483,22 +483,22 @@ TAP_TEST(directories_in_use_are_not_removed)
     use_runtime_alone();
     const struct gsp_ring_dir_limits none = {0};
     struct gsp_err err = {0};
-    struct gsp_ring_dir place = make_ended(9, 60 * GSP_NS_PER_S);
+    struct gsp_ring_dir dir = make_ended(9, 60 * GSP_NS_PER_S);
     /* A reader: a query, or a run that drains the rings. */
     int folder = -1;
-    tap_require(gsp_ring_dir_open(&place, &folder, NULL) == 0);
+    tap_require(gsp_ring_dir_open(&dir, &folder, NULL) == 0);
     tap_eq_int(gsp_ring_dirs_sweep(&none).count, 0);
-    tap_eq_int(gsp_ring_dir_remove(&place, &err), GSP_E_EXISTS);
+    tap_eq_int(gsp_ring_dir_remove(&dir, &err), GSP_E_EXISTS);
     tap_eq_int(err.sys, EBUSY);
     close(folder);
     /* A follower, or another sweep. */
-    folder = open(place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder = open(dir.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     tap_require(flock(folder, LOCK_EX) == 0);
     tap_eq_int(gsp_ring_dirs_sweep(&none).count, 0);
     close(folder);
-    tap_check(exists(&place));
+    tap_check(exists(&dir));
     tap_eq_int(gsp_ring_dirs_sweep(&none).count, 1);
-    tap_check(!exists(&place));
+    tap_check(!exists(&dir));
     remove_runtime();
 }
 
@@ -506,19 +506,19 @@ TAP_TEST(links_and_directories_of_other_users_are_not_removed)
 {
     use_runtime_alone();
     const struct gsp_ring_dir_limits none = {0};
-    struct gsp_ring_dir place = make_ended(9, 60 * GSP_NS_PER_S);
+    struct gsp_ring_dir dir = make_ended(9, 60 * GSP_NS_PER_S);
     char moved[80];
     snprintf(moved, sizeof(moved), "%s/moved", runtime);
-    tap_require(rename(place.path, moved) == 0 && symlink(moved, place.path) == 0);
+    tap_require(rename(dir.path, moved) == 0 && symlink(moved, dir.path) == 0);
     tap_eq_int(gsp_ring_dirs_sweep(&none).count, 0);
-    tap_check(gsp_ring_dir_remove(&place, NULL) != 0);
+    tap_check(gsp_ring_dir_remove(&dir, NULL) != 0);
     tap_check(access(moved, F_OK) == 0);
-    tap_require(unlink(place.path) == 0 && rename(moved, place.path) == 0);
+    tap_require(unlink(dir.path) == 0 && rename(moved, dir.path) == 0);
     if (geteuid() == 0) {
-        tap_require(chown(place.path, 12345, (gid_t)-1) == 0);
+        tap_require(chown(dir.path, 12345, (gid_t)-1) == 0);
         tap_eq_int(gsp_ring_dirs_sweep(&none).count, 0);
-        tap_check(exists(&place));
-        tap_require(chown(place.path, 0, (gid_t)-1) == 0);
+        tap_check(exists(&dir));
+        tap_require(chown(dir.path, 0, (gid_t)-1) == 0);
     }
     tap_eq_int(gsp_ring_dirs_sweep(&none).count, 1);
     remove_runtime();

@@ -9,14 +9,14 @@
 
 static struct gsp_eval_slots_known known;
 
-static struct gsp_eval_slots one(uint32_t place)
+static struct gsp_eval_slots one(uint32_t slot)
 {
-    return (struct gsp_eval_slots){1, {place}};
+    return (struct gsp_eval_slots){1, {slot}};
 }
 
-static bool prove(uint64_t pc, struct gsp_eval_slots places, bool same)
+static bool prove(uint64_t pc, struct gsp_eval_slots slots, bool same)
 {
-    return gsp_sample__eval_slots_prove(&known, pc, &places, same);
+    return gsp_sample__eval_slots_prove(&known, pc, &slots, same);
 }
 
 TAP_TEST(an_unknown_slot_needs_the_same_position_before_and_after)
@@ -73,13 +73,13 @@ TAP_TEST(an_empty_set_proves_nothing)
 
 TAP_TEST(a_set_has_no_duplicates_and_a_limit)
 {
-    struct gsp_eval_slots places = {0};
-    gsp_sample__eval_slots_add(&places, RIGHT);
-    gsp_sample__eval_slots_add(&places, RIGHT);
-    tap_eq_int(places.count, 1);
+    struct gsp_eval_slots slots = {0};
+    gsp_sample__eval_slots_add(&slots, RIGHT);
+    gsp_sample__eval_slots_add(&slots, RIGHT);
+    tap_eq_int(slots.count, 1);
     for (uint32_t i = 0; i < 100; i++)
-        gsp_sample__eval_slots_add(&places, 8 * i);
-    tap_eq_int(places.count, GSP_EVAL_SLOTS_MAX);
+        gsp_sample__eval_slots_add(&slots, 8 * i);
+    tap_eq_int(slots.count, GSP_EVAL_SLOTS_MAX);
 }
 
 TAP_MAIN()

@@ -26,8 +26,8 @@
 struct scene {
     char root[64];   /* XDG_RUNTIME_DIR */
     char folder[96]; /* for segments */
-    int place_fd;
-    struct gsp_ring_dir place;
+    int ring_dir_fd;
+    struct gsp_ring_dir ring_dir;
     struct gsp_ring *ring;
     uint32_t module;
 };
@@ -46,7 +46,7 @@ static void need_engine(void)
 static void scene_begin(struct scene *scene)
 {
     need_engine();
-    *scene = (struct scene){.place_fd = -1};
+    *scene = (struct scene){.ring_dir_fd = -1};
     snprintf(scene->root, sizeof(scene->root), "/tmp/gsprof-test-XXXXXX");
     tap_require(mkdtemp(scene->root) != NULL);
     setenv("XDG_RUNTIME_DIR", scene->root, 1);
@@ -54,16 +54,16 @@ static void scene_begin(struct scene *scene)
     tap_require(mkdir(scene->folder, 0700) == 0);
     struct gsp_err err = {0};
     const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = 2, .cmdline = "test"};
-    const int rc = gsp_ring_dir_create(&about, &scene->place_fd, &err);
+    const int rc = gsp_ring_dir_create(&about, &scene->ring_dir_fd, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
     const struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_torch_trace),
                                        .row_capacity = CAPACITY,
                                        .rank = 2,
                                        .host = "box"};
-    tap_require(gsp_ring_create(scene->place_fd, &spec, &scene->ring, &err) == GSP_OK);
+    tap_require(gsp_ring_create(scene->ring_dir_fd, &spec, &scene->ring, &err) == GSP_OK);
     scene->module = gsp_ring_intern(scene->ring, gsp_sv_of("block.0"));
-    tap_require(gsp_ring_dir_find(getpid(), &scene->place, &err) == GSP_OK);
+    tap_require(gsp_ring_dir_find(getpid(), &scene->ring_dir, &err) == GSP_OK);
 }
 
 static void remove_tree(const char *path)
@@ -85,7 +85,7 @@ static void remove_tree(const char *path)
 static void scene_end(struct scene *scene)
 {
     gsp_ring_close(scene->ring);
-    close(scene->place_fd);
+    close(scene->ring_dir_fd);
     remove_tree(scene->root);
     tap_check(access(scene->root, F_OK) != 0);
 }
@@ -114,7 +114,7 @@ static struct gsp_drain *drain_open(const struct scene *scene,
     const int rc = gsp_store_drain_open(scene->folder, options, &drain, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
-    tap_require(gsp_store_drain_add_ring_dir(drain, &scene->place, &err) == GSP_OK);
+    tap_require(gsp_store_drain_add_ring_dir(drain, &scene->ring_dir, &err) == GSP_OK);
     return drain;
 }
 
@@ -235,7 +235,8 @@ TAP_TEST(rings_of_ended_processes_are_closed)
     int status = 1;
     tap_require(waitpid(child, &status, 0) == child && status == 0);
     setenv("XDG_RUNTIME_DIR", scene->root, 1);
-    tap_require(gsp_ring_dir_find(child, &scene->place, NULL) == GSP_OK && !scene->place.live);
+    tap_require(gsp_ring_dir_find(child, &scene->ring_dir, NULL) == GSP_OK &&
+                !scene->ring_dir.live);
     struct gsp_drain *drain = drain_open(scene, NULL);
     size_t rings = 0;
     tick(drain, false);
@@ -247,7 +248,7 @@ TAP_TEST(rings_of_ended_processes_are_closed)
     tap_eq_int(gsp_store_drain_stats(drain).rows, 50);
     tap_eq_int(gsp_store_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
     tap_eq_int(rings, 0);
-    tap_require(gsp_store_drain_add_ring_dir(drain, &scene->place, NULL) == GSP_OK);
+    tap_require(gsp_store_drain_add_ring_dir(drain, &scene->ring_dir, NULL) == GSP_OK);
     tick(drain, true);
     tap_eq_int(gsp_store_drain_stats(drain).rows, 50);
     check_rows(scene, 50, 0, 49);
@@ -279,7 +280,7 @@ TAP_TEST(strings_of_a_full_dictionary_are_counted_once)
     struct scene scene;
     scene_begin(&scene);
     /* Set the count in the ring's header, like its writer. */
-    gsp_auto_fd file = openat(scene.place_fd, "python.torch_trace.ring", O_RDWR | O_CLOEXEC);
+    gsp_auto_fd file = openat(scene.ring_dir_fd, "python.torch_trace.ring", O_RDWR | O_CLOEXEC);
     uint64_t strings = 7;
     const off_t at = offsetof(struct gsp_ring_head, strings_lost);
     tap_require(pwrite(file, &strings, sizeof(strings), at) == (ssize_t)sizeof(strings));
@@ -300,7 +301,7 @@ TAP_TEST(strings_of_a_full_dictionary_are_counted_once)
     gsp_store_drain_close(drain);
     tap_eq_int(lost(&scene, "dictionary full"), 9);
     /* The counts stay when the ring is removed. */
-    tap_require(unlinkat(scene.place_fd, "python.torch_trace.ring", 0) == 0);
+    tap_require(unlinkat(scene.ring_dir_fd, "python.torch_trace.ring", 0) == 0);
     tap_eq_int(lost(&scene, "dictionary full"), 9);
     struct gsp_store *store = run_store(&scene);
     tap_eq_str(gsp_store_warning(store, 0),
@@ -426,7 +427,7 @@ static void drain_in_child(const struct scene *scene)
     struct gsp_drain *drain = NULL;
     const struct gsp_drain_options options = {.merge_count = 3};
     if (gsp_store_drain_open(scene->folder, &options, &drain, NULL) != GSP_OK ||
-        gsp_store_drain_add_ring_dir(drain, &scene->place, NULL) != GSP_OK)
+        gsp_store_drain_add_ring_dir(drain, &scene->ring_dir, NULL) != GSP_OK)
         _exit(1);
     gsp_ignore(gsp_store_drain_tick(drain, true, NULL));
     gsp_ignore(gsp_store_drain_tick(drain, true, NULL));

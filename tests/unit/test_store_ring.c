@@ -14,16 +14,16 @@
 
 /* A temporary ring directory. */
 struct fixture {
-    struct gsp_ring_dir place;
+    struct gsp_ring_dir dir;
     int fd;
 };
 
 static struct fixture new_folder(void)
 {
     struct fixture f = {.fd = -1};
-    (void)snprintf(f.place.path, sizeof(f.place.path), "/tmp/gsprof-test-XXXXXX");
-    tap_require(mkdtemp(f.place.path) != NULL);
-    f.fd = open(f.place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void)snprintf(f.dir.path, sizeof(f.dir.path), "/tmp/gsprof-test-XXXXXX");
+    tap_require(mkdtemp(f.dir.path) != NULL);
+    f.fd = open(f.dir.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     tap_require(f.fd >= 0);
     return f;
 }
@@ -35,7 +35,7 @@ static void end_folder(struct fixture *f)
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         (void)unlinkat(f->fd, NAMES[i], 0);
     close(f->fd);
-    tap_check(rmdir(f->place.path) == 0);
+    tap_check(rmdir(f->dir.path) == 0);
 }
 
 static struct gsp_ring *new_ring(const struct fixture *f, const struct gsp_table *table,
@@ -70,7 +70,7 @@ static struct gsp_store *store_over(const struct fixture *f)
 {
     struct gsp_store *store = open_store(NULL);
     struct gsp_err err = {0};
-    if (gsp_store_add_ring_dir(store, &f->place, &err) != GSP_OK)
+    if (gsp_store_add_ring_dir(store, &f->dir, &err) != GSP_OK)
         printf("# %s\n", err.msg);
     lock_store(store);
     return store;
@@ -322,7 +322,7 @@ TAP_TEST(rows_in_segments_are_not_read_from_the_ring)
         append(ring, i, "m");
     struct gsp_store *store = open_store(NULL);
     const uint64_t seven = 7;
-    tap_require(gsp_store__add_ring_dir_from(store, &f.place,
+    tap_require(gsp_store__add_ring_dir_from(store, &f.dir,
                                              &(struct gsp_ring_start){from_seven, NULL, &seven},
                                              NULL) == GSP_OK);
     lock_store(store);
