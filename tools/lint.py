@@ -16,7 +16,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Set, Tuple
 
 import run_tests
 
@@ -99,6 +99,24 @@ def check_links() -> Result:
 def check_schema() -> Result:
     """The files generated from the schema of the report document are up to date."""
     return run(sys.executable, "tools/gen_report_schema.py", "--check")
+
+
+def check_variables() -> Result:
+    """The environment variables in the code are those in docs/. The code derives the names of
+    settings, so that settings.md, which is generated, may have more."""
+
+    def find(pattern: str, *names: str) -> Set[str]:
+        return {word for name in names for word in re.findall(pattern, (ROOT / name).read_text())}
+
+    code = tracked("src/**.[ch]", "python/**.py", "python/*.pth")
+    used = find(r"[\"'](GSPROF(?:_[A-Z]+)*)[\"']", *code)
+    settings = find(r"`(GSPROF(?:_[A-Z]+)*)`", "docs/settings.md")
+    others = find(r"`(GSPROF(?:_[A-Z]+)*)`", "docs/configuration.md")
+    faults = [f"{name}: not in docs/configuration.md" for name in used - settings - others]
+    faults += [
+        f"{name}: in docs/configuration.md, but not used" for name in others - used - settings
+    ]
+    return not faults, "\n".join(sorted(faults)) + "\n"
 
 
 def check_sizes() -> Result:
@@ -272,6 +290,7 @@ CHECKS: Dict[str, Callable[[], Result]] = {
     "prose": check_prose,
     "links": check_links,
     "schema": check_schema,
+    "variables": check_variables,
     "spelling": check_spelling,
     "shell": check_shell,
     "black": check_black,

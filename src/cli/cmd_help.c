@@ -152,6 +152,10 @@ static int run_docs(const struct gsp_parsed *parsed)
     gsp_cli__schema_markdown(&page);
     if (rc == GSP_OK)
         rc = put_page(folder, "../sql-schema", opts->check, &page, &err);
+    gsp_buf_clear(&page);
+    gsp_cli__settings_markdown(&page);
+    if (rc == GSP_OK)
+        rc = put_page(folder, "../settings", opts->check, &page, &err);
     return rc < 0 ? gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err) : 0;
 }
 
@@ -184,7 +188,7 @@ const struct gsp_command gsp_cmd_completions = {
 
 const struct gsp_command gsp_cmd_docs = {
     .name = "docs",
-    .summary = "Write the generated pages: docs/cli and docs/sql-schema.md",
+    .summary = "Write the generated pages: docs/cli, sql-schema.md, settings.md",
     .synopsis = "[--check] FOLDER",
     .about = "For developers of gsprof.",
     .opts = DOCS_OPTS,

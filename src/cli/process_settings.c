@@ -156,12 +156,6 @@ static bool is_selected(const struct target *target, size_t i, const char *prefi
     return false;
 }
 
-static const char *type_name(enum gsp_setting_type type)
-{
-    static const char *const NAMES[] = {"?", "on/off", "number", "text"};
-    return (size_t)type < GSP_COUNT(NAMES) ? NAMES[type] : NAMES[0];
-}
-
 static void put_state(struct gsp_json *json, uint32_t state)
 {
     static const struct {
@@ -208,7 +202,7 @@ static int show_json(const struct target *target, const char *prefix, struct gsp
         gsp_json_obj_begin(&json);
         gsp_json_put_sv(&json, "name", gsp_buf_sv(&name));
         gsp_json_put_str(&json, "value", target->page.value[i]);
-        gsp_json_put_str(&json, "type", type_name(about->type));
+        gsp_json_put_str(&json, "type", gsp_cli__setting_type_name(about->type));
         gsp_json_put_str(&json, "default", about->fallback);
         gsp_json_put_str(&json, "description", about->doc);
         gsp_json_obj_end(&json);
@@ -240,7 +234,7 @@ static int show_table(const struct target *target, const char *prefix, struct gs
         gsp_buf_printf(&name, PREFIX "%s", about->name);
         gsp_model_row_list_add_text(row_list, gsp_buf_sv(&name));
         gsp_model_row_list_add_text(row_list, gsp_sv_of(target->page.value[i]));
-        gsp_model_row_list_add_text(row_list, gsp_sv_of(type_name(about->type)));
+        gsp_model_row_list_add_text(row_list, gsp_sv_of(gsp_cli__setting_type_name(about->type)));
         gsp_model_row_list_add_text(row_list, gsp_sv_of(about->fallback));
         gsp_model_row_list_add_text(row_list, gsp_sv_of(about->doc));
     }
@@ -301,6 +295,12 @@ static int change_and_show(struct target *target, const char *prefix)
         return fail(target, &err);
     report(target, prefix);
     return 0;
+}
+
+const char *gsp_cli__setting_type_name(enum gsp_setting_type type)
+{
+    static const char *const NAMES[] = {"?", "on/off", "number", "text"};
+    return (size_t)type < GSP_COUNT(NAMES) ? NAMES[type] : NAMES[0];
 }
 
 int gsp_cli__process_settings_run(const struct gsp_parsed *parsed, const char *pid,

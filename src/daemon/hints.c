@@ -104,7 +104,7 @@ void gsp_daemon__hint_unknown_setting(struct gsp_sv name, struct gsp_buf *out)
 void gsp_daemon__hint_fixed_setting(size_t setting, struct gsp_buf *out)
 {
     char variable[GSP_SETTING_VARIABLE_MAX];
-    gsp_daemon__setting_variable(setting, variable);
+    gsp_daemon_setting_variable(gsp_daemon__setting_at(setting)->name, variable);
     gsp_buf_printf(out, "set it in config.toml or as %s, and restart the daemon", variable);
 }
 

@@ -47,7 +47,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "bind",
                   .type = "text",
                   .fallback = "127.0.0.1",
-                  .doc = "address to listen on; an address of the network needs a token"},
+                  .doc = "address to listen on; any other than loopback needs a token_file"},
         FIXED_TEXT(bind),
     },
     {
@@ -92,7 +92,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "allow_control",
                   .type = "boolean",
                   .fallback = "false",
-                  .doc = "whether requests may read processes"},
+                  .doc = "whether requests may attach to processes, dump and record them"},
         FIXED(allow_control),
         .kind = BOOLEAN,
     },
@@ -109,7 +109,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "carbon_g_per_kwh",
                   .type = "number",
                   .fallback = "0",
-                  .doc = "carbon intensity of the power grid; 0: not known"},
+                  .doc = "carbon intensity of the power grid in g/kWh; 0: unknown"},
         FIXED(carbon_g_per_kwh),
         .min = 0,
         .max = 1e5,
@@ -119,7 +119,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "cpu_tdp_watts",
                   .type = "number",
                   .fallback = "0",
-                  .doc = "power of all processors, for estimates; 0: guess"},
+                  .doc = "power of all processors in watts, for estimates; 0: 4 W per core"},
         FIXED(cpu_tdp_watts),
         .min = 0,
         .max = 1e5,
@@ -149,7 +149,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "request_timeout",
                   .type = "seconds",
                   .fallback = "30s",
-                  .doc = "time limit of a slow or idle client"},
+                  .doc = "how long a client may take to send a request or to read an answer"},
         FIXED(request_timeout_ns),
         .min = 1,
         .max = 3600,
@@ -179,7 +179,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "query_memory_mb",
                   .type = "whole number",
                   .fallback = "1024",
-                  .doc = "memory limit of a query"},
+                  .doc = "memory limit of a query in MiB"},
         LIVE(query_memory_mb),
         .min = 16,
         .max = 1e7,
@@ -190,9 +190,8 @@ static const struct row ROWS[] = {
             {.name = "ring.rows",
              .type = "whole number",
              .fallback = "0",
-             .doc =
-                 "rows that each thread keeps of a table, in programs started from now on and in the "
-                 "server after a restart; 0: 10000, and 100000 of python.torch_trace"},
+             .doc = "rows per table and thread, in the daemon and in the targets of gsprof run and "
+                    "inject; 0: 10000, and 100000 of python.torch_trace"},
         FIXED(ring_rows),
         .min = 0,
         .max = GSP_RING_ROWS_LIMIT,
@@ -214,7 +213,7 @@ static const struct row ROWS[] = {
              .type = "whole number",
              .fallback = "1024",
              .doc =
-                 "size limit for the tables of all ended processes; the oldest are removed first"},
+                 "size limit in MiB for the tables of all ended processes; the oldest are removed first"},
         LIVE(ring_keep_mb),
         .min = 0,
         .max = 1e7,
@@ -464,21 +463,35 @@ static int load_file(struct gsp_settings *settings, const char *path, struct gsp
     return GSP_OK;
 }
 
-void gsp_daemon__setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX])
+void gsp_daemon_setting_variable(const char *name, char out[GSP_SETTING_VARIABLE_MAX])
 {
     static const char prefix[] = "GSPROF_";
     size_t len = sizeof(prefix) - 1;
     memcpy(out, prefix, len);
-    for (const char *p = ROWS[i].shown.name; *p && len < GSP_SETTING_VARIABLE_MAX - 1; p++)
+    for (const char *p = name; *p && len < GSP_SETTING_VARIABLE_MAX - 1; p++)
         out[len++] = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p == '.' ? '_' : *p);
     out[len] = '\0';
+}
+
+void gsp_daemon_settings_markdown(struct gsp_buf *out)
+{
+    for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
+        const struct gsp_setting *shown = &ROWS[i].shown;
+        char variable[GSP_SETTING_VARIABLE_MAX];
+        gsp_daemon_setting_variable(shown->name, variable);
+        gsp_buf_printf(out, "| `%s` | `%s` | %s", shown->name, variable, shown->type);
+        if (ROWS[i].kind != TEXT && ROWS[i].kind != BOOLEAN)
+            gsp_buf_printf(out, ", %.10g to %.10g", ROWS[i].min, ROWS[i].max);
+        gsp_buf_printf(out, " | %s | %s | %s |\n", shown->fallback,
+                       gsp_daemon__setting_is_live(i) ? "live" : "fixed", shown->doc);
+    }
 }
 
 static int load_environment(struct gsp_settings *settings, struct gsp_err *err)
 {
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
         char name[GSP_SETTING_VARIABLE_MAX];
-        gsp_daemon__setting_variable(i, name);
+        gsp_daemon_setting_variable(ROWS[i].shown.name, name);
         const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe) */
         struct gsp_err why = {0};
         if (value &&

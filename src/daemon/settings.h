@@ -90,8 +90,9 @@ enum gsp_setting_origin gsp_daemon__setting_origin_of(const struct gsp_settings 
                                                       size_t i);
 /* The row of a name with or without the prefix, or a negative number. */
 int gsp_daemon_setting_find(struct gsp_sv name);
-/* The environment variable of a setting: "GSPROF_SAMPLE_RATE". */
-void gsp_daemon__setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX]);
+/* The environment variable of a setting of the daemon or of a process: "GSPROF_RING_ROWS" of
+ * "ring.rows". */
+void gsp_daemon_setting_variable(const char *name, char out[GSP_SETTING_VARIABLE_MAX]);
 /* The setting with the most similar name, or NULL. */
 const char *gsp_daemon__setting_nearest(struct gsp_sv name);
 
@@ -102,6 +103,8 @@ GSP_MUST_CHECK int gsp_daemon_setting_set(struct gsp_settings *settings, size_t 
 void gsp_daemon__setting_json(const struct gsp_settings *settings, size_t i, struct gsp_json *json);
 void gsp_daemon__setting_text(const struct gsp_settings *settings, size_t i, struct gsp_buf *out);
 const char *gsp_daemon__setting_origin_name(enum gsp_setting_origin origin);
+/* Appends the rows of a Markdown table of all settings, for docs/settings.md. */
+void gsp_daemon_settings_markdown(struct gsp_buf *out);
 
 /* Loads the defaults, then the file, then the environment. path NULL:
  * $XDG_CONFIG_HOME/gsprof/config.toml, which need not exist. Fails with NOFILE, FORMAT, USAGE. */

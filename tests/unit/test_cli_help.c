@@ -108,6 +108,9 @@ TAP_TEST(pages_are_up_to_date)
     gsp_buf_clear(&page);
     gsp_cli__schema_markdown(&page);
     check_page("../sql-schema", &page);
+    gsp_buf_clear(&page);
+    gsp_cli__settings_markdown(&page);
+    check_page("../settings", &page);
 }
 
 TAP_TEST(wrapping)
