@@ -11,7 +11,7 @@ import tempfile
 from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from . import _follower, _gsprof
-from .errors import GsprofError, NoSuchFile, TimedOut, from_status
+from .errors import GsprofError, NoSuchFile, TimedOut, from_code, from_status
 
 # Longer than a recorder needs to finish, on any machine.
 PATIENCE_S = 60.0
@@ -39,10 +39,13 @@ def _events(lines: Iterable[bytes]) -> Iterator[Dict[str, Any]]:
 
 
 def _error(status: int, events: Iterable[Dict[str, Any]]) -> GsprofError:
-    """The exception for an exit status, with the message and the hints of the program."""
-    messages = [event["message"] for event in events if event.get("event") == "error"]
-    text = messages[-1].strip() if messages else f"gsprof ended with status {status}"
-    return from_status(status, text[len("gsprof: ") :] if text.startswith("gsprof: ") else text)
+    """The exception for the program's last error, with its message and hints."""
+    errors = [event for event in events if event.get("event") == "error"]
+    if not errors:
+        return from_status(status, f"gsprof ended with status {status}")
+    text = errors[-1]["message"].strip()
+    prefix = "gsprof: "
+    return from_code(errors[-1]["code"], text[len(prefix) :] if text.startswith(prefix) else text)
 
 
 def run(*args: str, warnings: Optional[List[str]] = None) -> bytes:

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "cli/common.h"
+#include "cli/events.h"
 #include "cli/hint.h"
 #include "cli/ring_settings.h"
 #include "record/follow.h"
@@ -72,18 +73,25 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+struct readiness {
+    pid_t pid;
+    int parent_fd; /* pipe to the parent of a detached follower; else -1 */
+};
+
 /* Notifies the parent through the pipe and detaches from stderr, which reported errors so far. */
 static void report_ready(void *user)
 {
-    const int *fd = user;
-    if (*fd < 0)
+    const struct readiness *readiness = user;
+    gsp_cli__events_ready_pid(readiness->pid);
+    if (readiness->parent_fd < 0)
         return;
+    gsp_cli__events_close();
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0)
         dup2(null, STDERR_FILENO);
     gsp_fd_close(&null);
-    gsp_ignore(gsp_fd_write_all(*fd, "+", 1, NULL) < 0);
-    gsp_fd_close(fd);
+    gsp_ignore(gsp_fd_write_all(readiness->parent_fd, "+", 1, NULL) < 0);
+    gsp_fd_close(&readiness->parent_fd);
 }
 
 static void report(const struct gsp_parsed *parsed, const struct gsp_follow_result *result)
@@ -98,9 +106,10 @@ static void report(const struct gsp_parsed *parsed, const struct gsp_follow_resu
         gsp_cli__term_line(&term, "The process %s.", result->ending.detail);
 }
 
-static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
+static int follow(const struct gsp_parsed *parsed, pid_t pid, int parent_fd)
 {
     const struct follow_opts *opts = parsed->opts;
+    struct readiness readiness = {.pid = pid, .parent_fd = parent_fd};
     struct gsp_follow_result result = {0};
     struct gsp_err err = {0};
     const struct gsp_ring_dir_limits limits = gsp_cli__ring_limits(parsed);
@@ -110,7 +119,7 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
                                         .no_metrics = opts->no_metrics,
                                         .limits = &limits,
                                         .ready = report_ready,
-                                        .user = &ready_fd,
+                                        .user = &readiness,
                                         .stop = &stop};
     catch_signals();
     setpriority(PRIO_PROCESS, 0, NICENESS);
@@ -122,7 +131,7 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
 }
 
 /* Follows in the background, without a terminal or working directory. */
-static int follow_in_background(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
+static int follow_in_background(const struct gsp_parsed *parsed, pid_t pid, int parent_fd)
 {
     if (chdir("/") != 0)
         return gsp_err_exit_status(GSP_E_IO);
@@ -132,7 +141,7 @@ static int follow_in_background(const struct gsp_parsed *parsed, pid_t pid, int 
         dup2(null, STDOUT_FILENO);
     }
     gsp_fd_close(&null);
-    return follow(parsed, pid, ready_fd);
+    return follow(parsed, pid, parent_fd);
 }
 
 static int detach(const struct gsp_parsed *parsed, pid_t pid)

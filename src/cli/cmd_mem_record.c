@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "cli/await_python.h"
 #include "cli/common.h"
+#include "cli/events.h"
 #include "cli/hint.h"
 #include "cli/term.h"
 #include "collect/huge.h"
@@ -264,6 +265,7 @@ static int record(struct recording *recording, struct gsp_err *err)
                                : INT64_MAX;
     int rc = GSP_OK;
     bool last = false;
+    gsp_cli__events_ready_pid(recording->pid);
     while (rc == GSP_OK && !last) {
         const int64_t now_ns = gsp_now_ns();
         last = !target_runs(recording) || stop_count > 1 || now_ns >= end_ns;
@@ -293,6 +295,7 @@ static void report(struct recording *recording)
     char elapsed[32];
     gsp_auto_buf bytes = {0};
     gsp_auto_buf quoted = {0};
+    gsp_cli__events_done(-1, recording->output);
     if (recording->parsed->globals.quiet)
         return;
     gsp_fmt_duration(gsp_now_ns() - recording->start_ns, elapsed, sizeof(elapsed));

@@ -669,7 +669,7 @@ static int conclude(struct recording *recording, int rc, struct gsp_err *err)
     }
     if (rc < 0)
         return fail(recording, err);
-    gsp_cli__events_done(recording->stats.samples, recording->file.output);
+    gsp_cli__events_done((int64_t)recording->stats.samples, recording->file.output);
     if (!recording->parsed->globals.quiet)
         report_summary(recording);
     return 0;

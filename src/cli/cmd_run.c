@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "cli/common.h"
+#include "cli/events.h"
 #include "cli/hint.h"
 #include "cli/ring_settings.h"
 #include "cli/run_fault.h"
@@ -318,6 +319,7 @@ static int start(struct run *run, struct gsp_err *err)
         rc = gsp_record_launch_go(&run->launch, run->parsed->args[0], err);
     }
     if (rc == GSP_OK) {
+        gsp_cli__events_ready_pid(run->pid);
         /* Only now, so that the program inherits the original limits. */
         gsp_cli__raise_descriptors();
         gsp_record_launch_drop_descriptors();
@@ -422,8 +424,8 @@ static void print_part(struct run *run, struct gsp_buf *part)
 }
 
 /* Prints the verdict, problems, and last the commands to run next. */
-static void report_made(struct run *run, const struct gsp_announcements *announced,
-                        struct gsp_run_finish_result *result)
+static void report_result(struct run *run, const struct gsp_announcements *announced,
+                          struct gsp_run_finish_result *result)
 {
     gsp_auto_buf quoted = {0};
     gsp_auto_buf former = {0};
@@ -482,6 +484,7 @@ static void finish(struct run *run, int64_t took_ns)
         gsp_cli__term_line(&run->term, "gsprof: the program ran for %s and exited with status %d.",
                            gsp_fmt_duration(took_ns, took, sizeof(took)), run->status);
     if (!run->rings) {
+        gsp_cli__events_done((int64_t)run->followed.samples, NULL);
         if (!quiet && !is_cpu_short)
             report_rings(run, &announced);
         return;
@@ -497,8 +500,12 @@ static void finish(struct run *run, int64_t took_ns)
     gsp_record_run_finish(&what, &result);
     run->rings = NULL;
     gsp_cli__term_clear_status(&run->term);
+    if (result.err.code)
+        gsp_cli__events_error(&result.err, gsp_sv_of(result.err.msg));
+    else
+        gsp_cli__events_done((int64_t)run->followed.samples, run->dir.path);
     if (!quiet)
-        report_made(run, &announced, &result);
+        report_result(run, &announced, &result);
     else if (result.err.code)
         gsp_cli__term_line(&run->term, "gsprof: the run is incomplete: %s", result.err.msg);
     gsp_buf_free(&result.verdict);
@@ -574,12 +581,13 @@ static int run_command(const struct gsp_parsed *parsed)
             gsp_record_run_signals_raise(run.launch.signal);
         return run.status;
     }
-    const int status = gsp_cli__fail(parsed,
-                                     &(struct gsp_hint_context){.command = "run",
-                                                                .program = parsed->args[0],
-                                                                .path = run.opts->output,
-                                                                .argv = parsed->argv},
-                                     &err);
+    /* A missing file belongs to gsprof's installation, not to the output. */
+    const char *path = rc == GSP_E_NOFILE ? NULL : run.opts->output;
+    const int status = gsp_cli__fail(
+        parsed,
+        &(struct gsp_hint_context){
+            .command = "run", .program = parsed->args[0], .path = path, .argv = parsed->argv},
+        &err);
     return rc == GSP_E_NOEXEC && err.sys != ENOENT ? EXIT_NOT_EXECUTABLE : status;
 }
 

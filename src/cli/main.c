@@ -70,7 +70,6 @@ static int dispatch(const struct gsp_parsed *parsed)
         return gsp_err_exit_status(GSP_E_USAGE);
     }
     set_log(&parsed->globals);
-    gsp_cli__events_set_fd((int)parsed->globals.ready_fd);
     return parsed->command->run(parsed);
 }
 
@@ -79,6 +78,12 @@ int main(int argc, char **argv)
     struct gsp_parsed parsed;
     struct gsp_err err = {0};
     int rc = gsp_cli__parse(argc, argv, &parsed, &err);
+    /* Also after an error, which is then reported there. */
+    struct gsp_err bad_fd = {0};
+    if (gsp_cli__events_open((int)parsed.globals.ready_fd, &bad_fd) < 0 && rc == GSP_OK) {
+        err = bad_fd;
+        rc = bad_fd.code;
+    }
     int status = rc == GSP_OK ? dispatch(&parsed) : gsp_cli__misuse(&parsed, "%s", err.msg);
     gsp_cli__parsed_free(&parsed);
     return status;

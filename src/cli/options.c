@@ -53,8 +53,9 @@ const struct gsp_opt gsp_global_opts[] = {
      .default_text = "none",
      .min = -1,
      .max = INT_MAX,
-     .help = "Write readiness, warnings, errors and results to this file descriptor, one JSON "
-             "object per line. For programs that start gsprof.",
+     .help =
+         "Write events to this file descriptor, one JSON object per line: ready, warning, error, "
+         "done. For programs that start gsprof.",
      .advanced = true},
     {.name = "version",
      .letter = 'V',

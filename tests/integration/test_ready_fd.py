@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+import pytest
+
 from conftest import StartTarget
-from support import EXIT_USAGE, GSPROF, PATIENCE_S
+from support import EXIT_USAGE, GSPROF, PATIENCE_S, gsprof
 
 Events = List[Dict[str, Any]]
 
@@ -61,6 +64,58 @@ def test_errors_have_a_code() -> None:
     assert "4194300" in events[0]["message"]
     status, events = report_of("record", "--pid", "1", "--", "true")
     assert status == EXIT_USAGE and events[0]["code"] == "USAGE"
+
+
+def test_usage_errors_are_reported() -> None:
+    status, events = report_of("record", "--bogus")
+    assert status == EXIT_USAGE
+    assert [(event["event"], event["code"]) for event in events] == [("error", "USAGE")]
+    assert "--bogus" in events[0]["message"]
+
+
+@pytest.mark.parametrize("fd, message", [(1, "at least 3"), (99, "not an open descriptor")])
+def test_descriptors_that_cannot_be_used(fd: int, message: str) -> None:
+    done = gsprof("--ready-fd", fd, "record", "--", "echo", "text", status=EXIT_USAGE)
+    assert message in done.err and done.out == ""
+
+
+def test_other_recorders_report_too(start: StartTarget, tmp_path: Path) -> None:
+    sleep = ["--", sys.executable, "-c", "import time; time.sleep(1)"]
+    run, log = tmp_path / "run", tmp_path / "m.gspm"
+    for args, output in (
+        (["run", "-q", "-o", run, *sleep], run),
+        (["mem", "record", "-q", "-o", log, *sleep], log),
+    ):
+        status, events = report_of(*args)
+        assert status == 0 and [event["event"] for event in events] == ["ready", "done"], events
+        assert events[0]["pid"] > 0 and events[1]["output"] == str(output)
+    target = start("spin.py")
+    # The reader of a detached follower sees the end of the pipe once it is ready.
+    status, events = report_of("follow", target.pid, "--detach")
+    assert status == 0 and events == [{"event": "ready", "pid": target.pid}]
+
+
+def test_a_full_pipe_stops_only_the_events(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        while os.write(writing, bytes(4096)):
+            pass
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    output = tmp_path / "p.gsp"
+    code = "import time\nwhile time.process_time() < 0.5: pass"
+    command = [GSPROF, "--ready-fd", str(writing), "record", "-o", output]
+    done = subprocess.run(
+        [*map(str, command), "--", sys.executable, "-c", code],
+        pass_fds=[writing],
+        stderr=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    os.close(reading)
+    os.close(writing)
+    assert done.returncode == 0 and output.exists()
 
 
 def test_warnings_are_reported_even_with_quiet(tmp_path: Path) -> None:
