@@ -59,8 +59,7 @@ static double median_us(int64_t *values, int count)
     return (double)values[middle] / 1000;
 }
 
-static void measure(size_t source_count, struct gsp_collector **sources, int rounds,
-                    int64_t *values)
+static void measure(size_t source_count, void **sources, int rounds, int64_t *values)
 {
     struct counting_sink sink = {{intern, row}, 0};
     int64_t *sums = values + source_count * (size_t)rounds;
@@ -88,7 +87,7 @@ static void measure(size_t source_count, struct gsp_collector **sources, int rou
 int main(int argc, char **argv)
 {
     const struct gsp_collect_env env = gsp_collect_env_here();
-    struct gsp_collector *sources[SOURCES_MAX] = {0};
+    void *sources[SOURCES_MAX] = {0};
     const int rounds = argc >= 2 ? (int)strtol(argv[1], NULL, 10) : 0;
     int32_t pids[PIDS_MAX];
     size_t pid_count = 0;
