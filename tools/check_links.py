@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the relative links, images and #anchors of all Markdown files, and that every page of
-docs/ is in the navigation of the site.  Needs no network.
+"""Checks the relative links, images and #anchors of all Markdown files, that every page of docs/ is
+in the navigation of the site, and that the files which pages and comments name exist. Needs no
+network.
 
 usage: check_links.py [ROOT]"""
 
@@ -18,9 +19,21 @@ FENCE = re.compile(r"^ *(```|~~~)")
 CODE = re.compile(r"(`+).+?\1")
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
 REFERENCE = re.compile(r"^\[[^\]]+\]: +(\S+)")
-IMAGE = re.compile(r"<(?:img|a)\b[^>]*?\b(?:src|href)=\"([^\"]+)\"")
+IMAGE = re.compile(r"<(?:img|a)\b[^>]*?\b(?:src|href)=\"?([^\"\s>]+)")
 HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: +#+)?$")
 REMOTE = re.compile(r"^[a-z][a-z0-9+.-]*:|^//")
+# Names of source files in pages and comments; those of libraries and of generated files are exempt.
+SOURCE_NAME = re.compile(r"(?<![\w/.<-])(?:[\w-]+/)*([\w-]+\.[ch])\b(?![\w(.])")
+FOREIGN = re.compile(
+    r"^(?:pycore_\w+|yyjson|duckdb|curl|Python|code|unicodeobject|longintrepr)\.[ch]$"
+)
+REPOSITORY_PATH = re.compile(r"`((?:bench|docs|python|src|tests|tools|web)/[\w./-]+)`")
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+KERNEL_PATH = re.compile(r"^(?:arch|linux|cpython|Objects)/")
+# The rows of docs/architecture.md that describe a folder, and the files they name.
+FOLDER_ROW = re.compile(r"^\| `(\w+)/` \|")
+FILE_STEM = re.compile(r"`([a-z][a-z0-9_]*\*?)`")
+NOT_FILES = {"dlopen"}
 # Pages that list others: what docs/conf.py makes the site's navigation of.
 INDEXES = ("docs/index.md", "docs/formats.md", "docs/cli/gsprof.md")
 
@@ -63,8 +76,17 @@ def targets_of(line: str) -> List[str]:
     return LINK.findall(plain) + REFERENCE.findall(plain) + IMAGE.findall(plain)
 
 
-def tracked(root: Path) -> List[Path]:
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.md"]
+def tracked(root: Path, *patterns: str) -> List[Path]:
+    command = [
+        "git",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--",
+        *patterns,
+    ]
     listed = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True).stdout.decode()
     paths = sorted({root / name for name in listed.split("\0") if name})
     return [path for path in paths if path.is_file()]
@@ -117,13 +139,58 @@ class Checker:
             if name.startswith("docs/") and name not in INDEXES
         ]
 
+    def missing_names(self, pages: List[Path], sources: List[Path]) -> List[str]:
+        """Names of files that pages and comments mention and that do not exist."""
+        known = {path.name for path in tracked(self.root, "*.c", "*.h")}
+        texts = [(page, number, line) for page in pages for number, line in prose(page)]
+        for path in sources:
+            text = path.read_text(encoding="utf-8")
+            for match in COMMENT.finditer(text):
+                texts.append((path, text.count("\n", 0, match.start()) + 1, match[0]))
+        faults = []
+        for path, number, text in texts:
+            names = [
+                match[0]
+                for match in SOURCE_NAME.finditer(text)
+                if match[1] not in known
+                and not FOREIGN.match(match[1])
+                and not KERNEL_PATH.match(match[0])
+            ]
+            if path.suffix == ".md":
+                names += [
+                    name
+                    for name in REPOSITORY_PATH.findall(text)
+                    if not (self.root / name).exists()
+                ]
+            where = f"{path.relative_to(self.root)}:{number}"
+            faults += [f"{where}: no such file: {name}" for name in names]
+        return faults
+
+    def missing_stems(self) -> List[str]:
+        """Files that the folder tables of docs/architecture.md name and that do not exist."""
+        name = "docs/architecture.md"
+        faults = []
+        for number, line in prose(self.root / name):
+            row = FOLDER_ROW.match(line)
+            if not row:
+                continue
+            folder = self.root / "src" / row[1]
+            for stem in FILE_STEM.findall(line.split("|")[2]):
+                if stem not in NOT_FILES and not list(folder.glob(f"{stem}.*")):
+                    faults.append(f"{name}:{number}: src/{row[1]}/ has no file {stem}")
+        return faults
+
 
 def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    pages = tracked(root)
+    pages = tracked(root, "*.md")
     checker = Checker(root)
     faults = [fault for page in pages for fault in checker.faults_of(page)]
     faults += checker.unlisted(pages)
+    faults += checker.missing_names(
+        [page for page in pages if page.name != "CHANGELOG.md"], tracked(root, "src/*.[ch]")
+    )
+    faults += checker.missing_stems()
     print("\n".join(faults), end="\n" if faults else "")
     return 1 if faults else 0
 

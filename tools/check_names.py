@@ -17,12 +17,18 @@ from pathlib import Path
 
 # A definition starts in the first column, and its body's brace stands alone on a line.
 DEFINITION = re.compile(
-    r"^(?!static\b|typedef\b|return\b)[A-Za-z_][^;{}#=\n]*?\b(gsp_\w+)\([^;{}]*\)[^;{}]*\n\{",
+    r"^(?!(?:GSP_\w+(?:\([^)]*\))? )?static\b|typedef\b|return\b)"
+    r"[A-Za-z_][^;{}#=\n]*?\b(\w+)\([^;{}]*\)[^;{}]*\n\{",
     re.MULTILINE,
 )
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 WORD = re.compile(r"\bgsp_\w+")
-# Symbols that programs outside this tree look up by name.
-FIXED = re.compile(r"gsp_agent_")
+# Symbols that programs outside this tree look up by name: those of the agent, and entry points.
+FIXED = {
+    "agent": re.compile(r"gsp_agent_"),
+    "cli": re.compile("main$"),
+    "pyext": re.compile("PyInit_"),
+}
 
 
 def find_functions(root: Path) -> dict[str, str]:
@@ -38,14 +44,16 @@ def find_users(root: Path) -> dict[str, set[str]]:
     """The folders that mention each name."""
     users: dict[str, set[str]] = defaultdict(set)
     for path in sorted((root / "src").glob("*/*.[ch]")):
-        for name in WORD.findall(path.read_text()):
+        for name in WORD.findall(COMMENT.sub("", path.read_text())):
             users[name].add(path.parent.name)
     return users
 
 
 def fault_of(name: str, folder: str, users: set[str]) -> str:
     """What is wrong with a name, or nothing."""
-    if folder == "base" or FIXED.match(name):
+    if folder in FIXED and FIXED[folder].match(name):
+        return ""
+    if folder == "base" and name.startswith("gsp_"):
         return ""
     is_internal = users <= {folder}
     wanted = f"gsp_{folder}__" if is_internal else f"gsp_{folder}_"

@@ -17,6 +17,11 @@ SKIPPED = re.compile(
     r"^(?:LICENSE|tools/check_prose\.py|web/package-lock\.json"
     r"|tests/(?:fuzz/corpus|golden|unit/data)/)|\.(?:png|ico|gz|ring|gsp)$"
 )
+# "look" as a noun.
+LOOK = (
+    r"(?:a|the|each|every|one|per|first|last|next|two|three) looks?"
+    r"(?= (?:at|of|in|a|per|running|takes?)\b)"
+)
 # What not to write, and what to write instead.
 PHRASES = {
     r"(?:is|are|was|were|be|been|being) told": "prints, reports, returns",
@@ -30,13 +35,12 @@ PHRASES = {
     r"so many": "N, this many",
     r"so much(?! (?:as|faster|slower|more|less))": "this much",
     r"what is there": "the existing rows, files",
-    r"(?:a|each|every|one|per|first|last|next|two|three) looks?(?= (?:at|of|in|a|per|running)\b)": (
-        "sample, pass"
-    ),
+    LOOK: "sample, pass",
+    r"(?= (?:at|of|in|a|per|running|takes?)\b)": "sample, pass",
     r"looks? at which": "samples in which",
-    r"(?<!\w )worth (?:0|1|NULL|true|false|an exit status|how many|the number|code)": "returns",
+    r"(?<!\w )worth (?:0|1|NULL|true|false|an exit status|how many|the number|the size|code|GSP_\w+)": "returns",
     r"as it (?:was|is) (?:before|now|then)\b": "unchanged, current",
-    r"(?<!there )(?:is|are|was) no (?!longer|more|less|later|such|worse|better)\w+": (
+    r"(?<!there )(?:is|are|was|were) no (?!longer|more|less|later|such|worse|better)\w+": (
         "is not a ..., does not exist"
     ),
 }
@@ -61,13 +65,33 @@ HINTS = (
 )
 
 
+# The end of a line and the beginning of the next one in a comment, a string or a paragraph.
+LINE_END = re.compile(r"[\s\"\\]*$")
+LINE_START = re.compile(r"^\s*(?:\*|//+|#|>)?\s*f?\"?")
+# Longer than any phrase.
+PHRASE_MAX = 40
+
+
+def phrases_in(text: str) -> list[re.Match[str]]:
+    lower = text.lower()
+    return list(PATTERN.finditer(text)) if any(hint in lower for hint in HINTS) else []
+
+
+def matches_of(line: str, following: str) -> list[re.Match[str]]:
+    """The phrases that begin in a line; they may end in the following one."""
+    found = phrases_in(line)
+    tail = LINE_END.sub("", line[-PHRASE_MAX:])
+    if tail and following:
+        both = f"{tail} {LINE_START.sub('', following[: 2 * PHRASE_MAX])[:PHRASE_MAX]}"
+        found += [match for match in phrases_in(both) if match.start() < len(tail) < match.end()]
+    return found
+
+
 def check_text(name: str, text: str) -> list[str]:
     faults = []
-    for number, line in enumerate(text.splitlines(), 1):
-        lower = line.lower()
-        if not any(hint in lower for hint in HINTS):
-            continue
-        for match in PATTERN.finditer(line):
+    lines = text.splitlines()
+    for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""]), 1):
+        for match in matches_of(line, following):
             assert match.lastgroup
             advice = ADVICE[int(match.lastgroup[1:])]
             faults.append(f"{name}:{number}: '{match[0]}': write {advice}")

@@ -36,7 +36,7 @@ struct gsp_sv gsp_compare__text_printf(struct gsp_compare *compare, const char *
 struct gsp_sv gsp_compare__text_keep(struct gsp_compare *compare, struct gsp_buf *text);
 /* Adds a caveat; the text is not copied. */
 void gsp_compare__note_add(struct gsp_compare *compare, struct gsp_sv text);
-/* Makes room for one more element, like gsp_report_array_grow(). */
+/* Makes room for one more element, like gsp_report__array_grow(). */
 void *gsp_compare__array_grow(struct gsp_compare *compare, void *array, size_t count, size_t size);
 
 /* Fills a row, except name, unit and better, from the values of both sides. Removes values that are

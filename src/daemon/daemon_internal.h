@@ -3,7 +3,7 @@
  * daemon_internal.h -- the state of the daemon, shared by its files.
  *
  * daemon.c           open, start, stop
- * daemon_tick.c      the collecting thread and the maintenance thread
+ * daemon_threads.c   the collecting thread and the maintenance thread
  * routes*.c          requests
  * targets.c          watched processes and stack recordings
  *
@@ -100,7 +100,7 @@ struct gsp_daemon {
 /* A copy of the settings that can change at run time. */
 struct gsp_settings_live gsp_daemon__live_settings(struct gsp_daemon *daemon);
 
-/* daemon_tick.c: main functions of the threads. They return after gsp_daemon.stopping is set. */
+/* daemon_threads.c: main functions of the threads. They return after gsp_daemon.stopping is set. */
 void *gsp_daemon__collect(void *daemon);
 void *gsp_daemon__maintain(void *daemon);
 /* Updates the list of watched processes from sessions and targets. */

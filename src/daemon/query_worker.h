@@ -46,7 +46,7 @@ struct gsp_query_job {
     bool stacks; /* python.backtrace reads the current stacks of running processes */
 };
 
-/* Reads SQL from stdin and the facts (query_facts.h) from GSP_WORKER_EXTRA_FD, queries all rings
+/* Reads SQL from stdin and the facts (query_input.h) from GSP_WORKER_EXTRA_FD, queries all rings
  * and the frame log, and writes rows to stdout. A failure is one line of JSON on stderr. Returns an
  * exit status. */
 int gsp_daemon_query_worker_main(const struct gsp_query_job *order);

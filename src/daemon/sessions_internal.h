@@ -153,7 +153,7 @@ struct stacks_sums {
 };
 void gsp_daemon__sessions_sum_parts(const struct session *s, struct stacks_sums *out);
 
-/* sessions_tend.c */
+/* sessions_files.c */
 void gsp_daemon__sessions_path(const struct gsp_sessions *sessions, const char *file,
                                struct gsp_buf *out);
 /* Chooses a file name for a session of that name. Returns false without memory. */

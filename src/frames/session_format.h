@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * session_format.h -- the format of a session file, <session>.json: names, texts and limits that
- * the writer (session_file.h) and the reader (session_read.h) share.
+ * the writer (session_write.h) and the reader (session_read.h) share.
  *
  * docs/formats/session.md describes the format.
  *

@@ -81,7 +81,7 @@ struct gsp_sv gsp_report__text_printf(struct gsp_report *report, const char *fmt
     return gsp_report__text_keep(report, gsp_sv_of(text));
 }
 
-void *gsp_report_array_grow(struct gsp_report *report, void *array, size_t count, size_t size)
+void *gsp_report__array_grow(struct gsp_report *report, void *array, size_t count, size_t size)
 {
     if (count != 0 && (count < ROOM_FIRST || (count & (count - 1)) != 0))
         return array;
@@ -93,7 +93,7 @@ void *gsp_report_array_grow(struct gsp_report *report, void *array, size_t count
 void gsp_report__fact_add(struct gsp_report *report, struct gsp_sv name, struct gsp_sv value)
 {
     struct gsp_report_fact *more =
-        gsp_report_array_grow(report, report->facts, report->fact_count, sizeof(*report->facts));
+        gsp_report__array_grow(report, report->facts, report->fact_count, sizeof(*report->facts));
     if (!more)
         return;
     report->facts = more;
@@ -104,7 +104,7 @@ void gsp_report__card_add(struct gsp_report *report, struct gsp_report_card card
                           struct gsp_buf *value, struct gsp_buf *detail)
 {
     struct gsp_report_card *more =
-        gsp_report_array_grow(report, report->cards, report->card_count, sizeof(*report->cards));
+        gsp_report__array_grow(report, report->cards, report->card_count, sizeof(*report->cards));
     if (!more)
         return;
     report->cards = more;
@@ -117,8 +117,8 @@ void gsp_report__verdict_add(struct gsp_report *report, struct gsp_buf *text)
 {
     if (text->len == 0 || report->verdict_count >= GSP_VERDICT_LINES_MAX)
         return;
-    struct gsp_sv *more = gsp_report_array_grow(report, report->verdict, report->verdict_count,
-                                                sizeof(*report->verdict));
+    struct gsp_sv *more = gsp_report__array_grow(report, report->verdict, report->verdict_count,
+                                                 sizeof(*report->verdict));
     if (!more)
         return;
     report->verdict = more;
@@ -131,7 +131,7 @@ void gsp_report__loss_add(struct gsp_report *report, struct gsp_sv what, struct 
     if (count == 0)
         return;
     struct gsp_report_loss *more =
-        gsp_report_array_grow(report, report->losses, report->loss_count, sizeof(*report->losses));
+        gsp_report__array_grow(report, report->losses, report->loss_count, sizeof(*report->losses));
     if (!more)
         return;
     report->losses = more;
@@ -140,8 +140,8 @@ void gsp_report__loss_add(struct gsp_report *report, struct gsp_sv what, struct 
 
 struct gsp_report_chart *gsp_report__chart_add(struct gsp_report *report, struct gsp_sv id)
 {
-    struct gsp_report_chart *more =
-        gsp_report_array_grow(report, report->charts, report->chart_count, sizeof(*report->charts));
+    struct gsp_report_chart *more = gsp_report__array_grow(
+        report, report->charts, report->chart_count, sizeof(*report->charts));
     if (!more)
         return NULL;
     report->charts = more;
@@ -153,7 +153,7 @@ struct gsp_report_series *gsp_report__series_add(struct gsp_report *report,
                                                  struct gsp_report_chart *chart, struct gsp_sv name)
 {
     struct gsp_report_series *more =
-        gsp_report_array_grow(report, chart->series, chart->series_count, sizeof(*chart->series));
+        gsp_report__array_grow(report, chart->series, chart->series_count, sizeof(*chart->series));
     if (!more)
         return NULL;
     chart->series = more;
@@ -165,11 +165,11 @@ struct gsp_report_series *gsp_report__series_add(struct gsp_report *report,
 void gsp_report__series_add_point(struct gsp_report *report, struct gsp_report_series *series,
                                   double t, double v)
 {
-    double *times = gsp_report_array_grow(report, series->t, series->count, sizeof(*times));
+    double *times = gsp_report__array_grow(report, series->t, series->count, sizeof(*times));
     if (!times)
         return;
     series->t = times;
-    double *values = gsp_report_array_grow(report, series->v, series->count, sizeof(*values));
+    double *values = gsp_report__array_grow(report, series->v, series->count, sizeof(*values));
     if (!values)
         return;
     series->v = values;

@@ -32,7 +32,7 @@ struct gsp_sv gsp_report__text_printf(struct gsp_report *report, const char *fmt
 /* Makes room for one more element after `count` and returns the array, which may have moved.
  * Returns NULL if out of memory; the old array is then unchanged. Only this function may grow the
  * array. */
-void *gsp_report_array_grow(struct gsp_report *report, void *array, size_t count, size_t size);
+void *gsp_report__array_grow(struct gsp_report *report, void *array, size_t count, size_t size);
 
 /* Both add a row; the texts are not copied. A loss with count 0 is ignored. */
 void gsp_report__fact_add(struct gsp_report *report, struct gsp_sv name, struct gsp_sv value);

@@ -28,7 +28,7 @@ static void add_processes(struct builder *b)
     struct gsp_report_stacks *stacks = b->stacks;
     for (uint32_t i = 0; i < gsp_model_profile_process_count(b->profile); i++) {
         const struct gsp_process *process = gsp_model_profile_process_at(b->profile, i);
-        struct gsp_report_process *more = gsp_report_array_grow(
+        struct gsp_report_process *more = gsp_report__array_grow(
             b->report, stacks->processes, stacks->process_count, sizeof(*stacks->processes));
         if (!more)
             return;
@@ -45,7 +45,7 @@ static void add_threads(struct builder *b)
         const struct gsp_thread *thread = gsp_model_profile_thread_at(b->profile, i);
         const struct gsp_process *process =
             gsp_model_profile_process_at(b->profile, thread->process);
-        struct gsp_report_thread *more = gsp_report_array_grow(
+        struct gsp_report_thread *more = gsp_report__array_grow(
             b->report, stacks->threads, stacks->thread_count, sizeof(*stacks->threads));
         if (!more)
             return;
@@ -75,7 +75,7 @@ static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct
             b->frame_of[id] = *known;
             continue;
         }
-        struct gsp_report_frame *more = gsp_report_array_grow(
+        struct gsp_report_frame *more = gsp_report__array_grow(
             b->report, stacks->frames, stacks->frame_count, sizeof(*stacks->frames));
         if (!more)
             return gsp_err_nomem(err);
@@ -107,7 +107,7 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
             b->node_of[id] = (int32_t)*known;
             continue;
         }
-        struct gsp_report_node *more = gsp_report_array_grow(
+        struct gsp_report_node *more = gsp_report__array_grow(
             b->report, stacks->nodes, stacks->node_count, sizeof(*stacks->nodes));
         if (!more)
             return gsp_err_nomem(err);
@@ -157,7 +157,7 @@ static bool append(struct builder *b, const struct gsp_report_sample *sample)
 {
     struct gsp_report_stacks *stacks = b->stacks;
     struct gsp_report_sample *more =
-        gsp_report_array_grow(b->report, stacks->samples, stacks->sample_count, sizeof(*more));
+        gsp_report__array_grow(b->report, stacks->samples, stacks->sample_count, sizeof(*more));
     if (!more)
         return false;
     stacks->samples = more;

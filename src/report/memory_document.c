@@ -172,7 +172,7 @@ static bool add_site(struct gsp_report *document, const struct gsp_profile *prof
 {
     struct gsp_report_memory *memory = &document->memory;
     struct gsp_report_site *more =
-        gsp_report_array_grow(document, memory->sites, memory->site_count, sizeof(*memory->sites));
+        gsp_report__array_grow(document, memory->sites, memory->site_count, sizeof(*memory->sites));
     if (!more)
         return false;
     memory->sites = more;

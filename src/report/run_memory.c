@@ -119,7 +119,7 @@ struct sites {
 static int add_site(struct sites *sites, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_report_memory *memory = &sites->report->memory;
-    struct gsp_report_site *more = gsp_report_array_grow(
+    struct gsp_report_site *more = gsp_report__array_grow(
         sites->report, memory->sites, memory->site_count, sizeof(*memory->sites));
     if (!more)
         return gsp_err_nomem(err);
@@ -161,13 +161,13 @@ bool gsp_report__site_add_frame(struct gsp_report *report, struct gsp_report_sit
 {
     if (!is_shown(report, site, &frame))
         return true;
-    struct gsp_report_frame *frames = gsp_report_array_grow(
+    struct gsp_report_frame *frames = gsp_report__array_grow(
         report, report->site_frames, report->site_frame_count, sizeof(*report->site_frames));
     if (!frames)
         return false;
     report->site_frames = frames;
     uint32_t *more =
-        gsp_report_array_grow(report, site->frames, site->frame_count, sizeof(*site->frames));
+        gsp_report__array_grow(report, site->frames, site->frame_count, sizeof(*site->frames));
     if (!more)
         return false;
     site->frames = more;

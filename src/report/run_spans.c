@@ -34,8 +34,8 @@ static int name_index(struct collector *c, struct gsp_sv text, uint32_t *out, st
         *out = *known;
         return GSP_OK;
     }
-    struct gsp_sv *more = gsp_report_array_grow(report, report->span_names, report->span_name_count,
-                                                sizeof(*report->span_names));
+    struct gsp_sv *more = gsp_report__array_grow(
+        report, report->span_names, report->span_name_count, sizeof(*report->span_names));
     if (!more)
         return gsp_err_nomem(err);
     report->span_names = more;
@@ -50,7 +50,7 @@ static struct nest *nest_of(struct collector *c, int64_t pid, int64_t tid)
     if (known)
         return &c->nests[*known];
     struct nest *more =
-        gsp_report_array_grow(c->report, c->nests, c->nest_count, sizeof(*c->nests));
+        gsp_report__array_grow(c->report, c->nests, c->nest_count, sizeof(*c->nests));
     if (!more)
         return NULL;
     c->nests = more;
@@ -83,7 +83,7 @@ static int add_span(void *ctx, const struct gsp_store_row *row, struct gsp_err *
                                    .duration_s = (double)length_ns / (double)GSP_NS_PER_S};
     struct nest *nest = nest_of(c, span.pid, span.tid);
     struct gsp_report_span *more =
-        gsp_report_array_grow(report, report->spans, report->span_count, sizeof(*report->spans));
+        gsp_report__array_grow(report, report->spans, report->span_count, sizeof(*report->spans));
     if (!nest || !more)
         return gsp_err_nomem(err);
     report->spans = more;

@@ -8,7 +8,7 @@ static int add_step(void *ctx, const struct gsp_store_row *row, struct gsp_err *
 {
     struct gsp_report *report = ctx;
     struct gsp_report_step *more =
-        gsp_report_array_grow(report, report->steps, report->step_count, sizeof(*report->steps));
+        gsp_report__array_grow(report, report->steps, report->step_count, sizeof(*report->steps));
     if (!more)
         return gsp_err_nomem(err);
     report->steps = more;
@@ -62,7 +62,7 @@ static const char MODULES_SQL[] =
 static int add_module(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_report *report = ctx;
-    struct gsp_report_module *more = gsp_report_array_grow(
+    struct gsp_report_module *more = gsp_report__array_grow(
         report, report->modules, report->module_count, sizeof(*report->modules));
     if (!more)
         return gsp_err_nomem(err);
@@ -109,7 +109,7 @@ static int add_value(void *ctx, const struct gsp_store_row *row, struct gsp_err 
         struct gsp_report_module *at = &report->modules[values->at];
         if (gsp_sv_eq(at->module, module) && gsp_sv_eq(at->stage, stage)) {
             double *more =
-                gsp_report_array_grow(report, at->values, at->value_count, sizeof(*at->values));
+                gsp_report__array_grow(report, at->values, at->value_count, sizeof(*at->values));
             if (!more)
                 return gsp_err_nomem(err);
             at->values = more;
@@ -136,7 +136,7 @@ static int add_rank(void *ctx, const struct gsp_store_row *row, struct gsp_err *
 {
     struct gsp_report *report = ctx;
     struct gsp_report_rank *more =
-        gsp_report_array_grow(report, report->ranks, report->rank_count, sizeof(*report->ranks));
+        gsp_report__array_grow(report, report->ranks, report->rank_count, sizeof(*report->ranks));
     if (!more)
         return gsp_err_nomem(err);
     report->ranks = more;
