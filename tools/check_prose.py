@@ -22,6 +22,8 @@ LOOK = (
     r"(?:a|the|each|every|one|per|first|last|next|two|three) looks?"
     r"(?= (?:at|of|in|a|per|running|takes?)\b)"
 )
+# "worth" for "returns".
+WORTH = r"(?<!\w )worth (?:0|1|NULL|true|false|an exit status|how many|the number|the size|code|GSP_\w+)"
 # What not to write, and what to write instead.
 PHRASES = {
     r"(?:is|are|was|were|be|been|being) told": "prints, reports, returns",
@@ -36,9 +38,8 @@ PHRASES = {
     r"so much(?! (?:as|faster|slower|more|less))": "this much",
     r"what is there": "the existing rows, files",
     LOOK: "sample, pass",
-    r"(?= (?:at|of|in|a|per|running|takes?)\b)": "sample, pass",
     r"looks? at which": "samples in which",
-    r"(?<!\w )worth (?:0|1|NULL|true|false|an exit status|how many|the number|the size|code|GSP_\w+)": "returns",
+    WORTH: "returns",
     r"as it (?:was|is) (?:before|now|then)\b": "unchanged, current",
     r"(?<!there )(?:is|are|was|were) no (?!longer|more|less|later|such|worse|better)\w+": (
         "is not a ..., does not exist"
