@@ -23,7 +23,7 @@ LOOK = (
     r"(?= (?:at|of|in|a|per|running|takes?)\b)"
 )
 # "worth" for "returns".
-WORTH = r"(?<!\w )worth (?:0|1|NULL|true|false|an exit status|how many|the number|the size|code|GSP_\w+)"
+WORTH = r"(?<!\w )worth (?:0|1|NULL|true|false|an exit status|how many|the (?:number|size)|code|GSP_\w+)"
 # What not to write, and what to write instead.
 PHRASES = {
     r"(?:is|are|was|were|be|been|being) told": "prints, reports, returns",
