@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/format.h"
-#include "model/tree.h"
 #include "report/memory_view.h"
 
 #define STACK_SHOWN 64U
