@@ -21,5 +21,17 @@
 #define gsp_array_fit(items, capacity, need)                                                       \
     gsp_array_fit_sized((items), (capacity), (need), sizeof(**(items)))
 
-/* The function behind gsp_array_fit(). `items` is the address of the pointer to the elements. */
+/* The same; the new elements are zero. */
+#define gsp_array_fit_zeroed(items, capacity, need)                                                \
+    gsp_array_fit_zeroed_sized((items), (capacity), (need), sizeof(**(items)))
+
+/* For an array without a capacity, which starts as NULL and grows by one element at a time: makes
+ * space for the element at the index `count`. Returns false if memory runs out. */
+#define gsp_array_fit_next(items, count)                                                           \
+    gsp_array_fit_next_sized((items), (count), sizeof(**(items)))
+
+/* The functions behind the macros. `items` is the address of the pointer to the elements. */
 GSP_MUST_CHECK bool gsp_array_fit_sized(void *items, size_t *capacity, size_t need, size_t size);
+GSP_MUST_CHECK bool gsp_array_fit_zeroed_sized(void *items, size_t *capacity, size_t need,
+                                               size_t size);
+GSP_MUST_CHECK bool gsp_array_fit_next_sized(void *items, size_t count, size_t size);

@@ -81,6 +81,32 @@ static inline void gsp_json_put_bool(struct gsp_json *json, const char *key, boo
     gsp_json_bool(json, v);
 }
 
+static inline void gsp_json_put_fixed(struct gsp_json *json, const char *key, int64_t v,
+                                      unsigned decimals)
+{
+    gsp_json_key(json, key);
+    gsp_json_fixed(json, v, decimals);
+}
+
+static inline void gsp_json_put_raw(struct gsp_json *json, const char *key, struct gsp_sv value)
+{
+    gsp_json_key(json, key);
+    gsp_json_raw(json, value);
+}
+
+/* Begin a member that is an object or an array. */
+static inline void gsp_json_put_obj_begin(struct gsp_json *json, const char *key)
+{
+    gsp_json_key(json, key);
+    gsp_json_obj_begin(json);
+}
+
+static inline void gsp_json_put_arr_begin(struct gsp_json *json, const char *key)
+{
+    gsp_json_key(json, key);
+    gsp_json_arr_begin(json);
+}
+
 static inline void gsp_json_put_null(struct gsp_json *json, const char *key)
 {
     gsp_json_key(json, key);

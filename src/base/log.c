@@ -2,7 +2,6 @@
 #include "base/log.h"
 
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 
 static gsp_log_sink *the_sink;

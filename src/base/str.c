@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/time.h"
-
 #define DISTANCE_MAX 64
 
 char *gsp_sv_dup(struct gsp_sv text)

@@ -283,16 +283,14 @@ static void json_answer(struct gsp_json *json, const char *key, enum gsp_answer 
 static void json_machine(const struct gsp_doctor *doctor, struct gsp_json *json)
 {
     const struct gsp_perm *perm = &doctor->perm;
-    gsp_json_key(json, "machine");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "machine");
     json_text(json, "kernel", doctor->system.release);
     json_text(json, "architecture", doctor->system.machine);
     json_known(json, "euid", perm->euid, -1);
     json_known(json, "ptrace_scope", perm->yama_scope, -1);
     json_known(json, "seccomp", perm->seccomp, -1);
     json_known(json, "perf_event_paranoid", perm->perf_paranoid, GSP_PERM_NO_PARANOID);
-    gsp_json_key(json, "capabilities");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "capabilities");
     json_flag(json, "sys_ptrace", perm->sys_ptrace);
     json_flag(json, "sys_admin", perm->sys_admin);
     json_flag(json, "perfmon", perm->perfmon);
@@ -317,8 +315,7 @@ static void json_machine(const struct gsp_doctor *doctor, struct gsp_json *json)
 
 static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
 {
-    gsp_json_key(json, "processes");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "processes");
     for (size_t i = 0; i < doctor->process_count; i++) {
         const struct gsp_doctor_process *row = &doctor->processes[i];
         gsp_json_obj_begin(json);
@@ -331,8 +328,7 @@ static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
     }
     gsp_json_arr_end(json);
     gsp_json_put_u64(json, "processes_not_listed", doctor->process_more);
-    gsp_json_key(json, "interpreters");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "interpreters");
     for (size_t i = 0; i < doctor->python_count; i++) {
         const struct gsp_doctor_python *row = &doctor->pythons[i];
         gsp_json_obj_begin(json);
@@ -346,8 +342,7 @@ static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
 
 static void json_sources(const struct gsp_doctor *doctor, struct gsp_json *json)
 {
-    gsp_json_key(json, "sources");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "sources");
     for (size_t i = 0; i < doctor->source_count; i++) {
         const struct gsp_doctor_source *row = &doctor->sources[i];
         gsp_json_obj_begin(json);
@@ -369,11 +364,9 @@ static void put_json(const struct gsp_doctor *doctor, struct gsp_buf *out)
     gsp_json_obj_begin(&json);
     json_text(&json, "gsprof_version", GSP_VERSION);
     json_machine(doctor, &json);
-    gsp_json_key(&json, "works");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_obj_begin(&json, "works");
     for (size_t i = 0; i < ABILITY_COUNT; i++) {
-        gsp_json_key(&json, abilities[i].key);
-        gsp_json_obj_begin(&json);
+        gsp_json_put_obj_begin(&json, abilities[i].key);
         json_flag(&json, "works", abilities[i].works);
         json_text(&json, "reason", abilities[i].works ? NULL : abilities[i].why);
         gsp_json_obj_end(&json);

@@ -253,8 +253,7 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
         else
             gsp_json_null(json);
         gsp_json_put_u64(json, "missing_bytes", dump->missing_bytes);
-        gsp_json_key(json, "missing_files");
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, "missing_files");
         for (size_t i = 0; i < dump->lacking_count; i++)
             gsp_json_str(json, dump->lacking[i]);
         gsp_json_arr_end(json);
@@ -281,8 +280,7 @@ static void json_task(const struct dump_opts *opts, const struct gsp_dump_task *
         gsp_json_sv(json, task->parent);
     else
         gsp_json_null(json);
-    gsp_json_key(json, "frames");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "frames");
     for (size_t i = 0; i < task->frame_count; i++)
         json_frame(opts, &task->frames[i], json);
     gsp_json_arr_end(json);
@@ -337,8 +335,7 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
     gsp_json_put_bool(json, "torn", thread->torn);
     gsp_json_put_str(json, "state", thread->state ? state : NULL);
     gsp_json_put_u64(json, "interpreter_id", thread->interpreter);
-    gsp_json_key(json, "frames");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "frames");
     for (size_t i = 0; i < thread->frame_count; i++)
         json_frame(opts, &thread->frames[i], json);
     gsp_json_arr_end(json);

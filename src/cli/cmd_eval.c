@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/term.h"

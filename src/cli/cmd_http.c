@@ -79,8 +79,7 @@ static int put_labels(struct gsp_json *json, const struct gsp_opt_list *labels, 
 {
     if (!labels->count)
         return GSP_OK;
-    gsp_json_key(json, "labels");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "labels");
     for (size_t i = 0; i < labels->count; i++) {
         const char *equals = strchr(labels->at[i], '=');
         if (!equals || equals == labels->at[i])
@@ -110,8 +109,7 @@ static int put_pids(struct gsp_json *json, const struct gsp_opt_list *pids, stru
     size_t count = 0;
     if (!pids->count)
         return GSP_OK;
-    gsp_json_key(json, "pids");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "pids");
     for (size_t i = 0; i < pids->count; i++) {
         struct gsp_sv rest = gsp_sv_of(pids->at[i]);
         struct gsp_sv word = {0};

@@ -28,7 +28,6 @@
 #include "record/run_finish.h"
 #include "record/run_signals.h"
 #include "report/run_summary.h"
-#include "sample/dump.h"
 #include "sample/record.h"
 #include "wire/ring.h"
 

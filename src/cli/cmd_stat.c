@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/rows_out.h"

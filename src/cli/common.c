@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "cli/events.h"
 #include "cli/hint.h"
 #include "source/profile_file.h"

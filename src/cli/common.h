@@ -10,11 +10,8 @@
 #include <stddef.h>
 
 #include "base/attr.h"
-#include "base/buf.h"
-#include "base/err.h"
 #include "cli/options.h"
 #include "export/format.h"
-#include "model/tree.h"
 
 /* Rows for the option tables of several commands. The first argument is the type of the command's
  * struct. */

@@ -8,7 +8,6 @@
 #include "cli/common.h"
 #include "cli/events.h"
 #include "cli/help.h"
-#include "cli/hint.h"
 
 static void print_log(enum gsp_log_level level, const char *domain, const char *line)
 {

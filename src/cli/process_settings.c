@@ -165,8 +165,7 @@ static void put_state(struct gsp_json *json, uint32_t state)
                 {GSP_CONTROL_PYTHON, "python"},
                 {GSP_CONTROL_TORCH, "torch"},
                 {GSP_CONTROL_QUIET, "quiet"}};
-    gsp_json_key(json, "state");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "state");
     for (size_t i = 0; i < GSP_COUNT(BITS); i++)
         if (state & BITS[i].bit)
             gsp_json_str(json, BITS[i].name);
@@ -191,8 +190,7 @@ static int show_json(const struct target *target, const char *prefix, struct gsp
     put_state(&json, atomic_load(&target->page.state));
     gsp_json_put_i64(&json, "torch_one_step_of", steps_of_one(target));
     gsp_json_put_bool(&json, "applied", is_applied(target));
-    gsp_json_key(&json, "settings");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "settings");
     for (size_t i = 0; gsp_wire_setting_row(i); i++) {
         const struct gsp_wire_setting_row *about = gsp_wire_setting_row(i);
         gsp_auto_buf name = {0};

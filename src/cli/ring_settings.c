@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/common.h"
 #include "cli/term.h"
 #include "daemon/settings.h"
 #include "proc/task.h"

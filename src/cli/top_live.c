@@ -11,7 +11,6 @@
 #include "base/time.h"
 #include "cli/top_view.h"
 #include "model/format.h"
-#include "proc/task.h"
 #include "tui/screen.h"
 #include "tui/top.h"
 

@@ -7,18 +7,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "base/time.h"
-#include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/top_view.h"
 #include "memlog/group.h"
 #include "model/tree.h"
 #include "proc/task.h"
 #include "record/memory_poll.h"
-#include "record/memory_switch.h"
 #include "record/memory_tree.h"
 #include "tui/mem_table.h"
 #include "tui/screen.h"
@@ -66,14 +65,11 @@ static struct line *line_of(struct memview *mem, uint32_t stack)
     const uint32_t *known = gsp_hmap_get(&mem->lines_by_key, a, b);
     if (known)
         return &mem->lines[*known];
-    struct line *lines = realloc(mem->lines, (mem->line_count + 1) * sizeof(*lines));
-    if (!lines)
+    if (!gsp_array_fit_next(&mem->lines, mem->line_count) ||
+        !gsp_hmap_put(&mem->lines_by_key, a, b, (uint32_t)mem->line_count))
         return NULL;
-    mem->lines = lines;
-    if (!gsp_hmap_put(&mem->lines_by_key, a, b, (uint32_t)mem->line_count))
-        return NULL;
-    lines[mem->line_count] = (struct line){.frame = id};
-    return &lines[mem->line_count++];
+    mem->lines[mem->line_count] = (struct line){.frame = id};
+    return &mem->lines[mem->line_count++];
 }
 
 static int add_process(struct memview *mem, size_t i, struct gsp_err *err)
@@ -165,14 +161,10 @@ static int take_snapshot(struct memview *mem, struct gsp_err *err)
     mem->top.elapsed_ns = now_ns - mem->start_ns;
     gsp_record_memory_tree_update(&mem->tree, now_ns);
     int rc = gsp_record_memory_poll_read(&mem->take, now_ns, err);
-    if (rc == GSP_OK && mem->take.count > mem->stack_count) {
-        struct gsp_memlog_stacks *stacks =
-            realloc(mem->stacks, mem->take.count * sizeof(*mem->stacks));
-        if (!stacks)
+    while (rc == GSP_OK && mem->take.count > mem->stack_count) {
+        if (!gsp_array_fit_next(&mem->stacks, mem->stack_count))
             return gsp_err_nomem(err);
-        mem->stacks = stacks;
-        while (mem->stack_count < mem->take.count)
-            stacks[mem->stack_count++] = GSP_MEMSTACKS_NONE;
+        mem->stacks[mem->stack_count++] = GSP_MEMSTACKS_NONE;
     }
     for (size_t i = 0; rc == GSP_OK && i < mem->take.count; i++)
         if (mem->take.at[i].table)

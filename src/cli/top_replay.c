@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "base/time.h"
-#include "cli/common.h"
 #include "cli/top_view.h"
 #include "model/format.h"
 #include "source/profile_file.h"

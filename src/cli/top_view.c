@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "cli/common.h"
 #include "cli/hint.h"
 #include "record/launch.h"
 #include "tui/screen.h"

@@ -18,7 +18,6 @@
 
 #include "base/buf.h"
 #include "collect/collect.h"
-#include "collect/parse.h"
 
 struct gsp_cgroup_cpu {
     double limit_cores; /* the lower of quota and cpuset; 0: none */

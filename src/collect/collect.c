@@ -125,6 +125,9 @@ bool gsp_collect_state(const struct gsp_collect *collect, size_t i, struct gsp_c
         .name = types[i]->name,
         .doc = types[i]->doc,
         .open = slot->collector != NULL,
-        .trouble = slot->collector ? types[i]->trouble(slot->collector) : slot->err.msg};
+        .trouble = slot->collector
+                       ? gsp_collect__trouble_get(
+                             (const void *)((const char *)slot->collector + types[i]->trouble))
+                       : slot->err.msg};
     return true;
 }

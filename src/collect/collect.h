@@ -58,9 +58,7 @@ struct gsp_collector_type {
     int (*open)(const struct gsp_collect_env *env, void **out, struct gsp_err *err);
     void (*read)(void *collector, const struct gsp_collect_tick *tick,
                  struct gsp_collect_sink *sink);
-    /* Why values of the last read are NULL; NULL if none are missing. Borrowed until the next
-     * read. */
-    const char *(*trouble)(const void *collector);
+    size_t trouble; /* offset of its struct gsp_collect_trouble: why values are NULL */
     void (*close)(void *collector); /* NULL does nothing */
     /* Sets the processes to watch; NULL for sources without processes. */
     void (*watch)(void *collector, const int32_t *pids, size_t count);

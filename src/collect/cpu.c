@@ -242,17 +242,11 @@ static void read_cpu(void *collector, const struct gsp_collect_tick *tick,
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_cpu(const void *collector)
-{
-    const struct cpu_collector *self = collector;
-    return gsp_collect__trouble_get(&self->trouble);
-}
-
 const struct gsp_collector_type gsp_collect__cpu = {
     .name = "cpu",
     .doc = "processors, from /proc/stat and the cgroup's quota",
     .open = open_cpu,
     .read = read_cpu,
-    .trouble = trouble_cpu,
+    .trouble = offsetof(struct cpu_collector, trouble),
     .close = close_cpu,
 };

@@ -65,24 +65,32 @@ static void end_round(struct gsp_devices *devices)
     devices->count = kept;
 }
 
-int gsp_collect__devices_open(struct gsp_device_file *file, const struct gsp_device_kind *kind,
-                              const char *name, const struct gsp_collect_env *env,
-                              struct gsp_err *err)
+int gsp_collect__devices_open(const struct gsp_device_kind *kind, const struct gsp_collect_env *env,
+                              void **out, struct gsp_err *err)
 {
-    file->kind = kind;
-    file->env = *env;
-    file->name = name;
-    file->fd = gsp_collect__open("%s/%s", env->proc_root, name);
-    if (file->fd < 0)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s/%s cannot be read", env->proc_root, name);
+    *out = NULL;
+    gsp_auto_fd fd = gsp_collect__open("%s/%s", env->proc_root, kind->name);
+    if (fd < 0)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s/%s cannot be read", env->proc_root,
+                           kind->name);
+    struct gsp_device_file *file = calloc(1, sizeof(*file));
+    if (!file)
+        return gsp_err_nomem(err);
+    *file = (struct gsp_device_file){.kind = kind, .env = *env, .fd = fd};
+    fd = -1;
+    *out = file;
     return GSP_OK;
 }
 
-void gsp_collect__devices_close(struct gsp_device_file *file)
+void gsp_collect__devices_close(void *collector)
 {
+    struct gsp_device_file *file = collector;
+    if (!file)
+        return;
     gsp_fd_close(&file->fd);
     free(file->devices.at);
     gsp_buf_free(&file->text);
+    free(file);
 }
 
 static void read_line(struct gsp_device_file *file, const struct gsp_device_line *line,
@@ -102,13 +110,14 @@ static void read_line(struct gsp_device_file *file, const struct gsp_device_line
     device->has_last = true;
 }
 
-void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
+void gsp_collect__devices_read(void *collector, const struct gsp_collect_tick *tick,
                                struct gsp_collect_sink *sink)
 {
+    struct gsp_device_file *file = collector;
     gsp_collect__trouble_begin(&file->trouble);
     if (gsp_collect__read(file->fd, &file->text) != 0)
         gsp_collect__trouble_add(&file->trouble, "%s/%s cannot be read", file->env.proc_root,
-                                 file->name);
+                                 file->kind->name);
     struct gsp_text_scan rest = gsp_collect__scan_of(gsp_buf_sv(&file->text));
     struct gsp_text_scan line;
     begin_round(&file->devices);

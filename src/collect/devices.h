@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/str.h"
 #include "collect/parse.h"
 #include "collect/source.h"
 
@@ -34,11 +33,10 @@ struct gsp_devices {
     uint64_t round;
 };
 
-/* A source; it must be the first member of the collector's struct. */
+/* A source. */
 struct gsp_device_file {
     const struct gsp_device_kind *kind;
     struct gsp_collect_env env;
-    const char *name; /* of the file, below proc_root */
     int fd;
     struct gsp_buf text;
     int64_t last_mono_ns;
@@ -48,6 +46,7 @@ struct gsp_device_file {
 
 /* What differs between the sources. */
 struct gsp_device_kind {
+    const char *name; /* of the file, below proc_root */
     bool (*parse)(struct gsp_text_scan line, struct gsp_device_line *out);
     /* A device that was never used gets no row. */
     bool (*is_unused)(const struct gsp_device_line *line);
@@ -59,11 +58,10 @@ struct gsp_device_kind {
                 struct gsp_collect_sink *sink);
 };
 
-/* Fails with NOTSUP if the file cannot be read. */
-GSP_MUST_CHECK int gsp_collect__devices_open(struct gsp_device_file *file,
-                                             const struct gsp_device_kind *kind, const char *name,
-                                             const struct gsp_collect_env *env,
+/* For struct gsp_collector_type. The collector is a struct gsp_device_file. */
+GSP_MUST_CHECK int gsp_collect__devices_open(const struct gsp_device_kind *kind,
+                                             const struct gsp_collect_env *env, void **out,
                                              struct gsp_err *err);
-void gsp_collect__devices_close(struct gsp_device_file *file);
-void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
+void gsp_collect__devices_close(void *collector);
+void gsp_collect__devices_read(void *collector, const struct gsp_collect_tick *tick,
                                struct gsp_collect_sink *sink);

@@ -9,11 +9,6 @@
 
 #define SECTOR_BYTES 512.0
 
-struct disk_collector {
-    struct gsp_device_file file;
-    struct gsp_row_system_disk blank;
-};
-
 /* A whole device, not a partition: partitions have no folder in block/. The kernel replaces a
  * '/' in the name by '!' there. */
 static bool is_whole(const struct gsp_device_file *file, const char *name)
@@ -37,11 +32,11 @@ static void put_disk(struct gsp_device_file *file, const struct gsp_collect_tick
                      const struct gsp_device_line *line, const struct gsp_device *device,
                      double seconds, struct gsp_collect_sink *sink)
 {
-    /* file is the first member of the source. */
-    const struct disk_collector *self = (const void *)file;
-    struct gsp_row_system_disk row = self->blank;
+    (void)file;
+    struct gsp_row_system_disk row;
     const uint64_t *now = line->counters;
     const uint64_t *last = device->last;
+    gsp_collect__blank(GSP_TABLE_system_disk, &row);
     row.ts_ns = tick->ts_ns;
     row.mono_ns = tick->mono_ns;
     row.device = sink->intern(sink, GSP_TABLE_system_disk, gsp_sv_of(device->name));
@@ -65,55 +60,23 @@ static void put_disk(struct gsp_device_file *file, const struct gsp_collect_tick
 }
 
 static const struct gsp_device_kind KIND = {
+    .name = "diskstats",
     .parse = gsp_collect__parse_disk,
     .is_unused = is_unused,
     .is_relevant = is_whole,
     .put = put_disk,
 };
 
-static void close_disk(void *collector)
-{
-    struct disk_collector *self = collector;
-    if (!self)
-        return;
-    gsp_collect__devices_close(&self->file);
-    free(self);
-}
-
 static int open_disk(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
-    *out = NULL;
-    struct disk_collector *self = calloc(1, sizeof(*self));
-    if (!self)
-        return gsp_err_nomem(err);
-    gsp_collect__blank(GSP_TABLE_system_disk, &self->blank);
-    const int rc = gsp_collect__devices_open(&self->file, &KIND, "diskstats", env, err);
-    if (rc < 0) {
-        close_disk(self);
-        return rc;
-    }
-    *out = self;
-    return GSP_OK;
-}
-
-static void read_disk(void *collector, const struct gsp_collect_tick *tick,
-                      struct gsp_collect_sink *sink)
-{
-    struct disk_collector *self = collector;
-    gsp_collect__devices_read(&self->file, tick, sink);
-}
-
-static const char *trouble_disk(const void *collector)
-{
-    const struct disk_collector *self = collector;
-    return gsp_collect__trouble_get(&self->file.trouble);
+    return gsp_collect__devices_open(&KIND, env, out, err);
 }
 
 const struct gsp_collector_type gsp_collect__disk = {
     .name = "disk",
     .doc = "block devices in use, from /proc/diskstats",
     .open = open_disk,
-    .read = read_disk,
-    .trouble = trouble_disk,
-    .close = close_disk,
+    .read = gsp_collect__devices_read,
+    .trouble = offsetof(struct gsp_device_file, trouble),
+    .close = gsp_collect__devices_close,
 };

@@ -200,17 +200,11 @@ static void read_energy(void *collector, const struct gsp_collect_tick *tick,
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_energy(const void *collector)
-{
-    const struct energy_collector *self = collector;
-    return gsp_collect__trouble_get(&self->trouble);
-}
-
 const struct gsp_collector_type gsp_collect__energy = {
     .name = "energy",
     .doc = "energy of processors and memory, from RAPL, or estimated",
     .open = open_energy,
     .read = read_energy,
-    .trouble = trouble_energy,
+    .trouble = offsetof(struct energy_collector, trouble),
     .close = close_energy,
 };

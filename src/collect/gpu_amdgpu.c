@@ -317,17 +317,11 @@ static void read_amdgpu(void *collector, const struct gsp_collect_tick *tick,
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_amdgpu(const void *collector)
-{
-    const struct gpu_amdgpu_collector *self = collector;
-    return gsp_collect__trouble_get(&self->trouble);
-}
-
 const struct gsp_collector_type gsp_collect__gpu_amdgpu = {
     .name = "gpu_amdgpu",
     .doc = "AMD GPUs, from /sys/class/drm",
     .open = open_amdgpu,
     .read = read_amdgpu,
-    .trouble = trouble_amdgpu,
+    .trouble = offsetof(struct gpu_amdgpu_collector, trouble),
     .close = close_amdgpu,
 };

@@ -555,17 +555,11 @@ static void read_nvml(void *collector, const struct gsp_collect_tick *tick,
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_nvml(const void *collector)
-{
-    const struct gpu_nvml_collector *self = collector;
-    return gsp_collect__trouble_get(&self->trouble);
-}
-
 const struct gsp_collector_type gsp_collect__gpu_nvml = {
     .name = "gpu_nvml",
     .doc = "NVIDIA GPUs and their processes, from the driver's library (NVML)",
     .open = open_nvml,
     .read = read_nvml,
-    .trouble = trouble_nvml,
+    .trouble = offsetof(struct gpu_nvml_collector, trouble),
     .close = close_nvml,
 };

@@ -147,17 +147,11 @@ static void read_memory(void *collector, const struct gsp_collect_tick *tick,
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_memory(const void *collector)
-{
-    const struct memory_collector *self = collector;
-    return gsp_collect__trouble_get(&self->trouble);
-}
-
 const struct gsp_collector_type gsp_collect__memory = {
     .name = "memory",
     .doc = "memory, swap and page faults, from /proc/meminfo, /proc/vmstat and the cgroup",
     .open = open_memory,
     .read = read_memory,
-    .trouble = trouble_memory,
+    .trouble = offsetof(struct memory_collector, trouble),
     .close = close_memory,
 };

@@ -4,20 +4,15 @@
 
 #include "collect/devices.h"
 
-struct network_collector {
-    struct gsp_device_file file;
-    struct gsp_row_system_network blank;
-};
-
 static void put_network(struct gsp_device_file *file, const struct gsp_collect_tick *tick,
                         const struct gsp_device_line *line, const struct gsp_device *device,
                         double seconds, struct gsp_collect_sink *sink)
 {
-    /* file is the first member of the source. */
-    const struct network_collector *self = (const void *)file;
-    struct gsp_row_system_network row = self->blank;
+    (void)file;
+    struct gsp_row_system_network row;
     const uint64_t *now = line->counters;
     const uint64_t *last = device->last;
+    gsp_collect__blank(GSP_TABLE_system_network, &row);
     row.ts_ns = tick->ts_ns;
     row.mono_ns = tick->mono_ns;
     row.device = sink->intern(sink, GSP_TABLE_system_network, gsp_sv_of(device->name));
@@ -37,54 +32,22 @@ static bool is_unused(const struct gsp_device_line *line)
 }
 
 static const struct gsp_device_kind KIND = {
+    .name = "net/dev",
     .parse = gsp_collect__parse_net,
     .is_unused = is_unused,
     .put = put_network,
 };
 
-static void close_network(void *collector)
-{
-    struct network_collector *self = collector;
-    if (!self)
-        return;
-    gsp_collect__devices_close(&self->file);
-    free(self);
-}
-
 static int open_network(const struct gsp_collect_env *env, void **out, struct gsp_err *err)
 {
-    *out = NULL;
-    struct network_collector *self = calloc(1, sizeof(*self));
-    if (!self)
-        return gsp_err_nomem(err);
-    gsp_collect__blank(GSP_TABLE_system_network, &self->blank);
-    const int rc = gsp_collect__devices_open(&self->file, &KIND, "net/dev", env, err);
-    if (rc < 0) {
-        close_network(self);
-        return rc;
-    }
-    *out = self;
-    return GSP_OK;
-}
-
-static void read_network(void *collector, const struct gsp_collect_tick *tick,
-                         struct gsp_collect_sink *sink)
-{
-    struct network_collector *self = collector;
-    gsp_collect__devices_read(&self->file, tick, sink);
-}
-
-static const char *trouble_network(const void *collector)
-{
-    const struct network_collector *self = collector;
-    return gsp_collect__trouble_get(&self->file.trouble);
+    return gsp_collect__devices_open(&KIND, env, out, err);
 }
 
 const struct gsp_collector_type gsp_collect__network = {
     .name = "network",
     .doc = "network devices in use, from /proc/net/dev",
     .open = open_network,
-    .read = read_network,
-    .trouble = trouble_network,
-    .close = close_network,
+    .read = gsp_collect__devices_read,
+    .trouble = offsetof(struct gsp_device_file, trouble),
+    .close = gsp_collect__devices_close,
 };

@@ -94,17 +94,11 @@ static void read_pressure(void *collector, const struct gsp_collect_tick *tick,
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_pressure(const void *collector)
-{
-    const struct pressure_collector *self = collector;
-    return gsp_collect__trouble_get(&self->trouble);
-}
-
 const struct gsp_collector_type gsp_collect__pressure = {
     .name = "pressure",
     .doc = "time lost waiting for CPU, memory and I/O, from /proc/pressure",
     .open = open_pressure,
     .read = read_pressure,
-    .trouble = trouble_pressure,
+    .trouble = offsetof(struct pressure_collector, trouble),
     .close = close_pressure,
 };

@@ -458,18 +458,12 @@ static void read_process(void *collector, const struct gsp_collect_tick *tick,
     gsp_collect__trouble_end(&self->trouble);
 }
 
-static const char *trouble_process(const void *collector)
-{
-    const struct process_collector *self = collector;
-    return gsp_collect__trouble_get(&self->trouble);
-}
-
 const struct gsp_collector_type gsp_collect__process = {
     .name = "process",
     .doc = "watched processes, from /proc/PID",
     .open = open_process,
     .read = read_process,
-    .trouble = trouble_process,
+    .trouble = offsetof(struct process_collector, trouble),
     .close = close_process,
     .watch = watch,
 };

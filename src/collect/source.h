@@ -13,7 +13,6 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/err.h"
 #include "base/time.h"
 #include "collect/collect.h"
 #include "collect/parse.h"

@@ -10,7 +10,6 @@
 
 #include "compare/compare_internal.h"
 
-#define FIRST_CAP  16U
 /* Rates that differ by less are considered equal. */
 #define RATE_SLACK 0.01
 
@@ -25,32 +24,16 @@ const char *gsp_compare__verdict_text(enum gsp_compare_verdict verdict)
     return verdict == GSP_COMPARE_UNKNOWN ? "too few values" : gsp_compare__verdict_name(verdict);
 }
 
-void *gsp_compare__array_grow(struct gsp_compare *compare, void *array, size_t count, size_t size)
-{
-    /* Arrays grow at powers of two. */
-    if (array && (count < FIRST_CAP || (count & (count - 1)) != 0))
-        return array;
-    void *more = realloc(array, (count < FIRST_CAP ? FIRST_CAP : 2 * count) * size);
-    if (!more)
-        compare->no_memory = true;
-    return more;
-}
-
 struct gsp_sv gsp_compare__text_keep(struct gsp_compare *compare, struct gsp_buf *text)
 {
-    struct gsp_buf *more =
-        text->failed
-            ? NULL
-            : gsp_compare__array_grow(compare, compare->texts, compare->text_count, sizeof(*more));
-    if (!more) {
+    if (text->failed || !gsp_array_fit_next(&compare->texts, compare->text_count)) {
         compare->no_memory = true;
         gsp_buf_free(text);
         return gsp_sv_of("");
     }
-    compare->texts = more;
-    more[compare->text_count] = *text;
+    compare->texts[compare->text_count] = *text;
     *text = (struct gsp_buf){0};
-    return gsp_buf_sv(&more[compare->text_count++]);
+    return gsp_buf_sv(&compare->texts[compare->text_count++]);
 }
 
 struct gsp_sv gsp_compare__text_printf(struct gsp_compare *compare, const char *fmt, ...)
@@ -68,12 +51,9 @@ struct gsp_sv gsp_compare__text_printf(struct gsp_compare *compare, const char *
 
 void gsp_compare__note_add(struct gsp_compare *compare, struct gsp_sv text)
 {
-    struct gsp_sv *more = gsp_compare__array_grow(compare, compare->notes, compare->note_count,
-                                                  sizeof(*compare->notes));
-    if (!more)
+    if (!gsp_compare__array_fit(compare, &compare->notes, compare->note_count))
         return;
-    compare->notes = more;
-    more[compare->note_count++] = text;
+    compare->notes[compare->note_count++] = text;
 }
 
 const struct gsp_compare_row *gsp_compare__metric_find(const struct gsp_compare *compare,

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "base/array.h"
 #include "base/attr.h"
 #include "compare/compare.h"
 
@@ -36,8 +37,9 @@ struct gsp_sv gsp_compare__text_printf(struct gsp_compare *compare, const char *
 struct gsp_sv gsp_compare__text_keep(struct gsp_compare *compare, struct gsp_buf *text);
 /* Adds a caveat; the text is not copied. */
 void gsp_compare__note_add(struct gsp_compare *compare, struct gsp_sv text);
-/* Makes room for one more element, like gsp_report__array_grow(). */
-void *gsp_compare__array_grow(struct gsp_compare *compare, void *array, size_t count, size_t size);
+/* gsp_array_fit_next(), noting in the comparison that memory ran out. */
+#define gsp_compare__array_fit(compare, items, count)                                              \
+    (gsp_array_fit_next((items), (count)) || !((compare)->no_memory = true))
 
 /* Fills a row, except name, unit and better, from the values of both sides. Removes values that are
  * not finite. */

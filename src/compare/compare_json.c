@@ -37,8 +37,7 @@ static void put_row(struct gsp_json *json, const struct gsp_compare_row *row)
 static void put_rows(struct gsp_json *json, const char *key, const struct gsp_compare_row *rows,
                      size_t count)
 {
-    gsp_json_key(json, key);
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, key);
     for (size_t i = 0; i < count; i++)
         put_row(json, &rows[i]);
     gsp_json_arr_end(json);
@@ -54,8 +53,7 @@ static void put_line(struct gsp_json *json, uint32_t line)
 
 static void put_functions(struct gsp_json *json, const struct gsp_compare *compare)
 {
-    gsp_json_key(json, "functions");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "functions");
     for (size_t i = 0; i < compare->function_count; i++) {
         const struct gsp_compare_function *function = &compare->functions[compare->order[i]];
         const struct gsp_compare_row *row = &function->row;
@@ -82,8 +80,7 @@ static void put_functions(struct gsp_json *json, const struct gsp_compare *compa
 
 static void put_frames(struct gsp_json *json, const struct gsp_compare *compare)
 {
-    gsp_json_key(json, "frames");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "frames");
     for (size_t i = 0; i < compare->function_count; i++) {
         const struct gsp_compare_function *function = &compare->functions[i];
         gsp_json_obj_begin(json);
@@ -114,15 +111,12 @@ static void put_node_value(struct gsp_json *json, const struct gsp_compare_node 
 static void put_stacks(struct gsp_json *json, const struct gsp_compare *compare)
 {
     static const char *const columns[] = {"parent", "frame", "a", "b"};
-    gsp_json_key(json, "stacks");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "stacks");
     gsp_json_put_str(json, "unit", compare->unit);
     put_frames(json, compare);
-    gsp_json_key(json, "nodes");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "nodes");
     for (size_t k = 0; k < GSP_COUNT(columns); k++) {
-        gsp_json_key(json, columns[k]);
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, columns[k]);
         for (size_t i = 0; i < compare->node_count; i++)
             put_node_value(json, &compare->nodes[i], k);
         gsp_json_arr_end(json);
@@ -134,8 +128,7 @@ static void put_stacks(struct gsp_json *json, const struct gsp_compare *compare)
 static void put_results(struct gsp_json *json, const struct gsp_compare_write_opts *opts,
                         bool is_failed)
 {
-    gsp_json_key(json, is_failed ? "failed" : "passed");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, is_failed ? "failed" : "passed");
     for (size_t i = 0; i < opts->result_count; i++) {
         const struct gsp_compare_rule_result *result = &opts->results[i];
         if (result->is_failed != is_failed)
@@ -165,8 +158,7 @@ static void put_lines(struct gsp_json *json, const struct gsp_compare *compare, 
 /* Charts that both recordings have, with the series of both. */
 static void put_charts(struct gsp_json *json, const struct gsp_compare *compare)
 {
-    gsp_json_key(json, "charts");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "charts");
     for (size_t i = 0; i < compare->side[0]->chart_count; i++) {
         const struct gsp_report_chart *a = &compare->side[0]->charts[i];
         const struct gsp_report_chart *b = gsp_report_chart_named(compare->side[1], a->id);
@@ -174,8 +166,7 @@ static void put_charts(struct gsp_json *json, const struct gsp_compare *compare)
             continue;
         gsp_json_obj_begin(json);
         gsp_report_chart_put_head(json, a);
-        gsp_json_key(json, "series");
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, "series");
         put_lines(json, compare, 0, a);
         put_lines(json, compare, 1, b);
         gsp_json_arr_end(json);
@@ -187,8 +178,7 @@ static void put_charts(struct gsp_json *json, const struct gsp_compare *compare)
 static void put_side(struct gsp_json *json, const char *key, const struct gsp_compare *compare,
                      int side)
 {
-    gsp_json_key(json, key);
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, key);
     gsp_json_put_sv(json, "name", compare->name[side]);
     gsp_json_put_sv(json, "title", compare->side[side]->title);
     gsp_json_obj_end(json);
@@ -198,8 +188,7 @@ static void put_compare(struct gsp_json *json, const struct gsp_compare *compare
                         const struct gsp_compare_write_opts *opts)
 {
     static const char *const per[] = {"auto", "step", "run", "share"};
-    gsp_json_key(json, "compare");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "compare");
     put_side(json, "a", compare, 0);
     put_side(json, "b", compare, 1);
     gsp_json_put_sv(json, "verdict", compare->verdict);
@@ -241,8 +230,7 @@ static void put_fact(struct gsp_json *json, struct gsp_sv name, struct gsp_sv va
 /* Equal facts are written once, others for each side. */
 static void put_facts(struct gsp_json *json, const struct gsp_compare *compare)
 {
-    gsp_json_key(json, "facts");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "facts");
     for (size_t i = 0; i < compare->side[0]->fact_count; i++) {
         const struct gsp_report_fact *a = &compare->side[0]->facts[i];
         const struct gsp_report_fact *b = fact_named(compare->side[1], a->name);
@@ -299,8 +287,7 @@ static void put_cards(struct gsp_json *json, const struct gsp_compare *compare)
         {"step_time", "Step time"}, {"throughput", "Throughput"}, {"wall_time", "Wall time"},
         {"cpu_time", "CPU time"},   {"peak_rss", "Peak memory"},  {"gpu_util", "GPU utilization"},
         {"energy", "Energy"}};
-    gsp_json_key(json, "cards");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "cards");
     for (size_t i = 0; i < GSP_COUNT(cards); i++) {
         const struct gsp_compare_row *row = gsp_compare__metric_find(compare, cards[i][0]);
         if (row)
@@ -326,8 +313,7 @@ void gsp_compare__write_json(const struct gsp_compare *compare,
     gsp_json_put_str(&json, "gsprof", GSP_VERSION);
     put_facts(&json, compare);
     put_cards(&json, compare);
-    gsp_json_key(&json, "verdict");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "verdict");
     gsp_json_sv(&json, compare->verdict);
     for (size_t i = 0; i < opts->result_count; i++) {
         gsp_auto_buf line = {0};

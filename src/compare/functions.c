@@ -59,25 +59,23 @@ static bool add_function(struct maker *maker, const struct gsp_report_frame *fra
             compare->functions[*known].line = line_of(frame);
         return true;
     }
-    struct gsp_compare_function *more = gsp_compare__array_grow(
-        compare, compare->functions, compare->function_count, sizeof(*more));
-    if (!more)
+    if (!gsp_compare__array_fit(compare, &compare->functions, compare->function_count))
         return false;
-    compare->functions = more;
     *out = (uint32_t)compare->function_count++;
-    more[*out] = (struct gsp_compare_function){.row = {.name = frame->func,
-                                                       .unit = gsp_sv_of(compare->unit),
-                                                       .better = GSP_BETTER_LOWER,
-                                                       .change = (double)NAN,
-                                                       .low = (double)NAN,
-                                                       .high = (double)NAN,
-                                                       .difference_low = (double)NAN,
-                                                       .difference_high = (double)NAN,
-                                                       .p = (double)NAN,
-                                                       .effect = (double)NAN},
-                                               .file = file,
-                                               .line = line_of(frame),
-                                               .kind = frame->kind};
+    compare->functions[*out] =
+        (struct gsp_compare_function){.row = {.name = frame->func,
+                                              .unit = gsp_sv_of(compare->unit),
+                                              .better = GSP_BETTER_LOWER,
+                                              .change = (double)NAN,
+                                              .low = (double)NAN,
+                                              .high = (double)NAN,
+                                              .difference_low = (double)NAN,
+                                              .difference_high = (double)NAN,
+                                              .p = (double)NAN,
+                                              .effect = (double)NAN},
+                                      .file = file,
+                                      .line = line_of(frame),
+                                      .kind = frame->kind};
     return gsp_hmap_put(&maker->functions, name, where, *out);
 }
 
@@ -89,13 +87,10 @@ static bool add_node(struct maker *maker, int32_t parent, uint32_t function, int
         *out = (int32_t)*known;
         return true;
     }
-    struct gsp_compare_node *more =
-        gsp_compare__array_grow(compare, compare->nodes, compare->node_count, sizeof(*more));
-    if (!more)
+    if (!gsp_compare__array_fit(compare, &compare->nodes, compare->node_count))
         return false;
-    compare->nodes = more;
     *out = (int32_t)compare->node_count++;
-    more[*out] = (struct gsp_compare_node){.parent = parent, .frame = function};
+    compare->nodes[*out] = (struct gsp_compare_node){.parent = parent, .frame = function};
     return gsp_hmap_put(&maker->nodes, (uint32_t)(parent + 1), function, (uint32_t)*out);
 }
 

@@ -46,12 +46,9 @@ static const struct chart_rule *rule_of(struct gsp_sv id)
 static struct gsp_compare_row *add_row(struct gsp_compare *compare, struct gsp_sv name,
                                        struct gsp_sv unit, enum gsp_compare_better better)
 {
-    struct gsp_compare_row *more =
-        gsp_compare__array_grow(compare, compare->metrics, compare->metric_count, sizeof(*more));
-    if (!more)
+    if (!gsp_compare__array_fit(compare, &compare->metrics, compare->metric_count))
         return NULL;
-    compare->metrics = more;
-    struct gsp_compare_row *row = &more[compare->metric_count++];
+    struct gsp_compare_row *row = &compare->metrics[compare->metric_count++];
     *row = (struct gsp_compare_row){.name = name, .unit = unit, .better = better};
     return row;
 }

@@ -15,11 +15,8 @@ static uint64_t key_of(const struct gsp_report_module *module)
 static struct gsp_compare_row *add_row(struct gsp_compare *compare,
                                        const struct gsp_report_module *module)
 {
-    struct gsp_compare_row *more =
-        gsp_compare__array_grow(compare, compare->modules, compare->module_count, sizeof(*more));
-    if (!more)
+    if (!gsp_compare__array_fit(compare, &compare->modules, compare->module_count))
         return NULL;
-    compare->modules = more;
     struct gsp_buf name = {0};
     /* The outermost module has no name. */
     if (module->module.len == 0)
@@ -27,7 +24,7 @@ static struct gsp_compare_row *add_row(struct gsp_compare *compare,
     gsp_buf_putsv(&name, module->module);
     gsp_buf_putc(&name, ' ');
     gsp_buf_putsv(&name, module->stage);
-    struct gsp_compare_row *row = &more[compare->module_count++];
+    struct gsp_compare_row *row = &compare->modules[compare->module_count++];
     *row = (struct gsp_compare_row){.name = gsp_compare__text_keep(compare, &name),
                                     .unit = gsp_sv_of("s"),
                                     .better = GSP_BETTER_LOWER};

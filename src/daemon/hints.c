@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/err.h"
 #include "daemon/settings.h"
 
 /* Names of active sessions in a hint. */

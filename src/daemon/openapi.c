@@ -12,8 +12,7 @@ static void put_parameter(struct gsp_json *json, struct gsp_sv name, const char 
     gsp_json_put_sv(json, "name", name);
     gsp_json_put_str(json, "in", where);
     gsp_json_put_bool(json, "required", strcmp(where, "path") == 0);
-    gsp_json_key(json, "schema");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "schema");
     gsp_json_put_str(json, "type", type);
     gsp_json_obj_end(json);
     gsp_json_obj_end(json);
@@ -24,8 +23,7 @@ static void put_parameters(struct gsp_json *json, const struct gsp_route *route)
     const char *open = strchr(route->path, '{');
     if (!open && !route->query)
         return;
-    gsp_json_key(json, "parameters");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "parameters");
     if (open) {
         const struct gsp_sv name = {open + 1, strcspn(open + 1, "}")};
         const bool is_pid = gsp_sv_eq(name, gsp_sv_of("pid"));
@@ -43,12 +41,10 @@ static void put_content(struct gsp_json *json, const char *type, const char *sch
 {
     const char *full = type ? type : "application/json";
     const struct gsp_sv bare = {full, strcspn(full, ";")}; /* without the charset */
-    gsp_json_key(json, "content");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "content");
     gsp_json_keysv(json, bare);
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "schema");
-    gsp_json_raw(json, gsp_sv_of(schema));
+    gsp_json_put_raw(json, "schema", gsp_sv_of(schema));
     gsp_json_obj_end(json);
     gsp_json_obj_end(json);
 }
@@ -57,8 +53,7 @@ static void put_body(struct gsp_json *json, const struct gsp_route *route)
 {
     if (!route->body)
         return;
-    gsp_json_key(json, "requestBody");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "requestBody");
     gsp_json_put_bool(json, "required", false);
     put_content(json, NULL, route->body);
     gsp_json_obj_end(json);
@@ -83,8 +78,7 @@ static const char *schema_of(const struct gsp_route *route)
 
 static void put_responses(struct gsp_json *json, const struct gsp_route *route)
 {
-    gsp_json_key(json, "responses");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "responses");
     put_response(json, gsp_sv_of("200"), "the result", route->content, schema_of(route));
     struct gsp_sv rest = gsp_sv_of(route->errors);
     struct gsp_sv status;
@@ -104,8 +98,7 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
     for (; len < sizeof(method) - 1 && route->method[len]; len++)
         method[len] = (char)(route->method[len] - 'A' + 'a');
     method[len] = '\0';
-    gsp_json_key(json, method);
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, method);
     gsp_json_put_str(json, "summary", route->summary);
     put_parameters(json, route);
     put_body(json, route);
@@ -129,21 +122,18 @@ void gsp_daemon__route_openapi(struct gsp_route_call *call GSP_UNUSED,
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_put_str(&json, "openapi", "3.1.0");
-    gsp_json_key(&json, "info");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_obj_begin(&json, "info");
     gsp_json_put_str(&json, "title", "gsprof");
     gsp_json_put_str(&json, "version", GSP_VERSION);
     gsp_json_obj_end(&json);
-    gsp_json_key(&json, "components");
-    gsp_json_raw(&json, gsp_sv_of("{\"securitySchemes\":{\"token\":{\"type\":\"http\","
-                                  "\"scheme\":\"bearer\"}}}"));
-    gsp_json_key(&json, "paths");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_raw(&json, "components",
+                     gsp_sv_of("{\"securitySchemes\":{\"token\":{\"type\":\"http\","
+                               "\"scheme\":\"bearer\"}}}"));
+    gsp_json_put_obj_begin(&json, "paths");
     for (const struct gsp_route *route = gsp_routes; route->method; route++) {
         if (is_repeated(route))
             continue;
-        gsp_json_key(&json, route->path);
-        gsp_json_obj_begin(&json);
+        gsp_json_put_obj_begin(&json, route->path);
         for (const struct gsp_route *same = route; same->method; same++)
             if (strcmp(same->path, route->path) == 0)
                 put_operation(&json, same);

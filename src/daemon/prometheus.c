@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/time.h"
 #include "daemon/routes_internal.h"
 

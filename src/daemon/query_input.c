@@ -41,13 +41,11 @@ void gsp_daemon__query_input_write(const struct gsp_query_input *facts, struct g
     gsp_json_obj_begin(&json);
     gsp_json_put_str(&json, "host", facts->host);
     gsp_json_put_str(&json, "state_dir", facts->state_dir);
-    gsp_json_key(&json, "sessions");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "sessions");
     for (size_t i = 0; i < facts->session_count; i++)
         put_session(&json, &facts->sessions[i]);
     gsp_json_arr_end(&json);
-    gsp_json_key(&json, "stretches");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "stretches");
     for (size_t i = 0; i < facts->stretch_count; i++) {
         gsp_json_obj_begin(&json);
         gsp_json_put_u64(&json, "first_id", facts->stretches[i].first_id);
@@ -55,10 +53,8 @@ void gsp_daemon__query_input_write(const struct gsp_query_input *facts, struct g
         gsp_json_obj_end(&json);
     }
     gsp_json_arr_end(&json);
-    if (facts->params.len) {
-        gsp_json_key(&json, "params");
-        gsp_json_raw(&json, facts->params);
-    }
+    if (facts->params.len)
+        gsp_json_put_raw(&json, "params", facts->params);
     gsp_json_obj_end(&json);
 }
 

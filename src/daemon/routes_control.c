@@ -52,8 +52,7 @@ void gsp_daemon__route_config(struct gsp_route_call *call, struct gsp_http_answe
     read_settings(call->daemon, &settings);
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "config");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_obj_begin(&json, "config");
     for (size_t i = 0; gsp_daemon__setting_at(i); i++) {
         gsp_auto_buf name = {0};
         gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", gsp_daemon__setting_at(i)->name);
@@ -61,8 +60,7 @@ void gsp_daemon__route_config(struct gsp_route_call *call, struct gsp_http_answe
         gsp_daemon__setting_json(&settings, i, &json);
     }
     gsp_json_obj_end(&json);
-    gsp_json_key(&json, "settings");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "settings");
     for (size_t i = 0; gsp_daemon__setting_at(i); i++)
         put_setting(&json, &settings, i);
     gsp_json_arr_end(&json);
@@ -121,8 +119,7 @@ void gsp_daemon__route_targets(struct gsp_route_call *call, struct gsp_http_answ
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_put_bool(&json, "allow_control", daemon->fixed->allow_control);
-    gsp_json_key(&json, "watched");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "watched");
     gsp_lock_take(&daemon->lock);
     for (size_t i = 0; i < daemon->watched_count; i++)
         gsp_json_i64(&json, daemon->watched[i]);

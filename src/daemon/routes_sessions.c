@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/time.h"
 #include "daemon/hints.h"
 #include "daemon/routes_internal.h"
@@ -32,8 +31,7 @@ static void put_session(struct gsp_json *json, const struct gsp_session *session
         gsp_json_f64(json, (double)session->period_ns / (double)GSP_NS_PER_MS);
     else
         gsp_json_null(json);
-    gsp_json_key(json, "labels");
-    gsp_json_raw(json, session->labels.len ? session->labels : gsp_sv_of("{}"));
+    gsp_json_put_raw(json, "labels", session->labels.len ? session->labels : gsp_sv_of("{}"));
     gsp_json_put_bool(json, "failed", session->failed);
     gsp_json_put_str(json, "error", session->error[0] ? session->error : NULL);
 }
@@ -69,8 +67,7 @@ void gsp_daemon__route_sessions(struct gsp_route_call *call, struct gsp_http_ans
     gsp_json_obj_begin(&json);
     gsp_json_put_u64(&json, "total_sessions", count);
     gsp_json_put_u64(&json, "active_sessions", active);
-    gsp_json_key(&json, "sessions");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "sessions");
     for (size_t i = 0; i < count; i++)
         gsp_daemon__routes_session(&json, &all[i]);
     gsp_json_arr_end(&json);
@@ -150,8 +147,7 @@ static int record_stacks(struct gsp_daemon *daemon, const struct start *start,
 /* Lists processes that do not exist, because no values will come from them. */
 static void put_missing(struct gsp_json *json, const struct start *start)
 {
-    gsp_json_key(json, "missing_pids");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "missing_pids");
     for (size_t i = 0; i < start->order.pid_count; i++)
         if (!gsp_daemon__process_exists(start->pids32[i]))
             gsp_json_i64(json, start->pids32[i]);
@@ -243,13 +239,11 @@ static void fail_unknown(struct gsp_daemon *daemon, const char *name,
     answer->status = 404;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "error");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_obj_begin(&json, "error");
     gsp_json_put_str(&json, "code", gsp_err_name(GSP_E_NOFILE));
     gsp_json_put_sv(&json, "message", gsp_buf_sv(&message));
     gsp_json_put_sv(&json, "hint", gsp_buf_sv(&hint));
-    gsp_json_key(&json, "active_sessions");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "active_sessions");
     for (size_t i = 0; i < count && all[i].active; i++)
         gsp_json_str(&json, all[i].name);
     gsp_json_arr_end(&json);
@@ -273,8 +267,7 @@ static void put_stopped(struct gsp_json *json, const struct gsp_daemon *daemon, 
     gsp_json_put_str(json, "message", message);
     gsp_json_put_str(json, "output_file", file);
     gsp_json_put_str(json, "output_dir", daemon->fixed->output_dir);
-    gsp_json_key(json, "stopped");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "stopped");
 }
 
 static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_http_answer *answer)

@@ -99,8 +99,7 @@ static void put_gpus(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_json_put_bool(json, "enable_bandwidth_profiling", pcie);
     gsp_json_put_bool(json, "enable_nvlink_profiling", nvlink);
     gsp_json_put_u64(json, "total_gpus", count);
-    gsp_json_key(json, "gpu_info");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "gpu_info");
     gsp_json_key(json, daemon->host);
     put_gpu_list(daemon, json, gpus, count);
     gsp_json_obj_end(json);
@@ -110,8 +109,7 @@ static void put_gpus(struct gsp_daemon *daemon, struct gsp_json *json)
 static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
     GSP_REQUIRES(&daemon->lock)
 {
-    gsp_json_key(json, "sources");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "sources");
     for (size_t i = 0; i < daemon->source_count; i++) {
         const struct gsp_source_state *source = &daemon->sources[i];
         gsp_json_obj_begin(json);
@@ -127,15 +125,13 @@ static void put_losses(struct gsp_daemon *daemon, struct gsp_json *json)
 {
     struct gsp_frame_log_status log;
     gsp_frames_log_status(daemon->frames, &log);
-    gsp_json_key(json, "losses");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "losses");
     gsp_json_put_u64(json, "late_ticks", atomic_load(&daemon->late_ticks));
     gsp_json_put_u64(json, "frames_lost", log.frames_lost);
     gsp_json_put_u64(json, "values_lost", log.values_lost + atomic_load(&daemon->rows.words_lost));
     gsp_json_put_u64(json, "rows_lost", atomic_load(&daemon->rows.rows_lost));
     gsp_json_obj_end(json);
-    gsp_json_key(json, "storage");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "storage");
     gsp_json_put_u64(json, "bytes", log.bytes);
     gsp_json_put_u64(json, "segments", log.segments);
     gsp_json_put_str(json, "error", log.error[0] ? log.error : NULL);
@@ -182,13 +178,11 @@ static void put_sessions(struct gsp_json *json, const struct shown *shown)
     gsp_json_put_str(json, "output_filename", any ? shown->first[0].file : "");
     gsp_json_put_u64(json, "total_sessions", counts->total);
     gsp_json_put_u64(json, "active_session_count", counts->active);
-    gsp_json_key(json, "active_sessions");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "active_sessions");
     for (size_t i = 0; i < shown->first_count && shown->first[i].active; i++)
         gsp_daemon__routes_session(json, &shown->first[i]);
     gsp_json_arr_end(json);
-    gsp_json_key(json, "failed_sessions");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "failed_sessions");
     for (size_t i = 0; i < shown->failed_count; i++)
         gsp_daemon__routes_session(json, &shown->failed[i]);
     gsp_json_arr_end(json);
@@ -202,15 +196,12 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json) GSP_REQUI
     gsp_json_put_str(json, "hostname", daemon->host);
     gsp_json_key(json, "start_time");
     gsp_daemon__routes_time(json, daemon->start_ns);
-    gsp_json_key(json, "uptime_s");
-    gsp_json_fixed(json, uptime_ns / GSP_NS_PER_MS, 3);
+    gsp_json_put_fixed(json, "uptime_s", uptime_ns / GSP_NS_PER_MS, 3);
     gsp_json_put_i64(json, "freq", daemon->live.period_ns / GSP_NS_PER_MS);
-    gsp_json_key(json, "sample_rate");
-    gsp_json_fixed(json, daemon->live.period_ns, 9);
+    gsp_json_put_fixed(json, "sample_rate", daemon->live.period_ns, 9);
     gsp_json_put_u64(json, "frame_id_counter", gsp_frames_log_next_id(daemon->frames) - 1);
     gsp_json_put_u64(json, "ticks", atomic_load(&daemon->ticks));
-    gsp_json_key(json, "collect_cpu_s");
-    gsp_json_fixed(json, atomic_load(&daemon->collect_ns), 9);
+    gsp_json_put_fixed(json, "collect_cpu_s", atomic_load(&daemon->collect_ns), 9);
     gsp_json_put_str(json, "output_dir", daemon->fixed->output_dir);
     gsp_json_put_bool(json, "allow_control", daemon->fixed->allow_control);
     gsp_json_put_str(json, "settings_error",
@@ -219,8 +210,7 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json) GSP_REQUI
     gsp_daemon__rows_lock(&daemon->rows);
     gsp_json_str(json, daemon->rows.ring_error[0] ? daemon->rows.ring_error : NULL);
     gsp_daemon__rows_unlock(&daemon->rows);
-    gsp_json_key(json, "connected_clients");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "connected_clients");
     gsp_json_str(json, daemon->host);
     gsp_json_arr_end(json);
 }
@@ -313,8 +303,7 @@ void gsp_daemon__route_clients(struct gsp_route_call *call, struct gsp_http_answ
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_put_u64(&json, "total_clients", 1);
-    gsp_json_key(&json, "clients");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "clients");
     gsp_json_obj_begin(&json);
     gsp_json_put_str(&json, "client_id", daemon->host);
     gsp_json_put_str(&json, "hostname", daemon->host);
@@ -399,25 +388,20 @@ void gsp_daemon__route_latest(struct gsp_route_call *call, struct gsp_http_answe
     gsp_daemon__rows_lock(&daemon->rows);
     gsp_daemon__routes_time(&json, daemon->rows.newest.tick.ts_ns);
     const size_t count = find_gpus(&daemon->rows, gpus);
-    gsp_json_key(&json, "client_data");
-    gsp_json_obj_begin(&json);
-    gsp_json_key(&json, daemon->host);
-    gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "gpus_metrics");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_obj_begin(&json, "client_data");
+    gsp_json_put_obj_begin(&json, daemon->host);
+    gsp_json_put_arr_begin(&json, "gpus_metrics");
     for (size_t i = 0; i < count; i++)
         put_gpu_metrics(daemon, &json, i, &gpus[i]);
     gsp_json_arr_end(&json);
-    gsp_json_key(&json, "p2p_links");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "p2p_links");
     gsp_json_arr_end(&json);
     gsp_json_key(&json, "system_metrics");
     put_system(daemon, &json);
     gsp_json_obj_end(&json);
     gsp_json_obj_end(&json);
     gsp_daemon__rows_unlock(&daemon->rows);
-    gsp_json_key(&json, "frame");
-    gsp_json_raw(&json, gsp_buf_sv(&frame));
+    gsp_json_put_raw(&json, "frame", gsp_buf_sv(&frame));
     gsp_json_obj_end(&json);
 }
 

@@ -11,13 +11,11 @@
  */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "collect/collect.h"

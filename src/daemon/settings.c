@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/time.h"
 #include "base/xdg.h"
 #include "wire/ring.h"
 

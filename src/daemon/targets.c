@@ -477,13 +477,11 @@ static void recording_json(const struct recording *recording, struct gsp_json *j
 void gsp_daemon__targets_json(struct gsp_targets *targets, struct gsp_json *json)
 {
     gsp_lock_take(&targets->lock);
-    gsp_json_key(json, "attached");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "attached");
     for (size_t i = 0; i < targets->pid_count; i++)
         gsp_json_i64(json, targets->pids[i]);
     gsp_json_arr_end(json);
-    gsp_json_key(json, "recordings");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "recordings");
     for (size_t i = 0; i < targets->recording_count; i++)
         recording_json(targets->recordings[i], json);
     gsp_json_arr_end(json);

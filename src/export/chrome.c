@@ -67,8 +67,7 @@ static void open_slice(struct writer *writer, uint32_t function, int64_t time_ns
     gsp_json_put_sv(&writer->json, "name",
                     gsp_model_profile_string_at(writer->profile, frame->name));
     gsp_json_put_str(&writer->json, "cat", categories[frame->kind]);
-    gsp_json_key(&writer->json, "args");
-    gsp_json_obj_begin(&writer->json);
+    gsp_json_put_obj_begin(&writer->json, "args");
     if (frame->file != GSP_NONE) {
         gsp_json_put_sv(&writer->json, "file",
                         gsp_model_profile_string_at(writer->profile, frame->file));
@@ -109,8 +108,7 @@ static void write_name(struct writer *writer, const char *what, struct gsp_sv na
 {
     begin_event(writer, "M");
     gsp_json_put_str(&writer->json, "name", what);
-    gsp_json_key(&writer->json, "args");
-    gsp_json_obj_begin(&writer->json);
+    gsp_json_put_obj_begin(&writer->json, "args");
     gsp_json_put_sv(&writer->json, "name", name);
     gsp_json_obj_end(&writer->json);
     gsp_json_obj_end(&writer->json);
@@ -151,16 +149,12 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     gsp_json_init(&writer->json, &writer->out->buf);
     gsp_json_obj_begin(&writer->json);
     gsp_json_put_str(&writer->json, "displayTimeUnit", "ms");
-    gsp_json_key(&writer->json, "otherData");
-    gsp_json_obj_begin(&writer->json);
+    gsp_json_put_obj_begin(&writer->json, "otherData");
     gsp_json_put_str(&writer->json, "exporter", "gsprof " GSP_VERSION);
-    if (meta->start_ns) {
-        gsp_json_key(&writer->json, "start_time");
-        gsp_json_fixed(&writer->json, meta->start_ns, 9);
-    }
+    if (meta->start_ns)
+        gsp_json_put_fixed(&writer->json, "start_time", meta->start_ns, 9);
     gsp_json_obj_end(&writer->json);
-    gsp_json_key(&writer->json, "traceEvents");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "traceEvents");
     for (uint32_t i = 0; i < writer->timeline.thread_count; i++)
         if (writer->timeline.threads[i].len)
             write_thread(writer, i);

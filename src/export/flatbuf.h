@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/attr.h"
 #include "base/str.h"
 
 #define GSP_FB_SLOTS_MAX 8U

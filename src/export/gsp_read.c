@@ -6,7 +6,6 @@
 #include <zstd.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "export/format.h"
 #include "export/gsp_layout.h"
 

@@ -38,8 +38,7 @@ static void put_string(struct writer *writer, const char *key, uint32_t id)
 /* Microseconds, because a double cannot hold an epoch time with more digits. */
 static void put_us_as_s(struct writer *writer, const char *key, int64_t us)
 {
-    gsp_json_key(&writer->json, key);
-    gsp_json_fixed(&writer->json, us, 6);
+    gsp_json_put_fixed(&writer->json, key, us, 6);
 }
 
 static void put_flag(struct writer *writer, const char *key, bool v)
@@ -83,16 +82,13 @@ static void write_meta(struct writer *writer)
         gsp_json_put_f64(&writer->json, "rate", round(1e12 / (double)meta->period_ns) / 1e3);
         gsp_json_put_i64(&writer->json, "period_ns", meta->period_ns);
     }
-    if (meta->duration_ns > 0) {
-        gsp_json_key(&writer->json, "duration");
-        gsp_json_fixed(&writer->json, meta->duration_ns, 9);
-    }
+    if (meta->duration_ns > 0)
+        gsp_json_put_fixed(&writer->json, "duration", meta->duration_ns, 9);
     if (meta->start_ns)
         put_us_as_s(writer, "start_time", floor_us(meta->start_ns));
     gsp_json_put_str(&writer->json, "unit", units[meta->unit]);
     gsp_json_put_u64(&writer->json, "ticks", meta->ticks);
-    gsp_json_key(&writer->json, "losses");
-    gsp_json_obj_begin(&writer->json);
+    gsp_json_put_obj_begin(&writer->json, "losses");
     gsp_json_put_u64(&writer->json, "torn", meta->losses.torn);
     gsp_json_put_u64(&writer->json, "late", meta->losses.late);
     gsp_json_put_u64(&writer->json, "failed", meta->losses.failed);
@@ -106,8 +102,7 @@ static void write_meta(struct writer *writer)
 static void write_processes(struct writer *writer)
 {
     size_t count = gsp_model_profile_process_count(writer->profile);
-    gsp_json_key(&writer->json, "processes");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "processes");
     for (uint32_t i = 0; i < count; i++) {
         const struct gsp_process *process = gsp_model_profile_process_at(writer->profile, i);
         break_line(writer);
@@ -145,8 +140,7 @@ static int32_t thread_pid(const struct writer *writer, const struct gsp_thread *
 static void write_threads(struct writer *writer)
 {
     size_t count = gsp_model_profile_thread_count(writer->profile);
-    gsp_json_key(&writer->json, "threads");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "threads");
     for (uint32_t i = 0; i < count; i++) {
         const struct gsp_thread *thread = gsp_model_profile_thread_at(writer->profile, i);
         break_line(writer);
@@ -173,8 +167,7 @@ static void write_frames(struct writer *writer)
                                         [GSP_FRAME_MARK] = "mark",
                                         [GSP_FRAME_BRIDGED] = "native"};
     size_t count = gsp_model_profile_frame_count(writer->profile);
-    gsp_json_key(&writer->json, "frames");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "frames");
     for (uint32_t id = 1; id <= count; id++) {
         const struct gsp_frame *frame = gsp_model_profile_frame_at(writer->profile, id);
         break_line(writer);
@@ -206,15 +199,13 @@ static void write_stack(struct writer *writer, uint32_t thread_index, uint32_t s
     size_t depth =
         gsp_model_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
     gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
-    gsp_json_key(&writer->json, "stack");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "stack");
     for (size_t i = 0; i < depth; i++)
         gsp_json_sv(&writer->json,
                     gsp_model_profile_string_at(writer->names.pool,
                                                 writer->names.of_frame[writer->frames[i]]));
     gsp_json_arr_end(&writer->json);
-    gsp_json_key(&writer->json, "frames");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "frames");
     for (size_t i = 0; i < depth; i++)
         gsp_json_u64(&writer->json, writer->frames[i] - 1);
     gsp_json_arr_end(&writer->json);
@@ -312,8 +303,7 @@ static int write_functions(struct writer *writer, struct gsp_err *err)
     sum_functions(writer, functions);
     qsort(functions, count, sizeof(*functions), compare);
 
-    gsp_json_key(&writer->json, "functions");
-    gsp_json_obj_begin(&writer->json);
+    gsp_json_put_obj_begin(&writer->json, "functions");
     for (size_t i = 0; i < count && functions[i].count; i++) {
         const struct function *function = &functions[i];
         break_line(writer);
@@ -337,8 +327,7 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     write_processes(writer);
     write_threads(writer);
     write_frames(writer);
-    gsp_json_key(&writer->json, "samples");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "samples");
     if (gsp_model_profile_has_samples(writer->profile))
         write_samples(writer);
     else

@@ -124,8 +124,7 @@ static void put_line_data(const struct plot_scene *scene, const struct plot_line
     gsp_json_obj_begin(json);
     gsp_json_put_str(json, "label", gsp_export__plot_text_at(scene, line->label));
     gsp_json_put_str(json, "color", color);
-    gsp_json_key(json, "columns");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "columns");
     for (size_t i = 0; i < line->count; i++) {
         const struct plot_column *column =
             PLOT_AT(scene->columns, struct plot_column, line->first + i);
@@ -153,8 +152,7 @@ static void put_panel_data(const struct plot_scene *scene, const struct plot_pan
         put_f32(json, fields[i].v);
     }
     gsp_json_put_str(json, "unit", gsp_export__plot_text_at(scene, panel->unit));
-    gsp_json_key(json, "lines");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "lines");
     for (size_t i = 0; i < panel->line_count; i++)
         put_line_data(scene, PLOT_AT(scene->lines, struct plot_line, panel->first_line + i), json);
     gsp_json_arr_end(json);
@@ -171,8 +169,7 @@ static void put_data(const struct plot_scene *scene, struct gsp_buf *out)
     gsp_json_put_i64(&json, "from", scene->from_ns / GSP_NS_PER_MS);
     gsp_json_put_i64(&json, "to", scene->to_ns / GSP_NS_PER_MS);
     gsp_json_put_i64(&json, "zone", scene->zone_s);
-    gsp_json_key(&json, "panels");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "panels");
     for (size_t i = 0; i < PLOT_COUNT(scene->panels, struct plot_panel); i++)
         put_panel_data(scene, PLOT_AT(scene->panels, struct plot_panel, i), &json);
     gsp_json_arr_end(&json);

@@ -50,10 +50,8 @@ static int write_frames(struct writer *writer, struct gsp_err *err)
     struct gsp_hmap known = {0};
     uint32_t next = 0;
     int rc = GSP_OK;
-    gsp_json_key(&writer->json, "shared");
-    gsp_json_obj_begin(&writer->json);
-    gsp_json_key(&writer->json, "frames");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_obj_begin(&writer->json, "shared");
+    gsp_json_put_arr_begin(&writer->json, "frames");
     for (uint32_t id = 1; id <= count && rc == GSP_OK; id++) {
         const struct gsp_frame *frame = gsp_model_profile_frame_at(writer->profile, id);
         uint64_t a = (uint64_t)frame->name << 32 | frame->file;
@@ -102,8 +100,7 @@ static void write_lists(struct writer *writer, uint32_t thread)
     struct gsp_timeline_iter iter;
     struct gsp_timeline_span span;
     int64_t end = 0;
-    gsp_json_key(&writer->json, "samples");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "samples");
     gsp_export__timeline_iter_init(&iter, &writer->timeline, thread);
     while (gsp_export__timeline_iter_next(&iter, &span)) {
         if (span.start > end)
@@ -112,8 +109,7 @@ static void write_lists(struct writer *writer, uint32_t thread)
         end = span.start + span.len;
     }
     gsp_json_arr_end(&writer->json);
-    gsp_json_key(&writer->json, "weights");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "weights");
     end = 0;
     gsp_export__timeline_iter_init(&iter, &writer->timeline, thread);
     while (gsp_export__timeline_iter_next(&iter, &span)) {
@@ -158,8 +154,7 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     int rc = write_frames(writer, err);
     if (rc)
         return rc;
-    gsp_json_key(&writer->json, "profiles");
-    gsp_json_arr_begin(&writer->json);
+    gsp_json_put_arr_begin(&writer->json, "profiles");
     for (uint32_t i = 0; i < writer->timeline.thread_count; i++)
         if (writer->timeline.threads[i].len)
             write_thread(writer, i);

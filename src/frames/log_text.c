@@ -138,8 +138,7 @@ static void put_columns(const struct gsp_frame_log *frames, struct gsp_json *jso
             memcpy(&text, at, sizeof(text));
             if (!text || text > frames->strings.count)
                 break;
-            gsp_json_key(json, column->name);
-            gsp_json_raw(json, gsp_sv_of(frames->strings.texts[text - 1]));
+            gsp_json_put_raw(json, column->name, gsp_sv_of(frames->strings.texts[text - 1]));
             break;
         case GSP_BOOL:
         case GSP_TEXT:
@@ -157,8 +156,7 @@ static void put_list(const struct gsp_frame_log *frames, struct gsp_json *json, 
     const struct gsp_buf *rows = &frames->rows[id];
     if (!rows->len)
         return;
-    gsp_json_key(json, name);
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, name);
     for (size_t at = 0; at + table->row_bytes <= rows->len; at += table->row_bytes) {
         gsp_json_obj_begin(json);
         put_columns(frames, json, table, rows->p + at, NULL);
@@ -177,14 +175,12 @@ static void put_named(const struct gsp_frame_log *frames, struct gsp_json *json,
     for (uint32_t i = 0; i < table->column_count; i++)
         if (strcmp(table->columns[i].name, key) == 0)
             key_at = table->columns[i].row_offset;
-    gsp_json_key(json, name);
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, name);
     for (size_t at = 0; at + table->row_bytes <= rows->len; at += table->row_bytes) {
         uint32_t text = 0;
         memcpy(&text, rows->p + at + key_at, sizeof(text));
         bool known = text && text <= frames->strings.count;
-        gsp_json_key(json, known ? frames->strings.plain[text - 1] : "");
-        gsp_json_obj_begin(json);
+        gsp_json_put_obj_begin(json, known ? frames->strings.plain[text - 1] : "");
         put_columns(frames, json, table, rows->p + at, key);
         gsp_json_obj_end(json);
     }
@@ -196,15 +192,13 @@ static void put_cpu(const struct gsp_frame_log *frames, struct gsp_json *json)
     const struct gsp_table *table = gsp_wire_table_at(GSP_TABLE_system_cpu);
     const struct gsp_buf *rows = &frames->rows[GSP_TABLE_system_cpu];
     struct gsp_row_system_cpu row;
-    gsp_json_key(json, "cpu");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "cpu");
     for (size_t at = 0; at + sizeof(row) <= rows->len; at += sizeof(row)) {
         memcpy(&row, rows->p + at, sizeof(row));
         if (row.cpu == GSP_NULL_I64)
             put_columns(frames, json, table, rows->p + at, NULL);
     }
-    gsp_json_key(json, "cores");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "cores");
     for (size_t at = 0; at + sizeof(row) <= rows->len; at += sizeof(row)) {
         memcpy(&row, rows->p + at, sizeof(row));
         if (row.cpu != GSP_NULL_I64)
@@ -228,8 +222,7 @@ static void put_memory(const struct gsp_frame_log *frames, struct gsp_json *json
 {
     const struct gsp_buf *rows = &frames->rows[GSP_TABLE_system_memory];
     const struct gsp_table *table = gsp_wire_table_at(GSP_TABLE_system_memory);
-    gsp_json_key(json, "memory");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "memory");
     if (rows->len >= table->row_bytes) {
         put_columns(frames, json, table, rows->p, NULL);
         double percent = memory_percent(frames);
@@ -282,8 +275,7 @@ static void put_gpus(const struct gsp_frame_log *frames, struct gsp_json *json, 
 {
     const struct gsp_buf *rows = &frames->rows[GSP_TABLE_gpu_metrics];
     struct gsp_row_gpu_metrics row;
-    gsp_json_key(json, name);
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, name);
     for (size_t at = 0; at + sizeof(row) <= rows->len; at += sizeof(row)) {
         memcpy(&row, rows->p + at, sizeof(row));
         put_gpu_value(frames, json, &row, what);
@@ -305,8 +297,7 @@ static bool pcie_known(const struct gsp_frame_log *frames)
 
 static void put_one(struct gsp_json *json, const char *name, double v)
 {
-    gsp_json_key(json, name);
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, name);
     put_number(json, v);
     gsp_json_arr_end(json);
 }
@@ -335,8 +326,7 @@ void gsp_frames__text_write(struct gsp_frame_log *frames, uint64_t frame_id)
         put_gpus(frames, json, "dram_bandwidth_rx", GPU_RX);
         put_gpus(frames, json, "dram_bandwidth_tx", GPU_TX);
         /* Bandwidth between pairs of GPUs: readers expect the list, but no driver provides it. */
-        gsp_json_key(json, "gpu_bandwidth");
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, "gpu_bandwidth");
         gsp_json_arr_end(json);
     }
     put_cpu(frames, json);

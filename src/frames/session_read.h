@@ -21,7 +21,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json_scan.h"
-#include "base/str.h"
 
 #define GSP_SESSION_BINS       2048U
 #define GSP_SESSION_SERIES_MAX 4096U

@@ -63,15 +63,12 @@ static void put_metadata(const struct gsp_session_file_spec *session, struct gsp
                      period > 0 ? (double)period / (double)GSP_NS_PER_MS : (double)NAN);
     gsp_json_put_u64(json, "format", GSP_SESSION_FORMAT);
     gsp_json_put_str(json, "version", GSP_VERSION);
-    gsp_json_key(json, "labels");
-    gsp_json_raw(json, session->labels.len ? session->labels : gsp_sv_of("{}"));
-    gsp_json_key(json, "pids");
-    gsp_json_arr_begin(json);
+    gsp_json_put_raw(json, "labels", session->labels.len ? session->labels : gsp_sv_of("{}"));
+    gsp_json_put_arr_begin(json, "pids");
     for (size_t i = 0; i < session->pid_count; i++)
         gsp_json_i64(json, session->pids[i]);
     gsp_json_arr_end(json);
-    gsp_json_key(json, "stacks");
-    gsp_json_raw(json, session->stacks.len ? session->stacks : gsp_sv_of("[]"));
+    gsp_json_put_raw(json, "stacks", session->stacks.len ? session->stacks : gsp_sv_of("[]"));
     gsp_json_key(json, "first_frame");
     any ? gsp_json_u64(json, session->first_frame) : gsp_json_null(json);
     gsp_json_key(json, "last_frame");
@@ -86,8 +83,7 @@ static void put_metadata(const struct gsp_session_file_spec *session, struct gsp
 static void put_device(struct gsp_json *json, const struct gsp_frame_stats *stats, size_t from)
 {
     const char *label = stats->metrics[from].label;
-    gsp_json_key(json, label);
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, label);
     for (size_t i = from; i < stats->count; i++) {
         const struct gsp_frame_metric_stats *m = &stats->metrics[i];
         if (strcmp(m->label, label) != 0 || !gsp_sv_starts(gsp_sv_of(m->name), GPU_PREFIX))
@@ -130,8 +126,7 @@ static void put_client(struct gsp_json *json, const struct gsp_frame_stats *stat
         {"system.cpu.util_percent", "avg_cpu_util"},
     };
     gsp_json_obj_begin(json);
-    gsp_json_key(json, host);
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, host);
     for (size_t k = 0; k < GSP_COUNT(MEANS); k++) {
         for (size_t i = 0; i < stats->count; i++) {
             const struct gsp_frame_metric_stats *m = &stats->metrics[i];
@@ -203,8 +198,7 @@ static void put_tail(const struct gsp_session_file_spec *session,
     gsp_json_put_u64(&json, "gaps", stats->gaps_total);
     gsp_json_put_u64(&json, "clock_steps_back", stats->clock_steps);
     gsp_json_put_u64(&json, "stack_gaps", session->stack_gaps);
-    gsp_json_key(&json, "stack_gap_s");
-    gsp_json_fixed(&json, session->stack_gap_ns / GSP_NS_PER_MS, 3);
+    gsp_json_put_fixed(&json, "stack_gap_s", session->stack_gap_ns / GSP_NS_PER_MS, 3);
     gsp_json_obj_end(&json);
     gsp_buf_puts(&out->buf, ",\n\"" GSP_SESSION_GAPS "\":");
     gsp_json_init(&json, &out->buf);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "http/server_internal.h"
 
@@ -19,8 +18,7 @@ void gsp_http_answer_error(struct gsp_http_answer *answer, int status, const cha
     gsp_buf_clear(&answer->body);
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "error");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_obj_begin(&json, "error");
     gsp_json_put_str(&json, "code", code);
     gsp_json_put_str(&json, "message", message);
     gsp_json_put_str(&json, "hint", hint);

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/str.h"
 #include "inject/run_python.h"
 #include "proc/task.h"

@@ -12,7 +12,6 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
-#include "base/attr.h"
 #include "inject/state.h"
 #include "proc/mem.h"
 

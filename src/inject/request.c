@@ -98,8 +98,7 @@ static void put_module(struct gsp_json *json, const struct package *package, con
         bytes.len = 0;
     const bool as_source =
         !has && package->needs_source && gsp_file_read(text, FILE_BYTES, &bytes, NULL) == GSP_OK;
-    gsp_json_key(json, name.p);
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, name.p);
     put_hex(json, has ? &bytes : &(struct gsp_buf){0});
     gsp_json_sv(json, as_source ? gsp_buf_sv(&bytes) : gsp_sv_of(""));
     gsp_json_arr_end(json);
@@ -126,14 +125,12 @@ static void put_package(struct gsp_json *json, const struct gsp_python_call *scr
     snprintf(tag, sizeof(tag), "cpython-3%u%s", GSP_PY_MINOR(runtime->layout.version),
              runtime->layout.free_threaded ? "t" : "");
     const struct package package = {path, tag, path && !writes_compiled(script->pid, path)};
-    gsp_json_key(json, "modules");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "modules");
     for (int i = 0; i < count; i++)
         if (is_source(found[i]->d_name))
             put_module(json, &package, found[i]->d_name);
     gsp_json_obj_end(json);
-    gsp_json_key(json, "libraries");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "libraries");
     for (int i = 0; i < count; i++) {
         if (!is_source(found[i]->d_name))
             gsp_json_str(json, found[i]->d_name);
@@ -163,8 +160,7 @@ void gsp_inject__request_put(const struct gsp_python_call *script,
     gsp_json_put_str(&json, "code", script->code ? script->code : "");
     gsp_json_put_i64(&json, "may_trace", may_trace);
     gsp_json_put_i64(&json, "may_follow", !script->no_follower);
-    gsp_json_key(&json, "settings");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_obj_begin(&json, "settings");
     for (size_t i = 0; i < script->setting_count; i++)
         gsp_json_put_str(&json, gsp_wire_setting_row(script->settings[i].id)->name,
                          script->settings[i].value);

@@ -15,7 +15,6 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "base/str.h"
 #include "model/profile.h"
 #include "wire/memory.h"
 

@@ -8,7 +8,6 @@
 
 #include <elf.h>
 
-#include "base/buf.h"
 #include "base/map.h"
 #include "proc/core.h"
 

@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "proc/mem.h"
 
 #define GSP_SNAP_WINDOWS_MAX      96U

@@ -9,11 +9,9 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "base/str.h"
 #include "py/await.h"
 #include "py/target.h"

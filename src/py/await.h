@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "proc/mem.h"
 #include "py/codes.h"
 

@@ -18,9 +18,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "base/map.h"
-#include "base/str.h"
 #include "proc/mem.h"
 #include "py/locate.h"
 

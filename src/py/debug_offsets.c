@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/attr.h"
 #include "base/err.h"
 #include "py/layout.h"
 #include "py/layout_tables.h"

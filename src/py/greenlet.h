@@ -17,7 +17,6 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "base/str.h"
 #include "py/await.h"
 #include "py/target.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/str.h"
 #include "proc/image.h"
 #include "proc/maps.h"

@@ -17,7 +17,6 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/err.h"
 #include "base/str.h"
 #include "proc/mem.h"
 #include "py/layout.h"

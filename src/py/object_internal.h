@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "proc/mem.h"
 #include "py/layout.h"
 

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/time.h"
 #include "py/verify.h"
 
 /* Maximum number of reads of a stack. */

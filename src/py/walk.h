@@ -37,7 +37,6 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "base/map.h"
 #include "proc/snap.h"
 #include "py/codes.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/attr.h"
 #include "base/map.h"
 #include "base/time.h"
@@ -14,7 +15,6 @@
 #define LINES_MAX (1U << 20)
 /* Most frames counted of a thread. */
 #define DEPTH_MAX (1U << 16)
-#define FIRST_CAP 64U
 
 struct entry {
     const void *frame;
@@ -137,15 +137,9 @@ static void begin_line(struct entry *entry, int number, int64_t now_ns)
 static struct entry *push(struct stack *stack, const void *frame,
                           struct gsp_pyext_code_lines *lines)
 {
-    if (stack->depth == stack->cap) {
-        const size_t cap = stack->cap ? stack->cap * 2 : FIRST_CAP;
-        struct entry *entries =
-            cap > DEPTH_MAX ? NULL : realloc(stack->entries, cap * sizeof(*entries));
-        if (!entries)
-            return NULL;
-        stack->entries = entries;
-        stack->cap = cap;
-    }
+    if (stack->depth == stack->cap &&
+        (stack->cap == DEPTH_MAX || !gsp_array_fit(&stack->entries, &stack->cap, stack->cap + 1)))
+        return NULL;
     struct entry *entry = &stack->entries[stack->depth++];
     *entry = (struct entry){.frame = frame, .lines = lines};
     return entry;
@@ -198,15 +192,8 @@ struct gsp_pyext_code_lines *gsp_pyext__lines_find(const void *code)
 /* With the lock. */
 static bool keep(struct gsp_pyext_code_lines *lines)
 {
-    if (all.count == all.cap) {
-        const size_t cap = all.cap ? all.cap * 2 : FIRST_CAP;
-        struct gsp_pyext_code_lines **codes = realloc(all.codes, cap * sizeof(*codes));
-        if (!codes)
-            return false;
-        all.codes = codes;
-        all.cap = cap;
-    }
-    if (!gsp_hmap_put(&all.map, (uintptr_t)lines->code, 0, (uint32_t)all.count))
+    if (!gsp_array_fit(&all.codes, &all.cap, all.count + 1) ||
+        !gsp_hmap_put(&all.map, (uintptr_t)lines->code, 0, (uint32_t)all.count))
         return false;
     all.codes[all.count++] = lines;
     return true;

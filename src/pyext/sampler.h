@@ -14,8 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/attr.h"
-
 struct gsp_sampler; /* opaque */
 
 struct gsp_sampler_opts {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/time.h"
 #include "pyext/pyapi.h"
 #include "pyext/series.h"
@@ -446,14 +447,8 @@ static PyObject *record(PyObject *self, PyObject *const *args, Py_ssize_t count)
 /* Steals the reference to the timing on success. */
 static int push(struct named *named, struct timing *timing)
 {
-    if (named->open_count == named->open_cap) {
-        const size_t cap = named->open_cap ? named->open_cap * 2 : 4;
-        struct timing **grown = realloc(named->open, cap * sizeof(struct timing *));
-        if (!grown)
-            return -1;
-        named->open = grown;
-        named->open_cap = cap;
-    }
+    if (!gsp_array_fit(&named->open, &named->open_cap, named->open_count + 1))
+        return -1;
     named->open[named->open_count++] = timing;
     return 0;
 }

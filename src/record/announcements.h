@@ -15,8 +15,8 @@
 #include <sys/types.h>
 
 #include "base/attr.h"
-#include "base/buf.h"
 #include "base/err.h"
+#include "base/str.h"
 
 #define GSP_ANNOUNCED_PIDS_MAX 256U
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/time.h"

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "base/attr.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "record/announcements.h"

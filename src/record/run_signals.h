@@ -15,7 +15,6 @@
 #pragma once
 
 #include <signal.h>
-#include <stdbool.h>
 #include <sys/types.h>
 
 /* Blocks the signals in this thread and all threads it starts. To be called first. */

@@ -11,7 +11,6 @@
 #include "report/verdict.h"
 
 #define TEXT_BLOCK_BYTES ((size_t)64 << 10)
-#define ROOM_FIRST       16U
 
 struct gsp_report_text_block {
     struct gsp_report_text_block *next;
@@ -81,48 +80,30 @@ struct gsp_sv gsp_report__text_printf(struct gsp_report *report, const char *fmt
     return gsp_report__text_keep(report, gsp_sv_of(text));
 }
 
-void *gsp_report__array_grow(struct gsp_report *report, void *array, size_t count, size_t size)
-{
-    if (count != 0 && (count < ROOM_FIRST || (count & (count - 1)) != 0))
-        return array;
-    void *more = reallocarray(array, count == 0 ? ROOM_FIRST : 2 * count, size);
-    report->no_memory = report->no_memory || !more;
-    return more;
-}
-
 void gsp_report__fact_add(struct gsp_report *report, struct gsp_sv name, struct gsp_sv value)
 {
-    struct gsp_report_fact *more =
-        gsp_report__array_grow(report, report->facts, report->fact_count, sizeof(*report->facts));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->facts, report->fact_count))
         return;
-    report->facts = more;
-    more[report->fact_count++] = (struct gsp_report_fact){name, value};
+    report->facts[report->fact_count++] = (struct gsp_report_fact){name, value};
 }
 
 void gsp_report__card_add(struct gsp_report *report, struct gsp_report_card card,
                           struct gsp_buf *value, struct gsp_buf *detail)
 {
-    struct gsp_report_card *more =
-        gsp_report__array_grow(report, report->cards, report->card_count, sizeof(*report->cards));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->cards, report->card_count))
         return;
-    report->cards = more;
     card.value = gsp_report__text_keep_buf(report, value);
     card.detail = gsp_report__text_keep_buf(report, detail);
-    more[report->card_count++] = card;
+    report->cards[report->card_count++] = card;
 }
 
 void gsp_report__verdict_add(struct gsp_report *report, struct gsp_buf *text)
 {
     if (text->len == 0 || report->verdict_count >= GSP_VERDICT_LINES_MAX)
         return;
-    struct gsp_sv *more = gsp_report__array_grow(report, report->verdict, report->verdict_count,
-                                                 sizeof(*report->verdict));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->verdict, report->verdict_count))
         return;
-    report->verdict = more;
-    more[report->verdict_count++] = gsp_report__text_keep_buf(report, text);
+    report->verdict[report->verdict_count++] = gsp_report__text_keep_buf(report, text);
 }
 
 void gsp_report__loss_add(struct gsp_report *report, struct gsp_sv what, struct gsp_sv why,
@@ -130,51 +111,39 @@ void gsp_report__loss_add(struct gsp_report *report, struct gsp_sv what, struct 
 {
     if (count == 0)
         return;
-    struct gsp_report_loss *more =
-        gsp_report__array_grow(report, report->losses, report->loss_count, sizeof(*report->losses));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->losses, report->loss_count))
         return;
-    report->losses = more;
-    more[report->loss_count++] = (struct gsp_report_loss){what, why, count};
+    report->losses[report->loss_count++] = (struct gsp_report_loss){what, why, count};
 }
 
 struct gsp_report_chart *gsp_report__chart_add(struct gsp_report *report, struct gsp_sv id)
 {
-    struct gsp_report_chart *more = gsp_report__array_grow(
-        report, report->charts, report->chart_count, sizeof(*report->charts));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->charts, report->chart_count))
         return NULL;
-    report->charts = more;
-    more[report->chart_count] = (struct gsp_report_chart){.id = id, .title = id, .help = ""};
-    return &more[report->chart_count++];
+    report->charts[report->chart_count] =
+        (struct gsp_report_chart){.id = id, .title = id, .help = ""};
+    return &report->charts[report->chart_count++];
 }
 
 struct gsp_report_series *gsp_report__series_add(struct gsp_report *report,
                                                  struct gsp_report_chart *chart, struct gsp_sv name)
 {
-    struct gsp_report_series *more =
-        gsp_report__array_grow(report, chart->series, chart->series_count, sizeof(*chart->series));
-    if (!more)
+    if (!gsp_report__array_fit(report, &chart->series, chart->series_count))
         return NULL;
-    chart->series = more;
-    more[chart->series_count] =
+    chart->series[chart->series_count] =
         (struct gsp_report_series){.name = name, .pid = GSP_NULL_I64, .rank = GSP_NULL_I64};
-    return &more[chart->series_count++];
+    return &chart->series[chart->series_count++];
 }
 
 void gsp_report__series_add_point(struct gsp_report *report, struct gsp_report_series *series,
                                   double t, double v)
 {
-    double *times = gsp_report__array_grow(report, series->t, series->count, sizeof(*times));
-    if (!times)
+    if (!gsp_report__array_fit(report, &series->t, series->count))
         return;
-    series->t = times;
-    double *values = gsp_report__array_grow(report, series->v, series->count, sizeof(*values));
-    if (!values)
+    if (!gsp_report__array_fit(report, &series->v, series->count))
         return;
-    series->v = values;
-    times[series->count] = t;
-    values[series->count++] = isfinite(v) ? v : (double)NAN;
+    series->t[series->count] = t;
+    series->v[series->count++] = isfinite(v) ? v : (double)NAN;
 }
 
 void gsp_report__series_compute_stats(struct gsp_report_series *series)

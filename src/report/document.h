@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 #include "base/attr.h"
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "model/profile.h"

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/array.h"
 #include "base/attr.h"
 #include "report/document.h"
 
@@ -29,10 +30,9 @@ struct gsp_sv gsp_report__text_keep_buf(struct gsp_report *report, struct gsp_bu
 struct gsp_sv gsp_report__text_printf(struct gsp_report *report, const char *fmt, ...)
     GSP_PRINTF(2, 3);
 
-/* Makes room for one more element after `count` and returns the array, which may have moved.
- * Returns NULL if out of memory; the old array is then unchanged. Only this function may grow the
- * array. */
-void *gsp_report__array_grow(struct gsp_report *report, void *array, size_t count, size_t size);
+/* gsp_array_fit_next(), noting in the report that memory ran out. */
+#define gsp_report__array_fit(report, items, count)                                                \
+    (gsp_array_fit_next((items), (count)) || !((report)->no_memory = true))
 
 /* Both add a row; the texts are not copied. A loss with count 0 is ignored. */
 void gsp_report__fact_add(struct gsp_report *report, struct gsp_sv name, struct gsp_sv value);

@@ -19,8 +19,7 @@ static void put_i64_or_null(struct gsp_json *json, int64_t v)
 
 static void put_facts(struct gsp_json *json, const struct gsp_report *report)
 {
-    gsp_json_key(json, "facts");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "facts");
     for (size_t i = 0; i < report->fact_count; i++) {
         gsp_json_obj_begin(json);
         gsp_json_put_sv(json, "name", report->facts[i].name);
@@ -36,8 +35,7 @@ static void put_cards(struct gsp_json *json, const struct gsp_report *report)
                                         [GSP_REPORT_TONE_GOOD] = "good",
                                         [GSP_REPORT_TONE_WARN] = "warn",
                                         [GSP_REPORT_TONE_BAD] = "bad"};
-    gsp_json_key(json, "cards");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "cards");
     for (size_t i = 0; i < report->card_count; i++) {
         const struct gsp_report_card *card = &report->cards[i];
         gsp_json_obj_begin(json);
@@ -53,8 +51,7 @@ static void put_cards(struct gsp_json *json, const struct gsp_report *report)
 
 static void put_verdict(struct gsp_json *json, const struct gsp_report *report)
 {
-    gsp_json_key(json, "verdict");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "verdict");
     for (size_t i = 0; i < report->verdict_count; i++)
         gsp_json_sv(json, report->verdict[i]);
     gsp_json_arr_end(json);
@@ -77,8 +74,7 @@ static void put_points(struct gsp_json *json, const char *key, const double *sho
 {
     struct gsp_decimation thin =
         gsp_report__decimation_begin(series->v, sizeof(*series->v), series->count, max);
-    gsp_json_key(json, key);
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, key);
     for (size_t i; gsp_report__decimation_next(&thin, &i);)
         gsp_json_f64(json, shown[i]);
     gsp_json_arr_end(json);
@@ -111,14 +107,12 @@ void gsp_report_chart_put_head(struct gsp_json *json, const struct gsp_report_ch
 static void put_charts(struct gsp_json *json, const struct gsp_report *report)
 {
     const size_t max = points_max(report);
-    gsp_json_key(json, "charts");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "charts");
     for (size_t i = 0; i < report->chart_count; i++) {
         const struct gsp_report_chart *chart = &report->charts[i];
         gsp_json_obj_begin(json);
         gsp_report_chart_put_head(json, chart);
-        gsp_json_key(json, "series");
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, "series");
         for (size_t k = 0; k < chart->series_count; k++)
             put_series(json, &chart->series[k], chart->series[k].name, max);
         gsp_json_arr_end(json);
@@ -155,8 +149,7 @@ static void put_thread(struct gsp_json *json, const struct gsp_report_thread *th
 
 static void put_processes(struct gsp_json *json, const struct gsp_report_stacks *stacks)
 {
-    gsp_json_key(json, "processes");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "processes");
     for (size_t i = 0; i < stacks->process_count; i++) {
         gsp_json_obj_begin(json);
         gsp_json_key(json, "pid");
@@ -173,8 +166,7 @@ enum sample_column { SAMPLE_T, SAMPLE_THREAD, SAMPLE_NODE, SAMPLE_WEIGHT, SAMPLE
 static void put_sample_column(struct gsp_json *json, const struct gsp_report_stacks *stacks,
                               const char *key, enum sample_column column)
 {
-    gsp_json_key(json, key);
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, key);
     for (size_t i = 0; i < stacks->sample_count; i++) {
         const struct gsp_report_sample *sample = &stacks->samples[i];
         switch (column) {
@@ -200,20 +192,16 @@ static void put_sample_column(struct gsp_json *json, const struct gsp_report_sta
 
 static void put_nodes(struct gsp_json *json, const struct gsp_report_stacks *stacks)
 {
-    gsp_json_key(json, "nodes");
-    gsp_json_obj_begin(json);
-    gsp_json_key(json, "parent");
-    gsp_json_arr_begin(json);
+    gsp_json_put_obj_begin(json, "nodes");
+    gsp_json_put_arr_begin(json, "parent");
     for (size_t i = 0; i < stacks->node_count; i++)
         gsp_json_i64(json, stacks->nodes[i].parent);
     gsp_json_arr_end(json);
-    gsp_json_key(json, "frame");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "frame");
     for (size_t i = 0; i < stacks->node_count; i++)
         gsp_json_u64(json, stacks->nodes[i].frame);
     gsp_json_arr_end(json);
-    gsp_json_key(json, "line");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "line");
     for (size_t i = 0; i < stacks->node_count; i++)
         put_i64_or_null(json,
                         stacks->nodes[i].line ? (int64_t)stacks->nodes[i].line : GSP_NULL_I64);
@@ -223,23 +211,19 @@ static void put_nodes(struct gsp_json *json, const struct gsp_report_stacks *sta
 
 static void put_stacks(struct gsp_json *json, const struct gsp_report_stacks *stacks)
 {
-    gsp_json_key(json, "stacks");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "stacks");
     gsp_json_put_str(json, "unit", stacks->unit);
     put_processes(json, stacks);
-    gsp_json_key(json, "threads");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "threads");
     for (size_t i = 0; i < stacks->thread_count; i++)
         put_thread(json, &stacks->threads[i]);
     gsp_json_arr_end(json);
-    gsp_json_key(json, "frames");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "frames");
     for (size_t i = 0; i < stacks->frame_count; i++)
         put_frame(json, &stacks->frames[i]);
     gsp_json_arr_end(json);
     put_nodes(json, stacks);
-    gsp_json_key(json, "samples");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "samples");
     if (stacks->has_times)
         put_sample_column(json, stacks, "t", SAMPLE_T);
     put_sample_column(json, stacks, "thread", SAMPLE_THREAD);
@@ -254,8 +238,7 @@ static void put_stacks(struct gsp_json *json, const struct gsp_report_stacks *st
 
 static void put_modules(struct gsp_json *json, const struct gsp_report *report)
 {
-    gsp_json_key(json, "modules");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "modules");
     for (size_t i = 0; i < report->module_count; i++) {
         const struct gsp_report_module *module = &report->modules[i];
         gsp_json_obj_begin(json);
@@ -285,12 +268,10 @@ static struct gsp_decimation thin_steps(const struct gsp_report *report)
 static void put_steps(struct gsp_json *json, const struct gsp_report *report)
 {
     static const char *const KEYS[] = {"step", "t", "duration_s", "rank"};
-    gsp_json_key(json, "steps");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "steps");
     for (size_t k = 0; k < GSP_COUNT(KEYS); k++) {
         struct gsp_decimation thin = thin_steps(report);
-        gsp_json_key(json, KEYS[k]);
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, KEYS[k]);
         for (size_t i; gsp_report__decimation_next(&thin, &i);) {
             const struct gsp_report_step *step = &report->steps[i];
             if (k == 0 || k == 3)
@@ -306,8 +287,7 @@ static void put_steps(struct gsp_json *json, const struct gsp_report *report)
 
 static void put_ranks(struct gsp_json *json, const struct gsp_report *report)
 {
-    gsp_json_key(json, "ranks");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "ranks");
     for (size_t i = 0; i < report->rank_count; i++) {
         gsp_json_obj_begin(json);
         gsp_json_put_i64(json, "rank", report->ranks[i].rank);
@@ -354,8 +334,7 @@ static bool put_span_threads(struct gsp_json *json, const struct gsp_report *rep
                              struct gsp_hmap *threads)
 {
     uint32_t count = 0;
-    gsp_json_key(json, "threads");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "threads");
     for (size_t i = 0; i < report->span_count; i++) {
         const struct gsp_report_span *span = &report->spans[i];
         if (gsp_hmap_get(threads, (uint64_t)span->pid, (uint64_t)span->tid))
@@ -376,10 +355,8 @@ static void put_spans(struct gsp_json *json, const struct gsp_report *report)
 {
     static const char *const KEYS[] = {"name", "t", "duration_s", "thread", "depth"};
     struct gsp_hmap threads = {0};
-    gsp_json_key(json, "spans");
-    gsp_json_obj_begin(json);
-    gsp_json_key(json, "names");
-    gsp_json_arr_begin(json);
+    gsp_json_put_obj_begin(json, "spans");
+    gsp_json_put_arr_begin(json, "names");
     for (size_t i = 0; i < report->span_name_count; i++)
         gsp_json_sv(json, report->span_names[i]);
     gsp_json_arr_end(json);
@@ -389,8 +366,7 @@ static void put_spans(struct gsp_json *json, const struct gsp_report *report)
         struct gsp_decimation thin =
             gsp_report__decimation_begin(&report->spans[0].duration_s, sizeof(*report->spans),
                                          report->span_count, GSP_REPORT_EVENTS_MAX);
-        gsp_json_key(json, KEYS[k]);
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, KEYS[k]);
         for (size_t i; gsp_report__decimation_next(&thin, &i);)
             put_span_value(json, &report->spans[i], k, &threads);
         gsp_json_arr_end(json);
@@ -403,17 +379,14 @@ static void put_spans(struct gsp_json *json, const struct gsp_report *report)
 static void put_memory(struct gsp_json *json, const struct gsp_report *report)
 {
     const struct gsp_report_memory *memory = &report->memory;
-    gsp_json_key(json, "memory");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "memory");
     gsp_json_put_f64(json, "peak_rss_bytes", memory->peak_rss_bytes);
     gsp_json_put_f64(json, "growth_bytes_per_s", memory->growth_bytes_per_s);
-    gsp_json_key(json, "sites");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "sites");
     for (size_t i = 0; i < memory->site_count; i++) {
         const struct gsp_report_site *site = &memory->sites[i];
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "stack");
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, "stack");
         for (size_t k = 0; k < site->frame_count; k++)
             put_frame(json, &report->site_frames[site->frames[k]]);
         gsp_json_arr_end(json);
@@ -427,8 +400,7 @@ static void put_memory(struct gsp_json *json, const struct gsp_report *report)
 
 static void put_losses(struct gsp_json *json, const struct gsp_report *report)
 {
-    gsp_json_key(json, "losses");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "losses");
     for (size_t i = 0; i < report->loss_count; i++) {
         gsp_json_obj_begin(json);
         gsp_json_put_sv(json, "what", report->losses[i].what);

@@ -28,12 +28,9 @@ static void add_processes(struct builder *b)
     struct gsp_report_stacks *stacks = b->stacks;
     for (uint32_t i = 0; i < gsp_model_profile_process_count(b->profile); i++) {
         const struct gsp_process *process = gsp_model_profile_process_at(b->profile, i);
-        struct gsp_report_process *more = gsp_report__array_grow(
-            b->report, stacks->processes, stacks->process_count, sizeof(*stacks->processes));
-        if (!more)
+        if (!gsp_report__array_fit(b->report, &stacks->processes, stacks->process_count))
             return;
-        stacks->processes = more;
-        more[stacks->process_count++] = (struct gsp_report_process){
+        stacks->processes[stacks->process_count++] = (struct gsp_report_process){
             .pid = process->pid, .name = gsp_model_profile_string_at(b->profile, process->name)};
     }
 }
@@ -45,12 +42,9 @@ static void add_threads(struct builder *b)
         const struct gsp_thread *thread = gsp_model_profile_thread_at(b->profile, i);
         const struct gsp_process *process =
             gsp_model_profile_process_at(b->profile, thread->process);
-        struct gsp_report_thread *more = gsp_report__array_grow(
-            b->report, stacks->threads, stacks->thread_count, sizeof(*stacks->threads));
-        if (!more)
+        if (!gsp_report__array_fit(b->report, &stacks->threads, stacks->thread_count))
             return;
-        stacks->threads = more;
-        more[stacks->thread_count++] = (struct gsp_report_thread){
+        stacks->threads[stacks->thread_count++] = (struct gsp_report_thread){
             .pid = process ? process->pid : GSP_NULL_I64,
             .tid = thread->os_id ? (int64_t)thread->os_id : GSP_NULL_I64,
             .name = gsp_model_profile_string_at(b->profile, thread->name),
@@ -75,12 +69,9 @@ static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct
             b->frame_of[id] = *known;
             continue;
         }
-        struct gsp_report_frame *more = gsp_report__array_grow(
-            b->report, stacks->frames, stacks->frame_count, sizeof(*stacks->frames));
-        if (!more)
+        if (!gsp_report__array_fit(b->report, &stacks->frames, stacks->frame_count))
             return gsp_err_nomem(err);
-        stacks->frames = more;
-        more[stacks->frame_count] =
+        stacks->frames[stacks->frame_count] =
             (struct gsp_report_frame){.func = gsp_model_profile_string_at(b->profile, frame->name),
                                       .file = gsp_model_profile_string_at(b->profile, frame->file),
                                       .line = lines ? frame->line : frame->first_line,
@@ -107,12 +98,9 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
             b->node_of[id] = (int32_t)*known;
             continue;
         }
-        struct gsp_report_node *more = gsp_report__array_grow(
-            b->report, stacks->nodes, stacks->node_count, sizeof(*stacks->nodes));
-        if (!more)
+        if (!gsp_report__array_fit(b->report, &stacks->nodes, stacks->node_count))
             return gsp_err_nomem(err);
-        stacks->nodes = more;
-        more[stacks->node_count] = (struct gsp_report_node){
+        stacks->nodes[stacks->node_count] = (struct gsp_report_node){
             .parent = parent, .frame = frame, .own_cpu = b->knows_cpu ? 0 : (double)NAN};
         b->node_of[id] = (int32_t)stacks->node_count++;
         if (!gsp_hmap_put(&b->map, (uint32_t)(parent + 1), frame, (uint32_t)b->node_of[id]))
@@ -156,12 +144,9 @@ static int add_node_lines(struct builder *b, const double *weights, struct gsp_e
 static bool append(struct builder *b, const struct gsp_report_sample *sample)
 {
     struct gsp_report_stacks *stacks = b->stacks;
-    struct gsp_report_sample *more =
-        gsp_report__array_grow(b->report, stacks->samples, stacks->sample_count, sizeof(*more));
-    if (!more)
+    if (!gsp_report__array_fit(b->report, &stacks->samples, stacks->sample_count))
         return false;
-    stacks->samples = more;
-    more[stacks->sample_count++] = *sample;
+    stacks->samples[stacks->sample_count++] = *sample;
     return true;
 }
 

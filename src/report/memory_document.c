@@ -171,14 +171,11 @@ static bool add_site(struct gsp_report *document, const struct gsp_profile *prof
                      const struct held *held)
 {
     struct gsp_report_memory *memory = &document->memory;
-    struct gsp_report_site *more =
-        gsp_report__array_grow(document, memory->sites, memory->site_count, sizeof(*memory->sites));
-    if (!more)
+    if (!gsp_report__array_fit(document, &memory->sites, memory->site_count))
         return false;
-    memory->sites = more;
-    more[memory->site_count] =
+    memory->sites[memory->site_count] =
         (struct gsp_report_site){.bytes = (double)held->bytes, .count = (double)held->count};
-    return add_frames(document, &more[memory->site_count++], profile, held->stack);
+    return add_frames(document, &memory->sites[memory->site_count++], profile, held->stack);
 }
 
 /* Sites with negative growth are left out: a graph cannot show them. */

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/format.h"
-#include "model/tree.h"
 #include "report/memory_view.h"
 
 #define STACK_SHOWN 64U
@@ -49,8 +47,7 @@ static void put_frame(struct gsp_json *json, const struct gsp_profile *profile, 
 /* Innermost first. */
 static void put_stack(struct gsp_json *json, const struct gsp_profile *profile, uint32_t stack)
 {
-    gsp_json_key(json, "stack");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "stack");
     for (size_t i = 0; stack != GSP_NONE && i < STACK_SHOWN; i++) {
         put_frame(json, profile, gsp_model_profile_stack_frame(profile, stack));
         stack = gsp_model_profile_stack_caller(profile, stack);
@@ -76,8 +73,7 @@ static void put_name(struct gsp_json *json, const struct gsp_memory_view *report
 
 static void put_rows(struct gsp_json *json, const struct gsp_memory_view *report)
 {
-    gsp_json_key(json, "rows");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "rows");
     for (size_t i = 0; i < report->rows.count && (!report->limit || i < report->limit); i++) {
         const struct gsp_memlog_row *row = &report->rows.at[i];
         gsp_json_obj_begin(json);
@@ -93,8 +89,7 @@ static void put_leaks(struct gsp_json *json, const struct gsp_memory_view *repor
 {
     const struct gsp_memlog_leaks *leaks = &report->values.leaks;
     gsp_json_put_bool(json, "long_enough", leaks->stretches >= GSP_MEMLOG_LEAK_WINDOWS_MIN);
-    gsp_json_key(json, "leaks");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "leaks");
     for (size_t i = 0; i < leaks->count; i++) {
         const struct gsp_memlog_leak *leak = &leaks->at[i];
         gsp_json_obj_begin(json);
@@ -112,8 +107,7 @@ static void put_leaks(struct gsp_json *json, const struct gsp_memory_view *repor
 static void put_processes(struct gsp_json *json, const struct gsp_memory_view *report)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    gsp_json_key(json, "processes");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "processes");
     for (uint32_t i = 0; gsp_memlog_process(report->log, i); i++) {
         const struct gsp_memlog_process *about = gsp_memlog_process(report->log, i);
         const struct gsp_process *process = gsp_model_profile_process_at(profile, i);
@@ -132,8 +126,7 @@ static void put_processes(struct gsp_json *json, const struct gsp_memory_view *r
 static void put_timeline(struct gsp_json *json, const struct gsp_memory_view *report)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    gsp_json_key(json, "timeline");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "timeline");
     for (size_t i = 0; i < gsp_memlog_tick_count(report->log); i++) {
         const struct gsp_memlog_tick *tick = gsp_memlog_tick(report->log, i);
         if (tick->is_gone)
@@ -170,8 +163,7 @@ void gsp_report_memory_json(const struct gsp_memory_view *report, struct gsp_buf
         gsp_json_str(&json, meta->huge_setting);
     else
         gsp_json_null(&json);
-    gsp_json_key(&json, "total");
-    gsp_json_obj_begin(&json);
+    gsp_json_put_obj_begin(&json, "total");
     put_value(&json, &report->rows.all);
     gsp_json_obj_end(&json);
     put_processes(&json, report);

@@ -138,8 +138,7 @@ int gsp_report_process_json(struct gsp_store *store, const struct gsp_report_pro
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(SECTIONS); i++) {
         gsp_auto_buf rows = {0};
         rc = append_section(store, process, i, time_ns, &rows, err);
-        gsp_json_key(&json, SECTIONS[i].key);
-        gsp_json_raw(&json, gsp_buf_sv(&rows));
+        gsp_json_put_raw(&json, SECTIONS[i].key, gsp_buf_sv(&rows));
     }
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/attr.h"
 #include "base/buf.h"

@@ -56,8 +56,7 @@ static void json_frame(struct gsp_json *json, const struct gsp_profile *profile,
 
 static void json_losses(struct gsp_json *json, const struct gsp_losses *losses)
 {
-    gsp_json_key(json, "losses");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "losses");
     json_count(json, "torn", losses->torn);
     json_count(json, "late", losses->late);
     json_count(json, "failed", losses->failed);
@@ -73,8 +72,7 @@ static void json_summary(struct gsp_json *json, const struct gsp_profile *profil
     const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
     gsp_auto_buf command = {0};
     gsp_model_command_put(profile, &command);
-    gsp_json_key(json, "summary");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "summary");
     gsp_json_put_sv(json, "command", gsp_buf_sv(&command));
     gsp_json_key(json, "pid");
     if (process)
@@ -103,8 +101,7 @@ static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
     int rc = gsp_report__function_table_new(profile, view, opts->sort, &table, err);
     if (rc < 0)
         return rc;
-    gsp_json_key(json, "top");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "top");
     for (size_t i = 0; i < table.count && (opts->limit == 0 || i < opts->limit); i++) {
         const struct gsp_function_row *row = &table.rows[i];
         gsp_json_obj_begin(json);
@@ -172,8 +169,7 @@ static int json_tree(struct gsp_json *json, const struct gsp_profile *profile,
     if (rc < 0)
         return rc;
     enum gsp_unit unit = gsp_model_profile_meta_get(profile)->unit;
-    gsp_json_key(json, "tree");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "tree");
     uint32_t i = 0;
     do {
         gsp_json_obj_begin(json);

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "base/file.h"
-#include "base/time.h"
 #include "base/width.h"
 #include "model/format.h"
 #include "report/function_table.h"

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/time.h"
 #include "report/run_parts.h"
 
 /* A chart, and the query for its points: name of the series, pid, rank, time, value. The rows of a

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "model/format.h"
 #include "report/run_parts.h"
 
 double gsp_report__seconds_at(const struct gsp_report *report, int64_t ts_ns)

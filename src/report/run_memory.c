@@ -119,13 +119,10 @@ struct sites {
 static int add_site(struct sites *sites, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_report_memory *memory = &sites->report->memory;
-    struct gsp_report_site *more = gsp_report__array_grow(
-        sites->report, memory->sites, memory->site_count, sizeof(*memory->sites));
-    if (!more)
+    if (!gsp_report__array_fit(sites->report, &memory->sites, memory->site_count))
         return gsp_err_nomem(err);
-    memory->sites = more;
-    more[memory->site_count++] = (struct gsp_report_site){.bytes = gsp_store_row_f64(row, 1),
-                                                          .count = gsp_store_row_f64(row, 2)};
+    memory->sites[memory->site_count++] = (struct gsp_report_site){
+        .bytes = gsp_store_row_f64(row, 1), .count = gsp_store_row_f64(row, 2)};
     sites->stack_id = gsp_store_row_i64(row, 0);
     return GSP_OK;
 }
@@ -161,20 +158,14 @@ bool gsp_report__site_add_frame(struct gsp_report *report, struct gsp_report_sit
 {
     if (!is_shown(report, site, &frame))
         return true;
-    struct gsp_report_frame *frames = gsp_report__array_grow(
-        report, report->site_frames, report->site_frame_count, sizeof(*report->site_frames));
-    if (!frames)
+    if (!gsp_report__array_fit(report, &report->site_frames, report->site_frame_count))
         return false;
-    report->site_frames = frames;
-    uint32_t *more =
-        gsp_report__array_grow(report, site->frames, site->frame_count, sizeof(*site->frames));
-    if (!more)
+    if (!gsp_report__array_fit(report, &site->frames, site->frame_count))
         return false;
-    site->frames = more;
     frame.func = gsp_report__text_keep(report, frame.func);
     frame.file = gsp_report__text_keep(report, frame.file);
-    frames[report->site_frame_count] = frame;
-    more[site->frame_count++] = (uint32_t)report->site_frame_count++;
+    report->site_frames[report->site_frame_count] = frame;
+    site->frames[site->frame_count++] = (uint32_t)report->site_frame_count++;
     return true;
 }
 

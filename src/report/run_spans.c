@@ -34,12 +34,9 @@ static int name_index(struct collector *c, struct gsp_sv text, uint32_t *out, st
         *out = *known;
         return GSP_OK;
     }
-    struct gsp_sv *more = gsp_report__array_grow(
-        report, report->span_names, report->span_name_count, sizeof(*report->span_names));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->span_names, report->span_name_count))
         return gsp_err_nomem(err);
-    report->span_names = more;
-    more[report->span_name_count] = gsp_report__text_keep(report, text);
+    report->span_names[report->span_name_count] = gsp_report__text_keep(report, text);
     *out = (uint32_t)report->span_name_count++;
     return gsp_hmap_put(&c->names, a, b, *out) ? GSP_OK : gsp_err_nomem(err);
 }
@@ -49,15 +46,12 @@ static struct nest *nest_of(struct collector *c, int64_t pid, int64_t tid)
     const uint32_t *known = gsp_hmap_get(&c->threads, (uint64_t)pid, (uint64_t)tid);
     if (known)
         return &c->nests[*known];
-    struct nest *more =
-        gsp_report__array_grow(c->report, c->nests, c->nest_count, sizeof(*c->nests));
-    if (!more)
+    if (!gsp_report__array_fit(c->report, &c->nests, c->nest_count))
         return NULL;
-    c->nests = more;
     if (!gsp_hmap_put(&c->threads, (uint64_t)pid, (uint64_t)tid, (uint32_t)c->nest_count))
         return NULL;
-    more[c->nest_count] = (struct nest){.pid = pid, .tid = tid};
-    return &more[c->nest_count++];
+    c->nests[c->nest_count] = (struct nest){.pid = pid, .tid = tid};
+    return &c->nests[c->nest_count++];
 }
 
 /* The number of enclosing spans of the same thread. Spans arrive ordered by start. */
@@ -82,11 +76,8 @@ static int add_span(void *ctx, const struct gsp_store_row *row, struct gsp_err *
                                    .t = gsp_report__seconds_at(report, start_ns),
                                    .duration_s = (double)length_ns / (double)GSP_NS_PER_S};
     struct nest *nest = nest_of(c, span.pid, span.tid);
-    struct gsp_report_span *more =
-        gsp_report__array_grow(report, report->spans, report->span_count, sizeof(*report->spans));
-    if (!nest || !more)
+    if (!nest || !gsp_report__array_fit(report, &report->spans, report->span_count))
         return gsp_err_nomem(err);
-    report->spans = more;
     span.depth = depth_of(nest, start_ns, start_ns + length_ns);
     span.is_data =
         gsp_sv_eq(gsp_store_row_text(row, 5), gsp_sv_of("data")) && start_ns >= nest->data_end_ns;
@@ -95,7 +86,7 @@ static int add_span(void *ctx, const struct gsp_store_row *row, struct gsp_err *
     const int rc = name_index(c, gsp_store_row_text(row, 0), &span.name, err);
     if (rc < 0)
         return rc;
-    more[report->span_count++] = span;
+    report->spans[report->span_count++] = span;
     return GSP_OK;
 }
 

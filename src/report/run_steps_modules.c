@@ -7,12 +7,9 @@
 static int add_step(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_report *report = ctx;
-    struct gsp_report_step *more =
-        gsp_report__array_grow(report, report->steps, report->step_count, sizeof(*report->steps));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->steps, report->step_count))
         return gsp_err_nomem(err);
-    report->steps = more;
-    more[report->step_count++] = (struct gsp_report_step){
+    report->steps[report->step_count++] = (struct gsp_report_step){
         .step = gsp_store_row_i64(row, 0),
         .rank = gsp_store_row_i64(row, 1),
         .pid = gsp_store_row_i64(row, 2),
@@ -62,12 +59,9 @@ static const char MODULES_SQL[] =
 static int add_module(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_report *report = ctx;
-    struct gsp_report_module *more = gsp_report__array_grow(
-        report, report->modules, report->module_count, sizeof(*report->modules));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->modules, report->module_count))
         return gsp_err_nomem(err);
-    report->modules = more;
-    more[report->module_count++] = (struct gsp_report_module){
+    report->modules[report->module_count++] = (struct gsp_report_module){
         .module = gsp_report__text_keep(report, gsp_store_row_text(row, 0)),
         .class_name = gsp_report__text_keep(report, gsp_store_row_text(row, 1)),
         .stage = gsp_report__text_keep(report, gsp_store_row_text(row, 2)),
@@ -108,12 +102,9 @@ static int add_value(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     for (size_t tried = 0; tried < report->module_count; tried++) {
         struct gsp_report_module *at = &report->modules[values->at];
         if (gsp_sv_eq(at->module, module) && gsp_sv_eq(at->stage, stage)) {
-            double *more =
-                gsp_report__array_grow(report, at->values, at->value_count, sizeof(*at->values));
-            if (!more)
+            if (!gsp_report__array_fit(report, &at->values, at->value_count))
                 return gsp_err_nomem(err);
-            at->values = more;
-            more[at->value_count++] = gsp_store_row_f64(row, 2);
+            at->values[at->value_count++] = gsp_store_row_f64(row, 2);
             return GSP_OK;
         }
         values->at = (values->at + 1) % report->module_count;
@@ -135,12 +126,9 @@ int gsp_report__modules_fill(struct gsp_report *report, struct gsp_store *store,
 static int add_rank(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_report *report = ctx;
-    struct gsp_report_rank *more =
-        gsp_report__array_grow(report, report->ranks, report->rank_count, sizeof(*report->ranks));
-    if (!more)
+    if (!gsp_report__array_fit(report, &report->ranks, report->rank_count))
         return gsp_err_nomem(err);
-    report->ranks = more;
-    more[report->rank_count++] = (struct gsp_report_rank){
+    report->ranks[report->rank_count++] = (struct gsp_report_rank){
         .rank = gsp_store_row_i64(row, 0), .collective_s = gsp_store_row_f64(row, 1)};
     return GSP_OK;
 }

@@ -208,8 +208,7 @@ static void put_raw(struct gsp_json *json, const char *key, const struct gsp_buf
 {
     if (!value->len)
         return;
-    gsp_json_key(json, key);
-    gsp_json_raw(json, gsp_buf_sv(value));
+    gsp_json_put_raw(json, key, gsp_buf_sv(value));
 }
 
 static void put_text(struct gsp_json *json, const char *key, const char *text)
@@ -246,8 +245,7 @@ void gsp_report_session_put_json(const struct gsp_session_data *data, const char
     gsp_json_put_u64(&json, "frames", data->frames);
     put_raw(&json, "summary_by_device", &data->by_device);
     put_raw(&json, "summary_by_client", &data->by_client);
-    gsp_json_key(&json, "summary");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "summary");
     for (size_t i = 0; i < row_count(data); i++) {
         struct gsp_session_row row = row_at(data, i);
         if (is_selected(&row, metrics))

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "report/document_internal.h"
-
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double *)a;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "model/frames.h"
-#include "report/document_internal.h"
 #include "report/verdict.h"
 
 /* A GPU with lower utilization is idle. */

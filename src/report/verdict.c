@@ -5,9 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/time.h"
 #include "model/format.h"
-#include "model/tree.h"
 #include "report/cards.h"
 #include "report/document_internal.h"
 

@@ -10,7 +10,6 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/err.h"
 #include "native/unwind.h"
 #include "proc/core.h"
 

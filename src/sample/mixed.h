@@ -20,7 +20,6 @@
 #include "base/err.h"
 #include "model/profile.h"
 #include "native/unwind.h"
-#include "py/target.h"
 #include "sample/capture.h"
 #include "sample/pending.h"
 

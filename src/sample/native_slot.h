@@ -8,12 +8,10 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/attr.h"
-#include "base/err.h"
 #include "native/unwind.h"
 #include "sample/proc_slot.h"
 

@@ -330,15 +330,8 @@ static void scan_tree(struct gsp_record *rec, int64_t now_ns)
 static int count_gil(struct gsp_record *rec, uint32_t thread, int64_t weight_ns,
                      struct gsp_err *err)
 {
-    if (thread >= rec->gil_cap) {
-        size_t cap = (size_t)thread + thread / 2 + 16;
-        int64_t *grown = realloc(rec->gil_ns, cap * sizeof(*grown));
-        if (!grown)
-            return gsp_err_nomem(err);
-        memset(grown + rec->gil_cap, 0, (cap - rec->gil_cap) * sizeof(*grown));
-        rec->gil_ns = grown;
-        rec->gil_cap = cap;
-    }
+    if (!gsp_array_fit_zeroed(&rec->gil_ns, &rec->gil_cap, (size_t)thread + 1))
+        return gsp_err_nomem(err);
     rec->gil_ns[thread] += weight_ns;
     return GSP_OK;
 }

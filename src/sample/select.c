@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "model/frames.h"
@@ -177,39 +178,14 @@ static int rename_file(const struct gsp_select *select, const struct gsp_frame *
     return GSP_OK;
 }
 
-/* Makes room for one more entry than the number of ids. New entries are zero. */
-static void *grow(void *array, size_t *cap, size_t need, size_t size)
-{
-    if (need < *cap)
-        return array;
-    size_t grown_cap = need + need / 2 + 64;
-    char *grown = realloc(array, grown_cap * size);
-    if (!grown)
-        return NULL;
-    memset(grown + *cap * size, 0, (grown_cap - *cap) * size);
-    *cap = grown_cap;
-    return grown;
-}
-
+/* Makes space for one more entry than the number of ids. */
 static bool reserve(struct gsp_select *select)
 {
-    struct decision *decision =
-        grow(select->decisions, &select->decision_cap,
-             gsp_model_profile_frame_count(select->profile), sizeof(*decision));
-    if (!decision)
-        return false;
-    select->decisions = decision;
+    const size_t frames = gsp_model_profile_frame_count(select->profile);
     const size_t stacks = gsp_model_profile_stack_count(select->profile);
-    unsigned char *begun = grow(select->begun, &select->begun_cap, stacks, sizeof(*begun));
-    if (!begun)
-        return false;
-    select->begun = begun;
-    uint32_t *rewritten =
-        grow(select->rewritten, &select->rewritten_cap, stacks, sizeof(*rewritten));
-    if (!rewritten)
-        return false;
-    select->rewritten = rewritten;
-    return true;
+    return gsp_array_fit_zeroed(&select->decisions, &select->decision_cap, frames + 1) &&
+           gsp_array_fit_zeroed(&select->begun, &select->begun_cap, stacks + 1) &&
+           gsp_array_fit_zeroed(&select->rewritten, &select->rewritten_cap, stacks + 1);
 }
 
 static int decide_frame(struct gsp_select *select, uint32_t frame, struct gsp_err *err)

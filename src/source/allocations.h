@@ -12,8 +12,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/attr.h"
 #include "base/err.h"
 #include "memlog/log.h"

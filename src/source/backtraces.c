@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
 #include "proc/task.h"

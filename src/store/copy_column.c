@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/attr.h"
-
 /* The state of one call of gsp_store__copy_column(). */
 struct job {
     const struct gsp_duckdb *duck;

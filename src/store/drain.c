@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "store/ring_copy.h"

@@ -350,8 +350,7 @@ int gsp_store__manifest_read(const char *folder, struct gsp_manifest *out, struc
 
 static void put_segments(struct gsp_json *json, const struct gsp_manifest *manifest)
 {
-    gsp_json_key(json, "segments");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "segments");
     for (size_t i = 0; i < manifest->segment_count; i++) {
         const struct gsp_segment *segment = &manifest->segments[i];
         gsp_json_obj_begin(json);
@@ -366,8 +365,7 @@ static void put_segments(struct gsp_json *json, const struct gsp_manifest *manif
 
 static void put_cursors(struct gsp_json *json, const struct gsp_manifest *manifest)
 {
-    gsp_json_key(json, "cursors");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "cursors");
     for (size_t i = 0; i < manifest->cursor_count; i++) {
         const struct gsp_drain_cursor *cursor = &manifest->cursors[i];
         gsp_json_obj_begin(json);
@@ -376,8 +374,7 @@ static void put_cursors(struct gsp_json *json, const struct gsp_manifest *manife
         gsp_json_put_i64(json, "pid", cursor->pid);
         gsp_json_put_u64(json, "start_time", cursor->start_time);
         gsp_json_put_i64(json, "created_ns", cursor->created_ns);
-        gsp_json_key(json, "lanes");
-        gsp_json_arr_begin(json);
+        gsp_json_put_arr_begin(json, "lanes");
         for (uint32_t k = 0; k < cursor->lane_count; k++) {
             gsp_json_arr_begin(json);
             gsp_json_u64(json, cursor->lanes[k].lane);
@@ -392,8 +389,7 @@ static void put_cursors(struct gsp_json *json, const struct gsp_manifest *manife
 
 static void put_losses(struct gsp_json *json, const struct gsp_manifest *manifest)
 {
-    gsp_json_key(json, "losses");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "losses");
     for (size_t i = 0; i < manifest->loss_count; i++) {
         const struct gsp_segment_loss *loss = &manifest->losses[i];
         gsp_json_obj_begin(json);

@@ -6,7 +6,6 @@
 
 #include "base/buf.h"
 #include "base/map.h"
-#include "base/time.h"
 #include "base/title.h"
 #include "model/ids.h"
 #include "store/query_each.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/attr.h"
 #include "store/value.h"
 
 /* A result column: the engine's vector itself, or values converted from it. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/assert.h"
 #include "base/buf.h"
 #include "base/time.h"
@@ -269,15 +270,8 @@ static int prepare_batch(struct gsp_ring_copier *taker, const struct gsp_ring_di
         if (taker->ids)
             memset(taker->ids, 0, taker->id_count * sizeof(*taker->ids));
     }
-    if (dict->count > taker->id_count) {
-        uint32_t *ids = realloc(taker->ids, dict->count * sizeof(*ids));
-        if (!ids)
-            return gsp_err_nomem(err);
-        memset(ids + taker->id_count, 0, (dict->count - taker->id_count) * sizeof(*ids));
-        taker->ids = ids;
-        taker->id_count = dict->count;
-    }
-    return GSP_OK;
+    return gsp_array_fit_zeroed(&taker->ids, &taker->id_count, dict->count) ? GSP_OK
+                                                                            : gsp_err_nomem(err);
 }
 
 static uint64_t subtract(uint64_t all, uint64_t noted)

@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "ring/dir.h"
 #include "store/source_ring.h"
 #include "store/store_internal.h"
 

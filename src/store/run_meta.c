@@ -52,8 +52,7 @@ static void put_times(struct gsp_json *json, const struct gsp_run_meta *about)
 
 static void put_program(struct gsp_json *json, const struct gsp_run_meta *about)
 {
-    gsp_json_key(json, "argv");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "argv");
     for (size_t i = 0; about->argv[i]; i++)
         gsp_json_str(json, about->argv[i]);
     gsp_json_arr_end(json);
@@ -66,8 +65,7 @@ static void put_program(struct gsp_json *json, const struct gsp_run_meta *about)
 
 static void put_processes(struct gsp_json *json, const struct gsp_run_meta *about)
 {
-    gsp_json_key(json, "processes");
-    gsp_json_arr_begin(json);
+    gsp_json_put_arr_begin(json, "processes");
     for (size_t i = 0; i < about->process_count; i++) {
         const struct gsp_run_process *process = &about->processes[i];
         gsp_json_obj_begin(json);

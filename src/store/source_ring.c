@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/attr.h"
 #include "ring/reader.h"
 #include "store/manifest.h"
 

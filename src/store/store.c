@@ -14,7 +14,6 @@
 #include "base/time.h"
 #include "store/ring_dirs.h"
 #include "store/scan.h"
-#include "store/sql_text.h"
 #include "store/store_internal.h"
 
 #define TIMEOUT_NS   (30 * GSP_NS_PER_S)

@@ -123,8 +123,7 @@ void gsp_tui_memtop_json(const struct gsp_memtop *top, size_t limit, struct gsp_
         gsp_json_null(&json);
     gsp_json_put_i64(&json, "held_bytes", top->held_bytes);
     gsp_json_put_i64(&json, "peak_bytes", top->peak_bytes);
-    gsp_json_key(&json, "rows");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "rows");
     for (size_t i = 0; i < top->count && (!limit || i < limit); i++) {
         const struct gsp_memtop_row *row = &top->rows[i];
         gsp_json_obj_begin(&json);

@@ -68,8 +68,7 @@ static void put_machine(struct gsp_json *json, const struct gsp_top_facts *facts
 {
     const struct gsp_machine *machine = &facts->machine;
     bool memory = machine->has_memory && !facts->is_replay;
-    gsp_json_key(json, "machine");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "machine");
     put_f64(json, "cpu_pct", machine->has_cpu && !facts->is_replay, machine->cpu_pct);
     put_known(json, "cores", machine->cores > 0 && !facts->is_replay, machine->cores);
     put_known(json, "memory_used_bytes", memory, machine->memory_used_bytes);
@@ -80,8 +79,7 @@ static void put_machine(struct gsp_json *json, const struct gsp_top_facts *facts
 
 static void put_losses(struct gsp_json *json, const struct gsp_losses *losses)
 {
-    gsp_json_key(json, "losses");
-    gsp_json_obj_begin(json);
+    gsp_json_put_obj_begin(json, "losses");
     gsp_json_put_u64(json, "torn", losses->torn);
     gsp_json_put_u64(json, "late", losses->late);
     gsp_json_put_u64(json, "failed", losses->failed);
@@ -167,8 +165,7 @@ int gsp_tui_top_json(const struct gsp_top *top, const struct gsp_top_query *quer
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
     put_facts(&json, top, query, facts);
-    gsp_json_key(&json, "rows");
-    gsp_json_arr_begin(&json);
+    gsp_json_put_arr_begin(&json, "rows");
     for (size_t i = 0; i < rows.count && (limit == 0 || i < limit); i++)
         put_row(&json, gsp_tui__top_profile(top), query, &rows.rows[i]);
     gsp_json_arr_end(&json);

@@ -8,7 +8,6 @@
 
 #include "base/attr.h"
 #include "base/buf.h"
-#include "base/err.h"
 #include "tui/lines.h"
 
 /* The header, the column titles and at most limit rows (0: all) in width columns. */

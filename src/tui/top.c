@@ -64,16 +64,11 @@ static struct gsp_top_sum *sum_of(struct gsp_top *top, uint32_t thread, uint32_t
 
 static bool count_thread(struct gsp_top *top, uint32_t thread, int64_t weight)
 {
-    if (thread >= top->thread_cap) {
-        size_t cap = (size_t)thread + 16;
-        int64_t *grown = realloc(top->threads, cap * sizeof(*grown));
-        if (!grown)
-            return false;
-        for (size_t i = top->thread_cap; i < cap; i++)
-            grown[i] = -1;
-        top->threads = grown;
-        top->thread_cap = cap;
-    }
+    size_t known = top->thread_cap;
+    if (!gsp_array_fit(&top->threads, &top->thread_cap, (size_t)thread + 1))
+        return false;
+    for (; known < top->thread_cap; known++)
+        top->threads[known] = -1;
     int64_t before = top->threads[thread];
     top->threads[thread] = gsp_sum_i64(before < 0 ? 0 : before, weight < 0 ? 0 : weight);
     return true;

@@ -35,8 +35,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/attr.h"
-#include "base/err.h"
 #include "base/str.h"
 
 #define GSP_MEMORY_FILE       "memory"
