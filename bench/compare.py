@@ -37,4 +37,4 @@ def main(bench: Bench) -> None:
     what = f"two runs of {STEPS:,} steps and {MODULES:,} modules"
     note = f"least {min(walls):.2f} s, {min(cpu):.2f} s CPU; {CALLS} calls per module"
     ok = value <= WALL_BAR_S
-    bench.add(Row("contrast", what, value, "s", f"<= {WALL_BAR_S:g}", ok, shown(argv), note))
+    bench.add(Row("compare", what, value, "s", f"<= {WALL_BAR_S:g}", ok, shown(argv), note))

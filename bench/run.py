@@ -18,7 +18,7 @@ from typing import Callable, Dict
 import accuracy
 import agent
 import collect
-import contrast
+import compare
 import cost
 import impossible_stacks
 import inject
@@ -58,7 +58,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "ring": ring.main,
     "sql": sql.main,
     "collect": collect.main,
-    "contrast": contrast.main,
+    "compare": compare.main,
     "http": serving_http.main,
     "pyapi": pyapi.main,
     "lines": lines.main,
