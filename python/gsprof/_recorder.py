@@ -41,7 +41,7 @@ def _events(lines: Iterable[bytes]) -> Iterator[Dict[str, Any]]:
 def _error(status: int, events: Iterable[Dict[str, Any]]) -> GsprofError:
     """The exception for an exit status, with the message and the hints of the program."""
     messages = [event["message"] for event in events if event.get("event") == "error"]
-    text = messages[-1].strip() if messages else f"gsprof ended with status {status}"
+    text = messages[-1].strip() if messages else f"gsprof exited with status {status}"
     return from_status(status, text[len("gsprof: ") :] if text.startswith("gsprof: ") else text)
 
 
