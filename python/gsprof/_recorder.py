@@ -42,7 +42,7 @@ def _error(status: int, events: Iterable[Dict[str, Any]]) -> GsprofError:
     """The exception for the program's last error, with its message and hints."""
     errors = [event for event in events if event.get("event") == "error"]
     if not errors:
-        return from_status(status, f"gsprof ended with status {status}")
+        return from_status(status, f"gsprof exited with status {status}")
     text = errors[-1]["message"].strip()
     prefix = "gsprof: "
     return from_code(errors[-1]["code"], text[len(prefix) :] if text.startswith(prefix) else text)

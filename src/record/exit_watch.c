@@ -279,7 +279,7 @@ void gsp_record__exit_info_of_status(int status, bool was_oom, struct gsp_exit_i
         return;
     }
     out->exit_status = WEXITSTATUS(status);
-    snprintf(out->detail, sizeof(out->detail), "ended with status %d", WEXITSTATUS(status));
+    snprintf(out->detail, sizeof(out->detail), "exited with status %d", WEXITSTATUS(status));
 }
 
 void gsp_record__exit_watch_get(struct gsp_exit_watch *watch, struct gsp_exit_info *out)

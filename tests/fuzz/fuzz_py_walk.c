@@ -6,7 +6,7 @@
 
 #include "py/walk.h"
 
-#define BASE 0x10000ULL
+#define BASE 0x100000ULL /* as in the seed, which test_py_walk.c writes */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,14 +9,14 @@
 #include "py/walk.h"
 #include "tap.h"
 
-#define BASE        0x100000ULL
+#define BASE        0x100000ULL /* as in fuzz_py_walk.c */
 #define TSTATE      (BASE)
 #define CFRAME      (BASE + 0x800)
 #define FRAMES      (BASE + 0x1000)
 #define CODES       (BASE + 0x4000)
-#define TYPE        (BASE + 0xf000)
-#define FUNC        (BASE + 0xe000) /* + 256 × function */
-#define BYTES       0x10000U
+#define FUNC        (BASE + 0x5800) /* + 256 × function */
+#define TYPE        (BASE + 0x5f00)
+#define BYTES       0x6000U
 #define BLOCK       0x100U /* copied atomically; the size of a frame */
 /* Size of the value stack with which a frame fills a block. */
 #define STACK_WORDS ((BLOCK - lay->iframe_localsplus) / 8U)
@@ -462,10 +462,12 @@ static int write_seed(const char *path)
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
     put_stack((const int[]){MAIN, A, B}, 3);
+    put_site(MAIN, A);
+    put_site(A, B);
     FILE *file = fopen(path, "wb");
     tap_require(file != NULL);
     tap_check(fwrite("\3\0\0\0\0\0\0\0", 1, 8, file) == 8);
-    tap_check(fwrite(world.now, 1, 0x6000, file) == 0x6000);
+    tap_check(fwrite(world.now, 1, BYTES, file) == BYTES);
     tap_check(fclose(file) == 0);
     finish(walker, &snap);
     return tap_failures ? TAP_EXIT_FAILED : 0;

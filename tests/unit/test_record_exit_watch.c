@@ -59,7 +59,7 @@ TAP_TEST(status_of_a_zombie)
     watch_exit(0, 3, false, &end);
     tap_eq_int(end.exit_status, 3);
     tap_check(end.signal == GSP_NULL_I64);
-    tap_eq_str(end.detail, "ended with status 3");
+    tap_eq_str(end.detail, "exited with status 3");
 }
 
 /* The status is right or unknown, depending on the kernel; never wrong. */
@@ -114,7 +114,7 @@ TAP_TEST(text_of_a_status)
     gsp_record__exit_info_of_status(SIGSEGV | 0x80, false, &end);
     tap_check(strstr(end.detail, "SIGSEGV") && strstr(end.detail, "core dumped"));
     gsp_record__exit_info_of_status(0, false, &end);
-    tap_eq_str(end.detail, "ended with status 0");
+    tap_eq_str(end.detail, "exited with status 0");
 }
 
 TAP_MAIN()
