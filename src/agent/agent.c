@@ -522,7 +522,7 @@ static bool wait_for_maker(enum gsp_table_id table, int64_t end_ns)
     return false;
 }
 
-/* Waits until the present start has ended, and stores the new phase. Returns false at the timeout.
+/* Waits until the current start has ended, and stores the new phase. Returns false at the timeout.
  */
 static bool wait_for_start(uint32_t *phase, int64_t end_ns)
 {

@@ -207,7 +207,7 @@ bool gsp_agent__mem_is_due(struct gsp_agent__mem_thread *me, size_t bytes)
 /* -------------------------------------------------------------------------------- counting */
 
 /* Call before a site changes. If the process has reached a new peak since the site's last change,
- * the present live values are those at the peak. */
+ * the current live values are those at the peak. */
 static inline void keep_peak(struct gsp_memory_site *site)
 {
     const uint64_t epoch = get(&head->peak_epoch);

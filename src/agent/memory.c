@@ -77,7 +77,7 @@ static int make_file(int folder_fd, const char *tmp, size_t bytes)
     return fd;
 }
 
-/* Maps a new file over the counters. keep: copies the present counters to it. */
+/* Maps a new file over the counters. keep: copies the current counters to it. */
 static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
 {
     char tmp[64];

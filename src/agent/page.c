@@ -104,7 +104,7 @@ static void copy_values(const struct gsp_control *from, struct gsp_control *to)
     }
 }
 
-/* Fills the page that will replace the present one. Increases the serial, so that threads that poll
+/* Fills the page that will replace the current one. Increases the serial, so that threads that poll
  * it see a change. */
 static void fill_page(struct gsp_control *fresh, bool keep_values, uint32_t state)
 {

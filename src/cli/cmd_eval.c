@@ -105,28 +105,28 @@ static int show(const struct gsp_python_call_result *result)
 static int run(const struct gsp_parsed *parsed)
 {
     const struct eval_opts *opts = parsed->opts;
-    struct gsp_python_call visit = {
+    struct gsp_python_call call = {
         .what = "eval", .limit_ns = opts->limit_ns, .force = opts->force};
     struct gsp_python_call_result result = {0};
     struct gsp_err err = {0};
     gsp_auto_buf list = {0};
     gsp_auto_buf code = {0};
-    int rc = gsp_inject_find_process(parsed->args[0], &visit.pid, &list, &err);
+    int rc = gsp_inject_find_process(parsed->args[0], &call.pid, &list, &err);
     if (rc == GSP_OK)
-        rc = check_owner(visit.pid, &err);
+        rc = check_owner(call.pid, &err);
     if (rc == GSP_OK && strcmp(parsed->args[1], "-") == 0)
         rc = gsp_fd_read_all(STDIN_FILENO, CODE_MAX, &code, &err);
     else if (rc == GSP_OK)
         gsp_buf_puts(&code, parsed->args[1]);
-    const struct gsp_hint_context context = {.pid = err.code == GSP_E_PERM ? 0 : visit.pid};
+    const struct gsp_hint_context context = {.pid = err.code == GSP_E_PERM ? 0 : call.pid};
     if (rc != GSP_OK)
         return gsp_cli__fail(parsed, &context, &err);
-    int status = confirm(parsed, visit.pid);
+    int status = confirm(parsed, call.pid);
     if (status != 0)
         return status;
-    visit.code = gsp_buf_cstr(&code);
-    gsp_inject_use_runtime_dir_of(visit.pid);
-    rc = gsp_inject_run_python(&visit, &result, &err);
+    call.code = gsp_buf_cstr(&code);
+    gsp_inject_use_runtime_dir_of(call.pid);
+    rc = gsp_inject_run_python(&call, &result, &err);
     status = rc == GSP_OK ? show(&result) : gsp_cli__fail(parsed, &context, &err);
     gsp_inject_python_call_result_free(&result);
     return status;

@@ -43,7 +43,7 @@ struct outcome {
 };
 
 struct one {
-    struct gsp_python_call visit;
+    struct gsp_python_call call;
     struct gsp_child_task apart;
 };
 
@@ -199,19 +199,19 @@ static size_t add_ring_rows(pid_t pid, struct gsp_control_change *settings, size
 
 /* Reports invalid ring sizes in config.toml and the environments, which the agent ignores without a
  * message. */
-static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_python_call *visit)
+static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_python_call *call)
 {
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
     char version[32];
-    if (gsp_inject_is_injected(visit->pid, version))
+    if (gsp_inject_is_injected(call->pid, version))
         return; /* its rings exist already */
-    memcpy(settings, visit->settings, visit->setting_count * sizeof(*settings));
-    const size_t count = add_ring_rows(visit->pid, settings, visit->setting_count);
+    memcpy(settings, call->settings, call->setting_count * sizeof(*settings));
+    const size_t count = add_ring_rows(call->pid, settings, call->setting_count);
     const char *used = "0";
     for (size_t i = 0; i < count; i++)
         used = settings[i].id == GSP_SET_ring_rows ? settings[i].value : used;
     gsp_cli__ring_check(parsed);
-    gsp_cli__ring_check_process(parsed, visit->pid, used);
+    gsp_cli__ring_check_process(parsed, call->pid, used);
 }
 
 /* ------------------------------------------------------------------------------------- report */
@@ -302,10 +302,10 @@ static void set_raised(const struct gsp_python_call_result *result, struct gsp_e
     gsp_err_fill(err, GSP_E_NOTSUP, 0, "%.*s", (int)(last.len < 200 ? last.len : 200), last.p);
 }
 
-static void execute(const struct gsp_python_call *visit, struct outcome *out)
+static void execute(const struct gsp_python_call *call, struct outcome *out)
 {
     struct gsp_python_call_result result;
-    if (gsp_inject_run_python(visit, &result, &out->err) == GSP_OK && result.raised)
+    if (gsp_inject_run_python(call, &result, &out->err) == GSP_OK && result.raised)
         set_raised(&result, &out->err);
     out->by_itself = result.by_itself;
     out->total_ns = result.total_ns;
@@ -315,43 +315,43 @@ static void execute(const struct gsp_python_call *visit, struct outcome *out)
 
 static void inject(void *user, void *answer)
 {
-    const struct gsp_python_call *visit = user;
+    const struct gsp_python_call *call = user;
     struct outcome *out = answer;
     char version[32];
-    gsp_inject_use_runtime_dir_of(visit->pid);
-    const bool is_there = gsp_inject_is_injected(visit->pid, version);
+    gsp_inject_use_runtime_dir_of(call->pid);
+    const bool is_there = gsp_inject_is_injected(call->pid, version);
     if (is_there && strcmp(version, GSP_VERSION) != 0) {
         gsp_err_fill(&out->err, GSP_E_EXISTS, 0, "process %d already has an agent of version %.31s",
-                     (int)visit->pid, version);
+                     (int)call->pid, version);
         return;
     }
     out->state = is_there ? ALREADY_IN : IN;
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
-    struct gsp_python_call mine = *visit;
+    struct gsp_python_call mine = *call;
     if (!is_there) {
-        memcpy(settings, visit->settings, visit->setting_count * sizeof(*settings));
+        memcpy(settings, call->settings, call->setting_count * sizeof(*settings));
         mine.settings = settings;
-        mine.setting_count = add_ring_rows(visit->pid, settings, visit->setting_count);
+        mine.setting_count = add_ring_rows(call->pid, settings, call->setting_count);
     }
-    if (!is_there || visit->setting_count > 0)
+    if (!is_there || call->setting_count > 0)
         execute(&mine, out);
 }
 
 static void eject(void *user, void *answer)
 {
-    const struct gsp_python_call *visit = user;
+    const struct gsp_python_call *call = user;
     struct outcome *out = answer;
     char version[32];
-    gsp_inject_use_runtime_dir_of(visit->pid);
+    gsp_inject_use_runtime_dir_of(call->pid);
     out->state = OUT_OF;
-    if (gsp_inject_is_injected(visit->pid, version)) {
-        execute(visit, out);
+    if (gsp_inject_is_injected(call->pid, version)) {
+        execute(call, out);
         return;
     }
-    const bool is_gone = kill(visit->pid, 0) < 0 && errno == ESRCH;
+    const bool is_gone = kill(call->pid, 0) < 0 && errno == ESRCH;
     out->state = NOT_IN;
     gsp_err_fill(&out->err, is_gone ? GSP_E_NOPROC : GSP_E_NOFILE, 0, "no %s %d",
-                 is_gone ? "process" : "agent in process", (int)visit->pid);
+                 is_gone ? "process" : "agent in process", (int)call->pid);
 }
 
 /* ---------------------------------------------------------------------------------------- tree */
@@ -388,14 +388,14 @@ static int work_on_all(const struct gsp_parsed *parsed, struct one *all, size_t 
     for (size_t next = 0, at = 0; at < count; at++) {
         struct outcome outcome = {.err = {.code = GSP_OK}};
         for (; next < count && next - at < AT_ONCE; next++)
-            gsp_ignore(gsp_proc_child_task_start(&all[next].apart, work, &all[next].visit,
+            gsp_ignore(gsp_proc_child_task_start(&all[next].apart, work, &all[next].call,
                                                  sizeof(outcome), NULL) < 0);
         if (all[at].apart.child <= 0)
-            work(&all[at].visit, &outcome);
+            work(&all[at].call, &outcome);
         else if (gsp_proc_child_task_wait(&all[at].apart, &outcome, sizeof(outcome), -1) !=
                  GSP_CHILD_TASK_DONE)
             gsp_err_fill(&outcome.err, GSP_E_IO, 0, "the helper process ended without a result");
-        const int one = report_one(parsed, all[at].visit.pid, &outcome);
+        const int one = report_one(parsed, all[at].call.pid, &outcome);
         status = status ? status : one;
         *done += outcome.err.code == GSP_OK;
         if (at == 0)
@@ -405,14 +405,14 @@ static int work_on_all(const struct gsp_parsed *parsed, struct one *all, size_t 
 }
 
 /* Returns the exit status of the first process that failed. */
-static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_python_call *visit,
+static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_python_call *call,
                         void (*work)(void *, void *))
 {
     pid_t *pids = NULL;
     size_t count = 0;
     size_t done = 0;
     struct outcome first = {.err = {.code = GSP_OK}};
-    int rc = gsp_sample_tree_pids(visit->pid, &pids, &count, &first.err);
+    int rc = gsp_sample_tree_pids(call->pid, &pids, &count, &first.err);
     struct one *all = rc == GSP_OK ? calloc(count, sizeof(*all)) : NULL;
     if (rc == GSP_OK && !all)
         rc = gsp_err_nomem(&first.err);
@@ -420,56 +420,56 @@ static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_python
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
         if (pids[i] == getpid())
             continue; /* gsprof itself is part of the tree */
-        all[kept] = (struct one){.visit = *visit, .apart = {.fd = -1}};
-        all[kept++].visit.pid = pids[i];
+        all[kept] = (struct one){.call = *call, .apart = {.fd = -1}};
+        all[kept++].call.pid = pids[i];
     }
     int status = rc == GSP_OK ? work_on_all(parsed, all, kept, work, &first, &done) : 0;
     if (rc < 0 || (status == 0 && done == 0))
-        status = report_failed(parsed, visit->pid, &first);
+        status = report_failed(parsed, call->pid, &first);
     free(all);
     free(pids);
     return status;
 }
 
-static int work_on(const struct gsp_parsed *parsed, struct gsp_python_call *visit,
+static int work_on(const struct gsp_parsed *parsed, struct gsp_python_call *call,
                    void (*work)(void *, void *))
 {
     const struct inject_opts *opts = parsed->opts;
     struct outcome outcome = {.err = {.code = GSP_OK}};
     if (opts->subprocesses)
-        return work_on_tree(parsed, visit, work);
-    work(visit, &outcome);
-    return outcome.err.code == GSP_OK ? report(parsed, visit->pid, &outcome)
-                                      : report_failed(parsed, visit->pid, &outcome);
+        return work_on_tree(parsed, call, work);
+    work(call, &outcome);
+    return outcome.err.code == GSP_OK ? report(parsed, call->pid, &outcome)
+                                      : report_failed(parsed, call->pid, &outcome);
 }
 
 static int run_inject(const struct gsp_parsed *parsed)
 {
     const struct inject_opts *opts = parsed->opts;
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
-    struct gsp_python_call visit = {.what = "inject",
-                                    .follow = gsp_record_follow_in_background,
-                                    .settings = settings,
-                                    .setting_count = opts->defines.count,
-                                    .limit_ns = opts->limit_ns,
-                                    .force = opts->force};
+    struct gsp_python_call call = {.what = "inject",
+                                   .follow = gsp_record_follow_in_background,
+                                   .settings = settings,
+                                   .setting_count = opts->defines.count,
+                                   .limit_ns = opts->limit_ns,
+                                   .force = opts->force};
     int status = read_defines(parsed, settings);
     if (status == 0)
-        status = find_target(parsed, &visit.pid);
+        status = find_target(parsed, &call.pid);
     if (status == 0)
-        gsp_cli__await_python(visit.pid, opts->subprocesses, parsed);
+        gsp_cli__await_python(call.pid, opts->subprocesses, parsed);
     if (status == 0)
-        check_ring_rows(parsed, &visit);
-    return status ? status : work_on(parsed, &visit, inject);
+        check_ring_rows(parsed, &call);
+    return status ? status : work_on(parsed, &call, inject);
 }
 
 static int run_eject(const struct gsp_parsed *parsed)
 {
     const struct inject_opts *opts = parsed->opts;
-    struct gsp_python_call visit = {
+    struct gsp_python_call call = {
         .what = "eject", .limit_ns = opts->limit_ns, .force = opts->force};
-    int status = find_target(parsed, &visit.pid);
-    return status ? status : work_on(parsed, &visit, eject);
+    int status = find_target(parsed, &call.pid);
+    return status ? status : work_on(parsed, &call, eject);
 }
 
 const struct gsp_command gsp_cmd_inject = {

@@ -232,8 +232,8 @@ static int write_stacks(const struct report_opts *opts, const char *input,
     return rc;
 }
 
-static int write_digest(const struct report_opts *opts, const struct gsp_report *document,
-                        const char *input, enum gsp_report_format format, struct gsp_err *err)
+static int write_document(const struct report_opts *opts, const struct gsp_report *document,
+                          const char *input, enum gsp_report_format format, struct gsp_err *err)
 {
     struct gsp_term term;
     gsp_auto_buf text = {0};
@@ -262,7 +262,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
         return write_stacks(opts, input, format, err);
     rc = gsp_report_open_path(input, &how, &document, err);
     if (rc == GSP_OK)
-        rc = write_digest(opts, document, input, format, err);
+        rc = write_document(opts, document, input, format, err);
     gsp_report_free(document);
     return rc;
 }
@@ -330,7 +330,7 @@ static int write_process(struct gsp_query_runner *runner, const char *pid, const
     struct gsp_report *document = NULL;
     int rc = gsp_report_open_store(runner->store, NULL, pid, &how, &document, err);
     if (rc == GSP_OK)
-        rc = write_digest(opts, document, pid, format_of(opts), err);
+        rc = write_document(opts, document, pid, format_of(opts), err);
     gsp_report_free(document);
     return rc;
 }

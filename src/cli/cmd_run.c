@@ -524,7 +524,7 @@ static void follow(struct run *run)
                                         .tree = true,
                                         .no_metrics = run->opts->no_metrics,
                                         .limits = &run->limits,
-                                        .beat = on_poll,
+                                        .poll = on_poll,
                                         .row = on_row,
                                         .user = run,
                                         .stop = &is_cpu_short};

@@ -148,12 +148,12 @@ static int sample_target(struct gsp_top_view *view, struct gsp_err *err)
     int64_t delay_ns = view->opts->delay_ns;
     struct gsp_record_opts record_opts =
         gsp_cli__sampling_begin(&view->opts->sampling, view->pid, view->launch.pid > 0);
-    record_opts.beat_ns = delay_ns < POLL_NS ? delay_ns : POLL_NS;
+    record_opts.poll_ns = delay_ns < POLL_NS ? delay_ns : POLL_NS;
     const struct gsp_record_sink sink = {.user = view,
                                          .sample = on_sample,
                                          .thread_changed = on_changed,
                                          .process_changed = on_changed,
-                                         .beat = on_poll};
+                                         .poll = on_poll};
     struct gsp_record *record = NULL;
     int rc = gsp_sample_record_new(&record_opts, view->profile, &sink, &record, err);
     if (rc == GSP_OK)

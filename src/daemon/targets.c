@@ -279,7 +279,7 @@ static int prepare(const struct gsp_targets *targets, const struct gsp_recording
                                          .subprocesses = order->subprocesses,
                                          .idle = true,
                                          .native = order->native,
-                                         .beat_ns = FLUSH_NS};
+                                         .poll_ns = FLUSH_NS};
     struct gsp_stream_sink *sink = &recording->sink;
     int rc = gsp_record_stream_sink_init(sink, err);
     if (rc == GSP_OK)

@@ -31,7 +31,7 @@ GSP_MUST_CHECK int gsp_daemon__targets_open(const char *output_dir, struct gsp_s
 void gsp_daemon__targets_stop(struct gsp_targets *targets);  /* NULL does nothing */
 void gsp_daemon__targets_close(struct gsp_targets *targets); /* NULL does nothing */
 
-/* Whether such a process exists, of any user. */
+/* Returns whether the process exists, whichever user owns it. */
 bool gsp_daemon__process_exists(int32_t pid);
 /* Fails with NOPROC, LIMIT. */
 GSP_MUST_CHECK int gsp_daemon__targets_attach(struct gsp_targets *targets, int32_t pid,
@@ -71,5 +71,6 @@ bool gsp_daemon__targets_maintain(struct gsp_targets *targets);
 
 /* "targets": [...], "recordings": [...], as members of an open object. */
 void gsp_daemon__targets_json(struct gsp_targets *targets, struct gsp_json *json);
-/* The file of the newest recording, of pid or of any process (0). Returns false if none exists. */
+/* Gets the file of the newest recording of pid, or of any process if pid is 0. Returns false if
+ * none exists. */
 bool gsp_daemon__targets_file(struct gsp_targets *targets, int32_t pid, char file[300]);

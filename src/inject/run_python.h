@@ -50,7 +50,7 @@ struct gsp_python_call_result {
 /* Fails like gsp_inject__call(); with NOTPY, VERSION, STARTING; with NOWRITE (no ring directory);
  * and with TIMEOUT if the script did not start or end within the limit. Free the result with
  * gsp_inject_python_call_result_free(). */
-GSP_MUST_CHECK int gsp_inject_run_python(const struct gsp_python_call *visit,
+GSP_MUST_CHECK int gsp_inject_run_python(const struct gsp_python_call *call,
                                          struct gsp_python_call_result *out, struct gsp_err *err);
 void gsp_inject_python_call_result_free(struct gsp_python_call_result *result);
 
@@ -77,6 +77,6 @@ struct gsp_inject__script_files {
     char outcome[PATH_MAX]; /* written by the agent: why it could not run the script */
 };
 /* Appends the request for target_script.py, as a Python dictionary. */
-void gsp_inject__request_put(const struct gsp_python_call *visit,
+void gsp_inject__request_put(const struct gsp_python_call *call,
                              const struct gsp_inject__script_files *files, const char *package,
                              const struct gsp_py_runtime *runtime, struct gsp_buf *out);

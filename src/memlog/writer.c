@@ -45,8 +45,8 @@ struct gsp_memlog_writer {
     struct process *processes;
     size_t process_count;
     size_t process_cap;
-    struct gsp_buf raw;     /* records of the present block */
-    struct gsp_buf changes; /* changes of the present tick */
+    struct gsp_buf raw;     /* records of the current block */
+    struct gsp_buf changes; /* changes of the current tick */
 };
 
 int gsp_memlog_writer_new(const struct gsp_memlog_writer_opts *opts, struct gsp_memlog_writer **out,

@@ -172,7 +172,7 @@ static PyObject *gpu_row(PyObject *self, PyObject *args)
     return PyBool_FromLong(gsp_agent_put_torch(&row));
 }
 
-/* Clears the dictionary of a function's locals if only we hold it: it would keep the present values
+/* Clears the dictionary of a function's locals if only we hold it: it would keep the current values
  * alive as long as the function runs. */
 static void clear_locals(PyObject *frame, PyObject *locals)
 {

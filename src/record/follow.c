@@ -214,8 +214,8 @@ static void poll_process(struct follow *follow)
             watch_tree(follow);
         gsp_collect_read(follow->collect, &tick, &follow->tee.sink);
     }
-    if (follow->opts->beat)
-        follow->opts->beat(follow->opts->user);
+    if (follow->opts->poll)
+        follow->opts->poll(follow->opts->user);
     if (now_ns >= follow->next_cost_ns) {
         follow->next_cost_ns = now_ns + COST_NS;
         put_cost(follow, now_ns);
@@ -238,7 +238,7 @@ static void ignore_change(void *user, uint32_t index)
     (void)index; /* rows have the names at the time they are written */
 }
 
-static int on_beat(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
+static int on_poll(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     struct follow *follow = user;
     (void)err;
@@ -255,12 +255,12 @@ static int sample_stacks(struct follow *follow, struct gsp_err *err)
                                          .sample = add_sample,
                                          .thread_changed = ignore_change,
                                          .process_changed = ignore_change,
-                                         .beat = on_beat};
+                                         .poll = on_poll};
     const struct gsp_record_opts opts = {.pid = follow->opts->pid,
                                          .rate_hz = 1.0 / follow->period_s,
                                          .idle = true,
                                          .is_child = follow->opts->is_child,
-                                         .beat_ns = POLL_NS};
+                                         .poll_ns = POLL_NS};
     struct gsp_profile *profile = NULL;
     struct gsp_record *rec = NULL;
     enum gsp_record_end end = GSP_RECORD_STOPPED;

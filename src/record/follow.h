@@ -36,7 +36,7 @@ struct gsp_follow_opts {
     /* Called once when the ring directory and the rings exist; may be NULL. */
     void (*ready)(void *user);
     /* Called a few times per second; may be NULL. */
-    void (*beat)(void *user);
+    void (*poll)(void *user);
     /* Called for each row of a collector before it is written to its ring; may be NULL. */
     void (*row)(void *user, enum gsp_table_id table, const void *row);
     void *user;

@@ -33,7 +33,7 @@ int gsp_record_stream_sink_init(struct gsp_stream_sink *sink, struct gsp_err *er
                                               .sample = add_sample,
                                               .thread_changed = thread_changed,
                                               .process_changed = process_changed,
-                                              .beat = flush}};
+                                              .poll = flush}};
     return gsp_model_profile_new(false, &sink->profile, err);
 }
 

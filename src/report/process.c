@@ -69,7 +69,7 @@ static const struct section SECTIONS[] = {
      "HAVING sum(count) > 0 ORDER BY source, cause"},
 };
 
-/* The present stacks of a live process. */
+/* The current stacks of a live process. */
 static const char PRESENT_STACKS[] =
     "SELECT thread_id, thread_name, NULL::BOOLEAN AS on_cpu, NULL::BOOLEAN AS has_gil, "
     "0.0 AS ago_s, func, file, lineno, depth, frame_type FROM python.backtrace "

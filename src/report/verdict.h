@@ -18,7 +18,7 @@
 double gsp_report__gpu_idle(const struct gsp_report *report);
 
 /* Fills report->verdict, report->cards and report->failed_early, replacing previous values.
- * gsp_digest_open_*() call it. Fails with NOMEM. */
+ * gsp_report_open_*() call it. Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_report__verdict_fill(struct gsp_report *report, struct gsp_err *err);
 
 /* Appends the verdict as lines for a terminal: the findings, and the command to run next if there

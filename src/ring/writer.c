@@ -312,7 +312,7 @@ static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tm
     return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", oldest, strerror(errno));
 }
 
-/* Stores the present path of the file. */
+/* Stores the current path of the file. */
 static int store_path(struct gsp_ring *ring, int fd, struct gsp_err *err)
 {
     char link[64];

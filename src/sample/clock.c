@@ -56,16 +56,16 @@ static int64_t sleep_until(struct gsp_tick_clock *clock, int64_t due)
     return now;
 }
 
-/* Spends the part of a long wait that consists of whole naps. */
-static int64_t nap_until(const struct gsp_tick_clock *clock, int64_t due, int64_t now,
-                         const volatile sig_atomic_t *stop)
+/* Spends the part of a long wait that consists of whole polling intervals. */
+static int64_t poll_until(const struct gsp_tick_clock *clock, int64_t due, int64_t now,
+                          const volatile sig_atomic_t *stop)
 {
-    while (clock->nap && due - now > clock->nap_ns && !*stop) {
-        int64_t until = now + clock->nap_ns;
+    while (clock->poll && due - now > clock->poll_ns && !*stop) {
+        int64_t until = now + clock->poll_ns;
         struct timespec ts = {.tv_sec = until / GSP_NS_PER_S, .tv_nsec = until % GSP_NS_PER_S};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
         now = gsp_now_ns();
-        clock->nap(clock->user, now);
+        clock->poll(clock->user, now);
     }
     return now;
 }
@@ -87,7 +87,7 @@ int64_t gsp_sample__clock_wait(struct gsp_tick_clock *clock, const volatile sig_
     /* Slowly reduces the lead after a latency spike. */
     if (clock->early_ns > EARLY_MIN_NS)
         clock->early_ns -= clock->early_ns / 1024;
-    now = nap_until(clock, due, now, stop);
+    now = poll_until(clock, due, now, stop);
     while (now < due && !*stop)
         now = due - now > clock->early_ns ? sleep_until(clock, due) : gsp_now_ns();
     return *stop ? -1 : now;

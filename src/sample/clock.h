@@ -21,10 +21,10 @@ struct gsp_tick_clock {
     int64_t early_ns; /* how long before a tick to wake up; 0 at low rates */
     bool jitter;
     uint64_t seed;
-    /* Called every nap_ns while the clock waits for a tick that is further away than that. */
-    void (*nap)(void *user, int64_t now_ns); /* may be NULL */
+    /* Called every poll_ns while the clock waits for a tick that is further away than that. */
+    void (*poll)(void *user, int64_t now_ns); /* may be NULL */
     void *user;
-    int64_t nap_ns;
+    int64_t poll_ns;
 };
 
 void gsp_sample__clock_start(struct gsp_tick_clock *clock, int64_t period_ns, bool jitter,

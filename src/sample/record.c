@@ -23,7 +23,7 @@
 #define FULL_INTERVAL_NS   GSP_NS_PER_S
 #define FULL_COST_FACTOR   200
 #define MISSED_COST_FACTOR 20
-#define BEAT_INTERVAL_NS   (250 * GSP_NS_PER_MS)
+#define POLL_NS            (250 * GSP_NS_PER_MS)
 /* How often the CPU times of threads are read. */
 #define CPU_INTERVAL_NS    GSP_NS_PER_S
 /* Longest stop of the threads for one pass. */
@@ -62,10 +62,10 @@ struct gsp_record {
     bool births_missed; /* notifications are incomplete: all children must be listed */
     int64_t full_done_ns;
     int64_t full_cost_ns;
-    int64_t next_beat_ns;
-    int64_t beat_ns;
-    int beat_rc; /* result of a beat between two ticks */
-    struct gsp_err beat_err;
+    int64_t next_poll_ns;
+    int64_t poll_ns;
+    int poll_rc; /* result of poll_sink() between two ticks */
+    struct gsp_err poll_err;
     int64_t period_ns;
     struct gsp_proc_slot **slots; /* the root first */
     size_t slot_count;
@@ -620,9 +620,9 @@ static void count_cpu(struct gsp_record *rec, int64_t now_ns)
     gsp_sample__thread_cpu_sum(&rec->cpu, &rec->stats.native_cpu);
 }
 
-static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
+static int poll_sink(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
 {
-    rec->next_beat_ns = now_ns + rec->beat_ns;
+    rec->next_poll_ns = now_ns + rec->poll_ns;
     for (size_t i = 0; i < rec->slot_count; i++) {
         gsp_sample__proc_slot_name_threads(rec->slots[i], rec->profile, rec->sink->thread_changed,
                                            rec->sink->user);
@@ -632,17 +632,17 @@ static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
     if (now_ns >= rec->next_cpu_ns)
         count_cpu(rec, now_ns);
     update_meta(rec);
-    return rec->sink->beat(rec->sink->user, &rec->stats, err);
+    return rec->sink->poll(rec->sink->user, &rec->stats, err);
 }
 
-/* Calls beat() while the next tick is far away. */
-static void nap(void *user, int64_t now_ns)
+/* Calls poll_sink() while the next tick is far away. */
+static void poll_clock(void *user, int64_t now_ns)
 {
     struct gsp_record *rec = user;
-    if (rec->beat_rc != GSP_OK || now_ns < rec->next_beat_ns)
+    if (rec->poll_rc != GSP_OK || now_ns < rec->next_poll_ns)
         return;
     rec->stats.elapsed_ns = now_ns - rec->start_ns;
-    rec->beat_rc = beat(rec, now_ns, &rec->beat_err);
+    rec->poll_rc = poll_sink(rec, now_ns, &rec->poll_err);
 }
 
 static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct gsp_err *err)
@@ -668,7 +668,7 @@ static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct 
         rec->next_scan_ns = now_ns + SCAN_INTERVAL_NS;
         scan_tree(rec, now_ns);
     }
-    return now_ns >= rec->next_beat_ns ? beat(rec, now_ns, err) : GSP_OK;
+    return now_ns >= rec->next_poll_ns ? poll_sink(rec, now_ns, err) : GSP_OK;
 }
 
 /* Measures our own CPU time per tick: distinguishes ticks that are late because of us from those
@@ -692,8 +692,8 @@ static int loop(struct gsp_record *rec, const volatile sig_atomic_t *stop, enum 
     for (;;) {
         uint64_t missed;
         int64_t now_ns = gsp_sample__clock_wait(&rec->clock, stop, &missed);
-        if (rec->beat_rc != GSP_OK)
-            return gsp_err_set(err, rec->beat_rc, rec->beat_err.sys, "%s", rec->beat_err.msg);
+        if (rec->poll_rc != GSP_OK)
+            return gsp_err_set(err, rec->poll_rc, rec->poll_err.sys, "%s", rec->poll_err.msg);
         if (now_ns < 0) {
             *end = GSP_RECORD_STOPPED;
             return GSP_OK;
@@ -723,13 +723,13 @@ int gsp_sample_record_run(struct gsp_record *rec, const volatile sig_atomic_t *s
         gsp_proc_births_open(&rec->births);
     rec->next_scan_ns = rec->start_ns;
     rec->births_missed = true; /* processes that exist already */
-    rec->beat_ns = rec->opts.beat_ns > 0 ? rec->opts.beat_ns : BEAT_INTERVAL_NS;
-    rec->next_beat_ns = rec->start_ns + rec->beat_ns / 10;
+    rec->poll_ns = rec->opts.poll_ns > 0 ? rec->opts.poll_ns : POLL_NS;
+    rec->next_poll_ns = rec->start_ns + rec->poll_ns / 10;
     gsp_model_profile_meta(rec->profile)->start_ns = gsp_realtime_ns();
     gsp_sample__clock_start(&rec->clock, rec->period_ns, rec->opts.jitter, rec->start_ns);
-    rec->clock.nap = nap;
+    rec->clock.poll = poll_clock;
     rec->clock.user = rec;
-    rec->clock.nap_ns = rec->beat_ns;
+    rec->clock.poll_ns = rec->poll_ns;
     int rc = loop(rec, stop, end, err);
     if (rc == GSP_OK && rec->later)
         rc = gsp_sample__pending_flush(rec->later, true, err);

@@ -36,7 +36,7 @@ struct gsp_record_opts {
     bool native;         /* also native frames */
     enum gsp_capture_policy capture; /* how native stacks may be captured */
     struct gsp_select_opts select;   /* which threads and frames */
-    int64_t beat_ns;                 /* interval between calls of sink->beat; 0: 250 ms */
+    int64_t poll_ns;                 /* interval between calls of sink->poll; 0: 250 ms */
 };
 
 enum gsp_record_end {
@@ -68,9 +68,9 @@ struct gsp_record_sink {
     /* A thread or process of the profile has changed. */
     void (*thread_changed)(void *user, uint32_t thread);
     void (*process_changed)(void *user, uint32_t process);
-    /* Called every beat_ns, even if ticks are further apart, to flush and to show progress. A
+    /* Called every poll_ns, even if ticks are further apart, to flush and to show progress. A
      * failure ends the recording. */
-    int (*beat)(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err);
+    int (*poll)(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err);
 };
 
 struct gsp_record; /* opaque */

@@ -16,8 +16,8 @@
 #define CHUNK_BYTES (CHUNK_ROWS * 8)
 
 struct lane_state {
-    uint64_t copied;  /* rows before are in the batch, on disk, or lost */
-    uint64_t written; /* rows before are on disk, or counted as lost there */
+    uint64_t copied;  /* rows before this number are in the batch, on disk, or lost */
+    uint64_t written; /* rows before this number are on disk, or counted as lost there */
     bool known;
 };
 

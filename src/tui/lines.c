@@ -183,6 +183,11 @@ void gsp_tui__line_machine(const struct gsp_top_facts *facts, struct gsp_buf *ou
     } else {
         gsp_buf_puts(out, "n/a");
     }
+}
+
+void gsp_tui__line_gpu(const struct gsp_top_facts *facts, struct gsp_buf *out)
+{
+    const struct gsp_machine *machine = &facts->machine;
     gsp_buf_puts(out, machine->gpu_asked && !machine->has_gpu ? "  GPU none" : "  GPU n/a");
 }
 

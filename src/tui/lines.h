@@ -58,6 +58,8 @@ enum gsp_top_column gsp_tui__top_layout_at(const struct gsp_top_layout *layout, 
 void gsp_tui__line_title(const struct gsp_top_facts *facts, struct gsp_buf *out);
 void gsp_tui__line_facts(const struct gsp_top_facts *facts, struct gsp_buf *out);
 void gsp_tui__line_machine(const struct gsp_top_facts *facts, struct gsp_buf *out);
+/* The end of the machine's line. */
+void gsp_tui__line_gpu(const struct gsp_top_facts *facts, struct gsp_buf *out);
 /* The filters and the sort order. */
 void gsp_tui__line_query(const struct gsp_top *top, const struct gsp_top_query *query,
                          struct gsp_buf *out);

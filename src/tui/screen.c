@@ -210,13 +210,12 @@ static void draw_head(const struct gsp_screen_view *view)
     gsp_tui__line_facts(view->facts, &line);
     put_line(GSP_UI_LINE_FACTS, &line, ui->width, A_NORMAL);
     gsp_tui__line_machine(view->facts, &line);
-    /* Dims what the machine does not have. */
-    const char *text = gsp_buf_cstr(&line);
-    const char *absent = text ? strstr(text, "GPU n") : NULL;
-    int column = absent ? (int)(absent - text) : -1;
+    const size_t gpu_column = line.len;
+    gsp_tui__line_gpu(view->facts, &line);
     put_line(GSP_UI_LINE_MACHINE, &line, ui->width, A_NORMAL);
-    if (column >= 0 && (unsigned)column < ui->width)
-        mvwchgat(stdscr, GSP_UI_LINE_MACHINE, column, -1, A_DIM, 0, NULL);
+    /* No figures of a GPU are shown here: dimmed. */
+    if (gpu_column < ui->width)
+        mvwchgat(stdscr, GSP_UI_LINE_MACHINE, (int)gpu_column, -1, A_DIM, 0, NULL);
     if (ui->mode == GSP_UI_FILTER)
         gsp_buf_printf(&line, "filter: %s_   (Enter: apply, Esc: cancel)", ui->query.filter);
     else

@@ -32,6 +32,7 @@ int gsp_tui_top_text(const struct gsp_top *top, const struct gsp_top_query *quer
     put_line(out, &line, width);
     if (!facts->is_replay) {
         gsp_tui__line_machine(facts, &line);
+        gsp_tui__line_gpu(facts, &line);
         put_line(out, &line, width);
     }
     gsp_tui__line_query(top, query, &line);

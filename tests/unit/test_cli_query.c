@@ -155,7 +155,7 @@ TAP_TEST(endpoints_are_recognised)
     tap_eq_int(gsp_source_endpoint_find("2147483647", &endpoint, &err), GSP_E_NOPROC);
 }
 
-TAP_TEST(made_rows_are_rows)
+TAP_TEST(row_lists_are_rows)
 {
     static const struct gsp_rows_column COLUMNS[] = {{"n", "BIGINT", NULL, 0, GSP_CELL_I64},
                                                      {"t", "VARCHAR", NULL, 0, GSP_CELL_TEXT}};

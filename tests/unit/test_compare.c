@@ -427,18 +427,18 @@ TAP_TEST(many_modules)
     a->report.module_count = MODULES;
     b->report.module_count = MODULES - 1;
     struct gsp_compare *found = compare(a, b);
-    size_t told = 0;
+    size_t different = 0;
     size_t slow = 0;
     tap_check(found->module_count == MODULES);
     for (size_t i = 0; i < found->module_count; i++) {
         const struct gsp_compare_row *row = &found->modules[i];
-        told += row->verdict > GSP_COMPARE_SAME;
+        different += row->verdict > GSP_COMPARE_SAME;
         slow += row->verdict == GSP_COMPARE_WORSE && row->change > 0.1;
         if (gsp_sv_eq(row->name, gsp_sv_of("layers.1999 forward")))
             tap_check(isnan(row->value[1]) && row->verdict == GSP_COMPARE_UNKNOWN);
     }
     tap_eq_int(slow, 10);
-    tap_check(told <= 13);
+    tap_check(different <= 13);
     gsp_compare_free(found);
     free(a->report.modules[0].values);
     free(b->report.modules[0].values);

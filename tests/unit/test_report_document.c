@@ -8,8 +8,8 @@
 #include "report/document.h"
 #include "report/document_write.h"
 
-static struct gsp_report *digest_of(struct gsp_profile *profile,
-                                    const struct gsp_report_open_opts *opts)
+static struct gsp_report *document_of(struct gsp_profile *profile,
+                                      const struct gsp_report_open_opts *opts)
 {
     struct gsp_report *report = NULL;
     struct gsp_err err = {0};
@@ -56,7 +56,7 @@ TAP_TEST(stacks_of_a_profile)
 {
     struct gsp_profile *profile = fix_small();
     const uint64_t count = gsp_model_profile_sample_count(profile);
-    struct gsp_report *report = digest_of(profile, NULL);
+    struct gsp_report *report = document_of(profile, NULL);
     const struct gsp_report_stacks *stacks = &report->stacks;
     double own = 0;
     double total = 0;
@@ -99,7 +99,7 @@ TAP_TEST(lines_of_a_function_are_merged_by_default)
             tap_require(gsp_model_profile_frame(p, &frame, &id, NULL) == GSP_OK);
             fix_add(p, thread, fix_stack(p, GSP_NONE, id), line, GSP_SAMPLE_ON_CPU);
         }
-        struct gsp_report *report = digest_of(p, &(struct gsp_report_open_opts){.lines = lines});
+        struct gsp_report *report = document_of(p, &(struct gsp_report_open_opts){.lines = lines});
         tap_eq_int(report->stacks.function_count, lines ? 5 : 1);
         tap_eq_int(report->stacks.node_count, lines ? 5 : 1);
         tap_eq_int(report->stacks.frames[0].line, lines ? 10 : 9);
@@ -129,7 +129,7 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
     fix_add(p, thread, fix_stack(p, early, line_of(p, "work", 11)), 1, GSP_SAMPLE_ON_CPU);
     fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 2, GSP_SAMPLE_ON_CPU);
     fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 3, GSP_SAMPLE_ON_CPU);
-    struct gsp_report *report = digest_of(p, NULL);
+    struct gsp_report *report = document_of(p, NULL);
     const struct gsp_report_stacks *stacks = &report->stacks;
     tap_require(stacks->node_count == 2 && stacks->frame_count == 2);
     tap_eq_int(stacks->frames[0].line, 0);
@@ -155,7 +155,7 @@ TAP_TEST(a_sample_ends_at_its_time)
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 1));
     fix_add(p, thread, stack, 20000, GSP_SAMPLE_ON_CPU);
-    struct gsp_report *report = digest_of(p, NULL);
+    struct gsp_report *report = document_of(p, NULL);
     tap_require(report->stacks.sample_count == 1);
     tap_check(fabs(report->stacks.samples[0].t - 0.02) < 1e-9);
     tap_check(fabs(report->stacks.samples[0].weight - 0.01) < 1e-9);
@@ -174,7 +174,7 @@ TAP_TEST(many_samples_are_merged_without_loss)
     for (uint32_t i = 0; i < count; i++)
         fix_add(p, thread, stacks[i * 2654435761U % 7], (i + 1) * 10000LL,
                 i % 3 ? GSP_SAMPLE_ON_CPU : 0);
-    struct gsp_report *report = digest_of(p, &(struct gsp_report_open_opts){.lines = true});
+    struct gsp_report *report = document_of(p, &(struct gsp_report_open_opts){.lines = true});
     tap_eq_int(report->stacks.seen, count);
     tap_check(report->stacks.sample_count <= GSP_REPORT_SAMPLES_MAX);
     tap_check(report->stacks.sample_count > GSP_REPORT_SAMPLES_MAX / 8);
@@ -202,7 +202,7 @@ TAP_TEST(sums_without_times_and_empty_profiles)
                     p,
                     &(struct gsp_total){.thread = thread, .stack = stack, .count = 1, .weight = 7},
                     NULL) == GSP_OK);
-    struct gsp_report *report = digest_of(p, NULL);
+    struct gsp_report *report = document_of(p, NULL);
     tap_check(!report->stacks.has_times);
     tap_eq_str(report->stacks.unit, "samples");
     tap_check(report->stacks.total == 7);
@@ -212,7 +212,7 @@ TAP_TEST(sums_without_times_and_empty_profiles)
     gsp_report_free(report);
 
     tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
-    report = digest_of(p, NULL);
+    report = document_of(p, NULL);
     tap_eq_int(report->stacks.sample_count, 0);
     check_forms(report);
     gsp_buf_clear(&text);
@@ -232,7 +232,7 @@ TAP_TEST(names_can_be_any_bytes)
     const uint32_t stack =
         fix_stack(p, GSP_NONE, fix_frame(p, "</script><b>\xfe\"|`", "\n=cmd\x1b[31m", 3));
     fix_add(p, thread, stack, 1, GSP_SAMPLE_ON_CPU);
-    struct gsp_report *report = digest_of(p, NULL);
+    struct gsp_report *report = document_of(p, NULL);
     check_forms(report);
     tap_require(gsp_report_write(report, GSP_REPORT_JSON, NULL, &json, NULL) == GSP_OK);
     tap_require(gsp_report_write(report, GSP_REPORT_HTML, NULL, &page, NULL) == GSP_OK);

@@ -14,8 +14,8 @@ static bool near(double a, double b)
     return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b));
 }
 
-static struct gsp_stats_comparison contrast(const double *a, size_t a_count, const double *b,
-                                            size_t b_count)
+static struct gsp_stats_comparison compare(const double *a, size_t a_count, const double *b,
+                                           size_t b_count)
 {
     struct gsp_stats_comparison out = {0};
     const double *const values[2] = {a, b};
@@ -55,13 +55,13 @@ TAP_TEST(contrast_exact)
 {
     const double a[] = {1, 2, 3, 4};
     const double b[] = {11, 12, 13, 14};
-    const struct gsp_stats_comparison found = contrast(a, 4, b, 4);
+    const struct gsp_stats_comparison found = compare(a, 4, b, 4);
     /* 2 of the 70 ways to choose 4 of 8 values. */
     tap_check(found.is_exact && found.is_enough && near(found.p, 2.0 / 70));
     /* The bounds of Student's t are 7.77 and 12.23. */
     tap_check(found.low > 7 && found.low < 8.6 && found.high > 11.4 && found.high < 13);
     tap_check(found.share_low > 2 && found.share_high < 13);
-    const struct gsp_stats_comparison same = contrast(a, 4, a, 4);
+    const struct gsp_stats_comparison same = compare(a, 4, a, 4);
     tap_check(near(same.p, 1) && same.low <= 0 && same.high >= 0);
 }
 
@@ -69,8 +69,8 @@ TAP_TEST(too_few_values)
 {
     const double a[] = {1, 2, 3};
     const double b[] = {11, 12, 13};
-    tap_check(!contrast(a, 3, b, 3).is_enough);
-    tap_check(!contrast(a, 2, b, 2).is_enough);
+    tap_check(!compare(a, 3, b, 3).is_enough);
+    tap_check(!compare(a, 2, b, 2).is_enough);
 }
 
 TAP_TEST(constant_values)
@@ -81,15 +81,15 @@ TAP_TEST(constant_values)
         a[i] = 3;
         b[i] = 3;
     }
-    const struct gsp_stats_comparison same = contrast(a, 50, b, 50);
+    const struct gsp_stats_comparison same = compare(a, 50, b, 50);
     tap_check(same.p > 0.99 && same.low <= 0 && same.high >= 0);
     for (size_t i = 0; i < 50; i++)
         b[i] = 4;
-    const struct gsp_stats_comparison other = contrast(a, 50, b, 50);
+    const struct gsp_stats_comparison other = compare(a, 50, b, 50);
     tap_check(is_significant(&other) && near(other.low, 1) && near(other.high, 1));
     for (size_t i = 0; i < 50; i++)
         a[i] = 0;
-    const struct gsp_stats_comparison zero = contrast(a, 50, b, 50);
+    const struct gsp_stats_comparison zero = compare(a, 50, b, 50);
     tap_check(is_significant(&zero) && isnan(zero.share_low) && isnan(zero.share_high));
 }
 
@@ -99,7 +99,7 @@ TAP_TEST(blocks_have_equal_lengths)
     uint64_t random = 19;
     double values[300];
     simulate(values, 300, 0.1, 0, &random);
-    const struct gsp_stats_comparison found = contrast(values, 150, values + 150, 150);
+    const struct gsp_stats_comparison found = compare(values, 150, values + 150, 150);
     const double seen = gsp_stats_mean(values + 150, 150) - gsp_stats_mean(values, 150);
     tap_check(found.blocks[0] == 75 || found.blocks[0] < 50);
     tap_check(fabs((found.low + found.high) / 2 - seen) < 0.1 * (found.high - found.low));
@@ -111,9 +111,9 @@ TAP_TEST(same_input_same_output)
     double values[2 * VALUES_MAX];
     simulate(values, 2 * VALUES_MAX, 0.1, 0, &random);
     const struct gsp_stats_comparison one =
-        contrast(values, VALUES_MAX, values + VALUES_MAX, VALUES_MAX);
+        compare(values, VALUES_MAX, values + VALUES_MAX, VALUES_MAX);
     const struct gsp_stats_comparison two =
-        contrast(values, VALUES_MAX, values + VALUES_MAX, VALUES_MAX);
+        compare(values, VALUES_MAX, values + VALUES_MAX, VALUES_MAX);
     tap_check(!(one.low < two.low || one.low > two.low) && !(one.p < two.p || one.p > two.p));
 }
 
@@ -132,12 +132,12 @@ static struct tally tally_of(int pairs, size_t count, double phi, uint64_t *rand
     for (int i = 0; i < pairs; i++) {
         simulate(a, count, 0.1, phi, random);
         simulate(b, count, 0.1, phi, random);
-        const struct gsp_stats_comparison equal = contrast(a, count, b, count);
+        const struct gsp_stats_comparison equal = compare(a, count, b, count);
         tally.alarms += is_significant(&equal);
         tally.covered += equal.low <= 0 && equal.high >= 0;
         for (size_t k = 0; k < count; k++)
             b[k] *= 1.05;
-        const struct gsp_stats_comparison shifted = contrast(a, count, b, count);
+        const struct gsp_stats_comparison shifted = compare(a, count, b, count);
         tally.found += is_significant(&shifted) && shifted.low > 0;
     }
     return tally;
@@ -187,7 +187,7 @@ TAP_TEST(autocorrelation_time)
         values[i] = (double)i;
     tap_check(gsp_stats__autocorrelation_time(values, 1000, &memory) && memory > 100);
     tap_check(gsp_stats__autocorrelation_time(values, 3, &memory) && near(memory, 1));
-    const struct gsp_stats_comparison trend = contrast(values, 1000, values, 1000);
+    const struct gsp_stats_comparison trend = compare(values, 1000, values, 1000);
     tap_check(!trend.is_enough);
 }
 

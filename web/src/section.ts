@@ -35,7 +35,7 @@ export function section(
 
 export type Location = Pick<Frame, "func" | "file" | "line" | "hot_line">;
 
-/** Returns the name of a function; it may have none. */
+/** Returns the name of a function, or "(no name)". */
 export function nameOf(frame: Location | undefined): string {
     return frame?.func || "(no name)";
 }

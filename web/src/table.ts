@@ -195,7 +195,7 @@ export class Table<R> {
         const rows = all === 1 ? "row" : "rows";
         const whole = `${count(all)} ${rows}`;
         this.tally.textContent = seen < all ? `${count(seen)} of ${whole}` : whole;
-        // Few rows need no filter.
+        // Short tables have no filter.
         if (this.filter) this.filter.hidden = all <= FEW_ROWS && !this.words.length;
         this.more.replaceChildren();
         if (some.length < seen) {
