@@ -81,6 +81,11 @@ static int run_help(const struct gsp_parsed *parsed)
     gsp_auto_buf text = {0};
     gsp_cli__term_init(&term, STDOUT_FILENO, parsed->globals.color);
     const char *name = parsed->args[0];
+    char pair[64]; /* help mem record */
+    if (parsed->arg_count == 2) {
+        snprintf(pair, sizeof(pair), "%s-%s", name, parsed->args[1]);
+        name = pair;
+    }
     if (!name) {
         gsp_cli__help_overview(&term, &text);
         gsp_buf_puts(&text, "\nTopics:");
@@ -166,7 +171,7 @@ const struct gsp_command gsp_cmd_help = {
     .about = "Without a topic, lists the commands and the topics.",
     .examples = HELP_EXAMPLES,
     .example_count = GSP_COUNT(HELP_EXAMPLES),
-    .args_max = 1,
+    .args_max = 2,
     .arg_choice = help_choice,
     .lesser = true,
     .run = run_help,

@@ -144,7 +144,7 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_stat = {
     .name = "stat",
-    .summary = "Summarise and plot a session file",
+    .summary = "Summarize and plot a session file",
     .synopsis = "FILE.json [--plot FILE] [--json]",
     .about = "FILE is a session file written by `gsprof serve`; - is stdin. Files of any size are "
              "read with little memory. Charts show wall-clock time. If several frames fall into "

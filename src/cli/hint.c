@@ -99,27 +99,39 @@ static void add_sudo(const struct scene *scene, struct gsp_hint *out)
                       (int)scene->context->pid);
 }
 
-/* Adds the same command line with one more option after the command's name. */
+/* Appends the words of a command line, with an option after the command's name. Leaves out
+ * --ready-fd, which only a program can use. Returns false if the name is missing. */
+static bool put_again(char *const *argv, const char *command, const char *option,
+                      struct gsp_buf *out)
+{
+    struct gsp_sv names = gsp_sv_of(command); /* "mem record" is two words */
+    struct gsp_sv name = {0};
+    bool has_name = gsp_sv_split(&names, ' ', &name);
+    for (size_t i = 1; argv && argv[0] && argv[i]; i++) {
+        if (has_name && argv[i + 1] && strcmp(argv[i], "--ready-fd") == 0) {
+            i++;
+            continue;
+        }
+        gsp_buf_putc(out, ' ');
+        gsp_buf_shell(out, gsp_sv_of(argv[i]));
+        if (!has_name || !gsp_sv_eq(gsp_sv_of(argv[i]), name))
+            continue;
+        has_name = gsp_sv_split(&names, ' ', &name);
+        if (!has_name)
+            gsp_buf_printf(out, " %s", option);
+    }
+    return !has_name;
+}
+
+/* Adds the same command line with one more option. */
 static void add_again(const struct scene *scene, struct gsp_hint *out, const char *option,
                       const char *note)
 {
     gsp_auto_buf line = {0};
-    char *const *argv = scene->context->argv;
-    gsp_buf_printf(&line, "gsprof %s %s", scene->command, option);
-    struct gsp_sv names = gsp_sv_of(scene->command); /* "mem record" is two words */
-    struct gsp_sv name = {0};
-    bool has_name = gsp_sv_split(&names, ' ', &name);
-    for (size_t i = 1; argv && argv[0] && argv[i]; i++) {
-        if (has_name && gsp_sv_eq(gsp_sv_of(argv[i]), name)) {
-            has_name = gsp_sv_split(&names, ' ', &name);
-            continue;
-        }
-        has_name = false;
-        gsp_buf_putc(&line, ' ');
-        gsp_buf_shell(&line, gsp_sv_of(argv[i]));
-    }
+    gsp_buf_puts(&line, "gsprof");
+    const bool has_name = put_again(scene->context->argv, scene->command, option, &line);
     const char *text = gsp_buf_cstr(&line);
-    if (text && argv && line.len <= PROGRAM_SHOWN_MAX)
+    if (text && has_name && line.len <= PROGRAM_SHOWN_MAX)
         gsp_cli__hint_add(out, note, "%s", text);
     else
         gsp_cli__hint_add(out, note, "gsprof %s %s ...", scene->command, option);
@@ -329,7 +341,7 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
     } else if (scene->err->code == GSP_E_NOFILE && is_folder(path)) {
         gsp_cli__hint_add(out, "creates a run", "gsprof run -- python3 train.py");
     } else if (scene->err->code == GSP_E_NOFILE) {
-        set_what(out, "no file %s", path);
+        set_what(out, "%s does not exist", path);
         gsp_cli__hint_add(out, "lists recordings here",
                           "ls -dt -- *.gsp *.gspm *.json gsprof-runs/*");
     } else {

@@ -290,9 +290,9 @@ static int refuse(const struct row *row, struct gsp_sv value, struct gsp_err *er
     if (row->kind == BOOLEAN)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be true or false, not %s", row->shown.name,
                            shown);
-    return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be a %s from %.10g to %.10g, not %s",
+    return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be a %s from %.10g to %.10g%s, not %s",
                        row->shown.name, row->kind == SECONDS ? "time" : row->shown.type, row->min,
-                       row->max, shown);
+                       row->max, row->kind == SECONDS ? " s" : "", shown);
 }
 
 static bool set_seconds(const struct row *row, const char *text, void *at)

@@ -503,6 +503,8 @@ int gsp_memlog_open(const char *path, struct gsp_memlog **out, struct gsp_err *e
     gsp_auto_buf file = {0};
     *out = NULL;
     int rc = gsp_file_read(path, GSP_MEMLOG_FILE_MAX, &file, err);
+    if (rc == GSP_OK && !gsp_memlog_is_recording(gsp_buf_sv(&file)))
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "%.150s is not a memory recording", path);
     if (rc == GSP_OK)
         rc = gsp_memlog__parse(gsp_buf_sv(&file), out, err);
     if (rc == GSP_OK) {

@@ -42,7 +42,9 @@ int gsp_source_format_find(const char *name, const char *path, const struct gsp_
     if (!*out && name)
         return gsp_err_set(err, GSP_E_USAGE, 0, "unknown format '%.40s'", name);
     if (!*out)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%.120s has no extension of a known format", path);
+        return gsp_err_set(
+            err, GSP_E_USAGE, 0,
+            "the extension of %.120s is not that of a format: --format=help lists them", path);
     if (!(*out)->write) {
         const char *read_only = (*out)->name;
         *out = NULL;

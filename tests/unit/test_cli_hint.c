@@ -298,7 +298,7 @@ TAP_TEST(files)
     tap_eq_str(hint.tries[0].line, "gsprof help formats");
     err.code = GSP_E_NOFILE;
     gsp_cli__hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.gsp"}, &hint);
-    tap_eq_str(hint.what, "no file p.gsp");
+    tap_eq_str(hint.what, "p.gsp does not exist");
 }
 
 TAP_TEST(programs_that_do_not_start)
