@@ -16,7 +16,6 @@
 #include "report/memory_view.h"
 
 #define TEXT_ROWS 20U
-#define HTML_ROWS 1000U
 
 enum form {
     FORM_TEXT,
@@ -208,7 +207,7 @@ static int open_view(struct state *state, size_t i, struct gsp_err *err)
     const bool is_text = state->form == FORM_TEXT || state->form == FORM_MARKDOWN;
     report->limit = is_text ? TEXT_ROWS : 0;
     if (state->form == FORM_HTML)
-        report->limit = HTML_ROWS;
+        report->limit = GSP_MEMORY_SITES_DEFAULT;
     if (opts->limit >= 0)
         report->limit = (size_t)opts->limit;
     struct gsp_term term;

@@ -425,7 +425,8 @@ const struct gsp_command gsp_cmd_report = {
     .name = "report",
     .summary = "Show where the time of a run, profile or process went",
     .synopsis = "RUN | SESSION | PROFILE | PID [OPTIONS]",
-    .about = "Reads the folder of a run, a session file, or a profile in any supported format. "
+    .about = "Reads the folder of a run, a session file, a memory recording, or a profile in any "
+             "supported format. "
              "Reports where the time went, memory and GPU use, slow steps and modules, and missing "
              "data. -o report.html writes a self-contained page; docs/formats/report.md describes "
              "-f json.\n"

@@ -4,13 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
 #include "base/time.h"
 #include "export/format.h"
+#include "memlog/log.h"
 #include "model/format.h"
 #include "report/document_internal.h"
+#include "report/memory_view.h"
 #include "report/run_parts.h"
 #include "report/verdict.h"
 #include "store/run.h"
@@ -290,6 +293,28 @@ static bool is_session(const char *path)
     return is;
 }
 
+static bool is_memory_recording(const char *path)
+{
+    char head[16];
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    /* Without moving the position: a pipe, whose bytes a reader still needs, has none. */
+    const ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof(head), 0);
+    return n > 0 && gsp_memlog_is_recording((struct gsp_sv){head, (size_t)n});
+}
+
+/* The peak by line, as `gsprof mem report` shows it without options. */
+static int open_memory(const char *path, struct gsp_report **out, struct gsp_err *err)
+{
+    struct gsp_memory_view view = {.limit = GSP_MEMORY_SITES_DEFAULT};
+    int rc = gsp_report_memory_open(&view, path, GSP_MEMBY_LINE, err);
+    if (rc == GSP_OK)
+        rc = gsp_report_memory_select(&view, err);
+    if (rc == GSP_OK)
+        rc = gsp_report_memory_document(&view, out, err);
+    gsp_report_memory_close(&view);
+    return rc;
+}
+
 static const char *real_path(const char *path)
 {
     return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
@@ -300,6 +325,8 @@ enum gsp_report_kind gsp_report_kind_of(const char *path)
     struct stat info;
     if (stat(real_path(path), &info) == 0 && S_ISDIR(info.st_mode))
         return GSP_REPORT_RUN;
+    if (is_memory_recording(real_path(path)))
+        return GSP_REPORT_MEMORY;
     return is_session(real_path(path)) ? GSP_REPORT_SESSION : GSP_REPORT_PROFILE;
 }
 
@@ -313,6 +340,8 @@ int gsp_report_open_path(const char *path, const struct gsp_report_open_opts *op
     *out = NULL;
     if (kind == GSP_REPORT_RUN)
         return open_run(path, opts, out, err);
+    if (kind == GSP_REPORT_MEMORY)
+        return open_memory(path, out, err);
     if (kind == GSP_REPORT_SESSION && !format)
         return open_session(real_path(path), opts, out, err);
     const int rc = gsp_export_format_load(real_path(path), format, true, &profile, err);

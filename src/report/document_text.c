@@ -124,39 +124,6 @@ static void put_table(struct gsp_report_grid *grid, const char *heading, size_t 
     gsp_report_grid_free(grid);
 }
 
-int gsp_report__write_text(const struct gsp_report *document,
-                           const struct gsp_report_write_opts *opts, struct gsp_buf *out,
-                           struct gsp_err *err)
-{
-    const struct gsp_profile_report_opts report = {.limit = rows_of(opts), .width = opts->width};
-    gsp_buf_term(out, document->title);
-    gsp_buf_putc(out, '\n');
-    for (size_t i = 0; i < document->fact_count; i++) {
-        gsp_buf_printf(out, "  %-16.*s ", (int)document->facts[i].name.len,
-                       document->facts[i].name.p);
-        gsp_buf_term(out, document->facts[i].value);
-        gsp_buf_putc(out, '\n');
-    }
-    gsp_buf_putc(out, '\n');
-    gsp_report_verdict_put(document, out, out);
-    int rc = GSP_OK;
-    if (document->stacks.function_count) {
-        gsp_buf_puts(out, "\nFunctions, all threads\n");
-        rc = gsp_report_profile_top(document->profile, &BY_FUNCTION, &report, out, err);
-    }
-    if (document->module_count) {
-        struct gsp_report_grid grid = module_grid();
-        const size_t left_out = add_modules(&grid, document, rows_of(opts));
-        put_table(&grid, "Modules", left_out, out);
-    }
-    if (document->chart_count) {
-        struct gsp_report_grid grid = metric_grid();
-        const size_t left_out = add_metrics(&grid, document, rows_of(opts));
-        put_table(&grid, "Metrics", left_out, out);
-    }
-    return rc;
-}
-
 static struct gsp_report_grid site_grid(void)
 {
     return (struct gsp_report_grid){.column_count = 4,
@@ -190,6 +157,44 @@ static size_t add_sites(struct gsp_report_grid *grid, const struct gsp_report *d
         gsp_report_grid_row(grid);
     }
     return all - count;
+}
+
+int gsp_report__write_text(const struct gsp_report *document,
+                           const struct gsp_report_write_opts *opts, struct gsp_buf *out,
+                           struct gsp_err *err)
+{
+    const struct gsp_profile_report_opts report = {.limit = rows_of(opts), .width = opts->width};
+    gsp_buf_term(out, document->title);
+    gsp_buf_putc(out, '\n');
+    for (size_t i = 0; i < document->fact_count; i++) {
+        gsp_buf_printf(out, "  %-16.*s ", (int)document->facts[i].name.len,
+                       document->facts[i].name.p);
+        gsp_buf_term(out, document->facts[i].value);
+        gsp_buf_putc(out, '\n');
+    }
+    gsp_buf_putc(out, '\n');
+    gsp_report_verdict_put(document, out, out);
+    int rc = GSP_OK;
+    if (document->stacks.function_count) {
+        gsp_buf_puts(out, "\nFunctions, all threads\n");
+        rc = gsp_report_profile_top(document->profile, &BY_FUNCTION, &report, out, err);
+    }
+    if (document->kind == GSP_REPORT_MEMORY && document->memory.site_count) {
+        struct gsp_report_grid grid = site_grid();
+        const size_t left_out = add_sites(&grid, document, rows_of(opts));
+        put_table(&grid, "Allocation sites", left_out, out);
+    }
+    if (document->module_count) {
+        struct gsp_report_grid grid = module_grid();
+        const size_t left_out = add_modules(&grid, document, rows_of(opts));
+        put_table(&grid, "Modules", left_out, out);
+    }
+    if (document->chart_count) {
+        struct gsp_report_grid grid = metric_grid();
+        const size_t left_out = add_metrics(&grid, document, rows_of(opts));
+        put_table(&grid, "Metrics", left_out, out);
+    }
+    return rc;
 }
 
 /* Writes and frees a table below its heading. */

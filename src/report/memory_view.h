@@ -20,6 +20,9 @@
 #include "model/row_list.h"
 #include "report/document.h"
 
+/* Rows of a page, unless the user wants another number. */
+#define GSP_MEMORY_SITES_DEFAULT 1000U
+
 struct gsp_memory_view {
     struct gsp_memlog *log;
     const char *path;

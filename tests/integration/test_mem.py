@@ -248,6 +248,9 @@ def test_the_page_is_a_report(leaks: Path, tmp_path: Path) -> None:
     assert "Peak of a process: " in verdict and f"Keeps growing: {LEAK} by " in verdict
     markdown = gsprof("mem", "report", leaks, "-f", "md").out
     assert "## Allocation sites" in markdown and "## Metrics" in markdown
+    # gsprof report reads the same file.
+    assert "\nAllocation sites\n" in gsprof("report", leaks).out
+    assert json.loads(gsprof("report", leaks, "-f", "json").out)["kind"] == "memory"
 
 
 def test_query_of_a_recording(leaks: Path) -> None:

@@ -453,7 +453,9 @@ class RunChecks:
         if self.job.waits_are_hooked:
             assert f"wait for rank {self.job.straggler}" in text, text[:600]
         else:
-            assert "ranks is slow" not in text, text[:600]
+            # The report must not blame another rank.
+            blamed = re.findall(r"wait for rank (\d+)|Rank (\d+) is the slowest", text)
+            assert all(str(self.job.straggler) in pair for pair in blamed), text[:600]
 
 
 def check_run(tally: Tally, job: Job, python: str, folder: Path, alone: Ending) -> None:
