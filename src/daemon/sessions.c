@@ -15,10 +15,12 @@
 #include "daemon/sessions_internal.h"
 #include "frames/session_format.h"
 
-#define KEEP_NS      (7LL * 24 * 3600 * GSP_NS_PER_S)
-#define KEEP_MAX     1000U
-#define NAME_MAX_LEN 200U
-#define NAME_TRIES   100000U
+#define KEEP_NS       (7LL * 24 * 3600 * GSP_NS_PER_S)
+#define KEEP_MAX      1000U
+#define NAME_MAX_LEN  200U
+#define NAME_TRIES    100000U
+#define BUSY_TRIES    200U
+#define BUSY_PAUSE_NS (10 * GSP_NS_PER_MS)
 
 int gsp_daemon__session_name_check(struct gsp_sv name, struct gsp_err *err)
 {
@@ -377,13 +379,30 @@ int gsp_daemon__sessions_stop(struct gsp_sessions *sessions, const char *name,
     return rc;
 }
 
+/* Finds a session. If its file is being written or synced, which usually takes milliseconds, waits
+ * for that without the lock. */
+static uint32_t find_idle(struct gsp_sessions *sessions, const char *name)
+    GSP_REQUIRES(&sessions->lock)
+{
+    const struct timespec pause = {.tv_nsec = BUSY_PAUSE_NS};
+    uint32_t slot = gsp_daemon__sessions_by_name(sessions, name);
+    for (unsigned i = 0; i < BUSY_TRIES && slot != SESSION_NONE && sessions->slots[slot]->busy;
+         i++) {
+        gsp_lock_release(&sessions->lock);
+        nanosleep(&pause, NULL);
+        gsp_lock_take(&sessions->lock);
+        slot = gsp_daemon__sessions_by_name(sessions, name);
+    }
+    return slot;
+}
+
 int gsp_daemon__sessions_delete(struct gsp_sessions *sessions, const char *name,
                                 struct gsp_err *err)
 {
     uint64_t mark = 0;
     int rc = 0;
     gsp_lock_take(&sessions->lock);
-    uint32_t slot = gsp_daemon__sessions_by_name(sessions, name);
+    uint32_t slot = find_idle(sessions, name);
     struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
     if (!s)
         rc = gsp_err_set(err, GSP_E_NOFILE, 0, "no session '%.150s'", name);

@@ -100,7 +100,8 @@ GSP_MUST_CHECK int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
  * such session is active. */
 uint64_t gsp_daemon__sessions_first_frame(struct gsp_sessions *sessions, const char *name);
 /* Deletes the newest session of that name, and its file if it has one.
- * Fails with NOFILE, EXISTS (its file is being written), NOWRITE. */
+ * If its file is being written, waits up to two seconds.
+ * Fails with NOFILE, EXISTS (its file is still being written), NOWRITE. */
 GSP_MUST_CHECK int gsp_daemon__sessions_delete(struct gsp_sessions *sessions, const char *name,
                                                struct gsp_err *err);
 
