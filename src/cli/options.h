@@ -85,6 +85,11 @@ struct gsp_command {
     int (*run)(const struct gsp_parsed *parsed);
 };
 
+/* Members of struct gsp_command. type is the struct that the offsets of the options refer to. */
+#define GSP_COMMAND_OPTS(table, type)                                                              \
+    .opts = (table), .opt_count = GSP_COUNT(table), .opts_size = sizeof(type)
+#define GSP_COMMAND_EXAMPLES(table) .examples = (table), .example_count = GSP_COUNT(table)
+
 /* Options of every command, accepted before or after its name. */
 struct gsp_globals {
     bool help;      /* -h */
