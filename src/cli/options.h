@@ -54,6 +54,13 @@ struct gsp_opt {
     bool advanced; /* shown only by --help */
 };
 
+/* A row for a flag. type is the struct that the offset refers to. */
+#define GSP_OPT_SWITCH(type, member, long_name, short_name, is_advanced, text)                     \
+    {                                                                                              \
+        .name = (long_name), .letter = (short_name), .kind = GSP_OPT_FLAG,                         \
+        .offset = offsetof(type, member), .help = (text), .advanced = (is_advanced)                \
+    }
+
 struct gsp_example {
     const char *line; /* "gsprof record -p 4242"; a test parses it */
     const char *what;
