@@ -20,14 +20,13 @@
 #else
 #define GSP_TSA(x)
 #endif
-#define GSP_CAPABILITY(name)     GSP_TSA(capability(name))
-#define GSP_ACQUIRE(...)         GSP_TSA(acquire_capability(__VA_ARGS__))
-#define GSP_TRY_ACQUIRE(ok, ...) GSP_TSA(try_acquire_capability(ok, __VA_ARGS__))
-#define GSP_RELEASE(...)         GSP_TSA(release_capability(__VA_ARGS__))
-#define GSP_REQUIRES(...)        GSP_TSA(requires_capability(__VA_ARGS__))
-#define GSP_EXCLUDES(...)        GSP_TSA(locks_excluded(__VA_ARGS__))
-#define GSP_ASSERT_HELD(...)     GSP_TSA(assert_capability(__VA_ARGS__))
-#define GSP_NO_ANALYSIS          GSP_TSA(no_thread_safety_analysis)
+#define GSP_CAPABILITY(name) GSP_TSA(capability(name))
+#define GSP_ACQUIRE(...)     GSP_TSA(acquire_capability(__VA_ARGS__))
+#define GSP_RELEASE(...)     GSP_TSA(release_capability(__VA_ARGS__))
+#define GSP_REQUIRES(...)    GSP_TSA(requires_capability(__VA_ARGS__))
+#define GSP_EXCLUDES(...)    GSP_TSA(locks_excluded(__VA_ARGS__))
+#define GSP_ASSERT_HELD(...) GSP_TSA(assert_capability(__VA_ARGS__))
+#define GSP_NO_ANALYSIS      GSP_TSA(no_thread_safety_analysis)
 #define GSP_GUARDED_BY(lock)
 
 /* The number of elements of an array (not of a pointer). */

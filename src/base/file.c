@@ -86,6 +86,30 @@ int gsp_fd_read_all(int fd, size_t max_bytes, struct gsp_buf *out, struct gsp_er
     return read_all(fd, "input", max_bytes, out, err);
 }
 
+DIR *gsp_fd_open_dir(int fd)
+{
+    const int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = again >= 0 ? fdopendir(again) : NULL;
+    if (!dir)
+        gsp_fd_close(&again);
+    return dir;
+}
+
+ssize_t gsp_fd_read_at(int fd, void *to, size_t n, uint64_t offset)
+{
+    size_t done = 0;
+    while (done < n) {
+        const ssize_t got = pread(fd, (char *)to + done, n - done, (off_t)(offset + done));
+        if (got == 0)
+            break;
+        if (got > 0)
+            done += (size_t)got;
+        else if (errno != EINTR)
+            return -1;
+    }
+    return (ssize_t)done;
+}
+
 int gsp_fd_write_all(int fd, const void *bytes, size_t n, struct gsp_err *err)
 {
     const char *p = bytes;

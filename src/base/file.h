@@ -6,9 +6,11 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/attr.h"
 #include "base/buf.h"
@@ -27,6 +29,12 @@ GSP_MUST_CHECK int gsp_file_read(const char *path, size_t max_bytes, struct gsp_
                                  struct gsp_err *err);
 GSP_MUST_CHECK int gsp_fd_read_all(int fd, size_t max_bytes, struct gsp_buf *out,
                                    struct gsp_err *err);
+/* Opens a folder again, to list it with its own position. Returns NULL with errno. The caller calls
+ * closedir(). */
+DIR *gsp_fd_open_dir(int fd);
+/* Reads n bytes from an offset, fewer only at the end of the file. Returns the number, or -1 with
+ * errno. */
+ssize_t gsp_fd_read_at(int fd, void *to, size_t n, uint64_t offset);
 /* Writes all n bytes, with as many write() calls as necessary. */
 GSP_MUST_CHECK int gsp_fd_write_all(int fd, const void *bytes, size_t n, struct gsp_err *err);
 

@@ -44,6 +44,16 @@ void gsp_json_null(struct gsp_json *json);
 /* Writes a value that is already JSON, without checking it. */
 void gsp_json_raw(struct gsp_json *json, struct gsp_sv value);
 
+/* Writes the key, and null if its value is not known. Returns is_known: then a value must
+ * follow. */
+static inline bool gsp_json_key_or_null(struct gsp_json *json, const char *key, bool is_known)
+{
+    gsp_json_key(json, key);
+    if (!is_known)
+        gsp_json_null(json);
+    return is_known;
+}
+
 /* Write one member of an object. */
 static inline void gsp_json_put_sv(struct gsp_json *json, const char *key, struct gsp_sv text)
 {

@@ -24,14 +24,6 @@ void gsp_lock_take(struct gsp_lock *lock) GSP_NO_ANALYSIS
     set_owner(lock, true);
 }
 
-bool gsp_lock_try(struct gsp_lock *lock) GSP_NO_ANALYSIS
-{
-    if (pthread_mutex_trylock(&lock->mutex) != 0)
-        return false;
-    set_owner(lock, true);
-    return true;
-}
-
 void gsp_lock_release(struct gsp_lock *lock) GSP_NO_ANALYSIS
 {
     gsp_lock_assert_held(lock);

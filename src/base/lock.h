@@ -26,7 +26,6 @@ struct GSP_CAPABILITY("mutex") gsp_lock {
 };
 
 void gsp_lock_take(struct gsp_lock *lock) GSP_ACQUIRE(lock);
-bool gsp_lock_try(struct gsp_lock *lock) GSP_TRY_ACQUIRE(true, lock);
 void gsp_lock_release(struct gsp_lock *lock) GSP_RELEASE(lock);
 
 /* Aborts in sanitizer builds if this thread does not hold the lock. Other builds do nothing. */

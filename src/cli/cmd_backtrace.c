@@ -193,11 +193,8 @@ const struct gsp_command gsp_cmd_backtrace = {
              "recording or a daemon (HOST:PORT), shows the last stacks that `gsprof follow` "
              "sampled. TID is a thread's ID in the kernel or in Python. `gsprof dump PID` prints "
              "the same stacks as text.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct backtrace_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct backtrace_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_min = 1,
     .args_max = 2,
     .takes_endpoint = true,

@@ -122,11 +122,8 @@ const struct gsp_command gsp_cmd_compare = {
         "then one value, so that run-to-run variation does not count as a difference.\n"
         "With --fail-if, the exit status is 1 if a rule matches a significant difference. The same "
         "recordings always give the same result. docs/compare.md explains the statistics.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct compare_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct compare_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_min = 2,
     .args_max = 2,
     .run = run,

@@ -140,11 +140,8 @@ const struct gsp_command gsp_cmd_config = {
              "PID is a process with the agent. It applies a change at its next step and keeps it "
              "until it exits. gsprof waits up to one second and reports whether the change was "
              "applied.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct config_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct config_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_max = SETTINGS_MAX,
     .takes_endpoint = true,
     .lesser = true,

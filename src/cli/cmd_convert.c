@@ -80,11 +80,8 @@ const struct gsp_command gsp_cmd_convert = {
     .about = "Detects the input format by its extension or first bytes. The extension of the "
              "output, or --format, selects the output format. `gsprof help formats` lists all "
              "formats.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct convert_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct convert_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .lesser = true,
     .run = run,
 };

@@ -251,32 +251,16 @@ static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *ter
         gsp_buf_puts(out, "  none\n");
 }
 
-static void json_text(struct gsp_json *json, const char *key, const char *text)
-{
-    gsp_json_put_str(json, key, text);
-}
-
-static void json_flag(struct gsp_json *json, const char *key, bool value)
-{
-    gsp_json_put_bool(json, key, value);
-}
-
 /* A number, or null if it equals `unknown`. */
 static void json_known(struct gsp_json *json, const char *key, int64_t value, int64_t unknown)
 {
-    gsp_json_key(json, key);
-    if (value == unknown)
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, key, value != unknown))
         gsp_json_i64(json, value);
 }
 
 static void json_answer(struct gsp_json *json, const char *key, enum gsp_answer answer)
 {
-    gsp_json_key(json, key);
-    if (answer == GSP_ANSWER_UNKNOWN)
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, key, answer != GSP_ANSWER_UNKNOWN))
         gsp_json_bool(json, answer == GSP_ANSWER_YES);
 }
 
@@ -284,32 +268,32 @@ static void json_machine(const struct gsp_doctor *doctor, struct gsp_json *json)
 {
     const struct gsp_perm *perm = &doctor->perm;
     gsp_json_put_obj_begin(json, "machine");
-    json_text(json, "kernel", doctor->system.release);
-    json_text(json, "architecture", doctor->system.machine);
+    gsp_json_put_str(json, "kernel", doctor->system.release);
+    gsp_json_put_str(json, "architecture", doctor->system.machine);
     json_known(json, "euid", perm->euid, -1);
     json_known(json, "ptrace_scope", perm->yama_scope, -1);
     json_known(json, "seccomp", perm->seccomp, -1);
     json_known(json, "perf_event_paranoid", perm->perf_paranoid, GSP_PERM_NO_PARANOID);
     gsp_json_put_obj_begin(json, "capabilities");
-    json_flag(json, "sys_ptrace", perm->sys_ptrace);
-    json_flag(json, "sys_admin", perm->sys_admin);
-    json_flag(json, "perfmon", perm->perfmon);
-    json_flag(json, "bpf", perm->bpf);
+    gsp_json_put_bool(json, "sys_ptrace", perm->sys_ptrace);
+    gsp_json_put_bool(json, "sys_admin", perm->sys_admin);
+    gsp_json_put_bool(json, "perfmon", perm->perfmon);
+    gsp_json_put_bool(json, "bpf", perm->bpf);
     gsp_json_obj_end(json);
-    json_text(json, "container",
-              perm->container == GSP_CONTAINER_NONE ? NULL
-                                                    : gsp_proc_container_name(perm->container));
+    gsp_json_put_str(
+        json, "container",
+        perm->container == GSP_CONTAINER_NONE ? NULL : gsp_proc_container_name(perm->container));
     json_answer(json, "pid_namespace", perm->in_pid_ns);
     json_answer(json, "user_namespace", perm->in_user_ns);
     struct gsp_ring_dir_choice choice;
     const bool has_root = gsp_ring_dir_choose(&choice);
-    json_text(json, "tables", has_root ? choice.root : NULL);
-    json_text(json, "tables_note", choice.note[0] ? choice.note : NULL);
+    gsp_json_put_str(json, "tables", has_root ? choice.root : NULL);
+    gsp_json_put_str(json, "tables_note", choice.note[0] ? choice.note : NULL);
     json_known(json, "tables_room_bytes",
                choice.room > INT64_MAX ? INT64_MAX : (int64_t)choice.room, INT64_MAX);
-    json_flag(json, "selftest", doctor->selftest.code == GSP_OK);
-    json_text(json, "selftest_reason",
-              doctor->selftest.code == GSP_OK ? NULL : doctor->selftest.msg);
+    gsp_json_put_bool(json, "selftest", doctor->selftest.code == GSP_OK);
+    gsp_json_put_str(json, "selftest_reason",
+                     doctor->selftest.code == GSP_OK ? NULL : doctor->selftest.msg);
     gsp_json_obj_end(json);
 }
 
@@ -320,10 +304,10 @@ static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
         const struct gsp_doctor_process *row = &doctor->processes[i];
         gsp_json_obj_begin(json);
         gsp_json_put_i64(json, "pid", row->pid);
-        json_text(json, "version", row->version[0] ? row->version : NULL);
-        json_text(json, "command_line", row->cmdline);
-        json_flag(json, "readable", row->rc == GSP_OK);
-        json_text(json, "reason", row->rc == GSP_OK ? NULL : row->reason);
+        gsp_json_put_str(json, "version", row->version[0] ? row->version : NULL);
+        gsp_json_put_str(json, "command_line", row->cmdline);
+        gsp_json_put_bool(json, "readable", row->rc == GSP_OK);
+        gsp_json_put_str(json, "reason", row->rc == GSP_OK ? NULL : row->reason);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -332,9 +316,9 @@ static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
     for (size_t i = 0; i < doctor->python_count; i++) {
         const struct gsp_doctor_python *row = &doctor->pythons[i];
         gsp_json_obj_begin(json);
-        json_text(json, "path", row->path);
-        json_text(json, "version", row->version[0] ? row->version : NULL);
-        json_flag(json, "supported", row->supported);
+        gsp_json_put_str(json, "path", row->path);
+        gsp_json_put_str(json, "version", row->version[0] ? row->version : NULL);
+        gsp_json_put_bool(json, "supported", row->supported);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -346,10 +330,10 @@ static void json_sources(const struct gsp_doctor *doctor, struct gsp_json *json)
     for (size_t i = 0; i < doctor->source_count; i++) {
         const struct gsp_doctor_source *row = &doctor->sources[i];
         gsp_json_obj_begin(json);
-        json_text(json, "name", row->name);
-        json_text(json, "about", row->doc);
-        json_flag(json, "works", row->open);
-        json_text(json, "reason", row->trouble[0] ? row->trouble : NULL);
+        gsp_json_put_str(json, "name", row->name);
+        gsp_json_put_str(json, "about", row->doc);
+        gsp_json_put_bool(json, "works", row->open);
+        gsp_json_put_str(json, "reason", row->trouble[0] ? row->trouble : NULL);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -362,13 +346,13 @@ static void put_json(const struct gsp_doctor *doctor, struct gsp_buf *out)
     check_all(doctor, abilities);
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    json_text(&json, "gsprof_version", GSP_VERSION);
+    gsp_json_put_str(&json, "gsprof_version", GSP_VERSION);
     json_machine(doctor, &json);
     gsp_json_put_obj_begin(&json, "works");
     for (size_t i = 0; i < ABILITY_COUNT; i++) {
         gsp_json_put_obj_begin(&json, abilities[i].key);
-        json_flag(&json, "works", abilities[i].works);
-        json_text(&json, "reason", abilities[i].works ? NULL : abilities[i].why);
+        gsp_json_put_bool(&json, "works", abilities[i].works);
+        gsp_json_put_str(&json, "reason", abilities[i].works ? NULL : abilities[i].why);
         gsp_json_obj_end(&json);
     }
     gsp_json_obj_end(&json);
@@ -410,11 +394,8 @@ const struct gsp_command gsp_cmd_doctor = {
              "processes, interpreters on PATH and available metrics, and tests reading a child "
              "process. Starts no other program and changes nothing. Include its output in bug "
              "reports.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct doctor_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct doctor_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .lesser = true,
     .run = run,
 };

@@ -196,18 +196,12 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
     gsp_json_put_sv(json, "filename", frame->file);
     gsp_json_put_sv(json, "short_filename",
                     gsp_model_frame_file(&(struct gsp_view_options){0}, frame->file));
-    gsp_json_key(json, "line");
-    if (frame->line)
+    if (gsp_json_key_or_null(json, "line", frame->line))
         gsp_json_u64(json, frame->line);
-    else
-        gsp_json_null(json);
     gsp_json_put_str(json, "kind", frame->is_native ? "native" : "python");
     if (frame->is_native)
         gsp_json_put_bool(json, "bridged", frame->bridged);
-    gsp_json_key(json, "is_entry");
-    if (frame->is_entry < 0)
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, "is_entry", frame->is_entry >= 0))
         gsp_json_bool(json, frame->is_entry == 1);
     gsp_json_key(json, "locals");
     if (!opts->locals) {
@@ -232,26 +226,17 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_obj_begin(json);
     gsp_json_put_i64(json, "pid", dump->pid);
     gsp_json_put_i64(json, "ppid", dump->ppid);
-    gsp_json_key(json, "ns_pid");
-    if (dump->ns_pid)
+    if (gsp_json_key_or_null(json, "ns_pid", dump->ns_pid))
         gsp_json_i64(json, dump->ns_pid);
-    else
-        gsp_json_null(json);
     gsp_json_put_str(json, "command_line", dump->cmdline);
     gsp_json_put_str(json, "process_name", dump->name);
     gsp_json_put_str(json, "executable", dump->exe);
     gsp_json_put_str(json, "python_version", dump->version[0] ? dump->version : NULL);
     if (dump->is_core) {
-        gsp_json_key(json, "signal");
-        if (dump->signal)
+        if (gsp_json_key_or_null(json, "signal", dump->signal))
             gsp_json_i64(json, dump->signal);
-        else
-            gsp_json_null(json);
-        gsp_json_key(json, "signal_os_thread_id");
-        if (dump->signal_tid)
+        if (gsp_json_key_or_null(json, "signal_os_thread_id", dump->signal_tid))
             gsp_json_i64(json, dump->signal_tid);
-        else
-            gsp_json_null(json);
         gsp_json_put_u64(json, "missing_bytes", dump->missing_bytes);
         gsp_json_put_arr_begin(json, "missing_files");
         for (size_t i = 0; i < dump->lacking_count; i++)
@@ -269,17 +254,11 @@ static void json_task(const struct dump_opts *opts, const struct gsp_dump_task *
     gsp_json_put_str(json, "kind", task->is_greenlet ? "greenlet" : "task");
     gsp_json_put_sv(json, "name", task->name);
     gsp_json_put_str(json, "state", task->state);
-    gsp_json_key(json, "waits_for");
-    if (task->waits_for.len)
+    if (gsp_json_key_or_null(json, "waits_for", task->waits_for.len))
         gsp_json_sv(json, task->waits_for);
-    else
-        gsp_json_null(json);
     gsp_json_put_bool(json, "waits_for_task", task->waits_for_task);
-    gsp_json_key(json, "parent");
-    if (task->parent.len)
+    if (gsp_json_key_or_null(json, "parent", task->parent.len))
         gsp_json_sv(json, task->parent);
-    else
-        gsp_json_null(json);
     gsp_json_put_arr_begin(json, "frames");
     for (size_t i = 0; i < task->frame_count; i++)
         json_frame(opts, &task->frames[i], json);
@@ -310,26 +289,14 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
     const char state[2] = {thread->state, '\0'};
     gsp_json_obj_begin(json);
     gsp_json_put_i64(json, "pid", dump->pid);
-    gsp_json_key(json, "thread_id");
-    if (thread->python_id)
+    if (gsp_json_key_or_null(json, "thread_id", thread->python_id))
         gsp_json_u64(json, thread->python_id);
-    else
-        gsp_json_null(json);
-    gsp_json_key(json, "os_thread_id");
-    if (thread->os_id)
+    if (gsp_json_key_or_null(json, "os_thread_id", thread->os_id))
         gsp_json_u64(json, thread->os_id);
-    else
-        gsp_json_null(json);
-    gsp_json_key(json, "thread_name");
-    if (thread->name.len)
+    if (gsp_json_key_or_null(json, "thread_name", thread->name.len))
         gsp_json_sv(json, thread->name);
-    else
-        gsp_json_null(json);
     gsp_json_put_bool(json, "is_main", thread->is_main);
-    gsp_json_key(json, "active");
-    if (dump->is_core)
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, "active", !dump->is_core))
         gsp_json_bool(json, thread->on_cpu);
     gsp_json_put_bool(json, "owns_gil", thread->has_gil);
     gsp_json_put_bool(json, "torn", thread->torn);
@@ -490,10 +457,7 @@ const struct gsp_command gsp_cmd_dump = {
              "running (active) or waiting (idle), and whether it holds the GIL. The process is "
              "neither stopped nor changed. For a core file, prints the threads at the time of the "
              "crash; --native adds threads without Python and supports programs without Python.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct dump_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct dump_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .run = run,
 };

@@ -141,11 +141,8 @@ const struct gsp_command gsp_cmd_eval = {
              "exception, the traceback goes to stderr and the exit status is 1. If CODE is -, it "
              "is read from stdin.\n"
              "Asks for confirmation on a terminal; needs --yes otherwise.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct eval_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct eval_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_min = 2,
     .args_max = 2,
     .takes_endpoint = true,

@@ -102,11 +102,8 @@ const struct gsp_command gsp_cmd_flamegraph = {
     .synopsis = "-i FILE [-o FILE.svg] [OPTIONS]",
     .about = "Reads a profile in any supported format and writes a self-contained SVG: click to "
              "zoom, press Ctrl-F to search by regular expression, Esc to go back.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct flamegraph_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct flamegraph_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_max = 1,
     .lesser = true,
     .run = run,

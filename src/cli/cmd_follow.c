@@ -38,16 +38,12 @@ static const struct gsp_opt OPTS[] = {
      .max = 10000,
      .help = "Samples per second; 0 disables sampling. Without this option, changes of "
              "gsprof.sample_rate take effect immediately."},
-    {.name = "detach",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct follow_opts, detach),
-     .help = "Run in the background; return when the tables of the process exist."},
-    {.name = "no-metrics",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct follow_opts, no_metrics),
-     .advanced = true,
-     .help = "Collect only stacks and the exit status. Used by `gsprof run`, which collects the "
-             "metrics of all processes itself."},
+    GSP_OPT_SWITCH(struct follow_opts, detach, "detach", 0, false,
+                   "Run in the background; return when the tables of the process exist."),
+    GSP_OPT_SWITCH(
+        struct follow_opts, no_metrics, "no-metrics", 0, true,
+        "Collect only stacks and the exit status. Used by `gsprof run`, which collects the "
+        "metrics of all processes itself."),
 };
 
 static const struct gsp_example EXAMPLES[] = {
@@ -185,11 +181,8 @@ const struct gsp_command gsp_cmd_follow = {
              "(process.event). The tables outlive the process: read them with `gsprof report PID` "
              "or `gsprof query PID`. The process is neither changed nor stopped. GSPROF=1, `gsprof "
              "inject` and `gsprof run` start a follower automatically.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct follow_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct follow_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_max = 1,
     .takes_endpoint = true,
     .lesser = true,

@@ -113,10 +113,8 @@ struct docs_opts {
 };
 
 static const struct gsp_opt DOCS_OPTS[] = {
-    {.name = "check",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct docs_opts, check),
-     .help = "Write nothing; fail if a page differs."},
+    GSP_OPT_SWITCH(struct docs_opts, check, "check", 0, false,
+                   "Write nothing; fail if a page differs."),
 };
 
 /* Writes one page, or compares it. */
@@ -169,8 +167,7 @@ const struct gsp_command gsp_cmd_help = {
     .summary = "Explain a command or a topic: permissions, formats, sampling",
     .synopsis = "[TOPIC]",
     .about = "Without a topic, lists the commands and the topics.",
-    .examples = HELP_EXAMPLES,
-    .example_count = GSP_COUNT(HELP_EXAMPLES),
+    GSP_COMMAND_EXAMPLES(HELP_EXAMPLES),
     .args_max = 2,
     .arg_choice = help_choice,
     .lesser = true,
@@ -182,8 +179,7 @@ const struct gsp_command gsp_cmd_completions = {
     .summary = "Print the completion script for bash, zsh or fish",
     .synopsis = "SHELL",
     .about = "The script completes every command, option and value of this version.",
-    .examples = COMPLETIONS_EXAMPLES,
-    .example_count = GSP_COUNT(COMPLETIONS_EXAMPLES),
+    GSP_COMMAND_EXAMPLES(COMPLETIONS_EXAMPLES),
     .args_min = 1,
     .args_max = 1,
     .arg_choice = gsp_cli__complete_shell_at,
@@ -196,11 +192,8 @@ const struct gsp_command gsp_cmd_docs = {
     .summary = "Write the generated pages: docs/cli, sql-schema.md, settings.md",
     .synopsis = "[--check] FOLDER",
     .about = "For developers of gsprof.",
-    .opts = DOCS_OPTS,
-    .opt_count = GSP_COUNT(DOCS_OPTS),
-    .opts_size = sizeof(struct docs_opts),
-    .examples = DOCS_EXAMPLES,
-    .example_count = GSP_COUNT(DOCS_EXAMPLES),
+    GSP_COMMAND_OPTS(DOCS_OPTS, struct docs_opts),
+    GSP_COMMAND_EXAMPLES(DOCS_EXAMPLES),
     .args_min = 1,
     .args_max = 1,
     .hidden = true,

@@ -487,11 +487,8 @@ const struct gsp_command gsp_cmd_inject = {
              "With --subprocesses, prints one line for each process of the tree and skips "
              "processes that are not Python. The exit status is 0 if the agent is in all Python "
              "processes of the tree, otherwise that of the first failure.",
-    .opts = INJECT_OPTS,
-    .opt_count = GSP_COUNT(INJECT_OPTS),
-    .opts_size = sizeof(struct inject_opts),
-    .examples = INJECT_EXAMPLES,
-    .example_count = GSP_COUNT(INJECT_EXAMPLES),
+    GSP_COMMAND_OPTS(INJECT_OPTS, struct inject_opts),
+    GSP_COMMAND_EXAMPLES(INJECT_EXAMPLES),
     .args_max = 1,
     .takes_endpoint = true,
     .run = run_inject,
@@ -503,11 +500,8 @@ const struct gsp_command gsp_cmd_eject = {
     .synopsis = "[-s] PID|NAME",
     .about = "Removes all hooks and unmaps the rings. The recorded rows stay readable. The agent's "
              "library stays loaded but inactive.",
-    .opts = EJECT_OPTS,
-    .opt_count = GSP_COUNT(EJECT_OPTS),
-    .opts_size = sizeof(struct inject_opts),
-    .examples = EJECT_EXAMPLES,
-    .example_count = GSP_COUNT(EJECT_EXAMPLES),
+    GSP_COMMAND_OPTS(EJECT_OPTS, struct inject_opts),
+    GSP_COMMAND_EXAMPLES(EJECT_EXAMPLES),
     .args_max = 1,
     .takes_endpoint = true,
     .lesser = true,

@@ -24,18 +24,10 @@ struct list_opts {
 };
 
 static const struct gsp_opt OPTS[] = {
-    {.name = "json",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct list_opts, json),
-     .help = "Print a JSON array of objects."},
-    {.name = "live",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct list_opts, live),
-     .help = "List only running processes."},
-    {.name = "clean",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct list_opts, clean),
-     .help = "Remove the tables of your processes that have exited."},
+    GSP_OPT_SWITCH(struct list_opts, json, "json", 0, false, "Print a JSON array of objects."),
+    GSP_OPT_SWITCH(struct list_opts, live, "live", 0, false, "List only running processes."),
+    GSP_OPT_SWITCH(struct list_opts, clean, "clean", 0, false,
+                   "Remove the tables of your processes that have exited."),
     {.name = "older-than",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct list_opts, older_than_ns),
@@ -335,11 +327,8 @@ const struct gsp_command gsp_cmd_list = {
              "GSPROF_RING_KEEP_MB. Tables of running processes, and tables that another command "
              "is reading, are never removed. Root sees the tables of all users but removes only "
              "its own.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct list_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct list_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .lesser = true,
     .run = run,
 };

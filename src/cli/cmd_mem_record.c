@@ -415,11 +415,8 @@ const struct gsp_command gsp_cmd_mem_record = {
         "peak, leaks, temporary allocations and differences.\n"
         "For a running process, gsprof injects the agent like `gsprof inject` and ejects it at the "
         "end. Only allocations made after that are counted.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct mem_record_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct mem_record_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .takes_program = true,
     .run = run,
 };

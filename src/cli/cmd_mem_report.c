@@ -384,11 +384,8 @@ const struct gsp_command gsp_cmd_mem_report = {
              "and the next column is twice their standard error.\n"
              "A row is the innermost Python line of a stack. If it belongs to a library, the "
              "calling line of the program follows.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct mem_report_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct mem_report_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_min = 1,
     .args_max = 2,
     .lesser = true,

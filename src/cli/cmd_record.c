@@ -757,11 +757,8 @@ const struct gsp_command gsp_cmd_record = {
         "and continues. gsprof exits with the status of COMMAND.\n"
         "\"(import)\" replaces the frames of the import system; \"(garbage collection)\" marks "
         "time in the garbage collector (Python 3.9 and later).",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct record_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct record_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .takes_program = true,
     .run = run,
 };

@@ -605,11 +605,8 @@ const struct gsp_command gsp_cmd_run = {
              "disk. If the folder is not writable, the program still runs, but nothing is saved.\n"
              "gsprof forwards signals to the program and exits with its status; if a signal kills "
              "the program, gsprof ends by the same signal.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct run_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct run_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .takes_program = true,
     .run = run_command,
 };

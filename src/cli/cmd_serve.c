@@ -328,11 +328,8 @@ const struct gsp_command gsp_cmd_serve = {
         "marks the gap.\n"
         "SIGTERM or Ctrl-C stops the daemon; SIGHUP reloads the settings. Command-line options "
         "override the environment (GSPROF_SAMPLE_RATE), which overrides config.toml.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct serve_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct serve_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .run = run,
 };
 
@@ -378,10 +375,8 @@ static const struct gsp_opt WORKER_OPTS[] = {
      .arg = "DURATION",
      .fallback = "30s",
      .help = "Time limit of the query."},
-    {.name = "stacks",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct worker_opts, stacks),
-     .help = "Include the current stacks of running processes (python.backtrace)."},
+    GSP_OPT_SWITCH(struct worker_opts, stacks, "stacks", 0, false,
+                   "Include the current stacks of running processes (python.backtrace)."),
 };
 
 static const struct gsp_example WORKER_EXAMPLES[] = {
@@ -408,11 +403,8 @@ const struct gsp_command gsp_cmd_query_worker = {
     .summary = "Run one query for the daemon",
     .synopsis = "[--format NAME]",
     .about = "`gsprof serve` starts this command for each query. Reads SQL from stdin.",
-    .opts = WORKER_OPTS,
-    .opt_count = GSP_COUNT(WORKER_OPTS),
-    .opts_size = sizeof(struct worker_opts),
-    .examples = WORKER_EXAMPLES,
-    .example_count = GSP_COUNT(WORKER_EXAMPLES),
+    GSP_COMMAND_OPTS(WORKER_OPTS, struct worker_opts),
+    GSP_COMMAND_EXAMPLES(WORKER_EXAMPLES),
     .hidden = true,
     .run = run_worker,
 };

@@ -149,11 +149,8 @@ const struct gsp_command gsp_cmd_stat = {
     .about = "FILE is a session file written by `gsprof serve`; - is stdin. Files of any size are "
              "read with little memory. Charts show wall-clock time. If several frames fall into "
              "one pixel column, the line is their mean and the band their minimum and maximum.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct stat_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct stat_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_min = 1,
     .args_max = 1,
     .lesser = true,

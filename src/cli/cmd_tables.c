@@ -18,14 +18,9 @@ struct tables_opts {
 };
 
 static const struct gsp_opt OPTS[] = {
-    {.name = "columns",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct tables_opts, columns),
-     .help = "List each column with its type, unit and meaning."},
-    {.name = "json",
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct tables_opts, json),
-     .help = "Print a JSON array of objects."},
+    GSP_OPT_SWITCH(struct tables_opts, columns, "columns", 0, false,
+                   "List each column with its type, unit and meaning."),
+    GSP_OPT_SWITCH(struct tables_opts, json, "json", 0, false, "Print a JSON array of objects."),
     GSP_OPT_TOKEN(struct tables_opts),
     GSP_OPT_TOKEN_FILE(struct tables_opts),
 };
@@ -268,11 +263,8 @@ const struct gsp_command gsp_cmd_tables = {
         "ENDPOINT is the same as for `gsprof query`: a pid, the folder of a run, a Parquet file, a "
         "profile or a daemon. Every table of gsprof exists; tables without data are empty. The "
         "rows of python.backtrace are the current frames.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct tables_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct tables_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .args_min = 1,
     .args_max = 1,
     .takes_endpoint = true,

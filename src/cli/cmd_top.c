@@ -161,11 +161,8 @@ const struct gsp_command gsp_cmd_top = {
         "record; 1, 2 and 3 sort by live bytes, growth and allocated bytes.\n"
         "--once, -n and --json print to stdout and need no terminal; --json alone runs until the "
         "target exits.",
-    .opts = OPTS,
-    .opt_count = GSP_COUNT(OPTS),
-    .opts_size = sizeof(struct gsp_top_opts),
-    .examples = EXAMPLES,
-    .example_count = GSP_COUNT(EXAMPLES),
+    GSP_COMMAND_OPTS(OPTS, struct gsp_top_opts),
+    GSP_COMMAND_EXAMPLES(EXAMPLES),
     .takes_program = true,
     .run = run,
 };

@@ -15,12 +15,6 @@
 
 /* Rows for the option tables of several commands. The first argument is the type of the command's
  * struct. */
-#define GSP_OPT_SWITCH(type, member, long_name, short_name, is_advanced, text)                     \
-    {                                                                                              \
-        .name = (long_name), .letter = (short_name), .kind = GSP_OPT_FLAG,                         \
-        .offset = offsetof(type, member), .help = (text), .advanced = (is_advanced)                \
-    }
-
 #define GSP_OPT_THREADS(type)                                                                      \
     GSP_OPT_SWITCH(type, view.threads, "threads", 't', false, "Show each thread separately.")
 #define GSP_OPT_FUNCTION(type)                                                                     \

@@ -21,16 +21,9 @@ static const char *color_choice(size_t i)
 }
 
 const struct gsp_opt gsp_global_opts[] = {
-    {.name = "help",
-     .letter = 'h',
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct gsp_globals, help_long),
-     .help = "Print help: -h prints a summary, --help all options."},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct gsp_globals, quiet),
-     .help = "Print errors only."},
+    GSP_OPT_SWITCH(struct gsp_globals, help_long, "help", 'h', false,
+                   "Print help: -h prints a summary, --help all options."),
+    GSP_OPT_SWITCH(struct gsp_globals, quiet, "quiet", 'q', false, "Print errors only."),
     {.name = "verbose",
      .letter = 'v',
      .kind = GSP_OPT_COUNT,
@@ -57,12 +50,8 @@ const struct gsp_opt gsp_global_opts[] = {
          "Write events to this file descriptor, one JSON object per line: ready, warning, error, "
          "done. For programs that start gsprof.",
      .advanced = true},
-    {.name = "version",
-     .letter = 'V',
-     .kind = GSP_OPT_FLAG,
-     .offset = offsetof(struct gsp_globals, version),
-     .help = "Print the version and exit.",
-     .advanced = true},
+    GSP_OPT_SWITCH(struct gsp_globals, version, "version", 'V', true,
+                   "Print the version and exit."),
 };
 const size_t gsp_global_opt_count = GSP_COUNT(gsp_global_opts);
 

@@ -54,6 +54,13 @@ struct gsp_opt {
     bool advanced; /* shown only by --help */
 };
 
+/* A row for a flag. type is the struct that the offset refers to. */
+#define GSP_OPT_SWITCH(type, member, long_name, short_name, is_advanced, text)                     \
+    {                                                                                              \
+        .name = (long_name), .letter = (short_name), .kind = GSP_OPT_FLAG,                         \
+        .offset = offsetof(type, member), .help = (text), .advanced = (is_advanced)                \
+    }
+
 struct gsp_example {
     const char *line; /* "gsprof record -p 4242"; a test parses it */
     const char *what;
@@ -84,6 +91,11 @@ struct gsp_command {
     bool lesser; /* the overview lists only its name, without the summary */
     int (*run)(const struct gsp_parsed *parsed);
 };
+
+/* Members of struct gsp_command. type is the struct that the offsets of the options refer to. */
+#define GSP_COMMAND_OPTS(table, type)                                                              \
+    .opts = (table), .opt_count = GSP_COUNT(table), .opts_size = sizeof(type)
+#define GSP_COMMAND_EXAMPLES(table) .examples = (table), .example_count = GSP_COUNT(table)
 
 /* Options of every command, accepted before or after its name. */
 struct gsp_globals {

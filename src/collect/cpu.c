@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "collect/cgroup.h"
 #include "collect/source.h"
@@ -89,18 +90,14 @@ static struct core *core_of(struct cpu_collector *self, int64_t number)
         return &self->total;
     if (i >= CORES_MAX)
         return NULL;
-    if (i >= self->core_count) {
-        struct core *cores = realloc(self->cores, (i + 1) * sizeof(*cores));
-        if (!cores)
+    for (size_t n = self->core_count; n <= i; n++) {
+        if (!gsp_array_fit_next(&self->cores, n))
             return NULL;
-        self->cores = cores;
-        for (; self->core_count <= i; self->core_count++) {
-            const size_t n = self->core_count;
-            cores[n] = (struct core){.freq_fd = -1, .freq_mhz = gsp_null_f64()};
-            if (n < FREQ_CORES_MAX)
-                cores[n].freq_fd = gsp_collect__open(
-                    "%s/devices/system/cpu/cpu%zu/cpufreq/scaling_cur_freq", self->env.sys_root, n);
-        }
+        self->cores[n] = (struct core){.freq_fd = -1, .freq_mhz = gsp_null_f64()};
+        if (n < FREQ_CORES_MAX)
+            self->cores[n].freq_fd = gsp_collect__open(
+                "%s/devices/system/cpu/cpu%zu/cpufreq/scaling_cur_freq", self->env.sys_root, n);
+        self->core_count++;
     }
     return &self->cores[i];
 }
@@ -112,14 +109,9 @@ static bool read_lines(struct cpu_collector *self, size_t *count, uint64_t *ctx)
     if (gsp_collect__read(self->stat_fd, &self->text) != 0)
         return false;
     *count = gsp_collect__parse_stat(gsp_buf_sv(&self->text), self->lines, self->line_cap, ctx);
-    if (*count > self->line_cap && *count <= CORES_MAX) {
-        struct gsp_cpu_line *lines = realloc(self->lines, *count * sizeof(*lines));
-        if (lines) {
-            self->lines = lines;
-            self->line_cap = *count;
-            gsp_collect__parse_stat(gsp_buf_sv(&self->text), lines, *count, ctx);
-        }
-    }
+    if (*count > self->line_cap && *count <= CORES_MAX &&
+        gsp_array_fit(&self->lines, &self->line_cap, *count))
+        gsp_collect__parse_stat(gsp_buf_sv(&self->text), self->lines, self->line_cap, ctx);
     if (*count > self->line_cap)
         *count = self->line_cap;
     return *count > 0;

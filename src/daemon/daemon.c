@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
 #include "daemon/hints.h"
@@ -161,14 +162,7 @@ static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
 
 static int init_conds(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int sys = pthread_cond_init(&daemon->changed, &attr);
-    if (!sys)
-        sys = pthread_cond_init(&daemon->framed, &attr);
-    pthread_condattr_destroy(&attr);
-    if (sys)
+    if (gsp_thread_cond_init(&daemon->changed) != 0 || gsp_thread_cond_init(&daemon->framed) != 0)
         return gsp_err_nomem(err);
     daemon->has_conds = true;
     return GSP_OK;

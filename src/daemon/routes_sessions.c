@@ -26,11 +26,8 @@ static void put_session(struct gsp_json *json, const struct gsp_session *session
     gsp_json_put_str(json, "output_file", session->file);
     gsp_json_put_u64(json, "stack_files", session->stack_files);
     gsp_json_put_u64(json, "stack_gaps", session->stack_gaps);
-    gsp_json_key(json, "freq_ms");
-    if (session->period_ns)
+    if (gsp_json_key_or_null(json, "freq_ms", session->period_ns))
         gsp_json_f64(json, (double)session->period_ns / (double)GSP_NS_PER_MS);
-    else
-        gsp_json_null(json);
     gsp_json_put_raw(json, "labels", session->labels.len ? session->labels : gsp_sv_of("{}"));
     gsp_json_put_bool(json, "failed", session->failed);
     gsp_json_put_str(json, "error", session->error[0] ? session->error : NULL);

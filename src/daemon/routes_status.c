@@ -321,10 +321,7 @@ void gsp_daemon__route_clients(struct gsp_route_call *call, struct gsp_http_answ
 /* A scaled value; null if it could not be read. */
 static void put_value(struct gsp_json *json, const char *key, const double *value, double scale)
 {
-    gsp_json_key(json, key);
-    if (!value || gsp_is_null_f64(*value))
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, key, !(!value || gsp_is_null_f64(*value))))
         gsp_json_f64(json, *value * scale);
 }
 

@@ -26,7 +26,6 @@
 /* An optional prefix of names: gsprof.sample_rate is sample_rate. */
 #define GSP_SETTING_PREFIX       "gsprof."
 #define GSP_SETTING_VARIABLE_MAX 64
-#define GSP_PERIOD_MIN_NS        (10 * 1000000LL)
 #define GSP_SETTING_CHARS        PATH_MAX
 
 /* The origin of a value, by rising priority. */

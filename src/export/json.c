@@ -8,6 +8,7 @@
 #include "export/formats.h"
 #include "export/function_names.h"
 #include "export/json_read.h"
+#include "model/format.h"
 
 /* Totals of a function. A sample counts once, even if the function is on the stack repeatedly. */
 struct function {
@@ -28,10 +29,7 @@ struct writer {
 
 static void put_string(struct writer *writer, const char *key, uint32_t id)
 {
-    gsp_json_key(&writer->json, key);
-    if (id == GSP_NONE)
-        gsp_json_null(&writer->json);
-    else
+    if (gsp_json_key_or_null(&writer->json, key, id != GSP_NONE))
         gsp_json_sv(&writer->json, gsp_model_profile_string_at(writer->profile, id));
 }
 
@@ -49,11 +47,8 @@ static void put_flag(struct writer *writer, const char *key, bool v)
 /* A weight in seconds; null if it is not a time. */
 static void put_time(struct writer *writer, const char *key, int64_t weight)
 {
-    gsp_json_key(&writer->json, key);
-    if (writer->meta->unit == GSP_UNIT_NS)
+    if (gsp_json_key_or_null(&writer->json, key, writer->meta->unit == GSP_UNIT_NS))
         gsp_json_fixed(&writer->json, weight, 9);
-    else
-        gsp_json_null(&writer->json);
 }
 
 static int64_t floor_us(int64_t ns)
@@ -89,12 +84,10 @@ static void write_meta(struct writer *writer)
     gsp_json_put_str(&writer->json, "unit", units[meta->unit]);
     gsp_json_put_u64(&writer->json, "ticks", meta->ticks);
     gsp_json_put_obj_begin(&writer->json, "losses");
-    gsp_json_put_u64(&writer->json, "torn", meta->losses.torn);
-    gsp_json_put_u64(&writer->json, "late", meta->losses.late);
-    gsp_json_put_u64(&writer->json, "failed", meta->losses.failed);
-    gsp_json_put_u64(&writer->json, "gone", meta->losses.gone);
-    gsp_json_put_u64(&writer->json, "skipped", meta->losses.skipped);
-    gsp_json_put_u64(&writer->json, "unmerged", meta->losses.unmerged);
+    uint64_t count = 0;
+    const char *cause = NULL;
+    for (size_t i = 0; (cause = gsp_model_loss_at(&meta->losses, i, &count)); i++)
+        gsp_json_put_u64(&writer->json, cause, count);
     gsp_json_obj_end(&writer->json);
     put_flag(writer, "truncated", meta->truncated);
 }
@@ -108,15 +101,9 @@ static void write_processes(struct writer *writer)
         break_line(writer);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", process->pid);
-        gsp_json_key(&writer->json, "ppid");
-        if (process->ppid < 0)
-            gsp_json_null(&writer->json);
-        else
+        if (gsp_json_key_or_null(&writer->json, "ppid", process->ppid >= 0))
             gsp_json_i64(&writer->json, process->ppid);
-        gsp_json_key(&writer->json, "ns_pid");
-        if (process->ns_pid == 0)
-            gsp_json_null(&writer->json);
-        else
+        if (gsp_json_key_or_null(&writer->json, "ns_pid", process->ns_pid != 0))
             gsp_json_i64(&writer->json, process->ns_pid);
         put_string(writer, "name", process->name);
         put_string(writer, "cmdline", process->cmdline);
@@ -147,11 +134,8 @@ static void write_threads(struct writer *writer)
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", thread_pid(writer, thread));
         gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
-        gsp_json_key(&writer->json, "python_id");
-        if (thread->python_id)
+        if (gsp_json_key_or_null(&writer->json, "python_id", thread->python_id))
             gsp_json_u64(&writer->json, thread->python_id);
-        else
-            gsp_json_null(&writer->json);
         put_string(writer, "name", thread->name);
         put_flag(writer, "main", thread->is_main);
         gsp_json_obj_end(&writer->json);
@@ -174,16 +158,10 @@ static void write_frames(struct writer *writer)
         gsp_json_obj_begin(&writer->json);
         put_string(writer, "name", frame->name);
         put_string(writer, "file", frame->file);
-        gsp_json_key(&writer->json, "line");
-        if (frame->line)
+        if (gsp_json_key_or_null(&writer->json, "line", frame->line))
             gsp_json_u64(&writer->json, frame->line);
-        else
-            gsp_json_null(&writer->json);
-        gsp_json_key(&writer->json, "first_line");
-        if (frame->first_line)
+        if (gsp_json_key_or_null(&writer->json, "first_line", frame->first_line))
             gsp_json_u64(&writer->json, frame->first_line);
-        else
-            gsp_json_null(&writer->json);
         gsp_json_put_str(&writer->json, "kind", kinds[frame->kind]);
         if (frame->kind == GSP_FRAME_BRIDGED)
             gsp_json_put_bool(&writer->json, "bridged", true);

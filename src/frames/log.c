@@ -384,20 +384,11 @@ int64_t gsp_frames__log_elapsed_ns(struct gsp_frame_log *frames, uint64_t first,
 
 int gsp_frames__pread(int fd, void *out, size_t n, uint64_t offset, struct gsp_err *err)
 {
-    char *p = out;
-    while (n) {
-        ssize_t done = pread(fd, p, n, (off_t)offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return gsp_err_set(err, GSP_E_IO, errno, "cannot read the frame log: %s",
-                               strerror(errno));
-        if (done == 0)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of the frame log is truncated");
-        p += done;
-        n -= (size_t)done;
-        offset += (uint64_t)done;
-    }
+    const ssize_t done = gsp_fd_read_at(fd, out, n, offset);
+    if (done < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read the frame log: %s", strerror(errno));
+    if ((size_t)done < n)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of the frame log is truncated");
     return 0;
 }
 

@@ -348,13 +348,10 @@ static int by_id(const void *a, const void *b)
 /* Lists the ids of all *.num files, sorted. */
 static int list_ids(const struct gsp_frame_log *frames, struct gsp_buf *ids, struct gsp_err *err)
 {
-    int fd = openat(frames->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        gsp_fd_close(&fd);
+    DIR *dir = gsp_fd_open_dir(frames->folder_fd);
+    if (!dir)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot read the folder of the frame log: %s",
                            strerror(errno));
-    }
     for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         if (strlen(e->d_name) != ID_DIGITS + 4 || strcmp(e->d_name + ID_DIGITS, ".num") != 0 ||
             strspn(e->d_name, "0123456789") != ID_DIGITS)

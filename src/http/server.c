@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/thread.h"
 #include "http/server_internal.h"
 
 #define BODY_DEFAULT        (1U << 20)
@@ -194,12 +195,7 @@ static int copy_text(const char *text, char **out, struct gsp_err *err)
 
 static int init_cond(struct gsp_http_server *server, struct gsp_err *err)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int sys = pthread_cond_init(&server->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    if (sys)
+    if (gsp_thread_cond_init(&server->changed) != 0)
         return gsp_err_nomem(err);
     server->has_cond = true;
     return GSP_OK;
@@ -278,19 +274,6 @@ int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot start the HTTP server: %s",
                            strerror(errno));
     return GSP_OK;
-}
-
-int gsp_http__open_and_start(const struct gsp_http_options *options, struct gsp_http_server **out,
-                             struct gsp_err *err)
-{
-    int rc = gsp_http_open(options, out, err);
-    if (rc == GSP_OK)
-        rc = gsp_http_start(*out, err);
-    if (rc < 0) {
-        gsp_http_stop(*out);
-        *out = NULL;
-    }
-    return rc;
 }
 
 uint16_t gsp_http_port(const struct gsp_http_server *server)

@@ -87,9 +87,6 @@ GSP_MUST_CHECK int gsp_http_open(const struct gsp_http_options *options,
                                  struct gsp_http_server **out, struct gsp_err *err);
 /* Starts answering. The caller must stop the server, also after a failure. */
 GSP_MUST_CHECK int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err);
-/* Opens and starts. */
-GSP_MUST_CHECK int gsp_http__open_and_start(const struct gsp_http_options *options,
-                                            struct gsp_http_server **out, struct gsp_err *err);
 uint16_t gsp_http_port(const struct gsp_http_server *server);
 /* Calls read() of all waiting streams again. */
 void gsp_http_wake(struct gsp_http_server *server);

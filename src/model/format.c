@@ -138,6 +138,18 @@ void gsp_model_losses_put(const struct gsp_losses *losses, struct gsp_buf *out)
         gsp_buf_puts(out, "none");
 }
 
+const char *gsp_model_loss_at(const struct gsp_losses *losses, size_t i, uint64_t *count)
+{
+    const struct {
+        const char *cause;
+        uint64_t count;
+    } all[] = {{"torn", losses->torn},       {"late", losses->late},
+               {"failed", losses->failed},   {"gone", losses->gone},
+               {"skipped", losses->skipped}, {"unmerged", losses->unmerged}};
+    *count = i < GSP_COUNT(all) ? all[i].count : 0;
+    return i < GSP_COUNT(all) ? all[i].cause : NULL;
+}
+
 void gsp_model_command_put(const struct gsp_profile *profile, struct gsp_buf *out)
 {
     const struct gsp_process *p = gsp_model_profile_process_at(profile, 0);

@@ -35,6 +35,8 @@ void gsp_model_amount_put(enum gsp_unit unit, int64_t weight, struct gsp_buf *ou
 
 /* "12 stacks torn, 3 ticks late"; "none" if nothing is missing. */
 void gsp_model_losses_put(const struct gsp_losses *losses, struct gsp_buf *out);
+/* The name and the count of the i-th cause ("torn", "late", ...). Returns NULL past the last. */
+const char *gsp_model_loss_at(const struct gsp_losses *losses, size_t i, uint64_t *count);
 
 /* "python3 train.py", plus " and 3 more processes" if there are more. Not escaped. "unknown
  * program" if no process is known. */

@@ -18,7 +18,6 @@ struct gsp_tree {
     struct gsp_node *nodes;
     size_t count;
     size_t cap;
-    uint32_t depth;
     size_t *label_at; /* start of each label in text; label_count + 1 entries */
     size_t label_count;
     size_t label_cap;
@@ -204,8 +203,6 @@ static bool child(struct builder *build, uint32_t parent, uint32_t label, uint32
     uint32_t depth = tree->nodes[parent].depth + 1;
     tree->nodes[tree->count] =
         (struct gsp_node){.parent = parent, .label = label, .frame = frame, .depth = depth};
-    if (depth > tree->depth)
-        tree->depth = depth;
     *slot = (uint32_t)tree->count;
     *out = (uint32_t)tree->count++;
     return grow_children(build, tree->count);
@@ -475,9 +472,4 @@ struct gsp_sv gsp_model_tree_label(const struct gsp_tree *tree, uint32_t label)
 size_t gsp_model_tree_label_count(const struct gsp_tree *tree)
 {
     return tree->label_count;
-}
-
-uint32_t gsp_model__tree_depth(const struct gsp_tree *tree)
-{
-    return tree->depth;
 }

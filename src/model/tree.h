@@ -74,4 +74,3 @@ size_t gsp_model_tree_count(const struct gsp_tree *tree); /* nodes, the root (in
 const struct gsp_node *gsp_model_tree_at(const struct gsp_tree *tree, uint32_t i);
 struct gsp_sv gsp_model_tree_label(const struct gsp_tree *tree, uint32_t label); /* borrowed */
 size_t gsp_model_tree_label_count(const struct gsp_tree *tree);
-uint32_t gsp_model__tree_depth(const struct gsp_tree *tree); /* of the deepest node */

@@ -183,7 +183,7 @@ static bool load_cie(struct gsp_cfi_walk *walk, size_t at)
     return walk->has_cie;
 }
 
-static bool read_fde(struct gsp_cfi_walk *walk, size_t at, struct gsp_cfi_fde *out)
+bool gsp_native__fde_at(struct gsp_cfi_walk *walk, size_t at, struct gsp_cfi_fde *out)
 {
     const struct gsp_cfi_input *in = walk->in;
     struct gsp_cursor cur;
@@ -217,12 +217,7 @@ bool gsp_native__fde_next(struct gsp_cfi_walk *walk, struct gsp_cfi_fde *out)
         if (!open_entry(walk->in, at, &body, &id))
             return false;
         walk->at = (size_t)(body.end - walk->in->bytes);
-        if (id != 0 && read_fde(walk, at, out))
+        if (id != 0 && gsp_native__fde_at(walk, at, out))
             return true;
     }
-}
-
-bool gsp_native__fde_at(struct gsp_cfi_walk *walk, size_t at, struct gsp_cfi_fde *out)
-{
-    return read_fde(walk, at, out);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
 #include <libelf.h>
@@ -192,18 +191,7 @@ bool gsp_native__file_read(const struct gsp_native_file *file, uint64_t offset, 
         memcpy(to, file->image + offset, len);
         return true;
     }
-    unsigned char *p = to;
-    while (len > 0) {
-        ssize_t n = pread(file->fd, p, len, (off_t)offset);
-        if (n <= 0 && !(n < 0 && errno == EINTR))
-            return false;
-        if (n > 0) {
-            p += n;
-            len -= (size_t)n;
-            offset += (uint64_t)n;
-        }
-    }
-    return true;
+    return gsp_fd_read_at(file->fd, to, len, offset) == (ssize_t)len;
 }
 
 bool gsp_native__file_text(const struct gsp_native_file *file, uint64_t vaddr, void *to, size_t len)

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/array.h"
 #include "base/assert.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "native/native_internal.h"
 
 struct ticket {
@@ -107,14 +107,8 @@ int gsp_native_namer_new(struct gsp_native_namer **out, struct gsp_err *err)
         gsp_native_namer_free(namer);
         return rc;
     }
-    /* Signals are delivered to the thread that records. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     /* Without a background thread the owner symbolizes. */
-    namer->has_thread = pthread_create(&namer->thread, NULL, run, namer) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    namer->has_thread = gsp_thread_start(&namer->thread, run, namer) == 0;
     *out = namer;
     return GSP_OK;
 }

@@ -458,9 +458,3 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
     }
     return count;
 }
-
-const char *gsp_native__end_name(enum gsp_native_end end)
-{
-    static const char *const NAMES[] = {"entry", "no_rule", "out_of_stack", "loop", "limit"};
-    return (size_t)end < GSP_COUNT(NAMES) ? NAMES[end] : "unknown";
-}

@@ -88,8 +88,6 @@ bool gsp_native_is_stale(const struct gsp_native *native);
 size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy *copy,
                          struct gsp_native_frame *frames, size_t cap, enum gsp_native_end *end);
 
-const char *gsp_native__end_name(enum gsp_native_end end); /* "entry", "no_rule", … */
-
 /* Opens the files of all modules and reads their unwind indexes, which would otherwise happen when
  * an unwind first reaches them. */
 void gsp_native_prepare(struct gsp_native *native);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of a core. The file is read, not mapped: if a mapped file is truncated, access to it
  * kills the reader. */
-#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "proc/core_internal.h"
 
 const struct gsp_core__load *gsp_proc__core_load_at(const struct gsp_core *core, uint64_t addr)
@@ -71,17 +70,10 @@ bool gsp_proc__core_read(struct gsp_core *core, uint64_t off, void *to, size_t l
         memcpy(to, core->bytes + off, len);
         return true;
     }
-    for (size_t done = 0; done < len;) {
-        ssize_t n = pread(core->fd, (unsigned char *)to + done, len - done, (off_t)(off + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            check_truncated(core);
-            return false;
-        }
-        done += (size_t)n;
-    }
-    return true;
+    if (gsp_fd_read_at(core->fd, to, len, off) == (ssize_t)len)
+        return true;
+    check_truncated(core);
+    return false;
 }
 
 size_t gsp_proc__core_read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len)

@@ -42,6 +42,19 @@ static int init(struct gsp_py_target *target, struct gsp_err *err)
     return GSP_OK;
 }
 
+/* Ends an open function with the result of its other steps. */
+static int finish_open(struct gsp_py_target *target, int rc, struct gsp_py_target **out,
+                       struct gsp_err *err)
+{
+    if (rc == GSP_OK)
+        rc = init(target, err);
+    if (rc == GSP_OK)
+        *out = target;
+    else
+        gsp_py_target_close(target);
+    return rc;
+}
+
 int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err)
 {
     return gsp_py_target_open_child(pid, NULL, out, err);
@@ -61,14 +74,7 @@ int gsp_py_target_open_child(pid_t pid, struct gsp_py_target *parent, struct gsp
         gsp_py__locate_forked(target->mem, parent->mem, &parent->run, &target->run, NULL) == GSP_OK;
     if (rc == GSP_OK && !located)
         rc = gsp_py_locate(pid, target->mem, &target->run, err);
-    if (rc == GSP_OK)
-        rc = init(target, err);
-    if (rc != GSP_OK) {
-        gsp_py_target_close(target);
-        return rc;
-    }
-    *out = target;
-    return GSP_OK;
+    return finish_open(target, rc, out, err);
 }
 
 int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out, struct gsp_err *err)
@@ -86,14 +92,7 @@ int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out, s
                                                   .exe = gsp_proc_core_info(core)->exe};
         rc = gsp_py__locate_in(&input, &target->run, err);
     }
-    if (rc == GSP_OK)
-        rc = init(target, err);
-    if (rc != GSP_OK) {
-        gsp_py_target_close(target);
-        return rc;
-    }
-    *out = target;
-    return GSP_OK;
+    return finish_open(target, rc, out, err);
 }
 
 void gsp_py_target_close(struct gsp_py_target *target)

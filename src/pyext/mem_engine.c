@@ -11,8 +11,6 @@
 #include "py/lines.h"
 #include "pyext/pyapi.h"
 
-#define PY_MAJOR_MINOR_BITS 16U
-
 /* Form of this interpreter's line tables. */
 static enum gsp_py_lines lines_form;
 

@@ -3,13 +3,13 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/thread.h"
 #include "base/time.h"
 
 #define STATM_MAX    256
@@ -170,12 +170,8 @@ static void *run(void *arg)
 
 static void make_locks(struct gsp_memwatch *watch)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&watch->mutex, NULL);
-    pthread_cond_init(&watch->stopped, &attr);
-    pthread_condattr_destroy(&attr);
+    gsp_thread_cond_init(&watch->stopped);
 }
 
 /* In a child of fork the thread does not exist, and may have held the mutex. */
@@ -206,13 +202,7 @@ struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,
 /* With the mutex held: the new thread waits for it. */
 static bool start_thread(struct gsp_memwatch *watch)
 {
-    /* Signals are left to the program's own threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    watch->has_thread = pthread_create(&watch->thread, NULL, run, watch) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    watch->has_thread = gsp_thread_start(&watch->thread, run, watch) == 0;
     return watch->has_thread;
 }
 

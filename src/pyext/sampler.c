@@ -3,12 +3,12 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/time.h"
 #include "collect/collect.h"
 #include "pyext/highwater.h"
@@ -317,11 +317,7 @@ static void *run(void *arg)
 
 static void make_locks(struct gsp_sampler *sampler)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&sampler->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    gsp_thread_cond_init(&sampler->changed);
     pthread_mutex_init(&sampler->mutex, NULL);
     pthread_mutex_init(&sampler->reading, NULL);
 }
@@ -357,15 +353,8 @@ static void after_fork(struct gsp_sampler *sampler)
 /* With the mutex held. */
 static void start_thread(struct gsp_sampler *sampler)
 {
-    if (sampler->has_thread)
-        return;
-    /* Signals are left to the program's own threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    sampler->has_thread = pthread_create(&sampler->thread, NULL, run, sampler) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!sampler->has_thread)
+        sampler->has_thread = gsp_thread_start(&sampler->thread, run, sampler) == 0;
 }
 
 /* ------------------------------------------------------------------ public */

@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "proc/pidfd.h"
 #include "ring/reader.h"
@@ -188,15 +189,9 @@ bool gsp_record__exit_watch_has_exited(const struct gsp_exit_watch *watch)
     return atomic_load(&watch->has_ended);
 }
 
-/* The thread blocks all signals. */
 static int start_thread(struct gsp_exit_watch *watch, struct gsp_err *err)
 {
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int failed = pthread_create(&watch->thread, NULL, wait_for_end, watch);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    const int failed = gsp_thread_start(&watch->thread, wait_for_end, watch);
     watch->has_thread = failed == 0;
     return failed ? gsp_err_set(err, GSP_E_NOMEM, failed,
                                 "cannot start a thread to wait for the process")

@@ -18,6 +18,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "proc/task.h"
 #include "record/announcements.h"
@@ -165,18 +166,6 @@ static void free_all(struct gsp_followers *all)
     free(all);
 }
 
-/* The thread blocks all signals. */
-static int start_thread(struct gsp_followers *all)
-{
-    sigset_t every;
-    sigset_t old;
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &old);
-    const int failed = pthread_create(&all->thread, NULL, follow_announced, all);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed;
-}
-
 int gsp_record_followers_start(const char *path, pid_t program, struct gsp_followers **out,
                                struct gsp_err *err)
 {
@@ -192,7 +181,8 @@ int gsp_record_followers_start(const char *path, pid_t program, struct gsp_follo
         gsp_fd_close(&all->inotify_fd);
         all->inotify_fd = -1;
     }
-    if (!all->path || pipe2(all->wake, O_CLOEXEC) != 0 || start_thread(all) != 0) {
+    if (!all->path || pipe2(all->wake, O_CLOEXEC) != 0 ||
+        gsp_thread_start(&all->thread, follow_announced, all) != 0) {
         free_all(all);
         return gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread for the followers");
     }

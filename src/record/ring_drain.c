@@ -2,12 +2,12 @@
 #include "record/ring_drain.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "record/announcements.h"
 #include "ring/dir.h"
@@ -131,18 +131,6 @@ void gsp_record__ring_drain_free(struct gsp_ring_drain *rings)
     free(rings);
 }
 
-/* The thread blocks all signals. */
-static int start_thread(struct gsp_ring_drain *rings)
-{
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int failed = pthread_create(&rings->thread, NULL, drain_periodically, rings);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed;
-}
-
 static int copy_paths(struct gsp_ring_drain *rings, const struct gsp_ring_drain_opts *opts,
                       struct gsp_err *err)
 {
@@ -157,21 +145,17 @@ int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct g
                                 struct gsp_err *err)
 {
     *out = NULL;
-    pthread_condattr_t attr;
     struct gsp_ring_drain *rings = calloc(1, sizeof(*rings));
     if (!rings)
         return gsp_err_nomem(err);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&rings->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    gsp_thread_cond_init(&rings->wake);
     rings->pid = opts->pid;
     rings->subprocesses = opts->subprocesses;
     rings->drain_opts.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
         rc = gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
-    if (rc == GSP_OK && start_thread(rings) != 0)
+    if (rc == GSP_OK && gsp_thread_start(&rings->thread, drain_periodically, rings) != 0)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread to drain the rings");
     if (rc < 0)
         gsp_record__ring_drain_free(rings);

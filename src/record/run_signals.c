@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "record/launch.h"
 #include "record/signal_sentry.h"
@@ -396,11 +397,7 @@ static void *decider_main(void *unused)
 
 static void start_threads(void)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&queue.filled, &attr);
-    pthread_condattr_destroy(&attr);
+    gsp_thread_cond_init(&queue.filled);
     run.signals_fd = signalfd(-1, &run.held, SFD_CLOEXEC);
     run.wake_fd = eventfd(0, EFD_CLOEXEC);
     if (run.signals_fd < 0 || run.wake_fd < 0)

@@ -37,16 +37,10 @@ static int finish(struct gsp_report *report, int rc, struct gsp_report **out, st
 /* Adds the losses of the recorder, one row per cause. */
 static void add_losses(struct gsp_report *report, const struct gsp_model_profile_meta *meta)
 {
-    const struct gsp_losses *losses = &meta->losses;
-    const struct {
-        const char *cause;
-        uint64_t count;
-    } rows[] = {{"torn", losses->torn},       {"late", losses->late},
-                {"failed", losses->failed},   {"gone", losses->gone},
-                {"skipped", losses->skipped}, {"unmerged", losses->unmerged}};
-    for (size_t i = 0; i < GSP_COUNT(rows); i++)
-        gsp_report__loss_add_cause(report, gsp_sv_of("sampler"), gsp_sv_of(rows[i].cause),
-                                   rows[i].count);
+    uint64_t count = 0;
+    const char *cause = NULL;
+    for (size_t i = 0; (cause = gsp_model_loss_at(&meta->losses, i, &count)); i++)
+        gsp_report__loss_add_cause(report, gsp_sv_of("sampler"), gsp_sv_of(cause), count);
     if (meta->truncated)
         gsp_report__loss_add(report, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
 }

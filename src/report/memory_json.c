@@ -12,19 +12,13 @@
 
 static void put_known(struct gsp_json *json, const char *key, int64_t v)
 {
-    gsp_json_key(json, key);
-    if (v == GSP_MEMLOG_UNKNOWN || v < 0)
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, key, !(v == GSP_MEMLOG_UNKNOWN || v < 0)))
         gsp_json_i64(json, v);
 }
 
 static void put_seconds(struct gsp_json *json, const char *key, int64_t ns)
 {
-    gsp_json_key(json, key);
-    if (ns < 0)
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, key, ns >= 0))
         gsp_json_fixed(json, ns, 9);
 }
 
@@ -35,11 +29,8 @@ static void put_frame(struct gsp_json *json, const struct gsp_profile *profile, 
     if (frame) {
         gsp_json_put_sv(json, "function", gsp_model_profile_string_at(profile, frame->name));
         gsp_json_put_sv(json, "file", gsp_model_profile_string_at(profile, frame->file));
-        gsp_json_key(json, "line");
-        if (frame->line)
+        if (gsp_json_key_or_null(json, "line", frame->line))
             gsp_json_u64(json, frame->line);
-        else
-            gsp_json_null(json);
     }
     gsp_json_obj_end(json);
 }
@@ -158,11 +149,8 @@ void gsp_report_memory_json(const struct gsp_memory_view *report, struct gsp_buf
     put_seconds(&json, "peak_s", peak.time_ns);
     put_known(&json, "peak_rss_bytes", peak.rss_bytes);
     put_known(&json, "peak_huge_bytes", peak.huge_bytes);
-    gsp_json_key(&json, "transparent_hugepage");
-    if (meta->huge_setting[0])
+    if (gsp_json_key_or_null(&json, "transparent_hugepage", meta->huge_setting[0]))
         gsp_json_str(&json, meta->huge_setting);
-    else
-        gsp_json_null(&json);
     gsp_json_put_obj_begin(&json, "total");
     put_value(&json, &report->rows.all);
     gsp_json_obj_end(&json);

@@ -27,42 +27,26 @@ static void json_weight(struct gsp_json *json, const char *what, enum gsp_unit u
     gsp_json_i64(json, weight);
 }
 
-static void json_count(struct gsp_json *json, const char *key, uint64_t n)
-{
-    gsp_json_put_u64(json, key, n);
-}
-
 /* File and line are null if unknown or not shown. */
 static void json_frame(struct gsp_json *json, const struct gsp_profile *profile, uint32_t id,
                        uint32_t line)
 {
     const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, id);
-    gsp_json_key(json, "function");
-    if (frame)
+    if (gsp_json_key_or_null(json, "function", frame))
         gsp_json_sv(json, gsp_model_profile_string_at(profile, frame->name));
-    else
-        gsp_json_null(json);
-    gsp_json_key(json, "file");
-    if (frame && frame->file != GSP_NONE)
+    if (gsp_json_key_or_null(json, "file", frame && frame->file != GSP_NONE))
         gsp_json_sv(json, gsp_model_profile_string_at(profile, frame->file));
-    else
-        gsp_json_null(json);
-    gsp_json_key(json, "line");
-    if (line > 0)
+    if (gsp_json_key_or_null(json, "line", line > 0))
         gsp_json_u64(json, line);
-    else
-        gsp_json_null(json);
 }
 
 static void json_losses(struct gsp_json *json, const struct gsp_losses *losses)
 {
     gsp_json_put_obj_begin(json, "losses");
-    json_count(json, "torn", losses->torn);
-    json_count(json, "late", losses->late);
-    json_count(json, "failed", losses->failed);
-    json_count(json, "gone", losses->gone);
-    json_count(json, "skipped", losses->skipped);
-    json_count(json, "unmerged", losses->unmerged);
+    uint64_t count = 0;
+    const char *cause = NULL;
+    for (size_t i = 0; (cause = gsp_model_loss_at(losses, i, &count)); i++)
+        gsp_json_put_u64(json, cause, count);
     gsp_json_obj_end(json);
 }
 
@@ -74,21 +58,15 @@ static void json_summary(struct gsp_json *json, const struct gsp_profile *profil
     gsp_model_command_put(profile, &command);
     gsp_json_put_obj_begin(json, "summary");
     gsp_json_put_sv(json, "command", gsp_buf_sv(&command));
-    gsp_json_key(json, "pid");
-    if (process)
+    if (gsp_json_key_or_null(json, "pid", process))
         gsp_json_i64(json, process->pid);
-    else
-        gsp_json_null(json);
-    json_count(json, "samples", gsp_model_profile_samples(profile));
-    json_count(json, "ticks", meta->ticks);
+    gsp_json_put_u64(json, "samples", gsp_model_profile_samples(profile));
+    gsp_json_put_u64(json, "ticks", meta->ticks);
     gsp_json_put_i64(json, "duration_ns", meta->duration_ns);
-    gsp_json_key(json, "rate_hz");
-    if (meta->period_ns > 0)
+    if (gsp_json_key_or_null(json, "rate_hz", meta->period_ns > 0))
         gsp_json_f64(json, 1e9 / (double)meta->period_ns);
-    else
-        gsp_json_null(json);
-    json_count(json, "processes", gsp_model_profile_process_count(profile));
-    json_count(json, "threads", gsp_model_profile_thread_count(profile));
+    gsp_json_put_u64(json, "processes", gsp_model_profile_process_count(profile));
+    gsp_json_put_u64(json, "threads", gsp_model_profile_thread_count(profile));
     json_losses(json, &meta->losses);
     gsp_json_obj_end(json);
 }
@@ -106,8 +84,8 @@ static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
         const struct gsp_function_row *row = &table.rows[i];
         gsp_json_obj_begin(json);
         json_frame(json, profile, row->frame, row->line);
-        json_count(json, "own_samples", row->own_count);
-        json_count(json, "total_samples", row->total_count);
+        gsp_json_put_u64(json, "own_samples", row->own_count);
+        gsp_json_put_u64(json, "total_samples", row->total_count);
         json_weight(json, "own", table.unit, row->own_weight);
         json_weight(json, "total", table.unit, row->total_weight);
         gsp_json_put_f64(json, "own_pct",
@@ -145,15 +123,12 @@ static void json_node(struct gsp_json *json, const struct gsp_tree *tree, uint32
 {
     const struct gsp_node *node = gsp_model_tree_at(tree, i);
     gsp_json_put_u64(json, "id", i);
-    gsp_json_key(json, "parent");
-    if (i == 0)
-        gsp_json_null(json);
-    else
+    if (gsp_json_key_or_null(json, "parent", i != 0))
         gsp_json_u64(json, node->parent);
     gsp_json_put_u64(json, "depth", node->depth);
     gsp_json_put_sv(json, "label", gsp_model_tree_label(tree, node->label));
-    json_count(json, "own_samples", node->self_count);
-    json_count(json, "total_samples", node->total_count);
+    gsp_json_put_u64(json, "own_samples", node->self_count);
+    gsp_json_put_u64(json, "total_samples", node->total_count);
     json_weight(json, "own", unit, node->self_weight);
     json_weight(json, "total", unit, node->total_weight);
     gsp_json_put_f64(json, "total_pct",

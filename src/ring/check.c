@@ -3,25 +3,20 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/file.h"
 
 /* Largest valid offset or size, so that a sum of two does not overflow. */
 #define OFFSET_MAX (UINT64_C(1) << 48)
 
 static int read_at(int fd, uint64_t off, void *out, size_t n, struct gsp_err *err)
 {
-    for (size_t done = 0; done < n;) {
-        const ssize_t got = pread(fd, (char *)out + done, n - done, (off_t)(off + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return gsp_err_set(err, GSP_E_IO, errno, "cannot read a ring: %s", strerror(errno));
-        if (got == 0) {
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends at byte %llu, inside its head",
-                               (unsigned long long)(off + done));
-        }
-        done += (size_t)got;
-    }
+    const ssize_t done = gsp_fd_read_at(fd, out, n, off);
+    if (done < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read a ring: %s", strerror(errno));
+    if ((size_t)done < n)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends at byte %llu, inside its head",
+                           (unsigned long long)(off + (size_t)done));
     return 0;
 }
 

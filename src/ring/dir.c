@@ -462,12 +462,9 @@ static void read_ring(int folder_fd, const char *name, struct gsp_ring_dir *ring
 
 static void read_files(int folder_fd, struct gsp_ring_dir *ring_dir)
 {
-    const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!dir) {
-        gsp_fd_close(&copy);
+    DIR *dir = gsp_fd_open_dir(folder_fd);
+    if (!dir)
         return;
-    }
     for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         struct stat st;
         if (!gsp_ring__dir_owns_file(e->d_name) ||

@@ -156,10 +156,7 @@ void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out
     gsp_json_put_i64(&json, "pid", meta->pid);
     gsp_json_put_u64(&json, "start_time", meta->start_time);
     gsp_json_put_u64(&json, "pid_ns", meta->pid_ns);
-    gsp_json_key(&json, "rank");
-    if (meta->rank == GSP_NULL_I64)
-        gsp_json_null(&json);
-    else
+    if (gsp_json_key_or_null(&json, "rank", meta->rank != GSP_NULL_I64))
         gsp_json_i64(&json, meta->rank);
     gsp_json_put_str(&json, "host", meta->host);
     gsp_json_put_str(&json, "cmdline", meta->cmdline);

@@ -24,12 +24,9 @@
 
 static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
 {
-    const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!dir) {
-        gsp_fd_close(&copy);
+    DIR *dir = gsp_fd_open_dir(folder_fd);
+    if (!dir)
         return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
-    }
     int rc = 0;
     for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
         /* Another process may be removing the same files. */

@@ -63,7 +63,6 @@ struct gsp_drain {
     struct gsp_store_drain_stats stats;
     uint64_t closed_rows[GSP_TABLE_COUNT]; /* published by rings that are closed, by table */
     bool has_unlisted;                     /* rings that the manifest on disk does not list */
-    char trouble[240];
 };
 
 /* The lock lasts as long as the descriptor is open: the kernel releases it if gsprof is killed. */
@@ -245,13 +244,9 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
                     struct gsp_err *err)
 {
     struct gsp_ring_view *view = NULL;
-    struct gsp_err cause = {0};
-    int rc = gsp_ring_open(source->fd, file, &view, &cause);
-    if (rc < 0) {
-        /* The other rings are still drained. */
-        snprintf(drain->trouble, sizeof(drain->trouble), "%s", cause.msg);
-        return rc == GSP_E_NOMEM ? gsp_err_nomem(err) : GSP_OK;
-    }
+    const int opened = gsp_ring_open(source->fd, file, &view, NULL);
+    if (opened < 0) /* the other rings are still drained */
+        return opened == GSP_E_NOMEM ? gsp_err_nomem(err) : GSP_OK;
     const struct gsp_ring_info *info = gsp_ring_info(view);
     const struct gsp_drain_cursor key = key_of(info);
     /* A cursor names a process, so a ring must name the process of its directory. */
@@ -266,7 +261,8 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
     const struct gsp_drain_cursor *cursor = gsp_store__manifest_cursor(&drain->manifest, &key);
     struct gsp_ring_copier **added = &drain->takers[drain->taker_count];
     drain->has_unlisted = drain->has_unlisted || !cursor;
-    rc = gsp_store__copier_new(view, cursor, info->created_ns >= drain->begun_ns, added, err);
+    const int rc =
+        gsp_store__copier_new(view, cursor, info->created_ns >= drain->begun_ns, added, err);
     if (rc == GSP_OK && cursor)
         gsp_store__copier_resume(*added, &drain->manifest);
     if (rc == GSP_OK)
@@ -278,13 +274,9 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
 static int find_rings(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
 {
     int rc = GSP_OK;
-    const int fd =
-        source->fd >= 0 ? openat(source->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        gsp_fd_close(&fd);
+    DIR *dir = source->fd >= 0 ? gsp_fd_open_dir(source->fd) : NULL;
+    if (!dir)
         return GSP_OK; /* the directory was removed: its process has ended */
-    }
     for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));)
         if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") && entry->d_name[0] != '.' &&
             drain->taker_count < TAKERS_MAX && !has_taker(drain, source, entry->d_name))
@@ -662,7 +654,6 @@ int gsp_store_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *er
 {
     int failed = GSP_OK;
     int rc = GSP_OK;
-    drain->trouble[0] = '\0';
     remove_old(drain, false);
     for (size_t i = 0; rc == GSP_OK && i < drain->source_count; i++)
         rc = find_rings(drain, &drain->sources[i], err);
@@ -708,9 +699,4 @@ uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table
 const struct gsp_ring_dir *gsp_store_drain_ring_dir_at(const struct gsp_drain *drain, size_t i)
 {
     return i < drain->source_count ? &drain->sources[i].ring_dir : NULL;
-}
-
-const char *gsp_store__drain_error(const struct gsp_drain *drain)
-{
-    return drain->trouble;
 }

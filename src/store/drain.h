@@ -69,6 +69,3 @@ uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table
                                    size_t *rings);
 /* Returns a drained process; NULL past the last. Borrowed until the next is added. */
 const struct gsp_ring_dir *gsp_store_drain_ring_dir_at(const struct gsp_drain *drain, size_t i);
-/* Returns why a ring could not be opened in the last tick, "" if all could. Borrowed until the
- * next tick. */
-const char *gsp_store__drain_error(const struct gsp_drain *drain);

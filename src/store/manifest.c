@@ -396,10 +396,7 @@ static void put_losses(struct gsp_json *json, const struct gsp_manifest *manifes
         gsp_json_put_str(json, "schema", loss->schema);
         gsp_json_put_str(json, "table", loss->table);
         gsp_json_put_str(json, "cause", loss->cause);
-        gsp_json_key(json, "pid");
-        if (loss->pid == GSP_NULL_I64)
-            gsp_json_null(json);
-        else
+        if (gsp_json_key_or_null(json, "pid", loss->pid != GSP_NULL_I64))
             gsp_json_i64(json, loss->pid);
         gsp_json_put_u64(json, "count", loss->count);
         gsp_json_obj_end(json);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "model/format.h"
 #include "model/ids.h"
 #include "wire/table.h"
 
@@ -199,16 +200,11 @@ static int put_stacks(struct maker *maker, struct gsp_err *err)
 static int put_losses(struct maker *maker, struct gsp_err *err)
 {
     const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(maker->profile);
-    const struct gsp_losses *losses = &meta->losses;
-    const struct {
-        const char *cause;
-        uint64_t count;
-    } rows[] = {{"torn", losses->torn},       {"late", losses->late},
-                {"failed", losses->failed},   {"gone", losses->gone},
-                {"skipped", losses->skipped}, {"unmerged", losses->unmerged}};
+    uint64_t count = 0;
+    const char *cause = NULL;
     int rc = new_batch(maker, GSP_TABLE_gsprof_loss, err);
-    for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(rows); i++) {
-        if (rows[i].count == 0)
+    for (size_t i = 0; rc == GSP_OK && (cause = gsp_model_loss_at(&meta->losses, i, &count)); i++) {
+        if (count == 0)
             continue;
         const struct gsp_row_gsprof_loss row = {
             .ts_ns = meta->start_ns ? meta->start_ns + meta->duration_ns : GSP_NULL_I64,
@@ -216,8 +212,8 @@ static int put_losses(struct maker *maker, struct gsp_err *err)
             .pid = GSP_NULL_I64,
             .rank = GSP_NULL_I64,
             .source = gsp_store_batch_intern(maker->batch, gsp_sv_of("sampler")),
-            .cause = gsp_store_batch_intern(maker->batch, gsp_sv_of(rows[i].cause)),
-            .count = (int64_t)(rows[i].count & INT64_MAX)};
+            .cause = gsp_store_batch_intern(maker->batch, gsp_sv_of(cause)),
+            .count = (int64_t)(count & INT64_MAX)};
         rc = gsp_store_batch_append(maker->batch, &row, err);
     }
     return rc == GSP_OK ? emit_batch(maker, err) : rc;

@@ -88,12 +88,9 @@ static int try_ring(struct gsp_store *store, struct gsp_store_ring_dir *dir, con
 static int read_dir(struct gsp_store *store, struct gsp_store_ring_dir *dir,
                     const struct gsp_ring_start *first, struct gsp_err *err)
 {
-    const int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!stream) {
-        gsp_fd_close(&fd);
+    DIR *stream = gsp_fd_open_dir(dir->fd);
+    if (!stream)
         return GSP_OK; /* removed: the rings that are mapped stay readable */
-    }
     int rc = GSP_OK;
     const struct dirent *entry = NULL;
     while (rc == GSP_OK && (entry = readdir(stream))) /* NOLINT(concurrency-mt-unsafe) */

@@ -30,11 +30,8 @@ struct gsp_sv gsp_store__run_name(const char *path)
 
 static void put_known(struct gsp_json *json, const char *key, int64_t value, bool is_known)
 {
-    gsp_json_key(json, key);
-    if (is_known)
+    if (gsp_json_key_or_null(json, key, is_known))
         gsp_json_i64(json, value);
-    else
-        gsp_json_null(json);
 }
 
 static void put_number(struct gsp_json *json, const char *key, int64_t value)

@@ -227,8 +227,8 @@ int gsp_store__check_open(const struct gsp_store *store, struct gsp_err *err)
     return store->locked ? gsp_err_set(err, GSP_E_USAGE, 0, "the store is locked") : GSP_OK;
 }
 
-static int add_rows(struct gsp_store *store, struct gsp_batch *batch,
-                    const struct gsp_computed *computed, struct gsp_err *err)
+int gsp_store_add_computed(struct gsp_store *store, struct gsp_batch *batch,
+                           const struct gsp_computed *computed, struct gsp_err *err)
 {
     const struct gsp_table *table = gsp_store_batch_table(batch);
     struct gsp_store_table *view = NULL;
@@ -248,13 +248,7 @@ static int add_rows(struct gsp_store *store, struct gsp_batch *batch,
 
 int gsp_store_add_batch(struct gsp_store *store, struct gsp_batch *batch, struct gsp_err *err)
 {
-    return add_rows(store, batch, NULL, err);
-}
-
-int gsp_store_add_computed(struct gsp_store *store, struct gsp_batch *batch,
-                           const struct gsp_computed *computed, struct gsp_err *err)
-{
-    return add_rows(store, batch, computed, err);
+    return gsp_store_add_computed(store, batch, NULL, err);
 }
 
 int gsp_store_add_live(struct gsp_store *store, const struct gsp_table *table,

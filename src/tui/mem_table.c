@@ -116,11 +116,8 @@ void gsp_tui_memtop_json(const struct gsp_memtop *top, size_t limit, struct gsp_
     gsp_json_put_u64(&json, "processes", top->processes);
     gsp_json_put_str(&json, "mode", top->mode);
     gsp_json_put_f64(&json, "elapsed_s", (double)top->elapsed_ns / 1e9);
-    gsp_json_key(&json, "rss_bytes");
-    if (top->rss_bytes >= 0)
+    if (gsp_json_key_or_null(&json, "rss_bytes", top->rss_bytes >= 0))
         gsp_json_i64(&json, top->rss_bytes);
-    else
-        gsp_json_null(&json);
     gsp_json_put_i64(&json, "held_bytes", top->held_bytes);
     gsp_json_put_i64(&json, "peak_bytes", top->peak_bytes);
     gsp_json_put_arr_begin(&json, "rows");

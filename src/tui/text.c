@@ -47,22 +47,10 @@ int gsp_tui_top_text(const struct gsp_top *top, const struct gsp_top_query *quer
     return out->failed || line.failed ? GSP_E_NOMEM : GSP_OK;
 }
 
-static void put_f64(struct gsp_json *json, const char *key, bool known, double value)
-{
-    gsp_json_key(json, key);
-    if (known)
-        gsp_json_f64(json, value);
-    else
-        gsp_json_null(json);
-}
-
 static void put_known(struct gsp_json *json, const char *key, bool known, uint64_t value)
 {
-    gsp_json_key(json, key);
-    if (known)
+    if (gsp_json_key_or_null(json, key, known))
         gsp_json_u64(json, value);
-    else
-        gsp_json_null(json);
 }
 
 static void put_machine(struct gsp_json *json, const struct gsp_top_facts *facts)
@@ -70,11 +58,12 @@ static void put_machine(struct gsp_json *json, const struct gsp_top_facts *facts
     const struct gsp_machine *machine = &facts->machine;
     bool memory = machine->has_memory && !facts->is_replay;
     gsp_json_put_obj_begin(json, "machine");
-    put_f64(json, "cpu_pct", machine->has_cpu && !facts->is_replay, machine->cpu_pct);
+    if (gsp_json_key_or_null(json, "cpu_pct", machine->has_cpu && !facts->is_replay))
+        gsp_json_f64(json, machine->cpu_pct);
     put_known(json, "cores", machine->cores > 0 && !facts->is_replay, machine->cores);
     put_known(json, "memory_used_bytes", memory, machine->memory_used_bytes);
     put_known(json, "memory_total_bytes", memory, machine->memory_total_bytes);
-    put_f64(json, "gpu_pct", false, 0);
+    gsp_json_put_null(json, "gpu_pct");
     gsp_json_obj_end(json);
 }
 
@@ -99,12 +88,13 @@ static void put_facts(struct gsp_json *json, const struct gsp_top *top,
     gsp_json_put_i64(json, "time_ns", facts->time_ns);
     gsp_json_key(json, "interval_ns"); /* the time that the percentages cover */
     gsp_json_i64(json, span->length_ns);
-    put_f64(json, "gil_pct", true, facts->gil_pct);
-    put_f64(json, "active_pct", true, facts->active_pct);
+    gsp_json_put_f64(json, "gil_pct", facts->gil_pct);
+    gsp_json_put_f64(json, "active_pct", facts->active_pct);
     gsp_json_put_u64(json, "threads", facts->threads);
     gsp_json_put_u64(json, "processes", facts->processes);
     gsp_json_put_u64(json, "samples", facts->samples);
-    put_f64(json, "rate_hz", facts->rate_hz > 0, facts->rate_hz);
+    if (gsp_json_key_or_null(json, "rate_hz", facts->rate_hz > 0))
+        gsp_json_f64(json, facts->rate_hz);
     put_losses(json, &facts->losses);
     put_machine(json, facts);
     gsp_json_put_str(json, "sort", gsp_tui_top_column_name(query->sort));
@@ -139,15 +129,12 @@ static void put_row(struct gsp_json *json, const struct gsp_profile *profile,
         put_known(json, "parent", row->parent != GSP_NO_INDEX, row->parent);
     }
     gsp_json_put_sv(json, "function", gsp_buf_sv(&name));
-    gsp_json_key(json, "file");
-    if (frame && frame->file != GSP_NONE)
+    if (gsp_json_key_or_null(json, "file", frame && frame->file != GSP_NONE))
         gsp_json_sv(json, gsp_model_profile_string_at(profile, frame->file));
-    else
-        gsp_json_null(json);
     uint32_t line = gsp_tui__top_row_line(profile, &query->view, row);
     put_known(json, "line", line > 0, line);
-    put_f64(json, "own_pct", true, row->own_pct);
-    put_f64(json, "total_pct", true, row->total_pct);
+    gsp_json_put_f64(json, "own_pct", row->own_pct);
+    gsp_json_put_f64(json, "total_pct", row->total_pct);
     put_weight(json, "own", unit, row->own_weight);
     put_weight(json, "total", unit, row->total_weight);
     gsp_json_put_u64(json, "own_samples", row->own_count);

@@ -31,4 +31,31 @@ TAP_TEST(an_impossible_size_leaves_the_array_unchanged)
     free(items);
 }
 
+TAP_TEST(new_elements_are_zero)
+{
+    uint32_t *items = NULL;
+    size_t capacity = 0;
+    for (size_t need = 1; need < 1000; need += 7) {
+        const size_t before = capacity;
+        tap_require(gsp_array_fit_zeroed(&items, &capacity, need));
+        for (size_t i = before; i < capacity; i++)
+            tap_require(items[i]++ == 0);
+    }
+    for (size_t i = 0; i < capacity; i++)
+        tap_require(items[i] == 1);
+    free(items);
+}
+
+TAP_TEST(an_array_without_capacity_grows_by_one)
+{
+    uint64_t *items = NULL;
+    for (size_t i = 0; i < 1000; i++) {
+        tap_require(gsp_array_fit_next(&items, i));
+        items[i] = i;
+    }
+    for (size_t i = 0; i < 1000; i++)
+        tap_require(items[i] == i);
+    free(items);
+}
+
 TAP_MAIN()

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -53,6 +54,18 @@ TAP_TEST(reads_files_and_proc)
     struct gsp_err err = {0};
     tap_eq_int(gsp_file_read("/proc/self/status", 1 << 20, &buf, &err), 0);
     tap_check(gsp_sv_starts(gsp_buf_sv(&buf), "Name:"));
+}
+
+TAP_TEST(reads_at_an_offset)
+{
+    char text[8] = "";
+    gsp_auto_fd fd = memfd_create("test", MFD_CLOEXEC);
+    tap_require(fd >= 0 && gsp_fd_write_all(fd, "0123456789", 10, NULL) == 0);
+    tap_eq_int(gsp_fd_read_at(fd, text, 4, 3), 4);
+    tap_eq_str(text, "3456");
+    tap_eq_int(gsp_fd_read_at(fd, text, 4, 8), 2); /* the end of the file */
+    tap_eq_int(gsp_fd_read_at(fd, text, 4, 10), 0);
+    tap_eq_int(gsp_fd_read_at(-1, text, 4, 0), -1);
 }
 
 TAP_TEST(read_failures_have_distinct_codes)

@@ -31,6 +31,19 @@ TAP_TEST(commas_and_nesting)
     tap_eq_str(gsp_buf_cstr(&buf), "{\"a\":[1,{},[],null],\"b\\\"c\":true,\"d\":null}");
 }
 
+TAP_TEST(unknown_values_are_null)
+{
+    gsp_auto_buf buf = {0};
+    struct gsp_json json;
+    gsp_json_init(&json, &buf);
+    gsp_json_obj_begin(&json);
+    for (int64_t v = 0; v < 2; v++)
+        if (gsp_json_key_or_null(&json, v ? "one" : "zero", v))
+            gsp_json_i64(&json, v);
+    gsp_json_obj_end(&json);
+    tap_eq_str(gsp_buf_cstr(&buf), "{\"zero\":null,\"one\":1}");
+}
+
 static const char *text_of(struct gsp_buf *buf, struct gsp_sv text)
 {
     struct gsp_json json;

@@ -53,34 +53,6 @@ TAP_TEST(a_wait_ends_at_its_deadline)
     gsp_lock_release(&shared.lock);
 }
 
-static void *try_to_take(void *arg)
-{
-    struct shared *shared = arg;
-    if (gsp_lock_try(&shared->lock)) {
-        shared->value++;
-        gsp_lock_release(&shared->lock);
-    }
-    return NULL;
-}
-
-static void try_in_a_thread(struct shared *shared)
-{
-    pthread_t thread;
-    tap_require(pthread_create(&thread, NULL, try_to_take, shared) == 0);
-    pthread_join(thread, NULL);
-}
-
-TAP_TEST(try_fails_while_the_lock_is_held)
-{
-    struct shared shared = {.changed = PTHREAD_COND_INITIALIZER};
-    try_in_a_thread(&shared);
-    tap_eq_int(shared.value, 1);
-    gsp_lock_take(&shared.lock);
-    try_in_a_thread(&shared);
-    gsp_lock_release(&shared.lock);
-    tap_eq_int(shared.value, 1);
-}
-
 #ifdef GSP_ASSERTS
 TAP_TEST(an_assertion_without_the_lock_ends_the_process)
 {

@@ -71,12 +71,25 @@ static struct gsp_http_options options(const char *token)
                                      .is_public = is_public};
 }
 
+static int open_and_start(const struct gsp_http_options *with, struct gsp_http_server **out,
+                          struct gsp_err *err)
+{
+    int rc = gsp_http_open(with, out, err);
+    if (rc == GSP_OK)
+        rc = gsp_http_start(*out, err);
+    if (rc < 0) {
+        gsp_http_stop(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
 static struct gsp_http_server *serve(const char *token, char endpoint[32])
 {
     struct gsp_http_options with = options(token);
     struct gsp_http_server *server = NULL;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_http__open_and_start(&with, &server, &err), GSP_OK);
+    tap_eq_int(open_and_start(&with, &server, &err), GSP_OK);
     if (!server)
         exit(TAP_EXIT_FAILED);
     snprintf(endpoint, 32, "127.0.0.1:%u", gsp_http_port(server));
@@ -167,12 +180,12 @@ TAP_TEST(other_addresses_require_a_token)
     struct gsp_http_options with = options(NULL);
     struct gsp_http_server *server = NULL;
     with.bind = "0.0.0.0";
-    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_E_USAGE);
+    tap_eq_int(open_and_start(&with, &server, NULL), GSP_E_USAGE);
     with.bind = "nowhere";
-    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_E_USAGE);
+    tap_eq_int(open_and_start(&with, &server, NULL), GSP_E_USAGE);
     with.bind = "0.0.0.0";
     with.token = "t";
-    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_OK);
+    tap_eq_int(open_and_start(&with, &server, NULL), GSP_OK);
     gsp_http_stop(server);
 }
 
@@ -183,7 +196,7 @@ TAP_TEST(a_port_in_use_is_reported)
     struct gsp_http_server *other = NULL;
     struct gsp_http_options with = options(NULL);
     with.port = gsp_http_port(server);
-    tap_eq_int(gsp_http__open_and_start(&with, &other, NULL), GSP_E_EXISTS);
+    tap_eq_int(open_and_start(&with, &other, NULL), GSP_E_EXISTS);
     gsp_http_stop(server);
 }
 
@@ -295,7 +308,7 @@ TAP_TEST(the_unix_socket_is_private)
     struct gsp_http_server *server = NULL;
     with.bind = NULL;
     with.unix_path = path;
-    tap_eq_int(gsp_http__open_and_start(&with, &server, NULL), GSP_OK);
+    tap_eq_int(open_and_start(&with, &server, NULL), GSP_OK);
     tap_eq_int(stat(path, &facts), 0);
     tap_eq_int(facts.st_mode & 0777, 0600);
     check_text(
