@@ -112,7 +112,8 @@ int gsp_parse_f64(const char *text, double min, double max, double *out, struct 
     if (!end || *end)
         return gsp_err_set(err, GSP_E_USAGE, 0, "not a number: '%.60s'", text);
     if (v < min || v > max)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%.60s is not between %.10g and %.10g", text, min, max);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%.60s is not between %.10g and %.10g", text, min,
+                           max);
     *out = v;
     return 0;
 }

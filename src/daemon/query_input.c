@@ -67,7 +67,7 @@ struct reading {
     struct gsp_source_frame_session *sessions;
     size_t session_count;
     size_t session_cap;
-    struct gsp_frame_range *stretches;
+    struct gsp_frame_log_range *stretches;
     size_t stretch_count;
     size_t stretch_cap;
     struct gsp_err *err;
@@ -164,7 +164,7 @@ static int add_stretch(void *ctx, const struct gsp_body *item)
     struct reading *reading = ctx;
     if (!gsp_array_fit(&reading->stretches, &reading->stretch_cap, reading->stretch_count + 1))
         return gsp_err_nomem(reading->err);
-    reading->stretches[reading->stretch_count++] = (struct gsp_frame_range){
+    reading->stretches[reading->stretch_count++] = (struct gsp_frame_log_range){
         (uint64_t)number(item, "first_id"), (uint64_t)number(item, "count")};
     return GSP_OK;
 }

@@ -23,7 +23,7 @@ struct gsp_query_input {
     const char *state_dir;
     const struct gsp_session *sessions; /* of gsp_daemon__sessions_list() */
     size_t session_count;
-    const struct gsp_frame_range *stretches;
+    const struct gsp_frame_log_range *stretches;
     size_t stretch_count;
     struct gsp_sv params; /* JSON; empty: none */
 };

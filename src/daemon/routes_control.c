@@ -457,7 +457,7 @@ static int make_facts(struct gsp_daemon *daemon, const struct query_request *req
                       struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_session *sessions = NULL;
-    struct gsp_frame_range *stretches = NULL;
+    struct gsp_frame_log_range *stretches = NULL;
     struct gsp_query_input facts = {.host = daemon->host,
                                     .state_dir = daemon->fixed->state_dir,
                                     .params = gsp_buf_sv(&request->params)};

@@ -409,19 +409,19 @@ void gsp_frames_log_keep_from(struct gsp_frame_log *frames, uint64_t frame_id)
     gsp_lock_release(&frames->lock);
 }
 
-int gsp_frames_log_ranges(struct gsp_frame_log *frames, struct gsp_frame_range **out, size_t *count,
-                          struct gsp_err *err)
+int gsp_frames_log_ranges(struct gsp_frame_log *frames, struct gsp_frame_log_range **out,
+                          size_t *count, struct gsp_err *err)
 {
     struct frames_segment *segments = NULL;
     size_t n = 0;
     *out = NULL;
     *count = 0;
     int rc = gsp_frames__snapshot(frames, 0, UINT64_MAX, &segments, &n, err);
-    struct gsp_frame_range *ranges = rc ? NULL : calloc(n + 1, sizeof(*ranges));
+    struct gsp_frame_log_range *ranges = rc ? NULL : calloc(n + 1, sizeof(*ranges));
     if (rc == 0 && !ranges)
         rc = gsp_err_nomem(err);
     for (size_t i = 0; i < n && rc == 0; i++)
-        ranges[i] = (struct gsp_frame_range){segments[i].first_id, segments[i].rows};
+        ranges[i] = (struct gsp_frame_log_range){segments[i].first_id, segments[i].rows};
     free(segments);
     if (rc)
         return rc;

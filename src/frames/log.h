@@ -81,13 +81,14 @@ void gsp_frames_log_keep_from(struct gsp_frame_log *frames, uint64_t frame_id);
 
 /* The frames of a segment. Another process can read them from its files while more are written
  * (source/metric_frames.h). */
-struct gsp_frame_range {
+struct gsp_frame_log_range {
     uint64_t first_id;
     uint64_t count;
 };
 /* Returns all segments in order. The caller frees *out. */
-GSP_MUST_CHECK int gsp_frames_log_ranges(struct gsp_frame_log *frames, struct gsp_frame_range **out,
-                                         size_t *count, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_frames_log_ranges(struct gsp_frame_log *frames,
+                                         struct gsp_frame_log_range **out, size_t *count,
+                                         struct gsp_err *err);
 
 /* Syncs all frames to disk. Without it they survive a kill of the daemon, but not a power cut. */
 GSP_MUST_CHECK int gsp_frames_log_sync(struct gsp_frame_log *frames, struct gsp_err *err);
@@ -101,7 +102,7 @@ struct gsp_frame_log_status {
 };
 void gsp_frames_log_status(struct gsp_frame_log *frames, struct gsp_frame_log_status *out);
 
-struct gsp_frame_gap {
+struct gsp_frame_log_gap {
     uint64_t after_id;    /* the frame before the gap */
     uint64_t after_count; /* its number in the range, from 1 */
     int64_t from_ns;      /* its time */
@@ -111,7 +112,7 @@ struct gsp_frame_gap {
 };
 
 /* Exact statistics of one metric over a range of frames. */
-struct gsp_frame_metric_stats {
+struct gsp_metric_stats {
     const char *name;   /* "system.cpu.util_percent" */
     const char *device; /* "" for the machine */
     const char *label;  /* a GPU's "host:index:name"; else "" */
@@ -125,10 +126,10 @@ struct gsp_frame_metric_stats {
     double integral_s; /* seconds that the integral covers */
 };
 
-struct gsp_frame_stats {
-    struct gsp_frame_metric_stats *metrics;
+struct gsp_frame_log_stats {
+    struct gsp_metric_stats *metrics;
     size_t count;
-    struct gsp_frame_gap *gaps; /* longer than three periods; the first GSP_FRAME_GAPS_MAX */
+    struct gsp_frame_log_gap *gaps; /* longer than three periods; the first GSP_FRAME_GAPS_MAX */
     size_t gap_count;
     uint64_t gaps_total;
     uint64_t frames;      /* in the range */
@@ -143,9 +144,9 @@ struct gsp_frame_stats {
 #define GSP_FRAME_GAPS_MAX 1000U
 
 GSP_MUST_CHECK int gsp_frames__log_stats(struct gsp_frame_log *frames, uint64_t first,
-                                         uint64_t last, struct gsp_frame_stats *out,
+                                         uint64_t last, struct gsp_frame_log_stats *out,
                                          struct gsp_err *err);
-void gsp_frames__log_stats_free(struct gsp_frame_stats *stats);
+void gsp_frames__log_stats_free(struct gsp_frame_log_stats *stats);
 
 /* Copies the text of frames [first, last] to a descriptor: the elements of a JSON array, separated
  * by commas and numbered from 1. Memory does not depend on the number of frames. */

@@ -43,7 +43,7 @@ struct pass {
     size_t segment_count;
     uint64_t first;
     uint64_t last;
-    struct gsp_frame_stats *out;
+    struct gsp_frame_log_stats *out;
     struct tally *tallies;
     uint32_t **maps;       /* for each segment: metric -> tally */
     struct gsp_buf active; /* uint32_t: the metrics of the segment that are part of this pass */
@@ -191,7 +191,7 @@ static int join_segment(struct pass *pass, struct joining *j, size_t i, struct g
 /* Creates the list of metrics for the caller, and a tally for each. */
 static int list_metrics(struct pass *pass, struct joining *j, struct gsp_err *err)
 {
-    struct gsp_frame_stats *out = pass->out;
+    struct gsp_frame_log_stats *out = pass->out;
     size_t n = j->items.len / sizeof(struct joined);
     out->metrics = calloc(n + 1, sizeof(*out->metrics));
     pass->tallies = calloc(n + 1, sizeof(*pass->tallies));
@@ -252,7 +252,7 @@ static const char *gap_cause(const struct pass *pass, const struct frames_head *
     return is_long ? "late" : NULL;
 }
 
-static void add_gap(struct gsp_frame_stats *out, const struct frames_row *before,
+static void add_gap(struct gsp_frame_log_stats *out, const struct frames_row *before,
                     const struct frames_row *row, const char *cause)
 {
     out->gaps_total++;
@@ -261,19 +261,19 @@ static void add_gap(struct gsp_frame_stats *out, const struct frames_row *before
     if (!out->gaps)
         out->gaps = calloc(GSP_FRAME_GAPS_MAX, sizeof(*out->gaps));
     if (out->gaps)
-        out->gaps[out->gap_count++] = (struct gsp_frame_gap){.after_id = before->frame_id,
-                                                             .after_count = out->frames,
-                                                             .from_ns = before->ts_ns,
-                                                             .to_ns = row->ts_ns,
-                                                             .lost = row->lost,
-                                                             .cause = cause};
+        out->gaps[out->gap_count++] = (struct gsp_frame_log_gap){.after_id = before->frame_id,
+                                                                 .after_count = out->frames,
+                                                                 .from_ns = before->ts_ns,
+                                                                 .to_ns = row->ts_ns,
+                                                                 .lost = row->lost,
+                                                                 .cause = cause};
 }
 
 /* Compares the time of a row with the previous one. Sets step_s. */
 static void check_time(struct pass *pass, const struct frames_head *head,
                        const struct frames_row *row)
 {
-    struct gsp_frame_stats *out = pass->out;
+    struct gsp_frame_log_stats *out = pass->out;
     int64_t step = row->mono_ns - pass->before.mono_ns;
     int64_t before_step = pass->step_s > 0 ? (int64_t)(pass->step_s * (double)GSP_NS_PER_S) : 0;
     pass->step_s = 0;
@@ -333,8 +333,8 @@ static void first_row(struct pass *pass, const struct frames_head *head, const u
     if (pass->from == 0) {
         check_time(pass, head, &row);
     } else {
-        struct gsp_frame_stats scratch = *pass->out;
-        struct gsp_frame_stats *out = pass->out;
+        struct gsp_frame_log_stats scratch = *pass->out;
+        struct gsp_frame_log_stats *out = pass->out;
         scratch.frames = pass->rows;
         scratch.gap_count = GSP_FRAME_GAPS_MAX;
         pass->out = &scratch;
@@ -434,7 +434,7 @@ static int later_passes(struct pass *pass, char *pool, struct gsp_err *err)
     return rc;
 }
 
-static void finish(const struct tally *t, struct gsp_frame_metric_stats *out)
+static void finish(const struct tally *t, struct gsp_metric_stats *out)
 {
     out->count = t->count;
     out->integral = (double)NAN;
@@ -486,9 +486,9 @@ static int compute(struct pass *pass, struct gsp_err *err)
 }
 
 int gsp_frames__log_stats(struct gsp_frame_log *frames, uint64_t first, uint64_t last,
-                          struct gsp_frame_stats *out, struct gsp_err *err)
+                          struct gsp_frame_log_stats *out, struct gsp_err *err)
 {
-    *out = (struct gsp_frame_stats){0};
+    *out = (struct gsp_frame_log_stats){0};
     struct frames_segment *segments = NULL;
     size_t n = 0;
     int rc = gsp_frames__snapshot(frames, first, last, &segments, &n, err);
@@ -513,10 +513,10 @@ int gsp_frames__log_stats(struct gsp_frame_log *frames, uint64_t first, uint64_t
     return rc;
 }
 
-void gsp_frames__log_stats_free(struct gsp_frame_stats *stats)
+void gsp_frames__log_stats_free(struct gsp_frame_log_stats *stats)
 {
     free(stats->metrics);
     free(stats->gaps);
     free(stats->memory);
-    *stats = (struct gsp_frame_stats){0};
+    *stats = (struct gsp_frame_log_stats){0};
 }

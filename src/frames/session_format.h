@@ -25,7 +25,7 @@
 #define GSP_SESSION_LOSSES        "losses"
 #define GSP_SESSION_GAPS          "gaps"
 
-/* The statistics in a row of the summary. Members of struct gsp_frame_metric_stats and of
+/* The statistics in a row of the summary. Members of struct gsp_metric_stats and of
  * struct gsp_session_row have the same names. */
 #define GSP_SESSION_STATISTICS(X) X(mean) X(std) X(min) X(max) X(p50) X(p95) X(p99)
 

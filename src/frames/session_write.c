@@ -24,7 +24,7 @@ static void put_time(struct gsp_json *json, const char *key, int64_t ns)
 static int64_t find_period(const struct gsp_session_file_spec *session,
                            struct gsp_frame_log *frames)
 {
-    struct gsp_frame_stats stats;
+    struct gsp_frame_log_stats stats;
     uint64_t from = session->last_frame > 2 ? session->last_frame - 2 : 1;
     if (from < session->first_frame)
         from = session->first_frame;
@@ -80,12 +80,12 @@ static void put_metadata(const struct gsp_session_file_spec *session, struct gsp
 }
 
 /* The means of one GPU: of the metrics that have its label. */
-static void put_device(struct gsp_json *json, const struct gsp_frame_stats *stats, size_t from)
+static void put_device(struct gsp_json *json, const struct gsp_frame_log_stats *stats, size_t from)
 {
     const char *label = stats->metrics[from].label;
     gsp_json_put_obj_begin(json, label);
     for (size_t i = from; i < stats->count; i++) {
-        const struct gsp_frame_metric_stats *m = &stats->metrics[i];
+        const struct gsp_metric_stats *m = &stats->metrics[i];
         if (strcmp(m->label, label) != 0 || !gsp_sv_starts(gsp_sv_of(m->name), GPU_PREFIX))
             continue;
         const char *column = m->name + strlen(GPU_PREFIX);
@@ -101,7 +101,7 @@ static void put_device(struct gsp_json *json, const struct gsp_frame_stats *stat
     gsp_json_obj_end(json);
 }
 
-static void put_devices(struct gsp_json *json, const struct gsp_frame_stats *stats)
+static void put_devices(struct gsp_json *json, const struct gsp_frame_log_stats *stats)
 {
     gsp_json_obj_begin(json);
     for (size_t i = 0; i < stats->count; i++) {
@@ -115,7 +115,8 @@ static void put_devices(struct gsp_json *json, const struct gsp_frame_stats *sta
     gsp_json_obj_end(json);
 }
 
-static void put_client(struct gsp_json *json, const struct gsp_frame_stats *stats, const char *host)
+static void put_client(struct gsp_json *json, const struct gsp_frame_log_stats *stats,
+                       const char *host)
 {
     static const struct {
         const char *metric;
@@ -129,7 +130,7 @@ static void put_client(struct gsp_json *json, const struct gsp_frame_stats *stat
     gsp_json_put_obj_begin(json, host);
     for (size_t k = 0; k < GSP_COUNT(MEANS); k++) {
         for (size_t i = 0; i < stats->count; i++) {
-            const struct gsp_frame_metric_stats *m = &stats->metrics[i];
+            const struct gsp_metric_stats *m = &stats->metrics[i];
             if (!m->device[0] && strcmp(m->name, MEANS[k].metric) == 0)
                 gsp_json_put_f64(json, MEANS[k].key, m->mean);
         }
@@ -138,7 +139,7 @@ static void put_client(struct gsp_json *json, const struct gsp_frame_stats *stat
     gsp_json_obj_end(json);
 }
 
-static void put_metric(struct gsp_json *json, const struct gsp_frame_metric_stats *m)
+static void put_metric(struct gsp_json *json, const struct gsp_metric_stats *m)
 {
     gsp_json_obj_begin(json);
     gsp_json_put_str(json, "metric", m->name);
@@ -156,11 +157,11 @@ static void put_metric(struct gsp_json *json, const struct gsp_frame_metric_stat
     gsp_json_obj_end(json);
 }
 
-static void put_gaps(struct gsp_json *json, const struct gsp_frame_stats *stats)
+static void put_gaps(struct gsp_json *json, const struct gsp_frame_log_stats *stats)
 {
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < stats->gap_count; i++) {
-        const struct gsp_frame_gap *gap = &stats->gaps[i];
+        const struct gsp_frame_log_gap *gap = &stats->gaps[i];
         gsp_json_obj_begin(json);
         gsp_json_put_u64(json, "after_frame", gap->after_count);
         put_time(json, "from", gap->from_ns);
@@ -174,7 +175,7 @@ static void put_gaps(struct gsp_json *json, const struct gsp_frame_stats *stats)
 
 /* Writes everything after the frames. */
 static void put_tail(const struct gsp_session_file_spec *session,
-                     const struct gsp_frame_stats *stats, struct gsp_out *out)
+                     const struct gsp_frame_log_stats *stats, struct gsp_out *out)
 {
     struct gsp_json json;
     gsp_buf_puts(&out->buf, "\n],\n\"" GSP_SESSION_BY_DEVICE "\":");
@@ -211,7 +212,7 @@ static void put_tail(const struct gsp_session_file_spec *session,
 struct counting {
     const struct gsp_session_file_spec *session;
     struct gsp_frame_log *frames;
-    struct gsp_frame_stats stats;
+    struct gsp_frame_log_stats stats;
     struct gsp_err err;
     int rc;
 };

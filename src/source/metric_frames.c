@@ -199,7 +199,7 @@ static int intern_metrics(struct part *part, const struct frames_head *head,
 }
 
 /* Returns 1, or 0 if the segment is empty or was removed. */
-static int open_part(int folder_fd, const struct gsp_frame_range *stretch, struct part *part,
+static int open_part(int folder_fd, const struct gsp_frame_log_range *stretch, struct part *part,
                      struct gsp_batch *strings, struct gsp_err *err)
 {
     struct frames_head head = {0};

@@ -29,7 +29,7 @@ struct gsp_source_frame_session {
 struct gsp_source_frame_log {
     const char *folder; /* the state folder of the daemon */
     const char *host;
-    const struct gsp_frame_range *stretches; /* in order */
+    const struct gsp_frame_log_range *stretches; /* in order */
     size_t stretch_count;
     const struct gsp_source_frame_session *sessions; /* newest first */
     size_t session_count;

@@ -31,7 +31,7 @@ static void read_log(const char *folder)
     struct gsp_frame_log_options options = {.folder = folder, .host = "here"};
     if (gsp_frames_log_open(&options, &frames, NULL) != 0)
         return;
-    struct gsp_frame_stats stats;
+    struct gsp_frame_log_stats stats;
     if (gsp_frames__log_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
         gsp_frames__log_stats_free(&stats);
     gsp_auto_fd out = open("/dev/null", O_WRONLY | O_CLOEXEC);

@@ -249,7 +249,7 @@ static inline bool kills_round(unsigned *seed)
 static inline void kills_finish(struct kills_result *result)
 {
     struct gsp_session whole;
-    struct gsp_frame_stats stats;
+    struct gsp_frame_log_stats stats;
     if (!kills_open())
         return;
     if (gsp_daemon__sessions_stop(kills_table, KILLS_WHOLE, &whole, NULL) != 0 ||

@@ -52,7 +52,7 @@ static struct gsp_store *open_query_store(struct log *log, const struct gsp_sess
                                           size_t count)
 {
     static struct gsp_err trouble;
-    struct gsp_frame_range *stretches = NULL;
+    struct gsp_frame_log_range *stretches = NULL;
     struct gsp_body *body = NULL;
     gsp_auto_buf text = {0};
     struct gsp_query_input facts = {

@@ -26,8 +26,8 @@ static void frames_of(struct gsp_frame_log *frames, struct made *made, int n)
         tap_require(made_frame(frames, made, NULL) == 0);
 }
 
-static const struct gsp_frame_metric_stats *metric(const struct gsp_frame_stats *stats,
-                                                   const char *name, const char *device)
+static const struct gsp_metric_stats *metric(const struct gsp_frame_log_stats *stats,
+                                             const char *name, const char *device)
 {
     for (size_t i = 0; i < stats->count; i++)
         if (strcmp(stats->metrics[i].name, name) == 0 &&
@@ -37,9 +37,10 @@ static const struct gsp_frame_metric_stats *metric(const struct gsp_frame_stats 
     exit(TAP_EXIT_FAILED);
 }
 
-static struct gsp_frame_stats stats_of(struct gsp_frame_log *frames, uint64_t first, uint64_t last)
+static struct gsp_frame_log_stats stats_of(struct gsp_frame_log *frames, uint64_t first,
+                                           uint64_t last)
 {
-    struct gsp_frame_stats stats;
+    struct gsp_frame_log_stats stats;
     struct gsp_err err = {0};
     int rc = gsp_frames__log_stats(frames, first, last, &stats, &err);
     if (rc)
@@ -145,8 +146,8 @@ static void compare(const double *values, size_t n, const char *what)
         kept[i] = size >= 1e15 ? values[i] : round(values[i] * scale) / scale;
         sum += kept[i];
     }
-    struct gsp_frame_stats stats = stats_of(frames, 1, n);
-    const struct gsp_frame_metric_stats *m = metric(&stats, "system.cpu.util_percent", "");
+    struct gsp_frame_log_stats stats = stats_of(frames, 1, n);
+    const struct gsp_metric_stats *m = metric(&stats, "system.cpu.util_percent", "");
     double mean = sum / (double)n;
     double squares = 0;
     for (size_t i = 0; i < n; i++)
@@ -200,8 +201,8 @@ TAP_TEST(integrals_of_rates_and_amounts)
     gsp_frames_log_set_period(frames, MADE_PERIOD_NS);
     struct made made = {.gpus = 1};
     frames_of(frames, &made, 101);
-    struct gsp_frame_stats stats = stats_of(frames, 1, 101);
-    const struct gsp_frame_metric_stats *m = metric(&stats, "gpu.metrics.power_watts", "gpu 0");
+    struct gsp_frame_log_stats stats = stats_of(frames, 1, 101);
+    const struct gsp_metric_stats *m = metric(&stats, "gpu.metrics.power_watts", "gpu 0");
     tap_check(fabs(m->integral - 100 * 20) < 1e-6); /* 100 W for 20 s */
     tap_eq_str(m->integral_unit, "J");
     tap_check(fabs(m->integral_s - 20) < 1e-9);
@@ -232,7 +233,7 @@ TAP_TEST(gaps_are_found_and_not_integrated)
     frames_of(frames, &made, 10);
     made.wall_ns = -3600 * GSP_NS_PER_S; /* the wall clock is set back: no gap */
     frames_of(frames, &made, 10);
-    struct gsp_frame_stats stats = stats_of(frames, 1, 31);
+    struct gsp_frame_log_stats stats = stats_of(frames, 1, 31);
     tap_eq_int(stats.gap_count, 1);
     tap_eq_int(stats.gaps[0].after_id, 11);
     tap_eq_int(stats.gaps[0].after_count, 11);
@@ -242,7 +243,7 @@ TAP_TEST(gaps_are_found_and_not_integrated)
     tap_eq_int(gsp_frames__log_elapsed_ns(frames, 5, 5), 0);
     tap_eq_int(gsp_frames__log_elapsed_ns(frames, 1, 32), 0);
     tap_eq_int(gsp_frames__log_elapsed_ns(frames, 1, 0), 0);
-    const struct gsp_frame_metric_stats *m = metric(&stats, "gpu.metrics.power_watts", "gpu 0");
+    const struct gsp_metric_stats *m = metric(&stats, "gpu.metrics.power_watts", "gpu 0");
     tap_check(fabs(m->integral_s - 29 * 0.2) < 1e-9);
     tap_check(fabs(m->integral - 100 * 29 * 0.2) < 1e-6);
     gsp_frames__log_stats_free(&stats);
@@ -286,7 +287,7 @@ TAP_TEST(copied_ranges_are_renumbered)
             tap_check(strtoull(p + 11, NULL, 10) == ++seen);
         tap_eq_int(seen, wanted);
         free(text);
-        struct gsp_frame_stats stats = stats_of(frames, RANGES[r][0], RANGES[r][1]);
+        struct gsp_frame_log_stats stats = stats_of(frames, RANGES[r][0], RANGES[r][1]);
         tap_eq_int(stats.frames, wanted);
         gsp_frames__log_stats_free(&stats);
     }
@@ -307,7 +308,7 @@ TAP_TEST(devices_come_and_go)
     frames_of(frames, &made, 10);
     made.processes = 3;
     frames_of(frames, &made, 10);
-    struct gsp_frame_stats stats = stats_of(frames, 1, 40);
+    struct gsp_frame_log_stats stats = stats_of(frames, 1, 40);
     tap_eq_int(metric(&stats, "process.metrics.rss_bytes", "pid 1000")->count, 30);
     tap_eq_int(metric(&stats, "process.metrics.rss_bytes", "pid 1001")->count, 20);
     tap_eq_int(metric(&stats, "process.metrics.rss_bytes", "pid 1002")->count, 10);
@@ -361,7 +362,7 @@ static void cut_and_open(int from, const char *num, size_t num_len, const char *
     free(copy_of(frames, 1, 100, &copied));
     tap_eq_int(copied, next - 1 + 2);
     if ((num_len + text_len) % 16 == 0) { /* not at every length: slow under ASan */
-        struct gsp_frame_stats stats = stats_of(frames, 1, 100);
+        struct gsp_frame_log_stats stats = stats_of(frames, 1, 100);
         tap_eq_int(stats.frames, next - 1 + 2);
         gsp_frames__log_stats_free(&stats);
     }
@@ -433,7 +434,7 @@ TAP_TEST(zeros_after_a_power_cut_are_removed)
     uint64_t copied = 0;
     free(copy_of(frames, 1, 100, &copied));
     tap_eq_int(copied, 10);
-    struct gsp_frame_stats stats = stats_of(frames, 1, 100);
+    struct gsp_frame_log_stats stats = stats_of(frames, 1, 100);
     tap_eq_int(stats.gap_count, 1);
     gsp_frames__log_stats_free(&stats);
     gsp_frames_log_close(frames);
@@ -474,7 +475,7 @@ TAP_TEST(full_disk_loses_frames_and_counts_them)
     uint64_t copied = 0;
     free(copy_of(frames, 1, 100, &copied));
     tap_eq_int(copied, there);
-    struct gsp_frame_stats stats = stats_of(frames, 1, there);
+    struct gsp_frame_log_stats stats = stats_of(frames, 1, there);
     tap_eq_int(stats.lost, failed);
     tap_eq_int(stats.gap_count, 1);
     tap_eq_str(stats.gaps[0].cause, "lost");
