@@ -104,14 +104,14 @@ def test_foreign_files_and_unreadable_folders(runtime: Dict[str, str], writer: S
     filled, live = writer(), writer()
     filled.end()
     root = Path(runtime["XDG_RUNTIME_DIR"]) / "gsprof"
-    place = next(root.glob(f"{filled.pid}-*"))
-    (place / "notes.txt").write_text("mine")
-    (root / "77-1").symlink_to(place)
+    ring_dir = next(root.glob(f"{filled.pid}-*"))
+    (ring_dir / "notes.txt").write_text("mine")
+    (root / "77-1").symlink_to(ring_dir)
     (root / "78-1").write_text("no folder")
     (root / "79-1").mkdir(mode=0)
     cleaned = listing(runtime, "--clean")
-    assert f"kept {place}: it contains other files" in cleaned.err, str(cleaned)
-    assert (place / "notes.txt").read_text() == "mine" and not list(place.glob("*.ring"))
+    assert f"kept {ring_dir}: it contains other files" in cleaned.err, str(cleaned)
+    assert (ring_dir / "notes.txt").read_text() == "mine" and not list(ring_dir.glob("*.ring"))
     assert [row["pid"] for row in listed(runtime)] == [live.pid]
 
 
