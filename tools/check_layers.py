@@ -13,9 +13,7 @@ import sys
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
-TAG = re.compile(
-    r"^(?:typedef )?(?:struct|union|enum)\s+(?:GSP_\w+\([^)]*\)\s+)?(gsp_\w+)\s*\{", re.M
-)
+TAG = re.compile(r"^(?:typedef )?(?:struct|union|enum)\s+(?:GSP_\w+\([^)]*\)\s+)?(\w+)\s*\{", re.M)
 
 
 def read_table(path: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
@@ -100,10 +98,11 @@ def repeated_tags(files: dict[str, list[Path]]) -> list[str]:
         for path in paths:
             for match in TAG.finditer(path.read_text()):
                 places.setdefault(match[1], []).append(str(path))
+    # A tag without the prefix that no header defines is private to its file.
     return [
         f"{tag} is defined {len(where)} times: {' '.join(where)}"
         for tag, where in sorted(places.items())
-        if len(where) > 1
+        if len(where) > 1 and (tag.startswith("gsp_") or any(name.endswith(".h") for name in where))
     ]
 
 

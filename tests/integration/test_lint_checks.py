@@ -57,6 +57,10 @@ def check(script: str, tree: Tree, folder: Path) -> Tuple[int, str]:
             {"src/base/a.c": "struct gsp_x {\n", "src/base/a.h": "struct gsp_x {\n"},
             "gsp_x is defined 2 times",
         ),
+        (
+            {"src/base/a.c": "struct x {\n", "src/base/a.h": "struct x {\n"},
+            "x is defined 2 times",
+        ),
     ],
 )
 def test_layers(changes: Tree, message: str, tmp_path: Path) -> None:
