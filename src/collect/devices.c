@@ -69,15 +69,19 @@ int gsp_collect__devices_open(const struct gsp_device_kind *kind, const struct g
                               void **out, struct gsp_err *err)
 {
     *out = NULL;
-    gsp_auto_fd fd = gsp_collect__open("%s/%s", env->proc_root, kind->name);
-    if (fd < 0)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s/%s cannot be read", env->proc_root,
-                           kind->name);
     struct gsp_device_file *file = calloc(1, sizeof(*file));
     if (!file)
         return gsp_err_nomem(err);
-    *file = (struct gsp_device_file){.kind = kind, .env = *env, .fd = fd};
-    fd = -1;
+    *file = (struct gsp_device_file){
+        .kind = kind,
+        .env = *env,
+        .fd = gsp_collect__open("%s/%s", env->proc_root, kind->name),
+    };
+    if (file->fd < 0) {
+        free(file);
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s/%s cannot be read", env->proc_root,
+                           kind->name);
+    }
     *out = file;
     return GSP_OK;
 }
