@@ -23,7 +23,10 @@ LOOK = (
     r"(?= (?:at|of|in|a|per|running|takes?)\b)"
 )
 # "worth" for "returns".
-WORTH = r"(?<!\w )worth (?:0|1|NULL|true|false|an exit status|how many|the (?:number|size)|code|GSP_\w+)"
+WORTH = (
+    r"(?<!\w )worth (?:0|1|NULL|true|false|GSP_\w+|code|an exit status|how many|"
+    r"the (?:number|size))"
+)
 # What not to write, and what to write instead.
 PHRASES = {
     r"(?:is|are|was|were|be|been|being) told": "prints, reports, returns",
