@@ -21,7 +21,7 @@
 #include "pyext/pyapi.h"
 
 #define PATH_BYTES 4096U
-/* Most pending calls that wait for fork() to return. */
+/* Maximum number of pending calls that wait for fork() to return. */
 #define CALLS_MAX  100000
 #define SHELL      "/bin/sh"
 #define YAMA       "/proc/sys/kernel/yama/ptrace_scope"
@@ -128,7 +128,7 @@ static void reap(pid_t child, const sigset_t *blocked)
     } while (ended < 0 && errno == EINTR);
     /* waitpid() fails if the program ignores SIGCHLD. */
     if (ended == child && sigtimedwait(blocked, &info, &now) == SIGCHLD && info.si_pid != child)
-        kill(getpid(), SIGCHLD); /* it was of a child of the program: resend */
+        kill(getpid(), SIGCHLD); /* a child of the program sent it: resend */
 }
 
 /* Starts `gsprof follow PID`, detached: a shell starts it and exits at once. */
