@@ -23,7 +23,7 @@ LOCALS_MAX = 64
 TEXT_MAX = 80
 # Least time between two stacks of one trigger: bounds the cost of frequent events.
 PAUSE_S = 0.01
-# How long an exception is recognised while it passes through spans and modules. It is identified by
+# How long an exception is recognized while it passes through spans and modules. It is identified by
 # its address and not kept alive.
 SAME_S = 1.0
 STEPS_KEPT = 64

@@ -17,7 +17,7 @@
 /* Facts about a process without a running interpreter. */
 struct gsp_launcher_facts {
     struct gsp_sv program; /* the name of its executable */
-    bool is_starting;      /* an interpreter is loaded but not initialised */
+    bool is_starting;      /* an interpreter is loaded but not initialized */
     int64_t age_ns;
     int64_t waited_ns;     /* how long gsprof has been waiting */
     int64_t since_exec_ns; /* since it executed another program; INT64_MAX: it did not */

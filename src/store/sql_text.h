@@ -39,7 +39,7 @@ bool gsp_store__sql_explained(struct gsp_sv sql, struct gsp_sv *inner,
                               struct gsp_sv *after_options);
 
 /* Writes sql to out with <catalog>.system.<table> for system.<table>: the engine also has a catalog
- * named system and rejects the short form as ambiguous. is_table() recognises the tables. */
+ * named system and rejects the short form as ambiguous. is_table() recognizes the tables. */
 void gsp_store__sql_qualify(struct gsp_sv sql, const char *catalog,
                             bool (*is_table)(const void *ctx, struct gsp_sv name), const void *ctx,
                             struct gsp_buf *out);

@@ -4,7 +4,7 @@
  * and compares what the process had acknowledged with the state afterwards.
  *
  * The process records in shared memory what it is about to do and what was acknowledged, so that a
- * kill between the two is recognised.
+ * kill between the two is recognized.
  */
 #pragma once
 
