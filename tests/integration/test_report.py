@@ -348,7 +348,7 @@ def make_broken(run: Path, folder: Path, how: str) -> Path:
 @pytest.mark.parametrize(
     "how, status, words",
     [
-        ("no such file", EXIT_NOFILE, "no file"),
+        ("no such file", EXIT_NOFILE, "does not exist"),
         ("empty folder", EXIT_NOFILE, "no recording in"),
         ("run without tables", EXIT_EMPTY, "nothing was recorded in"),
         ("run with bad files", EXIT_FORMAT, "profile."),
