@@ -124,6 +124,16 @@ static void put_table(struct gsp_report_grid *grid, const char *heading, size_t 
     gsp_report_grid_free(grid);
 }
 
+static void put_markdown(struct gsp_report_grid *grid, const char *heading, size_t left_out,
+                         struct gsp_buf *out)
+{
+    gsp_buf_printf(out, "\n## %s\n\n", heading);
+    gsp_report_grid_markdown(grid, out);
+    if (left_out > 0)
+        gsp_buf_printf(out, "\nand %zu more\n", left_out);
+    gsp_report_grid_free(grid);
+}
+
 static struct gsp_report_grid site_grid(void)
 {
     return (struct gsp_report_grid){.column_count = 4,
@@ -159,6 +169,29 @@ static size_t add_sites(struct gsp_report_grid *grid, const struct gsp_report *d
     return all - count;
 }
 
+/* Writes the tables of a document with `put`, which frees them. */
+static void put_tables(const struct gsp_report *document,
+                       void (*put)(struct gsp_report_grid *grid, const char *heading,
+                                   size_t left_out, struct gsp_buf *out),
+                       size_t limit, size_t metric_limit, struct gsp_buf *out)
+{
+    if (document->kind == GSP_REPORT_MEMORY && document->memory.site_count) {
+        struct gsp_report_grid grid = site_grid();
+        const size_t left_out = add_sites(&grid, document, limit);
+        put(&grid, "Allocation sites", left_out, out);
+    }
+    if (document->module_count) {
+        struct gsp_report_grid grid = module_grid();
+        const size_t left_out = add_modules(&grid, document, limit);
+        put(&grid, "Modules", left_out, out);
+    }
+    if (document->chart_count) {
+        struct gsp_report_grid grid = metric_grid();
+        const size_t left_out = add_metrics(&grid, document, metric_limit);
+        put(&grid, "Metrics", left_out, out);
+    }
+}
+
 int gsp_report__write_text(const struct gsp_report *document,
                            const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                            struct gsp_err *err)
@@ -179,33 +212,8 @@ int gsp_report__write_text(const struct gsp_report *document,
         gsp_buf_puts(out, "\nFunctions, all threads\n");
         rc = gsp_report_profile_top(document->profile, &BY_FUNCTION, &report, out, err);
     }
-    if (document->kind == GSP_REPORT_MEMORY && document->memory.site_count) {
-        struct gsp_report_grid grid = site_grid();
-        const size_t left_out = add_sites(&grid, document, rows_of(opts));
-        put_table(&grid, "Allocation sites", left_out, out);
-    }
-    if (document->module_count) {
-        struct gsp_report_grid grid = module_grid();
-        const size_t left_out = add_modules(&grid, document, rows_of(opts));
-        put_table(&grid, "Modules", left_out, out);
-    }
-    if (document->chart_count) {
-        struct gsp_report_grid grid = metric_grid();
-        const size_t left_out = add_metrics(&grid, document, rows_of(opts));
-        put_table(&grid, "Metrics", left_out, out);
-    }
+    put_tables(document, put_table, rows_of(opts), rows_of(opts), out);
     return rc;
-}
-
-/* Writes and frees a table below its heading. */
-static void put_markdown(struct gsp_report_grid *grid, const char *heading, size_t left_out,
-                         struct gsp_buf *out)
-{
-    gsp_buf_printf(out, "\n## %s\n\n", heading);
-    gsp_report_grid_markdown(grid, out);
-    if (left_out > 0)
-        gsp_buf_printf(out, "\nand %zu more\n", left_out);
-    gsp_report_grid_free(grid);
 }
 
 int gsp_report__write_markdown(const struct gsp_report *document,
@@ -234,20 +242,6 @@ int gsp_report__write_markdown(const struct gsp_report *document,
         gsp_buf_puts(out, "\n## Functions\n\n");
         rc = gsp_report_profile_markdown(document->profile, &BY_FUNCTION, &report, out, err);
     }
-    if (document->kind == GSP_REPORT_MEMORY && document->memory.site_count) {
-        struct gsp_report_grid grid = site_grid();
-        const size_t left_out = add_sites(&grid, document, rows_of(opts));
-        put_markdown(&grid, "Allocation sites", left_out, out);
-    }
-    if (document->module_count) {
-        struct gsp_report_grid grid = module_grid();
-        const size_t left_out = add_modules(&grid, document, rows_of(opts));
-        put_markdown(&grid, "Modules", left_out, out);
-    }
-    if (document->chart_count) {
-        struct gsp_report_grid grid = metric_grid();
-        add_metrics(&grid, document, SIZE_MAX);
-        put_markdown(&grid, "Metrics", 0, out);
-    }
+    put_tables(document, put_markdown, rows_of(opts), SIZE_MAX, out);
     return rc;
 }

@@ -15,6 +15,8 @@ import pytest
 from conftest import StartTarget
 from support import EXIT_USAGE, GSPROF, PATIENCE_S, gsprof
 
+# Runs and allocates long enough for every recorder.
+BUSY = ["--", sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: bytes(10000)"]
 Events = List[Dict[str, Any]]
 
 
@@ -80,11 +82,10 @@ def test_descriptors_that_cannot_be_used(fd: int, message: str) -> None:
 
 
 def test_other_recorders_report_too(start: StartTarget, tmp_path: Path) -> None:
-    sleep = ["--", sys.executable, "-c", "import time; time.sleep(1)"]
     run, log = tmp_path / "run", tmp_path / "m.gspm"
     for args, output in (
-        (["run", "-q", "-o", run, *sleep], run),
-        (["mem", "record", "-q", "-o", log, *sleep], log),
+        (["run", "-q", "-o", run, *BUSY], run),
+        (["mem", "record", "-q", "-o", log, *BUSY], log),
     ):
         status, events = report_of(*args)
         assert status == 0 and [event["event"] for event in events] == ["ready", "done"], events
@@ -104,10 +105,9 @@ def test_a_full_pipe_stops_only_the_events(tmp_path: Path) -> None:
     except BlockingIOError:
         os.set_blocking(writing, True)
     output = tmp_path / "p.gsp"
-    code = "import time\nwhile time.process_time() < 0.5: pass"
     command = [GSPROF, "--ready-fd", str(writing), "record", "-o", output]
     done = subprocess.run(
-        [*map(str, command), "--", sys.executable, "-c", code],
+        [*map(str, command), *BUSY],
         pass_fds=[writing],
         stderr=subprocess.DEVNULL,
         timeout=PATIENCE_S,
@@ -130,9 +130,7 @@ def test_warnings_are_reported_even_with_quiet(tmp_path: Path) -> None:
 
 def test_a_closed_pipe_is_harmless(tmp_path: Path) -> None:
     output = tmp_path / "p.gsp"
-    process, reading = start_reporting(
-        "record", "-o", output, "--", "python3", "-c", "import time; time.sleep(0.3)"
-    )
+    process, reading = start_reporting("record", "-o", output, *BUSY)
     os.close(reading)
     assert process.wait(PATIENCE_S) == 0
     assert output.exists()
