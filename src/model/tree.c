@@ -76,8 +76,9 @@ struct gsp_sv gsp_model_frame_file(const struct gsp_view_options *view, struct g
         at = after_stdlib(path);
     if (at > 0 && at < path.len)
         return (struct gsp_sv){path.p + at, path.len - at};
+    /* A relative path may be the result of this function, read from a file. */
     struct gsp_sv base = gsp_sv_basename(path);
-    if (base.len == 0)
+    if (path.p[0] != '/' || base.len == 0)
         return path;
     /* "__init__.py" alone is ambiguous: show its package too. */
     if (gsp_sv_starts(base, "__") && base.len + 1 < path.len) {

@@ -179,6 +179,9 @@ TAP_TEST(files_are_shown_relative_to_their_import_root)
         char text[128];
         snprintf(text, sizeof(text), "%.*s", (int)shown.len, shown.p);
         tap_eq_str(text, CASES[i].shown);
+        /* A profile that is read from a file with such names shows the same ones. */
+        struct gsp_sv again = gsp_model_frame_file(&view, gsp_sv_of(text));
+        tap_eq_int((long long)again.len, (long long)strlen(text));
     }
     view.full_filenames = true;
     tap_eq_int(gsp_model_frame_file(&view, gsp_sv_of("/a/b.py")).len, 7);
