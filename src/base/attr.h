@@ -29,6 +29,18 @@
 #define GSP_NO_ANALYSIS      GSP_TSA(no_thread_safety_analysis)
 #define GSP_GUARDED_BY(lock)
 
+/* Whether this is a build with ASan or TSan, which use much more memory. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GSP_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define GSP_IS_SANITIZED 1
+#endif
+#endif
+#ifndef GSP_IS_SANITIZED
+#define GSP_IS_SANITIZED 0
+#endif
+
 /* The number of elements of an array (not of a pointer). */
 #define GSP_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -22,6 +22,8 @@ void gsp_buf_clear(struct gsp_buf *buf)
     buf->failed = false;
 }
 
+const char gsp_buf_lost[1] = "";
+
 char *gsp_buf_reserve(struct gsp_buf *buf, size_t n)
 {
     if (buf->failed)
@@ -44,6 +46,8 @@ char *gsp_buf_reserve(struct gsp_buf *buf, size_t n)
 
 void gsp_buf_put(struct gsp_buf *buf, const void *bytes, size_t n)
 {
+    if (bytes == gsp_buf_lost)
+        buf->failed = true;
     if (n == 0)
         return;
     char *p = gsp_buf_reserve(buf, n);
@@ -111,17 +115,6 @@ void gsp_buf_varint(struct gsp_buf *buf, uint64_t v)
     gsp_buf_put(buf, bytes, n);
 }
 
-/* Returns the code point of a well-formed sequence of len bytes. */
-static uint32_t decode(const char *text, size_t len)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    static const unsigned char LEAD_MASK[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint32_t c = p[0] & LEAD_MASK[len];
-    for (size_t i = 1; i < len; i++)
-        c = c << 6 | (p[i] & 0x3fu);
-    return c;
-}
-
 static bool is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0);
@@ -148,9 +141,10 @@ static const char *xml_entity(uint32_t c)
 
 void gsp_buf_xml(struct gsp_buf *buf, struct gsp_sv text)
 {
+    gsp_buf_put(buf, text.p, 0); /* fails if the text is lost */
     while (text.len) {
         size_t n = gsp_utf8_len(text);
-        const char *entity = n ? xml_entity(decode(text.p, n)) : REPLACEMENT;
+        const char *entity = n ? xml_entity(gsp_utf8_decode(text.p, n)) : REPLACEMENT;
         n += n == 0;
         if (entity)
             gsp_buf_puts(buf, entity);
@@ -161,24 +155,56 @@ void gsp_buf_xml(struct gsp_buf *buf, struct gsp_sv text)
     }
 }
 
-/* Whether a terminal interprets the character as a control or changes the text direction. */
-static bool is_term_unsafe(uint32_t c)
-{
-    return is_control(c) || (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-           (c >= 0x2066 && c <= 0x2069);
-}
-
 void gsp_buf_term(struct gsp_buf *buf, struct gsp_sv text)
 {
+    gsp_buf_put(buf, text.p, 0); /* fails if the text is lost */
     while (text.len) {
         size_t n = gsp_utf8_len(text);
-        bool plain = n && !is_term_unsafe(decode(text.p, n));
+        bool plain = n && !gsp_is_term_unsafe(gsp_utf8_decode(text.p, n));
         n += n == 0;
         if (plain)
             gsp_buf_put(buf, text.p, n);
         else
             for (size_t i = 0; i < n; i++)
                 gsp_buf_printf(buf, "\\x%02x", (unsigned)(unsigned char)text.p[i]);
+        text.p += n;
+        text.len -= n;
+    }
+}
+
+/* Returns the length of a sequence at the start of text that sets colours (ESC [ 1;31 m), or 0. */
+static size_t color_len(struct gsp_sv text)
+{
+    size_t n = 2;
+    if (text.len < 3 || text.p[0] != '\033' || text.p[1] != '[')
+        return 0;
+    while (n < text.len && ((text.p[n] >= '0' && text.p[n] <= '9') || text.p[n] == ';'))
+        n++;
+    return n < text.len && text.p[n] == 'm' ? n + 1 : 0;
+}
+
+/* Returns how many bytes at the start of text a terminal may get, or 0. */
+static size_t safe_len(struct gsp_sv text, bool colors)
+{
+    const size_t n = gsp_utf8_len(text);
+    if (n &&
+        (text.p[0] == '\n' || text.p[0] == '\t' || !gsp_is_term_unsafe(gsp_utf8_decode(text.p, n))))
+        return n;
+    return colors ? color_len(text) : 0;
+}
+
+void gsp_buf_term_lines(struct gsp_buf *buf, struct gsp_sv text, bool colors)
+{
+    while (text.len) {
+        size_t n = safe_len(text, colors);
+        if (n) {
+            gsp_buf_put(buf, text.p, n);
+        } else if ((n = gsp_utf8_len(text)) > 0) {
+            gsp_buf_printf(buf, "\\u%04x", (unsigned)gsp_utf8_decode(text.p, n));
+        } else {
+            n = 1;
+            gsp_buf_printf(buf, "\\x%02x", (unsigned)(unsigned char)text.p[0]);
+        }
         text.p += n;
         text.len -= n;
     }

@@ -55,13 +55,20 @@ void gsp_buf_xml(struct gsp_buf *buf, struct gsp_sv text);
 
 /* Appends one line for a terminal. Control characters and invalid UTF-8 become \xNN. */
 void gsp_buf_term(struct gsp_buf *buf, struct gsp_sv text);
+/* Appends a document for a terminal. Control characters except newlines and tabs become \uXXXX,
+ * which JSON reads back, and invalid UTF-8 becomes \xNN. With colors, sequences that set colours
+ * are kept. */
+void gsp_buf_term_lines(struct gsp_buf *buf, struct gsp_sv text, bool colors);
 
 /* Returns the content, NUL-terminated, or NULL if an allocation failed. Borrowed. */
 const char *gsp_buf_cstr(struct gsp_buf *buf);
 
+/* The text of a buffer without memory: empty. A buffer to which it is appended fails too. */
+extern const char gsp_buf_lost[1];
+
 static inline struct gsp_sv gsp_buf_sv(const struct gsp_buf *buf)
 {
-    return (struct gsp_sv){buf->p, buf->len};
+    return buf->failed ? (struct gsp_sv){gsp_buf_lost, 0} : (struct gsp_sv){buf->p, buf->len};
 }
 
 /* Bytes to read from front to back. The getters return false at the end. */

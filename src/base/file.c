@@ -73,6 +73,17 @@ static int read_all(int fd, const char *name, size_t max_bytes, struct gsp_buf *
     }
 }
 
+int gsp_file_open_regular(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    struct stat facts;
+    if (fd < 0 || (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)))
+        return fd;
+    close(fd);
+    errno = EINVAL;
+    return -1;
+}
+
 int gsp_file_read(const char *path, size_t max_bytes, struct gsp_buf *out, struct gsp_err *err)
 {
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -127,6 +138,15 @@ int gsp_fd_write_all(int fd, const void *bytes, size_t n, struct gsp_err *err)
         }
     }
     return 0;
+}
+
+int gsp_fd_write_text(int fd, struct gsp_sv text, bool colors, struct gsp_err *err)
+{
+    if (isatty(fd) != 1)
+        return gsp_fd_write_all(fd, text.p, text.len, err);
+    gsp_auto_buf safe = {0};
+    gsp_buf_term_lines(&safe, text, colors);
+    return safe.failed ? gsp_err_nomem(err) : gsp_fd_write_all(fd, safe.p, safe.len, err);
 }
 
 static int write_refused(const char *path, int sys, struct gsp_err *err)
@@ -265,7 +285,7 @@ static void flush(struct gsp_out *out)
         out->failed = GSP_E_NOMEM;
     if (!out->failed && out->buf.len) {
         struct gsp_err err = {0};
-        out->failed = gsp_fd_write_all(out->fd, out->buf.p, out->buf.len, &err);
+        out->failed = gsp_fd_write_text(out->fd, gsp_buf_sv(&out->buf), out->colors, &err);
         out->sys = err.sys;
         out->done += out->failed ? 0 : out->buf.len;
     }
@@ -294,7 +314,7 @@ int gsp_file_put(const char *path, bool force, const struct gsp_buf *text, struc
     if (text->failed)
         return gsp_err_nomem(err);
     if (!path || strcmp(path, "-") == 0)
-        return gsp_fd_write_all(STDOUT_FILENO, text->p, text->len, err);
+        return gsp_fd_write_text(STDOUT_FILENO, gsp_buf_sv(text), false, err);
     struct gsp_newfile file = {.fd = -1};
     int rc = gsp_newfile_open(&file, path, force, err);
     if (rc < 0)

@@ -23,6 +23,10 @@ void gsp_free_ptr(void *pp);      /* frees *(void **)pp */
 #define gsp_auto_fd   __attribute__((cleanup(gsp_fd_close))) int
 #define gsp_auto_free __attribute__((cleanup(gsp_free_ptr)))
 
+/* Opens a regular file for reading. Follows no link and does not wait for a pipe. Returns a
+ * descriptor, or -1 with errno (ELOOP: a link, EINVAL: not a regular file). */
+int gsp_file_open_regular(const char *path);
+
 /* Appends the content of a file, also one in /proc, to *out.
  * Fails with LIMIT if it has more than max_bytes, or with NOFILE, PERM, NOMEM or IO. */
 GSP_MUST_CHECK int gsp_file_read(const char *path, size_t max_bytes, struct gsp_buf *out,
@@ -37,6 +41,8 @@ DIR *gsp_fd_open_dir(int fd);
 ssize_t gsp_fd_read_at(int fd, void *to, size_t n, uint64_t offset);
 /* Writes all n bytes, with as many write() calls as necessary. */
 GSP_MUST_CHECK int gsp_fd_write_all(int fd, const void *bytes, size_t n, struct gsp_err *err);
+/* Writes text unchanged, or if fd is a terminal as gsp_buf_term_lines() does. */
+GSP_MUST_CHECK int gsp_fd_write_text(int fd, struct gsp_sv text, bool colors, struct gsp_err *err);
 
 /* A file being written. It has a temporary name in the same folder until commit renames it. */
 struct gsp_newfile {
@@ -56,9 +62,11 @@ GSP_MUST_CHECK int gsp_newfile_commit(struct gsp_newfile *file, struct gsp_err *
 /* Removes the temporary file. Does nothing after commit or on {.fd = -1}. */
 void gsp_newfile_abort(struct gsp_newfile *file);
 
-/* A stream of bytes to a descriptor: append to out->buf, and call gsp_out_spill() regularly. */
+/* A stream of bytes to a descriptor: append to out->buf, and call gsp_out_spill() regularly,
+ * between characters. A terminal gets what gsp_buf_term_lines() makes of the bytes. */
 struct gsp_out {
     struct gsp_buf buf;
+    bool colors;   /* set after init: the writer escapes the names, and sets colours */
     int fd;        /* borrowed */
     int failed;    /* GSP_E_* of the first failure; later spills do nothing */
     int sys;       /* the errno behind it, or 0 */
@@ -71,8 +79,8 @@ void gsp_out_spill(struct gsp_out *out);
 /* Writes the rest and frees the buffer. Returns the first failure of the stream. */
 GSP_MUST_CHECK int gsp_out_finish(struct gsp_out *out, struct gsp_err *err);
 
-/* Writes text to a new file; replaces an old one only if `force` is set. NULL or "-" is stdout.
- * A file appears complete or not at all. Fails with EXISTS, NOWRITE, IO, NOMEM. */
+/* Writes text to a new file; replaces an old one only if `force` is set. NULL or "-" is stdout. A
+ * file appears complete or not at all. Fails with EXISTS, NOWRITE, IO, NOMEM. */
 GSP_MUST_CHECK int gsp_file_put(const char *path, bool force, const struct gsp_buf *text,
                                 struct gsp_err *err);
 

@@ -70,11 +70,11 @@ void gsp_json_arr_end(struct gsp_json *json)
     close_scope(json, ']');
 }
 
-static void put_escape(struct gsp_buf *out, unsigned char c)
+static void put_escape(struct gsp_buf *out, uint32_t c)
 {
     static const char SHORT[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: byte, letter */
     for (size_t i = 0; i + 1 < sizeof(SHORT); i += 2) {
-        if ((unsigned char)SHORT[i] == c) {
+        if ((uint32_t)SHORT[i] == c) {
             gsp_buf_put(out, (char[2]){'\\', SHORT[i + 1]}, 2);
             return;
         }
@@ -84,22 +84,24 @@ static void put_escape(struct gsp_buf *out, unsigned char c)
 
 static void put_text(struct gsp_buf *out, struct gsp_sv text)
 {
+    gsp_buf_put(out, text.p, 0); /* fails if the text is lost */
     gsp_buf_putc(out, '"');
     size_t start = 0; /* of the bytes that need no escape */
     size_t i = 0;
     while (i < text.len) {
         unsigned char c = (unsigned char)text.p[i];
         size_t n = gsp_utf8_len((struct gsp_sv){text.p + i, text.len - i});
-        if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+        if (n && c != '"' && c != '\\' && !gsp_is_term_unsafe(gsp_utf8_decode(text.p + i, n))) {
             i += n;
             continue;
         }
         gsp_buf_put(out, text.p + start, i - start);
         if (n)
-            put_escape(out, c);
+            put_escape(out, gsp_utf8_decode(text.p + i, n));
         else
             gsp_buf_puts(out, REPLACEMENT);
-        start = ++i;
+        i += n ? n : 1;
+        start = i;
     }
     if (text.len)
         gsp_buf_put(out, text.p + start, text.len - start);

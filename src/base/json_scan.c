@@ -41,9 +41,10 @@ int64_t gsp_json_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *
     struct gsp_sv *rest = ctx;
     (void)err;
     n = n < rest->len ? n : rest->len;
-    if (n)
+    if (n) {
         memcpy(out, rest->p, n);
-    *rest = (struct gsp_sv){rest->p + n, rest->len - n};
+        *rest = (struct gsp_sv){rest->p + n, rest->len - n};
+    }
     return (int64_t)n;
 }
 

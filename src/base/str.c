@@ -77,6 +77,22 @@ size_t gsp_utf8_len(struct gsp_sv text)
     return len;
 }
 
+uint32_t gsp_utf8_decode(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    static const unsigned char LEAD_MASK[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t c = p[0] & LEAD_MASK[len];
+    for (size_t i = 1; i < len; i++)
+        c = c << 6 | (p[i] & 0x3fu);
+    return c;
+}
+
+bool gsp_is_term_unsafe(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
 int gsp_parse_i64(const char *text, int64_t min, int64_t max, int64_t *out, struct gsp_err *err)
 {
     /* strtoll would skip leading blanks. */

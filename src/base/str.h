@@ -46,6 +46,10 @@ bool gsp_sv_split(struct gsp_sv *rest, char sep, struct gsp_sv *part);
 
 /* Returns the length of the well-formed UTF-8 sequence at the start of text, or 0. */
 size_t gsp_utf8_len(struct gsp_sv text);
+/* Returns the code point of a well-formed sequence of len bytes. */
+uint32_t gsp_utf8_decode(const char *text, size_t len);
+/* Whether a terminal interprets the code point as a command, or changes the direction of text. */
+bool gsp_is_term_unsafe(uint32_t c);
 
 /* Parse the whole text as a number and check its range. Fail with USAGE; the message quotes the
  * text. */

@@ -103,6 +103,23 @@ TAP_TEST(cursor_stops_at_the_end)
     tap_check(gsp_cursor_bytes(&cur, 0, &got) && got.len == 0);
 }
 
+TAP_TEST(text_of_a_failed_buffer_fails_where_it_is_appended)
+{
+    gsp_auto_buf failed = {0};
+    gsp_buf_puts(&failed, "part");
+    tap_check(!gsp_buf_reserve(&failed, SIZE_MAX));
+    tap_check(gsp_buf_sv(&failed).len == 0);
+    static void (*const APPEND[])(struct gsp_buf *, struct gsp_sv) = {gsp_buf_putsv, gsp_buf_xml,
+                                                                      gsp_buf_term};
+    for (size_t i = 0; i < GSP_COUNT(APPEND); i++) {
+        gsp_auto_buf out = {0};
+        APPEND[i](&out, SV(""));
+        tap_check(!out.failed);
+        APPEND[i](&out, gsp_buf_sv(&failed));
+        tap_check(out.failed);
+    }
+}
+
 TAP_TEST(xml_is_escaped)
 {
     gsp_auto_buf buf = {0};
