@@ -6,10 +6,11 @@
 # Unpacks Debian's arm64 packages into a folder, a system root for the cross compiler and for
 # qemu. Installs nothing and needs no root privileges. Does nothing if the folder exists.
 #
-#   tools/get-arm64.sh [DIR]
+#   tools/get-arm64.sh [--kernel] [DIR]
 #
-# DIR defaults to ${XDG_CACHE_HOME:-~/.cache}/gsprof/arm64. Prints the path of the system root to
-# stdout and everything else to stderr.
+# With --kernel, unpacks a kernel to boot in qemu instead. DIR defaults to
+# ${XDG_CACHE_HOME:-~/.cache}/gsprof/arm64. Prints the path of the system root, or of the folder
+# with boot/vmlinuz-*, to stdout and everything else to stderr.
 set -eu
 
 # Increase this number if the list below changes.
@@ -23,6 +24,14 @@ die() {
 }
 
 dir=${XDG_CACHE_HOME:-$HOME/.cache}/gsprof/arm64
+name=root-$edition
+case ${1:-} in
+--kernel)
+    packages=linux-image-arm64
+    name=kernel-1
+    shift
+    ;;
+esac
 case ${1:-} in
 -h | --help)
     sed -n '4,/^set/{s/^# \{0,1\}//p;}' "$0"
@@ -33,7 +42,7 @@ case ${1:-} in
 esac
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
-root=$dir/root-$edition
+root=$dir/$name
 if [ -d "$root" ]; then
     echo "$root"
     exit 0
@@ -74,13 +83,14 @@ export APT_CONFIG="$work/apt.conf"
 apt-get -q update >&2
 # shellcheck disable=SC2086 # a list of words
 apt-get -q -y --no-install-recommends --download-only install $packages >&2
-mkdir "$work/root"
+mkdir "$work/tree"
 for deb in "$work"/cache/archives/*.deb; do
-    dpkg-deb -x "$deb" "$work/root"
+    dpkg-deb -x "$deb" "$work/tree"
 done
+rm -rf "$work/tree/lib/modules" # large; the kernel needs none to boot
 # Absolute links must point into the root.
-find "$work/root" -type l -lname '/*' | while read -r link; do
+find "$work/tree" -type l -lname '/*' | while read -r link; do
     ln -sfn "$root$(readlink "$link")" "$link"
 done
-mv -T "$work/root" "$root" 2>/dev/null || [ -d "$root" ] || die "cannot create $root"
+mv -T "$work/tree" "$root" 2>/dev/null || [ -d "$root" ] || die "cannot create $root"
 echo "$root"

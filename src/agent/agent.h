@@ -84,6 +84,6 @@ GSP_AGENT_API void gsp_agent_set_rank(int64_t rank);
 /* The entry point for the injector, in a thread of the target: starts a new thread, which starts
  * the agent and runs the Python file `script` in the interpreter of the process (through its
  * exported C functions, found by name). If script is NULL, only starts the agent. The new thread
- * writes one line to the file `outcome` (complete, then renamed): "ok" or "error <reason>". Returns
+ * writes one line to the file `outcome` (complete, then renamed): "ok" or "error <reason>". *rc is
  * 0 if the thread was started. Never waits for the GIL. */
-GSP_AGENT_API int gsp_agent_enter(const char *script, const char *outcome);
+GSP_AGENT_API void gsp_agent_enter(const char *script, const char *outcome, int *rc);

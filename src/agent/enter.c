@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,9 +76,23 @@ static void write_outcome(void *arg)
     free_request(request);
 }
 
+/* Sets the default rounding and exceptions of floating point: a thread inherits those of the thread
+ * that starts it, which the injector borrowed in the middle of a computation. */
+static void reset_float_mode(void)
+{
+#if defined(__x86_64__)
+    static const uint32_t vectors = 0x1f80;
+    static const uint16_t x87 = 0x37f;
+    __asm__ volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(vectors), "m"(x87));
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, xzr");
+#endif
+}
+
 static void *run(void *arg)
 {
     struct request *request = arg;
+    reset_float_mode();
     struct gsp_agent__script_outcome *said = &request->said;
     /* An interpreter that is shutting down ends threads that request the GIL. */
     pthread_cleanup_push(write_outcome, request);
@@ -108,19 +123,18 @@ static int start_thread(struct request *request)
     return rc == 0 ? 0 : -1;
 }
 
-int gsp_agent_enter(const char *script, const char *outcome)
+void gsp_agent_enter(const char *script, const char *outcome, int *rc)
 {
     const int saved_errno = errno;
     struct request *request = calloc(1, sizeof(*request));
-    int rc = -1;
+    *rc = -1;
     if (request) {
         request->script = script ? strdup(script) : NULL;
         request->outcome = outcome ? strdup(outcome) : NULL;
         if ((!script || request->script) && (!outcome || request->outcome))
-            rc = start_thread(request);
-        if (rc != 0)
+            *rc = start_thread(request);
+        if (*rc != 0)
             free_request(request);
     }
     errno = saved_errno;
-    return rc;
 }

@@ -89,12 +89,12 @@ static int put_line(int fd, struct gsp_sv text)
     gsp_buf_putsv(&line, text);
     if (text.len > 0 && text.p[text.len - 1] != '\n')
         gsp_buf_putc(&line, '\n');
-    return gsp_fd_write_all(fd, line.p, line.len, NULL);
+    return gsp_fd_write_text(fd, gsp_buf_sv(&line), false, NULL);
 }
 
 static int show(const struct gsp_python_call_result *result)
 {
-    int rc = gsp_fd_write_all(STDOUT_FILENO, result->printed.p, result->printed.len, NULL);
+    int rc = gsp_fd_write_text(STDOUT_FILENO, result->printed, false, NULL);
     if (rc == GSP_OK)
         rc = put_line(STDOUT_FILENO, result->value);
     if (rc == GSP_OK)

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/kcmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,6 @@
 #include "inject/remote.h"
 #include "inject/state.h"
 #include "native/unwind.h"
-#include "proc/perm.h"
 #include "proc/task.h"
 
 #define LIMIT_NS      (10 * GSP_NS_PER_S)
@@ -39,7 +37,6 @@
 #define ROOM_MIN      (96U << 10)
 #define CANDIDATES    8U
 #define LIBRARY_MAX   (64U << 20)
-#define STATUS_MAX    16384U
 #define ERROR_CHARS   160U
 #define EVAL_SYMBOL   "_PyEval_EvalFrameDefault"
 
@@ -66,82 +63,6 @@ struct candidate {
     enum gsp_inject_state state;
     struct gsp_inject_call_at at;
 };
-
-/* ---------------------------------------------------------------------------- preconditions */
-
-static long status_number(const struct gsp_buf *status, const char *key)
-{
-    struct gsp_sv rest = gsp_buf_sv(status);
-    struct gsp_sv line;
-    size_t len = strlen(key);
-    while (gsp_sv_split(&rest, '\n', &line)) {
-        char digits[24];
-        if (line.len <= len || memcmp(line.p, key, len) != 0 || line.len - len >= sizeof(digits))
-            continue;
-        memcpy(digits, line.p + len, line.len - len);
-        digits[line.len - len] = '\0';
-        return strtol(digits, NULL, 10);
-    }
-    return -1;
-}
-
-static long status_of(pid_t pid, const char *key)
-{
-    gsp_auto_buf status = {0};
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    return gsp_file_read(path, STATUS_MAX, &status, NULL) == GSP_OK ? status_number(&status, key)
-                                                                    : -1;
-}
-
-/* The rules of a filter are not visible, and breaking one may end the target. A filter that also
- * applies to us (that of a container) allows what gsprof itself does. */
-static int check_seccomp(pid_t pid, bool force, struct gsp_err *err)
-{
-    long mode = status_of(pid, "Seccomp:");
-    if (mode == 1)
-        return gsp_err_set(
-            err, GSP_E_NOTSUP, 0,
-            "the process is in seccomp strict mode, where loading a library would end it");
-    if (mode != 2 || force)
-        return GSP_OK;
-    long theirs = status_of(pid, "Seccomp_filters:");
-    long ours = status_of(getpid(), "Seccomp_filters:");
-    if (theirs >= 0 && ours >= 0 && theirs <= ours)
-        return GSP_OK;
-    gsp_err_fill(err, GSP_E_NOTSUP, 0,
-                 "the process has a seccomp filter, which may end it when it loads a library");
-    gsp_err_set_reason(err, GSP_REASON_SECCOMP);
-    return GSP_E_NOTSUP;
-}
-
-/* Between vfork and exec a child shares the memory of its parent: a library would be loaded into
- * both. */
-static bool shares_parent_memory(pid_t pid)
-{
-    struct gsp_procinfo info;
-    return gsp_proc_info(pid, &info, NULL) == GSP_OK && info.is_forked &&
-           syscall(SYS_kcmp, info.ppid, pid, KCMP_VM, 0UL, 0UL) == 0;
-}
-
-int gsp_inject__check(pid_t pid, bool force, struct gsp_err *err)
-{
-    struct gsp_perm perm;
-    gsp_proc_perm_read("", pid, &perm);
-    if (!perm.exists || perm.state == 'Z' || perm.state == 'X')
-        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)pid);
-    if (pid == getpid())
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "process %d is gsprof itself", (int)pid);
-    if (perm.tracer > 0)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process is already traced by process %d",
-                           (int)perm.tracer);
-    if (perm.state == 'T' || perm.state == 't')
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process is stopped (SIGSTOP or Ctrl-Z)");
-    if (shares_parent_memory(pid))
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process has not called exec yet (vfork)");
-    int rc = gsp_proc_perm_check(pid, err);
-    return rc == GSP_OK ? check_seccomp(pid, force, err) : rc;
-}
 
 /* -------------------------------------------------------------------------- choice of thread */
 
@@ -242,12 +163,12 @@ static bool is_visible(pid_t pid, const char *path)
 static int raw_call(struct job *job, const uint64_t args[GSP_INJECT_CALL_ARGS], int64_t *value,
                     struct gsp_err *err)
 {
-    uint64_t word;
+    struct gsp_inject__value out;
     if (!job->linker.raw_call)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the C library of the process has no syscall()");
     int rc =
-        gsp_inject__remote_call(job->remote, job->linker.raw_call, args, CALL_LIMIT_NS, &word, err);
-    *value = (int64_t)word;
+        gsp_inject__remote_call(job->remote, job->linker.raw_call, args, CALL_LIMIT_NS, &out, err);
+    *value = (int64_t)out.result;
     return rc;
 }
 
@@ -257,9 +178,10 @@ static int copy_library(struct job *job, int64_t *fd, struct gsp_err *err)
     gsp_auto_buf bytes = {0};
     gsp_raddr name;
     char path[64];
+    const struct gsp_sv base = gsp_sv_basename(gsp_sv_of(job->request->library));
     int rc = gsp_file_read(job->request->library, LIBRARY_MAX, &bytes, err);
     if (rc == GSP_OK)
-        rc = gsp_inject__remote_string(job->remote, "gsprof-agent", &name, err);
+        rc = gsp_inject__remote_string(job->remote, base.p, &name, err);
     if (rc == GSP_OK)
         rc = raw_call(job, (uint64_t[]){SYS_memfd_create, name, MFD_CLOEXEC, 0}, fd, err);
     if (rc != GSP_OK)
@@ -274,16 +196,23 @@ static int copy_library(struct job *job, int64_t *fd, struct gsp_err *err)
     return gsp_fd_write_all(file, bytes.p, bytes.len, err);
 }
 
+/* Calls a function without arguments that returns an address; 0 if it cannot be called. */
+static gsp_raddr call_for_address(struct job *job, gsp_raddr function)
+{
+    const uint64_t none[GSP_INJECT_CALL_ARGS] = {0};
+    struct gsp_inject__value out;
+    if (!function || job->remote->failed ||
+        gsp_inject__remote_call(job->remote, function, none, CALL_LIMIT_NS, &out, NULL) != GSP_OK)
+        return 0;
+    return out.is_known ? out.value : 0;
+}
+
 /* Reads the error message of the linker of the target. */
 static int linker_error(struct job *job, struct gsp_err *err)
 {
     char text[ERROR_CHARS] = "";
-    uint64_t addr = 0;
-    const uint64_t none[GSP_INJECT_CALL_ARGS] = {0};
-    if (job->linker.error && !job->remote->failed &&
-        gsp_inject__remote_call(job->remote, job->linker.error, none, CALL_LIMIT_NS, &addr, NULL) ==
-            GSP_OK &&
-        addr != 0) {
+    gsp_raddr addr = call_for_address(job, job->linker.error);
+    if (addr) {
         /* A string may end just before an unmapped page. */
         size_t len = sizeof(text) - 1;
         while (len > 8 && gsp_proc_mem_read(job->mem, addr, text, len) != GSP_OK)
@@ -294,12 +223,25 @@ static int linker_error(struct job *job, struct gsp_err *err)
                        text[0] ? text : "no reason given");
 }
 
-static int load(struct job *job, uint64_t *handle, struct gsp_err *err)
+/* Returns the address of the function after its library was loaded; 0: it is not loaded. */
+static gsp_raddr find_loaded(struct job *job)
+{
+    const struct gsp_inject__query query = {job->request->library, job->request->symbol};
+    struct gsp_maps *maps;
+    if (gsp_proc_maps_read(job->request->pid, &maps, NULL) != GSP_OK)
+        return 0;
+    gsp_raddr found = gsp_inject__linker_find_loaded(job->request->pid, job->mem, maps, &query);
+    gsp_proc_maps_free(maps);
+    return found;
+}
+
+static int load(struct job *job, gsp_raddr *function, struct gsp_err *err)
 {
     char path[64];
     const char *name = job->request->library;
     int64_t fd = -1;
     gsp_raddr text;
+    struct gsp_inject__value ignored;
     int rc = GSP_OK;
     if (!is_visible(job->request->pid, name)) {
         rc = copy_library(job, &fd, err);
@@ -311,48 +253,50 @@ static int load(struct job *job, uint64_t *handle, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = gsp_inject__remote_call(job->remote, job->linker.open,
                                      (uint64_t[]){text, (unsigned)job->linker.open_flags, 0, 0},
-                                     CALL_LIMIT_NS, handle, err);
-    if (rc == GSP_OK && *handle == 0)
-        rc = linker_error(job, err);
-    if (fd >= 0 && !job->remote->failed) {
-        int64_t ignored;
-        gsp_ignore(raw_call(job, (uint64_t[]){SYS_close, (uint64_t)fd, 0, 0}, &ignored, NULL));
+                                     CALL_LIMIT_NS, &ignored, err);
+    if (rc == GSP_OK) {
+        *function = find_loaded(job);
+        if (*function == 0)
+            rc = linker_error(job, err);
     }
+    if (fd >= 0 && !job->remote->failed)
+        gsp_ignore(raw_call(job, (uint64_t[]){SYS_close, (uint64_t)fd, 0, 0}, &(int64_t){0}, NULL));
     return rc;
 }
 
-static int find_function(struct job *job, gsp_raddr *function, struct gsp_err *err)
+/* Calls the function with the texts and the address of a word for its value. */
+static int call_function(struct job *job, struct gsp_err *err)
 {
-    uint64_t handle;
-    gsp_raddr name;
-    *function = job->linker.loaded;
-    job->result->was_loaded = *function != 0;
-    if (*function)
-        return GSP_OK;
-    int rc = load(job, &handle, err);
-    if (rc == GSP_OK)
-        rc = gsp_inject__remote_string(job->remote, job->request->symbol, &name, err);
-    if (rc == GSP_OK)
-        rc =
-            gsp_inject__remote_call(job->remote, job->linker.find, (uint64_t[]){handle, name, 0, 0},
-                                    CALL_LIMIT_NS, function, err);
-    if (rc == GSP_OK && *function == 0)
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "the library has no function %s",
-                         job->request->symbol);
-    return rc;
-}
-
-static int make_calls(struct job *job, struct gsp_err *err)
-{
-    gsp_raddr function;
-    uint64_t args[GSP_INJECT_CALL_ARGS];
-    uint64_t value = 0;
-    int rc = find_function(job, &function, err);
+    gsp_raddr function = job->linker.loaded;
+    uint64_t args[GSP_INJECT_CALL_ARGS] = {0};
+    struct gsp_inject__value ignored;
+    int rc = GSP_OK;
+    job->result->was_loaded = function != 0;
+    if (!function)
+        rc = load(job, &function, err);
     for (size_t i = 0; rc == GSP_OK && i < GSP_INJECT_ARGS_MAX; i++)
         rc = gsp_inject__remote_string(job->remote, job->request->args[i], &args[i], err);
     if (rc == GSP_OK)
-        rc = gsp_inject__remote_call(job->remote, function, args, CALL_LIMIT_NS, &value, err);
-    job->result->value = (int)value;
+        rc = gsp_inject__remote_word(job->remote, &args[GSP_INJECT_ARGS_MAX], err);
+    if (rc == GSP_OK)
+        rc = gsp_inject__remote_call(job->remote, function, args, CALL_LIMIT_NS, &ignored, err);
+    if (rc == GSP_OK)
+        rc = gsp_proc_mem_read(job->mem, args[GSP_INJECT_ARGS_MAX], &job->result->value,
+                               sizeof(job->result->value));
+    return rc;
+}
+
+/* Makes the calls and preserves errno of the thread, which they change. */
+static int make_calls(struct job *job, struct gsp_err *err)
+{
+    int value;
+    const gsp_raddr addr = call_for_address(job, job->linker.errno_at);
+    const bool is_read = addr && gsp_proc_mem_read(job->mem, addr, &value, sizeof(value)) == GSP_OK;
+    int rc = job->remote->failed
+                 ? gsp_err_set(err, GSP_E_FAULT, 0, "a call in the process does not work")
+                 : call_function(job, err);
+    if (is_read)
+        gsp_ignore(gsp_proc_mem_write_pid(job->request->pid, addr, &value, sizeof(value)));
     return rc;
 }
 
@@ -471,6 +415,8 @@ static int prepare_job(struct job *job, struct gsp_err *err)
         rc = gsp_proc_stop_new(request->pid, &job->stop, err);
     if (rc == GSP_OK) {
         job->remote->stop = job->stop;
+        job->remote->mem = job->mem;
+        job->remote->landing = job->linker.landing;
         job->remote->pid = request->pid;
     }
     return rc;

@@ -4,9 +4,8 @@
  *
  * One thread is stopped (PTRACE_SEIZE, PTRACE_INTERRUPT) where it cannot hold a lock of the C
  * library. It makes the calls, its registers are restored, and it continues. The other threads are
- * not stopped. If SIGKILL ends gsprof during a call, the target is not left stopped, but the call
- * returns to an invalid address and SIGSEGV ends the target. This window is as long as dlopen(), a
- * few tenths of a millisecond. All other signals to gsprof wait until it is over.
+ * not stopped. If gsprof is killed during a call, the thread finishes the call and continues its
+ * program by itself (sigframe.h). Other signals to gsprof wait until the call is over.
  *
  * Threads: no state between calls; one thread for a whole call.
  */
@@ -19,19 +18,19 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-#define GSP_INJECT_ARGS_MAX 4U
+#define GSP_INJECT_ARGS_MAX 2U
 
 struct gsp_inject_request {
     pid_t pid;
     const char *library;                   /* an absolute path in our mount namespace */
-    const char *symbol;                    /* int symbol(const char *, ...) */
+    const char *symbol;                    /* symbol(const char *, const char *, int *value) */
     const char *args[GSP_INJECT_ARGS_MAX]; /* NULL is passed as NULL */
     int64_t limit_ns;                      /* to find a safe moment; 0: 10 s */
     bool force; /* even if an unknown seccomp filter may end the target */
 };
 
 struct gsp_inject_result {
-    int value;          /* the return value of the function */
+    int value;          /* what the function stored in *value; 0 if nothing */
     pid_t tid;          /* the thread that made the call */
     int64_t stopped_ns; /* total time for which threads of the target were stopped */
     unsigned tries;     /* number of attempts */

@@ -14,6 +14,12 @@
 #ifndef NT_ARM_SVE
 #define NT_ARM_SVE 0x405
 #endif
+#ifndef NT_ARM_GCS
+#define NT_ARM_GCS 0x410
+#endif
+#ifndef NT_X86_SHSTK
+#define NT_X86_SHSTK 0x204
+#endif
 
 #define ALIGN_BYTES   16U
 #define RED_ZONE      128U
@@ -22,6 +28,7 @@
 #define PSTATE_BTYPE  (3UL << 10U) /* aarch64: the kind of the current branch */
 #define SYSCALL_BYTES 2U
 #define SVC_BYTES     4U
+#define SVC           0xd4000001U
 
 static bool get_set(pid_t tid, int kind, void *to, size_t *len)
 {
@@ -105,6 +112,18 @@ bool gsp_inject__signals_block(pid_t tid)
     return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0;
 }
 
+bool gsp_inject__registers_has_shadow_stack(pid_t tid)
+{
+    /* x86-64: the stack pointer, only if it is in use. aarch64: the enabled features first. */
+    uint64_t words[3] = {0};
+    size_t len = sizeof(words);
+#if defined(__x86_64__)
+    return get_set(tid, NT_X86_SHSTK, words, &len);
+#else
+    return get_set(tid, NT_ARM_GCS, words, &len) && (words[0] & 1U);
+#endif
+}
+
 uint64_t gsp_inject__registers_below(const struct gsp_inject__registers *kept, size_t bytes)
 {
     return (gsp_inject__registers_sp(kept) - RED_ZONE - bytes) & ~(uint64_t)(ALIGN_BYTES - 1);
@@ -139,13 +158,22 @@ void gsp_inject__registers_get_call(const struct gsp_inject__registers *kept,
         .pc = regs->rip};
 }
 
-void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept)
+void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
+                                        const struct gsp_inject_call_at *at)
 {
+    (void)at; /* the registers have it */
     if (kept->regs.rax != (unsigned long long)-EINTR || (int64_t)kept->regs.orig_rax < 0)
         return;
     kept->regs.rax = kept->regs.orig_rax;
     kept->regs.rip -= SYSCALL_BYTES;
     kept->regs.orig_rax = (unsigned long long)-1;
+}
+
+bool gsp_inject__registers_waits_in(const struct gsp_inject__registers *kept, struct gsp_mem *mem,
+                                    long number)
+{
+    (void)mem;
+    return (int64_t)kept->regs.orig_rax == number;
 }
 
 void gsp_inject__registers_resume_sleep(struct gsp_inject__registers *kept)
@@ -165,6 +193,7 @@ bool gsp_inject__registers_prepare(pid_t tid, const struct gsp_inject__registers
     regs.rcx = call->args[3];
     regs.rax = 0; /* no vector registers among variable arguments */
     regs.rbp = 0; /* the outermost frame */
+    regs.rbx = call->value;
     regs.eflags &= ~(unsigned long long)(DIRECTION | SINGLE_STEP);
     /* Otherwise the kernel treats the stop as one in a system call and moves the thread back to
      * it. */
@@ -172,14 +201,28 @@ bool gsp_inject__registers_prepare(pid_t tid, const struct gsp_inject__registers
     return put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
 }
 
-bool gsp_inject__registers_returned(pid_t tid, uint64_t *value)
+bool gsp_inject__registers_returned(pid_t tid, const struct gsp_inject__register_call *call,
+                                    uint64_t *value)
 {
     struct user_regs_struct regs;
     size_t len = sizeof(regs);
     if (!get_set(tid, NT_PRSTATUS, &regs, &len))
         return false;
+    if (regs.orig_rax == SYS_rt_sigreturn && regs.rsp == call->end)
+        return true;
     *value = regs.rax;
-    return regs.rip == GSP_INJECT_TRAP_ADDRESS;
+    return false;
+}
+
+bool gsp_inject__registers_postpone_return(pid_t tid, const struct gsp_inject__register_call *call)
+{
+    struct user_regs_struct regs;
+    size_t len = sizeof(regs);
+    if (!get_set(tid, NT_PRSTATUS, &regs, &len))
+        return false;
+    regs.orig_rax = SYS_getpid;
+    regs.rip = call->sigreturn;
+    return put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
 }
 
 #elif defined(__aarch64__)
@@ -201,6 +244,7 @@ bool gsp_inject__registers_is_in_call(const struct gsp_inject__registers *kept, 
     return (kept->regs.pc == pc || kept->regs.pc == pc - SVC_BYTES) && kept->regs.sp == sp;
 }
 
+/* The kernel has discarded the number of the call when the thread stops. */
 void gsp_inject__registers_get_call(const struct gsp_inject__registers *kept,
                                     struct gsp_inject_call_at *out)
 {
@@ -208,10 +252,23 @@ void gsp_inject__registers_get_call(const struct gsp_inject__registers *kept,
     *out = (struct gsp_inject_call_at){.number = -1};
 }
 
-void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept)
+void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
+                                        const struct gsp_inject_call_at *at)
 {
-    /* The result has overwritten the first argument. */
-    (void)kept;
+    struct user_regs_struct *regs = &kept->regs;
+    if (regs->regs[0] != (unsigned long long)-EINTR || regs->pc != at->pc ||
+        regs->regs[8] != (unsigned long long)at->number)
+        return;
+    regs->regs[0] = at->args[0]; /* the result has overwritten it */
+    regs->pc -= SVC_BYTES;
+}
+
+bool gsp_inject__registers_waits_in(const struct gsp_inject__registers *kept, struct gsp_mem *mem,
+                                    long number)
+{
+    uint32_t code;
+    return kept->regs.regs[8] == (unsigned long long)number &&
+           gsp_proc_mem_read(mem, kept->regs.pc, &code, sizeof(code)) == GSP_OK && code == SVC;
 }
 
 void gsp_inject__registers_resume_sleep(struct gsp_inject__registers *kept)
@@ -229,19 +286,30 @@ bool gsp_inject__registers_prepare(pid_t tid, const struct gsp_inject__registers
     for (size_t i = 0; i < GSP_INJECT_CALL_ARGS; i++)
         regs.regs[i] = call->args[i];
     regs.regs[29] = 0;
-    regs.regs[30] = GSP_INJECT_TRAP_ADDRESS;
+    regs.regs[30] = call->sigreturn;
     regs.pstate &= ~PSTATE_BTYPE;
     return put_call_number(tid, -1) && put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
 }
 
-bool gsp_inject__registers_returned(pid_t tid, uint64_t *value)
+bool gsp_inject__registers_returned(pid_t tid, const struct gsp_inject__register_call *call,
+                                    uint64_t *value)
 {
     struct user_regs_struct regs;
     size_t len = sizeof(regs);
     if (!get_set(tid, NT_PRSTATUS, &regs, &len))
         return false;
     *value = regs.regs[0];
-    return regs.pc == GSP_INJECT_TRAP_ADDRESS;
+    return regs.regs[8] == SYS_rt_sigreturn && regs.sp == call->end;
+}
+
+bool gsp_inject__registers_postpone_return(pid_t tid, const struct gsp_inject__register_call *call)
+{
+    struct user_regs_struct regs;
+    size_t len = sizeof(regs);
+    if (!get_set(tid, NT_PRSTATUS, &regs, &len))
+        return false;
+    regs.pc = call->sigreturn;
+    return put_set(tid, NT_PRSTATUS, &regs, sizeof(regs)) && put_call_number(tid, SYS_getpid);
 }
 
 #else

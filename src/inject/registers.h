@@ -15,11 +15,9 @@
 #include "inject/state.h"
 #include "proc/mem.h"
 
-#define GSP_INJECT_CALL_ARGS    4U
-/* The return address of calls. No code is ever mapped there, so the thread stops with a fault. */
-#define GSP_INJECT_TRAP_ADDRESS 0x10U
+#define GSP_INJECT_CALL_ARGS  4U
 /* Size of the vector registers; current processors need less than 12 KB. */
-#define GSP_INJECT_WIDE_BYTES   16384U
+#define GSP_INJECT_WIDE_BYTES 16384U
 
 struct gsp_inject__registers {
     struct user_regs_struct regs;
@@ -30,11 +28,14 @@ struct gsp_inject__registers {
     unsigned char wide[GSP_INJECT_WIDE_BYTES];
 };
 
-/* A call. The stack pointer is below everything that the thread has on its stack. */
+/* A call, which returns through a signal frame (sigframe.h). */
 struct gsp_inject__register_call {
     gsp_raddr function;
-    gsp_raddr sp; /* the return address is here, on machines that pass it on the stack */
     uint64_t args[GSP_INJECT_CALL_ARGS];
+    gsp_raddr sp;        /* below everything that the thread has on its stack */
+    gsp_raddr end;       /* the stack pointer at rt_sigreturn */
+    gsp_raddr value;     /* x86-64: where the value is stored */
+    gsp_raddr sigreturn; /* the code that makes the system call */
 };
 
 uint64_t gsp_inject__registers_sp(const struct gsp_inject__registers *kept);
@@ -52,15 +53,28 @@ bool gsp_inject__registers_is_in_call(const struct gsp_inject__registers *kept, 
 /* The interrupted system call, as far as the registers show it; number -1: none. */
 void gsp_inject__registers_get_call(const struct gsp_inject__registers *kept,
                                     struct gsp_inject_call_at *out);
-/* Restarts the system call that ended with EINTR. */
-void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept);
+/* Restarts the system call if it ended with EINTR. */
+void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
+                                        const struct gsp_inject_call_at *at);
+/* Returns whether the thread was stopped in this system call, and would repeat it. */
+bool gsp_inject__registers_waits_in(const struct gsp_inject__registers *kept, struct gsp_mem *mem,
+                                    long number);
 /* Continues a sleep for the remaining time; x86-64 does this by itself. */
 void gsp_inject__registers_resume_sleep(struct gsp_inject__registers *kept);
 
-/* Sets the registers so that the thread makes the call when it runs. */
+/* Sets the registers so that the thread makes the call when it runs: all of them at once, so that
+ * the call is either set up or not. */
 bool gsp_inject__registers_prepare(pid_t tid, const struct gsp_inject__registers *kept,
                                    const struct gsp_inject__register_call *call);
-/* Returns whether the call has returned, and its value. */
-bool gsp_inject__registers_returned(pid_t tid, uint64_t *value);
+/* Returns whether a thread that is stopped at a system call has returned from the call and is about
+ * to execute rt_sigreturn. *value becomes what the register for results holds: the result of a
+ * system call that has ended; after the return, on aarch64, the value of the function. */
+bool gsp_inject__registers_returned(pid_t tid, const struct gsp_inject__register_call *call,
+                                    uint64_t *value);
+/* Makes that thread execute a harmless system call instead and then rt_sigreturn, so that it can be
+ * stopped in between. */
+bool gsp_inject__registers_postpone_return(pid_t tid, const struct gsp_inject__register_call *call);
+/* Returns whether the thread has a shadow stack, which only real calls may change. */
+bool gsp_inject__registers_has_shadow_stack(pid_t tid);
 /* Blocks all signals of the thread except faults. */
 bool gsp_inject__signals_block(pid_t tid);

@@ -25,6 +25,8 @@
 /* A running interpreter starts an armed script within milliseconds. */
 #define BY_ITSELF_NS (200 * GSP_NS_PER_MS)
 #define POLL_NS      (300 * GSP_NS_PER_US)
+#define BUSY_NS      (2 * GSP_NS_PER_MS)
+#define LOCATE_TRIES 10U
 #define POLLS        16U /* the target is checked for its exit once per this many polls */
 #define ANSWER_MAX   (64U << 20)
 #define OUTCOME_MAX  4096U
@@ -64,6 +66,28 @@ static void become_root(uid_t uid)
     }
 }
 
+/* The name of a file in its folder. */
+static const char *name_of(const char *path)
+{
+    return gsp_sv_basename(gsp_sv_of(path)).p;
+}
+
+/* Reads a file that the target has written. Fails with NOFILE if there is none, or if it is a FIFO,
+ * a link, or a file of another user. */
+static int read_file(const struct gsp_inject__script_files *files, const char *path,
+                     size_t max_bytes, struct gsp_buf *out, struct gsp_err *err)
+{
+    struct stat st;
+    struct stat folder;
+    gsp_auto_fd fd =
+        openat(files->fd, name_of(path), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0 || fstat(files->fd, &folder) != 0)
+        return gsp_err_set(err, GSP_E_NOFILE, errno, "%.200s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode) || (st.st_uid != files->owner && st.st_uid != folder.st_uid))
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "%.200s is not a file of the target", path);
+    return gsp_fd_read_all(fd, max_bytes, out, err);
+}
+
 static int set_paths(pid_t pid, struct gsp_inject__script_files *files, struct gsp_err *err)
 {
     const struct gsp_ring_dir_spec spec = {.pid = pid, .rank = GSP_NULL_I64};
@@ -72,8 +96,8 @@ static int set_paths(pid_t pid, struct gsp_inject__script_files *files, struct g
     int rc = gsp_ring_dir_create(&spec, &new_fd, err);
     if (rc != GSP_OK)
         return rc;
-    gsp_auto_fd fd = new_fd;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    files->fd = new_fd;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", new_fd);
     ssize_t len = readlink(link, files->folder, sizeof(files->folder) - 1);
     if (len <= 0)
         return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", link, strerror(errno));
@@ -85,9 +109,12 @@ static int set_paths(pid_t pid, struct gsp_inject__script_files *files, struct g
                  {files->claim, "claim"},
                  {files->answer, "answer"},
                  {files->outcome, "outcome"}};
+    /* The time distinguishes this process from a killed one with the same number, whose files are
+     * still there. */
+    const int64_t now_ns = gsp_now_ns();
     for (size_t i = 0; i < GSP_COUNT(names); i++)
-        snprintf(names[i].to, PATH_MAX, "%s/script-%d.%s", files->folder, (int)getpid(),
-                 names[i].end);
+        snprintf(names[i].to, PATH_MAX, "%s/script-%d-%llx.%s", files->folder, (int)getpid(),
+                 (unsigned long long)now_ns, names[i].end);
     return GSP_OK;
 }
 
@@ -105,8 +132,10 @@ static int write_script(const struct gsp_python_call *script,
     gsp_buf_puts(&text, at + sizeof(PLACEHOLDER) - 1);
     if (text.failed)
         return gsp_err_nomem(err);
+    const char *name = name_of(files->script);
+    unlinkat(files->fd, name, 0); /* of a process that had our pid */
     gsp_auto_fd fd =
-        open(files->script, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        openat(files->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", files->script, strerror(errno));
     return gsp_fd_write_all(fd, text.p, text.len, err);
@@ -138,6 +167,7 @@ static int prepare(const struct gsp_python_call *script, const char *package,
     snprintf(path, sizeof(path), "/proc/%d", (int)script->pid);
     if (stat(path, &st) != 0)
         return gsp_err_set(err, GSP_E_NOPROC, errno, "process %d has exited", (int)script->pid);
+    files->owner = st.st_uid;
     become(st.st_uid, st.st_gid);
     int rc = set_paths(script->pid, files, err);
     if (rc == GSP_OK)
@@ -150,9 +180,10 @@ static int prepare(const struct gsp_python_call *script, const char *package,
 
 /* ------------------------------------------------------------------------------------- answer */
 
-static bool exists(const char *path)
+static bool exists(const struct gsp_inject__script_files *files, const char *path)
 {
-    return access(path, F_OK) == 0;
+    struct stat st;
+    return fstatat(files->fd, name_of(path), &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static bool has_exited(pid_t pid)
@@ -161,18 +192,24 @@ static bool has_exited(pid_t pid)
     return gsp_proc_info(pid, &info, NULL) != GSP_OK || info.state == 'Z' || info.state == 'X';
 }
 
-/* Fails if the agent reports that it could not run the script. */
-static int read_outcome(const struct gsp_inject__script_files *files, struct gsp_err *err)
+int gsp_inject__outcome_parse(struct gsp_sv text, struct gsp_err *err)
 {
     static const char word[] = "error ";
-    gsp_auto_buf text = {0};
-    if (gsp_file_read(files->outcome, OUTCOME_MAX, &text, NULL) != GSP_OK ||
-        !gsp_sv_starts(gsp_buf_sv(&text), word))
+    if (!gsp_sv_starts(text, word))
         return GSP_OK;
-    while (text.len > 0 && text.p[text.len - 1] == '\n')
+    while (text.p[text.len - 1] == '\n')
         text.len--;
     return gsp_err_set(err, GSP_E_NOTSUP, 0, "%.*s", (int)(text.len - (sizeof(word) - 1)),
                        text.p + sizeof(word) - 1);
+}
+
+/* Fails if the agent reports that it could not run the script. */
+static int read_outcome(const struct gsp_inject__script_files *files, struct gsp_err *err)
+{
+    gsp_auto_buf text = {0};
+    if (read_file(files, files->outcome, OUTCOME_MAX, &text, NULL) != GSP_OK)
+        return GSP_OK;
+    return gsp_inject__outcome_parse(gsp_buf_sv(&text), err);
 }
 
 /* Waits for a file. The caller replaces the message of TIMEOUT. */
@@ -181,7 +218,7 @@ static int wait_for(const struct gsp_python_call *script,
                     int64_t deadline_ns, struct gsp_err *err)
 {
     for (unsigned i = 0;; i++) {
-        if (exists(path))
+        if (exists(files, path))
             return GSP_OK;
         int rc = read_outcome(files, err);
         if (rc != GSP_OK)
@@ -194,20 +231,17 @@ static int wait_for(const struct gsp_python_call *script,
     }
 }
 
-/* Parses "ok 12 0 0\n" and three texts. The target is not trusted. */
-static int read_answer(const struct gsp_inject__script_files *files,
-                       struct gsp_python_call_result *out, struct gsp_err *err)
+int gsp_inject__answer_parse(struct gsp_python_call_result *out, struct gsp_err *err)
 {
     struct gsp_sv *texts[] = {&out->printed, &out->value, &out->trace};
-    int rc = gsp_file_read(files->answer, ANSWER_MAX, &out->answer, err);
-    if (rc != GSP_OK)
-        return rc;
     struct gsp_sv rest = gsp_buf_sv(&out->answer);
     struct gsp_sv head;
     struct gsp_sv word;
     if (!gsp_sv_split(&rest, '\n', &head) || !gsp_sv_split(&head, ' ', &word))
         return gsp_err_set(err, GSP_E_FORMAT, 0, "malformed answer");
-    out->raised = !(word.len == 2 && memcmp(word.p, "ok", 2) == 0);
+    if (gsp_sv_eq(word, gsp_sv_of("busy")))
+        return gsp_err_set(err, GSP_E_TORN, 0, "another request is running in the process");
+    out->raised = !gsp_sv_eq(word, gsp_sv_of("ok"));
     for (size_t i = 0; i < GSP_COUNT(texts); i++) {
         char digits[24] = "";
         int64_t len = 0;
@@ -216,9 +250,17 @@ static int read_answer(const struct gsp_inject__script_files *files,
         if (gsp_parse_i64(digits, 0, (int64_t)rest.len, &len, NULL) != GSP_OK)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "truncated answer");
         *texts[i] = (struct gsp_sv){rest.p, (size_t)len};
-        rest = (struct gsp_sv){rest.p + len, rest.len - (size_t)len};
+        if (len)
+            rest = (struct gsp_sv){rest.p + len, rest.len - (size_t)len};
     }
     return GSP_OK;
+}
+
+static int read_answer(const struct gsp_inject__script_files *files,
+                       struct gsp_python_call_result *out, struct gsp_err *err)
+{
+    int rc = read_file(files, files->answer, ANSWER_MAX, &out->answer, err);
+    return rc == GSP_OK ? gsp_inject__answer_parse(out, err) : rc;
 }
 
 /* --------------------------------------------------------------------------------- running it */
@@ -266,7 +308,7 @@ static int run_by_agent(const struct gsp_python_call *script,
 /* Prevents the script from starting later, unless it runs already. */
 static int cancel(const struct gsp_inject__script_files *files, struct gsp_err *err)
 {
-    if (mkdir(files->claim, 0700) == 0)
+    if (mkdirat(files->fd, name_of(files->claim), 0700) == 0)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0,
                            "the interpreter did not run it in time: a thread holds the GIL");
     return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the code is still running in the target");
@@ -279,6 +321,11 @@ int gsp_inject_locate_python(pid_t pid, struct gsp_py_runtime *runtime, struct g
     if (rc != GSP_OK)
         return rc;
     rc = gsp_py_locate(pid, mem, runtime, err);
+    /* Threads that start and end meanwhile make a sound runtime look wrong. */
+    for (unsigned i = 1; rc == GSP_E_FORMAT && i < LOCATE_TRIES; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = BUSY_NS}, NULL);
+        rc = gsp_py_locate(pid, mem, runtime, err);
+    }
     gsp_proc_mem_free(mem);
     return rc;
 }
@@ -293,6 +340,11 @@ static int run_script(const struct gsp_python_call *script,
     out->by_itself = run_by_interpreter(script, files, runtime);
     if (!out->by_itself)
         rc = run_by_agent(script, files, package, out, err);
+    if (rc == GSP_E_TIMEOUT) {
+        /* No thread could be borrowed. The script must not start later. */
+        gsp_ignore(mkdirat(files->fd, name_of(files->claim), 0700) != 0);
+        return rc;
+    }
     if (rc == GSP_OK)
         rc = wait_for(script, files, files->answer, deadline_ns, err);
     if (rc == GSP_E_TIMEOUT)
@@ -312,11 +364,42 @@ static int find_package(char out[PATH_MAX], struct gsp_err *err)
     return GSP_OK;
 }
 
+static void remove_files(const struct gsp_inject__script_files *files)
+{
+    unlinkat(files->fd, name_of(files->script), 0);
+    unlinkat(files->fd, name_of(files->answer), 0);
+    unlinkat(files->fd, name_of(files->outcome), 0);
+    unlinkat(files->fd, name_of(files->claim), AT_REMOVEDIR);
+}
+
+/* Runs the script once. Fails with TORN if the target runs another one. */
+static int run_once(const struct gsp_python_call *script, const char *package,
+                    const struct gsp_py_runtime *runtime, struct gsp_python_call_result *out,
+                    struct gsp_err *err)
+{
+    struct gsp_inject__script_files files = {.fd = -1};
+    out->answer.len = 0;
+    int rc = prepare(script, package, runtime, &files, err);
+    if (rc == GSP_OK)
+        rc = run_script(script, &files, package, runtime, out, err);
+    if (rc == GSP_OK && !out->raised && gsp_sv_eq(out->value, gsp_sv_of("follow")) &&
+        strcmp(script->what, "inject") == 0 && script->follow)
+        script->follow(script->pid);
+    /* The agent writes its outcome last. Without this it would appear after the removal below. */
+    if ((rc == GSP_OK || rc == GSP_E_TORN) && !out->by_itself)
+        gsp_ignore(wait_for(script, &files, files.outcome, gsp_now_ns() + BY_ITSELF_NS, NULL) !=
+                   GSP_OK);
+    /* After a timeout the script may still start: the claim must stay. */
+    if (files.script[0] && rc != GSP_E_TIMEOUT)
+        remove_files(&files);
+    gsp_fd_close(&files.fd);
+    return rc;
+}
+
 int gsp_inject_run_python(const struct gsp_python_call *script, struct gsp_python_call_result *out,
                           struct gsp_err *err)
 {
     char package[PATH_MAX] = "";
-    struct gsp_inject__script_files files = {0};
     struct gsp_py_runtime runtime;
     int64_t start_ns = gsp_now_ns();
     *out = (struct gsp_python_call_result){0};
@@ -328,24 +411,15 @@ int gsp_inject_run_python(const struct gsp_python_call *script, struct gsp_pytho
     if (rc == GSP_OK && strcmp(script->what, "inject") == 0)
         rc = check_visible(script->pid, package, err);
     if (rc == GSP_OK)
-        rc = prepare(script, package, &runtime, &files, err);
-    if (rc == GSP_OK)
-        rc = run_script(script, &files, package, &runtime, out, err);
-    if (rc == GSP_OK && !out->raised && gsp_sv_eq(out->value, gsp_sv_of("follow")) &&
-        strcmp(script->what, "inject") == 0 && script->follow)
-        script->follow(script->pid);
-    out->total_ns = gsp_now_ns() - start_ns;
-    /* The agent writes its outcome last. Without this it would appear after the removal below. */
-    if (rc == GSP_OK && !out->by_itself)
-        gsp_ignore(wait_for(script, &files, files.outcome, gsp_now_ns() + BY_ITSELF_NS, NULL) !=
-                   GSP_OK);
-    /* After a timeout the script may still start: the claim must stay. */
-    if (files.script[0] && rc != GSP_E_TIMEOUT) {
-        unlink(files.script);
-        unlink(files.answer);
-        unlink(files.outcome);
-        rmdir(files.claim);
+        rc = run_once(script, package, &runtime, out, err);
+    /* The command that started the other request may have been killed. */
+    while (rc == GSP_E_TORN && gsp_now_ns() - start_ns < script->limit_ns) {
+        nanosleep(&(struct timespec){.tv_nsec = BUSY_NS}, NULL);
+        rc = run_once(script, package, &runtime, out, err);
     }
+    if (rc == GSP_E_TORN)
+        rc = gsp_err_set(err, GSP_E_TIMEOUT, 0, "another request is running in the process");
+    out->total_ns = gsp_now_ns() - start_ns;
     return rc;
 }
 

@@ -54,6 +54,13 @@ GSP_MUST_CHECK int gsp_inject_run_python(const struct gsp_python_call *call,
                                          struct gsp_python_call_result *out, struct gsp_err *err);
 void gsp_inject_python_call_result_free(struct gsp_python_call_result *result);
 
+/* Parses out->answer, which the target wrote: "ok 12 0 0\n" and three texts. Fails with FORMAT;
+ * with TORN if the target runs another script. */
+GSP_MUST_CHECK int gsp_inject__answer_parse(struct gsp_python_call_result *out,
+                                            struct gsp_err *err);
+/* Parses what the agent wrote. Fails with NOTSUP if it could not run the script. */
+GSP_MUST_CHECK int gsp_inject__outcome_parse(struct gsp_sv text, struct gsp_err *err);
+
 /* Sets XDG_RUNTIME_DIR of this process to that of the target, which creates its rings there. */
 void gsp_inject_use_runtime_dir_of(pid_t pid);
 /* Whether a process has the agent with its Python part; *version (32 bytes) is the agent's. */
@@ -68,8 +75,11 @@ GSP_MUST_CHECK int gsp_inject_find_process(const char *text, pid_t *out, struct 
 GSP_MUST_CHECK int gsp_inject_locate_python(pid_t pid, struct gsp_py_runtime *runtime,
                                             struct gsp_err *err);
 
-/* The files of one call. */
+/* The files of one call. The folder belongs to the target's user, who may replace every name in it:
+ * gsprof uses names relative to its descriptor, and the paths only for the target. */
 struct gsp_inject__script_files {
+    int fd;      /* of the folder; -1: none */
+    uid_t owner; /* of the target */
     char folder[PATH_MAX - 64];
     char script[PATH_MAX];
     char claim[PATH_MAX];   /* a folder: only the thread that creates it runs the script */

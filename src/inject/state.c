@@ -106,6 +106,11 @@ bool gsp_inject__call_is_relative_sleep(const struct gsp_inject_call_at *at)
     return at->number == SYS_nanosleep || (at->number == SYS_clock_nanosleep && at->args[1] == 0);
 }
 
+bool gsp_inject__call_waits_until(const struct gsp_inject_call_at *at)
+{
+    return at->number == SYS_futex && is_condition(at);
+}
+
 static bool name_begins(const struct gsp_map *map, const char *const *names, size_t count)
 {
     struct gsp_sv name = gsp_sv_basename(gsp_sv_of(map->path));

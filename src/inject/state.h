@@ -42,6 +42,9 @@ bool gsp_inject__call_is_endless(const struct gsp_inject_call_at *at);
  * beginning. */
 bool gsp_inject__call_is_relative_sleep(const struct gsp_inject_call_at *at);
 
+/* Returns whether the call waits until a point in time, so that it can be repeated. */
+bool gsp_inject__call_waits_until(const struct gsp_inject_call_at *at);
+
 /* Returns whether a mapping is the dynamic linker, which makes system calls with its locks held. */
 bool gsp_inject__map_is_linker(const struct gsp_map *map);
 /* Returns whether code of this mapping never runs with a lock of the C library held: a file

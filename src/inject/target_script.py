@@ -21,6 +21,8 @@ SWITCH_INTERVAL_S = 5e-4
 ANSWER: "List[bytes]" = []
 # File name of the user's code. The names of gsprof's own files contain "gsprof".
 EVAL = "<eval>"
+# In sys: the process whose agent is being loaded or removed.
+MARK = "_gsprof_request"
 # The extension module, after pause().
 PAUSED: "List[Any]" = []
 
@@ -45,6 +47,22 @@ def run_request(request: "Dict[str, Any]") -> None:
         except OSError:
             return False
         return True
+
+    def reserve() -> bool:
+        """Returns False if another script loads or removes the agent: in another thread, or in this
+        one, where the interpreter may start a script at any line of Python. A forked child
+        inherits the mark."""
+        if request["what"] == "eval":
+            return True
+        mark, marks = [os.getpid()], sys.__dict__
+        found = marks.setdefault(MARK, mark)
+        if found[0] != mark[0]:
+            found = marks[MARK] = mark
+        return found is mark
+
+    def release() -> None:
+        if request["what"] != "eval":
+            sys.__dict__.pop(MARK, None)
 
     def make_finder() -> "Any":
         """Returns an import finder for the modules in the request. Reading them from files would
@@ -178,7 +196,13 @@ def run_request(request: "Dict[str, Any]") -> None:
         return ("error" if trace else "ok"), "".join(printed), value, trace
 
     def answer() -> None:
-        outcome, *texts = run()
+        if reserve():
+            try:
+                outcome, *texts = run()
+            finally:
+                release()
+        else:
+            outcome, *texts = "busy", "", "", ""
         parts = [text.encode("utf-8", "backslashreplace") for text in texts]
         head = " ".join([outcome, *(str(len(part)) for part in parts)]) + "\n"
         text = head.encode("ascii") + b"".join(parts)

@@ -327,7 +327,7 @@ int gsp_proc_perm_selftest(struct gsp_err *err)
     if (child < 0)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot fork: %s", strerror(errno));
     int rc = selftest_read(child, ready_fd, err);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    if (kill(child, SIGKILL) == 0)
+        waitpid(child, NULL, 0);
     return rc;
 }

@@ -24,8 +24,12 @@
 /* How long release waits for threads that cannot be detached yet. */
 #define RELEASE_NS    (100 * GSP_NS_PER_MS)
 #define FREE_TRIES    10
+/* How long to wait for a thread that must stop again. It may have to wait for a CPU. */
+#define AGAIN_NS      (2 * GSP_NS_PER_S)
 /* The shortest time slice that the kernel grants. */
 #define SLICE_NS      100000U
+/* The signal of a stop at a system call (PTRACE_O_TRACESYSGOOD). */
+#define CALL_SIGNAL   (SIGTRAP | 0x80)
 /* SCHED_FLAG_RESET_ON_FORK: children do not inherit the time slice. */
 #define RESET_ON_FORK 1U
 
@@ -33,6 +37,7 @@ struct held {
     pid_t tid;
     bool stopped;
     bool leaving; /* released, but only a stopped thread can be detached */
+    bool at_call; /* stopped at the beginning or end of a system call */
     int signal;   /* to be delivered at release; 0 for none */
 };
 
@@ -107,7 +112,7 @@ static bool has_ended(pid_t pid, pid_t tid)
 /* Seizes one thread and interrupts it. Returns GSP_OK without adding the thread if it has ended. */
 static int seize(struct gsp_stop *stop, pid_t tid, struct gsp_err *err)
 {
-    if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0) {
+    if (ptrace(PTRACE_SEIZE, tid, 0, (void *)(uintptr_t)PTRACE_O_TRACESYSGOOD) != 0) {
         int sys = errno;
         if (sys == ESRCH || has_ended(stop->pid, tid))
             return GSP_OK;
@@ -162,7 +167,8 @@ static enum status poll_status(struct held *held, bool is_child)
     held->stopped = true;
     /* A stop without an event is a signal delivery: the signal must not be lost. */
     bool event = (status >> 16) != 0;
-    held->signal = event ? 0 : WSTOPSIG(status);
+    held->at_call = !event && WSTOPSIG(status) == CALL_SIGNAL;
+    held->signal = event || held->at_call ? 0 : WSTOPSIG(status);
     return STOPPED;
 }
 
@@ -280,31 +286,64 @@ static int wait_one(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *
     return rc;
 }
 
+/* Resumes the one stopped thread and waits until it stops again. */
+static int resume(struct gsp_stop *stop, unsigned request, int64_t deadline_ns, struct gsp_err *err)
+{
+    struct held *held = &stop->items[0];
+    held->stopped = false;
+    held->signal = 0;
+    ptrace(request, held->tid, 0, 0);
+    int rc = wait_one(stop, deadline_ns, err);
+    if (rc != GSP_E_TIMEOUT)
+        return rc;
+    ptrace(PTRACE_INTERRUPT, held->tid, 0, 0);
+    rc = wait_one(stop, gsp_now_ns() + AGAIN_NS, err);
+    /* A traced system call stops first at its end, where not all registers of aarch64 can be set,
+     * and this discards the request to stop. */
+    if (rc == GSP_OK && held->at_call) {
+        held->stopped = false;
+        ptrace(PTRACE_INTERRUPT, held->tid, 0, 0);
+        ptrace(PTRACE_CONT, held->tid, 0, 0);
+        rc = wait_one(stop, gsp_now_ns() + AGAIN_NS, err);
+    }
+    if (rc != GSP_OK)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "the thread cannot be stopped again");
+    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the call did not return in time");
+}
+
+static int check_one(const struct gsp_stop *stop, struct gsp_err *err)
+{
+    if (stop->count != 1 || !stop->items[0].stopped)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "no thread is held");
+    return GSP_OK;
+}
+
 int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     *signal = 0;
-    if (stop->count != 1 || !stop->items[0].stopped)
-        return gsp_err_set(err, GSP_E_NOPROC, 0, "no thread is held");
+    int rc = check_one(stop, err);
     /* A group stop is not a signal to this thread: resume it. */
-    while (*signal == 0) {
-        stop->items[0].stopped = false;
-        stop->items[0].signal = 0;
-        ptrace(PTRACE_CONT, stop->items[0].tid, 0, 0);
-        int rc = wait_one(stop, deadline_ns, err);
-        if (rc == GSP_E_TIMEOUT) {
-            ptrace(PTRACE_INTERRUPT, stop->items[0].tid, 0, 0);
-            rc = wait_one(stop, gsp_now_ns() + RELEASE_NS, err);
-            if (rc != GSP_OK)
-                return gsp_err_set(err, GSP_E_NOPROC, 0, "the thread cannot be stopped again");
-            return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the call did not return in time");
-        }
-        if (rc != GSP_OK)
-            return rc;
-        *signal = stop->items[0].signal;
+    while (rc == GSP_OK) {
+        rc = resume(stop, PTRACE_SYSCALL, deadline_ns, err);
+        if (rc == GSP_OK && (stop->items[0].at_call || stop->items[0].signal != 0))
+            break;
     }
+    if (rc != GSP_OK)
+        return rc;
+    *signal = stop->items[0].signal;
     stop->items[0].signal = 0;
     return GSP_OK;
+}
+
+int gsp_proc_stop_finish_call(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
+{
+    int64_t deadline_ns = gsp_now_ns() + limit_ns;
+    int rc = check_one(stop, err);
+    if (rc != GSP_OK)
+        return rc;
+    ptrace(PTRACE_INTERRUPT, stop->items[0].tid, 0, 0);
+    return resume(stop, PTRACE_CONT, deadline_ns, err);
 }
 
 /* Detaches a thread. Returns false if it has not stopped yet: a seized thread must stop before it

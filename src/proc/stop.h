@@ -39,11 +39,16 @@ GSP_MUST_CHECK int gsp_proc_stop_hold_task(struct gsp_stop *stop, pid_t tid, int
 /* The pending signal that the one stopped thread receives at release; 0 if none. */
 int gsp_proc_stop_signal(const struct gsp_stop *stop);
 void gsp_proc_stop_set_signal(struct gsp_stop *stop, int signal);
-/* Runs the one stopped thread until it receives a signal. The signal is stored in *signal and not
- * delivered. Fails with TIMEOUT: the thread is stopped again, wherever it is. Fails with NOPROC if
- * the thread has ended or cannot be stopped again: no thread is stopped then. */
+/* Runs the one stopped thread until it receives a signal, which is stored in *signal and not
+ * delivered, or until it enters or leaves a system call; *signal is 0 then. Fails with TIMEOUT: the
+ * thread is stopped again, wherever it is. Fails with NOPROC if the thread has ended or cannot be
+ * stopped again: no thread is stopped then. */
 GSP_MUST_CHECK int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal,
                                      struct gsp_err *err);
+/* Lets the one stopped thread finish its system call and stops it before it executes another
+ * instruction. Fails as gsp_proc_stop_run() does. */
+GSP_MUST_CHECK int gsp_proc_stop_finish_call(struct gsp_stop *stop, int64_t limit_ns,
+                                             struct gsp_err *err);
 /* The last time at which a thread of the current stop was seen running; all threads have been
  * stopped since then at the latest. */
 int64_t gsp_proc_stop_running_ns(const struct gsp_stop *stop);

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,7 +228,10 @@ def test_disabled_remote_debugging(start: StartTarget, python: Python) -> None:
 # ------------------------------------------------------- the target is not disturbed
 
 
-@pytest.mark.parametrize("how", ["spin", "sleep", "read", "epoll"])
+HOWS = ["spin", "wide", "sleep", "read", "epoll"]
+
+
+@pytest.mark.parametrize("how", HOWS)
 def test_registers_and_calls_are_unchanged(how: str, check: StartChecker, tmp_path: Path) -> None:
     checker = check(how)
     for _ in range(20):
@@ -235,6 +239,62 @@ def test_registers_and_calls_are_unchanged(how: str, check: StartChecker, tmp_pa
     result = checker.finish()
     assert (result["bad"], result["interrupted"]) == (0, 0), result
     assert len((tmp_path / "log").read_text(encoding="utf-8").splitlines()) == 20
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_an_injector_that_is_killed_in_its_call(
+    how: str, check: StartChecker, tmp_path: Path
+) -> None:
+    """The borrowed thread finishes the call and continues its program by itself."""
+    checker = check(how)
+    for number in range(5):
+        fifo = tmp_path / f"fifo-{number}"
+        os.mkfifo(fifo)
+        argv = [TOOLS / "inject_call", checker.pid, PROBE, "probe_wait", fifo]
+        injector = subprocess.Popen([str(arg) for arg in argv], stdout=subprocess.DEVNULL)
+        writer = os.open(fifo, os.O_WRONLY)  # returns when the target has opened it
+        injector.kill()
+        injector.wait(PATIENCE_S)
+        assert signals_of(checker.pid, "TracerPid") == 0
+        os.close(writer)
+        wait_for(lambda: signals_of(checker.pid, "SigBlk") == 0, "signals stay blocked")
+    result = checker.finish()
+    assert result["bad"] == 0, result
+    # A relative sleep ends with EINTR, as after a signal handler.
+    assert result["interrupted"] <= (5 if how == "sleep" else 0), result
+
+
+def signals_of(pid: int, key: str) -> int:
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith(key + ":"))
+    return int(line.split()[1], 16)
+
+
+def test_a_slow_call_ends_by_itself(check: StartChecker, tmp_path: Path) -> None:
+    """gsprof gives up after a while. The call, which may hold locks, is not cut off."""
+    checker = check("read")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    argv = [TOOLS / "inject_call", checker.pid, PROBE, "probe_wait", fifo]
+    injector = subprocess.Popen(
+        [str(arg) for arg in argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    writer = os.open(fifo, os.O_WRONLY)
+    err = injector.communicate(timeout=PATIENCE_S)[1]
+    assert injector.returncode == EXIT_TIMEOUT and b"did not return in time" in err
+    os.close(writer)
+    wait_for(lambda: signals_of(checker.pid, "SigBlk") == 0, "signals stay blocked")
+    assert checker.finish()["interrupted"] == 0
+
+
+def test_a_call_that_waits_for_a_lock_is_cut_off(check: StartChecker, tmp_path: Path) -> None:
+    """The lock may be one of the thread's own program, so the call would never end."""
+    checker = check("read")
+    result = call(checker.pid, "probe_lock", tmp_path, status=EXIT_TIMEOUT)
+    assert "did not return in time" in result["error"], result
+    assert signals_of(checker.pid, "SigBlk") == 0
+    assert call(checker.pid, "probe_enter", tmp_path / "log", "x")["value"] == 42
+    assert checker.finish()["interrupted"] == 0
 
 
 def test_a_call_that_crashes_does_not_end_the_target(check: StartChecker, tmp_path: Path) -> None:
@@ -319,6 +379,40 @@ def test_a_program_that_restricts_itself(start: StartTarget, some_python: Python
     assert "into process" in gsprof("inject", target.pid, "--force", *LONG).out
 
 
+# Sets a filter and runs gsprof with it: on a given process, or on a child that inherits it.
+FILTERED = (
+    FILTER
+    + """
+import os, subprocess, sys
+gsprof, pid = sys.argv[1], sys.argv[2]
+code = "print('ready', flush=True); input()"
+child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1)
+child.stdout.readline()
+pid = pid if pid != "child" else str(child.pid)
+status = subprocess.run([gsprof, "eval", pid, "1 + 1", "--yes"]).returncode
+child.communicate(b"\\n")
+sys.exit(status or child.returncode)
+"""
+)
+
+
+def test_only_inherited_filters_are_shared(start: StartTarget, some_python: Python) -> None:
+    """A process with as many filters as gsprof, but others, is refused."""
+
+    def run(pid: object) -> "subprocess.CompletedProcess[str]":
+        argv = [main_python(), "-c", FILTERED, str(GSPROF), str(pid)]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+
+    target = start("inject_states.py", python=some_python, env=ALONE)
+    code = FILTER.replace("libc.prctl(22, 2, prog, 0, 0)", "libc.syscall(317, 1, 1, prog)")
+    if "OSError" in gsprof("eval", target.pid, code, "--yes", status=None).err:
+        pytest.skip("needs seccomp")
+    done = run(target.pid)
+    assert done.returncode == EXIT_NOPROC and "seccomp filter" in done.stderr, done
+    done = run("child")
+    assert (done.returncode, done.stdout) == (0, "2\n"), done
+
+
 @pytest.mark.needs_root
 def test_other_users(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -353,6 +447,51 @@ def test_root_injects_into_a_process_of_another_user(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+# Holds the GIL: the script never runs, and gsprof waits for its answer.
+HOLDER = "import re; print('ready', flush=True); re.match('(a+)+$', 'a' * 60 + 'b')"
+# Puts what the first argument says in the place of the answer as soon as the script is there.
+RACER = """
+import glob, os, sys
+kind, folder = sys.argv[1:]
+print("ready", flush=True)
+while True:
+    for script in glob.glob(folder + "/script-*.py"):
+        for end in (".outcome", ".answer"):
+            path = script[:-3] + end
+            if not os.path.lexists(path):
+                os.mkfifo(path) if kind == "fifo" else os.symlink("/proc/kmsg", path)
+"""
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_files_of_a_hostile_user(kind: str) -> None:
+    """Root does not block on a FIFO, and does not follow a link, that the target's user puts in
+    the place of an answer."""
+    argv = ["setpriv", "--reuid=1501", "--regid=1501", "--clear-groups", main_python(), "-c"]
+    env = {**os.environ, **ALONE, "XDG_RUNTIME_DIR": ""}
+    started = []
+
+    def begin(*args: str) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen([*argv, *args], stdout=subprocess.PIPE, env=env)
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        return process
+
+    try:
+        target = begin(HOLDER)
+        begin(RACER, kind, f"/dev/shm/gsprof-1501/{target.pid}-*")
+        # Not a timeout of this test: gsprof itself ends.
+        result = gsprof("inject", target.pid, "--timeout", "2s", status=None, timeout_s=30)
+        assert result.status > 0 and "Traceback" not in result.err, str(result)
+        assert "not a file of the target" in result.err or "symbolic links" in result.err, result
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+        shutil.rmtree("/dev/shm/gsprof-1501", ignore_errors=True)
 
 
 @pytest.mark.needs_root

@@ -11,6 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 static bool input_ended(void)
 {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -64,14 +69,154 @@ static uint64_t spin(uint64_t rounds)
     return bad;
 }
 
-#else
+#elif defined(__aarch64__)
 
+/* Fills general and vector registers, flags and status, spins, and compares. Returns 0 if none
+ * changed. */
 static uint64_t spin(uint64_t rounds)
 {
-    volatile double kept = 0.25;
-    for (volatile uint64_t i = 0; i < rounds; i++) {
-    }
-    return kept == 0.25 ? 0 : 1;
+    uint64_t bad = 0;
+    __asm__ volatile("mov x0, #0x1111\n\t"
+                     "mov x7, #0x2222\n\t"
+                     "mov x8, #0x3333\n\t"
+                     "mov x16, #0x4444\n\t"
+                     "mov x17, #0x5555\n\t"
+                     "mov x28, #0x6666\n\t"
+                     "mov x30, #0x7777\n\t"
+                     "dup v0.2d, x0\n\t"
+                     "dup v8.2d, x7\n\t"
+                     "dup v16.2d, x8\n\t"
+                     "dup v31.2d, x16\n\t"
+                     "mov x9, #0x90000000\n\t"
+                     "msr nzcv, x9\n\t"
+                     "mov x9, #0x08000000\n\t"
+                     "msr fpsr, x9\n\t"
+                     "1: sub %1, %1, #1\n\t"
+                     "cbnz %1, 1b\n\t"
+                     "mrs x10, fpsr\n\t"
+                     "eor x10, x10, x9\n\t"
+                     "orr %0, %0, x10\n\t"
+                     "msr fpsr, xzr\n\t"
+                     "mrs x10, nzcv\n\t"
+                     "mov x9, #0x90000000\n\t"
+                     "eor x10, x10, x9\n\t"
+                     "orr %0, %0, x10\n\t"
+                     "dup v1.2d, x0\n\t"
+                     "eor v1.16b, v1.16b, v0.16b\n\t"
+                     "dup v2.2d, x7\n\t"
+                     "eor v2.16b, v2.16b, v8.16b\n\t"
+                     "orr v1.16b, v1.16b, v2.16b\n\t"
+                     "dup v2.2d, x8\n\t"
+                     "eor v2.16b, v2.16b, v16.16b\n\t"
+                     "orr v1.16b, v1.16b, v2.16b\n\t"
+                     "dup v2.2d, x16\n\t"
+                     "eor v2.16b, v2.16b, v31.16b\n\t"
+                     "orr v1.16b, v1.16b, v2.16b\n\t"
+                     "mov x10, v1.d[0]\n\t"
+                     "orr %0, %0, x10\n\t"
+                     "mov x10, v1.d[1]\n\t"
+                     "orr %0, %0, x10\n\t"
+                     "add x0, x0, x7\n\t"
+                     "add x0, x0, x8\n\t"
+                     "add x0, x0, x16\n\t"
+                     "add x0, x0, x17\n\t"
+                     "add x0, x0, x28\n\t"
+                     "add x0, x0, x30\n\t"
+                     "mov x10, #0xdddc\n\t"
+                     "movk x10, #0x1, lsl #16\n\t"
+                     "eor x10, x10, x0\n\t"
+                     "orr %0, %0, x10\n\t"
+                     : "+r"(bad), "+r"(rounds)
+                     :
+                     : "x0", "x7", "x8", "x9", "x10", "x16", "x17", "x28", "x30", "v0", "v1", "v2",
+                       "v8", "v16", "v31", "memory", "cc");
+    return bad;
+}
+
+#else
+#error "unsupported processor architecture"
+#endif
+
+#if defined(__x86_64__)
+
+/* Fills the upper halves of the wide vector registers, spins, and compares. */
+__attribute__((target("avx"))) static uint64_t spin_wide(uint64_t rounds)
+{
+    uint64_t bad = 0;
+    __asm__ volatile("movq $0x5555555555555555, %%r8\n\t"
+                     "movq %%r8, %%xmm3\n\t"
+                     "vpunpcklqdq %%xmm3, %%xmm3, %%xmm3\n\t"
+                     "vinsertf128 $1, %%xmm3, %%ymm3, %%ymm3\n\t"
+                     "vmovaps %%ymm3, %%ymm14\n\t"
+                     "1: decq %1\n\t"
+                     "jnz 1b\n\t"
+                     "vextractf128 $1, %%ymm3, %%xmm3\n\t"
+                     "vmovq %%xmm3, %%rax\n\t"
+                     "xorq %%r8, %%rax\n\t"
+                     "orq %%rax, %0\n\t"
+                     "vextractf128 $1, %%ymm14, %%xmm14\n\t"
+                     "vmovq %%xmm14, %%rax\n\t"
+                     "xorq %%r8, %%rax\n\t"
+                     "orq %%rax, %0\n\t"
+                     "vzeroupper\n\t"
+                     : "+r"(bad), "+r"(rounds)
+                     :
+                     : "rax", "r8", "xmm3", "xmm14", "memory", "cc");
+    return bad;
+}
+
+static bool has_wide(void)
+{
+    return __builtin_cpu_supports("avx");
+}
+
+#else
+
+/* Fills scalable vector and predicate registers, spins, and compares. Every lane differs. */
+static uint64_t spin_wide(uint64_t rounds)
+{
+    uint64_t bad = 0;
+    __asm__ volatile(".arch_extension sve\n\t"
+                     "mov x9, #0x1111\n\t"
+                     "index z0.d, x9, #1\n\t"
+                     "index z14.d, x9, #2\n\t"
+                     "index z31.d, x9, #3\n\t"
+                     "ptrue p5.s\n\t"
+                     "ptrue p15.d\n\t"
+                     "ptrue p6.h\n\t"
+                     "wrffr p6.b\n\t"
+                     "1: sub %1, %1, #1\n\t"
+                     "cbnz %1, 1b\n\t"
+                     "ptrue p0.b\n\t"
+                     "rdffr p1.b\n\t"
+                     "ptrue p6.h\n\t"
+                     "eor p1.b, p0/z, p1.b, p6.b\n\t"
+                     "ptrue p6.s\n\t"
+                     "eor p2.b, p0/z, p5.b, p6.b\n\t"
+                     "orr p1.b, p0/z, p1.b, p2.b\n\t"
+                     "ptrue p6.d\n\t"
+                     "eor p2.b, p0/z, p15.b, p6.b\n\t"
+                     "orr p1.b, p0/z, p1.b, p2.b\n\t"
+                     "index z1.d, x9, #1\n\t"
+                     "cmpne p2.d, p0/z, z0.d, z1.d\n\t"
+                     "orr p1.b, p0/z, p1.b, p2.b\n\t"
+                     "index z1.d, x9, #2\n\t"
+                     "cmpne p2.d, p0/z, z14.d, z1.d\n\t"
+                     "orr p1.b, p0/z, p1.b, p2.b\n\t"
+                     "index z1.d, x9, #3\n\t"
+                     "cmpne p2.d, p0/z, z31.d, z1.d\n\t"
+                     "orr p1.b, p0/z, p1.b, p2.b\n\t"
+                     "cntp x10, p0, p1.b\n\t"
+                     "orr %0, %0, x10\n\t"
+                     : "+r"(bad), "+r"(rounds)
+                     :
+                     : "x9", "x10", "v0", "v1", "v14", "v31", "memory", "cc");
+    return bad;
+}
+
+static bool has_wide(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_SVE;
 }
 
 #endif
@@ -128,6 +273,8 @@ int main(int argc, char **argv)
     while (!input_ended()) {
         if (strcmp(how, "sleep") == 0)
             interrupted += !sleep_briefly();
+        else if (strcmp(how, "wide") == 0 && has_wide())
+            bad |= spin_wide(2000000);
         else
             bad |= spin(2000000);
         rounds++;

@@ -27,12 +27,14 @@ memmove memset mprotect aligned_alloc memalign posix_memalign reallocarray"""
 TEXT = """asprintf vasprintf snprintf vsnprintf strchr strcmp strdup strerror strlen strncmp
 strnlen strrchr strspn strstr strtol strtoll strtoull"""
 # fopen and fgets read /proc/self/maps.
+# opendir, readdir, getrandom: if another user has taken the name of the folder of rings, the agent
+# searches or makes one with a random name.
 # fstatfs finds out whether the rings' file system is in memory; half of it is for the program.
-FILES = """access close faccessat fchmod fclose fcntl fcntl64 fdatasync fgets flock fopen
-fopen64 fstat fstat64 fstatfs fstatfs64 fstatvfs fstatvfs64 ftruncate ftruncate64 linkat lstat
-lstat64 mkdir mkdirat open open64 openat openat64 poll posix_fallocate posix_fallocate64 pread
-pread64 pwrite pwrite64 read readlink realpath rename renameat renameat2 stat stat64 unlink
-unlinkat write"""
+FILES = """access close closedir dirfd faccessat fchmod fclose fcntl fcntl64 fdatasync fgets flock
+fopen fopen64 fstat fstat64 fstatat fstatat64 fstatfs fstatfs64 fstatvfs fstatvfs64 ftruncate
+ftruncate64 getrandom linkat lstat lstat64 mkdir mkdirat open open64 openat openat64 opendir poll
+posix_fallocate posix_fallocate64 pread pread64 pwrite pwrite64 read readdir readdir64 readlink
+realpath rename renameat renameat2 stat stat64 unlink unlinkat write"""
 # prctl reads the name of the thread.
 PROCESS = """clock_gettime geteuid gethostname getpid getrlimit getrlimit64 gettid nanosleep prctl
 sched_yield secure_getenv syscall sysconf"""
