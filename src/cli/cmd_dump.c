@@ -232,6 +232,8 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_put_str(json, "process_name", dump->name);
     gsp_json_put_str(json, "executable", dump->exe);
     gsp_json_put_str(json, "python_version", dump->version[0] ? dump->version : NULL);
+    if (dump->is_cut)
+        gsp_json_put_bool(json, "truncated", true);
     if (dump->is_core) {
         if (gsp_json_key_or_null(json, "signal", dump->signal))
             gsp_json_i64(json, dump->signal);
@@ -324,6 +326,8 @@ struct sink {
 
 static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
 {
+    if (dump->is_cut)
+        gsp_buf_printf(out, "gsprof: process %d: the dump is cut at 48 MB\n", (int)dump->pid);
     if (dump->python_problem) {
         gsp_buf_puts(out, "gsprof: native frames only: ");
         gsp_buf_term(out, gsp_sv_of(dump->python_problem));
@@ -433,7 +437,7 @@ static int run(const struct gsp_parsed *parsed)
         gsp_buf_putc(&sink.out, '\n');
     }
     if (rc == GSP_OK)
-        rc = gsp_file_put(NULL, false, &sink.out, &err);
+        rc = gsp_fd_write_text(STDOUT_FILENO, gsp_buf_sv(&sink.out), true, &err);
     gsp_buf_free(&sink.out);
     if (rc < 0) {
         gsp_buf_free(&sink.losses);

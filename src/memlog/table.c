@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -50,6 +52,11 @@ static int map_file(struct gsp_memlog_table *table, int fd, struct gsp_err *err)
     if (!S_ISREG(st.st_mode) || st.st_size < (off_t)GSP_MEMORY_HEAD ||
         st.st_size > (off_t)GSP_MEMORY_BYTES_MAX)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "the memory counters have an invalid size");
+    /* The agent reserves all bytes. In memory, to read a file with holes would fill them. */
+    struct statfs fs;
+    if (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC &&
+        st.st_blocks * 512 < st.st_size / PAGE * PAGE)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the file of the memory counters has holes");
     table->dev = st.st_dev;
     table->ino = st.st_ino;
     table->bytes = (size_t)st.st_size;
@@ -74,7 +81,8 @@ static int map_file(struct gsp_memlog_table *table, int fd, struct gsp_err *err)
 int gsp_memlog_table_open(int folder_fd, struct gsp_memlog_table **out, struct gsp_err *err)
 {
     *out = NULL;
-    const int fd = openat(folder_fd, GSP_MEMORY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd =
+        openat(folder_fd, GSP_MEMORY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return gsp_err_set(err, GSP_E_NOFILE, errno, "allocations are not counted in this process");
     if (fd < 0)

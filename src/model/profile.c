@@ -244,24 +244,27 @@ static int add_stack(struct gsp_profile *profile, uint32_t caller, uint32_t fram
     return GSP_OK;
 }
 
+uint32_t gsp_model_profile_stack_find(struct gsp_profile *profile, uint32_t caller, uint32_t frame)
+{
+    if (caller > profile->stack_count)
+        return GSP_NONE;
+    /* Usually the callee is the same as the last time. */
+    uint32_t recent = profile->stacks[caller].recent;
+    if (recent != GSP_NONE && profile->stacks[recent].frame == frame)
+        return recent;
+    const uint32_t *known = gsp_hmap_get(&profile->stack_map, caller, frame);
+    if (!known)
+        return GSP_NONE;
+    profile->stacks[caller].recent = *known;
+    return *known;
+}
+
 int gsp_model_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t frame,
                             uint32_t *out, struct gsp_err *err)
 {
-    *out = GSP_NONE;
-    if (caller <= profile->stack_count) {
-        /* Usually the callee is the same as the last time. */
-        uint32_t recent = profile->stacks[caller].recent;
-        if (recent != GSP_NONE && profile->stacks[recent].frame == frame) {
-            *out = recent;
-            return GSP_OK;
-        }
-        const uint32_t *known = gsp_hmap_get(&profile->stack_map, caller, frame);
-        if (known) {
-            profile->stacks[caller].recent = *known;
-            *out = *known;
-            return GSP_OK;
-        }
-    }
+    *out = gsp_model_profile_stack_find(profile, caller, frame);
+    if (*out != GSP_NONE)
+        return GSP_OK;
     int rc = add_stack(profile, caller, frame, out, err);
     if (rc == GSP_OK)
         profile->stacks[caller].recent = *out;
@@ -515,6 +518,11 @@ int gsp_model_profile_add_total(struct gsp_profile *profile, const struct gsp_to
 size_t gsp_model_profile_string_count(const struct gsp_profile *profile)
 {
     return profile->text_count;
+}
+
+size_t gsp_model_profile_string_bytes(const struct gsp_profile *profile)
+{
+    return profile->bytes_len;
 }
 
 size_t gsp_model_profile_frame_count(const struct gsp_profile *profile)

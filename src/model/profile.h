@@ -135,6 +135,8 @@ GSP_MUST_CHECK int gsp_model_profile_frame(struct gsp_profile *profile,
  * GSP_STACK_DEPTH_MAX. */
 GSP_MUST_CHECK int gsp_model_profile_stack(struct gsp_profile *profile, uint32_t caller,
                                            uint32_t frame, uint32_t *out, struct gsp_err *err);
+/* Returns GSP_NONE if the profile has no such stack. */
+uint32_t gsp_model_profile_stack_find(struct gsp_profile *profile, uint32_t caller, uint32_t frame);
 /* Add an entry without a search for an equal one. *out is the index. Fail with NOMEM, LIMIT, or
  * FORMAT for unknown ids. */
 GSP_MUST_CHECK int gsp_model_profile_process(struct gsp_profile *profile,
@@ -166,6 +168,7 @@ GSP_MUST_CHECK int gsp_model_profile_add_total(struct gsp_profile *profile,
 
 /* Counts. Ids of strings, frames and stacks run from 1 to the count. */
 size_t gsp_model_profile_string_count(const struct gsp_profile *profile);
+size_t gsp_model_profile_string_bytes(const struct gsp_profile *profile);
 size_t gsp_model_profile_frame_count(const struct gsp_profile *profile);
 size_t gsp_model_profile_stack_count(const struct gsp_profile *profile);
 size_t gsp_model_profile_process_count(const struct gsp_profile *profile);

@@ -13,6 +13,8 @@
 #define NAME_BYTES_MAX 256U
 #define SET_SLOTS_MAX  (1U << 20)
 #define SET_CHUNK      64U
+/* Entries of all registries, repetitions included: a hostile target may link them in circles. */
+#define ENTRIES_MAX    (4UL * GSP_PY_TASKS_MAX)
 #define TASK_BYTES_MAX 512U
 #define BASES_MAX      16U
 
@@ -35,6 +37,8 @@ struct search {
     gsp_py_task_fn *fn;
     void *arg;
     struct gsp_hmap seen; /* tasks */
+    uint64_t slots;       /* of the sets read so far */
+    size_t entries;       /* of the registries read so far */
     uint64_t coro_at;     /* offset of task_coro in a task of the C module; 0 if unknown */
     gsp_raddr loop;       /* the event loop looked up last, and its thread */
     uint64_t loop_thread;
@@ -276,17 +280,22 @@ static int set_each(struct search *search, gsp_raddr set, bool weak)
     int rc = gsp_proc_mem_gather(search->mem, spans, GSP_COUNT(spans), NULL);
     if (rc != GSP_OK)
         return rc;
-    if (mask >= SET_SLOTS_MAX || (mask & (mask + 1)) != 0)
+    if (mask >= SET_SLOTS_MAX || (mask & (mask + 1)) != 0 || search->slots + mask >= SET_SLOTS_MAX)
         return GSP_E_FORMAT;
+    search->slots += mask + 1;
     for (uint64_t i = 0; i <= mask; i += SET_CHUNK) {
         uint64_t entries[SET_CHUNK][2]; /* key and hash */
         size_t n = mask + 1 - i < SET_CHUNK ? (size_t)(mask + 1 - i) : SET_CHUNK;
         rc = gsp_proc_mem_read(search->mem, table + i * 16, entries, n * 16);
         if (rc != GSP_OK)
             return rc;
-        for (size_t k = 0; k < n; k++)
-            if (!report_task(search, member_of(search, entries[k][0], weak)))
+        for (size_t k = 0; k < n; k++) {
+            if (entries[k][0] == 0)
+                continue;
+            if (search->entries++ >= ENTRIES_MAX ||
+                !report_task(search, member_of(search, entries[k][0], weak)))
                 return search->rc;
+        }
     }
     return GSP_OK;
 }
@@ -323,7 +332,8 @@ static int list_each(struct search *search, gsp_raddr head, uint64_t node_at)
 {
     gsp_raddr node = 0;
     int rc = gsp_proc_mem_read_u64(search->mem, head, &node);
-    for (size_t n = 0; rc == GSP_OK && node && node != head && n < GSP_PY_TASKS_MAX; n++) {
+    for (; rc == GSP_OK && node && node != head && search->entries < ENTRIES_MAX;
+         search->entries++) {
         if (!report_task(search, node - node_at))
             return search->rc;
         rc = gsp_proc_mem_read_u64(search->mem, node, &node);

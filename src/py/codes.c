@@ -14,7 +14,14 @@
 #define CODE_BYTES_MAX    512U /* sizeof(PyCodeObject) is about 200 */
 #define NAME_BYTES_MAX    4096U
 #define TABLE_BYTES_MAX   (4U << 20)
+/* A larger line table is not kept: it is read again for each new location. */
+#define TABLE_BYTES_KEPT  (16U << 10)
+/* Bytes of such tables that one pass decodes. Locations beyond have no line. */
+#define PASS_BYTES_MAX    (32U << 20)
+/* Of all code objects: their texts, tables and entries. */
+#define CACHE_BYTES_MAX   (64U << 20)
 #define CODES_MAX         (1U << 20)
+#define LOCS_MAX          (1U << 20)
 #define DEAD_MAX          8192U
 /* The first sightings of a code object, each of which checks it. */
 #define EARLY_CHECKS      64U
@@ -79,11 +86,20 @@ static void free_content(struct gsp_py_code *code)
     code->table = NULL;
 }
 
+static void free_large(struct gsp_py_codes *codes)
+{
+    free(codes->large.bytes);
+    codes->large = (struct gsp_py_table){0};
+    codes->large_bytes = 0;
+}
+
 static void clear(struct gsp_py_codes *codes)
 {
     for (size_t i = 0; i < codes->code_count; i++)
         free_content(&codes->codes[i]);
+    free_large(codes);
     codes->code_count = 0;
+    codes->bytes = 0;
     codes->dead_count = 0;
     codes->loc_count = 0;
     gsp_hmap_clear(&codes->by_addr);
@@ -102,7 +118,10 @@ void gsp_py__codes_free(struct gsp_py_codes *codes)
 
 bool gsp_py__codes_tidy(struct gsp_py_codes *codes)
 {
-    if (codes->dead_count < DEAD_MAX && codes->loc_count < CODES_MAX)
+    free_large(codes);
+    /* One pass must fit into the rest. */
+    if (codes->dead_count < DEAD_MAX && codes->loc_count < 3UL * LOCS_MAX / 4 &&
+        codes->bytes < 3UL * CACHE_BYTES_MAX / 4)
         return false;
     clear(codes);
     codes->resets++;
@@ -140,12 +159,53 @@ static int read_table(struct gsp_py_codes *codes, struct gsp_py_code *code)
         return rc;
     if (len > TABLE_BYTES_MAX)
         return GSP_E_FORMAT;
+    code->table_len = (size_t)len;
+    if (len > TABLE_BYTES_KEPT)
+        return GSP_OK;
     code->table = malloc(len ? (size_t)len : 1);
     if (!code->table)
         return GSP_E_NOMEM;
-    code->table_len = (size_t)len;
     return gsp_proc_mem_read(codes->mem, code->mark.table + lay->bytes_data, code->table,
                              (size_t)len);
+}
+
+/* Reads a table that is not kept. Code objects may share one, so the last one stays until the end
+ * of the pass. */
+static int read_large(struct gsp_py_codes *codes, const struct gsp_py_code *code)
+{
+    struct gsp_py_table *large = &codes->large;
+    const gsp_raddr addr = code->mark.table + codes->run->layout.bytes_data;
+    if (large->addr == addr && large->len == code->table_len)
+        return GSP_OK;
+    free(large->bytes);
+    *large = (struct gsp_py_table){.bytes = malloc(code->table_len)};
+    if (!large->bytes)
+        return GSP_E_NOMEM;
+    const int rc = gsp_proc_mem_read(codes->mem, addr, large->bytes, code->table_len);
+    if (rc == GSP_OK) {
+        large->addr = addr;
+        large->len = code->table_len;
+    }
+    return rc;
+}
+
+/* Finds the line of an instruction. */
+static int find_line(struct gsp_py_codes *codes, const struct gsp_py_code *code, uint32_t off,
+                     int *out)
+{
+    const uint8_t *table = code->table;
+    *out = GSP_PY_LINE_UNKNOWN;
+    if (!table) {
+        if (code->table_len > PASS_BYTES_MAX - codes->large_bytes)
+            return GSP_OK;
+        codes->large_bytes += (uint32_t)code->table_len;
+        const int rc = read_large(codes, code);
+        if (rc != GSP_OK)
+            return rc;
+        table = codes->large.bytes;
+    }
+    *out = gsp_py_line_of(codes->run->layout.lines, table, code->table_len, code->first_line, off);
+    return GSP_OK;
 }
 
 static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_code *code)
@@ -188,9 +248,18 @@ static bool is_init_cleanup(const struct gsp_py_code *code)
            strcmp(code->file, "__init__") == 0;
 }
 
+/* What a code object uses here, with its entry in the map and the heads of its allocations. */
+static size_t content_bytes(const struct gsp_py_code *code)
+{
+    const size_t heads = 48 + 2 * sizeof(struct gsp_map_slot);
+    return sizeof(*code) + heads + code->name_len + code->file_len +
+           (code->table ? code->table_len : 0);
+}
+
 static int push_code(struct gsp_py_codes *codes, const struct gsp_py_code *code, uint32_t *out)
 {
-    if (codes->code_count == CODES_MAX)
+    const size_t bytes = content_bytes(code);
+    if (codes->code_count == CODES_MAX || bytes > CACHE_BYTES_MAX - codes->bytes)
         return GSP_E_LIMIT;
     if (!gsp_array_fit(&codes->codes, &codes->code_cap, codes->code_count + 1))
         return GSP_E_NOMEM;
@@ -198,6 +267,7 @@ static int push_code(struct gsp_py_codes *codes, const struct gsp_py_code *code,
     if (!gsp_hmap_put(&codes->by_addr, code->addr, 0, index))
         return GSP_E_NOMEM;
     codes->codes[codes->code_count++] = *code;
+    codes->bytes += bytes;
     *out = index;
     return GSP_OK;
 }
@@ -311,10 +381,14 @@ int gsp_py__codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t 
     int rc = offset_of(codes, code, instr, tlbc_index, &off);
     if (rc != GSP_OK)
         return rc;
+    if (codes->loc_count == LOCS_MAX)
+        return GSP_E_LIMIT;
     if (!gsp_array_fit(&codes->locs, &codes->loc_cap, codes->loc_count + 1))
         return GSP_E_NOMEM;
-    int line = gsp_py_line_of(codes->run->layout.lines, code->table, code->table_len,
-                              code->first_line, (uint32_t)off);
+    int line;
+    rc = find_line(codes, code, (uint32_t)off, &line);
+    if (rc != GSP_OK)
+        return rc;
     uint32_t index = (uint32_t)codes->loc_count;
     if (!gsp_hmap_put(&codes->by_loc, code_index, instr, index))
         return GSP_E_NOMEM;

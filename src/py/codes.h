@@ -9,6 +9,9 @@
  * lines, sizes) are therefore read again and compared: at each of the first sightings, then at
  * intervals that grow with its age, many in one system call.
  *
+ * The target decides what the cache holds, so its size is limited: code objects with their texts
+ * and line tables take 64 MB at most, and a million locations.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -51,7 +54,7 @@ struct gsp_py_code {
     char *file;            /* owned */
     size_t name_len;
     size_t file_len;
-    uint8_t *table; /* owned; line table */
+    uint8_t *table; /* owned; line table; NULL: too large to be kept */
     size_t table_len;
     struct gsp_py_code_mark mark;
     int64_t seen_ns; /* first sighting */
@@ -69,6 +72,13 @@ struct gsp_py_loc {
     uint32_t callee; /* index of the code of one callee; GSP_PY_NO_LOC: none yet */
 };
 
+/* A copy of a large line table. */
+struct gsp_py_table {
+    gsp_raddr addr; /* 0: none */
+    size_t len;
+    uint8_t *bytes; /* owned */
+};
+
 struct gsp_py_codes {
     struct gsp_mem *mem;              /* borrowed */
     const struct gsp_py_runtime *run; /* borrowed */
@@ -82,6 +92,9 @@ struct gsp_py_codes {
     struct gsp_hmap by_addr; /* address → code index */
     struct gsp_hmap by_loc;  /* (code index, instruction) → location */
     gsp_raddr init_cleanup;  /* 3.13+: the interpreter's code below an __init__; 0: not seen yet */
+    size_t bytes;            /* of the code objects, their texts and tables */
+    struct gsp_py_table large; /* the one read last in this pass */
+    uint32_t large_bytes;      /* of large tables decoded in this pass */
     uint64_t resets;
 };
 
@@ -89,8 +102,8 @@ void gsp_py__codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
                         const struct gsp_py_runtime *run);
 void gsp_py__codes_free(struct gsp_py_codes *codes);
 
-/* Clears the cache if many of its entries are dead. Returns true if it did: all indices are invalid
- * then. */
+/* Ends a pass. Clears the cache if many of its entries are dead or it is nearly full. Returns true
+ * if it did: all indices are invalid then. */
 bool gsp_py__codes_tidy(struct gsp_py_codes *codes);
 
 /* Finds the code object at addr, and reads it if it is new. Fails with FORMAT if it is not a code

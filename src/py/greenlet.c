@@ -15,6 +15,10 @@
 #define LINK_MASK       (~3ULL)
 #define BASES_MAX       16U
 #define OBJECTS_MAX     (8U << 20)
+/* Nodes of all lists that are read, repetitions included. */
+#define NODES_MAX       (2UL * OBJECTS_MAX)
+/* Nodes after which a list is first checked for a cycle without its head. */
+#define CYCLE_CHECK     64U
 #define GREENLETS_MAX   65536U
 #define NAME_BYTES_MAX  256U
 /* struct _gc_runtime_state: each generation is a head (two words) and two ints; the last one has
@@ -49,6 +53,7 @@ struct search {
     const struct gsp_py_layout *lay;
     gsp_py_greenlet_fn *fn;
     void *arg;
+    size_t nodes;           /* of the collector's lists, read so far */
     gsp_raddr type;         /* greenlet.greenlet */
     struct gsp_hmap types;  /* type → 1 if it is greenlet.greenlet or a subclass */
     struct gsp_hmap seen;   /* greenlets */
@@ -409,9 +414,17 @@ static void add_object(struct search *search, gsp_raddr object)
 static int list_each(struct search *search, gsp_raddr head)
 {
     gsp_raddr node = 0;
+    gsp_raddr mark = 0; /* an earlier node: in a cycle, it comes again */
+    size_t next_mark = CYCLE_CHECK;
     unsigned char bytes[HEADER_MAX];
     int rc = gsp_proc_mem_read_u64(search->mem, head, &node);
-    for (size_t n = 0; rc == GSP_OK && node && node != head && n < OBJECTS_MAX; n++) {
+    for (size_t n = 0; rc == GSP_OK && node && node != head && node != mark && n < OBJECTS_MAX &&
+                       search->nodes < NODES_MAX;
+         n++, search->nodes++) {
+        if (n == next_mark) {
+            mark = node;
+            next_mark *= 2;
+        }
         rc = gsp_proc_mem_read(search->mem, node, bytes, GC_HEAD_SIZE + search->lay->object_size);
         if (rc != GSP_OK)
             break;

@@ -95,6 +95,20 @@ int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out, s
     return finish_open(target, rc, out, err);
 }
 
+int gsp_py__target_open_located(struct gsp_mem *mem, const struct gsp_py_runtime *runtime,
+                                struct gsp_py_target **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_py_target *target = calloc(1, sizeof(*target));
+    if (!target) {
+        gsp_proc_mem_free(mem);
+        return gsp_err_nomem(err);
+    }
+    target->mem = mem;
+    target->run = *runtime;
+    return finish_open(target, GSP_OK, out, err);
+}
+
 void gsp_py_target_close(struct gsp_py_target *target)
 {
     if (!target)

@@ -46,6 +46,12 @@ struct gsp_py_target {
     size_t span_cap;
 };
 
+/* Opens a target whose runtime is known, without a process: for tests. Takes ownership of mem, also
+ * on failure. Fails as gsp_py_target_open() does. */
+GSP_MUST_CHECK int gsp_py__target_open_located(struct gsp_mem *mem,
+                                               const struct gsp_py_runtime *runtime,
+                                               struct gsp_py_target **out, struct gsp_err *err);
+
 /* Walks the lists of interpreters and threads again. */
 GSP_MUST_CHECK int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns);
 

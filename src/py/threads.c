@@ -108,14 +108,14 @@ static void identify(struct gsp_py_target *target)
     free(listed);
 }
 
-/* Lists the threads of one interpreter. */
-static int list_interp(struct gsp_py_target *target, gsp_raddr interp, uint32_t index)
+/* Lists the threads of one interpreter. Reads up to *left entries, and subtracts what it read. */
+static int list_interp(struct gsp_py_target *target, gsp_raddr interp, uint32_t index, size_t *left)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     gsp_raddr tstate;
     int rc = gsp_proc_mem_read_u64(target->mem, interp + lay->interp_tstate_head, &tstate);
     target->heads[index].tstate = rc == GSP_OK ? tstate : 0;
-    for (size_t n = 0; rc == GSP_OK && tstate && n < GSP_PY_THREADS_MAX; n++) {
+    for (; rc == GSP_OK && tstate && *left > 0; (*left)--) {
         uint64_t python_id = 0;
         gsp_raddr next = 0;
         uint64_t owner = 0;
@@ -181,6 +181,7 @@ int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns)
     target->listed_whole = rc == GSP_OK && interp == 0;
     target->interp_count = count;
     rc = GSP_OK;
+    size_t left = GSP_PY_THREADS_MAX; /* of all interpreters together */
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
         gsp_raddr addr = list[count - 1 - i];
         target->heads[i].interp = addr;
@@ -189,7 +190,7 @@ int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns)
             gsp_proc_mem_read_u64(target->mem, addr + lay->interp_gil, &target->heads[i].gil) !=
                 GSP_OK)
             target->heads[i].gil = 0;
-        rc = list_interp(target, addr, (uint32_t)i);
+        rc = list_interp(target, addr, (uint32_t)i, &left);
     }
     drop_missing(target);
     identify(target);

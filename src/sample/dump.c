@@ -16,6 +16,7 @@
 #include "py/greenlet.h"
 #include "py/object.h"
 #include "py/target.h"
+#include "sample/arena.h"
 #include "sample/core_native.h"
 #include "sample/mixed.h"
 
@@ -23,7 +24,8 @@
 #define TREE_MAX      16384U
 #define VALUE_BYTES   128U
 #define HOLD_LIMIT_NS (500 * GSP_NS_PER_MS)
-#define ARENA_CHUNK   16384U
+/* A dump keeps no more of what the target holds. */
+#define ARENA_MAX     (48U << 20)
 #define LACKING_MAX   64U
 #define WALKS_MAX     32U
 /* A thread that lost its CPU during a call looks torn until it runs again. The limit is for all
@@ -31,17 +33,9 @@
 #define WALK_WAIT_NS  (500 * GSP_NS_PER_MS)
 #define WALK_PAUSE_NS (GSP_NS_PER_MS)
 
-/* Everything a dump points to lives in chunks that are freed with it. */
-struct chunk {
-    struct chunk *next;
-    size_t used;
-    size_t cap;
-    _Alignas(16) char bytes[];
-};
-
 struct dump {
-    struct gsp_dump pub; /* must be first: the public part */
-    struct chunk *chunks;
+    struct gsp_dump pub;    /* must be first: the public part */
+    struct gsp_arena arena; /* everything that the public part points to */
 };
 
 struct builder {
@@ -63,29 +57,22 @@ struct builder {
 
 static void *arena_alloc(struct builder *build, size_t len)
 {
-    len = (len + 15) & ~(size_t)15;
-    struct chunk *chunk = build->dump->chunks;
-    if (!chunk || chunk->cap - chunk->used < len) {
-        size_t cap = len > ARENA_CHUNK ? len : ARENA_CHUNK;
-        chunk = malloc(sizeof(*chunk) + cap);
-        if (!chunk) {
-            build->failed = true;
-            return NULL;
-        }
-        chunk->next = build->dump->chunks;
-        chunk->used = 0;
-        chunk->cap = cap;
-        build->dump->chunks = chunk;
-    }
-    void *p = chunk->bytes + chunk->used;
-    chunk->used += len;
-    memset(p, 0, len);
+    void *p = gsp_sample__arena_alloc(&build->dump->arena, len);
+    build->failed = build->failed || !p;
     return p;
+}
+
+/* Whether the dump has reached its limit: the rest is left out. */
+static bool is_full(struct builder *build)
+{
+    if (build->dump->arena.bytes >= ARENA_MAX)
+        build->dump->pub.is_cut = true;
+    return build->dump->pub.is_cut;
 }
 
 static struct gsp_sv arena_text(struct builder *build, struct gsp_sv text)
 {
-    char *copy = arena_alloc(build, text.len + 1);
+    char *copy = is_full(build) ? NULL : arena_alloc(build, text.len + 1);
     if (!copy)
         return (struct gsp_sv){"", 0};
     if (text.len)
@@ -98,11 +85,7 @@ void gsp_sample_dump_free(struct gsp_dump *dump)
     if (!dump)
         return;
     struct dump *self = (struct dump *)dump;
-    while (self->chunks) {
-        struct chunk *next = self->chunks->next;
-        free(self->chunks);
-        self->chunks = next;
-    }
+    gsp_sample__arena_free(&self->arena);
     free(self);
 }
 
@@ -115,7 +98,7 @@ struct local_list {
 static void add_local(void *user, const struct gsp_py_local *local)
 {
     struct local_list *col = user;
-    if (col->count == LOCALS_MAX)
+    if (col->count == LOCALS_MAX || is_full(col->build))
         return;
     struct builder *build = col->build;
     const struct gsp_py_layout *layout = &gsp_py_target_runtime(build->target)->layout;
@@ -136,6 +119,8 @@ static void add_local(void *user, const struct gsp_py_local *local)
 static void add_locals(struct builder *build, gsp_raddr frame_addr, gsp_raddr code_addr,
                        struct gsp_dump_frame *frame)
 {
+    if (is_full(build))
+        return;
     struct local_list *col = malloc(sizeof(*col));
     if (!col) {
         build->failed = true;
@@ -326,6 +311,10 @@ static void fill_thread(struct builder *build, struct gsp_py_thread *thread,
      * one stays valid. */
     int before = thread->status;
     struct gsp_dump_thread mixed = {0};
+    if (is_full(build)) {
+        *out = (struct gsp_dump_thread){.os_id = (uint64_t)thread->tid, .torn = true};
+        return;
+    }
     bool has_mixed = fill_mixed(build, thread->tid, thread, &mixed);
     bool walked = has_mixed || walk_again(build, thread);
     if (!walked && before == GSP_OK)
@@ -394,6 +383,8 @@ static void add_task(struct builder *build, const struct gsp_dump_task *task,
                      const struct gsp_py_awaits *chain)
 {
     struct gsp_dump *dump = &build->dump->pub;
+    if (is_full(build))
+        return;
     if (dump->task_count == build->task_cap) {
         size_t cap = build->task_cap ? build->task_cap * 2 : 64;
         struct gsp_dump_task *grown = arena_alloc(build, cap * sizeof(*grown));
@@ -498,6 +489,10 @@ static void fill_native_thread(struct builder *build, pid_t tid, struct gsp_dump
     struct gsp_py_thread thread = {.tid = tid, .task = GSP_TASKFD_CLOSED};
     gsp_auto_buf comm = {0};
     *out = (struct gsp_dump_thread){.os_id = (uint64_t)tid, .is_main = tid == pid};
+    if (is_full(build)) {
+        out->torn = true;
+        return;
+    }
     if (build->core) {
         out->torn = !fill_mixed(build, tid, NULL, out);
         return;

@@ -3,6 +3,11 @@
 
 #include <stdlib.h>
 
+/* The target decides how many names, functions and stacks it has. */
+#define NAME_BYTES_MAX (64U << 20)
+#define FRAMES_MAX     (1U << 20)
+#define STACKS_MAX     (4U << 20)
+
 void gsp_sample__stack_path_free(struct gsp_stack_path *path)
 {
     free(path->locs);
@@ -26,6 +31,14 @@ static int reserve(struct gsp_stack_path *path, size_t need, struct gsp_err *err
     return GSP_OK;
 }
 
+static int make_mark(struct gsp_profile *profile, const char *name, uint32_t *out,
+                     struct gsp_err *err)
+{
+    struct gsp_frame frame = {.kind = GSP_FRAME_MARK};
+    int rc = gsp_model_profile_string(profile, gsp_sv_of(name), &frame.name, err);
+    return rc == GSP_OK ? gsp_model_profile_frame(profile, &frame, out, err) : rc;
+}
+
 int gsp_sample__frame_intern(struct gsp_py_codes *codes, uint32_t index,
                              struct gsp_profile *profile, uint32_t *out, struct gsp_err *err)
 {
@@ -36,6 +49,9 @@ int gsp_sample__frame_intern(struct gsp_py_codes *codes, uint32_t index,
             .line = loc->line, .first_line = code->first_line, .kind = GSP_FRAME_PYTHON};
         struct gsp_sv name = {code->name, code->name_len};
         struct gsp_sv file = {code->file, code->file_len};
+        if (gsp_model_profile_string_bytes(profile) + name.len + file.len > NAME_BYTES_MAX ||
+            gsp_model_profile_frame_count(profile) >= FRAMES_MAX)
+            return make_mark(profile, "(more functions)", out, err);
         int rc = gsp_model_profile_string(profile, name, &frame.name, err);
         if (rc == GSP_OK)
             rc = gsp_model_profile_string(profile, file, &frame.file, err);
@@ -55,12 +71,22 @@ static int root_of(const struct gsp_py_thread *thread, struct gsp_profile *profi
     *out = GSP_NONE;
     if (!thread->cut)
         return GSP_OK;
-    struct gsp_frame frame = {.kind = GSP_FRAME_MARK};
     uint32_t id;
-    int rc = gsp_model_profile_string(profile, gsp_sv_of("(more frames)"), &frame.name, err);
-    if (rc == GSP_OK)
-        rc = gsp_model_profile_frame(profile, &frame, &id, err);
+    int rc = make_mark(profile, "(more frames)", &id, err);
     return rc == GSP_OK ? gsp_model_profile_stack(profile, GSP_NONE, id, out, err) : rc;
+}
+
+int gsp_sample__stack_push(struct gsp_profile *profile, uint32_t *stack, uint32_t frame,
+                           struct gsp_err *err)
+{
+    uint32_t known = gsp_model_profile_stack_find(profile, *stack, frame);
+    if (known == GSP_NONE && gsp_model_profile_stack_count(profile) >= STACKS_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the recording has %u stacks", STACKS_MAX);
+    int rc =
+        known == GSP_NONE ? gsp_model_profile_stack(profile, *stack, frame, &known, err) : GSP_OK;
+    if (rc == GSP_OK)
+        *stack = known;
+    return rc;
 }
 
 int gsp_sample__stack_intern(struct gsp_stack_path *path, struct gsp_py_target *target,
@@ -91,7 +117,7 @@ int gsp_sample__stack_intern(struct gsp_stack_path *path, struct gsp_py_target *
         uint32_t frame;
         rc = gsp_sample__frame_intern(codes, loc, profile, &frame, err);
         if (rc == GSP_OK)
-            rc = gsp_model_profile_stack(profile, stack, frame, &stack, err);
+            rc = gsp_sample__stack_push(profile, &stack, frame, err);
         if (rc != GSP_OK)
             break;
         path->locs[i] = loc;
@@ -99,5 +125,5 @@ int gsp_sample__stack_intern(struct gsp_stack_path *path, struct gsp_py_target *
         path->count = i + 1;
     }
     *out = stack;
-    return rc;
+    return rc == GSP_E_LIMIT ? GSP_OK : rc;
 }

@@ -28,10 +28,16 @@ struct gsp_stack_path {
 
 void gsp_sample__stack_path_free(struct gsp_stack_path *path);
 
-/* The profile's frame of a location. The location's tag caches it. */
+/* The profile's frame of a location. The location's tag caches it. A recording keeps 64 MB of names
+ * and a million frames; others become the frame "(more functions)". */
 GSP_MUST_CHECK int gsp_sample__frame_intern(struct gsp_py_codes *codes, uint32_t loc,
                                             struct gsp_profile *profile, uint32_t *out,
                                             struct gsp_err *err);
+
+/* Adds a frame to a stack. Fails with LIMIT if the recording has four million stacks and this one
+ * is new. *stack is then unchanged: the sample belongs to the caller. */
+GSP_MUST_CHECK int gsp_sample__stack_push(struct gsp_profile *profile, uint32_t *stack,
+                                          uint32_t frame, struct gsp_err *err);
 
 /* The profile's id of the thread's current stack; GSP_NONE if the stack is empty. */
 GSP_MUST_CHECK int gsp_sample__stack_intern(struct gsp_stack_path *path,

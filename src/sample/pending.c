@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "sample/intern.h"
 
 /* Maximum number of waiting frames: more than a minute of deep stacks at 100 Hz. */
 #define FRAMES_MAX (4U << 20)
@@ -158,17 +159,17 @@ static int make_stack(struct gsp_pending *later, const struct gsp_pending_frame 
         const struct gsp_pending_frame *frame = &frames[i - 1];
         const struct named *named;
         if (!frame->is_ticket) {
-            rc = gsp_model_profile_stack(later->profile, id, frame->id, &id, err);
+            rc = gsp_sample__stack_push(later->profile, &id, frame->id, err);
             continue;
         }
         rc = find_named(later, frame, &named);
         if (rc != GSP_OK)
             return gsp_err_set(err, rc, 0, "native frame: %s", gsp_err_text(rc));
         for (size_t k = named->count; k > 0 && rc == GSP_OK; k--)
-            rc = gsp_model_profile_stack(later->profile, id, named->ids[k - 1], &id, err);
+            rc = gsp_sample__stack_push(later->profile, &id, named->ids[k - 1], err);
     }
     *out = id;
-    /* A stack deeper than the profile allows is cut. */
+    /* A stack that is deeper than the profile allows, or one too many, is cut. */
     return rc == GSP_E_LIMIT && id != GSP_NONE ? GSP_OK : rc;
 }
 

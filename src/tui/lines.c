@@ -32,7 +32,8 @@ void gsp_tui_top_facts_count(const struct gsp_top *top, struct gsp_top_facts *fa
     size_t processes = gsp_model_profile_process_count(profile);
     bool *seen = calloc(processes + 1, sizeof(*seen));
     facts->threads = 0;
-    facts->processes = 0;
+    facts->processes =
+        seen ? 0 : (uint32_t)processes; /* without memory, also those without a row */
     for (uint32_t i = 0; i < gsp_model_profile_thread_count(profile); i++) {
         if (gsp_tui__top_thread_weight(top, i) < 0)
             continue;

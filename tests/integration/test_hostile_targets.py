@@ -5,9 +5,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Tuple
 
 from conftest import StartTarget
-from support import Python, gsprof
+from measure import measure
+from support import GSPROF, Python, gsprof
+
+# docs/security.md: memory on behalf of targets.
+DUMP_MB = 512
+TABLES_MB = 128
+TIME_S = 30.0
 
 
 def test_scribbled_frames(python: Python, start: StartTarget, tmp_path: Path) -> None:
@@ -69,3 +76,32 @@ def test_starting_and_ending(python: Python, tmp_path: Path) -> None:
             f"import time; end = time.time() + 0.0{i}\nwhile time.time() < end: pass",
             status=None,
         )
+
+
+def peak_of(*args: object) -> Tuple[float, float, str]:
+    """Runs the profiler. Returns its peak memory in MB, its CPU time and its messages."""
+    done = measure(GSPROF, *args)
+    assert done.status == 0, done
+    return done.peak_mb, done.cpu_s, done.err
+
+
+def test_shared_line_tables(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    """Functions that share one large line table cost the target nothing, and gsprof little."""
+    target = start("amplifier.py", "tables", python=python)
+    for args in (
+        ("dump", "-p", target.pid),
+        ("record", "-p", target.pid, "-i", "-d", "0.3", "-o", tmp_path / "amplifier.gsp"),
+    ):
+        peak_mb, time_s, _ = peak_of(*args)
+        assert peak_mb < TABLES_MB and time_s < TIME_S, (args, peak_mb, time_s)
+
+
+def test_long_names(start: StartTarget, tmp_path: Path) -> None:
+    """Long names and values in every frame: the dump is cut."""
+    target = start("amplifier.py", "names")
+    path = tmp_path / "names.gsp"
+    peak_mb, time_s, text = peak_of("dump", "-p", target.pid, "--locals", "--json")
+    assert peak_mb < DUMP_MB and time_s < TIME_S, (peak_mb, time_s)
+    assert "is cut" in text
+    peak_mb, time_s, _ = peak_of("record", "-p", target.pid, "-i", "-d", "0.3", "-o", path)
+    assert peak_mb < DUMP_MB and time_s < TIME_S, (peak_mb, time_s)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 import zlib
 from datetime import datetime, timedelta, timezone
@@ -15,6 +13,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from measure import measure
 from support import EXIT_EMPTY, EXIT_FORMAT, EXIT_NOFILE, EXIT_NOWRITE, EXIT_USAGE, GSPROF
 from support import Json, gsprof
 
@@ -220,20 +219,13 @@ def test_names_cannot_harm_the_terminal(tmp_path: Path) -> None:
 
 def test_memory_is_flat(tmp_path: Path) -> None:
     """Fifty times the frames need hardly more memory."""
-    script = (
-        "import resource, subprocess, sys\n"
-        "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)\n"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
-    )
 
-    def peak_kb(path: Path) -> int:
+    def peak_mb(path: Path) -> float:
         picture = tmp_path / "p.svg"
-        argv = [str(GSPROF), "stat", str(path), "--plot", str(picture), "--force", "-q"]
-        done = subprocess.run(
-            [sys.executable, "-c", script, *argv], capture_output=True, check=True, text=True
-        )
-        return int(done.stdout)
+        done = measure(GSPROF, "stat", path, "--plot", picture, "--force", "-q")
+        assert done.status == 0, done
+        return done.peak_mb
 
-    small = peak_kb(session(tmp_path / "small.json", frames=1000))
-    big = peak_kb(session(tmp_path / "big.json", frames=50000))
-    assert big < small + 8000, (small, big)
+    small = peak_mb(session(tmp_path / "small.json", frames=1000))
+    big = peak_mb(session(tmp_path / "big.json", frames=50000))
+    assert big < small + 8, (small, big)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small target that looks large from outside. Argument "tables": a thousand functions share one
+line table of 4 MB. Argument "names": deep stacks of several threads, in functions with names and
+values of 4 KB."""
+
+import sys
+import threading
+import types
+
+import target
+
+SOURCE = """
+def level(left, functions, last, value):
+    if left:
+        return functions[left % len(functions)](left - 1, functions, last, value)
+    last()
+"""
+
+
+def base():
+    space = {}
+    exec(SOURCE, space)
+    return space["level"]
+
+
+def with_tables(count):
+    function = base()
+    code = function.__code__
+    name = "co_linetable" if hasattr(code, "co_linetable") else "co_lnotab"
+    table = getattr(code, name) + b"\x80\x00" * 2_000_000
+    return [
+        types.FunctionType(
+            code.replace(**{name: table, "co_firstlineno": i + 1}), function.__globals__
+        )
+        for i in range(count)
+    ]
+
+
+def with_names():
+    function = base()
+    names = {"co_name": "n" * 4000, "co_filename": "f" * 4000}
+    if hasattr(function.__code__, "co_qualname"):
+        names["co_qualname"] = names["co_name"]
+    function.__code__ = function.__code__.replace(**names)
+    return [function]
+
+
+def main():
+    sys.setrecursionlimit(10000)
+    done = threading.Event()
+    if sys.argv[1] == "tables":
+        functions, threads, depth = with_tables(1000), 1, 1000
+    else:
+        functions, threads, depth = with_names(), 20, 900
+    inside = threading.Barrier(threads + 1)
+
+    def last():
+        inside.wait()
+        done.wait()
+
+    threading.stack_size(64 << 20)
+    for _ in range(threads):
+        threading.Thread(
+            target=functions[0], args=(depth, functions, last, "x" * 4000), daemon=True
+        ).start()
+    inside.wait()
+    target.ready()
+    done.wait()
+
+
+if __name__ == "__main__":
+    main()
