@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from urllib.parse import quote
 
@@ -82,6 +83,24 @@ def _find_token(host: str) -> Optional[str]:
         return None
 
 
+def _own_socket(host: str, port: int) -> str:
+    """Returns the socket of this user's daemon at that port of this machine, or "". The daemon
+    gives its owner more rights than other local users."""
+    if host not in ("localhost", "127.0.0.1", "::1"):
+        return ""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    path = os.path.join(state, "gsprof", f"port-{port}.sock")
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.connect(path)
+            data = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError:
+        return ""
+    return path if struct.unpack("3i", data)[1] == os.geteuid() else ""
+
+
 class Session:
     """A session of a daemon: a named interval of its metrics, written to a file.
 
@@ -89,8 +108,9 @@ class Session:
             train()
         session.download("epoch_5.json")
 
-    endpoint is HOST, PORT, HOST:PORT or unix:PATH; the default is this machine. The default token
-    is $GSPROF_TOKEN, or for this machine the one in $XDG_CONFIG_HOME/gsprof/token. Without a name
+    endpoint is HOST, PORT, HOST:PORT or unix:PATH; the default is this machine. A daemon of this
+    user on this machine is asked over its Unix socket. The default token is $GSPROF_TOKEN, or for
+    this machine the one in $XDG_CONFIG_HOME/gsprof/token. Without a name
     the daemon chooses one, which name has after start(). The session has the metrics of the
     processes `pids`; with stacks=True their stacks are recorded, `rate` times a second, with native
     frames if native=True. force=True replaces the file of a finished session of that name."""
@@ -115,6 +135,7 @@ class Session:
         self.endpoint = endpoint
         self._host, self._port, self._socket = _split(endpoint)
         self._token = _find_token(self._host) if token is None else token
+        self._given = token is not None
         self._timeout_s = timeout_s
         flags = {"stacks": stacks, "native": native, "force": force}
         values = {"labels": labels, "pids": pids, "rate": rate}
@@ -207,12 +228,13 @@ class Session:
         self, method: str, path: str, body: Optional[Mapping[str, object]] = None
     ) -> http.client.HTTPResponse:
         """Returns the answer, or raises if it is an error. Closing it closes the connection."""
-        if self._socket:
-            connection: http.client.HTTPConnection = _Unix(self._socket, self._timeout_s)
+        own = self._socket or ("" if self._given else _own_socket(self._host, self._port))
+        if own:
+            connection: http.client.HTTPConnection = _Unix(own, self._timeout_s)
         else:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         headers = {"Connection": "close"}
-        if self._token and not self._socket:
+        if self._token and not own:
             headers["Authorization"] = f"Bearer {self._token}"
         text = None if body is None else json.dumps(body, allow_nan=False).encode()
         try:

@@ -381,7 +381,7 @@ static int run(const struct gsp_parsed *parsed)
         put_text(doctor, &term, &text);
     int status = doctor->selftest.code == GSP_OK ? 0 : gsp_err_exit_status(doctor->selftest.code);
     free(doctor);
-    if (gsp_file_put(NULL, false, &text, &err) < 0)
+    if (gsp_fd_write_text(STDOUT_FILENO, gsp_buf_sv(&text), true, &err) < 0)
         return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     return status;
 }

@@ -219,6 +219,28 @@ static int print_sessions(const struct gsp_remote *remote, const struct gsp_body
     return 0;
 }
 
+static int print_login(const struct gsp_remote *remote, const struct gsp_body *body)
+{
+    struct gsp_sv code = {0};
+    struct gsp_sv url = {0};
+    struct gsp_err err = {0};
+    gsp_auto_buf text = {0};
+    gsp_ignore(gsp_http_body_text(body, "code", &code, NULL));
+    gsp_ignore(gsp_http_body_text(body, "url", &url, NULL));
+    gsp_buf_term(&text, code);
+    gsp_buf_putc(&text, '\n');
+    if (gsp_file_put(NULL, false, &text, &err) < 0)
+        return gsp_cli__remote_fail(remote, &err);
+    if (!remote->parsed->globals.quiet) {
+        struct gsp_term term;
+        gsp_buf_clear(&text);
+        gsp_buf_term(&text, url);
+        gsp_cli__term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
+        gsp_cli__term_line(&term, "The page %s accepts this code once.", gsp_buf_cstr(&text));
+    }
+    return 0;
+}
+
 /* Sends a request and prints the response with print(), or as JSON. */
 static int request(const struct gsp_parsed *parsed, const char *method, const char *path,
                    const struct gsp_buf *body,
@@ -272,6 +294,11 @@ static int run_sessions(const struct gsp_parsed *parsed)
     return request(parsed, "GET", "/profiling/sessions", NULL, print_sessions);
 }
 
+static int run_login(const struct gsp_parsed *parsed)
+{
+    return request(parsed, "POST", "/login/code", NULL, print_login);
+}
+
 static const struct gsp_example PROFILE_EXAMPLES[] = {
     {"gsprof http-profile localhost:8091 --name training_epoch_1", "Start a session"},
     {"gsprof http-profile --name load --label phase=1 --pid 4242 --stacks",
@@ -293,6 +320,12 @@ static const struct gsp_example SESSIONS_EXAMPLES[] = {
     {"gsprof http-sessions localhost:8091", "List active sessions, then finished ones"},
     {"gsprof http-sessions gpu7", "List the sessions of another machine"},
     {"gsprof http-sessions --json", "Print JSON"},
+};
+
+static const struct gsp_example LOGIN_EXAMPLES[] = {
+    {"gsprof http-login", "Print a code for the page of the daemon on this machine"},
+    {"gsprof http-login localhost:8092", "Use another port"},
+    {"gsprof http-login gpu7:8091 --token-file token", "Use the token of another machine"},
 };
 
 #define ABOUT_ADDRESS                                                                              \
@@ -347,4 +380,18 @@ const struct gsp_command gsp_cmd_http_sessions = {
     .args_max = 1,
     .lesser = true,
     .run = run_sessions,
+};
+
+const struct gsp_command gsp_cmd_http_login = {
+    .name = "http-login",
+    .summary = "Print a one-time code to log in to the page of a daemon",
+    .synopsis = "[HOST:PORT] [--json]",
+    .about = "The page asks for the code, which works once and replaces earlier ones. The login "
+             "lasts 12 hours and then counts as the token. Only the daemon's user, root, and "
+             "clients with the token get a code.\n" ABOUT_ADDRESS,
+    GSP_COMMAND_OPTS(SHOW_OPTS, struct http_opts),
+    GSP_COMMAND_EXAMPLES(LOGIN_EXAMPLES),
+    .args_max = 1,
+    .lesser = true,
+    .run = run_login,
 };

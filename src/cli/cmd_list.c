@@ -20,6 +20,7 @@ struct list_opts {
     int64_t older_than_ns;
     bool clean;
     bool live;
+    bool all_users;
     bool json;
 };
 
@@ -28,6 +29,8 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_SWITCH(struct list_opts, live, "live", 0, false, "List only running processes."),
     GSP_OPT_SWITCH(struct list_opts, clean, "clean", 0, false,
                    "Remove the tables of your processes that have exited."),
+    GSP_OPT_SWITCH(struct list_opts, all_users, "all-users", 0, true,
+                   "As root: include the tables of all users, not only those of root."),
     {.name = "older-than",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct list_opts, older_than_ns),
@@ -291,6 +294,21 @@ static int list(const struct gsp_parsed *parsed, struct gsp_ring_dirs *dirs,
     return GSP_OK;
 }
 
+/* Reports what is not in the list. */
+static void report_skipped(const struct gsp_parsed *parsed, const struct gsp_ring_dirs *dirs)
+{
+    char line[256];
+    if (dirs->refused[0]) {
+        snprintf(line, sizeof(line), "skipped: %s", dirs->refused);
+        gsp_cli__warn(parsed, gsp_sv_of(line));
+    }
+    if (dirs->left_out > 0) {
+        snprintf(line, sizeof(line), "left out: the tables of %zu process%s", dirs->left_out,
+                 dirs->left_out == 1 ? "" : "es");
+        gsp_cli__warn(parsed, gsp_sv_of(line));
+    }
+}
+
 static int run(const struct gsp_parsed *parsed)
 {
     const struct list_opts *opts = parsed->opts;
@@ -303,8 +321,10 @@ static int run(const struct gsp_parsed *parsed)
     const struct gsp_ring_dirs_swept swept = gsp_ring_dirs_sweep(&limits);
     if (swept.count > 0)
         report_removed(parsed, swept);
-    int rc = gsp_ring_dirs_read(&dirs, &err);
+    int rc = gsp_ring_dirs_read(opts->all_users, &dirs, &err);
     int status = 0;
+    if (rc == GSP_OK)
+        report_skipped(parsed, &dirs);
     if (rc == GSP_OK && opts->clean)
         status = clean(parsed, &dirs);
     else if (rc == GSP_OK)
@@ -325,8 +345,8 @@ const struct gsp_command gsp_cmd_list = {
              "and `serve` enforce these limits; `--clean` removes all tables of exited processes. "
              "Change the limits in config.toml or with GSPROF_RING_KEEP_TIME and "
              "GSPROF_RING_KEEP_MB. Tables of running processes, and tables that another command "
-             "is reading, are never removed. Root sees the tables of all users but removes only "
-             "its own.",
+             "is reading, are never removed. Root lists the tables of all users with "
+             "--all-users, but removes only its own.",
     GSP_COMMAND_OPTS(OPTS, struct list_opts),
     GSP_COMMAND_EXAMPLES(EXAMPLES),
     .lesser = true,

@@ -21,6 +21,7 @@ enum form {
     FORM_TEXT,
     FORM_JSON,
     FORM_CSV,
+    FORM_CSV_RAW,
     FORM_HTML,
     FORM_MARKDOWN,
     FORM_SVG,
@@ -47,9 +48,9 @@ struct mem_report_opts {
 static const char *form_name(size_t i)
 {
     static const char *const names[FORMS] = {
-        [FORM_TEXT] = "text",   [FORM_JSON] = "json",    [FORM_CSV] = "csv",
-        [FORM_HTML] = "html",   [FORM_MARKDOWN] = "md",  [FORM_SVG] = "svg",
-        [FORM_PPROF] = "pprof", [FORM_FOLDED] = "folded"};
+        [FORM_TEXT] = "text",   [FORM_JSON] = "json",     [FORM_CSV] = "csv",
+        [FORM_HTML] = "html",   [FORM_MARKDOWN] = "md",   [FORM_SVG] = "svg",
+        [FORM_PPROF] = "pprof", [FORM_FOLDED] = "folded", [FORM_CSV_RAW] = "csv-raw"};
     return i < FORMS ? names[i] : NULL;
 }
 
@@ -88,7 +89,8 @@ static const struct gsp_opt OPTS[] = {
      .arg = "NAME",
      .choice = form_name,
      .default_text = "from the extension of --output, else text",
-     .help = "Output format: text, md, json, csv, html, or stacks as svg (flame graph), pprof or "
+     .help = "Output format: text, md, json, csv, csv-raw (text that a spreadsheet "
+             "takes for a formula is not quoted), html, or stacks as svg (flame graph), pprof or "
              "folded."},
     GSP_OPT_OUTPUT(struct mem_report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct mem_report_opts),
@@ -224,8 +226,10 @@ static int open_view(struct state *state, size_t i, struct gsp_err *err)
 
 static int put_rows(const struct state *state, struct gsp_row_list *row_list, struct gsp_err *err)
 {
-    static const enum gsp_rows_format formats[FORMS] = {
-        [FORM_TEXT] = GSP_ROWS_TABLE, [FORM_JSON] = GSP_ROWS_JSON, [FORM_CSV] = GSP_ROWS_CSV};
+    static const enum gsp_rows_format formats[FORMS] = {[FORM_TEXT] = GSP_ROWS_TABLE,
+                                                        [FORM_JSON] = GSP_ROWS_JSON,
+                                                        [FORM_CSV] = GSP_ROWS_CSV,
+                                                        [FORM_CSV_RAW] = GSP_ROWS_CSV_RAW};
     const struct gsp_rows_dest dest = {.format = formats[state->form],
                                        .path = state->opts->output,
                                        .color = state->parsed->globals.color,
@@ -310,7 +314,7 @@ static int put_view(const struct state *state, struct gsp_err *err)
         rc = gsp_report_memory_timeline(report, &row_list, err);
         return rc == GSP_OK ? put_rows(state, row_list, err) : rc;
     }
-    if (state->form == FORM_CSV) {
+    if (state->form == FORM_CSV || state->form == FORM_CSV_RAW) {
         rc = gsp_report_memory_rows(report, &row_list, err);
         return rc == GSP_OK ? put_rows(state, row_list, err) : rc;
     }
@@ -354,7 +358,7 @@ static int run(const struct gsp_parsed *parsed)
     if (state.form == FORMS)
         return gsp_cli__misuse(parsed, "the extension of %.100s is unknown: --format NAME",
                                opts->output);
-    if ((parsed->arg_count > 1 || opts->timeline) && state.form > FORM_CSV)
+    if ((parsed->arg_count > 1 || opts->timeline) && state.form > FORM_CSV_RAW)
         return gsp_cli__misuse(parsed, "the format of %s is text, csv or json",
                                opts->timeline ? "a timeline" : "a comparison");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;

@@ -39,7 +39,8 @@ static const struct gsp_opt OPTS[] = {
      .arg = "NAME",
      .choice = gsp_cli__rows_format_choice,
      .default_text = "from the extension of --output, else table",
-     .help = "Output format."},
+     .help = "Output format. In csv, text that a spreadsheet takes for a formula gets a leading "
+             "apostrophe; csv-raw leaves it unchanged."},
     GSP_OPT_OUTPUT(struct query_opts, "Write the rows to a file instead of stdout."),
     GSP_OPT_FORCE(struct query_opts),
     {.name = "file",
@@ -73,7 +74,7 @@ static const struct gsp_opt OPTS[] = {
      .offset = offsetof(struct query_opts, memory),
      .arg = "SIZE",
      .default_text = "a quarter of the machine's memory, at most 4G",
-     .help = "Memory limit: 512M, 4G.",
+     .help = "Memory limit of the process, beyond what it uses when it starts: 512M, 4G.",
      .advanced = true},
     GSP_OPT_SWITCH(struct query_opts, timing, "timing", 0, false, "Print how long the query took."),
     GSP_OPT_SWITCH(struct query_opts, locals, "locals", 'l', false,
@@ -163,7 +164,7 @@ static int read_sql(const struct gsp_parsed *parsed, struct gsp_buf *out, struct
 static int fill_options(const struct query_opts *opts, enum gsp_rows_format format,
                         struct gsp_store_options *out, struct gsp_err *err)
 {
-    *out = (struct gsp_store_options){.timeout_ns = opts->timeout_ns};
+    *out = (struct gsp_store_options){.timeout_ns = opts->timeout_ns, .limit_process = true};
     out->row_limit = opts->limit >= 0 ? (uint64_t)opts->limit : 0;
     if (opts->limit < 0 && format == GSP_ROWS_TABLE)
         out->row_limit = TABLE_ROWS_MAX;
@@ -241,7 +242,7 @@ static int run(const struct gsp_parsed *parsed)
     if (runner.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
         return gsp_cli__misuse(parsed, "the format parquet needs a file: --output FILE");
     if (runner.dest.format == GSP_ROWS_PARQUET && gsp_cli__remote_is_address(parsed->args[0]))
-        return gsp_cli__misuse(parsed, "a daemon returns json, csv or arrow, not parquet");
+        return gsp_cli__misuse(parsed, "a daemon returns json, csv, csv-raw or arrow, not parquet");
     if (!read_values(&opts->params, &values))
         return gsp_cli__misuse(parsed, "--param: name all parameters or none");
     if (values.count && runner.dest.format == GSP_ROWS_PARQUET)

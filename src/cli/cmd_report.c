@@ -48,7 +48,7 @@ static const struct {
 } FORMATS[] = {
     {"html", GSP_REPORT_HTML, {".html", ".htm"}}, {"json", GSP_REPORT_JSON, {".json", NULL}},
     {"csv", GSP_REPORT_CSV, {".csv", NULL}},      {"md", GSP_REPORT_MARKDOWN, {".md", NULL}},
-    {"text", GSP_REPORT_TEXT, {".txt", ".text"}},
+    {"csv-raw", GSP_REPORT_CSV, {NULL, NULL}},    {"text", GSP_REPORT_TEXT, {".txt", ".text"}},
 };
 
 static const char *format_choice(size_t i)
@@ -76,7 +76,7 @@ static const struct gsp_opt OPTS[] = {
      .arg = "NAME",
      .default_text = "from the extension of --output, else text",
      .help = "Output format: html (a page for a browser), json (the same data), csv (one table), "
-             "md or text.",
+             "csv-raw (text that a spreadsheet takes for a formula is not quoted), md or text.",
      .choice = format_choice},
     {.name = "table",
      .kind = GSP_OPT_CHOICE,
@@ -138,6 +138,11 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof report profile.gsp --json -o report.json", "Write JSON"},
 };
 
+static bool is_raw(const struct report_opts *opts)
+{
+    return opts->format && strcmp(opts->format, "csv-raw") == 0;
+}
+
 static int put_report(const struct report_opts *opts, const struct gsp_profile *profile,
                       struct gsp_buf *out, struct gsp_err *err)
 {
@@ -149,6 +154,7 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
         .sort = strcmp(opts->sort, "total") == 0 ? GSP_REPORT_SORT_TOTAL : GSP_REPORT_SORT_OWN,
         .limit = opts->top || opts->json || opts->csv ? (size_t)opts->top : ROWS_DEFAULT,
         .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT : term.width,
+        .raw = is_raw(opts),
         .min_pct = opts->json ? 0 : opts->min_pct,
     };
     if (opts->json) {
@@ -230,6 +236,7 @@ static int write_document(const struct report_opts *opts, const struct gsp_repor
     gsp_auto_buf text = {0};
     gsp_cli__term_init(&term, STDOUT_FILENO, "never");
     const struct gsp_report_write_opts how = {.table = table_of(opts),
+                                              .raw = is_raw(opts),
                                               .name = input,
                                               .limit = (size_t)opts->top,
                                               .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT
@@ -302,6 +309,7 @@ static int print_process(struct gsp_query_runner *runner, const char *command, s
         rc = gsp_report_process_json(runner->store, &facts, &out.buf, err);
     } else {
         gsp_cli__term_init(&term, STDOUT_FILENO, runner->parsed->globals.color);
+        out.colors = true;
         const struct gsp_rows_table_opts style = {.width = term.is_tty ? term.width : 0,
                                                   .color = term.color};
         rc = gsp_report_process_text(runner->store, &facts, &style, &out, err);
@@ -370,7 +378,7 @@ static int report_two(const struct gsp_parsed *parsed)
     if (opts->from || is_of_stacks(opts))
         return gsp_cli__misuse(
             parsed, "only --format, --output, --force and --top apply to two recordings");
-    if (opts->format && strcmp(opts->format, "csv") == 0)
+    if (opts->format && strncmp(opts->format, "csv", 3) == 0)
         return gsp_cli__misuse(parsed, "the format of a comparison is html, json, md or text");
     return gsp_cli__compare(
         parsed, &(struct gsp_cli_compare_opts){.path = {parsed->args[0], parsed->args[1]},

@@ -30,6 +30,7 @@ struct serve_opts {
     const char *token_file;
     const char *config;
     bool allow_control;
+    bool all_users;
     bool background;
 };
 
@@ -50,8 +51,9 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct serve_opts, socket_path),
      .arg = "PATH",
-     .help = "Also listen on a Unix socket, which only this user can access and which needs no "
-             "token. Use it as `gsprof http-status unix:PATH`."},
+     .default_text = "port-N.sock in the state folder",
+     .help = "Unix socket, which only this user can access and which needs no token. Commands use "
+             "the default one by themselves, another one as `gsprof http-status unix:PATH`."},
     {.name = "freq",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct serve_opts, freq),
@@ -79,7 +81,10 @@ static const struct gsp_opt OPTS[] = {
      .arg = "FILE",
      .help = "File with the access token that every request must carry."},
     GSP_OPT_SWITCH(struct serve_opts, allow_control, "allow-control", 0, false,
-                   "Allow requests that read processes: attach, dump, record."),
+                   "Let clients with the token change settings, attach to processes and record "
+                   "them. The owner's Unix socket always allows it."),
+    GSP_OPT_SWITCH(struct serve_opts, all_users, "all-users", 0, true,
+                   "As root: read the tables of all users, not only those of root."),
     {.name = "config",
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct serve_opts, config),
@@ -92,8 +97,9 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof serve --output-dir sessions", "Collect metrics and write session files to a folder"},
     {"gsprof serve --background --freq 1s", "Run in the background with one frame per second"},
     {"gsprof serve --bind 0.0.0.0 --token-file token", "Accept requests from other machines"},
-    {"gsprof serve --socket gsprof.sock", "Also accept requests on a Unix socket"},
-    {"gsprof serve --allow-control", "Allow requests for the stacks of processes"},
+    {"gsprof serve --socket gsprof.sock", "Choose the path of the Unix socket"},
+    {"gsprof serve --token-file token --allow-control",
+     "Let clients with the token record processes and change settings"},
 };
 
 /* Options override every other source of settings. */
@@ -113,6 +119,7 @@ static int apply_flags(const struct serve_opts *opts, struct gsp_settings *setti
         {"state-dir", "state_dir", opts->state_dir},
         {"token-file", "token_file", opts->token_file},
         {"allow-control", "allow_control", opts->allow_control ? "true" : NULL},
+        {"all-users", "all_users", opts->all_users ? "true" : NULL},
     };
     for (size_t i = 0; i < GSP_COUNT(flags); i++) {
         int row = gsp_daemon_setting_find(gsp_sv_of(flags[i].setting));
@@ -177,30 +184,27 @@ static int load(const struct serve_opts *opts, struct gsp_settings *settings, st
     return rc;
 }
 
-static void put_url(const struct gsp_settings *settings, uint16_t port, char *out, size_t cap)
+/* A one-time code for the page, only on a terminal: other users may be able to read a log file. */
+static void report_login(const struct gsp_parsed *parsed, struct gsp_daemon *daemon)
 {
-    const bool six = strchr(settings->fixed.bind, ':') != NULL;
-    snprintf(out, cap, "http://%s%s%s:%u", six ? "[" : "", settings->fixed.bind, six ? "]" : "",
-             port);
-}
-
-static void report_ready(const struct gsp_settings *settings, uint16_t port)
-{
-    char url[160];
-    put_url(settings, port, url, sizeof(url));
-    gsp_cli__events_ready_address(url);
+    struct gsp_term term;
+    char code[GSP_DAEMON_CODE_BYTES];
+    if (parsed->globals.quiet || !isatty(STDERR_FILENO) ||
+        gsp_daemon_login_code(daemon, code, NULL) < 0)
+        return;
+    gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli__term_line(&term, "The page %s accepts the code %s once.", gsp_daemon_url(daemon),
+                       code);
 }
 
 static void report_serving(const struct gsp_parsed *parsed, const struct gsp_settings *settings,
-                           uint16_t port)
+                           const char *url)
 {
     struct gsp_term term;
-    char url[160];
     char period[32];
     if (parsed->globals.quiet)
         return;
     gsp_cli__term_init(&term, STDERR_FILENO, parsed->globals.color);
-    put_url(settings, port, url, sizeof(url));
     gsp_cli__term_line(
         &term,
         "Serving %s, one frame every %s; session files go to %s.%s%s%s%s Press Ctrl-C "
@@ -213,11 +217,9 @@ static void report_serving(const struct gsp_parsed *parsed, const struct gsp_set
 }
 
 /* Closes the terminal and sends the pid and the URL to the parent, which prints them and exits. */
-static void detach(int ready_fd, const struct gsp_settings *settings, uint16_t port)
+static void detach(int ready_fd, const char *url)
 {
-    char url[160];
     char line[200];
-    put_url(settings, port, url, sizeof(url));
     snprintf(line, sizeof(line), "%d %s\n", (int)getpid(), url);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0) {
@@ -270,11 +272,12 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
         gsp_daemon_close(daemon);
         return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     }
-    report_ready(settings, gsp_daemon_port(daemon));
+    gsp_cli__events_ready_address(gsp_daemon_url(daemon));
+    if (ready_fd < 0)
+        report_serving(parsed, settings, gsp_daemon_url(daemon));
+    report_login(parsed, daemon);
     if (ready_fd >= 0)
-        detach(ready_fd, settings, gsp_daemon_port(daemon));
-    else
-        report_serving(parsed, settings, gsp_daemon_port(daemon));
+        detach(ready_fd, gsp_daemon_url(daemon));
     wait_for_end(parsed, daemon, &signals);
     gsp_daemon_close(daemon);
     return 0;
@@ -338,12 +341,14 @@ struct worker_opts {
     int64_t timeout_ns;
     int64_t limit;
     const char *memory;
+    int64_t only_pid;
     bool stacks;
+    bool all_users;
 };
 
 static const char *worker_format(size_t i)
 {
-    static const char *const names[] = {"json", "object", "csv", "arrow"};
+    static const char *const names[] = {"json", "object", "csv", "csv-raw", "arrow"};
     return i < GSP_COUNT(names) ? names[i] : NULL;
 }
 
@@ -377,6 +382,15 @@ static const struct gsp_opt WORKER_OPTS[] = {
      .help = "Time limit of the query."},
     GSP_OPT_SWITCH(struct worker_opts, stacks, "stacks", 0, false,
                    "Include the current stacks of running processes (python.backtrace)."),
+    GSP_OPT_SWITCH(struct worker_opts, all_users, "all-users", 0, false,
+                   "As root: read the tables of all users, not only those of root."),
+    {.name = "only-pid",
+     .kind = GSP_OPT_INT,
+     .offset = offsetof(struct worker_opts, only_pid),
+     .arg = "PID",
+     .fallback = "0",
+     .max = INT32_MAX,
+     .help = "Read only the rings of this process, and refuse the python tables."},
 };
 
 static const struct gsp_example WORKER_EXAMPLES[] = {
@@ -391,7 +405,9 @@ static int run_worker(const struct gsp_parsed *parsed)
     struct gsp_query_job order = {.format = opts->format,
                                   .timeout_ns = opts->timeout_ns,
                                   .row_limit = (uint64_t)opts->limit,
-                                  .stacks = opts->stacks};
+                                  .stacks = opts->stacks,
+                                  .all_users = opts->all_users,
+                                  .only_pid = opts->only_pid};
     struct gsp_err err = {0};
     if (gsp_parse_size(opts->memory, &order.memory_bytes, &err) < 0)
         return gsp_cli__misuse(parsed, "--memory: %s", err.msg);

@@ -12,14 +12,14 @@
 #include "source/profile_file.h"
 
 const struct gsp_command *const gsp_commands[] = {
-    &gsp_cmd_run,          &gsp_cmd_record,       &gsp_cmd_top,         &gsp_cmd_dump,
-    &gsp_cmd_flamegraph,   &gsp_cmd_convert,      &gsp_cmd_report,      &gsp_cmd_compare,
-    &gsp_cmd_query,        &gsp_cmd_mem_record,   &gsp_cmd_mem_report,  &gsp_cmd_tables,
-    &gsp_cmd_serve,        &gsp_cmd_list,         &gsp_cmd_follow,      &gsp_cmd_backtrace,
-    &gsp_cmd_http_profile, &gsp_cmd_http_stop,    &gsp_cmd_http_status, &gsp_cmd_http_sessions,
-    &gsp_cmd_inject,       &gsp_cmd_eject,        &gsp_cmd_eval,        &gsp_cmd_config,
-    &gsp_cmd_stat,         &gsp_cmd_doctor,       &gsp_cmd_completions, &gsp_cmd_help,
-    &gsp_cmd_docs,         &gsp_cmd_query_worker,
+    &gsp_cmd_run,          &gsp_cmd_record,     &gsp_cmd_top,          &gsp_cmd_dump,
+    &gsp_cmd_flamegraph,   &gsp_cmd_convert,    &gsp_cmd_report,       &gsp_cmd_compare,
+    &gsp_cmd_query,        &gsp_cmd_mem_record, &gsp_cmd_mem_report,   &gsp_cmd_tables,
+    &gsp_cmd_serve,        &gsp_cmd_list,       &gsp_cmd_follow,       &gsp_cmd_backtrace,
+    &gsp_cmd_http_profile, &gsp_cmd_http_stop,  &gsp_cmd_http_status,  &gsp_cmd_http_sessions,
+    &gsp_cmd_http_login,   &gsp_cmd_inject,     &gsp_cmd_eject,        &gsp_cmd_eval,
+    &gsp_cmd_config,       &gsp_cmd_stat,       &gsp_cmd_doctor,       &gsp_cmd_completions,
+    &gsp_cmd_help,         &gsp_cmd_docs,       &gsp_cmd_query_worker,
 };
 const size_t gsp_command_count = GSP_COUNT(gsp_commands);
 

@@ -91,6 +91,7 @@ extern const struct gsp_command gsp_cmd_http_profile;
 extern const struct gsp_command gsp_cmd_http_stop;
 extern const struct gsp_command gsp_cmd_http_status;
 extern const struct gsp_command gsp_cmd_http_sessions;
+extern const struct gsp_command gsp_cmd_http_login;
 extern const struct gsp_command gsp_cmd_config;
 extern const struct gsp_command gsp_cmd_stat;
 extern const struct gsp_command gsp_cmd_mem_record;

@@ -91,6 +91,7 @@ static void put_lesser(const struct gsp_term *term, struct gsp_buf *out)
                            gsp_cli__command_title(gsp_commands[i]));
     }
     const char *text = gsp_buf_cstr(&names);
+    out->failed |= !text;
     gsp_buf_puts(out, "  others        ");
     gsp_cli__term_wrap(out, text ? text : "", OVERVIEW_COLUMN, width_of(term));
     gsp_buf_putc(out, '\n');

@@ -476,6 +476,11 @@ void gsp_cli__hint_make(const struct gsp_err *err, const struct gsp_hint_context
     set_what(out, "%s", err->msg[0] ? err->msg : gsp_err_text(err->code));
 }
 
+static void put_safe(struct gsp_buf *out, const char *text)
+{
+    gsp_buf_term_lines(out, gsp_sv_of(text), false);
+}
+
 void gsp_cli__hint_print(const struct gsp_hint *hint, const struct gsp_term *term,
                          struct gsp_buf *out)
 {
@@ -484,9 +489,12 @@ void gsp_cli__hint_print(const struct gsp_hint *hint, const struct gsp_term *ter
     gsp_buf_putc(out, '\n');
     const char *dim = gsp_cli__term_dim(term);
     const char *off = gsp_cli__term_off(term);
-    gsp_buf_puts(out, hint->excerpt);
-    if (hint->why[0])
-        gsp_buf_printf(out, "    %swhy%s   %s\n", dim, off, hint->why);
+    put_safe(out, hint->excerpt);
+    if (hint->why[0]) {
+        gsp_buf_printf(out, "    %swhy%s   ", dim, off);
+        put_safe(out, hint->why);
+        gsp_buf_putc(out, '\n');
+    }
     size_t column = 0;
     for (size_t i = 0; i < hint->try_count; i++) {
         size_t len = strlen(hint->tries[i].line);
@@ -496,8 +504,10 @@ void gsp_cli__hint_print(const struct gsp_hint *hint, const struct gsp_term *ter
     }
     for (size_t i = 0; i < hint->try_count; i++) {
         const struct gsp_hint_try *remedy = &hint->tries[i];
-        gsp_buf_printf(out, "    %s%-5s%s %s%s%s", dim, i ? "or" : "try", off,
-                       gsp_cli__term_bold(term), remedy->line, off);
+        gsp_buf_printf(out, "    %s%-5s%s %s", dim, i ? "or" : "try", off,
+                       gsp_cli__term_bold(term));
+        put_safe(out, remedy->line);
+        gsp_buf_puts(out, off);
         size_t len = strlen(remedy->line);
         if (remedy->note[0])
             gsp_buf_printf(out, "%*s   %s%s%s", (int)(len < column ? column - len : 0), "", dim,

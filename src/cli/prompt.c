@@ -36,7 +36,7 @@ static const char HELP[] =
     "Statements end with ; and may span several lines.\n"
     "  \\d             list the tables\n"
     "  \\d TABLE       list the columns of a table\n"
-    "  \\format NAME   set the output format: table, json or csv\n"
+    "  \\format NAME   set the output format: table, json, csv or csv-raw\n"
     "  \\timing        toggle printing of query times\n"
     "  \\x             toggle one value per line\n"
     "  \\?             print this help\n"
@@ -235,7 +235,7 @@ static void set_format(struct prompt *prompt, const char *name)
     if (gsp_cli__rows_format_of(name[0] ? name : "table", NULL, &format, &err) < 0)
         print_line(prompt, err.msg);
     else if (format == GSP_ROWS_ARROW || format == GSP_ROWS_PARQUET)
-        print_line(prompt, "The prompt supports only table, json and csv.");
+        print_line(prompt, "The prompt supports only table, json, csv and csv-raw.");
     else
         prompt->runner->dest.format = format;
 }

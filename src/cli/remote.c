@@ -54,6 +54,8 @@ int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *par
         return gsp_cli__misuse(parsed, "--token and --token-file exclude each other");
     if (gsp_client_endpoint(text, &remote->endpoint, &err) < 0)
         return gsp_cli__misuse(parsed, "%s", err.msg);
+    if (!opts->token && !opts->token_file)
+        gsp_client_own_socket(remote->endpoint.p, &remote->own_socket);
     if (gsp_client_token(&tokens, remote->endpoint.p, &remote->token, &err) == GSP_OK)
         return 0;
     return err.code == GSP_E_USAGE
@@ -64,6 +66,7 @@ int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *par
 void gsp_cli__remote_close(struct gsp_remote *remote)
 {
     gsp_buf_free(&remote->endpoint);
+    gsp_buf_free(&remote->own_socket);
     gsp_buf_free(&remote->token);
     gsp_buf_free(&remote->answer);
 }
@@ -76,7 +79,8 @@ int gsp_cli__remote_fail(const struct gsp_remote *remote, const struct gsp_err *
 static int request(struct gsp_remote *remote, const char *method, const char *path,
                    struct gsp_sv body, struct gsp_client_refusal *refusal, struct gsp_err *err)
 {
-    const struct gsp_client_call call = {.endpoint = remote->endpoint.p,
+    const struct gsp_client_call call = {.endpoint = remote->own_socket.len ? remote->own_socket.p
+                                                                            : remote->endpoint.p,
                                          .token = remote->token.len ? remote->token.p : NULL,
                                          .method = method,
                                          .path = path,
@@ -120,7 +124,9 @@ int gsp_cli__remote_put_json(const struct gsp_remote *remote)
     gsp_buf_putsv(&text, gsp_buf_sv(&remote->answer));
     if (!gsp_sv_ends(gsp_buf_sv(&text), "\n"))
         gsp_buf_putc(&text, '\n');
-    if (gsp_file_put(NULL, false, &text, &err) == GSP_OK)
+    const int rc = text.failed ? gsp_err_nomem(&err)
+                               : gsp_fd_write_text(STDOUT_FILENO, gsp_buf_sv(&text), false, &err);
+    if (rc == GSP_OK)
         return 0;
     return gsp_cli__fail(remote->parsed, &(struct gsp_hint_context){0}, &err);
 }
@@ -178,6 +184,8 @@ static int put_answer(const struct gsp_rows_dest *dest, const struct gsp_remote 
     struct gsp_rows *rows = NULL;
     gsp_auto_buf warnings = {0};
     /* Other formats are written by the server, which knows all types, and only copied here. */
+    if (dest->format != GSP_ROWS_TABLE && (!dest->path || strcmp(dest->path, "-") == 0))
+        return gsp_fd_write_text(STDOUT_FILENO, gsp_buf_sv(&remote->answer), false, err);
     if (dest->format != GSP_ROWS_TABLE)
         return gsp_file_put(dest->path, dest->force, &remote->answer, err);
     int rc = gsp_client_rows_from_json(gsp_buf_sv(&remote->answer), &warnings, &rows, err);
@@ -233,7 +241,7 @@ int gsp_cli__remote_query_run(const struct gsp_remote_query *query)
     struct gsp_remote remote = {0};
     struct gsp_err err = {0};
     if (query->dest.format == GSP_ROWS_PARQUET)
-        return gsp_cli__misuse(parsed, "a server writes json, csv or arrow, not parquet");
+        return gsp_cli__misuse(parsed, "a server writes json, csv, csv-raw or arrow, not parquet");
     if (query->dest.path && gsp_file_check_new(query->dest.path, query->dest.force, &err) < 0)
         return gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = query->dest.path}, &err);
     int status = gsp_cli__remote_open(&remote, parsed, parsed->args[0], &query->remote);

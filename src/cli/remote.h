@@ -46,6 +46,7 @@ struct gsp_remote_opts {
 struct gsp_remote {
     const struct gsp_parsed *parsed; /* borrowed */
     struct gsp_buf endpoint;         /* NUL-terminated, like token and answer */
+    struct gsp_buf own_socket; /* "unix:PATH" of this user's daemon at the endpoint; empty: none */
     struct gsp_buf token;
     struct gsp_buf answer;               /* body of the last answer */
     int64_t timeout_ns;                  /* of a request; 0: the default of http/client.h */

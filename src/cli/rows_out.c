@@ -17,8 +17,8 @@
 #include "report/rows_table.h"
 
 static const char *const NAMES[] = {
-    [GSP_ROWS_TABLE] = "table", [GSP_ROWS_JSON] = "json",       [GSP_ROWS_CSV] = "csv",
-    [GSP_ROWS_ARROW] = "arrow", [GSP_ROWS_PARQUET] = "parquet",
+    [GSP_ROWS_TABLE] = "table",     [GSP_ROWS_JSON] = "json",   [GSP_ROWS_CSV] = "csv",
+    [GSP_ROWS_CSV_RAW] = "csv-raw", [GSP_ROWS_ARROW] = "arrow", [GSP_ROWS_PARQUET] = "parquet",
 };
 
 static const struct {
@@ -84,6 +84,7 @@ static int show_table(struct gsp_rows *rows, const struct gsp_rows_dest *dest, s
         gsp_cli__pager_start(&pager);
     struct gsp_out out;
     gsp_out_init(&out, pager.fd >= 0 ? pager.fd : STDOUT_FILENO);
+    out.colors = true;
     rc = gsp_report_rows_table_write(table, &out, err);
     int written = gsp_out_finish(&out, rc < 0 ? NULL : err);
     if (written < 0 && out.sys == EPIPE && pager.fd >= 0)
@@ -110,6 +111,7 @@ static int write_to(int fd, struct gsp_rows *rows, enum gsp_rows_format format, 
         [GSP_ROWS_TABLE] = plain_table,
         [GSP_ROWS_JSON] = gsp_export_rows_write_json,
         [GSP_ROWS_CSV] = gsp_export_rows_write_csv,
+        [GSP_ROWS_CSV_RAW] = gsp_export_rows_write_csv_raw,
         [GSP_ROWS_ARROW] = gsp_export_rows_write_arrow,
         [GSP_ROWS_PARQUET] = NULL,
     };

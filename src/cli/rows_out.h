@@ -17,6 +17,7 @@ enum gsp_rows_format {
     GSP_ROWS_TABLE,
     GSP_ROWS_JSON,
     GSP_ROWS_CSV,
+    GSP_ROWS_CSV_RAW, /* text that a spreadsheet takes for a formula is not changed */
     GSP_ROWS_ARROW,
     GSP_ROWS_PARQUET, /* written by the SQL engine */
 };

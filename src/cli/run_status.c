@@ -19,6 +19,8 @@
 #define FIRST_NS  (1500 * GSP_NS_PER_MS)
 #define PERIOD_NS (500 * GSP_NS_PER_MS)
 #define ROWS_MIN  5U
+/* A double that every int64_t can represent. */
+#define RSS_MAX   9e18
 
 /* --------------------------------------------------------------------------------- numbers */
 
@@ -97,7 +99,7 @@ void gsp_cli__run_status_text(const struct gsp_run_status *status, int64_t now_n
         gsp_buf_printf(out, "  %.3g steps/s", rate);
     if (status->processes > 0) {
         gsp_buf_printf(out, "  CPU %.0f %%  RSS ", status->cpu_percent);
-        gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)status->rss_bytes, out);
+        gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)fmin(status->rss_bytes, RSS_MAX), out);
     }
     if (status->gpus > 0)
         gsp_buf_printf(out, "  GPU %.0f %%", status->gpu_percent / status->gpus);

@@ -80,10 +80,16 @@ static void put(const struct gsp_term *term, const char *text, size_t len)
     (void)rc;
 }
 
+/* Names in the text cannot harm the terminal. */
+static void put_lines(const struct gsp_term *term, struct gsp_sv text, bool colors)
+{
+    gsp_ignore(gsp_fd_write_text(term->fd, text, colors, NULL));
+}
+
 void gsp_cli__term_write(struct gsp_term *term, struct gsp_buf *text)
 {
     gsp_cli__term_clear_status(term);
-    put(term, text->p, text->len);
+    put_lines(term, gsp_buf_sv(text), true);
     gsp_buf_clear(text);
 }
 
@@ -99,7 +105,7 @@ void gsp_cli__term_line(struct gsp_term *term, const char *fmt, ...)
     size_t len = (size_t)n < sizeof(line) - 2 ? (size_t)n : sizeof(line) - 2;
     line[len] = '\n';
     gsp_cli__term_clear_status(term);
-    put(term, line, len + 1);
+    put_lines(term, (struct gsp_sv){line, len + 1}, false);
 }
 
 void gsp_cli__term_status(struct gsp_term *term, const char *fmt, ...)
@@ -107,7 +113,7 @@ void gsp_cli__term_status(struct gsp_term *term, const char *fmt, ...)
     if (!term->is_tty)
         return;
     char text[LINE_MAX_];
-    char line[LINE_MAX_ + 8];
+    gsp_auto_buf line = {0};
     va_list args;
     va_start(args, fmt);
     int n = vsnprintf(text, sizeof(text), fmt, args);
@@ -115,10 +121,13 @@ void gsp_cli__term_status(struct gsp_term *term, const char *fmt, ...)
     if (n < 0)
         return;
     /* Truncate: the next call can clear only one line. */
-    n = snprintf(line, sizeof(line), "\r\033[K%.*s", (int)term->width - 1, text);
-    if (n < 0)
-        return;
-    put(term, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+    if ((size_t)n >= sizeof(text))
+        n = sizeof(text) - 1;
+    gsp_buf_term(&line, (struct gsp_sv){text, (size_t)n});
+    if (line.len > term->width - 1)
+        line.len = term->width - 1;
+    put(term, "\r\033[K", 4);
+    put(term, line.p, line.len);
     term->has_status = true;
 }
 

@@ -188,7 +188,9 @@ static int load(struct gsp_top_view *view, struct gsp_err *err)
     gsp_model_command_put(view->profile, &raw);
     gsp_buf_term(&shown, gsp_buf_sv(&raw));
     const char *title = gsp_buf_cstr(&shown);
-    snprintf(view->title, sizeof(view->title), "%.150s", title ? title : "");
+    if (!title)
+        return gsp_err_nomem(err);
+    snprintf(view->title, sizeof(view->title), "%.150s", title);
     facts->title = view->title;
     facts->pid = process && process->pid > 0 ? process->pid : 0;
     facts->is_replay = true;

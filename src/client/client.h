@@ -35,6 +35,11 @@ struct gsp_client_tokens {
 GSP_MUST_CHECK int gsp_client_token(const struct gsp_client_tokens *tokens, const char *endpoint,
                                     struct gsp_buf *out, struct gsp_err *err);
 
+/* Appends "unix:PATH" if the endpoint names this machine and this user's daemon of that port
+ * listens on the socket in the user's state folder. That needs no token, and the daemon then knows
+ * its owner. Appends nothing otherwise. */
+void gsp_client_own_socket(const char *endpoint, struct gsp_buf *out);
+
 struct gsp_client_call {
     const char *endpoint; /* of gsp_client_endpoint() */
     const char *token;    /* NULL or "": none */

@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "store/store.h"
 
-/* Appends the JSON body for a statement. format is "json", "object", "csv" or "arrow"; params may
- * be NULL. Without memory out->failed is set. */
+/* Appends the JSON body for a statement. format is "json", "object", "csv", "csv-raw" or "arrow";
+ * params may be NULL. Without memory out->failed is set. */
 void gsp_client_query_body(struct gsp_sv sql, const struct gsp_params *params, const char *format,
                            struct gsp_buf *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/daemon.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +22,9 @@
 #include "ring/dir.h"
 
 #define TOKEN_BYTES_MAX 1024U
+/* Clients know the name too: client/client.c and python/gsprof/_session.py. */
+#define SOCKET_PREFIX   "port-"
+#define SOCKET_SUFFIX   ".sock"
 
 /* Fails with "<what><path>: <the system error>". */
 static int refuse_folder(struct gsp_err *err, int code, int sys, const char *what, const char *path)
@@ -58,7 +62,9 @@ static int check_output(const char *path, struct gsp_err *err)
     int rc = make_folder(path, 0777, err);
     if (rc < 0)
         return rc;
-    if (stat(path, &facts) < 0 || !S_ISDIR(facts.st_mode))
+    if (stat(path, &facts) < 0)
+        return refuse_folder(err, GSP_E_NOFILE, errno, "", path);
+    if (!S_ISDIR(facts.st_mode))
         return refuse_folder(err, GSP_E_NOFILE, ENOTDIR, "", path);
     if (access(path, W_OK | X_OK) < 0)
         return refuse_folder(err, GSP_E_NOWRITE, errno, "cannot write to the folder ", path);
@@ -75,11 +81,15 @@ static int lock_state(struct gsp_daemon *daemon, struct gsp_err *err)
     snprintf(path, sizeof(path), "%s/lock", daemon->fixed->state_dir);
     daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (daemon->lock_fd < 0)
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot open %.150s", path);
-    if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) < 0)
-        return gsp_err_set(err, GSP_E_EXISTS, errno, "another daemon uses the folder %.150s",
-                           daemon->fixed->state_dir);
-    return GSP_OK;
+        return refuse_folder(err, GSP_E_NOWRITE, errno, "cannot open ", path);
+    if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) == 0) {
+        daemon->has_state = true;
+        return GSP_OK;
+    }
+    if (errno != EWOULDBLOCK)
+        return refuse_folder(err, GSP_E_IO, errno, "cannot lock ", path);
+    return gsp_err_set(err, GSP_E_EXISTS, errno, "another daemon uses the folder %.150s",
+                       daemon->fixed->state_dir);
 }
 
 static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
@@ -177,13 +187,58 @@ static int open_port(struct gsp_daemon *daemon, struct gsp_err *err)
         .port = (uint16_t)settings->port,
         .unix_path = local ? settings->socket_path : NULL,
         .token = daemon->token,
+        .per_address_max = (unsigned)settings->connections_per_address,
+        .streams_max = (unsigned)settings->streams,
         .timeout_s = (unsigned)(settings->request_timeout_ns / GSP_NS_PER_S),
+        .answers_bytes_max = (uint64_t)settings->answers_mb << 20,
+        .rate_min = (uint64_t)settings->answer_rate_kb << 10,
         .handle = gsp_daemon__routes_handle,
         .is_slow = gsp_daemon__routes_is_slow,
-        .is_public = gsp_daemon__routes_is_public,
+        .is_vital = gsp_daemon__routes_is_vital,
+        .admit = gsp_daemon__routes_admit,
         .hint = gsp_daemon__hint_for_refusal,
         .ctx = daemon};
-    return gsp_http_open(&options, &daemon->server, err);
+    const int rc = gsp_http_open(&options, &daemon->server, err);
+    const bool six = strchr(settings->bind, ':') != NULL;
+    if (rc == GSP_OK)
+        snprintf(daemon->url, sizeof(daemon->url), "http://%s%s%s:%u", six ? "[" : "",
+                 settings->bind, six ? "]" : "", gsp_http_port(daemon->server));
+    return rc;
+}
+
+/* Removes the sockets of daemons that were killed. The lock shows that none of them runs. */
+static void remove_sockets(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return;
+    for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        const struct gsp_sv name = gsp_sv_of(e->d_name);
+        struct stat facts;
+        if (gsp_sv_starts(name, SOCKET_PREFIX) && gsp_sv_ends(name, SOCKET_SUFFIX) &&
+            fstatat(dirfd(dir), e->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (S_ISSOCK(facts.st_mode) || S_ISLNK(facts.st_mode)))
+            unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    closedir(dir);
+}
+
+/* Commands of the same user look for the socket of a port in the state folder. If the user has
+ * chosen another path, there is a link to it. */
+static void open_socket(struct gsp_daemon *daemon)
+{
+    const struct gsp_settings_fixed *settings = daemon->fixed;
+    struct gsp_err why = {0};
+    char path[GSP_SETTING_CHARS + 32];
+    snprintf(path, sizeof(path), "%s/" SOCKET_PREFIX "%u" SOCKET_SUFFIX, settings->state_dir,
+             gsp_http_port(daemon->server));
+    remove_sockets(settings->state_dir);
+    if (settings->socket_path[0]) {
+        if (symlink(settings->socket_path, path) < 0)
+            gsp_log_warn("daemon", "cannot create %s: %s", path, strerror(errno));
+    } else if (gsp_http_open_unix(daemon->server, path, &why) < 0) {
+        gsp_log_warn("daemon", "no Unix socket: %s", why.msg);
+    }
 }
 
 static int open_all(struct gsp_daemon *daemon, struct gsp_err *err)
@@ -198,8 +253,10 @@ static int open_all(struct gsp_daemon *daemon, struct gsp_err *err)
         rc = check_output(daemon->fixed->output_dir, err);
     if (rc == GSP_OK)
         rc = lock_state(daemon, err);
-    if (rc == GSP_OK)
+    if (rc == GSP_OK) {
+        open_socket(daemon);
         rc = open_sources(daemon, err);
+    }
     if (rc == GSP_OK)
         rc = open_log(daemon, err);
     return rc;
@@ -233,17 +290,19 @@ int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out
 
 int gsp_daemon_start(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    gsp_daemon__targets_resume(daemon->targets, daemon->fixed->allow_control);
+    gsp_daemon__targets_resume(daemon->targets);
     gsp_daemon__watched_update(daemon);
     int rc = gsp_http_start(daemon->server, err);
     if (rc < 0)
         return rc;
-    daemon->has_collector =
-        pthread_create(&daemon->collector, NULL, gsp_daemon__collect, daemon) == 0;
-    daemon->has_maintainer =
-        pthread_create(&daemon->maintainer, NULL, gsp_daemon__maintain, daemon) == 0;
-    if (!daemon->has_collector || !daemon->has_maintainer)
-        return gsp_err_nomem(err);
+    int sys = pthread_create(&daemon->collector, NULL, gsp_daemon__collect, daemon);
+    daemon->has_collector = sys == 0;
+    if (sys == 0) {
+        sys = pthread_create(&daemon->maintainer, NULL, gsp_daemon__maintain, daemon);
+        daemon->has_maintainer = sys == 0;
+    }
+    if (sys)
+        return gsp_err_set(err, GSP_E_IO, sys, "cannot start a thread: %s", strerror(sys));
     return GSP_OK;
 }
 
@@ -268,6 +327,8 @@ void gsp_daemon_close(struct gsp_daemon *daemon)
         stop_threads(daemon);
     gsp_daemon__targets_stop(daemon->targets);
     gsp_http_stop(daemon->server);
+    if (daemon->has_state)
+        remove_sockets(daemon->fixed->state_dir);
     gsp_daemon__targets_close(daemon->targets);
     gsp_daemon__sessions_close(daemon->sessions);
     if (daemon->has_rows)
@@ -314,7 +375,20 @@ void gsp_daemon_set_settings_error(struct gsp_daemon *daemon, const char *why)
     gsp_daemon__status_changed(daemon);
 }
 
-uint16_t gsp_daemon_port(const struct gsp_daemon *daemon)
+uint16_t gsp_daemon__port(const struct gsp_daemon *daemon)
 {
     return gsp_http_port(daemon->server);
+}
+
+const char *gsp_daemon_url(const struct gsp_daemon *daemon)
+{
+    return daemon->url;
+}
+
+_Static_assert(GSP_DAEMON_CODE_BYTES == GSP_HTTP_CODE_BYTES, "the same text");
+
+int gsp_daemon_login_code(struct gsp_daemon *daemon, char out[GSP_DAEMON_CODE_BYTES],
+                          struct gsp_err *err)
+{
+    return gsp_http_login_code(daemon->server, out, err);
 }

@@ -33,4 +33,10 @@ void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings_live
 /* Sets the text that /status shows if new settings were rejected; "": they were accepted. */
 void gsp_daemon_set_settings_error(struct gsp_daemon *daemon, const char *why);
 
-uint16_t gsp_daemon_port(const struct gsp_daemon *daemon);
+uint16_t gsp_daemon__port(const struct gsp_daemon *daemon);
+/* "http://127.0.0.1:8091". Borrowed until close. */
+const char *gsp_daemon_url(const struct gsp_daemon *daemon);
+#define GSP_DAEMON_CODE_BYTES 20U
+/* Makes a new one-time code for the page (http/server.h). */
+GSP_MUST_CHECK int gsp_daemon_login_code(struct gsp_daemon *daemon, char out[GSP_DAEMON_CODE_BYTES],
+                                         struct gsp_err *err);

@@ -43,6 +43,7 @@ struct gsp_daemon {
     const struct gsp_settings_fixed *fixed; /* to fixed_storage */
     struct gsp_settings_fixed fixed_storage;
     char host[GSP_HOST_MAX];
+    char url[96];
     char *token;           /* NULL: none */
     int lock_fd;           /* of the state folder */
     int ring_dir_fd;       /* of the ring directory; -1: none */
@@ -85,6 +86,8 @@ struct gsp_daemon {
     _Atomic uint64_t late_ticks;
     _Atomic int64_t collect_ns;   /* CPU time spent in ticks */
     _Atomic unsigned queries;     /* running */
+    _Atomic unsigned drawings;    /* running workers of /flamegraph */
+    _Atomic unsigned dumps;       /* running */
     _Atomic bool status_was_read; /* since `overheads` was updated */
 
     /* What gsp_daemon_close() has to undo; of the owner. */
@@ -94,6 +97,7 @@ struct gsp_daemon {
     bool has_maintainer;
     bool has_conds;
     bool has_rows;
+    bool has_state; /* holds the lock of the state folder */
 };
 
 /* A copy of the settings that can change at run time. */

@@ -314,7 +314,8 @@ void gsp_daemon__frame_ensure_last(struct gsp_daemon *daemon, const char *sessio
 static void update_overheads(struct gsp_daemon *daemon)
 {
     struct gsp_overhead now[GSP_OVERHEADS_MAX] = {0};
-    const size_t count = gsp_daemon__overheads_read(now, GSP_OVERHEADS_MAX);
+    const size_t count =
+        gsp_daemon__overheads_read(daemon->fixed->all_users, now, GSP_OVERHEADS_MAX);
     gsp_lock_take(&daemon->lock);
     const bool same = count == daemon->overhead_count &&
                       memcmp(now, daemon->overheads, count * sizeof(*now)) == 0;

@@ -13,7 +13,8 @@ const char *gsp_daemon__hint(enum gsp_daemon_hint hint)
 {
     /* NOLINTBEGIN(bugprone-suspicious-missing-comma): long texts have two parts. */
     static const char *const TEXTS[GSP_HINT_COUNT] = {
-        [GSP_HINT_ALLOW_CONTROL] = "start the daemon with --allow-control",
+        [GSP_HINT_ALLOW_CONTROL] = "start the daemon with --allow-control, or run gsprof as the "
+                                   "daemon's user, which uses its Unix socket",
         [GSP_HINT_BODY] = "send a JSON object",
         [GSP_HINT_FILE_RETRY] = "the session is kept, and the daemon tries to write its file again",
         [GSP_HINT_FLAMEGRAPH] = "add ?session=NAME or ?pid=PID; GET /targets lists recordings",
@@ -21,7 +22,7 @@ const char *gsp_daemon__hint(enum gsp_daemon_hint hint)
         [GSP_HINT_PATHS] = "GET /openapi.json lists all paths",
         [GSP_HINT_PID] = "pid must be a number",
         [GSP_HINT_QUERY_BODY] = "send {\"sql\": \"SELECT ...\"}",
-        [GSP_HINT_QUERY_LIMITS] = "select less, or raise gsprof.query_timeout",
+        [GSP_HINT_QUERY_LIMITS] = "select less, or raise the settings gsprof.query_*",
         [GSP_HINT_RECORDINGS] = "POST /targets/PID/record starts a recording; "
                                 "GET /targets lists all",
         [GSP_HINT_RETRY] = "try again in a moment",
@@ -32,6 +33,12 @@ const char *gsp_daemon__hint(enum gsp_daemon_hint hint)
         [GSP_HINT_STACK_FILES] = "GET /profiling/sessions/NAME lists the stack files",
         [GSP_HINT_STOP_FIRST] = "stop the session first",
         [GSP_HINT_TARGET_PATH] = "the path is /targets/PID/...",
+        [GSP_HINT_TOKEN] = "send the header \"Authorization: Bearer TOKEN\", or log in: gsprof "
+                           "http-login prints a code for the page",
+        [GSP_HINT_TRUST] =
+            "run gsprof as the daemon's user, which uses its Unix socket, or log in: "
+            "gsprof http-login prints a code for the page",
+        [GSP_HINT_LOGIN] = "gsprof http-login prints a new code",
         [GSP_HINT_TOKEN_MODE] = "chmod 600 makes it private",
     };
     /* NOLINTEND(bugprone-suspicious-missing-comma) */
@@ -66,8 +73,8 @@ const char *gsp_daemon__hint_for_refusal(const char *code)
         {"BUSY", "try again in a moment"},
         {"HOST", "use localhost or 127.0.0.1, or serve with a token"},
         {"LIMIT", "send at most one megabyte"},
+        {"HTTP", "send the request as RFC 9112 defines it"},
         {"ORIGIN", "open the page from this server, or send the request without a browser"},
-        {"TOKEN", "send the header \"Authorization: Bearer TOKEN\""},
     };
     for (size_t i = 0; i < GSP_COUNT(HINTS); i++)
         if (strcmp(HINTS[i].code, code) == 0)

@@ -85,10 +85,27 @@ static void put_responses(struct gsp_json *json, const struct gsp_route *route)
     while (rest.p && gsp_sv_split(&rest, ' ', &status))
         if (status.len)
             put_response(json, status, "an error", NULL, gsp_daemon__error_schema);
-    if (!route->is_public)
+    if (route->needs != GSP_NEEDS_NOTHING)
         put_response(json, gsp_sv_of("401"), "the token is missing or invalid", NULL,
                      gsp_daemon__error_schema);
+    if (route->needs >= GSP_NEEDS_TRUST && !(route->errors && strstr(route->errors, "403")))
+        put_response(json, gsp_sv_of("403"), "the client may not do this", NULL,
+                     gsp_daemon__error_schema);
+    if (!route->is_vital && !(route->errors && strstr(route->errors, "503")))
+        put_response(json, gsp_sv_of("503"), "a limit of the daemon is reached", NULL,
+                     gsp_daemon__error_schema);
     gsp_json_obj_end(json);
+}
+
+/* The alternatives: nothing ("{}"), the token, the cookie of a login. */
+static void put_security(struct gsp_json *json, const struct gsp_route *route)
+{
+    static const char *const ALL = "[{},{\"token\":[]},{\"login\":[]}]";
+    static const char *const SOME = "[{\"token\":[]},{\"login\":[]}]";
+    const char *security = route->needs == GSP_NEEDS_ACCESS ? ALL : SOME;
+    gsp_json_put_raw(json, "security",
+                     gsp_sv_of(route->needs == GSP_NEEDS_NOTHING ? "[]" : security));
+    gsp_json_put_str(json, "x-needs", gsp_daemon__routes_needs_name(route->needs));
 }
 
 static void put_operation(struct gsp_json *json, const struct gsp_route *route)
@@ -100,6 +117,7 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
     method[len] = '\0';
     gsp_json_put_obj_begin(json, method);
     gsp_json_put_str(json, "summary", route->summary);
+    put_security(json, route);
     put_parameters(json, route);
     put_body(json, route);
     put_responses(json, route);
@@ -115,10 +133,10 @@ static bool is_repeated(const struct gsp_route *route)
     return false;
 }
 
-void gsp_daemon__route_openapi(struct gsp_route_call *call GSP_UNUSED,
-                               struct gsp_http_answer *answer)
+void gsp_daemon__route_openapi(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_json json;
+    gsp_auto_buf components = {0};
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     gsp_json_put_str(&json, "openapi", "3.1.0");
@@ -126,9 +144,11 @@ void gsp_daemon__route_openapi(struct gsp_route_call *call GSP_UNUSED,
     gsp_json_put_str(&json, "title", "gsprof");
     gsp_json_put_str(&json, "version", GSP_VERSION);
     gsp_json_obj_end(&json);
-    gsp_json_put_raw(&json, "components",
-                     gsp_sv_of("{\"securitySchemes\":{\"token\":{\"type\":\"http\","
-                               "\"scheme\":\"bearer\"}}}"));
+    gsp_buf_printf(&components,
+                   "{\"securitySchemes\":{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\"},"
+                   "\"login\":{\"type\":\"apiKey\",\"in\":\"cookie\",\"name\":\"gsprof_%u\"}}}",
+                   gsp_http_port(call->daemon->server));
+    gsp_json_put_raw(&json, "components", gsp_buf_sv(&components));
     gsp_json_put_obj_begin(&json, "paths");
     for (const struct gsp_route *route = gsp_routes; route->method; route++) {
         if (is_repeated(route))

@@ -30,7 +30,7 @@ static bool read_value(const struct gsp_ring_view *view, const struct gsp_ring_r
 
 /* Reads the newest row of a lane. Returns false if it was overwritten in the meantime. */
 static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_range *span,
-                     const struct gsp_ring_dict *dict, struct gsp_overhead *out)
+                     struct gsp_overhead *out)
 {
     uint32_t source = 0;
     if (!read_value(view, span, "ts_ns", &out->ts_ns, sizeof(out->ts_ns)) ||
@@ -41,9 +41,7 @@ static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_ran
         !read_value(view, span, "source", &source, sizeof(source)) ||
         gsp_ring_oldest_row(view, span->lane) > span->to - 1)
         return false;
-    const struct gsp_sv text = source < dict->count ? dict->strings[source] : (struct gsp_sv){0};
-    snprintf(out->source, sizeof(out->source), "%.*s", (int)(text.len < 19 ? text.len : 19),
-             text.p ? text.p : "");
+    (void)gsp_ring_string_read(view, source, out->source, sizeof(out->source));
     return true;
 }
 
@@ -56,27 +54,23 @@ static size_t read_process(const struct gsp_ring_dir *dir, struct gsp_overhead *
     struct gsp_ring_view *view = NULL;
     if (gsp_ring_open(fd, FILE_NAME, &view, NULL) < 0)
         return 0;
-    struct gsp_ring_dict dict = {0};
     struct gsp_ring_range spans[SPANS_MAX];
     size_t count = 0;
-    if (gsp_ring_dict_read(view, &dict, NULL) == GSP_OK) {
-        const size_t span_count = gsp_ring_ranges(view, spans, SPANS_MAX, NULL);
-        for (size_t i = 0; i < span_count && count < cap; i++) {
-            out[count].pid = dir->pid;
-            if (spans[i].to > spans[i].from && read_row(view, &spans[i], &dict, &out[count]))
-                count++;
-        }
+    const size_t span_count = gsp_ring_ranges(view, spans, SPANS_MAX, NULL);
+    for (size_t i = 0; i < span_count && count < cap; i++) {
+        out[count].pid = dir->pid;
+        if (spans[i].to > spans[i].from && read_row(view, &spans[i], &out[count]))
+            count++;
     }
-    gsp_ring_dict_free(&dict);
     gsp_ring_view_close(view);
     return count;
 }
 
-size_t gsp_daemon__overheads_read(struct gsp_overhead *out, size_t cap)
+size_t gsp_daemon__overheads_read(bool all_users, struct gsp_overhead *out, size_t cap)
 {
     struct gsp_ring_dirs dirs = {0};
     size_t count = 0;
-    if (gsp_ring_dirs_read(&dirs, NULL) < 0)
+    if (gsp_ring_dirs_read(all_users, &dirs, NULL) < 0)
         return 0;
     for (size_t i = 0; i < dirs.count && count < cap; i++)
         if (dirs.at[i].live)

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,8 +26,9 @@ struct gsp_overhead {
     char source[20];
 };
 
-/* Reads at most cap overheads of running processes. Returns their number. */
-size_t gsp_daemon__overheads_read(struct gsp_overhead *out, size_t cap);
+/* Reads at most cap overheads of running processes: those of this user or, with all_users, of all
+ * users. Returns their number. */
+size_t gsp_daemon__overheads_read(bool all_users, struct gsp_overhead *out, size_t cap);
 /* An array of objects. */
 void gsp_daemon__overheads_json(const struct gsp_overhead *overheads, size_t count,
                                 struct gsp_json *json);

@@ -28,11 +28,11 @@
 #define ARGS_MAX      32U
 #define ERR_BYTES_MAX ((size_t)64 << 10)
 #define SQL_BYTES_MAX ((size_t)1 << 20)
-/* Limit of an answer. The kernel ends a worker that writes more. */
-#define OUT_BYTES_MAX ((rlim_t)512 << 20)
 #define FACTS_BYTES   ((size_t)256 << 20)
 /* Time for a worker to report that it has reached its own time limit. */
 #define GRACE_NS      (2 * GSP_NS_PER_S)
+/* Address space of a thread: its stack and its allocator's first block. */
+#define THREAD_BYTES  ((rlim_t)16 << 20)
 
 extern char **environ;
 
@@ -118,6 +118,39 @@ static int spawn(const struct gsp_worker_job *order, const struct files *files, 
     return sys;
 }
 
+/* Limits a worker from outside, so that no code of the worker runs without limits for long. */
+static void limit_worker(const struct gsp_worker_job *order, pid_t pid)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const rlim_t threads = (rlim_t)(cores > 0 ? cores : 1) + 4;
+    const rlim_t seconds =
+        (rlim_t)((order->timeout_ns + GRACE_NS) / GSP_NS_PER_S + 1) * (threads < 64 ? threads : 64);
+    const struct {
+        int what;
+        rlim_t max;
+    } limits[] = {
+        {RLIMIT_DATA, GSP_IS_SANITIZED
+                          ? RLIM_INFINITY
+                          : order->memory_bytes + GSP_WORKER_BASE_BYTES + threads * THREAD_BYTES},
+        {RLIMIT_FSIZE, order->answer_bytes},
+        {RLIMIT_CPU, seconds}, /* in case the daemon is killed */
+        {RLIMIT_CORE, 0},
+    };
+    for (size_t i = 0; i < GSP_COUNT(limits); i++) {
+        struct rlimit now;
+        if (prlimit(pid, limits[i].what, NULL, &now) == 0 && now.rlim_cur > limits[i].max) {
+            now.rlim_cur = limits[i].max;
+            prlimit(pid, limits[i].what, &now, NULL);
+        }
+    }
+    /* If memory runs out, the kernel should end this process first. */
+    char path[48];
+    snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    gsp_auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        gsp_ignore(gsp_fd_write_all(fd, "1000", 4, NULL));
+}
+
 /* Waits for the worker, or kills it if it takes too long (TIMEOUT) or if the client disconnects
  * (INTR). *status is the status of waitpid(). */
 static int wait_for(pid_t pid, int client_fd, int64_t timeout_ns, int *status)
@@ -149,6 +182,23 @@ static int wait_for(pid_t pid, int client_fd, int64_t timeout_ns, int *status)
     return why;
 }
 
+/* The error of a worker that a signal ended. */
+static int signal_error(int number, struct gsp_err *err)
+{
+    switch (number) {
+    case SIGXFSZ:
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the answer is too long");
+    case SIGKILL:
+        return gsp_err_set(err, GSP_E_NOMEM, 0,
+                           "the worker process was killed, probably because memory ran out");
+    case SIGALRM:
+    case SIGXCPU:
+        return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the worker process reached its time limit");
+    default:
+        return gsp_err_set(err, GSP_E_IO, 0, "the worker process crashed (signal %d)", number);
+    }
+}
+
 int gsp_daemon__worker_run(const struct gsp_worker_job *order, struct gsp_worker_result *out,
                            struct gsp_err *err)
 {
@@ -161,6 +211,8 @@ int gsp_daemon__worker_run(const struct gsp_worker_job *order, struct gsp_worker
         int sys = spawn(order, &files, &pid);
         if (sys)
             rc = gsp_err_set(err, GSP_E_IO, sys, "cannot start a worker");
+        else
+            limit_worker(order, pid);
     }
     const int ended =
         rc < 0 ? rc : wait_for(pid, order->client_fd, order->timeout_ns + GRACE_NS, &status);
@@ -170,9 +222,7 @@ int gsp_daemon__worker_run(const struct gsp_worker_job *order, struct gsp_worker
     else if (ended == GSP_E_INTR)
         rc = gsp_err_set(err, GSP_E_INTR, 0, "the client has disconnected");
     else if (rc == GSP_OK && WIFSIGNALED(status))
-        rc = WTERMSIG(status) == SIGXFSZ
-                 ? gsp_err_set(err, GSP_E_LIMIT, 0, "the answer is too long")
-                 : gsp_err_set(err, GSP_E_NOMEM, 0, "signal %d ended the worker", WTERMSIG(status));
+        rc = signal_error(WTERMSIG(status), err);
     if (rc == GSP_OK && lseek(files.err, 0, SEEK_SET) == 0)
         gsp_ignore(gsp_fd_read_all(files.err, ERR_BYTES_MAX, &out->err, NULL));
     if (rc == GSP_OK) {
@@ -187,15 +237,16 @@ int gsp_daemon__worker_run(const struct gsp_worker_job *order, struct gsp_worker
 
 /* The code of the worker itself. */
 
-static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *where)
+static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *where, bool refused)
 {
     gsp_auto_buf text = {0};
     struct gsp_json json;
     gsp_json_init(&json, &text);
     gsp_json_obj_begin(&json);
-    gsp_json_put_str(&json, "code", gsp_err_name(err->code));
+    gsp_json_put_str(&json, "code", refused ? "TRUST" : gsp_err_name(err->code));
     gsp_json_put_i64(&json, "status",
-                     err->code == GSP_E_USAGE ? 400 : gsp_err_http_status(err->code));
+                     err->code == GSP_E_LIMIT ? GSP_WORKER_LIMIT_STATUS
+                                              : gsp_err_http_status(err->code));
     gsp_json_put_str(&json, "message", err->msg);
     gsp_json_put_u64(&json, "line", where->line);
     gsp_json_put_u64(&json, "column", where->column);
@@ -206,17 +257,14 @@ static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *wh
     return gsp_err_exit_status(err->code);
 }
 
-static void limit_self(const struct gsp_query_job *order)
+/* Moves stdout to another descriptor, so that nothing but the rows gets there. */
+static int take_stdout(int *out, struct gsp_err *err)
 {
-    const struct rlimit bytes = {OUT_BYTES_MAX, OUT_BYTES_MAX};
-    const rlim_t seconds = (rlim_t)(order->timeout_ns / GSP_NS_PER_S + 5);
-    setrlimit(RLIMIT_FSIZE, &bytes);
-    /* In case the daemon is killed. */
-    alarm((unsigned)seconds);
-    /* If memory runs out, the kernel should end this process first. */
-    gsp_auto_fd fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        gsp_ignore(gsp_fd_write_all(fd, "1000", 4, NULL));
+    gsp_auto_fd null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    *out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+    if (*out < 0 || null < 0 || dup2(null, STDOUT_FILENO) < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot redirect stdout");
+    return GSP_OK;
 }
 
 /* Reads the facts. *out stays NULL if the worker was started by hand, without the file. */
@@ -235,23 +283,52 @@ struct query {
     struct gsp_param *params;
     size_t param_count;
     struct gsp_err trouble; /* why the frame log cannot be read */
+    bool refused;           /* the statement read a table that is not for this client */
     struct gsp_source_processes processes;
     struct gsp_store *store;
     struct gsp_rows *rows;
+    int out_fd;
 };
+
+static int refuse_table(void *ctx, struct gsp_batch *batch GSP_UNUSED, struct gsp_err *err)
+{
+    struct query *query = ctx;
+    query->refused = true;
+    return gsp_err_set(err, GSP_E_PERM, 0, "only the daemon's owner may read tables of processes");
+}
+
+/* The rings of the daemon itself. The tables of its targets exist, but reading them fails. */
+static int add_own_tables(int64_t pid, struct query *query, struct gsp_err *err)
+{
+    struct gsp_ring_dir own;
+    int rc = GSP_OK;
+    for (size_t i = 0; i < GSP_TABLE_COUNT && rc == GSP_OK; i++) {
+        const struct gsp_table *table = gsp_wire_table_at((enum gsp_table_id)i);
+        if (strcmp(table->schema, "python") == 0)
+            rc = gsp_store_add_live(query->store, table, refuse_table, query, err);
+    }
+    /* A daemon without rings still has sessions and frames. */
+    if (rc == GSP_OK && gsp_ring_dir_find((pid_t)pid, &own, NULL) == GSP_OK && own.live &&
+        own.uid == geteuid())
+        rc = gsp_store_add_ring_dir(query->store, &own, err);
+    return rc;
+}
 
 static int open_store(const struct gsp_query_job *order, struct query *query, struct gsp_err *err)
 {
     struct gsp_store **out = &query->store;
     const struct gsp_store_options options = {.memory_bytes = order->memory_bytes,
                                               .timeout_ns = order->timeout_ns,
-                                              .row_limit = order->row_limit};
+                                              .row_limit = order->row_limit,
+                                              .limit_process = true};
     int rc = gsp_store_open(&options, out, err);
     if (rc == GSP_OK)
         rc = query->facts ? gsp_daemon__query_input_add(query->facts, *out, &query->trouble, err)
                           : GSP_OK;
     if (rc == GSP_OK)
-        rc = gsp_source_processes_add(&query->processes, *out, order->stacks, err);
+        rc = order->only_pid ? add_own_tables(order->only_pid, query, err)
+                             : gsp_source_processes_add(&query->processes, *out, order->stacks,
+                                                        order->all_users, err);
     return rc == GSP_OK ? gsp_store_lock(*out, err) : rc;
 }
 
@@ -302,10 +379,12 @@ static int write_rows(const struct gsp_query_job *order, struct query *query, st
 {
     struct gsp_rows *rows = query->rows;
     struct gsp_out out;
-    gsp_out_init(&out, STDOUT_FILENO);
+    gsp_out_init(&out, query->out_fd);
     int rc = GSP_OK;
     if (strcmp(order->format, "csv") == 0)
         rc = gsp_export_rows_write_csv(rows, &out, err);
+    else if (strcmp(order->format, "csv-raw") == 0)
+        rc = gsp_export_rows_write_csv_raw(rows, &out, err);
     else if (strcmp(order->format, "arrow") == 0)
         rc = gsp_export_rows_write_arrow(rows, &out, err);
     else if (strcmp(order->format, "object") == 0)
@@ -319,7 +398,9 @@ static int write_rows(const struct gsp_query_job *order, struct query *query, st
 static int run_query(const struct gsp_query_job *order, struct query *query,
                      struct gsp_sql_error *where, struct gsp_err *err)
 {
-    int rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &query->sql, err);
+    int rc = take_stdout(&query->out_fd, err);
+    if (rc == GSP_OK)
+        rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &query->sql, err);
     if (rc == GSP_OK)
         rc = read_facts(&query->facts, err);
     if (rc == GSP_OK && query->facts)
@@ -336,16 +417,19 @@ static int run_query(const struct gsp_query_job *order, struct query *query,
 
 int gsp_daemon_query_worker_main(const struct gsp_query_job *order)
 {
-    struct query query = {0};
+    struct query query = {.out_fd = -1};
     struct gsp_sql_error where = {0};
     struct gsp_err err = {0};
-    limit_self(order);
-    int status = run_query(order, &query, &where, &err) < 0 ? worker_fail(&err, &where) : 0;
+    /* In case the daemon is killed. */
+    alarm((unsigned)(order->timeout_ns / GSP_NS_PER_S + 5));
+    int status =
+        run_query(order, &query, &where, &err) < 0 ? worker_fail(&err, &where, query.refused) : 0;
     gsp_rows_free(query.rows);
     gsp_store_close(query.store);
     gsp_source_processes_free(&query.processes);
     free(query.params);
     gsp_http_body_free(query.facts);
     gsp_buf_free(&query.sql);
+    gsp_fd_close(&query.out_fd);
     return status;
 }

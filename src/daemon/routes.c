@@ -41,11 +41,59 @@ bool gsp_daemon__routes_is_slow(void *ctx GSP_UNUSED, const char *method, const 
     return route && route->is_slow;
 }
 
-bool gsp_daemon__routes_is_public(void *ctx GSP_UNUSED, const char *path)
+bool gsp_daemon__routes_is_vital(void *ctx GSP_UNUSED, const char *path)
 {
     char capture[GSP_CAPTURE_MAX];
     const struct gsp_route *route = find("GET", path, capture);
-    return route && route->is_public;
+    return route && route->is_vital;
+}
+
+const char *gsp_daemon__routes_needs_name(enum gsp_route_needs needs)
+{
+    static const char *const NAMES[] = {"unknown", "nothing", "access", "trust", "control"};
+    gsp_assert((size_t)needs < GSP_COUNT(NAMES));
+    return NAMES[needs];
+}
+
+/* The only place that decides what a client may do. */
+static struct gsp_http_refusal check(const struct gsp_daemon *daemon, enum gsp_http_trust trust,
+                                     enum gsp_route_needs needs)
+{
+    const struct gsp_http_refusal allowed = {0};
+    if (needs == GSP_NEEDS_NOTHING)
+        return allowed;
+    if (trust == GSP_HTTP_ANONYMOUS && daemon->token)
+        return (struct gsp_http_refusal){401, "TOKEN", "the request has no valid token",
+                                         gsp_daemon__hint(GSP_HINT_TOKEN)};
+    if (needs == GSP_NEEDS_ACCESS || (trust == GSP_HTTP_OWNER && needs != GSP_NEEDS_UNKNOWN))
+        return allowed;
+    if (trust == GSP_HTTP_ANONYMOUS)
+        return (struct gsp_http_refusal){403, "TRUST", "only the daemon's owner may do this",
+                                         gsp_daemon__hint(GSP_HINT_TRUST)};
+    if (needs == GSP_NEEDS_TRUST || (needs == GSP_NEEDS_CONTROL && daemon->fixed->allow_control))
+        return allowed;
+    return (struct gsp_http_refusal){403, "CONTROL",
+                                     "the token alone does not allow control of this daemon",
+                                     gsp_daemon__hint(GSP_HINT_ALLOW_CONTROL)};
+}
+
+void gsp_daemon__routes_admit(void *ctx, const struct gsp_http_request *request,
+                              struct gsp_http_refusal *why)
+{
+    char capture[GSP_CAPTURE_MAX];
+    const struct gsp_route *route = find(request->method, request->path, capture);
+    /* With a token, a stranger does not learn which paths exist. */
+    *why = check(ctx, request->trust, route ? route->needs : GSP_NEEDS_ACCESS);
+}
+
+bool gsp_daemon__routes_allow(const struct gsp_route_call *call, enum gsp_route_needs needs,
+                              struct gsp_http_answer *answer)
+{
+    const struct gsp_http_refusal why = check(call->daemon, call->request->trust, needs);
+    if (!why.status)
+        return true;
+    gsp_http_answer_error(answer, why.status, why.code, why.message, why.hint);
+    return false;
 }
 
 /* No route matches: 404, or 405 with the methods of the path. */
@@ -88,12 +136,8 @@ void gsp_daemon__routes_handle(void *ctx, const struct gsp_http_request *request
         refuse(request->path, answer);
         return;
     }
-    if (route->needs_control && !call.daemon->fixed->allow_control) {
-        gsp_http_answer_error(answer, 403, "CONTROL", "this daemon may not read processes",
-                              gsp_daemon__hint(GSP_HINT_ALLOW_CONTROL));
-        return;
-    }
-    if (route->body && gsp_http_body_read(request->body, &call.body, &err) < 0) {
+    const bool is_form = route->reads_form && gsp_sv_starts(request->body, GSP_FORM_FIELD);
+    if (route->body && !is_form && gsp_http_body_read(request->body, &call.body, &err) < 0) {
         gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_BODY));
         return;
     }

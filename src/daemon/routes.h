@@ -15,4 +15,6 @@
 void gsp_daemon__routes_handle(void *ctx, const struct gsp_http_request *request,
                                struct gsp_http_answer *answer);
 bool gsp_daemon__routes_is_slow(void *ctx, const char *method, const char *path);
-bool gsp_daemon__routes_is_public(void *ctx, const char *path);
+bool gsp_daemon__routes_is_vital(void *ctx, const char *path);
+void gsp_daemon__routes_admit(void *ctx, const struct gsp_http_request *request,
+                              struct gsp_http_refusal *why);

@@ -15,11 +15,17 @@
 #include "daemon/routes_internal.h"
 #include "export/format.h"
 
-#define QUERIES_MAX     4U
-#define DUMP_TIMEOUT_NS (20 * GSP_NS_PER_S)
-#define DUMP_BYTES_MAX  ((size_t)64 << 20)
-#define RECORD_RATE_HZ  100.0
-#define RECORD_S        10.0
+#define QUERIES_MAX        4U
+#define DRAWINGS_MAX       2U
+#define DUMPS_MAX          4U
+#define DUMP_TIMEOUT_NS    (20 * GSP_NS_PER_S)
+#define DUMP_BYTES_MAX     ((size_t)64 << 20)
+#define DUMP_MEMORY        (UINT64_C(1) << 30)
+#define DRAWING_TIMEOUT_NS (30 * GSP_NS_PER_S)
+#define DRAWING_BYTES_MAX  (UINT64_C(64) << 20)
+#define DRAWING_MEMORY     (UINT64_C(1) << 30)
+#define RECORD_RATE_HZ     100.0
+#define RECORD_S           10.0
 
 static void read_settings(struct gsp_daemon *daemon, struct gsp_settings *out)
 {
@@ -187,38 +193,71 @@ static void first_line(const struct gsp_buf *output, struct gsp_err *err)
 /* An error code for an exit status of gsprof. Some codes share a status. */
 static int code_of(int status)
 {
-    static const int codes[] = {GSP_E_PERM, GSP_E_NOPROC, GSP_E_TORN, GSP_E_FORMAT, GSP_E_NOMEM};
+    static const int codes[] = {GSP_E_PERM,   GSP_E_NOPROC, GSP_E_TORN,
+                                GSP_E_FORMAT, GSP_E_NOMEM,  GSP_E_NOFILE};
     for (size_t i = 0; i < GSP_COUNT(codes); i++)
         if (gsp_err_exit_status(codes[i]) == status)
             return codes[i];
     return GSP_E_IO;
 }
 
-void gsp_daemon__route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
+/* Answers with an error of a worker. */
+static void worker_failed(struct gsp_http_answer *answer, const struct gsp_err *err,
+                          const char *hint)
+{
+    gsp_daemon__routes_fail(answer, err, hint);
+    if (err->code == GSP_E_LIMIT)
+        answer->status = GSP_WORKER_LIMIT_STATUS;
+}
+
+/* Runs a command of gsprof and answers with its output. */
+static void answer_with_command(const struct gsp_worker_job *order, struct gsp_http_answer *answer)
 {
     struct gsp_worker_result result;
     struct gsp_err err = {0};
-    char pid_text[16];
-    int32_t pid = 0;
-    if (!gsp_daemon__routes_pid(call, &pid, answer))
-        return;
-    snprintf(pid_text, sizeof(pid_text), "%d", pid);
-    const char *const args[] = {"dump", "--json", "--pid", pid_text, NULL};
-    const struct gsp_worker_job order = {
-        .args = args, .timeout_ns = DUMP_TIMEOUT_NS, .client_fd = call->request->client_fd};
-    if (gsp_daemon__worker_run(&order, &result, &err) < 0) {
-        gsp_daemon__routes_fail(answer, &err, NULL);
+    if (gsp_daemon__worker_run(order, &result, &err) < 0) {
+        worker_failed(answer, &err, NULL);
         return;
     }
     if (result.status != 0) {
         err.code = code_of(result.status);
         first_line(&result.err, &err);
-        gsp_daemon__routes_fail(answer, &err, NULL);
-    } else if (gsp_fd_read_all(result.out_fd, DUMP_BYTES_MAX, &answer->body, &err) < 0) {
-        gsp_daemon__routes_fail(answer, &err, NULL);
+        worker_failed(answer, &err, NULL);
+        gsp_fd_close(&result.out_fd);
+    } else {
+        answer->file_fd = result.out_fd;
+        answer->is_in_memory = true;
     }
-    gsp_fd_close(&result.out_fd);
     gsp_buf_free(&result.err);
+}
+
+/* Counts a worker in *running. Returns false, with an error in *answer, if max run already. */
+static bool begin_worker(_Atomic unsigned *running, unsigned max, struct gsp_http_answer *answer)
+{
+    if (atomic_fetch_add(running, 1) < max)
+        return true;
+    atomic_fetch_sub(running, 1);
+    gsp_http_answer_error(answer, 503, "BUSY", "too many requests of this kind are running",
+                          gsp_daemon__hint(GSP_HINT_RETRY));
+    return false;
+}
+
+void gsp_daemon__route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    char pid_text[16];
+    int32_t pid = 0;
+    if (!gsp_daemon__routes_pid(call, &pid, answer) ||
+        !begin_worker(&call->daemon->dumps, DUMPS_MAX, answer))
+        return;
+    snprintf(pid_text, sizeof(pid_text), "%d", pid);
+    const char *const args[] = {"dump", "--json", "--pid", pid_text, NULL};
+    const struct gsp_worker_job order = {.args = args,
+                                         .timeout_ns = DUMP_TIMEOUT_NS,
+                                         .memory_bytes = DUMP_MEMORY,
+                                         .answer_bytes = DUMP_BYTES_MAX,
+                                         .client_fd = call->request->client_fd};
+    answer_with_command(&order, answer);
+    atomic_fetch_sub(&call->daemon->dumps, 1);
 }
 
 /* A request for a recording. */
@@ -293,31 +332,21 @@ void gsp_daemon__route_record(struct gsp_route_call *call, struct gsp_http_answe
     gsp_json_obj_end(&json);
 }
 
-static int draw(const char *path, int *out_fd, struct gsp_err *err)
+/* Draws in a worker: a recording may be large or malformed. */
+static void draw(const struct gsp_route_call *call, const char *path,
+                 struct gsp_http_answer *answer)
 {
-    const struct gsp_format *svg = gsp_export_format_find("svg");
-    struct gsp_profile *profile = NULL;
-    struct gsp_out out;
-    if (!svg || !svg->write)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the svg format is not available");
-    int rc = gsp_export_format_load(path, gsp_export_format_find("gsp"), false, &profile, err);
-    if (rc < 0)
-        return rc;
-    int fd = memfd_create("gsprof-svg", MFD_CLOEXEC);
-    if (fd < 0) {
-        gsp_model_profile_free(profile);
-        return gsp_err_nomem(err);
-    }
-    gsp_out_init(&out, fd);
-    rc = svg->write(profile, NULL, &out, err);
-    int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
-    rc = rc < 0 ? rc : finished;
-    gsp_model_profile_free(profile);
-    if (rc < 0)
-        close(fd);
-    else
-        *out_fd = fd;
-    return rc;
+    if (!begin_worker(&call->daemon->drawings, DRAWINGS_MAX, answer))
+        return;
+    const char *const args[] = {"flamegraph", "--from",  "gsp", "--output",
+                                "-",          "--input", path,  NULL};
+    const struct gsp_worker_job order = {.args = args,
+                                         .timeout_ns = DRAWING_TIMEOUT_NS,
+                                         .memory_bytes = DRAWING_MEMORY,
+                                         .answer_bytes = DRAWING_BYTES_MAX,
+                                         .client_fd = call->request->client_fd};
+    answer_with_command(&order, answer);
+    atomic_fetch_sub(&call->daemon->drawings, 1);
 }
 
 void gsp_daemon__route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *answer)
@@ -349,8 +378,12 @@ void gsp_daemon__route_flamegraph(struct gsp_route_call *call, struct gsp_http_a
     }
     gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
     const char *text = gsp_buf_cstr(&path);
-    if (!text || draw(text, &answer->file_fd, &err) < 0)
+    if (text) {
+        draw(call, text, answer);
+    } else {
+        gsp_ignore(gsp_err_nomem(&err)); /* the answer has it */
         gsp_daemon__routes_fail(answer, &err, NULL);
+    }
 }
 
 /* Answers with the error of the query worker. */
@@ -374,7 +407,12 @@ static void query_failed(const struct gsp_worker_result *result, struct gsp_http
     }
     gsp_buf_putsv(&texts[0], code);
     gsp_buf_putsv(&texts[1], message);
-    gsp_daemon__hint_query(line, column, candidate, &texts[2]);
+    if (gsp_sv_eq(code, gsp_sv_of("TRUST")))
+        gsp_buf_puts(&texts[2], gsp_daemon__hint(GSP_HINT_TRUST));
+    else
+        gsp_daemon__hint_query(line, column, candidate, &texts[2]);
+    if (texts[2].len == 0 && (status == GSP_WORKER_LIMIT_STATUS || status > 500))
+        gsp_buf_puts(&texts[2], gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
     gsp_http_answer_error(answer, (int)status, gsp_buf_cstr(&texts[0]), gsp_buf_cstr(&texts[1]),
                           texts[2].len ? gsp_buf_cstr(&texts[2]) : NULL);
     gsp_http_body_free(said);
@@ -390,8 +428,8 @@ struct query_request {
     char rows[24];
     char memory[24];
     char timeout[32];
-    bool stacks;   /* the client may read the current stacks of processes */
-    int client_fd; /* see query_worker.h */
+    bool is_trusted; /* the client may read the rings and the current stacks of processes */
+    int client_fd;   /* see query_worker.h */
 };
 
 /* Checks the parameters here, so that malformed ones do not start a process. */
@@ -406,7 +444,7 @@ static int read_params(const struct gsp_body *body, struct gsp_buf *out, struct 
 
 static bool is_format(struct gsp_sv name)
 {
-    static const char *const NAMES[] = {"json", "object", "csv", "arrow"};
+    static const char *const NAMES[] = {"json", "object", "csv", "csv-raw", "arrow"};
     bool found = false;
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
         found = found || gsp_sv_eq(name, gsp_sv_of(NAMES[i]));
@@ -421,7 +459,7 @@ static bool read_query_request(const struct gsp_route_call *call,
     struct gsp_err err = {0};
     double rows = (double)settings->query_rows;
     out->client_fd = call->request->client_fd;
-    out->stacks = call->request->is_trusted;
+    out->is_trusted = call->request->trust != GSP_HTTP_ANONYMOUS;
     if (!gsp_daemon__routes_number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
     int rc = gsp_http_body_text(call->body, "sql", &out->sql, &err);
@@ -432,7 +470,8 @@ static bool read_query_request(const struct gsp_route_call *call,
     if (rc >= 0)
         rc = read_params(call->body, &out->params, &err);
     if (rc >= 0 && !is_format(format))
-        rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, object, csv or arrow");
+        rc =
+            gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, object, csv, csv-raw or arrow");
     if (rc < 0) {
         gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_BODY));
         return false;
@@ -447,7 +486,7 @@ static bool read_query_request(const struct gsp_route_call *call,
 
 static const char *type_of(const char *format)
 {
-    if (strcmp(format, "csv") == 0)
+    if (strncmp(format, "csv", 3) == 0)
         return "text/csv; charset=utf-8";
     return strcmp(format, "arrow") == 0 ? "application/vnd.apache.arrow.stream"
                                         : "application/json";
@@ -477,22 +516,25 @@ static int make_facts(struct gsp_daemon *daemon, const struct query_request *req
 }
 
 static void run_query(struct gsp_daemon *daemon, const struct query_request *request,
-                      int64_t timeout_ns, struct gsp_http_answer *answer)
+                      const struct gsp_settings_live *settings, struct gsp_http_answer *answer)
 {
     gsp_auto_buf facts = {0};
     struct gsp_worker_result result;
     struct gsp_err err = {0};
-    const char *const args[] = {"query-worker",
-                                "--format",
-                                request->format,
-                                "--limit",
-                                request->rows,
-                                "--memory",
-                                request->memory,
-                                "--timeout",
-                                request->timeout,
-                                request->stacks ? "--stacks" : NULL,
-                                NULL};
+    char own_pid[16];
+    snprintf(own_pid, sizeof(own_pid), "%d", (int)getpid());
+    const struct gsp_settings_fixed *fixed = daemon->fixed;
+    const int64_t answer_mb =
+        fixed->query_answer_mb < fixed->answers_mb ? fixed->query_answer_mb : fixed->answers_mb;
+    const char *args[12] = {"query-worker",  "--format",    request->format,
+                            "--limit",       request->rows, "--memory",
+                            request->memory, "--timeout",   request->timeout};
+    size_t count = 9;
+    args[count++] = request->is_trusted ? "--stacks" : "--only-pid";
+    if (!request->is_trusted)
+        args[count++] = own_pid;
+    else if (fixed->all_users)
+        args[count++] = "--all-users";
     if (make_facts(daemon, request, &facts, &err) < 0) {
         gsp_daemon__routes_fail(answer, &err, NULL);
         return;
@@ -500,10 +542,12 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
     const struct gsp_worker_job order = {.args = args,
                                          .input = request->sql,
                                          .extra = gsp_buf_sv(&facts),
-                                         .timeout_ns = timeout_ns,
+                                         .timeout_ns = settings->query_timeout_ns,
+                                         .memory_bytes = (uint64_t)settings->query_memory_mb << 20,
+                                         .answer_bytes = (uint64_t)answer_mb << 20,
                                          .client_fd = request->client_fd};
     if (gsp_daemon__worker_run(&order, &result, &err) < 0) {
-        gsp_daemon__routes_fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
+        worker_failed(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
         return;
     }
     if (result.status != 0) {
@@ -511,6 +555,7 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
         gsp_fd_close(&result.out_fd);
     } else {
         answer->file_fd = result.out_fd;
+        answer->is_in_memory = true;
         answer->content_type = type_of(request->format);
     }
     gsp_buf_free(&result.err);
@@ -521,12 +566,9 @@ void gsp_daemon__route_query(struct gsp_route_call *call, struct gsp_http_answer
     struct gsp_daemon *daemon = call->daemon;
     const struct gsp_settings_live settings = gsp_daemon__live_settings(daemon);
     struct query_request request = {0};
-    if (read_query_request(call, &settings, &request, answer)) {
-        if (atomic_fetch_add(&daemon->queries, 1) >= QUERIES_MAX)
-            gsp_http_answer_error(answer, 503, "BUSY", "too many queries are running",
-                                  gsp_daemon__hint(GSP_HINT_RETRY));
-        else
-            run_query(daemon, &request, settings.query_timeout_ns, answer);
+    if (read_query_request(call, &settings, &request, answer) &&
+        begin_worker(&daemon->queries, QUERIES_MAX, answer)) {
+        run_query(daemon, &request, &settings, answer);
         atomic_fetch_sub(&daemon->queries, 1);
     }
     gsp_buf_free(&request.params);

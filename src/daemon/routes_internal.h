@@ -18,7 +18,8 @@
 #include "http/server.h"
 
 #define GSP_CAPTURE_MAX 512U
-#define GSP_NAME_BYTES  256U /* of a session name, with the NUL */
+#define GSP_FORM_FIELD  "code=" /* the start of the form of the page */
+#define GSP_NAME_BYTES  256U    /* of a session name, with the NUL */
 
 struct gsp_route_call {
     struct gsp_daemon *daemon;
@@ -29,6 +30,15 @@ struct gsp_route_call {
 
 typedef void gsp_route_fn(struct gsp_route_call *call, struct gsp_http_answer *answer);
 
+/* What a client must have shown, by rising demand. docs/security.md has the table. */
+enum gsp_route_needs {
+    GSP_NEEDS_UNKNOWN, /* not declared: no client may send it */
+    GSP_NEEDS_NOTHING, /* also without the token of the daemon */
+    GSP_NEEDS_ACCESS,  /* the token, if the daemon has one */
+    GSP_NEEDS_TRUST,   /* the token or the owner's socket, even if the daemon has no token */
+    GSP_NEEDS_CONTROL, /* the same; with the token also --allow-control */
+};
+
 struct gsp_route {
     const char *method;
     const char *path; /* "/profiling/sessions/{name}" */
@@ -38,10 +48,11 @@ struct gsp_route {
     const char *query;   /* names of query parameters, separated by spaces; NULL: none */
     const char *content; /* media type of the answer; NULL: application/json */
     const char *schema;  /* JSON Schema of the answer; NULL: any object */
-    const char *errors;  /* statuses other than 200 and 401, separated by spaces; NULL: none */
-    bool is_slow;        /* runs in its own thread */
-    bool needs_control;  /* reads other processes: --allow-control */
-    bool is_public;      /* needs no token */
+    const char *errors;  /* statuses other than 200 and those of needs, separated by spaces */
+    enum gsp_route_needs needs;
+    bool is_slow;    /* runs in its own thread */
+    bool is_vital;   /* answered even if too many connections are open */
+    bool reads_form; /* the body may also be the form of a page, and then is not parsed */
 };
 
 /* The last row has no method. */
@@ -53,9 +64,16 @@ extern const char gsp_daemon__stop_body[];
 extern const char gsp_daemon__query_body[];
 extern const char gsp_daemon__record_body[];
 extern const char gsp_daemon__empty_body[];
+extern const char gsp_daemon__login_body[];
 extern const char gsp_daemon__sessions_schema[];
 extern const char gsp_daemon__error_schema[];
 
+/* "access", "trust", ... */
+const char *gsp_daemon__routes_needs_name(enum gsp_route_needs needs);
+/* Returns whether the client has shown enough. Otherwise answers with 401 or 403. For needs that
+ * depend on the parameters of a request. */
+bool gsp_daemon__routes_allow(const struct gsp_route_call *call, enum gsp_route_needs needs,
+                              struct gsp_http_answer *answer);
 /* Answers with an error. hint NULL: the hint for its code, if there is one. */
 void gsp_daemon__routes_fail(struct gsp_http_answer *answer, const struct gsp_err *err,
                              const char *hint);
@@ -75,12 +93,15 @@ GSP_MUST_CHECK int gsp_daemon__routes_name(const struct gsp_body *body, const ch
                                            char out[GSP_NAME_BYTES], struct gsp_err *err);
 
 /* routes_status.c */
-gsp_route_fn gsp_daemon__route_root;
 gsp_route_fn gsp_daemon__route_status;
 gsp_route_fn gsp_daemon__route_clients;
 gsp_route_fn gsp_daemon__route_latest;
 gsp_route_fn gsp_daemon__route_health;
 gsp_route_fn gsp_daemon__route_ready;
+/* routes_page.c */
+gsp_route_fn gsp_daemon__route_root;
+gsp_route_fn gsp_daemon__route_login;
+gsp_route_fn gsp_daemon__route_login_code;
 /* routes_sessions.c */
 gsp_route_fn gsp_daemon__route_sessions;
 gsp_route_fn gsp_daemon__route_start;

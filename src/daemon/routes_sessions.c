@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "daemon/hints.h"
 #include "daemon/routes_internal.h"
@@ -196,10 +194,11 @@ void gsp_daemon__route_start(struct gsp_route_call *call, struct gsp_http_answer
     if (!gsp_daemon__routes_number(call, "rate", 1, 10000, &start.order.stack_rate_hz, answer))
         return;
     int rc = read_start(call->body, &start, &err);
-    if (rc == GSP_OK && start.order.stacks && !daemon->fixed->allow_control) {
-        hint = gsp_daemon__hint(GSP_HINT_ALLOW_CONTROL);
-        rc = gsp_err_set(&err, GSP_E_PERM, 0, "this daemon may not read processes");
-        gsp_err_set_reason(&err, GSP_REASON_CONTROL);
+    if (rc == GSP_OK &&
+        ((start.order.force && !gsp_daemon__routes_allow(call, GSP_NEEDS_TRUST, answer)) ||
+         (start.order.pid_count && !gsp_daemon__routes_allow(call, GSP_NEEDS_CONTROL, answer)))) {
+        start_free(&start);
+        return;
     }
     if (rc == GSP_OK)
         rc = start_all(daemon, &start, &session, &err);
@@ -386,10 +385,11 @@ void gsp_daemon__route_download(struct gsp_route_call *call, struct gsp_http_ans
     struct gsp_session session;
     char file[300];
     gsp_auto_buf path = {0};
-    if (!find_session(call, &session, answer))
+    const char *stacks = gsp_http_query(call->request, "stacks");
+    if ((stacks && !gsp_daemon__routes_allow(call, GSP_NEEDS_TRUST, answer)) ||
+        !find_session(call, &session, answer))
         return;
     memcpy(file, session.file, sizeof(file));
-    const char *stacks = gsp_http_query(call->request, "stacks");
     if (stacks && !find_stacks(call, session.name, stacks, file)) {
         gsp_http_answer_error(answer, 404, "NOFILE", "the session has no such stack file",
                               gsp_daemon__hint(GSP_HINT_STACK_FILES));
@@ -402,7 +402,7 @@ void gsp_daemon__route_download(struct gsp_route_call *call, struct gsp_http_ans
     }
     gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
     const char *text = gsp_buf_cstr(&path);
-    answer->file_fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    answer->file_fd = text ? gsp_file_open_regular(text) : -1;
     if (answer->file_fd < 0) {
         gsp_http_answer_error(answer, 404, "NOFILE", "the file of the session does not exist",
                               session.error[0] ? session.error : NULL);

@@ -227,13 +227,23 @@ static void make_status(struct gsp_daemon *daemon, const struct shown *shown)
     put_sessions(&json, shown);
     put_sources(daemon, &json);
     put_losses(daemon, &json);
-    gsp_json_key(&json, "overheads");
-    gsp_daemon__overheads_json(daemon->overheads, daemon->overhead_count, &json);
-    gsp_json_obj_end(&json);
-    gsp_buf_putc(&daemon->status, '\n');
 }
 
-/* Makes the answer once for each change, and copies it for each request. */
+/* Adds the last member. It comes from the rings of other processes, so only a trusted client sees
+ * them. */
+static void put_overheads(const struct gsp_daemon *daemon, enum gsp_http_trust trust,
+                          struct gsp_buf *out) GSP_REQUIRES(&daemon->lock)
+{
+    struct gsp_json json;
+    gsp_buf_puts(out, ",\"overheads\":");
+    gsp_json_init(&json, out);
+    gsp_daemon__overheads_json(daemon->overheads,
+                               trust == GSP_HTTP_ANONYMOUS ? 0 : daemon->overhead_count, &json);
+    gsp_buf_puts(out, "}\n");
+}
+
+/* Makes the answer, except its last member, once for each change, and copies it for each request.
+ */
 void gsp_daemon__route_status(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
@@ -249,49 +259,8 @@ void gsp_daemon__route_status(struct gsp_route_call *call, struct gsp_http_answe
         daemon->status_serial = serial;
     }
     gsp_buf_put(&answer->body, daemon->status.p, daemon->status.len);
+    put_overheads(daemon, call->request->trust, &answer->body);
     gsp_lock_release(&daemon->lock);
-    shown_free(&shown);
-}
-
-void gsp_daemon__route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
-{
-    struct gsp_daemon *daemon = call->daemon;
-    struct shown shown;
-    struct gsp_buf *out = &answer->body;
-    const char *token = gsp_http_query(call->request, "token");
-    shown_fill(daemon->sessions, &shown);
-    const unsigned long long frames = gsp_frames_log_next_id(daemon->frames) - 1;
-    gsp_buf_puts(out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
-                      "<meta name=\"viewport\" content=\"width=device-width\">"
-                      "<title>gsprof</title><style>body{font:16px/1.5 system-ui,sans-serif;"
-                      "margin:2em auto;max-width:60em;padding:0 1em}td,th{text-align:left;"
-                      "padding:.2em 1em .2em 0}</style>\n<h1>gsprof on ");
-    gsp_buf_xml(out, gsp_sv_of(daemon->host));
-    gsp_buf_printf(out, "</h1>\n<p>%zu session%s, %zu of them active; %llu frame%s.</p>\n<p>",
-                   shown.counts.total, gsp_model_plural_s(shown.counts.total), shown.counts.active,
-                   frames, gsp_model_plural_s(frames));
-    static const char *const links[] = {
-        "/status", "/profiling/sessions", "/metrics/latest", "/metrics", "/targets",
-        "/config", "/openapi.json"};
-    for (size_t i = 0; i < GSP_COUNT(links); i++) {
-        gsp_buf_printf(out, "<a href=\"%s", links[i]);
-        if (token) {
-            gsp_buf_puts(out, "?token=");
-            gsp_buf_xml(out, gsp_sv_of(token));
-        }
-        gsp_buf_printf(out, "\">%s</a> ", links[i]);
-    }
-    gsp_buf_puts(out, "</p>\n<table><tr><th>session<th>state<th>frames<th>file</tr>\n");
-    for (size_t i = 0; i < shown.first_count; i++) {
-        const struct gsp_session *session = &shown.first[i];
-        gsp_buf_puts(out, "<tr><td>");
-        gsp_buf_xml(out, gsp_sv_of(session->name));
-        gsp_buf_printf(out, "<td>%s<td>%llu<td>", session->active ? "active" : "done",
-                       (unsigned long long)session->frame_count);
-        gsp_buf_xml(out, gsp_sv_of(session->file));
-        gsp_buf_puts(out, "</tr>\n");
-    }
-    gsp_buf_puts(out, "</table>\n");
     shown_free(&shown);
 }
 

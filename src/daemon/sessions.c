@@ -232,6 +232,9 @@ static int add_session(struct gsp_sessions *sessions, const struct gsp_session_s
     uint32_t older = gsp_daemon__sessions_by_name(sessions, name);
     if (older != SESSION_NONE && sessions->slots[older]->state == SESSION_ACTIVE)
         return gsp_err_set(err, GSP_E_EXISTS, 0, "session '%.150s' is already active", name);
+    if (sessions->counts[SESSION_ACTIVE] >= GSP_SESSIONS_ACTIVE_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "%u sessions are already active",
+                           GSP_SESSIONS_ACTIVE_MAX);
     if (!gsp_daemon__sessions_choose_file(sessions, name, start->force, &file))
         return gsp_err_nomem(err);
     struct session *s = new_session(start, name, gsp_buf_cstr(&file));
@@ -412,11 +415,8 @@ int gsp_daemon__sessions_delete(struct gsp_sessions *sessions, const char *name,
     else
         rc = gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN, s, &mark, err);
     if (rc == 0) {
-        gsp_auto_buf path = {0};
-        gsp_daemon__sessions_path(sessions, s->file, &path);
-        const char *text = gsp_buf_cstr(&path);
-        if (text && (s->state == SESSION_WRITTEN || s->state == SESSION_DONE))
-            unlink(text);
+        if (s->state == SESSION_WRITTEN || s->state == SESSION_DONE)
+            gsp_daemon__sessions_unlink(sessions, s);
         gsp_daemon__sessions_remove(sessions, slot);
         gsp_daemon__sessions_update_keep(sessions);
     }

@@ -47,9 +47,10 @@ struct gsp_session_start {
     bool stack_native;
     bool force; /* replace the file of a finished session */
 };
-#define GSP_SESSION_LABELS_MAX (64U << 10) /* bytes */
-#define GSP_SESSION_PIDS_MAX   1024U
-#define GSP_STACK_RATE_HZ      100.0
+#define GSP_SESSION_LABELS_MAX  (16U << 10) /* bytes */
+#define GSP_SESSION_PIDS_MAX    1024U
+#define GSP_SESSIONS_ACTIVE_MAX 1024U
+#define GSP_STACK_RATE_HZ       100.0
 
 struct gsp_session {
     char name[256];

@@ -27,9 +27,29 @@ void gsp_daemon__sessions_path(const struct gsp_sessions *sessions, const char *
     gsp_buf_printf(out, "%s/%s", sessions->output_folder, file);
 }
 
-/* Whether a new file may have the name: no such file exists or, with force, it is a regular file
- * that no session still needs. */
-static bool file_free(struct gsp_sessions *sessions, const char *file, bool force)
+/* Whether a file of that name exists that is not the file of a session of that name. The daemon
+ * replaces and removes no other files. */
+static bool is_foreign(const struct gsp_sessions *sessions, const char *file, const char *name)
+{
+    gsp_auto_buf path = {0};
+    struct stat st;
+    gsp_daemon__sessions_path(sessions, file, &path);
+    const char *text = gsp_buf_cstr(&path);
+    return text && lstat(text, &st) == 0 && !gsp_frames_session_is(text, name);
+}
+
+void gsp_daemon__sessions_unlink(const struct gsp_sessions *sessions, const struct session *s)
+{
+    gsp_auto_buf path = {0};
+    gsp_daemon__sessions_path(sessions, s->file, &path);
+    const char *text = gsp_buf_cstr(&path);
+    if (text && !is_foreign(sessions, s->file, s->name))
+        unlink(text);
+}
+
+/* Whether a new session may have the file: it does not exist or, with force, is that of a session
+ * of that name that has ended. */
+static bool file_free(struct gsp_sessions *sessions, const char *file, const char *name, bool force)
     GSP_REQUIRES(&sessions->lock)
 {
     uint32_t owner = gsp_daemon__sessions_by_file(sessions, file);
@@ -44,7 +64,7 @@ static bool file_free(struct gsp_sessions *sessions, const char *file, bool forc
     struct stat st;
     if (!text || lstat(text, &st) != 0)
         return true;
-    return force && S_ISREG(st.st_mode);
+    return force && !is_foreign(sessions, file, name);
 }
 
 /* The number after the session's name in a file name; 1 if it has none. */
@@ -73,7 +93,7 @@ bool gsp_daemon__sessions_choose_file(struct gsp_sessions *sessions, const char 
         const char *file = gsp_buf_cstr(out);
         if (!file)
             return false;
-        if (file_free(sessions, file, force))
+        if (file_free(sessions, file, name, force))
             return true;
     }
     return false;
@@ -113,7 +133,7 @@ int gsp_daemon__sessions_recheck_file(struct gsp_sessions *sessions, uint32_t sl
     gsp_daemon__sessions_path(sessions, s->file, &path);
     const char *text = gsp_buf_cstr(&path);
     struct stat st;
-    if (!text || lstat(text, &st) != 0 || (s->force && S_ISREG(st.st_mode)))
+    if (!text || lstat(text, &st) != 0 || (s->force && !is_foreign(sessions, s->file, s->name)))
         return 0;
     return choose_other_file(sessions, slot, err);
 }
@@ -165,9 +185,7 @@ static int try_write(struct gsp_sessions *sessions, struct session *s, struct gs
     const char *text = gsp_buf_cstr(&path);
     if (!text || stacks.failed)
         return gsp_err_nomem(err);
-    struct stat st;
-    /* A symbolic link could lead out of the output folder. */
-    if (lstat(text, &st) == 0 && !S_ISREG(st.st_mode))
+    if (is_foreign(sessions, s->file, s->name))
         return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", text);
     uint64_t written = 0;
     int rc = gsp_frames_session_write(&file, sessions->frames, text, s->force || s->claimed,
@@ -250,9 +268,10 @@ static bool sync_file(struct gsp_sessions *sessions, struct session *s)
     gsp_auto_buf path = {0};
     gsp_daemon__sessions_path(sessions, s->file, &path);
     const char *text = gsp_buf_cstr(&path);
-    gsp_auto_fd fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    /* A file that the user has removed needs no sync. */
-    bool ok = fd >= 0 ? fdatasync(fd) == 0 : text && errno == ENOENT;
+    gsp_auto_fd fd = text ? gsp_file_open_regular(text) : -1;
+    /* A file that the user has removed or replaced needs no sync. */
+    bool ok = fd >= 0 ? fdatasync(fd) == 0
+                      : text && (errno == ENOENT || errno == ELOOP || errno == EINVAL);
     gsp_auto_fd folder = open(sessions->output_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ok = ok && (folder < 0 || fsync(folder) == 0);
     uint64_t mark = 0;

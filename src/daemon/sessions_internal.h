@@ -156,6 +156,8 @@ void gsp_daemon__sessions_sum_parts(const struct session *s, struct stacks_sums 
 /* sessions_files.c */
 void gsp_daemon__sessions_path(const struct gsp_sessions *sessions, const char *file,
                                struct gsp_buf *out);
+/* Removes the file of a session, unless another program has replaced it by something else. */
+void gsp_daemon__sessions_unlink(const struct gsp_sessions *sessions, const struct session *s);
 /* Chooses a file name for a session of that name. Returns false without memory. */
 bool gsp_daemon__sessions_choose_file(struct gsp_sessions *sessions, const char *name, bool force,
                                       struct gsp_buf *out) GSP_REQUIRES(&sessions->lock);

@@ -37,7 +37,7 @@ enum gsp_setting_origin {
     GSP_FROM_REQUEST,
 };
 
-#define GSP_SETTING_COUNT 20U
+#define GSP_SETTING_COUNT 26U
 
 /* Settings that do not change after the start. */
 struct gsp_settings_fixed {
@@ -45,10 +45,16 @@ struct gsp_settings_fixed {
     int64_t keep_sessions;
     int64_t keep_ns;
     int64_t request_timeout_ns;
+    int64_t query_answer_mb;
+    int64_t answers_mb;
+    int64_t answer_rate_kb;
+    int64_t streams;
+    int64_t connections_per_address;
     int64_t ring_rows; /* 0: GSP_RING_ROWS_DEFAULT */
     double carbon_g_per_kwh;
     double cpu_tdp_watts;
     bool allow_control;
+    bool all_users;
     bool pss;
     char bind[64];
     char output_dir[GSP_SETTING_CHARS];

@@ -35,6 +35,7 @@ struct recording {
     bool joined;  /* protected by owner->lock */
     bool joining; /* a thread is in pthread_join(); protected by owner->lock */
     atomic_bool ended;
+    bool is_named; /* the file has its name */
     int fd;
     int32_t pid;
     int64_t start_ns;
@@ -238,8 +239,22 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Creates <stem>.gsp, or <stem>_<number>.gsp if that exists. */
-static int open_file(const struct gsp_targets *targets, const char *stem,
+/* Gives the file a name, or creates it if it is not open. Returns false if that fails. */
+static bool claim_name(struct recording *recording, const char *path)
+{
+    if (recording->fd < 0) {
+        recording->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        recording->is_named = recording->fd >= 0;
+    } else {
+        char self[32];
+        snprintf(self, sizeof(self), "/proc/self/fd/%d", recording->fd);
+        recording->is_named = linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
+    }
+    return recording->is_named;
+}
+
+/* Names the file <stem>.gsp, or <stem>_<number>.gsp if that exists. */
+static int name_file(const struct gsp_targets *targets, const char *stem,
                      struct recording *recording, struct gsp_err *err)
 {
     gsp_auto_buf path = {0};
@@ -253,8 +268,7 @@ static int open_file(const struct gsp_targets *targets, const char *stem,
         const char *text = gsp_buf_cstr(&path);
         if (!text)
             return gsp_err_nomem(err);
-        recording->fd = open(text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (recording->fd >= 0)
+        if (claim_name(recording, text))
             return GSP_OK;
         if (errno != EEXIST)
             break;
@@ -266,8 +280,22 @@ static void remove_file(const struct gsp_targets *targets, const struct recordin
 {
     gsp_auto_buf path = {0};
     gsp_buf_printf(&path, "%s/%s", targets->output_dir, recording->file);
-    if (recording->fd >= 0 && gsp_buf_cstr(&path))
+    if (recording->is_named && gsp_buf_cstr(&path))
         unlink(path.p);
+}
+
+/* Opens the file and writes its header. The file gets its name after that, so that a killed daemon
+ * leaves no file without a header, unless the file system has no files without names. */
+static int open_file(const struct gsp_targets *targets, const char *stem,
+                     struct recording *recording, struct gsp_err *err)
+{
+    recording->fd = open(targets->output_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+    int rc = recording->fd < 0 ? name_file(targets, stem, recording, err) : GSP_OK;
+    if (rc == GSP_OK)
+        rc = gsp_record_stream_sink_open(&recording->sink, recording->fd, err);
+    if (rc == GSP_OK && !recording->is_named)
+        rc = name_file(targets, stem, recording, err);
+    return rc;
 }
 
 static int prepare(const struct gsp_targets *targets, const struct gsp_recording_request *order,
@@ -286,8 +314,6 @@ static int prepare(const struct gsp_targets *targets, const struct gsp_recording
         rc = gsp_sample_record_new(&opts, sink->profile, &sink->sink, &recording->record, err);
     if (rc == GSP_OK)
         rc = open_file(targets, order->stem, recording, err);
-    if (rc == GSP_OK)
-        rc = gsp_record_stream_sink_open(sink, recording->fd, err);
     return rc;
 }
 
@@ -377,7 +403,7 @@ int gsp_daemon__targets_record(struct gsp_targets *targets,
 
 /* Compares start times, because another process may have the pid by now. */
 static int resume(struct gsp_targets *targets, const struct gsp_stacks_unfinished *wanted,
-                  bool allow_control, struct gsp_err *err)
+                  struct gsp_err *err)
 {
     char file[FILE_MAX];
     const struct gsp_recording_request order = {.pid = wanted->pid,
@@ -385,14 +411,12 @@ static int resume(struct gsp_targets *targets, const struct gsp_stacks_unfinishe
                                                 .session = wanted->session,
                                                 .stem = wanted->stem,
                                                 .native = wanted->native};
-    if (!allow_control)
-        return gsp_err_set(err, GSP_E_PERM, 0, "this daemon may not read processes");
     if (wanted->process_start && !gsp_ring_process_is_live(wanted->pid, wanted->process_start, 0))
         return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "the process ended while no daemon ran");
     return gsp_daemon__targets_record(targets, &order, file, err);
 }
 
-void gsp_daemon__targets_resume(struct gsp_targets *targets, bool allow_control)
+void gsp_daemon__targets_resume(struct gsp_targets *targets)
 {
     struct gsp_stacks_unfinished *wanted = NULL;
     size_t count = 0;
@@ -403,7 +427,7 @@ void gsp_daemon__targets_resume(struct gsp_targets *targets, bool allow_control)
         struct gsp_stacks_id ticket;
         const struct gsp_stacks_begin begin = {
             .session = wanted[i].session, .file = "", .pid = wanted[i].pid, .kept = true};
-        if (resume(targets, &wanted[i], allow_control, &err) == GSP_OK)
+        if (resume(targets, &wanted[i], &err) == GSP_OK)
             continue;
         /* An empty recording with an error, so that the session reports it. */
         const struct gsp_stacks_end end = {

@@ -58,9 +58,9 @@ struct gsp_recording_request {
 GSP_MUST_CHECK int gsp_daemon__targets_record(struct gsp_targets *targets,
                                               const struct gsp_recording_request *order,
                                               char file[300], struct gsp_err *err);
-/* Continues what the previous daemon was recording for sessions. If that is not possible, the
- * session reports the error. */
-void gsp_daemon__targets_resume(struct gsp_targets *targets, bool allow_control);
+/* Continues what the previous daemon was recording for sessions, because the client that started
+ * them was allowed to. If that is not possible, the session reports the error. */
+void gsp_daemon__targets_resume(struct gsp_targets *targets);
 /* Tells the recordings of a session to stop, and does not wait for them. */
 void gsp_daemon__targets_stop_session(struct gsp_targets *targets, const char *session);
 /* Ends the recordings of a session and waits until their files are complete. */

@@ -16,13 +16,20 @@ static bool needs_quotes(struct gsp_sv text)
     return false;
 }
 
-static void put_text(struct gsp_sv text, struct gsp_buf *out)
+/* Whether a spreadsheet would take the text for a formula. */
+static bool is_formula(struct gsp_sv text)
 {
-    if (!needs_quotes(text)) {
+    return text.len > 0 && text.p[0] && strchr("=+-@\t\r\n", text.p[0]);
+}
+
+void gsp_export_csv_text(struct gsp_sv text, bool is_raw, struct gsp_buf *out)
+{
+    const bool is_guarded = !is_raw && is_formula(text);
+    if (!is_guarded && !needs_quotes(text)) {
         gsp_model_cell_put_utf8(text, out);
         return;
     }
-    gsp_buf_putc(out, '"');
+    gsp_buf_puts(out, is_guarded ? "\"'" : "\"");
     struct gsp_sv part;
     const char *sep = "";
     while (gsp_sv_split(&text, '"', &part)) {
@@ -34,44 +41,54 @@ static void put_text(struct gsp_sv text, struct gsp_buf *out)
 }
 
 static void put_cell(const struct gsp_rows_column *column, const struct gsp_values *values,
-                     size_t row, struct gsp_buf *out)
+                     size_t row, bool is_raw, struct gsp_buf *out)
 {
     if (gsp_model_values_is_null(values, row))
         return;
     bool is_text = column->kind == GSP_CELL_TEXT || column->kind == GSP_CELL_JSON ||
                    column->kind == GSP_CELL_DICT;
     if (is_text)
-        put_text(gsp_model_cell_text(column, values, row), out);
+        gsp_export_csv_text(gsp_model_cell_text(column, values, row), is_raw, out);
     else
         gsp_model_cell_put(column, values, row, out);
 }
 
 static void put_row(const struct gsp_rows *rows, const struct gsp_batch_view *batch, size_t row,
-                    struct gsp_buf *out)
+                    bool is_raw, struct gsp_buf *out)
 {
     for (size_t i = 0; i < rows->column_count; i++) {
         if (i)
             gsp_buf_putc(out, ',');
-        put_cell(&rows->columns[i], &batch->values[i], row, out);
+        put_cell(&rows->columns[i], &batch->values[i], row, is_raw, out);
     }
     gsp_buf_putc(out, '\n');
 }
 
-int gsp_export_rows_write_csv(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+static int write_rows(struct gsp_rows *rows, bool is_raw, struct gsp_out *out, struct gsp_err *err)
 {
     for (size_t i = 0; i < rows->column_count; i++) {
         if (i)
             gsp_buf_putc(&out->buf, ',');
-        put_text(gsp_sv_of(rows->columns[i].name), &out->buf);
+        gsp_export_csv_text(gsp_sv_of(rows->columns[i].name), is_raw, &out->buf);
     }
     gsp_buf_putc(&out->buf, '\n');
     struct gsp_batch_view batch;
     int rc = 0;
     while (!out->failed && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
         for (size_t row = 0; row < batch.row_count; row++) {
-            put_row(rows, &batch, row, &out->buf);
+            put_row(rows, &batch, row, is_raw, &out->buf);
             gsp_out_spill(out);
         }
     }
     return rc < 0 ? rc : GSP_OK;
+}
+
+int gsp_export_rows_write_csv(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+{
+    return write_rows(rows, false, out, err);
+}
+
+int gsp_export_rows_write_csv_raw(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+{
+    return write_rows(rows, true, out, err);
 }

@@ -233,6 +233,13 @@ static int join_metrics(struct pass *pass, struct gsp_err *err)
 
 /* The first pass. */
 
+/* The time between two rows. A damaged row may have any time: -1 if it is out of range. */
+static int64_t step_ns(const struct frames_row *before, const struct frames_row *row)
+{
+    int64_t step = 0;
+    return __builtin_sub_overflow(row->mono_ns, before->mono_ns, &step) ? -1 : step;
+}
+
 /* Why there is a gap between the previous row and this one; NULL: there is none. */
 static const char *gap_cause(const struct pass *pass, const struct frames_head *head,
                              const struct frames_row *row, int64_t before_step_ns)
@@ -243,8 +250,8 @@ static const char *gap_cause(const struct pass *pass, const struct frames_head *
     int64_t period = b->period_ns > row->period_ns ? b->period_ns : row->period_ns;
     if (period <= 0)
         period = before_step_ns;
-    int64_t step = row->mono_ns - b->mono_ns;
-    bool is_long = period > 0 && step > GAP_PERIODS * period;
+    int64_t step = step_ns(b, row);
+    bool is_long = period > 0 && (double)step > (double)GAP_PERIODS * (double)period;
     if (row->lost)
         return "lost";
     if (step < 0 || row->frame_id != b->frame_id + 1 || (is_long && pass->run != head->run))
@@ -274,7 +281,7 @@ static void check_time(struct pass *pass, const struct frames_head *head,
                        const struct frames_row *row)
 {
     struct gsp_frame_log_stats *out = pass->out;
-    int64_t step = row->mono_ns - pass->before.mono_ns;
+    int64_t step = step_ns(&pass->before, row);
     int64_t before_step = pass->step_s > 0 ? (int64_t)(pass->step_s * (double)GSP_NS_PER_S) : 0;
     pass->step_s = 0;
     if (out->frames == 0) {

@@ -70,8 +70,9 @@ static void set_metric(struct session_reader *reader, struct gsp_sv group, struc
 
 static struct gsp_sv gpu_name(const struct session_reader *reader, size_t i)
 {
-    return (struct gsp_sv){reader->gpu_text.p + reader->gpu_at[i],
-                           reader->gpu_at[i + 1] - reader->gpu_at[i]};
+    /* Without text there is no buffer. */
+    const char *text = reader->gpu_text.p ? reader->gpu_text.p : "";
+    return (struct gsp_sv){text + reader->gpu_at[i], reader->gpu_at[i + 1] - reader->gpu_at[i]};
 }
 
 static int read_gpu_ids(struct session_reader *reader, struct gsp_err *err)

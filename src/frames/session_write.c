@@ -12,7 +12,9 @@
 #include "base/time.h"
 #include "frames/session_format.h"
 
-#define GPU_PREFIX "gpu.metrics."
+#define GPU_PREFIX        "gpu.metrics."
+/* Of the start of a file with a long name, every byte of which is escaped. */
+#define SESSION_START_MAX 2048U
 
 static void put_time(struct gsp_json *json, const char *key, int64_t ns)
 {
@@ -36,15 +38,17 @@ static int64_t find_period(const struct gsp_session_file_spec *session,
     return period;
 }
 
-/* The time from start to stop on the wall clock, but at least the time between the first and the
- * last frame, which is right even if the clock was set back. */
+/* The time between the first and the last frame, which are at the start and at the stop. It is
+ * right even if the clock was set. After a reboot only the wall clock knows. */
 static int64_t find_duration(const struct gsp_session_file_spec *session,
                              struct gsp_frame_log *frames)
 {
     const int64_t wall_ns = session->end_ns - session->start_ns;
     const int64_t frames_ns =
         gsp_frames__log_elapsed_ns(frames, session->first_frame, session->last_frame);
-    return wall_ns > frames_ns ? wall_ns : frames_ns;
+    if (frames_ns > 0)
+        return frames_ns;
+    return wall_ns > 0 ? wall_ns : 0;
 }
 
 static void put_metadata(const struct gsp_session_file_spec *session, struct gsp_frame_log *frames,
@@ -223,6 +227,27 @@ static void *count_all(void *ctx)
     c->rc = gsp_frames__log_stats(c->frames, c->session->first_frame, c->session->last_frame,
                                   &c->stats, &c->err);
     return NULL;
+}
+
+/* The start of the file: what gsp_frames_session_is() compares. */
+static void put_start(const char *name, struct gsp_buf *out)
+{
+    struct gsp_json json;
+    gsp_buf_puts(out, "{\"" GSP_SESSION_METADATA "\":{\"name\":");
+    gsp_json_init(&json, out);
+    gsp_json_str(&json, name);
+    gsp_buf_putc(out, ',');
+}
+
+bool gsp_frames_session_is(const char *path, const char *name)
+{
+    gsp_auto_buf start = {0};
+    char found[SESSION_START_MAX];
+    put_start(name, &start);
+    gsp_auto_fd fd = gsp_file_open_regular(path);
+    return fd >= 0 && !start.failed && start.len <= sizeof(found) &&
+           gsp_fd_read_at(fd, found, start.len, 0) == (ssize_t)start.len &&
+           memcmp(found, start.p, start.len) == 0;
 }
 
 static int write_head(const struct gsp_session_file_spec *session, struct gsp_frame_log *frames,

@@ -33,6 +33,10 @@ struct gsp_session_file_spec {
     uint64_t last_frame; /* less than first_frame: no frames */
 };
 
+/* Whether a regular file, not a link, says that it is the file of a session of that name. Reads
+ * only its start. */
+bool gsp_frames_session_is(const char *path, const char *name);
+
 /* Fails with EXISTS (unless replace), NOWRITE, IO, NOMEM. The file is complete afterwards, but not
  * yet synced to disk. *frames_written is the number of its frames. */
 GSP_MUST_CHECK int gsp_frames_session_write(const struct gsp_session_file_spec *session,

@@ -7,15 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/str.h"
 #include "http/server_internal.h"
 
-#define BEARER          "Bearer "
-/* The page's address may contain the token; a browser then passes it in the query. */
-#define TOKEN_QUERY     "token"
-/* Time limit of a connection without a request, if more than 3/4 of all connections are open. */
-#define CROWDED_NS      (2 * GSP_NS_PER_S)
-#define WATCH_PERIOD_NS GSP_NS_PER_S
+#define BEARER     "Bearer "
+#define HOST_MAX   256U
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 
 bool gsp_http__is_loopback(const char *address)
 {
@@ -28,34 +25,34 @@ bool gsp_http__is_loopback(const char *address)
     return false;
 }
 
-/* Copies the name of "name:port" or "[v6]:port". Returns false if it is malformed or too long. */
-static bool host_name(const char *host, char *out, size_t cap)
+static bool is_port(const char *text)
 {
-    const char *end = NULL;
-    if (host[0] == '[') {
-        host++;
-        end = strchr(host, ']');
-        if (!end)
-            return false;
-    } else {
-        end = strchr(host, ':');
-        if (!end)
-            end = host + strlen(host);
-    }
-    const size_t len = (size_t)(end - host);
-    if (len >= cap)
+    int64_t port = 0;
+    return text[strspn(text, "0123456789")] == '\0' &&
+           gsp_parse_i64(text, 0, UINT16_MAX, &port, NULL) == GSP_OK;
+}
+
+/* Copies the name of "name", "name:port", "[v6]" or "[v6]:port". Returns false if the text has
+ * another form. */
+static bool host_name(const char *host, char out[HOST_MAX])
+{
+    struct in6_addr six;
+    const bool in_brackets = host[0] == '[';
+    host += in_brackets;
+    const size_t len = in_brackets ? strcspn(host, "]") : strspn(host, NAME_CHARS);
+    if (!len || len >= HOST_MAX)
         return false;
     memcpy(out, host, len);
     out[len] = '\0';
-    return true;
+    if (in_brackets && (host[len] != ']' || inet_pton(AF_INET6, out, &six) != 1))
+        return false;
+    const char *rest = host + len + in_brackets;
+    return !*rest || (*rest == ':' && is_port(rest + 1));
 }
 
 /* Whether the name always means this machine: no other DNS server can redefine it. */
-static bool is_local_name(const char *host)
+static bool is_local_name(const char *name)
 {
-    char name[64];
-    if (!host_name(host, name, sizeof(name)))
-        return false;
     return strcasecmp(name, "localhost") == 0 || gsp_http__is_loopback(name);
 }
 
@@ -66,8 +63,7 @@ static bool origin_is_ours(const char *origin, const char *host)
            strcasecmp(origin + sizeof(scheme) - 1, host) == 0;
 }
 
-/* Takes constant time for tokens of equal length. */
-static bool same_token(const char *a, const char *b)
+bool gsp_http__same_secret(const char *a, const char *b)
 {
     const size_t len = strlen(a);
     if (strlen(b) != len)
@@ -81,13 +77,17 @@ static bool same_token(const char *a, const char *b)
 static bool has_token(const struct gsp_http__exchange *call)
 {
     const char *expected = call->server->token;
-    if (!expected)
-        return true;
     const char *sent = gsp_http__header(&call->request, "Authorization");
-    if (sent && strncasecmp(sent, BEARER, sizeof(BEARER) - 1) == 0)
-        return same_token(sent + sizeof(BEARER) - 1, expected);
-    sent = gsp_http_query(&call->request, TOKEN_QUERY);
-    return sent && same_token(sent, expected);
+    return expected && sent && strncasecmp(sent, BEARER, sizeof(BEARER) - 1) == 0 &&
+           gsp_http__same_secret(sent + sizeof(BEARER) - 1, expected);
+}
+
+/* Whether a browser says that our page or the user sends the request. Other programs say nothing.
+ * "same-site" would include the pages of other servers on this machine. */
+static bool is_from_our_page(const struct gsp_http__exchange *call)
+{
+    const char *site = gsp_http__header(&call->request, "Sec-Fetch-Site");
+    return !site || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
 }
 
 static bool is_unix(int fd)
@@ -108,110 +108,49 @@ static bool is_same_user(int fd)
 static void refuse(struct gsp_http__exchange *call, int status, const char *code,
                    const char *message)
 {
-    call->refusal = (struct gsp_http__refusal){status, code, message};
+    call->refusal = (struct gsp_http_refusal){status, code, message, NULL};
 }
 
-/* Pages of other sites must not use the server through the user's browser. Origin names the site
- * of the page. Without a token, Host protects against DNS rebinding. */
+/* Pages of other sites must not use the server through the user's browser. Origin and
+ * Sec-Fetch-Site tell about the page. Without a token, Host protects against DNS rebinding. */
 static void check_browser(struct gsp_http__exchange *call)
 {
     const char *host = gsp_http__header(&call->request, "Host");
     const char *origin = gsp_http__header(&call->request, "Origin");
-    if (host && !call->server->token && !is_local_name(host))
+    char name[HOST_MAX];
+    if (host && !host_name(host, name))
+        refuse(call, 400, "HOST", "the Host header is malformed");
+    else if (host && !call->server->token && !is_local_name(name))
         refuse(call, 403, "HOST", "the Host header does not name this machine");
-    else if (origin && !origin_is_ours(origin, host))
+    else if ((origin && !origin_is_ours(origin, host)) ||
+             (strcmp(call->request.method, "GET") != 0 && !is_from_our_page(call)))
         refuse(call, 403, "ORIGIN", "the request comes from a page of another site");
+}
+
+/* A cookie counts only if our own page, or the user, sends it. */
+static enum gsp_http_trust find_trust(struct gsp_http__exchange *call)
+{
+    if (has_token(call) || (is_from_our_page(call) && gsp_http__has_login(call)))
+        return GSP_HTTP_TOKEN;
+    return GSP_HTTP_ANONYMOUS;
 }
 
 void gsp_http__access_check(struct gsp_http__exchange *call)
 {
     const struct gsp_http_options *options = &call->server->options;
     if (call->server->local && call->conn && is_unix(call->conn->fd)) {
-        call->request.authorised = is_same_user(call->conn->fd);
-        call->request.is_trusted = call->request.authorised;
-        if (!call->request.authorised)
+        if (is_same_user(call->conn->fd))
+            call->request.trust = GSP_HTTP_OWNER;
+        else
             refuse(call, 403, "PERM", "the socket belongs to another user");
-        return;
+    } else {
+        check_browser(call);
+        call->request.trust = find_trust(call);
     }
-    check_browser(call);
     if (call->refusal.status)
         return;
-    call->request.authorised = has_token(call);
-    call->request.is_trusted = call->request.authorised && call->server->token;
-    if (!call->request.authorised &&
-        !(options->is_public && options->is_public(options->ctx, call->request.path)))
+    if (options->admit)
+        options->admit(options->ctx, &call->request, &call->refusal);
+    else if (call->server->token && call->request.trust == GSP_HTTP_ANONYMOUS)
         refuse(call, 401, "TOKEN", "the request has no valid token");
-}
-
-static void add_conn(struct gsp_http_server *server, struct gsp_http__conn *conn)
-{
-    gsp_lock_take(&server->lock);
-    conn->next = server->conns;
-    if (conn->next)
-        conn->next->prev = conn;
-    server->conns = conn;
-    server->conn_count++;
-    gsp_lock_release(&server->lock);
-}
-
-static void remove_conn(struct gsp_http_server *server, struct gsp_http__conn *conn)
-{
-    gsp_lock_take(&server->lock);
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        server->conns = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
-    server->conn_count--;
-    gsp_lock_release(&server->lock);
-    free(conn);
-}
-
-void gsp_http__on_connection(void *cls, struct MHD_Connection *connection, void **conn,
-                             enum MHD_ConnectionNotificationCode what)
-{
-    struct gsp_http_server *server = cls;
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (*conn)
-            remove_conn(server, *conn);
-        *conn = NULL;
-        return;
-    }
-    const union MHD_ConnectionInfo *info =
-        gsp_http__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct gsp_http__conn *new = info ? calloc(1, sizeof(*new)) : NULL;
-    if (!new)
-        return; /* the connection works, but without the time limit for slow requests */
-    new->fd = info->connect_fd;
-    atomic_store(&new->since_ns, gsp_now_ns());
-    *conn = new;
-    add_conn(server, new);
-}
-
-/* Ends connections whose request takes too long: libmicrohttpd's timeout restarts at every byte.
- * Only shuts the descriptor down; the server thread then notices the end and closes it. */
-static void end_slow(struct gsp_http_server *server) GSP_REQUIRES(&server->lock);
-static void end_slow(struct gsp_http_server *server)
-{
-    const int64_t now_ns = gsp_now_ns();
-    int64_t limit_ns = (int64_t)server->options.timeout_s * GSP_NS_PER_S;
-    if (server->conn_count > server->options.connections_max / 4 * 3 && limit_ns > CROWDED_NS)
-        limit_ns = CROWDED_NS;
-    for (struct gsp_http__conn *conn = server->conns; conn; conn = conn->next) {
-        const int64_t since_ns = atomic_load(&conn->since_ns);
-        if (since_ns && now_ns - since_ns > limit_ns)
-            shutdown(conn->fd, SHUT_RDWR);
-    }
-}
-
-void *gsp_http__watcher_run(void *arg)
-{
-    struct gsp_http_server *server = arg;
-    gsp_lock_take(&server->lock);
-    while (!server->stopping)
-        if (!gsp_lock_wait_until(&server->lock, &server->changed, gsp_now_ns() + WATCH_PERIOD_NS))
-            end_slow(server);
-    gsp_lock_release(&server->lock);
-    return NULL;
 }

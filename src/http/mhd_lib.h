@@ -18,6 +18,8 @@
     X(create_response_from_fd64)                                                                   \
     X(destroy_response)                                                                            \
     X(get_connection_info)                                                                         \
+    X(get_connection_values)                                                                       \
+    X(get_version)                                                                                 \
     X(lookup_connection_value)                                                                     \
     X(queue_response)                                                                              \
     X(quiesce_daemon)                                                                              \

@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "http/server_internal.h"
 
 #define STREAM_BLOCK 16384U
+/* Shorter answers do not count for answers_bytes_max: the number of connections limits them. */
+#define SMALL_BYTES  65536U
 
 void gsp_http_answer_error(struct gsp_http_answer *answer, int status, const char *code,
                            const char *message, const char *hint)
@@ -39,6 +42,7 @@ static void stream_unlink(struct gsp_http__stream *stream)
         server->streams = stream->next;
     if (stream->next)
         stream->next->prev = stream->prev;
+    server->stream_count--;
     gsp_lock_release(&server->lock);
 }
 
@@ -117,6 +121,7 @@ static struct MHD_Response *stream_response(struct gsp_http__exchange *call)
     if (stream->next)
         stream->next->prev = stream;
     server->streams = stream;
+    server->stream_count++;
     gsp_lock_release(&server->lock);
     struct MHD_Response *response = gsp_http__mhd.create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, stream, stream_free);
@@ -160,12 +165,16 @@ static void add_headers(struct MHD_Response *response, const struct gsp_http_ans
     gsp_http__mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (answer->allow)
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+    if (answer->location)
+        gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_LOCATION, answer->location);
+    if (answer->cookie)
+        gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_SET_COOKIE, answer->cookie);
     if (answer->status == MHD_HTTP_UNAUTHORIZED)
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (answer->content_type && strncmp(answer->content_type, "text/html", 9) == 0)
         gsp_http__mhd.add_response_header(response, "Content-Security-Policy",
                                           "default-src 'self'; style-src 'self' 'unsafe-inline'; "
-                                          "frame-ancestors 'none'");
+                                          "form-action 'self'; frame-ancestors 'none'");
     if (!answer->file_name)
         return;
     /* RFC 5987: percent-encode all characters except letters, digits, '-', '.' and '_'. */
@@ -181,10 +190,63 @@ static void add_headers(struct MHD_Response *response, const struct gsp_http_ans
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text);
 }
 
+/* Replaces the answer by an error. */
+static void be_busy(struct gsp_http__exchange *call, const char *message)
+{
+    const struct gsp_http_options *options = &call->server->options;
+    struct gsp_http_answer *answer = &call->answer;
+    if (answer->stream.close)
+        answer->stream.close(answer->stream.ctx);
+    answer->stream = (struct gsp_http_stream){0};
+    gsp_fd_close(&answer->file_fd);
+    answer->file_fd = -1;
+    gsp_buf_free(&answer->body);
+    gsp_http_answer_error(answer, MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY", message,
+                          options->hint ? options->hint("BUSY") : NULL);
+}
+
+/* Counts the memory of the answer until it is sent. Returns false if the limit is reached. */
+static bool hold_memory(struct gsp_http__exchange *call)
+{
+    const struct gsp_http_answer *answer = &call->answer;
+    struct gsp_http_server *server = call->server;
+    struct stat facts;
+    uint64_t bytes = answer->body.len;
+    if (answer->file_fd >= 0)
+        bytes = answer->is_in_memory && fstat(answer->file_fd, &facts) == 0
+                    ? (uint64_t)facts.st_size
+                    : 0;
+    if (bytes <= SMALL_BYTES)
+        return true;
+    gsp_lock_take(&server->lock);
+    const bool fits = bytes <= server->options.answers_bytes_max &&
+                      server->answers_bytes <= server->options.answers_bytes_max - bytes;
+    if (fits) {
+        server->answers_bytes += bytes;
+        call->held_bytes = bytes;
+    }
+    gsp_lock_release(&server->lock);
+    return fits;
+}
+
+static bool has_room_for_stream(struct gsp_http_server *server)
+{
+    gsp_lock_take(&server->lock);
+    const bool has_room = server->stream_count < server->options.streams_max;
+    gsp_lock_release(&server->lock);
+    return has_room;
+}
+
 enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call)
 {
     struct gsp_http_answer *answer = &call->answer;
     struct MHD_Response *response = NULL;
+    if (answer->stream.read && !has_room_for_stream(call->server))
+        be_busy(call, "too many streams are open");
+    else if (!answer->stream.read && !hold_memory(call))
+        be_busy(call, "too many answers have not been read yet");
+    if (!answer->stream.read)
+        gsp_http__rate_begin(call);
     if (answer->stream.read)
         response = stream_response(call);
     else if (answer->file_fd >= 0)
@@ -195,6 +257,8 @@ enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call)
     if (!response)
         return MHD_NO; /* out of memory: the server closes the connection */
     add_headers(response, answer);
+    if (call->must_close)
+        gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     enum MHD_Result queued =
         gsp_http__mhd.queue_response(call->connection, (unsigned)answer->status, response);
     gsp_http__mhd.destroy_response(response);

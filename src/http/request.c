@@ -26,9 +26,13 @@ const char *gsp_http__header(const struct gsp_http_request *request, const char 
 
 static void call_free(struct gsp_http__exchange *call)
 {
+    gsp_lock_take(&call->server->lock);
+    call->server->answers_bytes -= call->held_bytes;
+    gsp_lock_release(&call->server->lock);
     if (call->answer.stream.close)
         call->answer.stream.close(call->answer.stream.ctx);
     free(call->answer.file_name);
+    free(call->answer.cookie);
     gsp_fd_close(&call->answer.file_fd);
     gsp_buf_free(&call->answer.body);
     gsp_buf_free(&call->body);
@@ -46,21 +50,34 @@ static uint64_t content_length(const struct gsp_http__exchange *call)
     return errno ? UINT64_MAX : n;
 }
 
-static const struct gsp_http__refusal TOO_LARGE = {MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
-                                                   "the request's body is too long"};
+static const struct gsp_http_refusal TOO_LARGE = {MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
+                                                  "the request's body is too long", NULL};
+
+/* A connection beyond the limits is kept for the paths that say whether the server works. */
+static void check_surplus(struct gsp_http__exchange *call)
+{
+    const struct gsp_http_options *options = &call->server->options;
+    if (!call->conn->is_surplus)
+        return;
+    call->must_close = true;
+    if (!options->is_vital || !options->is_vital(options->ctx, call->request.path))
+        call->refusal = (struct gsp_http_refusal){MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
+                                                  "too many connections are open", NULL};
+}
 
 static struct gsp_http__exchange *call_new(struct gsp_http_server *server,
                                            struct MHD_Connection *connection, const char *url,
                                            const char *method)
 {
-    struct gsp_http__exchange *call = calloc(1, sizeof(*call));
-    if (!call)
-        return NULL;
     const union MHD_ConnectionInfo *info =
         gsp_http__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct gsp_http__exchange *call =
+        info && info->socket_context ? calloc(1, sizeof(*call)) : NULL;
+    if (!call)
+        return NULL;
     call->server = server;
     call->connection = connection;
-    call->conn = info ? info->socket_context : NULL;
+    call->conn = info->socket_context;
     call->answer.file_fd = -1;
     call->answer.status = MHD_HTTP_OK;
     call->answer.content_type = "application/json";
@@ -68,11 +85,27 @@ static struct gsp_http__exchange *call_new(struct gsp_http_server *server,
     call->request.method = strcmp(method, "HEAD") == 0 ? "GET" : method;
     call->request.path = url;
     call->request.query = call;
-    call->request.client_fd = call->conn ? call->conn->fd : -1;
-    gsp_http__access_check(call);
-    if (!call->refusal.status && content_length(call) > server->options.body_max)
-        call->refusal = TOO_LARGE;
+    call->request.client_fd = call->conn->fd;
     return call;
+}
+
+/* Checks the head of a request. Returns whether to answer before the body is read. */
+static bool is_refused_early(struct gsp_http__exchange *call, const char *method,
+                             const char *version)
+{
+    const size_t body_max = call->server->options.body_max;
+    gsp_http__head_check(call, method, version);
+    if (!call->refusal.status)
+        check_surplus(call);
+    if (call->refusal.status)
+        return true;
+    gsp_http__access_check(call);
+    const uint64_t length = content_length(call);
+    if (!call->refusal.status && length > body_max)
+        call->refusal = TOO_LARGE;
+    /* An answer before the body closes the connection, and a client that is still sending may not
+     * read it. Only for bodies that are too long to be read and discarded. */
+    return length > (uint64_t)body_max * DISCARD_FACTOR;
 }
 
 static enum MHD_Result add_to_body(struct gsp_http__exchange *call, const char *data, size_t len)
@@ -94,10 +127,11 @@ static enum MHD_Result add_to_body(struct gsp_http__exchange *call, const char *
 
 static enum MHD_Result refuse(struct gsp_http__exchange *call)
 {
-    const struct gsp_http__refusal *refusal = &call->refusal;
+    const struct gsp_http_refusal *refusal = &call->refusal;
     const struct gsp_http_options *options = &call->server->options;
     gsp_http_answer_error(&call->answer, refusal->status, refusal->code, refusal->message,
-                          options->hint ? options->hint(refusal->code) : NULL);
+                          refusal->hint || !options->hint ? refusal->hint
+                                                          : options->hint(refusal->code));
     return gsp_http__reply(call);
 }
 
@@ -150,8 +184,7 @@ static enum MHD_Result answer(struct gsp_http__exchange *call)
     const struct gsp_http_options *options = &call->server->options;
     if (call->answered)
         return gsp_http__reply(call);
-    if (call->conn)
-        atomic_store(&call->conn->since_ns, 0);
+    atomic_store(&call->conn->since_ns, 0);
     if (call->refusal.status)
         return refuse(call);
     call->request.body = gsp_buf_sv(&call->body);
@@ -162,15 +195,15 @@ static enum MHD_Result answer(struct gsp_http__exchange *call)
     }
     if (start_job(call))
         return MHD_YES;
-    call->refusal = (struct gsp_http__refusal){MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
-                                               "too many requests are running"};
+    call->refusal = (struct gsp_http_refusal){MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
+                                              "too many requests are running", NULL};
     return refuse(call);
 }
 
 /* NOLINTNEXTLINE(readability-function-size): a callback of libmicrohttpd */
 enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connection, const char *url,
-                                     const char *method, const char *version GSP_UNUSED,
-                                     const char *data, size_t *data_len, void **state)
+                                     const char *method, const char *version, const char *data,
+                                     size_t *data_len, void **state)
 {
     struct gsp_http__exchange *call = *state;
     if (!call) {
@@ -178,10 +211,7 @@ enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connectio
         if (!call)
             return MHD_NO;
         *state = call;
-        /* An answer before the body closes the connection, and a client that is still sending may
-         * not read it. Only for bodies that are too long to be read and discarded. */
-        const uint64_t discard_max = (uint64_t)call->server->options.body_max * DISCARD_FACTOR;
-        return content_length(call) > discard_max ? refuse(call) : MHD_YES;
+        return is_refused_early(call, method, version) ? refuse(call) : MHD_YES;
     }
     if (*data_len) {
         enum MHD_Result result = add_to_body(call, data, *data_len);
@@ -192,13 +222,13 @@ enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connectio
 }
 
 void gsp_http__on_completed(void *cls GSP_UNUSED, struct MHD_Connection *connection GSP_UNUSED,
-                            void **state, enum MHD_RequestTerminationCode why GSP_UNUSED)
+                            void **state, enum MHD_RequestTerminationCode why)
 {
     struct gsp_http__exchange *call = *state;
     if (!call)
         return;
-    if (call->conn)
-        atomic_store(&call->conn->since_ns, gsp_now_ns());
+    atomic_store(&call->conn->since_ns, gsp_now_ns());
+    gsp_http__rate_end(call, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     call_free(call);
     *state = NULL;
 }

@@ -21,6 +21,10 @@
 
 #define BODY_DEFAULT        (1U << 20)
 #define CONNECTIONS_DEFAULT 1024U
+#define PER_ADDRESS_DEFAULT 256U
+#define STREAMS_DEFAULT     64U
+#define ANSWERS_DEFAULT     (UINT64_C(512) << 20)
+#define SURPLUS_MAX         32U
 #define TIMEOUT_DEFAULT_S   30U
 #define BACKLOG             512
 /* For the headers of a request and its answer; longer headers give status 431. */
@@ -107,7 +111,7 @@ static int open_tcp(struct gsp_http_server *server, struct gsp_err *err)
     if (sys)
         return socket_failed(sys, what, err);
     server->port = port_of(server->tcp_fd);
-    return GSP_OK;
+    return server->port ? GSP_OK : socket_failed(errno, what, err);
 }
 
 /* Removes the socket file of a killed server: one on which no process listens. */
@@ -133,10 +137,12 @@ static int open_unix(struct gsp_http_server *server, struct gsp_err *err)
     remove_stale(&address);
     server->local_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* bind() creates the file with the mode of the socket. */
-    if (server->local_fd >= 0)
-        fchmod(server->local_fd, 0600);
-    int sys = listen_on(server->local_fd, (const struct sockaddr *)&address, sizeof(address));
-    return sys ? socket_failed(sys, server->unix_path, err) : GSP_OK;
+    if (server->local_fd < 0 || fchmod(server->local_fd, 0600) < 0 ||
+        bind(server->local_fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+        return socket_failed(errno, server->unix_path, err);
+    server->has_unix_file = true;
+    return listen(server->local_fd, BACKLOG) < 0 ? socket_failed(errno, server->unix_path, err)
+                                                 : GSP_OK;
 }
 
 static int digit(char c)
@@ -178,11 +184,13 @@ static struct MHD_Daemon *start(struct gsp_http_server *server, int fd)
     return gsp_http__mhd.start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
         gsp_http__on_request, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-        options->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
-        gsp_http__on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, gsp_http__on_connection,
-        server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
-        options->threads > 1 ? pool : pool + 1, MHD_OPTION_END);
+        options->connections_max + 2 * server->surplus_max, MHD_OPTION_CONNECTION_TIMEOUT,
+        options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_NOTIFY_COMPLETED, gsp_http__on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
+        gsp_http__on_connection, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, gsp_http__on_uri, NULL, MHD_OPTION_STRICT_FOR_CLIENT,
+        gsp_http__head_strictness(), MHD_OPTION_ARRAY, options->threads > 1 ? pool : pool + 1,
+        MHD_OPTION_END);
 }
 
 static int copy_text(const char *text, char **out, struct gsp_err *err)
@@ -227,6 +235,38 @@ static unsigned limit_connections(unsigned max)
     return left ? left : 1;
 }
 
+/* Divides the connections: each surplus connection that is accepted may replace one that is still
+ * being closed. */
+static void divide_connections(struct gsp_http_server *server)
+{
+    struct gsp_http_options *options = &server->options;
+    const unsigned all = limit_connections(options->connections_max + 2 * SURPLUS_MAX);
+    server->surplus_max = all / 16 < SURPLUS_MAX ? all / 16 : SURPLUS_MAX;
+    if (!server->surplus_max)
+        server->surplus_max = 1;
+    const unsigned usual = all > 2 * server->surplus_max ? all - 2 * server->surplus_max : 1;
+    if (usual < options->connections_max)
+        options->connections_max = usual;
+}
+
+static void fill_defaults(struct gsp_http_options *options)
+{
+    if (!options->body_max)
+        options->body_max = BODY_DEFAULT;
+    if (!options->connections_max)
+        options->connections_max = CONNECTIONS_DEFAULT;
+    if (!options->per_address_max)
+        options->per_address_max = PER_ADDRESS_DEFAULT;
+    if (!options->streams_max)
+        options->streams_max = STREAMS_DEFAULT;
+    if (!options->answers_bytes_max)
+        options->answers_bytes_max = ANSWERS_DEFAULT;
+    if (!options->timeout_s)
+        options->timeout_s = TIMEOUT_DEFAULT_S;
+    if (!options->threads)
+        options->threads = 1;
+}
+
 int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server **out,
                   struct gsp_err *err)
 {
@@ -237,15 +277,8 @@ int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server
     server->tcp_fd = -1;
     server->local_fd = -1;
     server->options = *options;
-    if (!server->options.body_max)
-        server->options.body_max = BODY_DEFAULT;
-    if (!server->options.connections_max)
-        server->options.connections_max = CONNECTIONS_DEFAULT;
-    server->options.connections_max = limit_connections(server->options.connections_max);
-    if (!server->options.timeout_s)
-        server->options.timeout_s = TIMEOUT_DEFAULT_S;
-    if (!server->options.threads)
-        server->options.threads = 1;
+    fill_defaults(&server->options);
+    divide_connections(server);
     int rc = copy_text(options->bind, &server->bind, err);
     if (rc == GSP_OK)
         rc = copy_text(options->token, &server->token, err);
@@ -261,16 +294,31 @@ int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server
     return GSP_OK;
 }
 
+int gsp_http_open_unix(struct gsp_http_server *server, const char *path, struct gsp_err *err)
+{
+    int rc = copy_text(path, &server->unix_path, err);
+    if (rc == GSP_OK)
+        rc = open_unix(server, err);
+    if (rc < 0) {
+        gsp_fd_close(&server->local_fd);
+        server->local_fd = -1;
+        free(server->unix_path);
+        server->unix_path = NULL;
+    }
+    return rc;
+}
+
 int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err)
 {
-    server->has_watcher =
-        pthread_create(&server->watcher, NULL, gsp_http__watcher_run, server) == 0;
+    const int sys = pthread_create(&server->watcher, NULL, gsp_http__watcher_run, server);
+    server->has_watcher = sys == 0;
+    if (sys)
+        return gsp_err_set(err, GSP_E_IO, sys, "cannot start a thread: %s", strerror(sys));
     if (server->tcp_fd >= 0)
         server->tcp = start(server, server->tcp_fd);
     if (server->local_fd >= 0)
         server->local = start(server, server->local_fd);
-    if (!server->has_watcher || (server->tcp_fd >= 0 && !server->tcp) ||
-        (server->local_fd >= 0 && !server->local))
+    if ((server->tcp_fd >= 0 && !server->tcp) || (server->local_fd >= 0 && !server->local))
         return gsp_err_set(err, GSP_E_IO, errno, "cannot start the HTTP server: %s",
                            strerror(errno));
     return GSP_OK;
@@ -329,7 +377,7 @@ void gsp_http_stop(struct gsp_http_server *server)
         finish_jobs(server);
     stop_daemon(server->tcp, &server->tcp_fd);
     stop_daemon(server->local, &server->local_fd);
-    if (server->local)
+    if (server->has_unix_file)
         unlink(server->unix_path);
     if (server->has_watcher)
         pthread_join(server->watcher, NULL);

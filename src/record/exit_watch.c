@@ -307,7 +307,6 @@ static int column_of(const struct gsp_ring_info *info, const char *name, enum gs
 static bool read_last_event(struct gsp_ring_view *view, struct gsp_exit_info *out)
 {
     struct gsp_ring_range span;
-    struct gsp_ring_dict dict = {0};
     const struct gsp_ring_info *info = gsp_ring_info(view);
     const int kind = column_of(info, "kind", GSP_STR);
     const int sig = column_of(info, "signal", GSP_I64);
@@ -327,11 +326,8 @@ static bool read_last_event(struct gsp_ring_view *view, struct gsp_exit_info *ou
     gsp_ring_copy(view, span.lane, (uint32_t)detail, row, 1, &ref);
     if (gsp_ring_text_read(view, span.lane, ref, &text, &is_null) && text.len)
         snprintf(out->detail, sizeof(out->detail), "%.*s", (int)text.len, text.p);
-    if (gsp_ring_dict_read(view, &dict, NULL) < 0)
-        return false;
-    const bool is_end = id < dict.count && gsp_sv_eq(dict.strings[id], gsp_sv_of("end"));
-    gsp_ring_dict_free(&dict);
-    return is_end;
+    char name[8];
+    return gsp_ring_string_read(view, id, name, sizeof(name)) == 3 && strcmp(name, "end") == 0;
 }
 
 bool gsp_record_exit_info_read(int folder_fd, struct gsp_exit_info *out)

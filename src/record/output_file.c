@@ -191,7 +191,7 @@ static int copy_to_stdout(const char *path, struct gsp_err *err)
         if (n < 0)
             return gsp_err_set(err, GSP_E_IO, errno, "cannot read %.180s: %s", path,
                                strerror(errno));
-        int rc = gsp_fd_write_all(STDOUT_FILENO, block, (size_t)n, err);
+        int rc = gsp_fd_write_text(STDOUT_FILENO, (struct gsp_sv){block, (size_t)n}, false, err);
         if (rc < 0)
             return rc;
     }

@@ -21,22 +21,22 @@ static void put_i64(struct gsp_buf *out, int64_t v)
         gsp_buf_printf(out, "%" PRId64, v);
 }
 
-static void put_text(struct gsp_buf *out, struct gsp_sv text)
+static void put_text(struct gsp_buf *out, struct gsp_sv text, bool is_raw)
 {
     gsp_buf_putc(out, ',');
-    gsp_report__csv_text(out, text);
+    gsp_report__csv_text(out, text, is_raw);
 }
 
-static void put_modules(const struct gsp_report *report, struct gsp_buf *out)
+static void put_modules(const struct gsp_report *report, bool is_raw, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "module,class,stage,calls,total_s,share,mean_s,p50_s,p90_s,p99_s,max_s\n");
     for (size_t i = 0; i < report->module_count; i++) {
         const struct gsp_report_module *module = &report->modules[i];
         const double numbers[] = {module->total_s, module->share, module->mean_s, module->p50_s,
                                   module->p90_s,   module->p99_s, module->max_s};
-        gsp_report__csv_text(out, module->module);
-        put_text(out, module->class_name);
-        put_text(out, module->stage);
+        gsp_report__csv_text(out, module->module, is_raw);
+        put_text(out, module->class_name, is_raw);
+        put_text(out, module->stage, is_raw);
         gsp_buf_putc(out, ',');
         gsp_buf_putu64(out, module->calls);
         for (size_t k = 0; k < GSP_COUNT(numbers); k++)
@@ -45,8 +45,9 @@ static void put_modules(const struct gsp_report *report, struct gsp_buf *out)
     }
 }
 
-static void put_steps(const struct gsp_report *report, struct gsp_buf *out)
+static void put_steps(const struct gsp_report *report, bool is_raw, struct gsp_buf *out)
 {
+    (void)is_raw; /* only numbers */
     gsp_buf_puts(out, "t_s,step,rank,pid,duration_s\n");
     for (size_t i = 0; i < report->step_count; i++) {
         const struct gsp_report_step *step = &report->steps[i];
@@ -59,7 +60,7 @@ static void put_steps(const struct gsp_report *report, struct gsp_buf *out)
     }
 }
 
-static void put_metrics(const struct gsp_report *report, struct gsp_buf *out)
+static void put_metrics(const struct gsp_report *report, bool is_raw, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "metric,unit,series,t_s,value\n");
     for (size_t i = 0; i < report->chart_count; i++) {
@@ -67,9 +68,9 @@ static void put_metrics(const struct gsp_report *report, struct gsp_buf *out)
         for (size_t k = 0; k < chart->series_count; k++) {
             const struct gsp_report_series *series = &chart->series[k];
             for (size_t n = 0; n < series->count; n++) {
-                gsp_report__csv_text(out, chart->id);
-                put_text(out, chart->unit);
-                put_text(out, series->name);
+                gsp_report__csv_text(out, chart->id, is_raw);
+                put_text(out, chart->unit, is_raw);
+                put_text(out, series->name, is_raw);
                 put_f64(out, series->t[n]);
                 put_f64(out, series->v[n]);
                 gsp_buf_putc(out, '\n');
@@ -78,13 +79,13 @@ static void put_metrics(const struct gsp_report *report, struct gsp_buf *out)
     }
 }
 
-static void put_spans(const struct gsp_report *report, struct gsp_buf *out)
+static void put_spans(const struct gsp_report *report, bool is_raw, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "t_s,name,pid,thread_id,depth,duration_s\n");
     for (size_t i = 0; i < report->span_count; i++) {
         const struct gsp_report_span *span = &report->spans[i];
         gsp_model_cell_put_f64(span->t, out);
-        put_text(out, report->span_names[span->name]);
+        put_text(out, report->span_names[span->name], is_raw);
         put_i64(out, span->pid);
         put_i64(out, span->tid);
         put_i64(out, span->depth);
@@ -99,7 +100,7 @@ int gsp_report__write_csv(const struct gsp_report *report, const struct gsp_repo
     const struct {
         const char *name;
         size_t count;
-        void (*put)(const struct gsp_report *report, struct gsp_buf *out);
+        void (*put)(const struct gsp_report *report, bool is_raw, struct gsp_buf *out);
     } tables[] = {
         [GSP_REPORT_CSV_FUNCTIONS] = {"functions", report->stacks.function_count, NULL},
         [GSP_REPORT_CSV_MODULES] = {"modules", report->module_count, put_modules},
@@ -112,10 +113,10 @@ int gsp_report__write_csv(const struct gsp_report *report, const struct gsp_repo
                            tables[opts->table].name);
     if (opts->table == GSP_REPORT_CSV_FUNCTIONS) {
         const struct gsp_view_options view = {.by_function = true};
-        return gsp_report_profile_csv(report->profile, &view,
-                                      &(struct gsp_profile_report_opts){.limit = opts->limit}, out,
-                                      err);
+        return gsp_report_profile_csv(
+            report->profile, &view,
+            &(struct gsp_profile_report_opts){.limit = opts->limit, .raw = opts->raw}, out, err);
     }
-    tables[opts->table].put(report, out);
+    tables[opts->table].put(report, opts->raw, out);
     return GSP_OK;
 }

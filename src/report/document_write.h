@@ -41,6 +41,7 @@ enum gsp_report_csv_table {
 
 struct gsp_report_write_opts {
     enum gsp_report_csv_table table; /* for CSV */
+    bool raw;                        /* CSV: as in struct gsp_profile_report_opts */
     const char *name;                /* name for errors; NULL: "it" */
     size_t limit;                    /* rows of a table; 0: all in CSV, 20 in text and Markdown */
     unsigned width;                  /* columns of text; 0: 80 */

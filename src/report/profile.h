@@ -37,6 +37,7 @@ struct gsp_profile_report_opts {
     size_t limit;   /* rows of the table; 0: all */
     unsigned width; /* columns; 0: 80; at least 60 */
     double min_pct; /* smaller branches of the tree are summed up in one line */
+    bool raw;       /* CSV: text as it is, also if a spreadsheet takes it for a formula */
     unsigned parts; /* of JSON: GSP_REPORT_PART_TOP | GSP_REPORT_PART_TREE; 0: both */
 };
 
@@ -72,5 +73,6 @@ GSP_MUST_CHECK int gsp_report_profile_json(const struct gsp_profile *profile,
                                            struct gsp_buf *out, struct gsp_err *err);
 
 /* Appends a quoted CSV field. Text that starts like a formula is prefixed with a quote, so that
- * spreadsheets do not evaluate it; control characters are escaped as for a terminal. */
-void gsp_report__csv_text(struct gsp_buf *out, struct gsp_sv text);
+ * spreadsheets do not evaluate it; control characters are escaped as for a terminal. Raw text is
+ * quoted where CSV needs it, and otherwise unchanged. */
+void gsp_report__csv_text(struct gsp_buf *out, struct gsp_sv text, bool is_raw);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/json.h"
+#include "export/rows_csv.h"
 #include "model/format.h"
 #include "report/function_table.h"
 #include "report/profile.h"
@@ -191,8 +192,12 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-void gsp_report__csv_text(struct gsp_buf *out, struct gsp_sv text)
+void gsp_report__csv_text(struct gsp_buf *out, struct gsp_sv text, bool is_raw)
 {
+    if (is_raw) {
+        gsp_export_csv_text(text, true, out);
+        return;
+    }
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, text);
     gsp_buf_putc(out, '"');
@@ -222,11 +227,11 @@ int gsp_report_profile_csv(const struct gsp_profile *profile, const struct gsp_v
     for (size_t i = 0; i < table.count && (opts->limit == 0 || i < opts->limit); i++) {
         const struct gsp_function_row *row = &table.rows[i];
         const struct gsp_frame *frame = gsp_model_profile_frame_at(profile, row->frame);
-        gsp_report__csv_text(out,
-                             gsp_model_profile_string_at(profile, frame ? frame->name : GSP_NONE));
+        gsp_report__csv_text(
+            out, gsp_model_profile_string_at(profile, frame ? frame->name : GSP_NONE), opts->raw);
         gsp_buf_putc(out, ',');
-        gsp_report__csv_text(out,
-                             gsp_model_profile_string_at(profile, frame ? frame->file : GSP_NONE));
+        gsp_report__csv_text(
+            out, gsp_model_profile_string_at(profile, frame ? frame->file : GSP_NONE), opts->raw);
         gsp_buf_putc(out, ',');
         if (row->line > 0)
             gsp_buf_putu64(out, row->line);

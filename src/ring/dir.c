@@ -26,46 +26,15 @@
 
 #define META_NAME   "meta.json"
 #define META_MAX    65536
-#define ROOTS_MAX   1024U
 #define DIRS_MAX    65536U
-#define ROOT_CHARS  192U
+/* Of one root of another user: one user does not displace the others. */
+#define OTHERS_MAX  4096U
+/* Rings of one directory that a list opens. */
+#define RINGS_MAX   512U
 /* Space for the rings of one process and some workers. */
 #define ROOM_BYTES  (UINT64_C(128) << 20)
-/* $XDG_RUNTIME_DIR, /dev/shm, /tmp, /var/tmp. */
-#define OWN_ROOTS   4U
 
 #define LITTLE_ROOM "%.90s has %" PRIu64 " MB of space for tables, %" PRIu64 " MB are needed"
-
-struct root {
-    char path[ROOT_CHARS];
-};
-
-/* -------------------------------------------------------------------------------------- roots */
-
-/* The path of this root does not name the user, so its parent must belong to the user. */
-static bool xdg_root(struct root *out)
-{
-    const char *base = secure_getenv("XDG_RUNTIME_DIR");
-    struct stat st;
-    if (!base || base[0] != '/' || stat(base, &st) != 0 || !S_ISDIR(st.st_mode) ||
-        st.st_uid != geteuid())
-        return false;
-    const int n = snprintf(out->path, sizeof(out->path), "%s/gsprof", base);
-    return n > 0 && (size_t)n < sizeof(out->path);
-}
-
-/* Lists the roots of this user in order of preference, and returns their number. The ones on disk
- * are for containers with little shared memory. */
-static size_t own_roots(struct root out[OWN_ROOTS])
-{
-    static const char *const FOLDERS[] = {"/dev/shm", "/tmp", "/var/tmp"};
-    size_t count = xdg_root(&out[0]) ? 1 : 0;
-    for (size_t i = 0; i < GSP_COUNT(FOLDERS); i++) {
-        snprintf(out[count++].path, sizeof(out->path), "%s/gsprof-%u", FOLDERS[i],
-                 (unsigned)geteuid());
-    }
-    return count;
-}
 
 int gsp_ring__dir_open_own(int at_fd, const char *path, bool for_writing, struct gsp_err *err)
 {
@@ -237,7 +206,7 @@ static int make_folder(const char *root, const char *name, bool needs_room, int 
 }
 
 /* Returns the root with the most space, or count if none is writable. */
-static size_t find_most_space(const struct root *roots, size_t count)
+static size_t find_most_space(const struct gsp_ring__root *roots, size_t count)
 {
     size_t best = count;
     uint64_t most = 0;
@@ -257,9 +226,9 @@ static size_t find_most_space(const struct root *roots, size_t count)
 static int open_or_make(const char *name, int *folder_fd, char note[GSP_RING_DIR_NOTE],
                         struct gsp_err *err)
 {
-    struct root roots[OWN_ROOTS];
+    struct gsp_ring__root roots[GSP_RING__OWN_ROOTS];
     struct gsp_err why = {0};
-    const size_t count = own_roots(roots);
+    const size_t count = gsp_ring__roots_own(roots, true);
     note[0] = '\0';
     for (size_t i = 0; i < count && *folder_fd < 0; i++)
         *folder_fd = find_folder(roots[i].path, name);
@@ -322,7 +291,7 @@ bool gsp_ring_dir_has_space(int fd, uint64_t bytes)
 /* Returns the space in a root without creating it; 0 if it cannot be used. */
 static uint64_t inspect_root(const char *root, char note[GSP_RING_DIR_NOTE])
 {
-    char parent[ROOT_CHARS];
+    char parent[GSP_RING__ROOT_CHARS];
     snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(root, '/') - root), root);
     gsp_auto_fd fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || faccessat(fd, ".", W_OK, AT_EACCESS) != 0) {
@@ -339,8 +308,8 @@ static uint64_t inspect_root(const char *root, char note[GSP_RING_DIR_NOTE])
 
 bool gsp_ring_dir_choose(struct gsp_ring_dir_choice *out)
 {
-    struct root roots[OWN_ROOTS];
-    const size_t count = own_roots(roots);
+    struct gsp_ring__root roots[GSP_RING__OWN_ROOTS];
+    const size_t count = gsp_ring__roots_own(roots, false);
     *out = (struct gsp_ring_dir_choice){0};
     for (size_t i = 0; i < count; i++) {
         char note[GSP_RING_DIR_NOTE] = "";
@@ -356,56 +325,6 @@ bool gsp_ring_dir_choose(struct gsp_ring_dir_choice *out)
 }
 
 /* ------------------------------------------------------------------------------------ listing */
-
-struct root_list {
-    struct root *at;
-    size_t count;
-};
-
-static void add_root(struct root_list *list, const char *path)
-{
-    if (list->count < ROOTS_MAX && strlen(path) < ROOT_CHARS)
-        snprintf(list->at[list->count++].path, ROOT_CHARS, "%s", path);
-}
-
-/* Adds the roots of all users: <folder>/<prefix>*<suffix>. */
-static void add_roots_of_all(struct root_list *list, const char *folder, const char *prefix,
-                             const char *suffix)
-{
-    DIR *dir = opendir(folder);
-    for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
-        char path[ROOT_CHARS + sizeof(e->d_name)];
-        if (e->d_name[0] != '.' && strncmp(e->d_name, prefix, strlen(prefix)) == 0) {
-            snprintf(path, sizeof(path), "%s/%s%s", folder, e->d_name, suffix);
-            add_root(list, path);
-        }
-    }
-    if (dir)
-        closedir(dir);
-}
-
-static int list_roots(struct root_list *list, struct gsp_err *err)
-{
-    list->count = 0;
-    list->at = calloc(ROOTS_MAX, sizeof(*list->at));
-    if (!list->at)
-        return gsp_err_nomem(err);
-    struct root own[OWN_ROOTS];
-    struct root login;
-    const size_t count = own_roots(own);
-    for (size_t i = 0; i < count; i++)
-        add_root(list, own[i].path);
-    /* XDG_RUNTIME_DIR may be set in the target but not in this process. */
-    snprintf(login.path, sizeof(login.path), "/run/user/%u/gsprof", (unsigned)geteuid());
-    add_root(list, login.path);
-    if (geteuid() == 0) {
-        add_roots_of_all(list, "/run/user", "", "/gsprof");
-        add_roots_of_all(list, "/dev/shm", "gsprof-", "");
-        add_roots_of_all(list, "/tmp", "gsprof-", "");
-        add_roots_of_all(list, "/var/tmp", "gsprof-", "");
-    }
-    return 0;
-}
 
 /* Parses "<pid>-<start time>". */
 static bool parse_name(const char *name, int32_t *pid, uint64_t *start_time)
@@ -471,10 +390,8 @@ static void read_files(int folder_fd, struct gsp_ring_dir *ring_dir)
             fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
         ring_dir->bytes += (uint64_t)st.st_blocks * 512;
-        if (is_ring_name(e->d_name)) {
-            ring_dir->rings++;
+        if (is_ring_name(e->d_name) && ring_dir->rings++ < RINGS_MAX)
             read_ring(folder_fd, e->d_name, ring_dir);
-        }
     }
     closedir(dir);
 }
@@ -497,15 +414,16 @@ static void read_meta(int folder_fd, struct gsp_ring_dir *ring_dir, uint64_t *pi
     memcpy(ring_dir->note, meta.note, sizeof(ring_dir->note));
 }
 
-/* Returns false if the directory cannot be read. */
-static bool read_dir(int root_fd, const char *root, const char *name, struct gsp_ring_dir *ring_dir)
+/* Returns false if the directory cannot be read, or belongs to another user than its root. */
+static bool read_dir(int root_fd, const struct gsp_ring__listed_root *root, const char *name,
+                     struct gsp_ring_dir *ring_dir)
 {
     struct stat st;
-    const int n = snprintf(ring_dir->path, sizeof(ring_dir->path), "%s/%s", root, name);
+    const int n = snprintf(ring_dir->path, sizeof(ring_dir->path), "%s/%s", root->path, name);
     if (n < 0 || (size_t)n >= sizeof(ring_dir->path))
         return false;
     gsp_auto_fd fd = gsp_ring__dir_open_own(root_fd, name, false, NULL);
-    if (fd < 0 || fstat(fd, &st) != 0)
+    if (fd < 0 || fstat(fd, &st) != 0 || st.st_uid != root->uid)
         return false;
     uint64_t pid_ns = 0;
     ring_dir->uid = st.st_uid;
@@ -520,19 +438,14 @@ static bool read_dir(int root_fd, const char *root, const char *name, struct gsp
     return true;
 }
 
-static bool has_path(const struct gsp_ring_dirs *dirs, const char *path)
-{
-    for (size_t i = 0; i < dirs->count; i++)
-        if (strcmp(dirs->at[i].path, path) == 0)
-            return true;
-    return false;
-}
-
-static int add_dir(struct gsp_ring_dirs *dirs, const struct gsp_ring_dir *ring_dir,
+/* Adds a directory, or counts it if there are too many. */
+static int add_dir(struct gsp_ring_dirs *dirs, const struct gsp_ring_dir *ring_dir, size_t limit,
                    struct gsp_err *err)
 {
-    if (dirs->count == DIRS_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes have rings", DIRS_MAX);
+    if (dirs->count >= limit) {
+        dirs->left_out++;
+        return 0;
+    }
     if (!gsp_array_fit(&dirs->at, &dirs->capacity, dirs->count + 1))
         return gsp_err_nomem(err);
     dirs->at[dirs->count++] = *ring_dir;
@@ -541,30 +454,50 @@ static int add_dir(struct gsp_ring_dirs *dirs, const struct gsp_ring_dir *ring_d
 
 /* Selects ring directories. */
 struct filter {
-    pid_t pid; /* 0: all processes */
-    bool bare; /* include directories without rings */
+    pid_t pid;      /* 0: all processes */
+    bool bare;      /* include directories without rings */
+    bool all_users; /* for root */
 };
 
-static int read_root(const char *root, struct filter filter, struct gsp_ring_dirs *dirs,
-                     struct gsp_err *err)
+static int open_listed(const struct gsp_ring__listed_root *root, bool all_users, DIR **out,
+                       struct gsp_err *err)
 {
-    const int fd = gsp_ring__dir_open_own(AT_FDCWD, root, false, err);
+    struct stat st;
+    if (root->uid != geteuid() && !all_users) {
+        return gsp_err_set(err, GSP_E_PERM, 0, "%s belongs to user %u, this is user %u", root->path,
+                           (unsigned)root->uid, (unsigned)geteuid());
+    }
+    gsp_auto_fd fd = gsp_ring__dir_open_own(AT_FDCWD, root->path, false, err);
     if (fd < 0)
         return fd;
-    DIR *dir = fdopendir(fd);
-    if (!dir) {
-        gsp_fd_close(&fd);
-        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", root, strerror(errno));
-    }
-    int rc = 0;
+    if (fstat(fd, &st) != 0 || st.st_uid != root->uid)
+        return gsp_err_set(err, GSP_E_PERM, 0, "%s has another owner now", root->path);
+    *out = fdopendir(fd);
+    if (!*out)
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", root->path, strerror(errno));
+    (void)gsp_fd_release(&fd);
+    return 0;
+}
+
+static int read_root(const struct gsp_ring__listed_root *root, struct filter filter,
+                     struct gsp_ring_dirs *dirs, struct gsp_err *err)
+{
+    DIR *dir = NULL;
+    int rc = open_listed(root, filter.all_users, &dir, err);
+    if (rc != 0)
+        return rc;
+    size_t limit = root->uid == geteuid() ? DIRS_MAX : dirs->count + OTHERS_MAX;
+    limit = limit < DIRS_MAX ? limit : DIRS_MAX;
     for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
         struct gsp_ring_dir ring_dir;
         memset(&ring_dir, 0, sizeof(ring_dir));
-        if (parse_name(e->d_name, &ring_dir.pid, &ring_dir.start_time) &&
-            (filter.pid == 0 || filter.pid == ring_dir.pid) &&
-            read_dir(dirfd(dir), root, e->d_name, &ring_dir) &&
-            (filter.bare || ring_dir.rings > 0) && !has_path(dirs, ring_dir.path))
-            rc = add_dir(dirs, &ring_dir, err);
+        if (!parse_name(e->d_name, &ring_dir.pid, &ring_dir.start_time) ||
+            (filter.pid != 0 && filter.pid != ring_dir.pid))
+            continue;
+        /* What is left out is not read either. */
+        if (dirs->count >= limit || (read_dir(dirfd(dir), root, e->d_name, &ring_dir) &&
+                                     (filter.bare || ring_dir.rings > 0)))
+            rc = add_dir(dirs, &ring_dir, limit, err);
     }
     closedir(dir);
     return rc;
@@ -579,21 +512,21 @@ static int by_start(const void *a, const void *b)
     return left->pid > right->pid ? -1 : left->pid < right->pid;
 }
 
-/* Skips a root that cannot be read, and stores the reason in *refused. */
-static int read_dirs(struct filter filter, struct gsp_ring_dirs *out, struct gsp_err *refused,
-                     struct gsp_err *err)
+/* Skips a root that cannot be read, and stores the reason in out->refused. */
+static int read_dirs(struct filter filter, struct gsp_ring_dirs *out, struct gsp_err *err)
 {
     *out = (struct gsp_ring_dirs){0};
-    struct root_list roots;
-    int rc = list_roots(&roots, err);
+    struct gsp_ring__roots roots;
+    int rc = gsp_ring__roots_list(&roots, filter.all_users, err);
     for (size_t i = 0; i < roots.count && rc == 0; i++) {
         struct gsp_err why = {0};
-        rc = read_root(roots.at[i].path, filter, out, &why);
-        if (rc == GSP_E_NOMEM || rc == GSP_E_LIMIT) {
+        rc = read_root(&roots.at[i], filter, out, &why);
+        if (rc == GSP_E_NOMEM) {
             gsp_err_fill(err, rc, why.sys, "%s", why.msg);
         } else if (rc != 0) {
-            if (rc != GSP_E_NOFILE && refused->code == GSP_OK)
-                *refused = why;
+            if (rc != GSP_E_NOFILE && out->refused[0] == '\0')
+                snprintf(out->refused, sizeof(out->refused), "%.*s", (int)sizeof(out->refused) - 1,
+                         why.msg);
             rc = 0;
         }
     }
@@ -607,16 +540,14 @@ static int read_dirs(struct filter filter, struct gsp_ring_dirs *out, struct gsp
     return 0;
 }
 
-int gsp_ring_dirs_read(struct gsp_ring_dirs *out, struct gsp_err *err)
+int gsp_ring_dirs_read(bool all_users, struct gsp_ring_dirs *out, struct gsp_err *err)
 {
-    struct gsp_err refused = {0};
-    return read_dirs((struct filter){0}, out, &refused, err);
+    return read_dirs((struct filter){.all_users = all_users}, out, err);
 }
 
 int gsp_ring__dirs_read_all(struct gsp_ring_dirs *out, struct gsp_err *err)
 {
-    struct gsp_err refused = {0};
-    return read_dirs((struct filter){.bare = true}, out, &refused, err);
+    return read_dirs((struct filter){.bare = true}, out, err);
 }
 
 void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs)
@@ -627,32 +558,45 @@ void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs)
     }
 }
 
+/* How well a directory fits the process: another user can make one with the same name. */
+static int rate(const struct gsp_ring_dir *dir, bool has_owner, uint32_t owner)
+{
+    return (dir->live ? 4 : 0) + (has_owner && dir->uid == owner ? 2 : 0) +
+           (dir->uid == geteuid() ? 1 : 0);
+}
+
 int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err)
 {
     struct gsp_ring_dirs dirs;
-    struct gsp_err refused = {0};
-    const int rc = read_dirs((struct filter){.pid = pid}, &dirs, &refused, err);
+    const int rc = read_dirs((struct filter){.pid = pid, .all_users = true}, &dirs, err);
     if (rc != 0)
         return rc;
+    char proc[32];
+    struct stat st;
+    snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+    const bool has_owner = stat(proc, &st) == 0;
     const struct gsp_ring_dir *best = NULL;
     for (size_t i = 0; i < dirs.count; i++)
-        if (!best || (dirs.at[i].live && !best->live))
+        if (!best || rate(&dirs.at[i], has_owner, has_owner ? st.st_uid : 0) >
+                         rate(best, has_owner, has_owner ? st.st_uid : 0))
             best = &dirs.at[i];
     if (best)
         *out = *best;
+    const bool is_found = best != NULL;
     gsp_ring_dirs_free(&dirs);
-    if (!best && refused.code == GSP_E_PERM)
-        return gsp_err_set(err, GSP_E_PERM, refused.sys, "%s", refused.msg);
-    if (!best)
-        return gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
-    return 0;
+    return is_found ? 0 : gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
 }
 
 int gsp_ring_dir_open(const struct gsp_ring_dir *ring_dir, int *folder_fd, struct gsp_err *err)
 {
-    *folder_fd = gsp_ring__dir_open_own(AT_FDCWD, ring_dir->path, false, err);
-    if (*folder_fd < 0)
-        return *folder_fd;
+    struct stat st;
+    gsp_auto_fd fd = gsp_ring__dir_open_own(AT_FDCWD, ring_dir->path, false, err);
+    *folder_fd = -1;
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) != 0 || st.st_uid != ring_dir->uid)
+        return gsp_err_set(err, GSP_E_PERM, 0, "%s has another owner now", ring_dir->path);
+    *folder_fd = gsp_fd_release(&fd);
     /* Partner: is_held() in sweep.c. If the file system has no locks, a sweep may remove the files;
      * files that are already mapped stay readable. */
     struct flock hold = {.l_type = F_RDLCK};

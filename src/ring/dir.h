@@ -4,7 +4,9 @@
  *
  * <root>/<pid>-<start time>/ holds one file <schema>.<table>.ring for each table, and meta.json.
  * <root> is $XDG_RUNTIME_DIR/gsprof, else /dev/shm/gsprof-<uid>. If space is short there, it is
- * /tmp/gsprof-<uid> or /var/tmp/gsprof-<uid>. Its mode is 0700.
+ * /tmp/gsprof-<uid> or /var/tmp/gsprof-<uid>. Its mode is 0700. If another user has taken such a
+ * name, the root is gsprof-<uid>-<random>. Readers find it by its owner, and skip roots that belong
+ * to other users.
  * The start time distinguishes a process from a later one with the same pid.
  *
  * Threads: no state.
@@ -86,17 +88,21 @@ struct gsp_ring_dirs {
     struct gsp_ring_dir *at;
     size_t count;
     size_t capacity;
+    size_t left_out;   /* directories beyond the limits */
+    char refused[200]; /* why a root was skipped; "": none was */
 };
 
-/* Lists all ring directories that have rings, the newest process first: those of this user or, for
- * root, those of every user. The list is empty if no root exists. Omits a root or directory that
- * cannot be read or disappears meanwhile. Fails with NOMEM or LIMIT. */
-GSP_MUST_CHECK int gsp_ring_dirs_read(struct gsp_ring_dirs *out, struct gsp_err *err);
+/* Lists the ring directories of this user that have rings, the newest process first; with
+ * all_users, root gets those of every user. The list is empty if no root exists. Omits a root or
+ * directory that cannot be read or disappears meanwhile. Lists at most 65,536 directories, and
+ * 4,096 of one root of another user. Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_ring_dirs_read(bool all_users, struct gsp_ring_dirs *out,
+                                      struct gsp_err *err);
 void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs);
 
 /* Finds the ring directory of a pid: that of the live process, else that of the newest dead one.
- * Fails with NOFILE (no rings for this pid), or PERM (the same, and a root belongs to another
- * user). */
+ * Root finds those of all users, and prefers one of the user who runs the process. Fails with
+ * NOFILE (no rings for this pid). */
 GSP_MUST_CHECK int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err);
 
 /* Opens the directory for reading and checks its owner. While the descriptor is open, no sweep

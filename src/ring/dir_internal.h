@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dir_internal.h -- functions that dir.c and sweep.c share.
+ * dir_internal.h -- functions that dir.c, roots.c and sweep.c share.
  *
  * Threads: no state.
  */
@@ -20,3 +20,34 @@ uint64_t gsp_ring__dir_pid_ns(int folder_fd);
 bool gsp_ring__dir_owns_file(const char *name);
 /* Like gsp_ring_dirs_read(), but includes directories without rings. */
 GSP_MUST_CHECK int gsp_ring__dirs_read_all(struct gsp_ring_dirs *out, struct gsp_err *err);
+
+/* A folder that holds ring directories. */
+#define GSP_RING__ROOT_CHARS 192U
+/* $XDG_RUNTIME_DIR, /dev/shm, /tmp, /var/tmp. */
+#define GSP_RING__OWN_ROOTS  4U
+
+struct gsp_ring__root {
+    char path[GSP_RING__ROOT_CHARS];
+};
+
+/* Lists the roots of this user in order of preference, and returns their number. The ones on disk
+ * are for containers with little shared memory. Where another user has taken the name of a root,
+ * one with a random name is used, and made if will_make. */
+size_t gsp_ring__roots_own(struct gsp_ring__root out[GSP_RING__OWN_ROOTS], bool will_make);
+
+struct gsp_ring__listed_root {
+    char path[GSP_RING__ROOT_CHARS];
+    uint64_t dev;
+    uint64_t ino;
+    uint32_t uid; /* owner */
+};
+
+struct gsp_ring__roots {
+    struct gsp_ring__listed_root *at; /* the caller frees it */
+    size_t count;
+};
+
+/* Lists the existing roots where rings of this user may be, each once, or those of all users if
+ * all_users and this is root. A root may belong to another user. Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_ring__roots_list(struct gsp_ring__roots *list, bool all_users,
+                                        struct gsp_err *err);

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -15,6 +17,8 @@
 #include "ring/check.h"
 #include "ring/copy.h"
 #include "ring/guard.h"
+
+#define BLOCK_BYTES 512U /* unit of st_blocks */
 
 /* A mapped part of the file: the front, or the lanes that existed when it was mapped. */
 struct part {
@@ -40,6 +44,7 @@ struct gsp_ring_view {
     _Atomic uint32_t lane_count; /* mapped lanes; they never change */
     atomic_bool is_short;        /* the file has fewer lanes than its head states */
     int time_column;             /* -1: none */
+    bool is_memory;              /* reading a hole of the file would allocate memory for it */
     int fd;
 };
 
@@ -90,7 +95,31 @@ static int open_file(int folder_fd, const char *name, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_PERM, 0, "%s belongs to user %u", name,
                            (unsigned)file.st_uid);
     }
+    /* Another directory or name would show the same rows again. */
+    if (file.st_nlink > 1)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "%s has %llu hard links", name,
+                           (unsigned long long)file.st_nlink);
     return gsp_fd_release(&fd);
+}
+
+/* The bytes that the file really has. */
+static uint64_t allocated_bytes(const struct stat *st)
+{
+    return (uint64_t)st->st_blocks * BLOCK_BYTES;
+}
+
+/* A writer reserves the bytes of the head and the dictionary. On a file system in memory, to read a
+ * file that only claims to have them would allocate them. */
+static int check_reserved(struct gsp_ring_view *view, const struct stat *st, const char *file_name,
+                          struct gsp_err *err)
+{
+    struct statfs fs;
+    view->is_memory = fstatfs(view->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+    if (!view->is_memory || allocated_bytes(st) >= view->shape.lanes_off)
+        return 0;
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.80s has holes: %llu of %llu bytes exist", file_name,
+                       (unsigned long long)allocated_bytes(st),
+                       (unsigned long long)view->shape.lanes_off);
 }
 
 /* The file name must match the head. */
@@ -130,6 +159,8 @@ static int fill_view(struct gsp_ring_view *view, int folder_fd, const char *file
         return rc;
     }
     rc = check_file_name(&view->info, file_name, err);
+    if (rc == 0)
+        rc = check_reserved(view, &st, file_name, err);
     if (rc != 0)
         return rc;
     view->time_column = find_time_column(&view->info);
@@ -179,6 +210,35 @@ static uint64_t oldest_of(const struct gsp_ring_view *view, uint64_t rows)
     return rows >= view->shape.row_slots ? rows - view->shape.row_slots + 1 : 0;
 }
 
+/* Returns the bytes of memory that the file has for lanes; UINT64_MAX: no file in memory. */
+static uint64_t lane_memory(const struct gsp_ring_view *view, const struct stat *st)
+{
+    if (!view->is_memory)
+        return UINT64_MAX;
+    const uint64_t all = allocated_bytes(st);
+    return all > view->shape.lanes_off ? all - view->shape.lanes_off : 0;
+}
+
+/* Whether the file has memory for a lane with rows: a writer reserves all bytes of such a lane.
+ * Subtracts them from *left. */
+static bool is_reserved(struct gsp_ring_view *view, uint64_t *left)
+{
+    if (*left == UINT64_MAX)
+        return true;
+    if (*left < view->shape.lane_bytes) {
+        atomic_store_explicit(&view->is_short, true, memory_order_relaxed);
+        return false;
+    }
+    *left -= view->shape.lane_bytes;
+    return true;
+}
+
+static uint64_t lane_memory_now(const struct gsp_ring_view *view)
+{
+    struct stat st;
+    return fstat(view->fd, &st) == 0 ? lane_memory(view, &st) : 0;
+}
+
 /* Maps the lanes that were added since, as far as the file contains them. */
 static void map_lanes(struct gsp_ring_view *view) GSP_REQUIRES(&view->lock);
 static void map_lanes(struct gsp_ring_view *view)
@@ -194,8 +254,11 @@ static void map_lanes(struct gsp_ring_view *view)
     if (count <= have || fstat(view->fd, &st) != 0)
         return;
     const uint64_t size = (uint64_t)st.st_size;
-    const uint64_t in_file =
+    uint64_t in_file =
         size < view->shape.lanes_off ? 0 : (size - view->shape.lanes_off) / view->shape.lane_bytes;
+    /* The head of every lane exists. */
+    const uint64_t heads = lane_memory(view, &st) / GSP_RING_ALIGN;
+    in_file = heads < in_file ? heads : in_file;
     if (in_file < count) {
         atomic_store_explicit(&view->is_short, true, memory_order_relaxed);
         count = (uint32_t)in_file;
@@ -292,11 +355,12 @@ size_t gsp_ring_ranges(struct gsp_ring_view *view, struct gsp_ring_range *spans,
                        uint64_t *overwritten)
 {
     const uint32_t count = update_lanes(view);
+    uint64_t left = lane_memory_now(view);
     uint64_t lost = 0;
     size_t n = 0;
     for (uint32_t i = 0; i < count && n < cap; i++) {
         const uint64_t rows = lane_rows(view, i);
-        if (rows == 0 || is_cut(view, i))
+        if (rows == 0 || is_cut(view, i) || !is_reserved(view, &left))
             continue;
         spans[n++] = (struct gsp_ring_range){.from = oldest_of(view, rows), .to = rows, .lane = i};
         lost = add_saturated(lost, oldest_of(view, rows));
@@ -412,15 +476,55 @@ bool gsp_ring_text_read(const struct gsp_ring_view *view, uint32_t lane, uint64_
     return true;
 }
 
+static const struct gsp_ring_strings *strings_of(const struct gsp_ring_view *view)
+{
+    return (const void *)(view->front->start + view->shape.strings_off);
+}
+
+static uint32_t string_count(const struct gsp_ring_view *view)
+{
+    const uint32_t count = atomic_load_explicit(&strings_of(view)->count, memory_order_acquire);
+    return count < view->shape.string_max ? count : view->shape.string_max;
+}
+
+static uint64_t bytes_used(const struct gsp_ring_view *view)
+{
+    const uint64_t used = atomic_load_explicit(&strings_of(view)->bytes_used, memory_order_relaxed);
+    return used < view->shape.bytes_max ? used : view->shape.bytes_max;
+}
+
+size_t gsp_ring_string_read(const struct gsp_ring_view *view, uint32_t id, char *out, size_t cap)
+{
+    const _Atomic uint64_t *refs = (const void *)(view->front->start + view->shape.refs_off);
+    out[0] = '\0';
+    if (id == 0 || id > string_count(view))
+        return 0;
+    /* Partner: the store in add() of intern.c. */
+    const uint64_t ref = atomic_load_explicit(&refs[id - 1], memory_order_acquire);
+    const uint64_t pos = gsp_ring_ref_pos(ref);
+    size_t len = gsp_ring_ref_len(ref);
+    if (ref == 0 || pos > view->shape.bytes_max || len > view->shape.bytes_max - pos)
+        return 0;
+    len = len < cap - 1 ? len : cap - 1;
+    gsp_ring__get_bytes(out, view->front->start + view->shape.bytes_off + pos, len);
+    out[len] = '\0';
+    return len;
+}
+
 int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *out,
                        struct gsp_err *err)
 {
+    return gsp_ring_dict_read_within(view, UINT64_MAX, 0, out, err);
+}
+
+int gsp_ring_dict_read_within(const struct gsp_ring_view *view, uint64_t bytes_max,
+                              uint64_t string_bytes, struct gsp_ring_dict *out, struct gsp_err *err)
+{
     *out = (struct gsp_ring_dict){0};
-    const struct gsp_ring_strings *strings =
-        (const void *)(view->front->start + view->shape.strings_off);
     const _Atomic uint64_t *refs = (const void *)(view->front->start + view->shape.refs_off);
-    uint32_t count = atomic_load_explicit(&strings->count, memory_order_acquire);
-    count = count < view->shape.string_max ? count : view->shape.string_max;
+    const uint32_t count = string_count(view);
+    if (count > 0 && string_bytes > bytes_max / count)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "it has %u strings", count);
     /* Copy the entries first, so that the copied bytes include all strings they refer to. */
     uint64_t *copied = calloc((size_t)count + 1, sizeof(*copied));
     out->strings = calloc((size_t)count + 1, sizeof(*out->strings));
@@ -428,8 +532,14 @@ int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *o
         /* Partner: the store in add() of intern.c. */
         copied[i] = atomic_load_explicit(&refs[i], memory_order_acquire);
     }
-    uint64_t used = atomic_load_explicit(&strings->bytes_used, memory_order_relaxed);
-    used = used < view->shape.bytes_max ? used : view->shape.bytes_max;
+    const uint64_t used = bytes_used(view);
+    if (used > bytes_max - count * string_bytes) {
+        free(copied);
+        gsp_ring_dict_free(out);
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "its strings have %llu bytes",
+                           (unsigned long long)used);
+    }
+    out->byte_count = used;
     out->bytes = malloc(used ? used : 1);
     if (!copied || !out->strings || !out->bytes) {
         free(copied);
@@ -460,6 +570,7 @@ void gsp_ring_dict_free(struct gsp_ring_dict *dict)
 void gsp_ring_state(struct gsp_ring_view *view, struct gsp_ring_state *out)
 {
     const uint32_t count = update_lanes(view);
+    uint64_t left = lane_memory_now(view);
     *out = (struct gsp_ring_state){
         .status = atomic_load_explicit(&view->head->status, memory_order_relaxed),
         .lane_count = count,
@@ -471,8 +582,8 @@ void gsp_ring_state(struct gsp_ring_view *view, struct gsp_ring_state *out)
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t rows = lane_rows(view, i);
         bool gone = false;
-        const int64_t ts_ns =
-            rows && view->time_column >= 0 ? time_of(view, i, rows - 1, &gone) : GSP_NULL_I64;
+        const bool is_readable = rows && view->time_column >= 0 && is_reserved(view, &left);
+        const int64_t ts_ns = is_readable ? time_of(view, i, rows - 1, &gone) : GSP_NULL_I64;
         out->newest_ns = ts_ns > out->newest_ns && !gone ? ts_ns : out->newest_ns;
         out->rows = add_saturated(out->rows, rows);
         out->damaged = out->damaged || is_cut(view, i);

@@ -4,7 +4,8 @@
  *
  * The reader does not trust the file: it copies and validates the head once, limits positions to
  * the mapping, and copies strings. If the file is truncated while it is mapped, the missing part
- * reads as zeros (ring/guard.h), and the ring is reported as damaged.
+ * reads as zeros (ring/guard.h), and the ring is reported as damaged. On a file system in memory, a
+ * file with holes where a writer reserves bytes is not read: that would fill the holes.
  * A reader never writes and never makes a writer wait.
  *
  * Threads: any number may read a view; one thread opens and closes it.
@@ -39,7 +40,8 @@ struct gsp_ring_info {
 };
 
 /* Opens a ring by its file name in the ring directory (gsp_ring_file_name()).
- * Fails with NOFILE, PERM (it belongs to another user), FORMAT, VERSION or NOMEM. */
+ * Fails with NOFILE, PERM (it belongs to another user), FORMAT (also if it has several hard links,
+ * or holes), VERSION or NOMEM. */
 GSP_MUST_CHECK int gsp_ring_open(int folder_fd, const char *file_name, struct gsp_ring_view **out,
                                  struct gsp_err *err);
 /* Opens the ring of a table that was created last. */
@@ -88,10 +90,18 @@ struct gsp_ring_dict {
     struct gsp_sv *strings; /* by id */
     uint32_t count;         /* of strings[], including id 0 */
     char *bytes;
+    uint64_t byte_count;
 };
 GSP_MUST_CHECK int gsp_ring_dict_read(const struct gsp_ring_view *view, struct gsp_ring_dict *out,
                                       struct gsp_err *err);
+/* Fails with LIMIT if the copy needs more bytes, at string_bytes for each string and its own. */
+GSP_MUST_CHECK int gsp_ring_dict_read_within(const struct gsp_ring_view *view, uint64_t bytes_max,
+                                             uint64_t string_bytes, struct gsp_ring_dict *out,
+                                             struct gsp_err *err);
 void gsp_ring_dict_free(struct gsp_ring_dict *dict);
+/* Copies one string, cut to cap - 1 bytes, and terminates it. Returns its length; 0 if it is empty,
+ * NULL or unknown. */
+size_t gsp_ring_string_read(const struct gsp_ring_view *view, uint32_t id, char *out, size_t cap);
 
 struct gsp_ring_state {
     uint32_t status; /* GSP_RING_* */

@@ -264,26 +264,8 @@ int gsp_store__live_replace(const struct gsp_duckdb *duck, struct gsp_store_tabl
         return rc;
     view->live = source;
     bool changed = false;
-    rc = source->ops->refresh(source, &changed, err);
+    rc = source->ops->refresh(source, NULL, &changed, err);
     return rc == GSP_OK ? gsp_store__table_merge_strings(duck, view, err) : rc;
-}
-
-int gsp_store__catalog_refresh(struct gsp_store_catalog *catalog, struct gsp_err *err)
-{
-    for (size_t i = 0; i < catalog->view_count; i++) {
-        struct gsp_store_table *view = catalog->views[i];
-        bool changed = false;
-        for (size_t k = 0; k < view->source_count; k++) {
-            struct gsp_source *source = view->sources[k];
-            const int rc = source->ops->refresh(source, &changed, err);
-            if (rc != GSP_OK)
-                return rc;
-        }
-        const int rc = changed ? gsp_store__table_merge_strings(catalog->duck, view, err) : GSP_OK;
-        if (rc != GSP_OK)
-            return rc;
-    }
-    return GSP_OK;
 }
 
 int gsp_store__spans_add(struct gsp_spans *spans, struct gsp_source_span span, struct gsp_err *err)

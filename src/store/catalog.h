@@ -45,9 +45,17 @@ struct gsp_time_range {
 
 struct gsp_source;
 
+/* Memory for the strings of the tables of one statement. */
+struct gsp_string_budget {
+    uint64_t left_bytes;
+};
+
 struct gsp_source_ops {
-    /* Updates row_count and strings. Sets *changed if the strings changed. */
-    int (*refresh)(struct gsp_source *source, bool *changed, struct gsp_err *err);
+    /* Updates row_count and, unless budget is NULL, strings. Sets *changed if the strings changed.
+     * Fails with LIMIT if the strings exceed the budget, or with NOMEM. The source has no rows then
+     * until the next call. */
+    int (*refresh)(struct gsp_source *source, struct gsp_string_budget *budget, bool *changed,
+                   struct gsp_err *err);
     /* Appends the spans of the rows whose time is in the range. */
     int (*select)(const struct gsp_source *source, const struct gsp_time_range *range,
                   struct gsp_spans *out, struct gsp_err *err);
@@ -88,6 +96,7 @@ struct gsp_source {
     uint64_t rows_warned;                      /* part of rows_missed that a warning reported */
     _Atomic bool strings_read;                 /* the current query read a string column */
     uint64_t strings_warned;                   /* strings lost that a warning reported */
+    bool left_out;                             /* a warning reported that it cannot be read */
 };
 
 /* A column whose value is the same for all rows of a source. */
@@ -161,9 +170,6 @@ GSP_MUST_CHECK int gsp_store__table_add_source(struct gsp_store_table *view,
                                                struct gsp_err *err);
 void gsp_store__source_free(struct gsp_source *source); /* NULL does nothing */
 
-/* Refreshes all sources. Marks tables whose string type changed as stale. */
-GSP_MUST_CHECK int gsp_store__catalog_refresh(struct gsp_store_catalog *catalog,
-                                              struct gsp_err *err);
 /* Merges the dictionaries of a table's sources. */
 GSP_MUST_CHECK int gsp_store__table_merge_strings(const struct gsp_duckdb *duck,
                                                   struct gsp_store_table *view,

@@ -270,6 +270,11 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
     return rc;
 }
 
+static bool is_ring_name(const char *name)
+{
+    return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
+}
+
 /* Opens the rings that were created since the last tick. */
 static int find_rings(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
 {
@@ -278,8 +283,8 @@ static int find_rings(struct gsp_drain *drain, const struct source *source, stru
     if (!dir)
         return GSP_OK; /* the directory was removed: its process has ended */
     for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));)
-        if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") && entry->d_name[0] != '.' &&
-            drain->taker_count < TAKERS_MAX && !has_taker(drain, source, entry->d_name))
+        if (is_ring_name(entry->d_name) && drain->taker_count < TAKERS_MAX &&
+            !has_taker(drain, source, entry->d_name))
             rc = add_ring(drain, source, entry->d_name, err);
     closedir(dir);
     return rc;
@@ -602,10 +607,49 @@ static void count_closed_rows(struct gsp_drain *drain, const struct gsp_ring_cop
     }
 }
 
+/* Adds the ring of a file that could not be read to the losses, once. */
+static int add_unread(const struct source *source, const char *file, struct gsp_manifest *next,
+                      struct gsp_err *err)
+{
+    struct gsp_segment_loss loss = {.pid = source->ring_dir.pid, .cause = GSP_LOSS_UNREAD};
+    char name[GSP_SEGMENT_NAME_MAX];
+    const size_t len = strlen(file) - strlen(".ring");
+    if (len + sizeof(".parquet") > sizeof(name))
+        return GSP_OK;
+    snprintf(name, sizeof(name), "%.*s.parquet", (int)len, file);
+    if (!gsp_store__segment_name_is_valid(name, loss.schema, loss.table) ||
+        gsp_store__manifest_loss(next, &loss) > 0)
+        return GSP_OK;
+    loss.count = 1;
+    return gsp_store__manifest_add_loss(next, &loss, err);
+}
+
+/* Counts the rings of a process that could not be read so far as a loss. */
+static int count_unread(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
+{
+    DIR *dir = source->fd >= 0 ? gsp_fd_open_dir(source->fd) : NULL;
+    if (!dir)
+        return GSP_OK;
+    struct gsp_manifest next = {0};
+    const size_t before = drain->manifest.loss_count;
+    int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
+    for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));)
+        if (is_ring_name(entry->d_name) && !has_taker(drain, source, entry->d_name))
+            rc = add_unread(source, entry->d_name, &next, err);
+    closedir(dir);
+    if (rc == GSP_OK && next.loss_count > before)
+        return replace_manifest(drain, &next, err);
+    gsp_store__manifest_free(&next);
+    return rc;
+}
+
 /* Writes the remaining rows of a process and closes its rings. */
 static int close_source(struct gsp_drain *drain, struct source *source, struct gsp_err *err)
 {
     size_t left = 0;
+    const int counted = count_unread(drain, source, err);
+    if (counted < 0)
+        return counted;
     for (size_t i = 0; i < drain->taker_count; i++) {
         struct gsp_ring_copier *taker = drain->takers[i];
         if (!belongs_to(taker, source) || !is_due(drain, taker, true))
@@ -668,6 +712,8 @@ int gsp_store_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *er
             failed = failed == GSP_OK ? written : failed;
         }
     }
+    for (size_t i = 0; flush && rc == GSP_OK && failed == GSP_OK && i < drain->source_count; i++)
+        rc = count_unread(drain, &drain->sources[i], err);
     if (rc == GSP_OK && failed == GSP_OK)
         rc = close_ended(drain, err);
     if (rc == GSP_OK && failed == GSP_OK)

@@ -54,6 +54,8 @@ struct gsp_drain_cursor {
 #define GSP_LOSS_NO_LANE "no lane"
 #define GSP_LOSS_NO_FILE "file not opened"
 #define GSP_LOSS_STRINGS "dictionary full"
+/* A file in the ring directory is not a readable ring. */
+#define GSP_LOSS_UNREAD  "ring not readable"
 
 struct gsp_segment_loss {
     char schema[GSP_NAME_MAX];

@@ -49,7 +49,7 @@ int gsp_store_add_parquet(struct gsp_store *store, const char *schema, const cha
         gsp_auto_free char *path = realpath(paths[i], NULL);
         const char *no = objection(store, path ? path : paths[i], &why);
         if (no || !path) {
-            gsp_store__warn(store, "left out: %s: %s", paths[i], no ? no : "not found");
+            gsp_store_warn(store, "left out: %s: %s", paths[i], no ? no : "not found");
             continue;
         }
         put_path(&view->parquet, path);

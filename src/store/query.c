@@ -6,10 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "store/macros.h"
 #include "store/result.h"
 #include "store/ring_dirs.h"
 #include "store/source_ring.h"
+#include "store/sql_guard.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
 
@@ -35,6 +37,12 @@ static int engine_error(struct statement *st, const char *text, duckdb_error_typ
     return gsp_store__query_error_convert(st->store, &error, st->where, err);
 }
 
+static int timed_out(const struct gsp_store *store, struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the query took longer than %.3g s",
+                       (double)store->timeout_ns / 1e9);
+}
+
 int gsp_store__query_error_convert(struct gsp_store *store, const struct gsp_engine_error *error,
                                    struct gsp_sql_error *where, struct gsp_err *err)
 {
@@ -45,11 +53,14 @@ int gsp_store__query_error_convert(struct gsp_store *store, const struct gsp_eng
     }
     if (atomic_load(&store->watch.interrupted))
         return gsp_err_set(err, GSP_E_INTR, 0, "the query was interrupted");
-    if (atomic_load(&store->watch.timed_out)) {
-        return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the query took longer than %.3g s",
-                           (double)store->timeout_ns / 1e9);
-    }
-    return gsp_store__engine_error_convert(error, where, err);
+    if (atomic_load(&store->watch.timed_out))
+        return timed_out(store, err);
+    const int rc = gsp_store__engine_error_convert(error, where, err);
+    /* The engine's own text advises settings that a query cannot change. */
+    return rc == GSP_E_LIMIT
+               ? gsp_err_set(err, rc, 0, "the query needs more memory than its limit of %llu MiB",
+                             (unsigned long long)(store->memory_bytes >> 20))
+               : rc;
 }
 
 static bool is_system_table(const void *ctx, struct gsp_sv name)
@@ -110,7 +121,7 @@ static bool is_select(struct statement *st, struct gsp_sv sql)
     gsp_buf_putsv(&text, sql);
     const char *line = gsp_buf_cstr(&text);
     duckdb_prepared_statement inner = NULL;
-    if (!line || prepare(st, line, &inner, NULL) != GSP_OK)
+    if (!line || !gsp_store__sql_may_read(sql) || prepare(st, line, &inner, NULL) != GSP_OK)
         return false;
     const bool select =
         st->store->duck->prepared_statement_type(inner) == DUCKDB_STATEMENT_TYPE_SELECT;
@@ -140,7 +151,7 @@ static int not_allowed(bool explain, struct gsp_err *err)
 static int check_type(struct statement *st, bool explain, struct gsp_err *err)
 {
     st->type = st->store->duck->prepared_statement_type(st->prepared);
-    if (st->type == DUCKDB_STATEMENT_TYPE_SELECT)
+    if (st->type == DUCKDB_STATEMENT_TYPE_SELECT && gsp_store__sql_may_read(st->sql))
         return GSP_OK;
     if (explain && st->type == DUCKDB_STATEMENT_TYPE_EXPLAIN && is_explained_select(st))
         return GSP_OK;
@@ -164,9 +175,10 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
 {
     store->query_number++;
     store->fill_err = (struct gsp_err){0};
+    const int64_t now_ns = gsp_now_ns();
+    store->refresh_end_ns =
+        store->timeout_ns < INT64_MAX - now_ns ? now_ns + store->timeout_ns : INT64_MAX;
     int rc = gsp_store__ring_dirs_refresh(store, err);
-    if (rc == GSP_OK)
-        rc = gsp_store__catalog_refresh(&store->catalog, err);
     if (rc == GSP_OK)
         rc = gsp_store__views_create(store, sql, err);
     if (rc == GSP_OK && needs_comments(sql))
@@ -199,12 +211,12 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the statement is longer than %u bytes",
                            SQL_BYTES_MAX);
     }
-    /* The engine rewrites some PRAGMAs to SELECT before it returns their type. */
-    if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma"))
-        return not_allowed(true, err);
     if (sql.len > 0 && memchr(sql.p, '\0', sql.len))
         return gsp_err_set(err, GSP_E_USAGE, 0, "the statement contains a NUL");
-    return GSP_OK;
+    /* The engine would run some PRAGMAs when it parses them. */
+    if (gsp_store__sql_is_pragma(sql))
+        return not_allowed(true, err);
+    return gsp_store__sql_check_calls(sql, err);
 }
 
 /* The read-only transaction is a second defence behind the check of the statement's type. */
@@ -214,7 +226,6 @@ static int begin_reading(struct statement *st, const char *run, bool explain, st
     int rc = gsp_store__sql_run(store, "BEGIN TRANSACTION READ ONLY", err);
     if (rc != GSP_OK)
         return rc;
-    gsp_store__watchdog_begin(&store->watch, store->timeout_ns);
     gsp_store__watchdog_arm(&store->watch);
     rc = prepare(st, run, &st->prepared, err);
     if (rc == GSP_OK)
@@ -223,6 +234,17 @@ static int begin_reading(struct statement *st, const char *run, bool explain, st
     if (rc != GSP_OK)
         gsp_store__query_end(store);
     return rc;
+}
+
+/* Reads the rings. The time counts against the limit of the query. */
+static int refresh_in_time(struct statement *st, struct gsp_err *err)
+{
+    struct gsp_store *store = st->store;
+    gsp_store__watchdog_begin(&store->watch, store->timeout_ns);
+    gsp_store__watchdog_arm(&store->watch);
+    const int rc = refresh(store, st->sql, err);
+    gsp_store__watchdog_disarm(&store->watch);
+    return atomic_load(&store->watch.timed_out) ? timed_out(store, err) : rc;
 }
 
 static int begin(struct statement *st, bool explain, struct gsp_err *err)
@@ -234,7 +256,7 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
     if (rc == GSP_OK && is_show_tables(st->sql))
         st->sql = gsp_sv_of(TABLES_SQL);
     if (rc == GSP_OK)
-        rc = refresh(store, st->sql, err);
+        rc = refresh_in_time(st, err);
     if (rc != GSP_OK)
         return rc;
     gsp_store__sql_qualify(st->sql, GSP_CATALOG, is_system_table, &store->catalog, &st->run);
@@ -265,10 +287,10 @@ static void warn_missed(struct gsp_store *store)
             source->rows_warned = rows;
         }
         if (missed > 0) {
-            gsp_store__warn(store,
-                            "%llu rows of %s.%s were overwritten during the query and are missing "
-                            "from the result",
-                            (unsigned long long)missed, view->schema, view->name);
+            gsp_store_warn(store,
+                           "%llu rows of %s.%s were overwritten during the query and are missing "
+                           "from the result",
+                           (unsigned long long)missed, view->schema, view->name);
         }
     }
 }

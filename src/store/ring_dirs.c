@@ -81,7 +81,7 @@ static int try_ring(struct gsp_store *store, struct gsp_store_ring_dir *dir, con
     if (rc == GSP_E_NOFILE)
         return GSP_OK; /* removed since the directory was read; it may be created again */
     if (rc != GSP_OK)
-        gsp_store__warn(store, "left out: %s", why.msg);
+        gsp_store_warn(store, "left out: %s", why.msg);
     return add_name(dir, name) ? GSP_OK : gsp_err_nomem(err);
 }
 

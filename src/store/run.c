@@ -265,7 +265,7 @@ static int add_ring_dir(struct reader *reader, const struct gsp_ring_dir *dir, s
     if (rc == GSP_E_NOMEM)
         return gsp_err_nomem(err);
     if (rc < 0)
-        gsp_store__warn(reader->store, "left out: %s", cause.msg);
+        gsp_store_warn(reader->store, "left out: %s", cause.msg);
     return GSP_OK;
 }
 
@@ -403,7 +403,7 @@ int gsp_store_add_run(struct gsp_store *store, const char *path, struct gsp_err 
     /* Without the cursors, rows in segments would be read from the rings again: use the files
      * only. */
     if (rc < 0)
-        gsp_store__warn(store, "%s; reading all Parquet files of the folder", cause.msg);
+        gsp_store_warn(store, "%s; reading all Parquet files of the folder", cause.msg);
     rc = list_files(&reader, err);
     if (rc == GSP_OK)
         rc = add_files(&reader, err);

@@ -7,6 +7,10 @@
 #include "ring/reader.h"
 #include "store/manifest.h"
 
+/* Bytes of memory for each string beside its text: in the copy of the dictionary, in the merged
+ * one, and while they are merged. */
+#define STRING_COST 128U
+
 struct ring {
     struct gsp_ring_view *view;
     struct gsp_ring_range *spans; /* of the last refresh; GSP_RING_LANES_MAX fit */
@@ -33,13 +37,26 @@ static uint32_t count_strings(const struct gsp_ring_dict *dict)
     return count;
 }
 
-static int read_dict(struct gsp_source *source, bool *changed, struct gsp_err *err)
+/* Subtracts what the strings of a dictionary use. */
+static void charge(struct gsp_string_budget *budget, const struct gsp_ring_dict *dict)
+{
+    const uint64_t bytes = dict->byte_count + (uint64_t)dict->count * STRING_COST;
+    budget->left_bytes -= bytes < budget->left_bytes ? bytes : budget->left_bytes;
+}
+
+static int read_dict(struct gsp_source *source, struct gsp_string_budget *budget, bool *changed,
+                     struct gsp_err *err)
 {
     struct ring *ring = source->impl;
     struct gsp_ring_dict dict = {0};
-    const int rc = gsp_ring_dict_read(ring->view, &dict, err);
-    if (rc != GSP_OK)
+    const int rc =
+        gsp_ring_dict_read_within(ring->view, budget->left_bytes, STRING_COST, &dict, err);
+    if (rc != GSP_OK) {
+        ring->span_count = 0;
+        source->row_count = 0;
         return rc;
+    }
+    charge(budget, &dict);
     /* Strings are only added. If a gap was filled, the second count changes. */
     const uint32_t count = count_strings(&dict);
     if (source->codes && dict.count == ring->dict.count && count == ring->string_count) {
@@ -56,7 +73,8 @@ static int read_dict(struct gsp_source *source, bool *changed, struct gsp_err *e
 }
 
 /* Reads the rows before the dictionary, so that the dictionary has all their strings. */
-static int refresh(struct gsp_source *source, bool *changed, struct gsp_err *err)
+static int refresh(struct gsp_source *source, struct gsp_string_budget *budget, bool *changed,
+                   struct gsp_err *err)
 {
     struct ring *ring = source->impl;
     const size_t count = gsp_ring_ranges(ring->view, ring->spans, GSP_RING_LANES_MAX, NULL);
@@ -78,10 +96,14 @@ static int refresh(struct gsp_source *source, bool *changed, struct gsp_err *err
         }
     }
     ring->span_count = kept;
-    if (source->codes && published == ring->published)
+    if (!budget)
         return GSP_OK;
+    if (source->codes && published == ring->published && ring->dict.count > 0) {
+        charge(budget, &ring->dict);
+        return GSP_OK;
+    }
     ring->published = published;
-    return read_dict(source, changed, err);
+    return read_dict(source, budget, changed, err);
 }
 
 static int select_rows(const struct gsp_source *source, const struct gsp_time_range *range,

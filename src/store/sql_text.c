@@ -11,6 +11,34 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+/* Returns the length of the space at pos, 0 if there is none. The engine also accepts the spaces of
+ * Unicode and the byte order mark. */
+static size_t space_at(struct gsp_sv sql, size_t pos)
+{
+    static const struct {
+        unsigned char len;
+        unsigned char first[3]; /* UTF-8 */
+        unsigned char last;     /* greatest last byte */
+    } RANGES[] = {
+        {2, {0xc2, 0x85}, 0x85},       {2, {0xc2, 0xa0}, 0xa0},       {3, {0xe1, 0x9a, 0x80}, 0x80},
+        {3, {0xe2, 0x80, 0x80}, 0x8f}, {3, {0xe2, 0x80, 0xa8}, 0xaf}, {3, {0xe2, 0x81, 0x9f}, 0xa0},
+        {3, {0xe3, 0x80, 0x80}, 0x80}, {3, {0xef, 0xbb, 0xbf}, 0xbf},
+    };
+    if (pos >= sql.len)
+        return 0;
+    if (is_space(sql.p[pos]))
+        return 1;
+    for (size_t i = 0; i < GSP_COUNT(RANGES); i++) {
+        const size_t len = RANGES[i].len;
+        if (sql.len - pos < len || memcmp(sql.p + pos, RANGES[i].first, len - 1) != 0)
+            continue;
+        const unsigned char end = (unsigned char)sql.p[pos + len - 1];
+        if (end >= RANGES[i].first[len - 1] && end <= RANGES[i].last)
+            return len;
+    }
+    return 0;
+}
+
 static bool is_word_start(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0;
@@ -48,10 +76,11 @@ static size_t skip_block_comment(struct gsp_sv sql, size_t pos)
 static size_t skip_blank(struct gsp_sv sql, size_t pos)
 {
     for (;;) {
-        if (pos < sql.len && is_space(sql.p[pos]))
-            pos++;
+        const size_t space = space_at(sql, pos);
+        if (space > 0)
+            pos += space;
         else if (at(sql, pos) == '-' && at(sql, pos + 1) == '-')
-            while (pos < sql.len && sql.p[pos] != '\n')
+            while (pos < sql.len && sql.p[pos] != '\n' && sql.p[pos] != '\r')
                 pos++;
         else if (at(sql, pos) == '/' && at(sql, pos + 1) == '*')
             pos = skip_block_comment(sql, pos);
@@ -93,7 +122,7 @@ static struct gsp_sql_token word_at(struct gsp_sv sql, size_t pos)
     if ((c == 'e' || c == 'E') && at(sql, pos + 1) == '\'')
         return (struct gsp_sql_token){GSP_SQL_STRING, pos, skip_quoted(sql, pos + 1, true)};
     size_t end = pos;
-    while (end < sql.len && is_word(sql.p[end]))
+    while (end < sql.len && is_word(sql.p[end]) && space_at(sql, end) == 0)
         end++;
     return (struct gsp_sql_token){GSP_SQL_WORD, pos, end};
 }
@@ -114,7 +143,7 @@ struct gsp_sql_token gsp_store__sql_token(struct gsp_sv sql, size_t pos)
         return word_at(sql, pos);
     if (c >= '0' && c <= '9') {
         size_t end = pos;
-        while (end < sql.len && is_word(sql.p[end]))
+        while (at(sql, end) >= '0' && at(sql, end) <= '9')
             end++;
         return (struct gsp_sql_token){GSP_SQL_OTHER, pos, end};
     }
@@ -142,8 +171,7 @@ bool gsp_store_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
     return to > from;
 }
 
-/* Returns a name without its quotes. */
-static struct gsp_sv unquoted(struct gsp_sv sql, struct gsp_sql_token token)
+struct gsp_sv gsp_store__sql_name(struct gsp_sv sql, struct gsp_sql_token token)
 {
     struct gsp_sv name = {sql.p + token.from, token.to - token.from};
     if (name.len >= 2 && name.p[0] == '"' && name.p[name.len - 1] == '"') {
@@ -157,7 +185,7 @@ bool gsp_store__sql_word_is(struct gsp_sv sql, struct gsp_sql_token token, const
 {
     if (token.kind != GSP_SQL_WORD)
         return false;
-    const struct gsp_sv name = unquoted(sql, token);
+    const struct gsp_sv name = gsp_store__sql_name(sql, token);
     return name.len == strlen(word) && strncasecmp(name.p, word, name.len) == 0;
 }
 
@@ -205,7 +233,7 @@ static bool is_ours(struct gsp_sv sql, struct gsp_sql_token token,
     if (dot.kind != GSP_SQL_OTHER || sql.p[dot.from] != '.')
         return false;
     const struct gsp_sql_token name = gsp_store__sql_token(sql, dot.to);
-    return name.kind == GSP_SQL_WORD && is_table(ctx, unquoted(sql, name));
+    return name.kind == GSP_SQL_WORD && is_table(ctx, gsp_store__sql_name(sql, name));
 }
 
 void gsp_store__sql_qualify(struct gsp_sv sql, const char *catalog,

@@ -17,7 +17,7 @@ enum gsp_sql_kind {
     GSP_SQL_END,
     GSP_SQL_WORD,   /* an identifier or keyword, also "quoted" */
     GSP_SQL_STRING, /* '...', e'...', $$...$$ */
-    GSP_SQL_OTHER,  /* a number, or any other single character */
+    GSP_SQL_OTHER,  /* digits, or any other single character */
 };
 
 struct gsp_sql_token {
@@ -28,6 +28,9 @@ struct gsp_sql_token {
 
 /* Returns the next token at or after pos. Skips white space and comments. */
 struct gsp_sql_token gsp_store__sql_token(struct gsp_sv sql, size_t pos);
+
+/* Returns the text of a token without its quotes. */
+struct gsp_sv gsp_store__sql_name(struct gsp_sv sql, struct gsp_sql_token token);
 
 /* Whether the token is this word (given in lower case). Ignores case and quotes. */
 bool gsp_store__sql_word_is(struct gsp_sv sql, struct gsp_sql_token token, const char *word);

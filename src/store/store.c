@@ -19,11 +19,11 @@
 #define TIMEOUT_NS   (30 * GSP_NS_PER_S)
 #define MEMORY_MAX   (UINT64_C(4) << 30)
 #define WARNINGS_MAX 256U
-/* For thread stacks and for gsprof's own buffers. */
-#define SLACK_BYTES  (UINT64_C(128) << 20)
+/* For the strings that the engine does not count, and for gsprof's own buffers. */
+#define SLACK_BYTES  (UINT64_C(192) << 20)
 #define THREADS_MAX  256U
 
-void gsp_store__warn(struct gsp_store *store, const char *fmt, ...)
+void gsp_store_warn(struct gsp_store *store, const char *fmt, ...)
 {
     char line[512];
     va_list args;
@@ -41,9 +41,9 @@ void gsp_store__warn_lost_strings(struct gsp_store *store, const char *schema, c
                                   uint64_t count)
 {
     if (count > 0) {
-        gsp_store__warn(store, "%llu value%s of %s.%s %s NULL because its dictionary is full",
-                        (unsigned long long)count, count == 1 ? "" : "s", schema, table,
-                        count == 1 ? "is" : "are");
+        gsp_store_warn(store, "%llu value%s of %s.%s %s NULL because its dictionary is full",
+                       (unsigned long long)count, count == 1 ? "" : "s", schema, table,
+                       count == 1 ? "is" : "are");
     }
 }
 
@@ -212,8 +212,7 @@ static int limit_process(const struct gsp_store *store, struct gsp_err *err)
     if (getrlimit(RLIMIT_DATA, &limit) != 0)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot read the memory limit");
     const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t max =
-        data_pages * page_bytes + store->memory_bytes + store->memory_bytes / 4 + SLACK_BYTES;
+    const uint64_t max = data_pages * page_bytes + store->memory_bytes + SLACK_BYTES;
     if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > max) {
         limit.rlim_cur = max;
         if (setrlimit(RLIMIT_DATA, &limit) != 0)
@@ -285,8 +284,6 @@ static void put_locks(const struct gsp_store *store, struct gsp_buf *sql)
 int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
 {
     int rc = gsp_store__check_open(store, err);
-    if (rc == GSP_OK)
-        rc = gsp_store__catalog_refresh(&store->catalog, err);
     if (rc != GSP_OK)
         return rc;
     gsp_auto_buf sql = {0};
@@ -299,7 +296,7 @@ int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
         /* Warn about files that do not fit their table before the first query. */
         rc = gsp_store__views_create_parquet(store, err);
     }
-    if (rc == GSP_OK && store->limit_process)
+    if (rc == GSP_OK && store->limit_process && !GSP_IS_SANITIZED)
         rc = limit_process(store, err);
     store->locked = rc == GSP_OK;
     return rc;

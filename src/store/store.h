@@ -99,6 +99,8 @@ GSP_MUST_CHECK int gsp_store_allow_output(struct gsp_store *store, const char *p
 /* Locks the store: nothing can be added afterwards. */
 GSP_MUST_CHECK int gsp_store_lock(struct gsp_store *store, struct gsp_err *err);
 
+/* Adds a warning to the answers. */
+void gsp_store_warn(struct gsp_store *store, const char *fmt, ...) GSP_PRINTF(2, 3);
 /* Returns a warning, one line; NULL past the last. Borrowed until close. */
 const char *gsp_store_warning(const struct gsp_store *store, size_t i);
 

@@ -30,6 +30,7 @@ struct gsp_store {
     uint64_t query_number;     /* of the current query */
     uint64_t macros_made;      /* a bit for each macro that exists */
     int64_t timeout_ns;        /* INT64_MAX: none */
+    int64_t refresh_end_ns;    /* when the current query reaches it */
     uint64_t row_limit;        /* UINT64_MAX: none */
     uint64_t memory_bytes;
     unsigned threads;
@@ -50,7 +51,6 @@ struct gsp_store {
     char host[GSP_NAME_MAX]; /* name of this machine, for live tables */
 };
 
-void gsp_store__warn(struct gsp_store *store, const char *fmt, ...) GSP_PRINTF(2, 3);
 /* Warns that a full dictionary lost `count` values of a table; does nothing if count is 0. */
 void gsp_store__warn_lost_strings(struct gsp_store *store, const char *schema, const char *table,
                                   uint64_t count);
@@ -61,6 +61,10 @@ GSP_MUST_CHECK int gsp_store__sql_run(struct gsp_store *store, const char *sql,
 
 /* Fails with USAGE if the store is locked. */
 GSP_MUST_CHECK int gsp_store__check_open(const struct gsp_store *store, struct gsp_err *err);
+
+/* Updates the sources of the needed tables. Marks tables whose string type changed as stale. Leaves
+ * out sources that cannot be read, with a warning. Fails with TIMEOUT or NOMEM. */
+GSP_MUST_CHECK int gsp_store__refresh(struct gsp_store *store, struct gsp_err *err);
 
 /* Creates the stale views that the statement uses, or all if it may list tables. Creating all
  * views takes longer than many queries do. */

@@ -126,8 +126,8 @@ static int make_each(struct gsp_store *store, struct gsp_err *err)
         put_view(&sql, view);
         rc = run_buf(store, &sql, &why);
         if (rc != GSP_OK && view->parquet.len > 0) {
-            gsp_store__warn(store, "left out: the files of %s.%s: %s", view->schema, view->name,
-                            why.msg);
+            gsp_store_warn(store, "left out: the files of %s.%s: %s", view->schema, view->name,
+                           why.msg);
             gsp_buf_clear(&view->parquet);
             gsp_buf_clear(&sql);
             put_view(&sql, view);
@@ -199,7 +199,8 @@ int gsp_store__views_create(struct gsp_store *store, struct gsp_sv sql, struct g
         view->needed = all || contains(sql, view->name);
     }
     bool created = false;
-    return make_needed(store, &created, err);
+    const int rc = gsp_store__refresh(store, err);
+    return rc == GSP_OK ? make_needed(store, &created, err) : rc;
 }
 
 int gsp_store__views_create_all(struct gsp_store *store, bool *created, struct gsp_err *err)
@@ -207,7 +208,8 @@ int gsp_store__views_create_all(struct gsp_store *store, bool *created, struct g
     *created = false;
     for (size_t i = 0; i < store->catalog.view_count; i++)
         store->catalog.views[i]->needed = true;
-    return make_needed(store, created, err);
+    const int rc = gsp_store__refresh(store, err);
+    return rc == GSP_OK ? make_needed(store, created, err) : rc;
 }
 
 int gsp_store__views_create_parquet(struct gsp_store *store, struct gsp_err *err)

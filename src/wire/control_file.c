@@ -3,9 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,26 +84,54 @@ static int lock(int fd, struct gsp_err *err)
     return 0;
 }
 
+/* Writes a member of the page to the file. */
+static bool put(int fd, size_t off, const void *bytes, size_t len)
+{
+    /* In the order of the calls, as the agent that maps the page sees it. */
+    atomic_thread_fence(memory_order_seq_cst);
+    return pwrite(fd, bytes, len, (off_t)off) == (ssize_t)len;
+}
+
+static bool put_writing(int fd, uint32_t writing)
+{
+    return put(fd, offsetof(struct gsp_control, writing), &writing, sizeof(writing));
+}
+
+/* Sets a value in the copy, then in the file with the same steps as gsp_wire_control_set(). */
+static bool put_change(int fd, struct gsp_control *copy, const struct gsp_control_change *change,
+                       uint64_t *serial)
+{
+    const bool is_torn = (serial_of(copy) & 1) != 0; /* an earlier writer died */
+    *serial = gsp_wire_control_set(copy, change->id, change->value);
+    const uint64_t odd = *serial - 1;
+    const size_t at = offsetof(struct gsp_control, value) + (size_t)change->id * GSP_CONTROL_VALUE;
+    return put(fd, offsetof(struct gsp_control, serial), &odd, sizeof(odd)) &&
+           (!is_torn ||
+            put(fd, offsetof(struct gsp_control, value), copy->value, sizeof(copy->value))) &&
+           put_writing(fd, (uint32_t)change->id + 1) &&
+           put(fd, at, copy->value[change->id], GSP_CONTROL_VALUE) && put_writing(fd, 0) &&
+           put(fd, offsetof(struct gsp_control, serial), serial, sizeof(*serial));
+}
+
+/* Reads and writes the file instead of mapping it: its owner may truncate it meanwhile. */
 static int change_page(int fd, const struct gsp_control_change *changes, size_t count,
                        uint64_t *serial, struct gsp_err *err)
 {
-    struct gsp_control *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) {
-        return gsp_err_set(err, GSP_E_IO, errno, "cannot map the control page: %s",
-                           strerror(errno));
+    struct gsp_control copy;
+    if (pread(fd, &copy, sizeof(copy), 0) != (ssize_t)sizeof(copy) ||
+        !gsp_wire__control_is_valid(&copy, sizeof(copy)))
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page of this version");
+    if (copy.count != GSP_SET_COUNT || strcmp(copy.agent, GSP_VERSION) != 0) {
+        return gsp_err_set(err, GSP_E_VERSION, 0, "the agent is version %.31s, this is %s",
+                           copy.agent, GSP_VERSION);
     }
-    int rc = 0;
-    if (!gsp_wire__control_is_valid(page, sizeof(*page))) {
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page of this version");
-    } else if (page->count != GSP_SET_COUNT || strcmp(page->agent, GSP_VERSION) != 0) {
-        rc = gsp_err_set(err, GSP_E_VERSION, 0, "the agent is version %.31s, this is %s",
-                         page->agent, GSP_VERSION);
-    } else {
-        for (size_t i = 0; i < count; i++)
-            *serial = gsp_wire_control_set(page, changes[i].id, changes[i].value);
+    for (size_t i = 0; i < count; i++) {
+        if (!put_change(fd, &copy, &changes[i], serial)) {
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot write the control page: %s",
+                               strerror(errno));
+        }
     }
-    munmap(page, sizeof(*page));
-    return rc;
+    return 0;
 }
 
 int gsp_wire_control_write(int folder_fd, const struct gsp_control_change *changes, size_t count,

@@ -29,7 +29,7 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Counter, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Counter, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -213,7 +213,14 @@ def end_family(pid: int) -> None:
             pass
 
 
-def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Ending:
+def run(
+    command: Sequence[str],
+    case: Case,
+    folder: Path,
+    native: Path,
+    more: Optional[Mapping[str, str]] = None,
+) -> Ending:
+    """Runs a program to its end, with more variables in its environment."""
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -223,6 +230,7 @@ def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Endin
         "EXITS_NATIVE": str(native),
         "OMP_NUM_THREADS": "2",
         "PYTHONHASHSEED": "0",
+        **(more or {}),
         **dict(case.env),
     }
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -257,9 +265,16 @@ class Outcome:
 _alone: Dict[Tuple[str, str], List[Ending]] = {}
 
 
-def compare(case: Case, python: str, folder: Path, native: Path) -> Outcome:
-    """Runs a program once under the profiler. If its ending is unknown, runs it alone again; the
-    ending is a difference unless the program then ends in that way by itself."""
+def compare(
+    case: Case,
+    python: str,
+    folder: Path,
+    native: Path,
+    agent: Optional[Mapping[str, str]] = None,
+) -> Outcome:
+    """Runs a program once under the profiler, or with the environment of the agent if that is
+    given. If its ending is unknown, runs it alone again; the ending is a difference unless the
+    program then ends in that way by itself."""
     known = _alone.setdefault((case.name, python), [])
 
     def run_alone() -> bool:
@@ -273,7 +288,9 @@ def compare(case: Case, python: str, folder: Path, native: Path) -> Outcome:
     if any(ending.status == HUNG for ending in known):
         return Outcome(f"== hangs alone: {known}", len(known) > 1)
     command = [str(GSPROF), "run", "-q", "--force", "-o", str(folder / "run"), "--"]
-    under = run([*command, *case.command(python)], case, folder, native)
+    if agent:
+        command = []
+    under = run([*command, *case.command(python)], case, folder, native, agent)
     runs = 0
     while under not in known and under.status != HUNG and runs < RETRIES and run_alone():
         runs += 1

@@ -72,7 +72,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 # Long files start first, so that no worker runs one alone at the end.
-LONG = ("test_torch", "test_measure", "test_top", "test_tree", "test_serve_kill", "test_record")
+LONG = ("test_torch", "test_measure", "test_top", "test_tree", "test_prove", "test_record")
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -17,8 +18,22 @@ from support import GSPROF, PATIENCE_S, Lines, wait_for
 Answer = Tuple[int, Any]
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """A connection to a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=PATIENCE_S)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE_S)
+        self.sock.connect(str(self.path))
+
+
 class Daemon:
-    """A running gsprof serve."""
+    """A running gsprof serve. Requests come from anybody on this machine; with owner=True, over the
+    Unix socket of its owner."""
 
     def __init__(
         self,
@@ -27,11 +42,13 @@ class Daemon:
         env: Optional[Mapping[str, str]] = None,
         token: Optional[str] = None,
         before: Sequence[str] = (),
+        owner: bool = False,
     ) -> None:
         self.folder = folder
         self.output = folder / "out"
         self.args = args
         self.token = token
+        self.owner = owner
         self.before = before
         self.port = 0
         self.env = {
@@ -75,6 +92,16 @@ class Daemon:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def socket_path(self) -> Path:
+        return self.folder / "state" / "gsprof" / f"port-{self.port}.sock"
+
+    def connect(self, owner: bool) -> http.client.HTTPConnection:
+        """Connects as the daemon's owner, or as anybody."""
+        if owner:
+            return UnixConnection(self.socket_path)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+
     def raw(
         self,
         method: str,
@@ -82,7 +109,7 @@ class Daemon:
         body: Optional[bytes] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> Tuple[int, Dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        connection = self.connect(self.owner)
         sent = dict(headers or {})
         if self.token:
             sent.setdefault("Authorization", f"Bearer {self.token}")

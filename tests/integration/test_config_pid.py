@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,29 @@ def test_processes_without_an_agent(target: Target) -> None:
     ended = gsprof("config", target.pid, "torch=on", status=EXIT_NOPROC)
     assert "has exited" in ended.err
     gsprof("config", 2**30, status=EXIT_NOPROC)
+
+
+def test_a_page_that_is_cut_meanwhile(target: Target, tmp_path: Path) -> None:
+    """The owner of a control page truncates it while gsprof changes it."""
+    page = next(tmp_path.glob(f"gsprof/{target.pid}-*/control"))
+    whole = page.read_bytes()
+    page.unlink()  # the agent keeps its own
+    page.write_bytes(whole)
+    cut = (
+        "import os, sys\n"
+        "path, whole = sys.argv[1], open(sys.argv[1], 'rb').read()\n"
+        "print('up', flush=True)\n"
+        "fd = os.open(path, os.O_RDWR)\n"
+        "while True:\n"
+        "    os.ftruncate(fd, 0)\n"
+        "    os.pwrite(fd, whole, 0)\n"
+    )
+    cutter = subprocess.Popen([sys.executable, "-c", cut, str(page)], stdout=subprocess.PIPE)
+    try:
+        assert cutter.stdout is not None and cutter.stdout.readline() == b"up\n"
+        for i in range(20):
+            # Any answer, but no death by SIGBUS.
+            gsprof("config", target.pid, f"torch.rate=0.{i + 10}", status=None)
+    finally:
+        cutter.kill()
+        cutter.wait()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -41,6 +42,21 @@ MODULES = """
 """
 
 Rows = List[Dict[str, Any]]
+
+
+def test_csv_text_is_not_a_formula(runtime: Dict[str, str]) -> None:
+    """Text that a spreadsheet would evaluate gets an apostrophe, except in csv-raw; numbers do
+    not."""
+    texts = ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", "a=1", " -1"]
+    values = ", ".join(f"'{text}'" for text in texts)
+    sql = f'SELECT -1 AS i, -1.5 AS f, -1::HUGEINT AS h, unnest([{values}]) AS "=t"'
+    here = str(os.getpid())
+    for form, guarded in (("csv", True), ("csv-raw", False)):
+        made = gsprof("query", here, sql, "-f", form, env=runtime).out
+        head, *rows = csv.reader(io.StringIO(made, newline=""))
+        prefixes = ["'" if guarded and text[0] in "=+-@\t\r\n" else "" for text in texts]
+        assert head == ["i", "f", "h", "'=t" if guarded else "=t"]
+        assert rows == [["-1", "-1.5", "-1", p + t] for p, t in zip(prefixes, texts)]
 
 
 def rows_of(env: Dict[str, str], endpoint: object, sql: str, *args: object) -> Rows:

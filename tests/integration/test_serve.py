@@ -98,7 +98,7 @@ def test_sessions_end_together(serve: Serve) -> None:
 
 def test_a_session_shorter_than_a_tick_has_frames(serve: Serve) -> None:
     """The daemon captures one metric frame at the start of the session and one at its end."""
-    daemon = serve("--freq", "60s")
+    daemon = serve("--freq", "60s", owner=True)
     daemon.post("/profiling/start", {"name": "long"})
     for i in range(3):
         daemon.post("/profiling/start", {"name": f"s{i}", "pids": [daemon.pid]})
@@ -118,7 +118,7 @@ def test_a_session_shorter_than_a_tick_has_frames(serve: Serve) -> None:
 
 
 def test_one_session_download_delete(serve: Serve) -> None:
-    daemon = serve()
+    daemon = serve(owner=True)
     daemon.post("/profiling/start", {"name": "a b"})
     daemon.frames(2)
     assert daemon.get("/profiling/sessions/a%20b")["is_active"]
@@ -240,7 +240,7 @@ def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path)
     config = tmp_path / "config" / "gsprof"
     config.mkdir(parents=True)
     (config / "config.toml").write_text("[gsprof]\nsample_rate = 5\nquery_rows = 7\n")
-    daemon = serve(env={"GSPROF_QUERY_ROWS": "8"})
+    daemon = serve(env={"GSPROF_QUERY_ROWS": "8"}, owner=True)
     now = daemon.get("/config")["config"]
     assert now["gsprof.sample_rate"] == 0.02  # the flag
     assert now["gsprof.query_rows"] == 8  # the environment
@@ -273,7 +273,7 @@ def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path)
 
 
 def test_missing_processes_are_reported(serve: Serve) -> None:
-    daemon = serve()
+    daemon = serve(owner=True)
     gone = subprocess.Popen(["true"])
     gone.wait()
     answer = daemon.post("/profiling/start", {"name": "x", "pids": [os.getpid(), gone.pid]})
@@ -297,12 +297,12 @@ def test_missing_processes_are_reported(serve: Serve) -> None:
     ],
 )
 def test_errors_have_a_hint(serve: Serve, method: str, path: str, body: object, word: str) -> None:
-    status, answer = serve("--allow-control").ask(method, path, body)
+    status, answer = serve(owner=True).ask(method, path, body)
     assert status in (400, 404) and word in answer["error"]["hint"], answer
 
 
 def test_a_new_rate_applies_at_once(serve: Serve) -> None:
-    daemon = serve()
+    daemon = serve(owner=True)
     daemon.ask("PUT", "/config", {"sample_rate": 60})
     before = daemon.get("/status")["ticks"]
     daemon.ask("PUT", "/config", {"sample_rate": 0.01})
@@ -399,7 +399,7 @@ sys.stdin.read()
 
 
 def test_overheads_of_traced_processes(serve: Serve) -> None:
-    daemon = serve("--freq", "100ms")
+    daemon = serve("--freq", "100ms", owner=True)
     env = {**daemon.env, "PYTHONPATH": str(PACKAGE), "GSPROF_FOLLOW": "off"}
     with subprocess.Popen(
         ["/usr/bin/python3", "-c", REPORTS_OVERHEAD],

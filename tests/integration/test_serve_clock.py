@@ -4,33 +4,16 @@
 from __future__ import annotations
 
 import json
-import mmap
 import shutil
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import LIBRARY, Clock
 from conftest import Serve
 from serving import Daemon
-from support import GSPROF
 
-# <build>/src/cli/gsprof is resolved, so this is the same build.
-LIBRARY = GSPROF.parent.parent.parent / "tests" / "tools" / "libclock_shift.so"
 HOUR_NS = 3600 * 10**9
-
-
-class Clock:
-    """The wall clock of a daemon, shifted by set()."""
-
-    def __init__(self, file: Path) -> None:
-        file.write_bytes(bytes(8))
-        with file.open("r+b") as opened:
-            self.memory = mmap.mmap(opened.fileno(), 8)
-        self.env = {"LD_PRELOAD": str(LIBRARY), "GSPROF_TEST_CLOCK": str(file)}
-
-    def set(self, shift_ns: int) -> None:
-        self.memory[:] = struct.pack("=q", shift_ns)
 
 
 @pytest.fixture
@@ -62,6 +45,18 @@ def test_clock_set_back_during_a_session(serve: Serve, clock: Clock) -> None:
     assert 0 < whole["metadata"]["duration_s"] < 600
     numbers = [frame["frame_id"] for frame in whole["frames"]]
     assert numbers == list(range(1, len(numbers) + 1))
+    assert daemon.stop() == 0
+
+
+def test_clock_set_forward_during_a_session(serve: Serve, clock: Clock) -> None:
+    daemon = serve(env=clock.env)
+    daemon.post("/profiling/start", {"name": "kept"})
+    daemon.frames(3)
+    clock.set(HOUR_NS)
+    daemon.frames(3)
+    whole = stop(daemon, "kept")
+    assert 0 < whole["metadata"]["duration_s"] < 600
+    assert daemon.get("/status")["uptime_s"] < 600
     assert daemon.stop() == 0
 
 

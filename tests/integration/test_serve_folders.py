@@ -112,6 +112,16 @@ def test_a_read_only_folder_is_reported_at_start(disk: MakeDisk, tmp_path: Path)
         assert str(output.folder) in done.err
 
 
+def test_a_failed_start_removes_its_socket(serve: Serve, tmp_path: Path) -> None:
+    daemon = serve()
+    socket = tmp_path / "second.sock"
+    args = ("--port", 0, "--socket", socket, "--output-dir", tmp_path / "second")
+    done = gsprof("serve", *args, env=daemon.env, status=EXIT_NOWRITE)
+    assert "another daemon uses the folder" in done.err
+    assert not socket.exists()
+    assert daemon.stop() == 0
+
+
 def test_output_folder_removed_and_created_again(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "kept"})

@@ -70,7 +70,7 @@ class Generator:
 
 
 def test_requests_generated_from_the_description(serve: Serve) -> None:
-    daemon = serve("--allow-control")
+    daemon = serve(owner=True)
     daemon.frames(1)
     described = daemon.get("/openapi.json")
     assert described["openapi"].startswith("3.")

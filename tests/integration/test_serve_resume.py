@@ -46,7 +46,7 @@ def samples_in(path: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_stacks_continue_in_another_file(serve: Serve, start: StartTarget, number: int) -> None:
     targets = [start("deep.py", 12), start("deep.py", 5)]
-    daemon = serve("--allow-control")
+    daemon = serve(owner=True)
     pids = [target.pid for target in targets]
     daemon.post("/profiling/start", {"name": "on", "pids": pids, "stacks": True, "rate": 50})
     wait_for_samples(daemon, 2)
@@ -93,7 +93,7 @@ def test_stacks_continue_in_another_file(serve: Serve, start: StartTarget, numbe
 
 def test_stacks_that_cannot_continue_are_reported(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
-    daemon = serve("--allow-control")
+    daemon = serve(owner=True)
     for name in ("gone", "ended"):
         body = {"name": name, "pids": [target.pid], "stacks": True}
         daemon.post("/profiling/start", body)
@@ -114,22 +114,9 @@ def test_stacks_that_cannot_continue_are_reported(serve: Serve, start: StartTarg
     assert "ended while no daemon ran" in whole["metadata"]["stacks"][1]["error"]
 
 
-def test_recordings_are_not_resumed_without_allow_control(serve: Serve, start: StartTarget) -> None:
-    target = start("deep.py", 12)
-    daemon = serve("--allow-control")
-    daemon.post("/profiling/start", {"name": "kept", "pids": [target.pid], "stacks": True})
-    wait_for_samples(daemon, 1)
-    daemon.stop(signal.SIGKILL)
-    daemon.args = tuple(arg for arg in daemon.args if arg != "--allow-control")
-    daemon.start()
-    assert daemon.get("/targets")["recordings"] == []
-    (active,) = daemon.get("/status")["active_sessions"]
-    assert "may not read processes" in active["error"]
-
-
 def test_an_ended_process_is_not_resumed(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
-    daemon = serve("--allow-control")
+    daemon = serve(owner=True)
     daemon.post("/profiling/start", {"name": "short", "pids": [target.pid], "stacks": True})
     wait_for_samples(daemon, 1)
     target.end()

@@ -23,6 +23,7 @@ from support import EXIT_NOWRITE, EXIT_USAGE, PACKAGE, PATIENCE_S, gsprof, main_
 def _daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.delenv("GSPROF_TOKEN", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    # With --socket, the usual path is a link.
     daemon = Daemon(tmp_path, "--freq", "20ms", "--socket", tmp_path / "s")
     yield daemon
     daemon.end()
@@ -93,6 +94,14 @@ def test_object_format_has_columns_and_warnings(daemon: Daemon) -> None:
     assert "session.list" in gsprof("query", where, "SHOW TABLES").out
 
 
+def test_csv_text_is_not_a_formula(daemon: Daemon) -> None:
+    sql = "SELECT -1 AS n, '=1+1' AS \"@t\""
+    for form, made in (("csv", b'n,"\'@t"\n-1,"\'=1+1"\n'), ("csv-raw", b"n,@t\n-1,=1+1\n")):
+        body = json.dumps({"sql": sql, "format": form}).encode()
+        assert daemon.raw("POST", "/query", body)[2] == made
+        assert gsprof("query", f"127.0.0.1:{daemon.port}", sql, "-f", form).out == made.decode()
+
+
 def test_sessions_have_labels_and_rate(daemon: Daemon) -> None:
     labels = {"lr": "3e-4", "n": [1, {"deep": None}], "ä": "ö"}
     started = daemon.post("/profiling/start", {"name": "a", "labels": labels})
@@ -107,6 +116,7 @@ def test_sessions_have_labels_and_rate(daemon: Daemon) -> None:
             ("plain", {}, 20),
             ("a", labels, 20),
         ]
+    daemon.owner = True
     assert daemon.ask("PUT", "/config", {"sample_rate": 0.05})[0] == 200
     daemon.until("/profiling/sessions/plain", lambda session: bool(session["freq_ms"] == 50))
     daemon.frames(2)
@@ -203,10 +213,15 @@ def test_tables_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
             assert process.stdout and process.stdout.readline() == b"ready\n"
             pid = process.pid
             live = f"WHERE kind = 'live' AND pid = {pid}"
-            held = rows(daemon, f"SELECT sum(bytes)::BIGINT AS n FROM python.allocation {live}")
-            assert held[0]["n"] > 5_000_000
+            counted = f"SELECT sum(bytes)::BIGINT AS n FROM python.allocation {live}"
             sql = f"SELECT func FROM python.backtrace WHERE pid = {pid} ORDER BY depth"
-            assert rows(daemon, sql) == []
+            for private in (counted, sql):
+                status, answer = daemon.ask("POST", "/query", {"sql": private})
+                assert status == 403 and answer["error"]["code"] == "TRUST", answer
+                assert "gsprof http-login" in answer["error"]["hint"]
+            daemon.owner = True
+            assert rows(daemon, counted)[0]["n"] > 5_000_000
+            assert [row["func"] for row in rows(daemon, sql)] == ["hold", "<module>"]
             local = gsprof("query", f"unix:{tmp_path / 's'}", sql, "-f", "json")
             assert [row["func"] for row in json.loads(local.out)] == ["hold", "<module>"]
         finally:

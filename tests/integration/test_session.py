@@ -31,8 +31,11 @@ def package() -> Any:
         sys.path.remove(str(PACKAGE))
 
 
-def test_session_from_start_to_end(package: Any, serve: Serve, tmp_path: Path) -> None:
+def test_session_from_start_to_end(
+    package: Any, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     daemon = serve()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with package.Session("epoch 5/6".replace("/", "-"), daemon.url, labels={"lr": "1"}) as one:
         daemon.frames(2)
         assert one.info()["is_active"] and one.info()["labels"] == {"lr": "1"}
@@ -52,8 +55,14 @@ def test_session_from_start_to_end(package: Any, serve: Serve, tmp_path: Path) -
     assert unnamed.stop()["output_file"]
 
 
-def test_errors(package: Any, serve: Serve) -> None:
+def test_errors(
+    package: Any, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     daemon = serve()
+    with pytest.raises(PermissionError, match="owner"):
+        package.Session("x", daemon.url).delete()
+    # There the session finds the socket of its own daemon.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     Session, errors = package.Session, package.errors
     with Session("there", daemon.url) as known:
         for call in ("stop", "info", "download", "delete"):

@@ -128,7 +128,6 @@ static void load_settings(const char *folder, struct gsp_settings *out)
     snprintf(out->fixed.output_dir, sizeof(out->fixed.output_dir), "%s/out", folder);
     out->fixed.port = 0;
     out->live.period_ns = 10 * GSP_NS_PER_MS;
-    out->fixed.allow_control = true;
 }
 
 /* Runs all clients to their end, and reloads the settings in the meantime. */
@@ -153,7 +152,7 @@ static void run_all(struct gsp_daemon *daemon, const struct gsp_settings *settin
 TAP_TEST(all_at_once)
 {
     char folder[64];
-    char endpoint[32];
+    char endpoint[160];
     struct gsp_settings settings;
     struct gsp_daemon *daemon = NULL;
     struct gsp_err err = {0};
@@ -163,7 +162,8 @@ TAP_TEST(all_at_once)
     tap_eq_str(err.msg, "");
     tap_require(daemon != NULL);
     tap_eq_int(gsp_daemon_start(daemon, &err), GSP_OK);
-    snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%u", gsp_daemon_port(daemon));
+    snprintf(endpoint, sizeof(endpoint), "unix:%s/state/port-%u.sock", folder,
+             gsp_daemon__port(daemon));
     struct client clients[FIXED + OWNERS + WATCHERS] = {
         {.turn = read_all, .is_endless = true},
         {.turn = read_status, .is_endless = true},
@@ -177,7 +177,7 @@ TAP_TEST(all_at_once)
     }
     /* Loads the libraries before several threads could. */
     tap_eq_int(ask(&clients[0], "GET", "/health", NULL), 200);
-    int stream = open_stream(gsp_daemon_port(daemon));
+    int stream = open_stream(gsp_daemon__port(daemon));
     run_all(daemon, &settings, clients, GSP_COUNT(clients));
     gsp_daemon_close(daemon);
     close(stream);
@@ -199,7 +199,7 @@ TAP_TEST(close_during_requests)
         tap_require(daemon != NULL);
         tap_eq_int(gsp_daemon_start(daemon, &err), GSP_OK);
         for (size_t i = 0; i < GSP_COUNT(fds); i++)
-            fds[i] = open_stream(gsp_daemon_port(daemon));
+            fds[i] = open_stream(gsp_daemon__port(daemon));
         gsp_daemon_close(daemon);
         for (size_t i = 0; i < GSP_COUNT(fds); i++)
             close(fds[i]);

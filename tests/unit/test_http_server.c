@@ -47,7 +47,7 @@ static void handle(void *ctx GSP_UNUSED, const struct gsp_http_request *request,
     }
     const char *word = gsp_http_query(request, "word");
     gsp_buf_printf(&answer->body, "%s %s %zu %s %d", request->method, request->path,
-                   request->body.len, word ? word : "-", request->authorised);
+                   request->body.len, word ? word : "-", (int)request->trust);
 }
 
 static bool is_slow(void *ctx GSP_UNUSED, const char *method GSP_UNUSED, const char *path)
@@ -55,9 +55,11 @@ static bool is_slow(void *ctx GSP_UNUSED, const char *method GSP_UNUSED, const c
     return strncmp(path, "/slow", 5) == 0;
 }
 
-static bool is_public(void *ctx GSP_UNUSED, const char *path)
+static void admit(void *ctx GSP_UNUSED, const struct gsp_http_request *request,
+                  struct gsp_http_refusal *why)
 {
-    return strcmp(path, "/health") == 0;
+    if (request->trust == GSP_HTTP_ANONYMOUS && strcmp(request->path, "/health") != 0)
+        *why = (struct gsp_http_refusal){401, "TOKEN", "no token", "send it"};
 }
 
 static struct gsp_http_options options(const char *token)
@@ -68,7 +70,7 @@ static struct gsp_http_options options(const char *token)
                                      .timeout_s = 1,
                                      .handle = handle,
                                      .is_slow = is_slow,
-                                     .is_public = is_public};
+                                     .admit = token ? admit : NULL};
 }
 
 static int open_and_start(const struct gsp_http_options *with, struct gsp_http_server **out,
@@ -123,21 +125,21 @@ TAP_TEST(requests_and_answers)
     check_text(&(struct gsp_http_client_request){.method = "GET",
                                                  .endpoint = to,
                                                  .path = "/a%20b?word=x%26y"},
-               200, "GET /a b 0 x&y 1");
+               200, "GET /a b 0 x&y 0");
     check_text(
         &(struct gsp_http_client_request){
             .method = "POST", .endpoint = to, .path = "/p", .body = gsp_sv_of("12345")},
-        200, "POST /p 5 - 1");
+        200, "POST /p 5 - 0");
     check_text(
         &(struct gsp_http_client_request){
             .method = "PUT", .endpoint = to, .path = "/slow", .body = gsp_sv_of("1")},
-        200, "PUT /slow 1 - 1");
+        200, "PUT /slow 1 - 0");
     check_text(&(struct gsp_http_client_request){.method = "GET", .endpoint = to, .path = "/no"},
                404,
                "{\"error\":{\"code\":\"NOFILE\",\"message\":\"nothing here\",\"hint\":null}}\n");
     /* A NUL does not end the path. */
     check_text(&(struct gsp_http_client_request){.method = "GET", .endpoint = to, .path = "/a%00b"},
-               200, "GET /a\001b 0 - 1");
+               200, "GET /a\001b 0 - 0");
     gsp_http_stop(server);
 }
 
@@ -169,7 +171,7 @@ TAP_TEST(a_token_is_required)
     check_text(&call, 200, "GET /x 0 - 1");
     call.token = NULL;
     call.path = "/x?token=secret";
-    tap_eq_int(send_request(&call, NULL), 200);
+    tap_eq_int(send_request(&call, NULL), 401);
     call.path = "/health";
     check_text(&call, 200, "GET /health 0 - 0");
     gsp_http_stop(server);
@@ -234,6 +236,90 @@ TAP_TEST(pages_of_other_sites_are_rejected)
         raw(server, "GET /x HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://localhost:1\r\n\r\n"),
         200);
     tap_eq_int(raw(server, "GET /x HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n\r\n"), 403);
+    gsp_http_stop(server);
+}
+
+TAP_TEST(host_has_one_of_four_forms)
+{
+    static const struct {
+        const char *host;
+        int status;
+    } CASES[] = {{"localhost", 200},
+                 {"LocalHost:0", 200},
+                 {"127.1.2.3:65535", 200},
+                 {"[::1]", 200},
+                 {"[::1]:80", 200},
+                 {"[::2]:80", 403},
+                 {"localhost.", 403},
+                 {"example.org", 403},
+                 {"localhost:evil.com", 400},
+                 {"localhost:80@evil.com", 400},
+                 {"localhost:80:80", 400},
+                 {"localhost:", 400},
+                 {"localhost:+80", 400},
+                 {"localhost:65536", 400},
+                 {"localhost/x", 400},
+                 {"localhost,evil.com", 400},
+                 {"me@localhost", 400},
+                 {"::1", 400},
+                 {"[::1", 400},
+                 {"[]", 400},
+                 {"[localhost]", 400},
+                 {"[::1].evil.com", 400},
+                 {"[::1]80", 400}};
+    char to[32];
+    struct gsp_http_server *server = serve(NULL, to);
+    for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
+        char text[128];
+        snprintf(text, sizeof(text), "GET /x HTTP/1.1\r\nHost: %s\r\n\r\n", CASES[i].host);
+        tap_eq_int(raw(server, text), CASES[i].status);
+    }
+    gsp_http_stop(server);
+}
+
+TAP_TEST(a_code_buys_one_cookie)
+{
+    char to[32];
+    char code[GSP_HTTP_CODE_BYTES];
+    char cookie[GSP_HTTP_COOKIE_BYTES];
+    char text[512];
+    struct gsp_http_server *server = serve("secret", to);
+    tap_eq_int(gsp_http_login(server, gsp_sv_of(""), cookie, NULL), GSP_E_PERM);
+    tap_eq_int(gsp_http_login_code(server, code, NULL), GSP_OK);
+    tap_eq_int(strlen(code), GSP_HTTP_CODE_BYTES - 1);
+    tap_eq_int(gsp_http_login(server, gsp_sv_of("0000-0000-0000-0000"), cookie, NULL), GSP_E_PERM);
+    tap_eq_int(gsp_http_login(server, gsp_sv_of(code), cookie, NULL), GSP_OK);
+    tap_check(strstr(cookie, "; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200") != NULL);
+    tap_eq_int(gsp_http_login(server, gsp_sv_of(code), text, NULL), GSP_E_PERM);
+    cookie[strcspn(cookie, ";")] = '\0';
+    snprintf(text, sizeof(text), "GET /x HTTP/1.1\r\nHost: a\r\nCookie: b=c; %s\r\n\r\n", cookie);
+    tap_eq_int(raw(server, text), 200);
+    snprintf(text, sizeof(text), "GET /x HTTP/1.1\r\nHost: a\r\nCookie: %.*s\r\n\r\n",
+             (int)strlen(cookie) - 1, cookie);
+    tap_eq_int(raw(server, text), 401);
+    /* Of a page of another server on this machine. */
+    snprintf(text, sizeof(text),
+             "GET /x HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: same-site\r\nCookie: %s\r\n\r\n",
+             cookie);
+    tap_eq_int(raw(server, text), 401);
+    snprintf(text, sizeof(text),
+             "POST /x HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: same-site\r\nCookie: %s\r\n"
+             "Content-Length: 0\r\n\r\n",
+             cookie);
+    tap_eq_int(raw(server, text), 403);
+    /* Wrong codes void the right one. */
+    tap_eq_int(gsp_http_login_code(server, code, NULL), GSP_OK);
+    for (int i = 0; i < GSP_HTTP_LOGIN_TRIES; i++)
+        tap_eq_int(gsp_http_login(server, gsp_sv_of("x"), text, NULL), GSP_E_PERM);
+    tap_eq_int(gsp_http_login(server, gsp_sv_of(code), text, NULL), GSP_E_PERM);
+    /* The oldest of too many logins ends. */
+    for (int i = 0; i < 16; i++) {
+        char other[GSP_HTTP_COOKIE_BYTES];
+        tap_eq_int(gsp_http_login_code(server, code, NULL), GSP_OK);
+        tap_eq_int(gsp_http_login(server, gsp_sv_of(code), other, NULL), GSP_OK);
+    }
+    snprintf(text, sizeof(text), "GET /x HTTP/1.1\r\nHost: a\r\nCookie: %s\r\n\r\n", cookie);
+    tap_eq_int(raw(server, text), 401);
     gsp_http_stop(server);
 }
 
@@ -313,7 +399,7 @@ TAP_TEST(the_unix_socket_is_private)
     tap_eq_int(facts.st_mode & 0777, 0600);
     check_text(
         &(struct gsp_http_client_request){.method = "GET", .endpoint = endpoint, .path = "/x"}, 200,
-        "GET /x 0 - 1");
+        "GET /x 0 - 2");
     gsp_http_stop(server);
     tap_check(stat(path, &facts) < 0);
     rmdir(folder);

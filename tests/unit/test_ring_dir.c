@@ -110,7 +110,7 @@ TAP_TEST(all_processes_are_listed)
     snprintf(path, sizeof(path), "%s/gsprof/not-a-process", runtime);
     tap_require(mkdir(path, 0700) == 0);
     struct gsp_ring_dirs dirs;
-    tap_require(gsp_ring_dirs_read(&dirs, NULL) == 0);
+    tap_require(gsp_ring_dirs_read(false, &dirs, NULL) == 0);
     int found = 0;
     for (size_t i = 0; i < dirs.count; i++) {
         const struct gsp_ring_dir *dir = &dirs.at[i];
@@ -251,10 +251,10 @@ TAP_TEST(a_root_of_another_user_is_rejected)
     if (pid == 0) {
         struct gsp_ring_dirs dirs;
         bool ok = chown(runtime, 54321, (gid_t)-1) == 0 && setuid(54321) == 0;
-        ok = ok && gsp_ring_dirs_read(&dirs, &err) == 0 && dirs.count == 0;
-        /* Only a search for one process reports the reason. */
+        ok = ok && gsp_ring_dirs_read(false, &dirs, &err) == 0 && dirs.count == 0;
+        ok = ok && strstr(dirs.refused, "belongs to user 12345, this is user 54321") != NULL;
         struct gsp_ring_dir dir;
-        _exit(ok && gsp_ring_dir_find(getpid(), &dir, &err) == GSP_E_PERM ? 0 : 1);
+        _exit(ok && gsp_ring_dir_find(getpid(), &dir, &err) == GSP_E_NOFILE ? 0 : 1);
     }
     int status = 1;
     waitpid(pid, &status, 0);
@@ -429,7 +429,7 @@ static struct gsp_ring_dir make_ended(uint64_t start_time, int64_t age_ns)
     gsp_ring_close(ring);
     struct gsp_ring_dirs dirs;
     struct gsp_ring_dir dir = {0};
-    tap_require(gsp_ring_dirs_read(&dirs, NULL) == 0);
+    tap_require(gsp_ring_dirs_read(false, &dirs, NULL) == 0);
     for (size_t i = 0; i < dirs.count; i++)
         if (dirs.at[i].pid == INT32_MAX && dirs.at[i].start_time == start_time)
             dir = dirs.at[i];

@@ -13,6 +13,10 @@ from ._compare import compare_runs
 from ._metrics import MetricsCollector
 
 
+# What spreadsheets take for the start of a formula.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
 class Reporter:
     """Writes the data of a collector.
 
@@ -57,9 +61,10 @@ class Reporter:
         rows.sort(key=lambda row: row[0])
         return rows
 
-    def save_csv(self, path: _text.Path) -> None:
+    def save_csv(self, path: _text.Path, raw: bool = False) -> None:
         """Writes a row for each kept value: time_s since the first, kind ("time" or "metric"),
-        name, value and unit ("ms" for times)."""
+        name, value and unit ("ms" for times). A name that a spreadsheet takes for a formula gets a
+        leading apostrophe, except with raw=True."""
         rows = self._samples()
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -67,6 +72,8 @@ class Reporter:
         for at_ns, kind, name, value in rows:
             unit = "ms" if kind == "time" else ""
             shown = name.encode("utf-8", "backslashreplace").decode("utf-8")
+            if not raw and shown.startswith(FORMULA_STARTS):
+                shown = "'" + shown
             writer.writerow((f"{(at_ns - rows[0][0]) / 1e9:.9f}", kind, shown, repr(value), unit))
         _text.write_whole(path, out.getvalue())
 

@@ -10,12 +10,15 @@ import common
 def late(number):
     time.sleep(0.05 * number)
     common.use_memory()
-    done.append(number)
-    if len(done) == 4:
+    with lock:  # one thread finds that it is the last
+        done.append(number)
+        is_last = len(done) == 4
+    if is_last:
         print("all threads ended")
 
 
 done = []
+lock = threading.Lock()
 for n in range(4):
     threading.Thread(target=late, args=(n,)).start()
 print("main ends")

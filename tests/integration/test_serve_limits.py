@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of gsprof serve and gsprof query: memory, time and size of queries, answers that wait for
+slow clients, streams, connections. Beyond a limit, a clear error; meanwhile, others are served."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Iterator, List, Optional, Tuple
+
+import pytest
+from conftest import Serve, StartTarget
+from measure import measure
+from serving import Daemon
+from support import EXIT_FORMAT, GSPROF, PATIENCE_S, gsprof, wait_for
+
+MIB = 1 << 20
+BASE_MIB = 256  # docs/security.md: what a worker may use beyond its memory limit
+GREEDY = "SELECT length(repeat(repeat('x', 100000), 30000))"  # 3 GB
+# The engine computes it when it plans the query, and does not notice an interrupt then.
+LONG = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000))"
+BIG_MIB = 8  # more than the buffers of a socket
+BIG = f"SELECT repeat('x', 16384) AS x FROM range({BIG_MIB * 64})"
+
+
+def ask(daemon: Daemon, sql: str) -> Tuple[int, Any]:
+    status, answer = daemon.ask("POST", "/query", {"sql": sql})
+    return status, answer["error"] if status >= 400 else answer
+
+
+def request(path: str, body: Optional[object] = None) -> bytes:
+    text = b"" if body is None else json.dumps(body).encode()
+    head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nHost: localhost\r\n"
+    return f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text
+
+
+def send(daemon: Daemon, sent: bytes, receive_bytes: int = 4096) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX if daemon.owner else socket.AF_INET)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    client.settimeout(PATIENCE_S)
+    client.connect(str(daemon.socket_path) if daemon.owner else ("127.0.0.1", daemon.port))
+    client.sendall(sent)
+    return client
+
+
+def status_of(client: socket.socket) -> int:
+    """Reads the first line of an answer; the rest stays unread."""
+    head = b""
+    while b"\r\n" not in head:
+        more = client.recv(1)
+        assert more, head
+        head += more
+    return int(head.split(b" ")[1])
+
+
+def workers(daemon: Daemon) -> List[int]:
+    path = Path(f"/proc/{daemon.pid}/task")
+    found: List[int] = []
+    for task in path.iterdir():
+        try:
+            found += map(int, (task / "children").read_text().split())
+        except OSError:
+            pass  # the thread has ended
+    return found
+
+
+def test_memory_of_a_query(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_QUERY_MEMORY_MB": "64"})
+    status, error = ask(daemon, GREEDY)
+    assert (status, error["code"]) == (422, "LIMIT") and "64 MiB" in error["message"]
+    assert "query_" in error["hint"]
+    assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+    worker = measure(GSPROF, "query-worker", "--memory", "64M", given=GREEDY)
+    assert json.loads(worker.err)["code"] == "LIMIT" and worker.peak_mb < 64 + BASE_MIB
+    local = gsprof("query", "--memory", "64M", os.getpid(), GREEDY, status=EXIT_FORMAT)
+    assert "more memory than its limit of 64 MiB" in local.err and "--memory" in local.err
+
+
+def test_time_of_a_query(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_QUERY_TIMEOUT": "0.1"})
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    for sql in (endless, LONG):
+        begin = time.monotonic()
+        status, error = ask(daemon, sql)
+        assert (status, error["code"]) == (504, "TIMEOUT") and error["hint"], error
+        assert time.monotonic() - begin < PATIENCE_S / 4
+        assert not workers(daemon)
+
+
+def test_an_aborted_worker_is_an_internal_error(serve: Serve) -> None:
+    daemon = serve()
+    for number, status, code, words in (
+        (signal.SIGABRT, 500, "IO", "crashed"),
+        (signal.SIGKILL, 503, "NOMEM", "killed"),
+    ):
+        answers: List[Tuple[int, Any]] = []
+        thread = threading.Thread(target=lambda: answers.append(ask(daemon, LONG)))
+        thread.start()
+        wait_for(lambda: len(workers(daemon)) == 1)
+        os.kill(workers(daemon)[0], number)
+        thread.join()
+        assert answers[0][0] == status and answers[0][1]["code"] == code
+        assert words in answers[0][1]["message"]
+
+
+def test_statements_that_change_the_engine(serve: Serve) -> None:
+    daemon = serve()
+    for sql in (
+        "/* x */;/*y*/ \u00a0PRAGMA database_list",
+        "--\rPRAGMA version /*\nSELECT 1 --*/",
+        "FROM query('FROM enable_' || 'logging(storage=''stdout'')')",
+    ):
+        status, error = ask(daemon, sql)
+        assert (status, error["code"]) == (403, "PERM"), (sql, error)
+    assert ask(daemon, "SELECT 'enable_x(1)' AS enable_x") == (200, [{"enable_x": "enable_x(1)"}])
+
+
+def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> None:
+    target = start("deep.py", 12)
+    daemon = serve(owner=True)
+    daemon.post("/profiling/start", {"name": "deep", "pids": [target.pid], "stacks": True})
+    daemon.until("/targets", lambda now: bool(now["recordings"][0]["samples"] >= 1))
+    daemon.post("/profiling/stop", {"name": "deep"})
+    path = "/flamegraph?session=deep"
+    assert daemon.raw("GET", path)[0] == 200
+    recording = daemon.output / "deep.gsp"
+    recording.write_bytes(b"not a recording")
+    status, answer = daemon.ask("GET", path)
+    assert status in (400, 422) and answer["error"]["code"] == "FORMAT"
+    recording.unlink()
+    os.mkfifo(recording)  # a reader waits
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(send(daemon, request(path)))
+        wait_for(lambda: len(workers(daemon)) == 2)
+        status, answer = daemon.ask("GET", path)
+        assert (status, answer["error"]["code"]) == (503, "BUSY")
+    wait_for(lambda: not workers(daemon))
+
+
+def test_answers_that_are_read_slowly(serve: Serve) -> None:
+    limits = {"GSPROF_ANSWERS_MB": str(5 * BIG_MIB // 2), "GSPROF_QUERY_ANSWER_MB": "10"}
+    daemon = serve(env=limits)
+    status, error = ask(daemon, BIG + ", range(2)")  # longer than one answer may be
+    assert (status, error["code"]) == (422, "LIMIT") and error["hint"]
+    sent = request("/query", {"sql": BIG})
+    with ExitStack() as stack:
+        clients = [stack.enter_context(send(daemon, sent)) for _ in range(2)]
+        assert [status_of(client) for client in clients] == [200, 200]
+        status, error = ask(daemon, BIG)
+        assert (status, error["code"]) == (503, "BUSY") and error["hint"]
+        clients[0].close()
+        wait_for(lambda: ask(daemon, BIG)[0] == 200)
+
+
+def test_rate_of_reading(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": "1", "GSPROF_ANSWER_RATE_KB": "1024"})
+    with ExitStack() as stack:
+        stream = stack.enter_context(send(daemon, request("/stream")))
+        client = stack.enter_context(send(daemon, request("/query", {"sql": BIG})))
+        assert [status_of(stream), status_of(client)] == [200, 200]
+        # Some progress all the time, but too little.
+        received, begin = 0, time.monotonic()
+        while time.monotonic() < begin + PATIENCE_S:
+            select.select([], [], [], 0.02)
+            try:
+                received += len(client.recv(4096))
+            except ConnectionResetError:
+                break
+        # What the client did not read is discarded.
+        assert received < BIG_MIB * MIB // 2, received
+        # Streams have no minimum rate, and a client that reads at once gets everything.
+        assert stream.recv(4096)
+        assert len(ask(daemon, BIG)[1]) == BIG_MIB * 64
+
+
+def test_streams(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_STREAMS": "2"})
+    with ExitStack() as stack:
+        clients = [stack.enter_context(send(daemon, request("/stream"))) for _ in range(2)]
+        assert [status_of(client) for client in clients] == [200, 200]
+        status, answer = daemon.ask("GET", "/stream")
+        assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
+        clients[0].close()
+
+        def is_free() -> bool:
+            with send(daemon, request("/stream")) as client:
+                return status_of(client) == 200
+
+        wait_for(is_free)
+
+
+@pytest.fixture
+def _many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 4096:
+        pytest.skip(f"needs 4096 open files, the limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_many_files")
+@pytest.mark.parametrize("path", ["/stream", None])
+def test_connections_of_one_client(serve: Serve, tmp_path: Path, path: Optional[str]) -> None:
+    daemon = serve("--socket", tmp_path / "s")
+    sent = request(path) if path else b"GET / HTTP/1.1\r\n"
+    with ExitStack() as stack:
+        for i in range(1100):
+            try:
+                stack.enter_context(send(daemon, sent))
+            except ConnectionError:
+                pass  # closed already
+            if i % 100 == 99:
+                begin = time.monotonic()
+                assert daemon.get("/health")["status"] == "ok"
+                assert time.monotonic() - begin < PATIENCE_S / 10
+        status, answer = daemon.ask("GET", "/status")
+        assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
+        local = gsprof("query", f"unix:{tmp_path / 's'}", "SELECT 41 + 1 AS x", "-f", "csv")
+        assert local.out == "x\n42\n"
+    wait_for(lambda: daemon.ask("GET", "/status")[0] == 200)
