@@ -23,6 +23,8 @@ if [ $# -eq 0 ]; then
     done
 fi
 
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export LSAN_OPTIONS=suppressions=tests/fuzz/leaks.txt:print_suppressions=0
 failed=
 mkdir -p build-fuzz/crash
 for name in "$@"; do

@@ -88,6 +88,11 @@ def check_names() -> Result:
     return run(sys.executable, "tools/check_names.py", ".")
 
 
+def check_parsers() -> Result:
+    """Every parser of external bytes has a fuzz target."""
+    return run(sys.executable, "tools/check_parsers.py")
+
+
 def check_prose() -> Result:
     return run(sys.executable, "tools/check_prose.py")
 
@@ -284,6 +289,7 @@ CHECKS: Dict[str, Callable[[], Result]] = {
     "format": check_format,
     "layers": check_layers,
     "names": check_names,
+    "parsers": check_parsers,
     "sizes": check_sizes,
     "offsets": check_offsets,
     "words": check_words,

@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
-#include <stdlib.h>
 
-#include "base/json_scan.h"
 #include "export/format.h"
+#include "fuzz_output.h"
 #include "report/document.h"
 #include "report/document_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* Every document is valid JSON. */
-static void check_json(struct gsp_sv text)
-{
-    struct gsp_json_scan scan;
-    if (gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, NULL) == GSP_OK) {
-        do {
-            if (gsp_json_scan_next(&scan, NULL) < 0)
-                abort();
-        } while (scan.kind != GSP_JSON_SCAN_END);
-    }
-    gsp_json_scan_close(&scan);
-}
 
 static void write_all(const struct gsp_report *report)
 {
@@ -31,7 +17,7 @@ static void write_all(const struct gsp_report *report)
         if (gsp_report_write(report, FORMATS[i], NULL, &text, NULL) < 0)
             continue;
         if (FORMATS[i] == GSP_REPORT_JSON)
-            check_json(gsp_buf_sv(&text));
+            output_is_json(gsp_buf_sv(&text));
     }
 }
 
