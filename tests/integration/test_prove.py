@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The short form of `make prove`: a few trials of each row, and the program that adds them up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from support import PATIENCE_S, ROOT, wait_for
+
+PROVE = ROOT / "tests" / "prove"
+sys.path.insert(0, str(PROVE))
+
+from prove import Row, load_rows, run_batch  # noqa: E402
+
+ROWS: List[Row] = load_rows(PROVE / "rows")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_a_few_trials(row: Row) -> None:
+    result, line = run_batch(row, 0, row.short, PATIENCE_S, 2)
+    assert not result.failures, json.dumps(line, indent=2)
+    for reason in result.details:
+        if reason.startswith("skipped: ") and not result.count:
+            pytest.skip(reason[len("skipped: ") :])
+    assert result.count > 0
+
+
+# A row whose trials fail as its file says, and which can wait.
+ROW = """
+import os, signal
+NAME, ORDER, TITLE = "made", 1, "made | row"
+REQUIRED, REQUIREMENT, SHORT = 10, "nothing fails", 1
+from trials import Context, Result
+def run(context, count, seconds):
+    result = Result(count=min(count, 4), details={"even": 1.0})
+    if os.environ.get("MADE") == "fail":
+        result.failures.append(context.failure("it broke", 1))
+    if os.environ.get("MADE") == "raise":
+        raise ValueError("no trial")
+    if os.environ.get("MADE") == "wait" and context.seed:
+        print("waiting", flush=True)
+        signal.pause()
+    return result
+"""
+
+
+class Prover:
+    """tests/prove/prove.py with a made row and its own state."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "rows").mkdir()
+        (folder / "rows" / "made.py").write_text(ROW)
+        self.folder = folder
+        self.argv = [sys.executable, str(PROVE / "prove.py"), "--rows", str(folder / "rows")]
+        self.argv += ["--state", str(folder / "state")]
+
+    def run(self, *args: str, made: str = "", status: int = 0) -> str:
+        done = subprocess.run(
+            [*self.argv, *args],
+            env={**os.environ, "MADE": made},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_S,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    def lines(self) -> List[Any]:
+        text = (self.folder / "state" / "made.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+@pytest.fixture
+def prover(tmp_path: Path) -> Prover:
+    return Prover(tmp_path)
+
+
+def test_counts_of_all_runs_are_added_up(prover: Prover) -> None:
+    assert "not executed" in prover.run("--table")
+    assert "4 (not complete) | 0 " in prover.run("--count", "4")
+    assert "| made \\| row | 10 | 10 | 0 | nothing fails |" in prover.run()
+    # Seeds differ, and the last batch has only the missing trials.
+    assert [(line["seed"], line["count"]) for line in prover.lines()] == [(0, 4), (1, 4), (2, 2)]
+    assert all(line["commit"] and line["time"] and line["seconds"] >= 0 for line in prover.lines())
+    prover.run()
+    assert len(prover.lines()) == 3
+
+
+def test_failures_stay_until_the_row_is_reset(prover: Prover) -> None:
+    said = prover.run("--count", "1", made="fail", status=1)
+    assert "it broke" in said and "--only made --seed 0 --count 2" in said
+    assert "it broke" in prover.run(status=1)
+    assert "it broke" in prover.run("--table", status=1)
+    prover.run("--reset", "made")
+    assert "it broke" not in prover.run("--table")
+    assert "ValueError: no trial" in prover.run(made="raise", status=1)
+    # A repetition is not counted.
+    assert "it broke" in prover.run("--only", "made", "--seed", "7", made="fail", status=1)
+    assert len(prover.lines()) == 1
+    assert "no row 'other'" in prover.run("--only", "other", status=1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_run_continues(prover: Prover, number: int) -> None:
+    process = subprocess.Popen(
+        prover.argv, env={**os.environ, "MADE": "wait"}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    wait_for(lambda: process.stdout and "waiting" in process.stdout.readline())
+    assert "another run is busy with it" in prover.run()
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE_S)
+    assert [line["seed"] for line in prover.lines()] == [0]
+    # A line that the run could not complete does not count.
+    with open(prover.folder / "state" / "made.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"row": "made", "cou')
+    assert "| 10 | 10 | 0 |" in prover.run()
+    assert [line["seed"] for line in prover.lines()] == [0, 1, 2]
+
+
+def test_the_document(prover: Prover) -> None:
+    path = prover.folder / "reliability.md"
+    path.write_text("before\n<!-- begin: make prove -->\nold\n<!-- end: make prove -->\nafter\n")
+    prover.run(made="fail", status=1)
+    prover.run("--write-docs", "--docs", str(path), status=1)
+    text = path.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert '`make prove ROWS="made"`' in text and "- `made`: even 3." in text
+    assert text.count("it broke") == 3

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fuzzing of every parser of external bytes, with libFuzzer, ASan and UBSan.
+
+A trial is one execution of a target. The corpora, and inputs that failed, are kept in
+$GSPROF_PROVE_FUZZ (default: $XDG_STATE_HOME/gsprof-prove/fuzz), so that each batch continues where
+the last one ended. Targets with fewer than a million executions come first, the slowest of them
+before the others; then the fastest targets make up the total.
+
+`make test` replays the corpora of the repository instead (the suite "fuzz")."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Dict, List, Mapping
+
+from trials import BUILD, Context, Result
+
+NAME = "fuzz"
+ORDER = 90
+TITLE = "fuzzing of every parser of external bytes, sanitizers on"
+REQUIRED = 100_000_000
+REQUIREMENT = "at least 1,000,000 per parser; 0 crashes, timeouts (10 s) and overruns of 512 MB"
+SHORT = 20
+
+EACH = 1_000_000
+SLICE_S = 60
+TIMEOUT_S = 10
+RSS_MB = 512
+ROOT = Path(__file__).resolve().parents[3]
+FUZZ = ROOT / "tests" / "fuzz"
+SANITIZERS = {
+    "ASAN_OPTIONS": "quarantine_size_mb=16",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "LSAN_OPTIONS": f"suppressions={FUZZ / 'leaks.txt'}:print_suppressions=0",
+}
+BUILD_FUZZ = ROOT / "build-fuzz"
+EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
+# A crash ends the run before the statistics: the last progress line has the count.
+PROGRESS = re.compile(r"^#(\d+)\s", re.MULTILINE)
+REASON = re.compile(r"^(.*runtime error: .*)$|^SUMMARY: (.*)$|^==\d+== ERROR: (.*)$", re.MULTILINE)
+
+
+def targets() -> List[str]:
+    return sorted(path.stem[len("fuzz_") :] for path in FUZZ.glob("fuzz_*.c"))
+
+
+def keep_folder() -> Path:
+    given = os.environ.get("GSPROF_PROVE_FUZZ")
+    if given:
+        return Path(given)
+    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(home) / "gsprof-prove" / "fuzz"
+
+
+def is_reached(count: int, details: Mapping[str, float]) -> bool:
+    return count >= REQUIRED and all(details.get(name, 0) >= EACH for name in targets())
+
+
+class Ledger:
+    """How often and how fast each target has run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "executed.json"
+        self.count: Dict[str, int] = {}
+        self.rate: Dict[str, float] = {}
+        try:
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            self.count, self.rate = data["count"], data["rate"]
+        except (OSError, ValueError, KeyError):
+            pass
+
+    def add(self, target: str, count: int, seconds: float) -> None:
+        self.count[target] = self.count.get(target, 0) + count
+        self.rate[target] = count / max(seconds, 0.001)
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps({"count": self.count, "rate": self.rate}), encoding="utf-8")
+        part.replace(self.path)
+
+    def next(self) -> str:
+        """Unknown targets first, then the slowest that is not done, then the fastest."""
+        names = targets()
+        unknown = [name for name in names if name not in self.rate]
+        if unknown:
+            return unknown[0]
+        behind = [name for name in names if self.count.get(name, 0) < EACH]
+        if behind:
+            return min(behind, key=lambda name: self.rate[name])
+        return max(names, key=lambda name: self.rate[name])
+
+
+def build() -> None:
+    if not (BUILD_FUZZ / "build.ninja").exists():
+        subprocess.run(
+            "meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false",
+            shell=True,
+            cwd=ROOT,
+            env={**os.environ, "CC": "clang"},
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+    programs = [f"tests/fuzz/fuzz_{name}" for name in targets()]
+    subprocess.run(
+        ["ninja", "-C", str(BUILD_FUZZ), *programs], check=True, stdout=subprocess.DEVNULL
+    )
+
+
+def fuzz(context: Context, folder: Path, target: str, limit: int, seconds: float) -> Result:
+    """Runs one target for some seconds."""
+    corpus = folder / "corpus" / target
+    failed = folder / "failed"
+    for path in (corpus, failed):
+        path.mkdir(parents=True, exist_ok=True)
+    # A copy, so that a build does not change a program that runs. It finds the engine from there.
+    program = BUILD_FUZZ / "tests" / "running" / f"fuzz_{target}"
+    program.parent.mkdir(exist_ok=True)
+    shutil.copy(BUILD_FUZZ / "tests" / "fuzz" / program.name, program)
+    command = [
+        str(program),
+        f"-max_total_time={max(1, int(seconds))}",
+        f"-runs={limit}",
+        f"-timeout={TIMEOUT_S}",
+        f"-rss_limit_mb={RSS_MB}",
+        f"-artifact_prefix={failed}/{target}-",
+        "-print_final_stats=1",
+        "-reload=0",
+        str(corpus),
+        str(FUZZ / "corpus" / target),
+    ]
+    before = set(failed.iterdir())
+    began_s = time.monotonic()
+    done = subprocess.run(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **SANITIZERS, "TMPDIR": str(context.folder)},
+        errors="replace",
+        text=True,
+        check=False,
+    )
+    taken_s = time.monotonic() - began_s
+    program.unlink()
+    counts = EXECUTED.findall(done.stderr) or PROGRESS.findall(done.stderr) or ["0"]
+    result = Result(count=int(counts[-1]))
+    result.add(target, result.count)
+    Ledger(folder).add(target, result.count, taken_s)
+    if done.returncode:
+        found = REASON.search(done.stderr)
+        inputs = [str(path) for path in failed.iterdir() if path not in before]
+        what = f"{target}: {found.group(0) if found else done.stderr[-300:]}"
+        again = f"build-fuzz/tests/fuzz/fuzz_{target} {' '.join(inputs)}"
+        result.failures.append(context.failure(f"{what} {' '.join(inputs)}", result.count, again))
+    return result
+
+
+def replay(context: Context, count: int) -> Result:
+    """Runs inputs of the corpora without libFuzzer: this needs no other build."""
+    result = Result()
+    names = targets()
+    context.random.shuffle(names)
+    for name in names:
+        program = BUILD / "tests" / "fuzz" / f"replay_{name}"
+        if result.count >= count:
+            break
+        done = subprocess.run(
+            [program, FUZZ / "corpus" / name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            errors="replace",
+            text=True,
+            check=False,
+        )
+        inputs = len(done.stdout.splitlines()) - 1
+        result.count += inputs
+        result.add(name, inputs)
+        if done.returncode:
+            again = f"{program} {FUZZ / 'corpus' / name}"
+            result.failures.append(context.failure(f"{name}: {done.stderr}", inputs, again))
+    return result
+
+
+def run(context: Context, count: int, seconds: float) -> Result:
+    if count <= SHORT:
+        return replay(context, count)
+    build()
+    folder = keep_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    total = Result()
+    while total.count < count and not context.is_over(seconds):
+        left_s = min(SLICE_S, seconds - (time.monotonic() - context.began_s))
+        one = fuzz(context, folder, Ledger(folder).next(), count - total.count, left_s)
+        total.count += one.count
+        total.failures += one.failures
+        for key, number in one.details.items():
+            total.add(key, number)
+        if one.failures:
+            break  # the next batch continues
+    return total

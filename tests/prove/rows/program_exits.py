@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs end with the agent and memory counting active as they do alone.
+
+Uses the cases of tests/exits/exits.py. One program in ten runs under `gsprof run`, the others with
+the same environment but without the recorder outside, which has no part in their exit and takes
+seconds. A program runs alone once per interpreter, and again if it ends differently with the agent,
+because its ending may vary."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import List
+
+from support import PACKAGE, ROOT, Python
+from trials import Context, Result
+
+sys.path.insert(0, str(ROOT / "tests" / "exits"))
+
+from exits import CASES, Case, build_native, compare, fits  # noqa: E402
+
+NAME = "program_exits"
+ORDER = 40
+TITLE = "program exits with the agent and memory counting active"
+REQUIRED = 10_000
+REQUIREMENT = "identical exit status and output"
+SHORT = 8
+
+WHOLE = 0.1  # share of the programs under `gsprof run`
+
+
+class Batch:
+    """The programs of a batch, which several threads share."""
+
+    def __init__(self, context: Context, count: int, seconds: float) -> None:
+        self.context = context
+        self.seconds = seconds
+        self.left = count
+        self.cases = [case for case in CASES if case.is_short or count > SHORT]
+        self.weights = [1.0 / case.every for case in self.cases]  # a slow case is chosen less often
+        self.result = Result()
+        self.lock = threading.Lock()
+        self.pythons: List[Python] = context.pythons
+        self.native = build_native(context.folder)
+
+    def next(self) -> bool:
+        with self.lock:
+            if self.left <= 0 or self.context.is_over(self.seconds):
+                return False
+            self.left -= 1
+            return True
+
+    def add(self, case: Case, python: Python, difference: str, varies: bool) -> None:
+        with self.lock:
+            self.result.count += 1
+            self.result.add(str(python))
+            if varies:
+                self.result.add("ending varies alone")
+            if difference:
+                command = f"tests/exits/exits.py --python {python.path} --only '{case.name}'"
+                what = f"{case.name} on {python}: {difference}"
+                self.result.failures.append(
+                    self.context.failure(what, self.result.count - 1, command)
+                )
+
+    def work(self, number: int) -> None:
+        rng = random.Random(f"{self.context.row} {self.context.seed} {number}")
+        folder = self.context.folder / str(number)
+        folder.mkdir()
+        while self.next():
+            python, case = rng.choice(self.pythons), rng.choices(self.cases, self.weights)[0]
+            while not fits(case, python):
+                case = rng.choices(self.cases, self.weights)[0]
+            self.end_one(case, python, folder, rng)
+
+    def end_one(self, case: Case, python: Python, folder: Path, rng: random.Random) -> None:
+        seen = folder / "seen"  # each process with the agent adds a line
+        agent = {
+            "PYTHONPATH": str(PACKAGE / "start"),
+            "GSPROF": "nested",
+            "GSPROF_FOLLOW": "0",
+            "GSPROF_MEMORY": rng.choice(["exact", "sampled"]),
+            "GSPROF_TORCH_PROFILING": "on",
+            "GSPROF_RUN_FILE": str(seen),
+        }
+        is_whole = rng.random() < WHOLE
+        seen.write_text("")
+        try:
+            given = None if is_whole else agent
+            outcome = compare(case, python.path, folder, self.native, given)
+            difference = outcome.difference
+            # A line with more than a process id says why the agent is not active, for example in a
+            # sub-interpreter.
+            lines = seen.read_text().splitlines()
+            if not is_whole and not any(line.isdigit() for line in lines):
+                difference += f"the agent was not active: {lines}"
+            self.add(case, python, difference, outcome.varies)
+            with self.lock:
+                how = "under `gsprof run`" if is_whole else f"memory {agent['GSPROF_MEMORY']}"
+                self.result.add(how)
+        except Exception:
+            self.add(case, python, traceback.format_exc(), False)
+
+
+def run(context: Context, count: int, seconds: float) -> Result:
+    batch = Batch(context, count, seconds)
+    workers = [threading.Thread(target=batch.work, args=(n,)) for n in range(context.jobs)]
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        batch.left = 0
+    return batch.result

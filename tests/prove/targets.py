@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets that are attached to again and again, in all states and under all interpreters, and the
+check that nothing has changed for them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import random
+import re
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from support import GSPROF, Lines, Python
+from trials import HERE, TOOLS, Context, Result
+
+BUSY = HERE / "programs" / "busy.py"
+PROBE = TOOLS / "libprove_probe.so"
+STATES = ["python", "c", "c_upward", "gil", "allocate", "sleep", "lock", "epoll", "select", "read"]
+STATES += ["forks", "start_threads", "alarms", "alarms_c", "many"]
+
+# Limit for a target to be as before. Only a machine under heavy load comes near it.
+SETTLE_S = 60.0
+STATUS = 7  # with which the program exits
+LAYOUT = {"stop": 0, "signals": 8, "alarms": 16, "wrong": 24, "computed": 32}
+SLOTS_AT = 64
+SYS_TGKILL = {"x86_64": 234, "aarch64": 131}.get(os.uname().machine, 0)
+
+
+class Fault(Exception):
+    """A target is not as before."""
+
+
+def until(condition: Callable[[], Any], what: str, limit_s: float = SETTLE_S) -> Any:
+    """Returns the first true value of condition(); otherwise raises Fault."""
+    deadline = time.monotonic() + limit_s
+    pause_s = 0.0005
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Fault(what)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.02)
+
+
+class Busy:
+    """A running programs/busy.py."""
+
+    def __init__(self, python: Python, state: str, folder: Path, rng: random.Random) -> None:
+        self.python = python
+        self.state = state
+        self.rng = rng
+        self.path = folder / f"{state}-{python}-{rng.getrandbits(48):x}"
+        self.path.write_bytes(bytes(4096))
+        with open(self.path, "r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), 4096)
+        env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "GSPROF_FOLLOW": "0"}
+        argv = [python.path, str(BUSY), str(PROBE), str(self.path), state]
+        self.error_path = Path(f"{self.path}.err")
+        with open(self.error_path, "wb") as errors:
+            self.process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=env
+            )
+        assert self.process.stdout is not None
+        self.lines = Lines(self.process.stdout.fileno())
+        self.sent = 0
+        try:
+            self.slots = int(self.lines.next() or 0)
+            self.wait_for_progress()
+            self.masks = self.masks_now()
+        except BaseException:
+            self.kill()
+            raise
+
+    def __str__(self) -> str:
+        return f"{self.state} on {self.python}"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def number(self, name: str) -> int:
+        at = LAYOUT[name]
+        return int.from_bytes(self.memory[at : at + 8], "little")
+
+    def progress(self) -> List[int]:
+        end = SLOTS_AT + 8 * self.slots
+        return list(memoryview(self.memory[SLOTS_AT:end]).cast("Q"))
+
+    def check_alive(self) -> None:
+        status = self.process.poll()
+        if status is not None:
+            raise Fault(f"the target ended with status {status}{self.errors()}")
+
+    def errors(self) -> str:
+        text = self.error_path.read_text(encoding="utf-8", errors="replace")
+        return f": {text[-2000:]}" if text else ""
+
+    def wait_for_progress(self) -> None:
+        """Waits until each thread has continued."""
+        before = self.progress()
+
+        def has_continued() -> bool:
+            self.check_alive()
+            return all(new > old for new, old in zip(self.progress(), before))
+
+        until(has_continued, f"threads do not continue: {before}, threads {self.threads()}")
+
+    def threads(self) -> Dict[str, Dict[str, str]]:
+        """The status of each thread as the kernel describes it."""
+        found = {}
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            try:
+                text = (task / "status").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            found[task.name] = dict(re.findall(r"^(State|TracerPid|SigBlk):\t(.*)$", text, re.M))
+        return found
+
+    def masks_now(self) -> Dict[str, str]:
+        return {tid: fields.get("SigBlk", "") for tid, fields in self.threads().items()}
+
+    def are_masks_kept(self) -> bool:
+        """Whether each thread has the mask of the start. A thread that has ended has none; a thread
+        that exists only for a moment was not there at the start."""
+        now = self.masks_now()
+        if self.state == "start_threads":
+            return now.get(str(self.pid)) == self.masks[str(self.pid)]
+        return all(now.get(tid) == mask for tid, mask in self.masks.items())
+
+    def is_free(self) -> bool:
+        """Whether no thread is stopped or traced."""
+        return all(
+            fields["State"][0] not in "Tt" and fields["TracerPid"] == "0"
+            for fields in self.threads().values()
+            if fields
+        )
+
+    def send_signal(self) -> None:
+        """Queues a real-time signal: the program has to receive each. Half of them are sent to the
+        main thread and half to the process."""
+        number = signal.SIGRTMIN + self.rng.choice([3, 4])
+        if SYS_TGKILL and self.rng.random() < 0.5:
+            libc = ctypes.CDLL(None, use_errno=True)
+            done = libc.syscall(SYS_TGKILL, self.pid, self.pid, number)
+        else:
+            os.kill(self.pid, number)
+            done = 0
+        self.sent += done == 0
+
+    def check(self) -> None:
+        """Raises Fault unless the target runs as before."""
+        self.check_alive()
+        until(self.is_free, f"a thread is stopped or traced: {self.threads()}")
+        self.wait_for_progress()
+        until(
+            lambda: self.number("signals") == self.sent,
+            f"{self.sent} signals were sent, {self.number('signals')} arrived",
+        )
+        until(
+            self.are_masks_kept,
+            f"the signal masks were {self.masks} and are {self.masks_now()}",
+        )
+        if self.state.startswith("alarms"):
+            before = self.number("alarms")
+            until(lambda: self.number("alarms") > before, "the timer does not fire any more")
+        if self.number("wrong"):
+            raise Fault(f"{self.number('wrong')} results of C code are wrong")
+
+    def finish(self) -> None:
+        """Lets the program end and checks how it does."""
+        self.memory[0:8] = (1).to_bytes(8, "little")
+        try:
+            wrong = self.lines.next(SETTLE_S)
+            status = self.process.wait(SETTLE_S)
+        except (TimeoutError, subprocess.TimeoutExpired) as error:
+            raise Fault(f"the program does not end: {self.threads()}") from error
+        if (status, wrong) != (STATUS, "0"):
+            raise Fault(f"status {status}, {wrong} results are wrong{self.errors()}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.memory.close()
+        self.path.unlink()
+        self.error_path.unlink()
+
+
+def run_gsprof(args: Sequence[object], timeout_s: float = 120.0) -> Tuple[int, str]:
+    """Runs a command to its end. Returns its exit status and output."""
+    done = subprocess.run(
+        [str(GSPROF), *map(str, args)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout_s,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+class Batch:
+    """The trials of a batch, which several threads share. Each thread uses one target at a time,
+    for a number of trials."""
+
+    def __init__(self, context: Context, count: int, seconds: float) -> None:
+        self.context = context
+        self.seconds = seconds
+        self.left = count
+        self.result = Result()
+        self.lock = threading.Lock()
+        self.targets = 0
+        self.pythons: List[Python] = context.pythons
+
+    def is_over(self) -> bool:
+        return self.left <= 0 or self.context.is_over(self.seconds)
+
+    def count(self, key: str, is_trial: bool = False, number: float = 1) -> None:
+        with self.lock:
+            self.result.add(key, number)
+            if is_trial:
+                self.result.count += 1
+                self.left -= 1
+
+    def fail(self, what: str) -> None:
+        with self.lock:
+            self.result.failures.append(self.context.failure(what, self.result.count))
+
+    def next_rng(self) -> random.Random:
+        with self.lock:
+            self.targets += 1
+            return random.Random(f"{self.context.row} {self.context.seed} {self.targets}")
+
+    def work(self, use: Callable[["Batch", Busy, random.Random], None], states: List[str]) -> None:
+        while not self.is_over():
+            rng = self.next_rng()
+            self.use_target(use, rng.choice(self.pythons), rng.choice(states), rng)
+
+    def use_target(
+        self,
+        use: Callable[["Batch", Busy, random.Random], None],
+        python: Python,
+        state: str,
+        rng: random.Random,
+    ) -> None:
+        target: Optional[Busy] = None
+        try:
+            target = Busy(python, state, self.context.folder, rng)
+            use(self, target, rng)
+            target.finish()
+            self.count("targets")
+        except Fault as fault:
+            self.fail(f"{state} on {python}: {fault}")
+        finally:
+            if target:
+                target.kill()
+
+    def run(
+        self,
+        use: Callable[["Batch", Busy, random.Random], None],
+        states: Optional[List[str]] = None,
+    ) -> Result:
+        """Calls use() with one target after another until the batch is over."""
+        errors: List[BaseException] = []
+
+        def work() -> None:
+            try:
+                self.work(use, states or STATES)
+            except BaseException as error:
+                errors.append(error)
+                self.left = 0
+
+        workers = [threading.Thread(target=work) for _ in range(self.context.jobs)]
+        try:
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+        finally:
+            self.left = 0
+        if errors:
+            raise errors[0]
+        return self.result
+
+
+def answer_of(text: str) -> Dict[str, Any]:
+    """The JSON of a command."""
+    found: Dict[str, Any] = json.loads(text)
+    return found

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rows of tests/prove share: the context of a batch of trials, and its result.
+
+A row is a module rows/<name>.py with
+
+    NAME = "ring_writers_killed"            name of the row, and of the file
+    ORDER = 60                              position in the table
+    TITLE = "ring writers killed"           text of the table
+    REQUIRED = 10_000                       number of trials; 0: as many as the row has ("all")
+    REQUIREMENT = "no published row lost"   text of the table
+    SHORT = 50                              number of trials in `make test`, at most 4 s
+
+    def run(context: Context, count: int, seconds: float) -> Result
+
+and optionally
+
+    def is_reached(count: int, details: Mapping[str, float]) -> bool
+
+if the number of trials is not the only requirement. run() does up to count trials, and starts none
+after that many seconds. All random choices come from context.random. It returns what it did; it
+does not raise an exception for a failed trial."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, List
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+
+from support import BUILD, PACKAGE, Python, find_pythons, probe  # noqa: E402
+
+TOOLS = BUILD / "tests" / "tools"
+
+Failure = Dict[str, str]
+
+
+@functools.lru_cache(maxsize=None)
+def all_pythons() -> List[Python]:
+    """Every interpreter of this machine. A free-threaded one needs an extension of its own, which
+    `make prove` builds."""
+    found: List[Python] = list(find_pythons()[0])
+    if any((PACKAGE / "gsprof").glob("_gsprof.*t-*.so")):
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        paths = sorted(cache.glob("gsprof/pythons/*t/bin/python3.*t"))
+        found += [python for python in map(probe, map(str, paths)) if python]
+    return found
+
+
+@dataclass
+class Result:
+    """The outcome of a batch."""
+
+    count: int = 0  # trials that were completed, failed ones included
+    failures: List[Failure] = field(default_factory=list)
+    details: Dict[str, float] = field(default_factory=dict)  # added up over all batches
+    is_complete: bool = False  # of a row with REQUIRED = 0: it did all trials
+
+    def add(self, key: str, number: float = 1) -> None:
+        self.details[key] = self.details.get(key, 0) + number
+
+
+@dataclass
+class Context:
+    """The circumstances of a batch."""
+
+    row: str
+    seed: int
+    folder: Path  # temporary; removed after the batch
+    jobs: int = 1  # number of trials at a time
+    python_labels: List[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(f"{self.row} {self.seed}")
+        self.began_s = time.monotonic()
+
+    @property
+    def pythons(self) -> List[Python]:
+        """The interpreters to test. Their versions are noted with the result."""
+        found = all_pythons()
+        self.python_labels = [str(python) for python in found]
+        return found
+
+    def is_over(self, seconds: float) -> bool:
+        return time.monotonic() - self.began_s >= seconds
+
+    def failure(self, what: str, trial: int, command: str = "") -> Failure:
+        """Describes a failed trial. The default command repeats the batch up to the trial."""
+        again = f"tests/prove/prove.py --only {self.row} --seed {self.seed} --count {trial + 1}"
+        return {
+            "what": what,
+            "seed": str(self.seed),
+            "trial": str(trial),
+            "reproduce": command or f"{os.path.basename(sys.executable)} {again}",
+        }
