@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install-deps.sh [GROUP...] -- installs the missing Debian packages for groups of make targets.
-# Groups: build (default), lint, test, docs, demo, bench.
+# Groups: build (default), lint, test, aarch64, docs, demo, bench.
 #
 # On another distribution, prints the missing packages and exits with status 69.
 set -eu
@@ -84,6 +84,11 @@ packages() {
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
         qemu-user-static        cmd:qemu-aarch64-static' ;;
+    aarch64) echo '
+        gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
+        libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
+        qemu-user-static        cmd:qemu-aarch64-static
+        qemu-system-arm         cmd:qemu-system-aarch64' ;;
     docs) echo '
         python3-sphinx          py:sphinx
         python3-myst-parser     py:myst_parser
@@ -94,7 +99,7 @@ packages() {
         wrk                     cmd:wrk
         python3-numpy           py:numpy' ;;
     *)
-        echo "install-deps: unknown group: $1 (build, lint, test, docs, demo, bench)" >&2
+        echo "install-deps: unknown group: $1 (build, lint, test, aarch64, docs, demo, bench)" >&2
         exit 64
         ;;
     esac

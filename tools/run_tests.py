@@ -57,12 +57,13 @@ endian = 'little'
 
 # clang's sanitizer runtime is static, so shared libraries have undefined symbols.
 ASAN_SETUP = ["meson", "setup", str(ASAN_BUILD), "-Db_sanitize=address,undefined"]
-ASAN_SETUP += ["-Db_lundef=false", "-Dbuildtype=debugoptimized"]
+ASAN_SETUP += ["-Db_lundef=false", "-Dbuildtype=debugoptimized", "-Dfault_injection=true"]
 
 ASAN_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:"
     "allocator_may_return_null=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    "LSAN_OPTIONS": f"suppressions={ROOT / 'tests' / 'fuzz' / 'leaks.txt'}:print_suppressions=0",
 }
 
 
@@ -172,7 +173,10 @@ def plain() -> Counts:
 
 
 def asan() -> Counts:
-    if not (ASAN_BUILD / "build.ninja").exists() and not run_quiet(ASAN_SETUP, {"CC": "clang"}):
+    setup = list(ASAN_SETUP)
+    if (ASAN_BUILD / "build.ninja").exists():  # it may lack a new option
+        setup.append("--reconfigure")
+    if not run_quiet(setup, {"CC": "clang"}):
         return Counts(failed=1)
     return run_meson(ASAN_BUILD, ASAN_ENV)
 
@@ -205,6 +209,16 @@ def cross_command(entry: Mapping[str, str]) -> List[str]:
     return kept
 
 
+def set_up_arm(root: Path) -> bool:
+    """Configures the build for aarch64 with this system root."""
+    if (ARM_BUILD / "build.ninja").exists():
+        return True
+    ARM_BUILD.mkdir(exist_ok=True)
+    cross = ARM_BUILD / "cross.ini"
+    cross.write_text(CROSS_FILE.format(root=root))
+    return run_quiet(["meson", "setup", str(ARM_BUILD), "--cross-file", str(cross)])
+
+
 def run_arm() -> Counts:
     """Runs unit tests for aarch64 under qemu."""
     try:
@@ -220,12 +234,8 @@ def run_arm() -> Counts:
         reason = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
         print(f"  skipped 1: unit tests for aarch64: {reason}")
         return Counts(skipped=1)
-    if not (ARM_BUILD / "build.ninja").exists():
-        ARM_BUILD.mkdir(exist_ok=True)
-        cross = ARM_BUILD / "cross.ini"
-        cross.write_text(CROSS_FILE.format(root=got.stdout.strip()))
-        if not run_quiet(["meson", "setup", str(ARM_BUILD), "--cross-file", str(cross)]):
-            return Counts(failed=1)
+    if not set_up_arm(Path(got.stdout.strip())):
+        return Counts(failed=1)
     listed = subprocess.run(
         ["meson", "introspect", "--tests", str(ARM_BUILD)], stdout=subprocess.PIPE, check=True
     )
