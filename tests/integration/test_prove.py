@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import List
 
 import pytest
 
@@ -25,12 +25,12 @@ ROWS: List[Row] = load_rows(PROVE / "rows")
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_a_few_trials(row: Row) -> None:
-    result, line = run_batch(row, 0, row.short, PATIENCE_S, 2)
-    assert not result.failures, json.dumps(line, indent=2)
-    for reason in result.details:
-        if reason.startswith("skipped: ") and not result.count:
+    batch = run_batch(row, 0, row.short, PATIENCE_S, 2)
+    assert not batch.failures, batch
+    for reason in batch.details:
+        if reason.startswith("skipped: ") and not batch.count:
             pytest.skip(reason[len("skipped: ") :])
-    assert result.count > 0
+    assert batch.count > 0
 
 
 # A row whose trials fail as its file says, and which can wait.
@@ -75,9 +75,11 @@ class Prover:
         assert done.returncode == status, done.stdout
         return done.stdout
 
-    def lines(self) -> List[Any]:
-        text = (self.folder / "state" / "made.jsonl").read_text()
-        return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+    def batches(self) -> int:
+        """Returns how many batches were added up, and checks that they are of one commit."""
+        entries = json.loads((self.folder / "state" / "made.json").read_text())
+        assert len(entries) == 1 and len(entries[0]["commits"]) == 1
+        return int(entries[0]["batches"])
 
 
 @pytest.fixture
@@ -89,11 +91,16 @@ def test_counts_of_all_runs_are_added_up(prover: Prover) -> None:
     assert "not executed" in prover.run("--table")
     assert "4 (not complete) | 0 " in prover.run("--count", "4")
     assert "| made \\| row | 10 | 10 | 0 | nothing fails |" in prover.run()
-    # Seeds differ, and the last batch has only the missing trials.
-    assert [(line["seed"], line["count"]) for line in prover.lines()] == [(0, 4), (1, 4), (2, 2)]
-    assert all(line["commit"] and line["time"] and line["seconds"] >= 0 for line in prover.lines())
+    # Two batches of four trials, and one with the missing two.
+    assert prover.batches() == 3
     prover.run()
-    assert len(prover.lines()) == 3
+    assert prover.batches() == 3
+    # Results of another commit are added up too.
+    path = prover.folder / "state" / "made.json"
+    entry = json.loads(path.read_text())[0]
+    path.write_text(json.dumps([entry, {**entry, "commits": ["another"]}]))
+    table = prover.run("--table")
+    assert "| 20 | 0 |" in table and f"{entry['commits'][0]}, another |" in table
 
 
 def test_failures_stay_until_the_row_is_reset(prover: Prover) -> None:
@@ -106,7 +113,7 @@ def test_failures_stay_until_the_row_is_reset(prover: Prover) -> None:
     assert "ValueError: no trial" in prover.run(made="raise", status=1)
     # A repetition is not counted.
     assert "it broke" in prover.run("--only", "made", "--seed", "7", made="fail", status=1)
-    assert len(prover.lines()) == 1
+    assert prover.batches() == 1
     assert "no row 'other'" in prover.run("--only", "other", status=1)
 
 
@@ -120,12 +127,11 @@ def test_a_killed_run_continues(prover: Prover, number: int) -> None:
     assert "another run is busy with it" in prover.run()
     process.send_signal(number)
     process.communicate(timeout=PATIENCE_S)
-    assert [line["seed"] for line in prover.lines()] == [0]
-    # A line that the run could not complete does not count.
-    with open(prover.folder / "state" / "made.jsonl", "a", encoding="utf-8") as file:
-        file.write('{"row": "made", "cou')
+    assert prover.batches() == 1
+    # A file that the run could not complete does not count.
+    (prover.folder / "state" / "made.part").write_text('[{"batches": 7')
     assert "| 10 | 10 | 0 |" in prover.run()
-    assert [line["seed"] for line in prover.lines()] == [0, 1, 2]
+    assert prover.batches() == 3
 
 
 def test_the_document(prover: Prover) -> None:

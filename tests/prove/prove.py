@@ -9,8 +9,9 @@ usage: prove.py [--only ROW]... [--count N] [--seconds S] [--batch S] [--jobs N]
 
 Runs the rows in turns, in batches of --batch seconds (default: 60), until each has its required
 number of trials, or for --seconds in total. --count limits the trials of each row in this run.
-Each completed batch adds a line to <state>/<row>.jsonl: a run that is killed loses only its current
-batch, and the next run continues. The default state folder is $XDG_STATE_HOME/gsprof-prove.
+Each completed batch is added to <state>/<row>.json, which has one entry per tested commit: a run
+that is killed loses only its current batch, and the next run continues. The default state folder is
+tests/prove/results: the results are part of the repository, so that runs on all machines add up.
 
 --seed repeats one batch, and does not count it. --table prints the results of all runs, and
 --write-docs writes them to docs/reliability.md. Failures stay listed until --reset starts a row
@@ -19,7 +20,6 @@ again. The exit status is 1 if any of the selected rows has a failure."""
 from __future__ import annotations
 
 import argparse
-import datetime
 import fcntl
 import importlib.util
 import json
@@ -31,22 +31,21 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ROWS = HERE / "rows"
+RESULTS = HERE / "results"
 DOCUMENT = ROOT / "docs" / "reliability.md"
 BEGIN = "<!-- begin: make prove -->"
 END = "<!-- end: make prove -->"
 sys.path.insert(0, str(HERE))
 
 from trials import Context, Failure, Result  # noqa: E402
-
-Json = Dict[str, Any]
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -111,7 +110,7 @@ def load_rows(folder: Path) -> List[Row]:
 
 @dataclass
 class Total:
-    """The sum of all batches of a row."""
+    """The sum of some batches of a row: those of one commit, or all."""
 
     batches: int = 0
     count: int = 0
@@ -119,54 +118,59 @@ class Total:
     is_complete: bool = False
     failures: List[Failure] = field(default_factory=list)
     details: Dict[str, float] = field(default_factory=dict)
+    interpreters: List[str] = field(default_factory=list)
     commits: List[str] = field(default_factory=list)
-    last: str = ""
 
-    def add(self, line: Json) -> None:
-        self.batches += 1
-        self.count += int(line["count"])
-        self.seconds += float(line["seconds"])
-        self.is_complete = self.is_complete or bool(line.get("is_complete"))
-        self.failures += [{**failure, "commit": line["commit"]} for failure in line["failures"]]
-        for key, number in line["details"].items():
+    def add(self, other: "Total") -> None:
+        self.batches += other.batches
+        self.count += other.count
+        self.seconds = round(self.seconds + other.seconds, 3)
+        self.is_complete = self.is_complete or other.is_complete
+        self.failures += other.failures
+        for key, number in other.details.items():
             self.details[key] = self.details.get(key, 0) + number
-        if line["commit"] not in self.commits:
-            self.commits.append(line["commit"])
-        self.last = line["time"]
+        self.interpreters = sorted({*self.interpreters, *other.interpreters})
+        self.commits += [one for one in other.commits if one not in self.commits]
 
 
 class State:
-    """The folder with the results of all runs: one file per row, one line per batch."""
+    """The folder with the results of all runs: one file per row, one entry per commit."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def file(self, row: str) -> Path:
-        return self.folder / f"{row}.jsonl"
+        return self.folder / f"{row}.json"
+
+    def entries(self, row: str) -> List[Total]:
+        try:
+            saved = json.loads(self.file(row).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return []
+        return [Total(**entry) for entry in saved]
 
     def total(self, row: str) -> Total:
         total = Total()
-        try:
-            lines = self.file(row).read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return total
-        for line in lines:
-            try:
-                total.add(json.loads(line))
-            except ValueError:
-                continue  # empty, or the end of a run that was killed while it wrote
+        for entry in self.entries(row):
+            total.add(entry)
         return total
 
-    def append(self, row: str, line: Json) -> None:
-        """Adds a line in one write. The newline in front ends a line that a killed run left."""
-        text = "\n" + json.dumps(line, sort_keys=True) + "\n"
-        fd = os.open(self.file(row), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(fd, text.encode())
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    def add(self, row: str, batch: Total) -> None:
+        """Adds a batch to the entry of its commit. The file is complete at any time."""
+        entries = self.entries(row)
+        same = [entry for entry in entries if entry.commits == batch.commits]
+        if same:
+            same[0].add(batch)
+        else:
+            entries.append(batch)
+        text = json.dumps([asdict(entry) for entry in entries], indent=1, sort_keys=True)
+        part = self.file(row).with_suffix(".part")
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.file(row))
 
     def lock(self, row: str) -> Optional[int]:
         """Returns a descriptor that holds the lock of a row, or None if another run has it."""
@@ -184,33 +188,40 @@ class State:
             self.file(row).rename(self.folder / f"{row}.{time.time_ns()}.old")
 
 
-def default_state() -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "gsprof-prove"
-
-
-def commit() -> str:
+def git(*args: str) -> str:
+    """Runs git on everything but the results."""
     done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=9", "--exclude=*"],
+        ["git", *args, "--", ".", f":!{RESULTS}", f":!{DOCUMENT}"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         check=False,
     )
-    return done.stdout.strip() or "unknown"
+    return done.stdout.strip()
+
+
+def commit() -> str:
+    """Returns the last commit that changed anything but the results."""
+    name = git("log", "-1", "--format=%h", "--abbrev=9")
+    if not name:
+        return "unknown"
+    return f"{name}-dirty" if git("status", "--porcelain") else name
 
 
 # --------------------------------------------------------------------------------------- batches
 
 
-def run_batch(row: Row, seed: int, count: int, seconds: float, jobs: int) -> Tuple[Result, Json]:
-    """Runs a batch. Returns its result and the line for the state folder."""
+def run_batch(
+    row: Row, seed: int, count: int, seconds: float, jobs: int, before: Optional[Total] = None
+) -> Total:
+    """Runs a batch. before is the sum of the earlier ones."""
     # Ring folders and sockets have short names, and rings belong in memory.
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="gsprove-", dir=shm))
-    context = Context(row.name, seed, folder, jobs)
-    before = os.environ.get("XDG_RUNTIME_DIR")
+    context = Context(row.name, seed, folder, jobs, dict(before.details) if before else {})
+    runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
+    tested = commit()
     os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
     (folder / "run").mkdir(mode=0o700)
     try:
@@ -218,25 +229,21 @@ def run_batch(row: Row, seed: int, count: int, seconds: float, jobs: int) -> Tup
     except Exception:  # a fault of the row or an unexpected state: both have to be looked at
         result = Result(failures=[context.failure(traceback.format_exc(), count - 1)])
     finally:
-        if before is None:
+        if runtime_dir is None:
             del os.environ["XDG_RUNTIME_DIR"]
         else:
-            os.environ["XDG_RUNTIME_DIR"] = before
+            os.environ["XDG_RUNTIME_DIR"] = runtime_dir
         shutil.rmtree(folder, ignore_errors=True)
-    now = datetime.datetime.now(datetime.timezone.utc)
-    line: Json = {
-        "row": row.name,
-        "count": result.count,
-        "failures": result.failures,
-        "details": result.details,
-        "is_complete": result.is_complete,
-        "seed": seed,
-        "commit": commit(),
-        "time": now.isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - context.began_s, 3),
-        "interpreters": context.python_labels,
-    }
-    return result, line
+    return Total(
+        batches=1,
+        count=result.count,
+        seconds=round(time.monotonic() - context.began_s, 3),
+        is_complete=result.is_complete,
+        failures=[{**failure, "commit": tested} for failure in result.failures],
+        details=result.details,
+        interpreters=context.python_labels,
+        commits=[tested],
+    )
 
 
 @dataclass
@@ -266,13 +273,13 @@ def needed(row: Row, total: Total, done: int, limits: Limits) -> int:
     return max(1, row.required - total.count) if row.required else sys.maxsize
 
 
-def report(row: Row, line: Json, total: Total) -> None:
+def report(row: Row, batch: Total, total: Total) -> None:
     print(
-        f"{row.name}: {line['count']} in {line['seconds']:.1f} s, {len(line['failures'])} failed; "
+        f"{row.name}: {batch.count} in {batch.seconds:.1f} s, {len(batch.failures)} failed; "
         f"in total {total.count} of {row.required or 'all'}, {len(total.failures)} failed",
         flush=True,
     )
-    for failure in line["failures"]:
+    for failure in batch.failures:
         print(f"  FAILED: {failure['what']}\n  {failure['reproduce']}", flush=True)
 
 
@@ -290,11 +297,11 @@ def run_rows(rows: Sequence[Row], state: State, limits: Limits) -> None:
             if not count or seconds <= 0:
                 active.remove(row)
                 continue
-            result, line = run_batch(row, total.batches, count, seconds, limits.jobs)
-            state.append(row.name, line)
-            done[row.name] += result.count
-            report(row, line, state.total(row.name))
-            if result.is_complete or (result.failures and not result.count):
+            batch = run_batch(row, total.batches, count, seconds, limits.jobs, total)
+            state.add(row.name, batch)
+            done[row.name] += batch.count
+            report(row, batch, state.total(row.name))
+            if batch.is_complete or (batch.failures and not batch.count):
                 active.remove(row)
     for lock in filter(None, locks.values()):
         os.close(lock)
@@ -378,7 +385,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--state", type=Path, default=default_state())
+    parser.add_argument("--state", type=Path, default=RESULTS)
     parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--docs", type=Path, default=DOCUMENT)
     parser.add_argument("--table", action="store_true")
@@ -401,9 +408,9 @@ def repeat(rows: Sequence[Row], options: argparse.Namespace) -> int:
     failed = False
     for row in rows:
         seconds = options.seconds or float("inf")
-        _, line = run_batch(row, options.seed, options.count or 1, seconds, options.jobs)
-        print(json.dumps(line, indent=2))
-        failed = failed or bool(line["failures"])
+        batch = run_batch(row, options.seed, options.count or 1, seconds, options.jobs)
+        print(json.dumps(asdict(batch), indent=2))
+        failed = failed or bool(batch.failures)
     return 1 if failed else 0
 
 

@@ -74,6 +74,7 @@ class Context:
     seed: int
     folder: Path  # temporary; removed after the batch
     jobs: int = 1  # number of trials at a time
+    before: Dict[str, float] = field(default_factory=dict)  # details of all earlier batches
     python_labels: List[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -62,33 +62,30 @@ def is_reached(count: int, details: Mapping[str, float]) -> bool:
     return count >= REQUIRED and all(details.get(name, 0) >= EACH for name in targets())
 
 
-class Ledger:
-    """How often and how fast each target has run."""
+class Rates:
+    """How many executions per second each target did when it ran last."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "executed.json"
-        self.count: Dict[str, int] = {}
+        self.path = folder / "rates.json"
         self.rate: Dict[str, float] = {}
         try:
-            data = json.loads(self.path.read_text(encoding="utf-8"))
-            self.count, self.rate = data["count"], data["rate"]
-        except (OSError, ValueError, KeyError):
+            self.rate = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
             pass
 
     def add(self, target: str, count: int, seconds: float) -> None:
-        self.count[target] = self.count.get(target, 0) + count
         self.rate[target] = count / max(seconds, 0.001)
         part = self.path.with_suffix(".part")
-        part.write_text(json.dumps({"count": self.count, "rate": self.rate}), encoding="utf-8")
+        part.write_text(json.dumps(self.rate), encoding="utf-8")
         part.replace(self.path)
 
-    def next(self) -> str:
+    def next(self, executed: Mapping[str, float]) -> str:
         """Unknown targets first, then the slowest that is not done, then the fastest."""
         names = targets()
         unknown = [name for name in names if name not in self.rate]
         if unknown:
             return unknown[0]
-        behind = [name for name in names if self.count.get(name, 0) < EACH]
+        behind = [name for name in names if executed.get(name, 0) < EACH]
         if behind:
             return min(behind, key=lambda name: self.rate[name])
         return max(names, key=lambda name: self.rate[name])
@@ -148,7 +145,7 @@ def fuzz(context: Context, folder: Path, target: str, limit: int, seconds: float
     counts = EXECUTED.findall(done.stderr) or PROGRESS.findall(done.stderr) or ["0"]
     result = Result(count=int(counts[-1]))
     result.add(target, result.count)
-    Ledger(folder).add(target, result.count, taken_s)
+    Rates(folder).add(target, result.count, taken_s)
     if done.returncode:
         found = REASON.search(done.stderr)
         inputs = [str(path) for path in failed.iterdir() if path not in before]
@@ -193,7 +190,10 @@ def run(context: Context, count: int, seconds: float) -> Result:
     total = Result()
     while total.count < count and not context.is_over(seconds):
         left_s = min(SLICE_S, seconds - (time.monotonic() - context.began_s))
-        one = fuzz(context, folder, Ledger(folder).next(), count - total.count, left_s)
+        executed = {**context.before}
+        for key, number in total.details.items():
+            executed[key] = executed.get(key, 0) + number
+        one = fuzz(context, folder, Rates(folder).next(executed), count - total.count, left_s)
         total.count += one.count
         total.failures += one.failures
         for key, number in one.details.items():
