@@ -30,6 +30,8 @@ REQUIREMENT = "identical exit status and output"
 SHORT = 8
 
 WHOLE = 0.1  # share of the programs under `gsprof run`
+SLOW_WEIGHT = 0.15  # of a case that takes seconds, relative to the others
+WORKERS = 2  # per job: the programs wait half of the time
 
 
 class Batch:
@@ -40,7 +42,7 @@ class Batch:
         self.seconds = seconds
         self.left = count
         self.cases = [case for case in CASES if case.is_short or count > SHORT]
-        self.weights = [1.0 / case.every for case in self.cases]  # a slow case is chosen less often
+        self.weights = [1.0 if case.every == 1 else SLOW_WEIGHT for case in self.cases]
         self.result = Result()
         self.lock = threading.Lock()
         self.pythons: List[Python] = context.pythons
@@ -107,7 +109,7 @@ class Batch:
 
 def run(context: Context, count: int, seconds: float) -> Result:
     batch = Batch(context, count, seconds)
-    workers = [threading.Thread(target=batch.work, args=(n,)) for n in range(context.jobs)]
+    workers = [threading.Thread(target=batch.work, args=(n,)) for n in range(WORKERS * context.jobs)]
     try:
         for worker in workers:
             worker.start()
