@@ -34,7 +34,7 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Iterator, List, Mapping, Optional, Sequence
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -45,7 +45,7 @@ BEGIN = "<!-- begin: make prove -->"
 END = "<!-- end: make prove -->"
 sys.path.insert(0, str(HERE))
 
-from trials import Context, Failure, Result  # noqa: E402
+from trials import Context, Result  # noqa: E402
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -109,26 +109,18 @@ def load_rows(folder: Path) -> List[Row]:
 
 
 @dataclass
-class Total:
+class Total(Result):
     """The sum of some batches of a row: those of one commit, or all."""
 
     batches: int = 0
-    count: int = 0
     seconds: float = 0.0
-    is_complete: bool = False
-    failures: List[Failure] = field(default_factory=list)
-    details: Dict[str, float] = field(default_factory=dict)
     interpreters: List[str] = field(default_factory=list)
     commits: List[str] = field(default_factory=list)
 
-    def add(self, other: "Total") -> None:
+    def include(self, other: "Total") -> None:
+        self.merge(other)
         self.batches += other.batches
-        self.count += other.count
         self.seconds = round(self.seconds + other.seconds, 3)
-        self.is_complete = self.is_complete or other.is_complete
-        self.failures += other.failures
-        for key, number in other.details.items():
-            self.details[key] = self.details.get(key, 0) + number
         self.interpreters = sorted({*self.interpreters, *other.interpreters})
         self.commits += [one for one in other.commits if one not in self.commits]
 
@@ -153,7 +145,7 @@ class State:
     def total(self, row: str) -> Total:
         total = Total()
         for entry in self.entries(row):
-            total.add(entry)
+            total.include(entry)
         return total
 
     def add(self, row: str, batch: Total) -> None:
@@ -161,7 +153,7 @@ class State:
         entries = self.entries(row)
         same = [entry for entry in entries if entry.commits == batch.commits]
         if same:
-            same[0].add(batch)
+            same[0].include(batch)
         else:
             entries.append(batch)
         text = json.dumps([asdict(entry) for entry in entries], indent=1, sort_keys=True)

@@ -65,6 +65,13 @@ class Result:
     def add(self, key: str, number: float = 1) -> None:
         self.details[key] = self.details.get(key, 0) + number
 
+    def merge(self, other: "Result") -> None:
+        self.count += other.count
+        self.failures += other.failures
+        self.is_complete = self.is_complete or other.is_complete
+        for key, number in other.details.items():
+            self.add(key, number)
+
 
 @dataclass
 class Context:

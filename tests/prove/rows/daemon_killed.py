@@ -11,7 +11,8 @@ import random
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
@@ -29,6 +30,7 @@ SHORT = 12
 
 # Longest delay before a kill; one kill in five hits the start of the daemon.
 LOAD_S = 0.12
+EACH = 20  # kills of one daemon, at least; several daemons run at a time
 WHOLE = "whole"  # the session that lasts for all kills
 
 
@@ -334,29 +336,48 @@ def kill_many(
     result.add("frames recorded", finish(daemon, known, stopped, unsure))
 
 
-def run(context: Context, count: int, seconds: float) -> Result:
+def run_one(context: Context, count: int, seconds: float, number: int) -> Result:
+    """Kills one daemon again and again."""
     result = Result()
-    python = context.random.choice(all_pythons())
+    folder = context.folder / str(number)
+    folder.mkdir(mode=0o700)
+    one = replace(context, folder=folder)
+    one.random = random.Random(f"{context.row} {context.seed} {number}")
     target: Optional[Busy] = None
     daemon: Optional[Daemon] = None
     try:
-        target = Busy(python, "sleep", context.folder, context.random)
+        target = Busy(one.random.choice(all_pythons()), "sleep", folder, one.random)
         daemon = Daemon(
-            context.folder,
+            folder,
             "--freq",
             "10ms",
             "--socket",
-            context.folder / "s",
+            folder / "s",
             "--allow-control",
             env={"GSPROF_KEEP_SESSIONS": "100000"},
         )
-        kill_many(daemon, target, context, (count, seconds), result)
+        kill_many(daemon, target, one, (count, seconds), result)
         target.check()
     except Fault as fault:
-        result.failures.append(context.failure(str(fault), max(0, result.count - 1)))
+        what = f"daemon {number}: {fault}"
+        result.failures.append(context.failure(what, max(0, result.count - 1)))
     finally:
         if daemon:
             daemon.end()
         if target:
             target.kill()
     return result
+
+
+def run(context: Context, count: int, seconds: float) -> Result:
+    jobs = max(1, min(context.jobs, count // EACH))
+    shares = [count // jobs + (number < count % jobs) for number in range(jobs)]
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = [
+            pool.submit(run_one, context, share, seconds, number)
+            for number, share in enumerate(shares)
+        ]
+    total = Result()
+    for future in futures:
+        total.merge(future.result())
+    return total

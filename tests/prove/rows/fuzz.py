@@ -15,9 +15,11 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Set
 
 from trials import BUILD, Context, Result
 
@@ -79,17 +81,6 @@ class Rates:
         part.write_text(json.dumps(self.rate), encoding="utf-8")
         part.replace(self.path)
 
-    def next(self, executed: Mapping[str, float]) -> str:
-        """Unknown targets first, then the slowest that is not done, then the fastest."""
-        names = targets()
-        unknown = [name for name in names if name not in self.rate]
-        if unknown:
-            return unknown[0]
-        behind = [name for name in names if executed.get(name, 0) < EACH]
-        if behind:
-            return min(behind, key=lambda name: self.rate[name])
-        return max(names, key=lambda name: self.rate[name])
-
 
 def build() -> None:
     if not (BUILD_FUZZ / "build.ninja").exists():
@@ -129,8 +120,7 @@ def fuzz(context: Context, folder: Path, target: str, limit: int, seconds: float
         str(corpus),
         str(FUZZ / "corpus" / target),
     ]
-    before = set(failed.iterdir())
-    began_s = time.monotonic()
+    before = set(failed.glob(f"{target}-*"))
     done = subprocess.run(
         command,
         stdout=subprocess.DEVNULL,
@@ -140,15 +130,13 @@ def fuzz(context: Context, folder: Path, target: str, limit: int, seconds: float
         text=True,
         check=False,
     )
-    taken_s = time.monotonic() - began_s
     program.unlink()
     counts = EXECUTED.findall(done.stderr) or PROGRESS.findall(done.stderr) or ["0"]
     result = Result(count=int(counts[-1]))
     result.add(target, result.count)
-    Rates(folder).add(target, result.count, taken_s)
     if done.returncode:
         found = REASON.search(done.stderr)
-        inputs = [str(path) for path in failed.iterdir() if path not in before]
+        inputs = [str(path) for path in failed.glob(f"{target}-*") if path not in before]
         what = f"{target}: {found.group(0) if found else done.stderr[-300:]}"
         again = f"build-fuzz/tests/fuzz/fuzz_{target} {' '.join(inputs)}"
         result.failures.append(context.failure(f"{what} {' '.join(inputs)}", result.count, again))
@@ -181,23 +169,60 @@ def replay(context: Context, count: int) -> Result:
     return result
 
 
+class Queue:
+    """What several threads fuzz, each one target at a time."""
+
+    def __init__(self, context: Context, count: int, seconds: float) -> None:
+        self.context = context
+        self.left = count
+        self.seconds = seconds
+        self.folder = keep_folder()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.rates = Rates(self.folder)
+        self.executed = dict(context.before)
+        self.running: Set[str] = set()
+        self.result = Result()
+        self.lock = threading.Lock()
+
+    def left_s(self) -> float:
+        return min(SLICE_S, self.seconds - (time.monotonic() - self.context.began_s))
+
+    def next(self) -> str:
+        """Unknown targets first, then the slowest that is not done, then the fastest."""
+        rate = self.rates.rate
+        names = [name for name in targets() if name not in self.running]
+        unknown = [name for name in names if name not in rate]
+        if unknown:
+            return unknown[0]
+        behind = [name for name in names if self.executed.get(name, 0) < EACH]
+        if behind:
+            return min(behind, key=lambda name: rate[name])
+        return max(names, key=lambda name: rate[name])
+
+    def work(self) -> None:
+        while True:
+            with self.lock:
+                if self.left <= 0 or self.left_s() <= 0 or self.result.failures:
+                    return  # after a failure, the next batch continues
+                target = self.next()
+                self.running.add(target)
+                limit = self.left
+            began_s = time.monotonic()
+            one = fuzz(self.context, self.folder, target, limit, self.left_s())
+            with self.lock:
+                self.rates.add(target, one.count, time.monotonic() - began_s)
+                self.executed[target] = self.executed.get(target, 0) + one.count
+                self.running.remove(target)
+                self.left -= one.count
+                self.result.merge(one)
+
+
 def run(context: Context, count: int, seconds: float) -> Result:
     if count <= SHORT:
         return replay(context, count)
     build()
-    folder = keep_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    total = Result()
-    while total.count < count and not context.is_over(seconds):
-        left_s = min(SLICE_S, seconds - (time.monotonic() - context.began_s))
-        executed = {**context.before}
-        for key, number in total.details.items():
-            executed[key] = executed.get(key, 0) + number
-        one = fuzz(context, folder, Rates(folder).next(executed), count - total.count, left_s)
-        total.count += one.count
-        total.failures += one.failures
-        for key, number in one.details.items():
-            total.add(key, number)
-        if one.failures:
-            break  # the next batch continues
-    return total
+    queue = Queue(context, count, seconds)
+    with ThreadPoolExecutor(context.jobs) as pool:
+        for future in [pool.submit(queue.work) for _ in range(context.jobs)]:
+            future.result()
+    return queue.result

@@ -254,10 +254,7 @@ def run(context: Context, count: int, seconds: float) -> Result:
             if not context.is_over(seconds):
                 parts.append(run_real(context, python, total.count))
         for part in parts:
-            total.count += part.count
-            total.failures += part.failures
-            for key, number in part.details.items():
-                total.add(key, number)
+            total.merge(part)
         if total.failures:
             break
     return total

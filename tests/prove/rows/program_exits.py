@@ -109,7 +109,9 @@ class Batch:
 
 def run(context: Context, count: int, seconds: float) -> Result:
     batch = Batch(context, count, seconds)
-    workers = [threading.Thread(target=batch.work, args=(n,)) for n in range(WORKERS * context.jobs)]
+    workers = [
+        threading.Thread(target=batch.work, args=(n,)) for n in range(WORKERS * context.jobs)
+    ]
     try:
         for worker in workers:
             worker.start()
