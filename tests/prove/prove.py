@@ -183,7 +183,7 @@ class State:
 def git(*args: str) -> str:
     """Runs git on everything but the results."""
     done = subprocess.run(
-        ["git", *args, "--", ".", f":!{RESULTS}", f":!{DOCUMENT}"],
+        ["git", *args, "--", ".", *(f":!{path.relative_to(ROOT)}" for path in (RESULTS, DOCUMENT))],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -85,9 +85,12 @@ def use_sessions(client: Client, known: Known, prefix: str, keeps: bool, target:
         if number % 5 == 2:
             body.update(pids=[target], stacks=True)
         known.unsure.add(name)
-        client.request("POST", "/profiling/start", body)
-        known.unsure.discard(name)
+        # 413: 64 recordings are running.
+        if "error" in client.request("POST", "/profiling/start", body, 413):
+            known.unsure.discard(name)
+            continue
         known.active.add(name)
+        known.unsure.discard(name)
         if keeps and number % 4 == 0:
             continue
         known.active.discard(name)
