@@ -327,7 +327,8 @@ static int put_node(struct growing *grow, size_t i)
     struct gsp_memlog_stacks *stacks = grow->stacks;
     struct gsp_memory_node node = {0};
     struct gsp_memory_frame frame = {0};
-    memcpy(&node, grow->table->nodes.p + i * sizeof(node), sizeof(node));
+    if (grow->table->nodes.len > 0)
+        memcpy(&node, grow->table->nodes.p + i * sizeof(node), sizeof(node));
     const size_t frame_count = grow->table->frames.len / sizeof(frame);
     if (i > 0 && node.frame > 0 && node.frame < frame_count && node.parent < i)
         memcpy(&frame, grow->table->frames.p + node.frame * sizeof(frame), sizeof(frame));
@@ -348,7 +349,8 @@ int gsp_memlog_stacks_grow(struct gsp_memlog_stacks *stacks, const struct gsp_me
                            struct gsp_profile *profile, struct gsp_err *err)
 {
     struct growing grow = {stacks, table, profile, err};
-    const size_t count = table->nodes.len / sizeof(struct gsp_memory_node);
+    const size_t nodes = table->nodes.len / sizeof(struct gsp_memory_node);
+    const size_t count = nodes > 0 ? nodes : 1; /* the first one is for all unknown nodes */
     if (count <= stacks->count)
         return GSP_OK;
     if (!gsp_array_fit(&stacks->stacks, &stacks->stack_cap, count) ||

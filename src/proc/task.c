@@ -110,9 +110,11 @@ int64_t gsp_proc_age_ns(const struct gsp_procinfo *info)
     const long hz = sysconf(_SC_CLK_TCK);
     if (clock_gettime(CLOCK_BOOTTIME, &now) < 0 || hz <= 0)
         return 0;
-    const int64_t age_ns = (int64_t)now.tv_sec * GSP_NS_PER_S + now.tv_nsec -
-                           (int64_t)info->start_ticks * (GSP_NS_PER_S / hz);
-    return age_ns > 0 ? age_ns : 0;
+    const int64_t tick_ns = GSP_NS_PER_S / hz;
+    const int64_t now_ns = (int64_t)now.tv_sec * GSP_NS_PER_S + now.tv_nsec;
+    if (info->start_ticks >= (uint64_t)(now_ns / tick_ns)) /* the last tick, or not a time */
+        return 0;
+    return now_ns - (int64_t)info->start_ticks * tick_ns;
 }
 
 bool gsp_proc_has_settled(const struct gsp_procinfo *info)
