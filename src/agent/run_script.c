@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +24,18 @@
 
 struct object; /* PyObject */
 
-/* The functions of the interpreter. All are in the stable ABI since 3.2, except PyUnicode_AsUTF8,
- * which all versions export. */
+struct interpreter; /* PyInterpreterState */
+struct thread;      /* PyThreadState */
+
+/* The functions of the interpreter. All are in the stable ABI since 3.2, except PyUnicode_AsUTF8
+ * and PyInterpreterState_Main, which all versions export. */
 struct python {
     int (*Py_IsInitialized)(void);
-    int (*PyGILState_Ensure)(void);
-    void (*PyGILState_Release)(int state);
+    struct interpreter *(*PyInterpreterState_Main)(void);
+    struct thread *(*PyThreadState_New)(struct interpreter *interpreter);
+    void (*PyThreadState_Clear)(struct thread *thread);
+    void (*PyThreadState_DeleteCurrent)(void);
+    void (*PyEval_RestoreThread)(struct thread *thread);
     struct object *(*Py_CompileString)(const char *text, const char *file, int start);
     struct object *(*PyEval_EvalCode)(struct object *code, struct object *globals,
                                       struct object *locals);
@@ -57,8 +64,11 @@ static const struct {
     bool may_be_missing;
 } FUNCTIONS[] = {
     FUNCTION(Py_IsInitialized, false),
-    FUNCTION(PyGILState_Ensure, false),
-    FUNCTION(PyGILState_Release, false),
+    FUNCTION(PyInterpreterState_Main, false),
+    FUNCTION(PyThreadState_New, false),
+    FUNCTION(PyThreadState_Clear, false),
+    FUNCTION(PyThreadState_DeleteCurrent, false),
+    FUNCTION(PyEval_RestoreThread, false),
     FUNCTION(Py_CompileString, false),
     FUNCTION(PyEval_EvalCode, false),
     FUNCTION(PyDict_New, false),
@@ -207,6 +217,39 @@ static bool wait_until_initialized(const struct python *py)
     return py->Py_IsInitialized() != 0;
 }
 
+/* The interpreter's list of threads has a lock, which a new thread takes without the GIL. Before
+ * 3.13, a child that is forked meanwhile may wait for this lock forever. So no fork happens then.
+ * Since 3.13, os.fork() takes the lock itself. */
+static pthread_mutex_t creating = PTHREAD_MUTEX_INITIALIZER;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&creating);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&creating);
+}
+
+static void watch_forks(void)
+{
+    gsp_ignore(pthread_atfork(before_fork, after_fork, after_fork) != 0);
+}
+
+/* Returns the state of this thread for the interpreter; NULL without memory. */
+static struct thread *create_thread(const struct python *py)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (py->Py_IsFinalizing) /* 3.13+ */
+        return py->PyThreadState_New(py->PyInterpreterState_Main());
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&creating);
+    struct thread *thread = py->PyThreadState_New(py->PyInterpreterState_Main());
+    pthread_mutex_unlock(&creating);
+    return thread;
+}
+
 void gsp_agent__python_run(const char *path, struct gsp_agent__script_outcome *out)
 {
     struct python py;
@@ -228,12 +271,17 @@ void gsp_agent__python_run(const char *path, struct gsp_agent__script_outcome *o
         set_line(out, "error cannot read the script");
         return;
     }
+    gsp_agent_memory_pause(true); /* these are not allocations of the program */
+    struct thread *thread = create_thread(&py);
+    if (!thread) {
+        set_line(out, "error out of memory");
+        return;
+    }
     /* The outcome if the interpreter ends this thread while it waits. */
     set_line(out, "error the interpreter is shutting down");
-    const int state = py.PyGILState_Ensure();
+    py.PyEval_RestoreThread(thread);
     set_line(out, "error the interpreter could not run the script");
-    gsp_agent_memory_pause(true); /* these are not allocations of the program */
     run_script(&py, path, &script, out);
-    gsp_agent_memory_pause(false);
-    py.PyGILState_Release(state);
+    py.PyThreadState_Clear(thread);
+    py.PyThreadState_DeleteCurrent();
 }
