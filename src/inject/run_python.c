@@ -26,6 +26,7 @@
 #define BY_ITSELF_NS (200 * GSP_NS_PER_MS)
 #define POLL_NS      (300 * GSP_NS_PER_US)
 #define BUSY_NS      (2 * GSP_NS_PER_MS)
+#define BUSY_MAX_NS  (200 * GSP_NS_PER_MS)
 #define LOCATE_TRIES 10U
 #define POLLS        16U /* the target is checked for its exit once per this many polls */
 #define ANSWER_MAX   (64U << 20)
@@ -412,9 +413,14 @@ int gsp_inject_run_python(const struct gsp_python_call *script, struct gsp_pytho
         rc = check_visible(script->pid, package, err);
     if (rc == GSP_OK)
         rc = run_once(script, package, &runtime, out, err);
-    /* The command that started the other request may have been killed. */
+    /* The command that started the other request may have been killed. Each try delays that
+     * request, so there are few of them. */
+    int64_t pause_ns = BUSY_NS;
     while (rc == GSP_E_TORN && gsp_now_ns() - start_ns < script->limit_ns) {
-        nanosleep(&(struct timespec){.tv_nsec = BUSY_NS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        pause_ns = pause_ns < BUSY_MAX_NS / 2 ? 2 * pause_ns : BUSY_MAX_NS;
+        if (err)
+            *err = (struct gsp_err){0}; /* of the last try */
         rc = run_once(script, package, &runtime, out, err);
     }
     if (rc == GSP_E_TORN)
