@@ -40,6 +40,13 @@
 #define ERROR_CHARS   160U
 #define EVAL_SYMBOL   "_PyEval_EvalFrameDefault"
 
+/* A thread in which the call may be possible. */
+struct candidate {
+    pid_t tid;
+    enum gsp_inject_state state;
+    struct gsp_inject_call_at at;
+};
+
 /* A request in progress. */
 struct job {
     const struct gsp_inject_request *request;
@@ -54,14 +61,10 @@ struct job {
     struct gsp_inject__remote *remote;
     unsigned rounds;
     unsigned running_tries;
+    struct candidate
+        elsewhere[CANDIDATES]; /* the last ones that wait on the stack of a coroutine */
+    size_t elsewhere_count;
     int64_t start_ns;
-};
-
-/* A thread in which the call may be possible. */
-struct candidate {
-    pid_t tid;
-    enum gsp_inject_state state;
-    struct gsp_inject_call_at at;
 };
 
 /* -------------------------------------------------------------------------- choice of thread */
@@ -85,10 +88,13 @@ static bool is_candidate(const struct job *job, const struct candidate *one)
     const struct gsp_map *map = gsp_proc_maps_find(job->maps, one->at.pc);
     if (map && gsp_inject__map_is_linker(map))
         return false;
-    if (one->state == GSP_INJECT_INTERRUPTS && !gsp_inject__call_is_endless(&one->at) &&
+    if (one->state == GSP_INJECT_INTERRUPTS && !gsp_inject__call_can_repeat(&one->at) &&
         job->rounds < POLITE_ROUNDS)
         return false;
-    return gsp_inject__stack_room(job->maps, one->at.sp) >= ROOM_MIN;
+    for (size_t i = 0; i < GSP_COUNT(job->elsewhere); i++)
+        if (job->elsewhere[i].tid == one->tid && job->elsewhere[i].at.sp == one->at.sp)
+            return false;
+    return true;
 }
 
 /* Inserts a candidate into the list, which is sorted by preference. */
@@ -302,6 +308,19 @@ static int make_calls(struct job *job, struct gsp_err *err)
 
 /* --------------------------------------------------------------------------------- the moment */
 
+/* Fails with TORN if the thread does not use its own stack, or only a little of it is left. Such a
+ * wait is not interrupted again. */
+static int check_stack(struct job *job, const struct candidate *one, struct gsp_err *err)
+{
+    const struct gsp_inject__registers *kept = &job->remote->kept;
+    const uint64_t tp = gsp_inject__registers_thread_pointer(one->tid, kept);
+    if (gsp_inject__stack_room(job->maps, job->mem, gsp_inject__registers_sp(kept), tp) >= ROOM_MIN)
+        return GSP_OK;
+    if (one->at.sp)
+        job->elsewhere[job->elsewhere_count++ % GSP_COUNT(job->elsewhere)] = *one;
+    return gsp_err_set(err, GSP_E_TORN, 0, "thread %d does not use its own stack", (int)one->tid);
+}
+
 /* Makes the calls in a stopped thread if it is at a safe place. Returns TORN if it is not. */
 static int call_in_stopped(struct job *job, const struct candidate *one, struct gsp_err *err)
 {
@@ -312,10 +331,10 @@ static int call_in_stopped(struct job *job, const struct candidate *one, struct 
     if (rc == GSP_OK && !gsp_inject__linker_is_idle(&job->linker, job->mem))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "libraries are being loaded");
     if (rc == GSP_OK && one->state == GSP_INJECT_RUNS &&
-        (!is_safe_pc(job, gsp_inject__registers_pc(&job->remote->kept)) ||
-         gsp_inject__stack_room(job->maps, gsp_inject__registers_sp(&job->remote->kept)) <
-             ROOM_MIN))
+        !is_safe_pc(job, gsp_inject__registers_pc(&job->remote->kept)))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "thread %d may hold a lock", (int)one->tid);
+    if (rc == GSP_OK)
+        rc = check_stack(job, one, err);
     if (rc == GSP_OK)
         rc = make_calls(job, err);
     int closed = gsp_inject__remote_close(job->remote, rc == GSP_OK ? err : NULL);

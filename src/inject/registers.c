@@ -4,9 +4,15 @@
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+
+#include "base/buf.h"
+#include "base/file.h"
 
 #ifndef NT_ARM_SYSTEM_CALL
 #define NT_ARM_SYSTEM_CALL 0x404
@@ -20,7 +26,11 @@
 #ifndef NT_X86_SHSTK
 #define NT_X86_SHSTK 0x204
 #endif
+#ifndef NT_ARM_TLS
+#define NT_ARM_TLS 0x401
+#endif
 
+#define STATUS_MAX    16384U
 #define ALIGN_BYTES   16U
 #define RED_ZONE      128U
 #define DIRECTION     0x400U /* x86-64 flags that functions expect to be clear */
@@ -112,6 +122,34 @@ bool gsp_inject__signals_block(pid_t tid)
     return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0;
 }
 
+bool gsp_inject__signals_block_one(pid_t tid, int signal)
+{
+    uint64_t mask = 0;
+    if (ptrace(PTRACE_GETSIGMASK, tid, (void *)sizeof(mask), &mask) != 0)
+        return false;
+    mask |= UINT64_C(1) << (unsigned)(signal - 1);
+    return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0;
+}
+
+/* A set of signals in /proc/<pid>/task/<tid>/status; empty if it is not there. */
+static uint64_t signal_set(const char *status, const char *key)
+{
+    const char *at = strstr(status, key);
+    return at ? strtoull(at + strlen(key), NULL, 16) : 0;
+}
+
+bool gsp_inject__signals_wait(pid_t pid, pid_t tid, uint64_t mask)
+{
+    gsp_auto_buf text = {0};
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
+    if (gsp_file_read(path, STATUS_MAX, &text, NULL) != GSP_OK)
+        return false;
+    const char *status = gsp_buf_cstr(&text);
+    const uint64_t pending = signal_set(status, "\nSigPnd:\t") | signal_set(status, "\nShdPnd:\t");
+    return (pending & ~mask & signal_set(status, "\nSigCgt:\t")) != 0;
+}
+
 bool gsp_inject__registers_has_shadow_stack(pid_t tid)
 {
     /* x86-64: the stack pointer, only if it is in use. aarch64: the enabled features first. */
@@ -158,15 +196,22 @@ void gsp_inject__registers_get_call(const struct gsp_inject__registers *kept,
         .pc = regs->rip};
 }
 
-void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
+bool gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
                                         const struct gsp_inject_call_at *at)
 {
     (void)at; /* the registers have it */
     if (kept->regs.rax != (unsigned long long)-EINTR || (int64_t)kept->regs.orig_rax < 0)
-        return;
+        return false;
     kept->regs.rax = kept->regs.orig_rax;
     kept->regs.rip -= SYSCALL_BYTES;
     kept->regs.orig_rax = (unsigned long long)-1;
+    return true;
+}
+
+uint64_t gsp_inject__registers_thread_pointer(pid_t tid, const struct gsp_inject__registers *kept)
+{
+    (void)tid; /* the registers have it */
+    return kept->regs.fs_base;
 }
 
 bool gsp_inject__registers_waits_in(const struct gsp_inject__registers *kept, struct gsp_mem *mem,
@@ -252,15 +297,24 @@ void gsp_inject__registers_get_call(const struct gsp_inject__registers *kept,
     *out = (struct gsp_inject_call_at){.number = -1};
 }
 
-void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
+bool gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
                                         const struct gsp_inject_call_at *at)
 {
     struct user_regs_struct *regs = &kept->regs;
     if (regs->regs[0] != (unsigned long long)-EINTR || regs->pc != at->pc ||
         regs->regs[8] != (unsigned long long)at->number)
-        return;
+        return false;
     regs->regs[0] = at->args[0]; /* the result has overwritten it */
     regs->pc -= SVC_BYTES;
+    return true;
+}
+
+uint64_t gsp_inject__registers_thread_pointer(pid_t tid, const struct gsp_inject__registers *kept)
+{
+    uint64_t pointer = 0;
+    size_t len = sizeof(pointer);
+    (void)kept;
+    return get_set(tid, NT_ARM_TLS, &pointer, &len) ? pointer : 0;
 }
 
 bool gsp_inject__registers_waits_in(const struct gsp_inject__registers *kept, struct gsp_mem *mem,

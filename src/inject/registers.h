@@ -53,8 +53,10 @@ bool gsp_inject__registers_is_in_call(const struct gsp_inject__registers *kept, 
 /* The interrupted system call, as far as the registers show it; number -1: none. */
 void gsp_inject__registers_get_call(const struct gsp_inject__registers *kept,
                                     struct gsp_inject_call_at *out);
-/* Restarts the system call if it ended with EINTR. */
-void gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
+/* The thread pointer; 0 if it cannot be read. */
+uint64_t gsp_inject__registers_thread_pointer(pid_t tid, const struct gsp_inject__registers *kept);
+/* Restarts the system call if it ended with EINTR, and returns whether it did. */
+bool gsp_inject__registers_restart_call(struct gsp_inject__registers *kept,
                                         const struct gsp_inject_call_at *at);
 /* Returns whether the thread was stopped in this system call, and would repeat it. */
 bool gsp_inject__registers_waits_in(const struct gsp_inject__registers *kept, struct gsp_mem *mem,
@@ -76,5 +78,10 @@ bool gsp_inject__registers_returned(pid_t tid, const struct gsp_inject__register
 bool gsp_inject__registers_postpone_return(pid_t tid, const struct gsp_inject__register_call *call);
 /* Returns whether the thread has a shadow stack, which only real calls may change. */
 bool gsp_inject__registers_has_shadow_stack(pid_t tid);
-/* Blocks all signals of the thread except faults. */
+/* Blocks all signals of the thread except those of faults: the kernel discards the handler of the
+ * program if a blocked one happens. */
 bool gsp_inject__signals_block(pid_t tid);
+/* Also blocks this one. */
+bool gsp_inject__signals_block_one(pid_t tid, int signal);
+/* Returns whether a signal is pending that the program handles and that the mask does not block. */
+bool gsp_inject__signals_wait(pid_t pid, pid_t tid, uint64_t mask);

@@ -25,7 +25,6 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
                             struct gsp_err *err)
 {
     remote->used = 0;
-    remote->pending_signal = 0;
     remote->failed = false;
     remote->is_borrowed = false;
     remote->is_left = false;
@@ -43,8 +42,9 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
     struct gsp_inject_call_at found;
     gsp_inject__registers_get_call(&remote->kept, &found);
     const struct gsp_inject_call_at *call = found.number < 0 && is_there ? at : &found;
-    if (gsp_inject__call_is_endless(call))
-        gsp_inject__registers_restart_call(&remote->kept, call);
+    remote->ended = remote->kept.regs;
+    remote->is_repeated = gsp_inject__call_can_repeat(call) &&
+                          gsp_inject__registers_restart_call(&remote->kept, call);
     remote->scratch = gsp_inject__registers_below(&remote->kept, GSP_REMOTE_SCRATCH);
     remote->is_open = true;
     if (!is_there)
@@ -59,10 +59,13 @@ int gsp_inject__remote_close(struct gsp_inject__remote *remote, struct gsp_err *
     remote->is_open = false;
     if (remote->is_left)
         return GSP_OK;
+    /* A signal that the program handles ends the call by itself. */
+    if (remote->is_repeated &&
+        gsp_inject__signals_wait(remote->pid, remote->tid, remote->kept.mask))
+        remote->kept.regs = remote->ended;
     if (!gsp_inject__registers_restore(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be set",
                            (int)remote->tid);
-    gsp_proc_stop_set_signal(remote->stop, remote->pending_signal);
     return GSP_OK;
 }
 
@@ -136,18 +139,21 @@ static int run_call(struct gsp_inject__remote *remote, const struct gsp_inject__
 {
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     for (;;) {
-        int signal = 0;
-        int rc = gsp_proc_stop_run(remote->stop, deadline_ns - gsp_now_ns(), &signal, err);
+        int rc = gsp_proc_stop_run(remote->stop, deadline_ns - gsp_now_ns(), err);
         if (rc != GSP_OK)
             return rc;
+        const int signal = gsp_proc_stop_signal(remote->stop);
         if (signal == 0 && gsp_inject__registers_returned(remote->tid, call, &out->value))
             return GSP_OK;
         out->result = out->value;
-        if (signal != 0 && is_fault(remote->tid))
+        if (signal != 0 && is_fault(remote->tid)) {
+            gsp_proc_stop_clear_signal(remote->stop);
             return gsp_err_set(err, GSP_E_FAULT, 0, "the call ended with signal %d (%s)", signal,
                                strsignal(signal));
-        if (signal != 0)
-            remote->pending_signal = signal;
+        }
+        /* A signal that a process has sent stays pending until the thread is restored. */
+        if (signal != 0 && !gsp_inject__signals_block_one(remote->tid, signal))
+            return gsp_err_set(err, GSP_E_NOPROC, errno, "thread %d has exited", (int)remote->tid);
     }
 }
 

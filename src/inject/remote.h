@@ -25,13 +25,14 @@ struct gsp_inject__remote {
     struct gsp_inject__landing landing;
     pid_t pid;
     pid_t tid;
-    gsp_raddr scratch;  /* GSP_REMOTE_SCRATCH bytes in the target */
-    size_t used;        /* bytes used in scratch */
-    int pending_signal; /* a signal that arrived meanwhile, to deliver at the end */
+    gsp_raddr scratch; /* GSP_REMOTE_SCRATCH bytes in the target */
+    size_t used;       /* bytes used in scratch */
     bool is_open;
-    bool is_borrowed; /* a call has been set up */
-    bool failed;      /* a call crashed or timed out: no more calls */
-    bool is_left;     /* the thread is still in the call, and returns by itself */
+    bool is_borrowed;              /* a call has been set up */
+    bool failed;                   /* a call crashed or timed out: no more calls */
+    bool is_left;                  /* the thread is still in the call, and returns by itself */
+    bool is_repeated;              /* kept repeats the system call that the stop has ended */
+    struct user_regs_struct ended; /* as the stop left them */
     struct gsp_inject__registers kept;
     struct gsp_inject__sigframe frame;
 };

@@ -95,7 +95,7 @@ static size_t put_vectors(const struct gsp_inject__registers *kept, unsigned cha
 }
 
 /* Sets the system call in which the thread waits to be repeated, as after a handler. A relative
- * timeout would start from the beginning; the call fails with EINTR instead. */
+ * time limit would start from the beginning; the call fails with EINTR instead. */
 static void end_call(const struct gsp_inject__registers *kept, greg_t *regs)
 {
     struct gsp_inject_call_at at;
@@ -104,7 +104,8 @@ static void end_call(const struct gsp_inject__registers *kept, greg_t *regs)
     if (at.number < 0)
         return;
     if (error == RESTARTSYS || error == RESTARTNOINTR || error == RESTARTNOHAND ||
-        (error == RESTART_BLOCK && gsp_inject__call_waits_until(&at))) {
+        (error == RESTART_BLOCK &&
+         (gsp_inject__call_waits_until(&at) || gsp_inject__call_can_repeat(&at)))) {
         regs[REG_RAX] = at.number;
         regs[REG_RIP] -= SYSCALL_BYTES;
     } else if (error == RESTART_BLOCK) {

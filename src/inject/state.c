@@ -9,9 +9,12 @@
 
 #include "base/attr.h"
 
-#define TEXT_MAX 512U
-#define NO_LIMIT (UINT32_MAX) /* -1 of an int */
-#define OP_MASK  (~(unsigned)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME))
+#define TEXT_MAX         512U
+#define NO_LIMIT         (UINT32_MAX) /* -1 of an int */
+#define OP_MASK          (~(unsigned)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME))
+/* At most as large as the C library's description of a thread. */
+#define DESCRIPTOR_BYTES 4096U
+#define GUARD_UNIT       4096U
 
 /* Calls that the kernel restarts after a stop, transparently to the target. Not included:
  * connect, which fails when repeated, and calls that free or map memory. */
@@ -92,13 +95,41 @@ enum gsp_inject_state gsp_inject__state_parse(struct gsp_sv text, struct gsp_inj
                                                                 : GSP_INJECT_UNSAFE;
 }
 
-bool gsp_inject__call_is_endless(const struct gsp_inject_call_at *at)
+/* Whether a wait has no time limit; false for calls that are not known. */
+static bool is_endless(const struct gsp_inject_call_at *at)
 {
+    switch (at->number) {
 #ifdef SYS_epoll_wait
-    if (at->number == SYS_epoll_wait)
-        return (uint32_t)at->args[3] == NO_LIMIT;
+    case SYS_epoll_wait:
 #endif
-    return at->number == SYS_epoll_pwait && (uint32_t)at->args[3] == NO_LIMIT;
+    case SYS_epoll_pwait:
+        return (uint32_t)at->args[3] == NO_LIMIT;
+#ifdef SYS_epoll_pwait2
+    case SYS_epoll_pwait2:
+        return at->args[3] == 0;
+#endif
+#ifdef SYS_poll
+    case SYS_poll:
+        return (int32_t)at->args[2] < 0;
+#endif
+    case SYS_ppoll:
+    case SYS_rt_sigtimedwait:
+        return at->args[2] == 0;
+    case SYS_semtimedop:
+        return at->args[3] == 0;
+    case SYS_io_getevents:
+        return at->args[4] == 0;
+    default:
+        return at->number == SYS_semop;
+    }
+}
+
+/* Socket calls end with EINTR only if the socket has a time limit, which starts again then. */
+bool gsp_inject__call_can_repeat(const struct gsp_inject_call_at *at)
+{
+    static const short SOCKETS[] = {SYS_recvfrom, SYS_recvmsg, SYS_accept, SYS_accept4, SYS_sendto,
+                                    SYS_sendmsg,  SYS_read,    SYS_readv,  SYS_write,   SYS_writev};
+    return is_endless(at) || is_in(SOCKETS, GSP_COUNT(SOCKETS), at->number);
 }
 
 bool gsp_inject__call_is_relative_sleep(const struct gsp_inject_call_at *at)
@@ -140,10 +171,59 @@ bool gsp_inject__map_is_lock_free(const struct gsp_map *map)
            !name_begins(map, names, GSP_COUNT(names));
 }
 
-size_t gsp_inject__stack_room(const struct gsp_maps *maps, uint64_t sp)
+/* The stack of a thread as the C library has allocated it. */
+struct block {
+    uint64_t start;
+    uint64_t size;
+    uint64_t guard; /* bytes at the start that cannot be used */
+};
+
+/* Whether the words may describe the stack in a mapping that contains sp, and the thread pointer
+ * above it. */
+static bool is_block(const struct block *block, const struct gsp_map *map, uint64_t sp, uint64_t tp)
 {
+    return block->start != 0 && block->start <= sp && block->size <= map->end - block->start &&
+           tp - block->start < block->size && block->guard < block->size &&
+           block->guard % GUARD_UNIT == 0 && block->start + block->guard >= map->start &&
+           block->start + block->guard <= sp;
+}
+
+/* glibc: searches the thread's struct pthread, which is at or right below the thread pointer, for
+ * its members stackblock, stackblock_size and guardsize. Their offset differs by version. */
+static bool find_block(struct gsp_mem *mem, const struct gsp_map *map, uint64_t sp, uint64_t tp,
+                       struct block *out)
+{
+    uint64_t words[2 * DESCRIPTOR_BYTES / sizeof(uint64_t)];
+    const uint64_t from = tp - map->start < DESCRIPTOR_BYTES ? map->start : tp - DESCRIPTOR_BYTES;
+    const uint64_t end = map->end - tp < DESCRIPTOR_BYTES ? map->end : tp + DESCRIPTOR_BYTES;
+    const size_t count = (size_t)(end - from) / sizeof(uint64_t);
+    if (gsp_proc_mem_read(mem, from, words, count * sizeof(uint64_t)) != GSP_OK)
+        return false;
+    for (size_t i = 0; i + 2 < count; i++) {
+        *out = (struct block){words[i], words[i + 1], words[i + 2]};
+        if (is_block(out, map, sp, tp))
+            return true;
+    }
+    return false;
+}
+
+size_t gsp_inject__stack_room(const struct gsp_maps *maps, struct gsp_mem *mem, uint64_t sp,
+                              uint64_t thread_pointer)
+{
+    struct block block;
     const struct gsp_map *map = gsp_proc_maps_find(maps, sp);
     if (!map || !map->writable)
         return 0;
-    return strcmp(map->path, "[stack]") == 0 ? SIZE_MAX : (size_t)(sp - map->start);
+    if (strcmp(map->path, "[stack]") == 0)
+        return SIZE_MAX;
+    /* C libraries put the thread's descriptor above its stack. A coroutine has a stack elsewhere,
+     * for example in a heap: what is below it belongs to others. */
+    if (thread_pointer % sizeof(uint64_t) != 0 || thread_pointer <= sp ||
+        thread_pointer >= map->end)
+        return 0;
+    if (find_block(mem, map, sp, thread_pointer, &block))
+        return (size_t)(sp - block.start - block.guard);
+    /* Other libraries: with a guard below, the mapping is the stack. */
+    const struct gsp_map *below = gsp_proc_maps_find(maps, map->start - 1);
+    return below && !below->readable && !below->writable ? (size_t)(sp - map->start) : 0;
 }

@@ -17,6 +17,7 @@
 
 #include "base/str.h"
 #include "proc/maps.h"
+#include "proc/mem.h"
 
 /* In order of preference, best first. */
 enum gsp_inject_state {
@@ -36,13 +37,13 @@ struct gsp_inject_call_at {
 /* Fills *at if the thread waits. */
 enum gsp_inject_state gsp_inject__state_parse(struct gsp_sv text, struct gsp_inject_call_at *at);
 
-/* Returns whether a call can be repeated after EINTR: it waits without a timeout. */
-bool gsp_inject__call_is_endless(const struct gsp_inject_call_at *at);
+/* Returns whether a call that a stop has ended with EINTR can be repeated. */
+bool gsp_inject__call_can_repeat(const struct gsp_inject_call_at *at);
 /* Returns whether the call sleeps for a relative time, which aarch64 would restart from the
  * beginning. */
 bool gsp_inject__call_is_relative_sleep(const struct gsp_inject_call_at *at);
 
-/* Returns whether the call waits until a point in time, so that it can be repeated. */
+/* Returns whether the call waits for a condition variable, where the limit is a point in time. */
 bool gsp_inject__call_waits_until(const struct gsp_inject_call_at *at);
 
 /* Returns whether a mapping is the dynamic linker, which makes system calls with its locks held. */
@@ -51,5 +52,7 @@ bool gsp_inject__map_is_linker(const struct gsp_map *map);
  * other than the C library, the linker, an unwinder, or a known allocator. */
 bool gsp_inject__map_is_lock_free(const struct gsp_map *map);
 
-/* Free bytes of stack below sp in its mapping; SIZE_MAX for the stack that grows automatically. */
-size_t gsp_inject__stack_room(const struct gsp_maps *maps, uint64_t sp);
+/* Free bytes below sp on the stack that the C library gave to the thread; SIZE_MAX for the stack
+ * that grows automatically; 0 if sp is elsewhere, for example on the stack of a coroutine. */
+size_t gsp_inject__stack_room(const struct gsp_maps *maps, struct gsp_mem *mem, uint64_t sp,
+                              uint64_t thread_pointer);

@@ -161,15 +161,15 @@ static enum status poll_status(struct held *held, bool is_child)
         info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
     if (ended && is_child)
         return ENDED;
+    held->at_call = !ended && info.si_status == CALL_SIGNAL;
+    held->signal = !ended && info.si_status < CALL_SIGNAL ? info.si_status : 0;
+    held->stopped = !ended;
+    /* A stop without an event is the delivery of a signal. The kernel still delivers it if gsprof
+     * is killed, as long as nothing has consumed the stop. */
     int status;
-    if (waitpid(held->tid, &status, __WALL | WNOHANG) != held->tid || !WIFSTOPPED(status))
-        return ENDED;
-    held->stopped = true;
-    /* A stop without an event is a signal delivery: the signal must not be lost. */
-    bool event = (status >> 16) != 0;
-    held->at_call = !event && WSTOPSIG(status) == CALL_SIGNAL;
-    held->signal = event || held->at_call ? 0 : WSTOPSIG(status);
-    return STOPPED;
+    if (held->signal == 0 && waitpid(held->tid, &status, __WALL | WNOHANG) != held->tid)
+        held->stopped = false;
+    return held->stopped ? STOPPED : ENDED;
 }
 
 static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *err)
@@ -269,10 +269,10 @@ int gsp_proc_stop_signal(const struct gsp_stop *stop)
     return stop->count > 0 ? stop->items[0].signal : 0;
 }
 
-void gsp_proc_stop_set_signal(struct gsp_stop *stop, int signal)
+void gsp_proc_stop_clear_signal(struct gsp_stop *stop)
 {
     if (stop->count > 0)
-        stop->items[0].signal = signal;
+        stop->items[0].signal = 0;
 }
 
 /* Waits for the one thread that was resumed. Fails with NOPROC if it has ended. */
@@ -290,9 +290,10 @@ static int wait_one(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *
 static int resume(struct gsp_stop *stop, unsigned request, int64_t deadline_ns, struct gsp_err *err)
 {
     struct held *held = &stop->items[0];
+    const int signal = held->signal;
     held->stopped = false;
     held->signal = 0;
-    ptrace(request, held->tid, 0, 0);
+    ptrace(request, held->tid, 0, signal);
     int rc = wait_one(stop, deadline_ns, err);
     if (rc != GSP_E_TIMEOUT)
         return rc;
@@ -318,22 +319,18 @@ static int check_one(const struct gsp_stop *stop, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gsp_err *err)
+int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
-    *signal = 0;
     int rc = check_one(stop, err);
-    /* A group stop is not a signal to this thread: resume it. */
+    /* SIGSTOP is delivered at once, which begins a group stop. The thread is resumed out of it. */
     while (rc == GSP_OK) {
         rc = resume(stop, PTRACE_SYSCALL, deadline_ns, err);
-        if (rc == GSP_OK && (stop->items[0].at_call || stop->items[0].signal != 0))
+        const struct held *held = &stop->items[0];
+        if (rc == GSP_OK && (held->at_call || (held->signal != 0 && held->signal != SIGSTOP)))
             break;
     }
-    if (rc != GSP_OK)
-        return rc;
-    *signal = stop->items[0].signal;
-    stop->items[0].signal = 0;
-    return GSP_OK;
+    return rc;
 }
 
 int gsp_proc_stop_finish_call(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)

@@ -36,15 +36,17 @@ struct gsp_stop_regs {
 /* Stops one thread and reads its registers. Fails as gsp_proc_stop_hold() does. */
 GSP_MUST_CHECK int gsp_proc_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
                                            struct gsp_stop_regs *regs, struct gsp_err *err);
-/* The pending signal that the one stopped thread receives at release; 0 if none. */
+/* The signal at which the one stopped thread was stopped, and which it receives when it continues;
+ * 0 if none. A signal that the thread blocks by then stays pending. */
 int gsp_proc_stop_signal(const struct gsp_stop *stop);
-void gsp_proc_stop_set_signal(struct gsp_stop *stop, int signal);
-/* Runs the one stopped thread until it receives a signal, which is stored in *signal and not
- * delivered, or until it enters or leaves a system call; *signal is 0 then. Fails with TIMEOUT: the
- * thread is stopped again, wherever it is. Fails with NOPROC if the thread has ended or cannot be
- * stopped again: no thread is stopped then. */
-GSP_MUST_CHECK int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal,
-                                     struct gsp_err *err);
+/* Discards that signal. */
+void gsp_proc_stop_clear_signal(struct gsp_stop *stop);
+/* Runs the one stopped thread until it receives a signal, which gsp_proc_stop_signal() returns, or
+ * until it enters or leaves a system call. SIGSTOP stops the other threads of the process; this one
+ * continues until it is released. Fails with TIMEOUT: the thread is stopped again, wherever it is.
+ * Fails with NOPROC if the thread has ended or cannot be stopped again: no thread is stopped then.
+ */
+GSP_MUST_CHECK int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err);
 /* Lets the one stopped thread finish its system call and stops it before it executes another
  * instruction. Fails as gsp_proc_stop_run() does. */
 GSP_MUST_CHECK int gsp_proc_stop_finish_call(struct gsp_stop *stop, int64_t limit_ns,

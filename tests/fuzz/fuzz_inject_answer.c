@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gsp_inject_python_call_result_free(&result);
     gsp_ignore(gsp_inject__outcome_parse(text, &err));
     if (gsp_inject__state_parse(text, &at) != GSP_INJECT_UNSAFE) {
-        (void)gsp_inject__call_is_endless(&at);
+        (void)gsp_inject__call_can_repeat(&at);
         (void)gsp_inject__call_is_relative_sleep(&at);
     }
     return 0;

@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (gsp_proc__maps_parse(text, &maps, NULL) == GSP_OK) {
             if (gsp_inject__linker_find(0, mem, maps, &query, &linker, NULL) == GSP_OK)
                 (void)gsp_inject__linker_is_idle(&linker, mem);
-            (void)gsp_inject__stack_room(maps, image.head.runtime);
+            const uint64_t sp = image.head.runtime;
+            (void)gsp_inject__stack_room(maps, mem, sp, (sp & ~UINT64_C(7)) + 64);
         }
         gsp_proc_maps_free(maps);
         gsp_proc_mem_free(mem);

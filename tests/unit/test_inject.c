@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "inject/linker.h"
 #include "inject/state.h"
@@ -50,15 +54,26 @@ TAP_TEST(calls_that_map_memory_are_not_safe)
         tap_eq_int(state_of(calls[i], 2, 4, &at), GSP_INJECT_UNSAFE);
 }
 
-TAP_TEST(epoll_without_timeout_can_be_restarted_after_eintr)
+/* Whether a call with these arguments may be repeated. */
+static bool can_repeat(long number, uint64_t third, uint64_t fourth, uint64_t fifth)
 {
-    struct gsp_inject_call_at at;
-    tap_eq_int(state_of(SYS_epoll_pwait, 2, 0xffffffff, &at), GSP_INJECT_INTERRUPTS);
-    tap_check(gsp_inject__call_is_endless(&at));
-    tap_eq_int(state_of(SYS_epoll_pwait, 2, 1000, &at), GSP_INJECT_INTERRUPTS);
-    tap_check(!gsp_inject__call_is_endless(&at));
-    tap_eq_int(state_of(SYS_read, 2, 0xffffffff, &at), GSP_INJECT_RESTARTS);
-    tap_check(!gsp_inject__call_is_endless(&at));
+    const struct gsp_inject_call_at at = {.number = number, .args = {0, 0, third, fourth, fifth}};
+    return gsp_inject__call_can_repeat(&at);
+}
+
+TAP_TEST(waits_without_a_limit_can_be_repeated_after_eintr)
+{
+    tap_check(can_repeat(SYS_epoll_pwait, 0, 0xffffffff, 0));
+    tap_check(!can_repeat(SYS_epoll_pwait, 0, 1000, 0));
+    tap_check(can_repeat(SYS_rt_sigtimedwait, 0, 8, 0) &&
+              !can_repeat(SYS_rt_sigtimedwait, 1, 8, 0));
+    tap_check(can_repeat(SYS_semtimedop, 1, 0, 1) && !can_repeat(SYS_semtimedop, 1, 1, 0));
+    tap_check(can_repeat(SYS_io_getevents, 1, 1, 0) && !can_repeat(SYS_io_getevents, 0, 0, 1));
+    tap_check(can_repeat(SYS_semop, 1, 1, 1) && can_repeat(SYS_recvfrom, 1, 1, 1));
+    tap_check(!can_repeat(SYS_nanosleep, 0, 0, 0) && !can_repeat(SYS_futex, 0, 0, 0));
+#ifdef SYS_poll
+    tap_check(can_repeat(SYS_poll, 0xffffffff, 0, 0) && !can_repeat(SYS_poll, 1000, 0, 0));
+#endif
 }
 
 TAP_TEST(relative_and_absolute_sleeps_differ)
@@ -123,13 +138,85 @@ TAP_TEST(lock_free_code_is_identified_by_its_file)
     gsp_proc_maps_free(maps);
 }
 
-TAP_TEST(a_full_stack_is_detected)
+/* A thread that says where its stack is. */
+struct place {
+    uint64_t sp;
+    uint64_t tp;
+    size_t room;  /* below sp, on its own stack */
+    size_t other; /* the same for a buffer in another mapping */
+};
+
+static uint64_t thread_pointer(void)
+{
+    return (uint64_t)(uintptr_t)__builtin_thread_pointer();
+}
+
+static void *find_place(void *arg)
+{
+    struct place *place = arg;
+    struct gsp_maps *maps = NULL;
+    struct gsp_mem *mem = NULL;
+    char here;
+    place->sp = (uint64_t)(uintptr_t)&here;
+    place->tp = thread_pointer();
+    tap_require(gsp_proc_maps_read(getpid(), &maps, NULL) == GSP_OK);
+    tap_require(gsp_proc_mem_open_pid(getpid(), &mem, NULL) == GSP_OK);
+    place->room = gsp_inject__stack_room(maps, mem, place->sp, place->tp);
+    void *buffer = malloc(8U << 20);
+    tap_require(buffer != NULL);
+    const uint64_t other = (uint64_t)(uintptr_t)buffer + (4U << 20);
+    place->other = gsp_inject__stack_room(maps, mem, other & ~UINT64_C(15), place->tp);
+    free(buffer);
+    gsp_proc_mem_free(mem);
+    gsp_proc_maps_free(maps);
+    return NULL;
+}
+
+/* Runs find_place() in a thread. A buffer is its stack; without one, it gets a new stack. */
+static struct place place_of_thread(void *buffer, size_t bytes)
+{
+    struct place place = {0};
+    pthread_attr_t attr;
+    pthread_t thread;
+    tap_require(pthread_attr_init(&attr) == 0);
+    tap_require((buffer ? pthread_attr_setstack(&attr, buffer, bytes)
+                        : pthread_attr_setstacksize(&attr, bytes)) == 0);
+    tap_require(pthread_create(&thread, &attr, find_place, &place) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+    return place;
+}
+
+TAP_TEST(the_room_on_a_stack_ends_where_the_stack_does)
+{
+    static const size_t bytes = 1U << 20;
+    struct place place = place_of_thread(NULL, bytes);
+    tap_check(place.room > bytes / 2 && place.room <= bytes);
+    tap_eq_int(place.other, 0);
+    /* A stack in the middle of a larger mapping. */
+    char *all = mmap(NULL, 3 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tap_require(all != MAP_FAILED);
+    place = place_of_thread(all + bytes, bytes);
+    tap_eq_int(place.room, place.sp - (uint64_t)(uintptr_t)(all + bytes));
+    munmap(all, 3 * bytes);
+    /* The first thread. */
+    struct place main_place = {0};
+    find_place(&main_place);
+    tap_check(main_place.room == SIZE_MAX);
+    tap_eq_int(main_place.other, 0);
+}
+
+TAP_TEST(addresses_outside_of_a_stack_have_no_room)
 {
     struct gsp_maps *maps = read_maps();
-    tap_check(gsp_inject__stack_room(maps, 0x7f0000a10000) == 0x10000);
-    tap_check(gsp_inject__stack_room(maps, 0x7f0000000000) == 0);
-    tap_check(gsp_inject__stack_room(maps, 0x1000) == 0);
-    tap_check(gsp_inject__stack_room(maps, 0x7ffd00010000) > 1U << 20);
+    struct gsp_mem *mem = NULL;
+    tap_require(gsp_proc_mem_open_pid(getpid(), &mem, NULL) == GSP_OK);
+    tap_eq_int(gsp_inject__stack_room(maps, mem, 0x7f0000a10000, 0), 0);
+    tap_eq_int(gsp_inject__stack_room(maps, mem, 0x7f0000a10000, 0x7f0000b00000), 0);
+    tap_eq_int(gsp_inject__stack_room(maps, mem, 0x7f0000000000, 0x7f0000000100), 0);
+    tap_eq_int(gsp_inject__stack_room(maps, mem, 0x1000, 0x2000), 0);
+    tap_check(gsp_inject__stack_room(maps, mem, 0x7ffd00010000, 0) == SIZE_MAX);
+    gsp_proc_mem_free(mem);
     gsp_proc_maps_free(maps);
 }
 
