@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Sequence, Tuple
 
 from served import Served
 from support import GSPROF, Running, Target, gsprof, main_python, program, wait_for
-from trials import Context, Result
+from trials import SKIPPED, Context, Result
 
 CLONE_NEWNS = 0x20000
 SIZE_MB = 8
@@ -307,7 +307,7 @@ def run(context: Context, count: int, seconds: float, fault: str) -> Result:
     result = Result()
     reason = own_mounts()
     if reason:
-        result.add(f"skipped: {reason}")
+        result.add(SKIPPED + reason)
         return result
     trials = Trials(context, fault)
     try:

@@ -45,7 +45,7 @@ BEGIN = "<!-- begin: make prove -->"
 END = "<!-- end: make prove -->"
 sys.path.insert(0, str(HERE))
 
-from trials import Context, Result  # noqa: E402
+from trials import SKIPPED, Context, Result  # noqa: E402
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -265,6 +265,12 @@ def needed(row: Row, total: Total, done: int, limits: Limits) -> int:
     return max(1, row.required - total.count) if row.required else sys.maxsize
 
 
+def skipped(batch: Result) -> str:
+    """Returns why the row cannot run on this machine, or "". Such a batch has no result."""
+    reasons = [key[len(SKIPPED) :] for key in batch.details if key.startswith(SKIPPED)]
+    return reasons[0] if reasons and not batch.count and not batch.failures else ""
+
+
 def report(row: Row, batch: Total, total: Total) -> None:
     print(
         f"{row.name}: {batch.count} in {batch.seconds:.1f} s, {len(batch.failures)} failed; "
@@ -290,10 +296,16 @@ def run_rows(rows: Sequence[Row], state: State, limits: Limits) -> None:
                 active.remove(row)
                 continue
             batch = run_batch(row, total.batches, count, seconds, limits.jobs, total)
+            reason = skipped(batch)
+            if reason:
+                print(f"{row.name}: skipped: {reason}", flush=True)
+                active.remove(row)
+                continue
             state.add(row.name, batch)
             done[row.name] += batch.count
             report(row, batch, state.total(row.name))
-            if batch.is_complete or (batch.failures and not batch.count):
+            # The next batch of a row that can do nothing here would do nothing too.
+            if batch.is_complete or not batch.count:
                 active.remove(row)
     for lock in filter(None, locks.values()):
         os.close(lock)

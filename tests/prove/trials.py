@@ -18,7 +18,8 @@ and optionally
 
 if the number of trials is not the only requirement. run() does up to count trials, and starts none
 after that many seconds. All random choices come from context.random. It returns what it did; it
-does not raise an exception for a failed trial."""
+does not raise an exception for a failed trial. A row that cannot run on this machine returns only a
+detail whose name is SKIPPED and the reason."""
 
 from __future__ import annotations
 
@@ -37,6 +38,8 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 from support import BUILD, PACKAGE, Python, find_pythons, probe  # noqa: E402
 
 TOOLS = BUILD / "tests" / "tools"
+
+SKIPPED = "skipped: "
 
 Failure = Dict[str, str]
 
