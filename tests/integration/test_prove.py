@@ -40,6 +40,8 @@ REQUIRED, REQUIREMENT, SHORT = 10, "nothing fails", 1
 from trials import Context, Result
 def run(context, count, seconds):
     result = Result(count=min(count, 4), details={"even": 1.0})
+    result.notes = {"seen": [str(context.seed)]}
+    print("before:", context.notes)
     if os.environ.get("MADE") == "fail":
         result.failures.append(context.failure("it broke", 1))
     if os.environ.get("MADE") == "skip":
@@ -118,6 +120,15 @@ def test_failures_stay_until_the_row_is_reset(prover: Prover) -> None:
     assert "it broke" in prover.run("--only", "made", "--seed", "7", made="fail", status=1)
     assert prover.batches() == 1
     assert "no row 'other'" in prover.run("--only", "other", status=1)
+
+
+def test_a_row_continues_where_the_recorded_batches_ended(prover: Prover) -> None:
+    assert "before: {}" in prover.run("--count", "1")
+    assert "before: {'seen': ['1']}" in prover.run("--count", "1")
+    # Neither a repetition nor a row that starts again leaves anything out.
+    assert "before: {}" in prover.run("--only", "made", "--seed", "0")
+    prover.run("--reset", "made")
+    assert "before: {}" in prover.run("--count", "1")
 
 
 def test_a_row_that_can_do_nothing_ends(prover: Prover) -> None:

@@ -211,7 +211,9 @@ def run_batch(
     # Ring folders and sockets have short names, and rings belong in memory.
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="gsprove-", dir=shm))
-    context = Context(row.name, seed, folder, jobs, dict(before.details) if before else {})
+    context = Context(row.name, seed, folder, jobs)
+    if before:
+        context.before, context.notes = dict(before.details), dict(before.notes)
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
     tested = commit()
     os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
@@ -219,7 +221,7 @@ def run_batch(
     try:
         result = row.run(context, count, seconds)
     except Exception:  # a fault of the row or an unexpected state: both have to be looked at
-        result = Result(failures=[context.failure(traceback.format_exc(), count - 1)])
+        result = Result(failures=[context.failure(traceback.format_exc(), max(0, count - 1))])
     finally:
         if runtime_dir is None:
             del os.environ["XDG_RUNTIME_DIR"]
@@ -233,6 +235,7 @@ def run_batch(
         is_complete=result.is_complete,
         failures=[{**failure, "commit": tested} for failure in result.failures],
         details=result.details,
+        notes=result.notes,
         interpreters=context.python_labels,
         commits=[tested],
     )
