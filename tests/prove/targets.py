@@ -171,12 +171,12 @@ class Busy:
         main thread and half to the process."""
         self.sent += self.send(signal.SIGRTMIN + self.rng.choice([3, 4]))
 
-    def send_any_signal(self) -> None:
+    def send_any_signal(self, may_stop: bool = True) -> None:
         """Sends a real-time signal, a signal that usually says that the program did something wrong,
         or SIGSTOP, and SIGCONT when it has stopped."""
         chance = self.rng.random()
         name = self.rng.choice(FAULTS)
-        if chance < 0.1 and self.state not in NO_STOPS:
+        if chance < 0.1 and may_stop and self.state not in NO_STOPS:
             self.stop()
             self.go_on()
         elif chance < 0.5 and self.number(name) == self.faults[name]:
@@ -206,7 +206,13 @@ class Busy:
     def stop(self) -> None:
         """Stops the program as its user does."""
         os.kill(self.pid, signal.SIGSTOP)
-        until(self.is_stopped, f"SIGSTOP does not stop the target: {self.threads()}")
+        self.wait_until_stopped()
+
+    def wait_until_stopped(self) -> None:
+        try:
+            until(self.is_stopped, "SIGSTOP does not stop the target")
+        except Fault as fault:
+            raise Fault(f"{fault}: {self.threads()}") from fault
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

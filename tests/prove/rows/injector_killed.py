@@ -37,7 +37,8 @@ ANY = "at any time"
 WEIGHTS = [0.6, 0.2, 0.2]
 INSIDE_REQUIRED = 2_000
 POLL_S = 0.0003  # between two looks at the threads
-HOLD_S = 0.006  # time in which a thread is usually held
+HOLD_S = 0.003  # longest time between such a look and the kill
+SETTLED = 0.3  # share of the moments with a stopped thread that are used in place of a running one
 STOPPED = 0.1  # share of the kills at which the target is stopped by its user
 COMMANDS: Dict[str, List[str]] = {
     "inject": ["inject", "--timeout", "60s"],
@@ -137,7 +138,7 @@ def freeze_holding(injector: Injector, rng: random.Random, is_inside: bool) -> s
         states = injector.held()
         # A traced thread that is not stopped runs the borrowed call.
         runs = any(state != "t" for state in states)
-        if states and (runs or not is_inside):
+        if states and (runs or not is_inside or rng.random() < SETTLED):
             return INSIDE if runs else HELD
         injector.go_on()
     return ""
@@ -161,15 +162,16 @@ def kill_one(command: str, target: Busy, rng: random.Random, longest_s: float) -
             for _ in range(signals // 2):
                 target.send_any_signal()
             moment = freeze_holding(injector, rng, kind == INSIDE)
+            # A thread that is traced by a frozen process cannot stop.
             for _ in range(signals - signals // 2):
-                target.send_any_signal()
+                target.send_any_signal(may_stop=False)
         stops = target.state not in NO_STOPS and rng.random() < STOPPED
         if stops:
             os.kill(target.pid, signal.SIGSTOP)
     finally:
         is_killed = injector.kill()
     if stops:
-        target.stop()  # it stays stopped until its user continues it
+        target.wait_until_stopped()  # it stays stopped until its user continues it
         target.go_on()
     return moment if is_killed else ""
 
