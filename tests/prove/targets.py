@@ -172,8 +172,8 @@ class Busy:
         self.sent += self.send(signal.SIGRTMIN + self.rng.choice([3, 4]))
 
     def send_any_signal(self, may_stop: bool = True) -> None:
-        """Sends a real-time signal, a signal that usually says that the program did something wrong,
-        or SIGSTOP, and SIGCONT when it has stopped."""
+        """Sends a real-time signal, a signal that usually reports a fault of the program, or
+        SIGSTOP, and SIGCONT when it has stopped."""
         chance = self.rng.random()
         name = self.rng.choice(FAULTS)
         if chance < 0.1 and may_stop and self.state not in NO_STOPS:
@@ -227,9 +227,7 @@ class Busy:
             f"{self.sent} signals were sent, {self.number('signals')} arrived",
         )
         for name, sent in self.faults.items():
-            until(
-                lambda: self.number(name) >= sent, f"{name} was lost: {sent} sent"  # noqa: B023
-            )
+            until(lambda: self.number(name) >= sent, f"{name} was lost: {sent} sent")  # noqa: B023
             if self.number(name) != sent:
                 raise Fault(f"{sent} {name} were sent, {self.number(name)} arrived")
         until(

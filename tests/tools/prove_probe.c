@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libprove_probe.so -- for tests/prove/programs/busy.py: counts signals, computes with all kinds of
- * registers, waits in system calls, and waits on stacks inside of larger memory. The counts are in a
- * file that the tests map too.
+ * registers, waits in system calls, and waits on stacks inside of larger memory. The counts are in
+ * a file that the tests map too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ struct shared {
     _Atomic uint64_t wrong; /* results that differ from the first */
     _Atomic uint64_t computed;
     _Atomic uint64_t eintr;     /* system calls that ended with EINTR without a signal */
-    _Atomic uint64_t faults[3]; /* SIGFPE, SIGTRAP, SIGSEGV that somebody sent */
+    _Atomic uint64_t faults[3]; /* SIGFPE, SIGTRAP, SIGSEGV that another process sent */
 };
 
 #define EXPORT __attribute__((visibility("default")))
@@ -153,7 +153,7 @@ int probe_compute_upward(void)
     return repeat(200000, FE_UPWARD, &first, &has_first);
 }
 
-/* ------------------------------------------------------------------------------- vector registers */
+/* ---------------------------------------------------------------------------- vector registers */
 
 #ifdef __x86_64__
 
@@ -162,10 +162,14 @@ struct vectors {
     uint64_t masks[7];
 };
 
-#define FOR_16(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) \
-    DO(12) DO(13) DO(14) DO(15)
-#define FOR_REST(DO) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) \
-    DO(27) DO(28) DO(29) DO(30) DO(31)
+/* clang-format off */
+#define FOR_16(DO) \
+    DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) \
+    DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+#define FOR_REST(DO) \
+    DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) \
+    DO(24) DO(25) DO(26) DO(27) DO(28) DO(29) DO(30) DO(31)
+/* clang-format on */
 #define LOAD_Y(n)  "vmovdqu 32*" #n "(%0), %%ymm" #n "\n"
 #define STORE_Y(n) "vmovdqu %%ymm" #n ", 32*" #n "(%0)\n"
 #define ADD_Y(n)   "vpaddq %%ymm0, %%ymm" #n ", %%ymm" #n "\n"
@@ -179,13 +183,12 @@ struct vectors {
 /* In assembly, because the values have to stay in the registers during the whole loop. */
 static void loop_256(struct vectors *v, uint64_t rounds)
 {
-    __asm__ volatile(FOR_16(LOAD_Y) "1:\n" FOR_16(ADD_Y) "dec %1\njnz 1b\n" FOR_16(STORE_Y)
-                     "vzeroupper\n"
-                     : "+r"(v), "+r"(rounds)
-                     :
-                     : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
-                       "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
-                       "xmm15");
+    __asm__ volatile(
+        FOR_16(LOAD_Y) "1:\n" FOR_16(ADD_Y) "dec %1\njnz 1b\n" FOR_16(STORE_Y) "vzeroupper\n"
+        : "+r"(v), "+r"(rounds)
+        :
+        : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+          "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
 /* The compiler, which is not told to use AVX-512, uses neither zmm16 to zmm31 nor masks. */
@@ -220,8 +223,8 @@ static int run_vectors(void (*loop)(struct vectors *, uint64_t), struct vectors 
     return is_same ? 0 : 1;
 }
 
-/* All vector registers that this processor has, whole. Only one thread calls it: thread-local results
- * would be too large for a library that is loaded late. */
+/* All vector registers that this processor has, whole. Only one thread calls it: thread-local
+ * results would be too large for a library that is loaded late. */
 int probe_vectors(void)
 {
     static struct vectors first_256, first_512;
@@ -243,7 +246,7 @@ int probe_vectors(void)
 
 #endif
 
-/* ---------------------------------------------------------------------------------- system calls */
+/* -------------------------------------------------------------------------------- system calls */
 
 /* Notes EINTR if no handler ran in this thread since `before`. Returns whether to wait again. */
 static bool is_interrupted(long rc, uint64_t before)
@@ -341,7 +344,7 @@ int probe_wake_by_signal(void)
     return kill(getpid(), SIGRTMIN + 5);
 }
 
-/* ---------------------------------------------------------------------------------------- stacks */
+/* -------------------------------------------------------------------------------------- stacks */
 
 /* A stack somewhere inside of memory that belongs to the program. */
 #define AREA_BYTES  (512U << 10)

@@ -26,7 +26,7 @@ def run(context: Context, count: int, seconds: float) -> Result:
     send = access_matrix.send
 
     def send_and_count(*args: Any) -> List[Any]:
-        answers = send(*args)
+        answers: List[Any] = send(*args)
         result.count += len(answers)
         return answers
 

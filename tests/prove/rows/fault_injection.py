@@ -104,9 +104,7 @@ def run_short(context: Context, bench: Bench, count: int, result: Result) -> Non
             try_site(context, bench, work, site, result)
 
 
-def run_all(
-    context: Context, bench: Bench, count: int, seconds: float, result: Result
-) -> None:
+def run_all(context: Context, bench: Bench, count: int, seconds: float, result: Result) -> None:
     """Each site that did not pass in a batch that is part of the results. A site that fails is
     tried again by each batch."""
     noted = result.notes.setdefault(stamp(), [])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gsprof inject`, `eval` and `eject` are killed: most of them while they hold a thread of the target,
-the others at random moments of their run time. The target notices nothing, and the next command
-works."""
+"""`gsprof inject`, `eval` and `eject` are killed: most of them while they hold a thread of the
+target, the others at random moments of their run time. The target notices nothing, and the next
+command works."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ HELD = "while it held a stopped thread"
 ANY = "at any time"
 WEIGHTS = [0.6, 0.2, 0.2]
 INSIDE_REQUIRED = 2_000
-POLL_S = 0.0003  # between two looks at the threads
-HOLD_S = 0.003  # longest time between such a look and the kill
+POLL_S = 0.0003  # between two times at which the threads are read
+HOLD_S = 0.003  # longest time from such a read to the kill
 SETTLED = 0.3  # share of the moments with a stopped thread that are used in place of a running one
 STOPPED = 0.1  # share of the kills at which the target is stopped by its user
 COMMANDS: Dict[str, List[str]] = {
@@ -116,7 +116,8 @@ class Injector:
 
     def held(self) -> List[str]:
         """The states of the threads that it traces."""
-        return self.target.traced_by(self.process.pid)
+        found: List[str] = self.target.traced_by(self.process.pid)
+        return found
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
