@@ -18,7 +18,7 @@ from support import PATIENCE_S, ROOT, wait_for
 PROVE = ROOT / "tests" / "prove"
 sys.path.insert(0, str(PROVE))
 
-from prove import Row, load_rows, run_batch  # noqa: E402
+from prove import Row, load_rows, run_batch, skipped  # noqa: E402
 
 ROWS: List[Row] = load_rows(PROVE / "rows")
 
@@ -27,9 +27,8 @@ ROWS: List[Row] = load_rows(PROVE / "rows")
 def test_a_few_trials(row: Row) -> None:
     batch = run_batch(row, 0, row.short, PATIENCE_S, 2)
     assert not batch.failures, batch
-    for reason in batch.details:
-        if reason.startswith("skipped: ") and not batch.count:
-            pytest.skip(reason[len("skipped: ") :])
+    if skipped(batch):
+        pytest.skip(skipped(batch))
     assert batch.count > 0
 
 
@@ -41,8 +40,14 @@ REQUIRED, REQUIREMENT, SHORT = 10, "nothing fails", 1
 from trials import Context, Result
 def run(context, count, seconds):
     result = Result(count=min(count, 4), details={"even": 1.0})
+    result.notes = {"seen": [str(context.seed)]}
+    print("before:", context.notes)
     if os.environ.get("MADE") == "fail":
         result.failures.append(context.failure("it broke", 1))
+    if os.environ.get("MADE") == "skip":
+        return Result(details={"skipped: needs a moon": 1.0})
+    if os.environ.get("MADE") == "nothing":
+        return Result()
     if os.environ.get("MADE") == "raise":
         raise ValueError("no trial")
     if os.environ.get("MADE") == "wait" and context.seed:
@@ -115,6 +120,22 @@ def test_failures_stay_until_the_row_is_reset(prover: Prover) -> None:
     assert "it broke" in prover.run("--only", "made", "--seed", "7", made="fail", status=1)
     assert prover.batches() == 1
     assert "no row 'other'" in prover.run("--only", "other", status=1)
+
+
+def test_a_row_continues_where_the_recorded_batches_ended(prover: Prover) -> None:
+    assert "before: {}" in prover.run("--count", "1")
+    assert "before: {'seen': ['0']}" in prover.run("--count", "1")
+    # Neither a repetition nor a row that starts again leaves anything out.
+    assert "before: {}" in prover.run("--only", "made", "--seed", "0")
+    prover.run("--reset", "made")
+    assert "before: {}" in prover.run("--count", "1")
+
+
+def test_a_row_that_can_do_nothing_ends(prover: Prover) -> None:
+    assert "made: skipped: needs a moon" in prover.run(made="skip")
+    assert "not executed" in prover.run("--table")
+    assert "0 in 0" in prover.run(made="nothing")
+    assert prover.batches() == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -8,15 +8,17 @@ import ctypes
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
 
-from served import Served
+from served import Returned, Served
 from support import GSPROF, Running, Target, gsprof, main_python, program, wait_for
-from trials import Context, Result
+from trials import SKIPPED, Context, Result
 
 CLONE_NEWNS = 0x20000
 SIZE_MB = 8
+LOCK_TRIES = 100
 # With a low priority on a busy machine, a command can take minutes.
 SLOW_S = 600.0
 # Exit statuses that say that a file cannot be written, or that there is no sample yet.
@@ -63,8 +65,16 @@ class Disk:
 
     def lock(self) -> None:
         """Makes it read-only. Descriptors that are open for writing stay writable."""
-        self.mount("--bind", str(self.folder))
-        self.mount("-o", "remount,bind,ro")
+        for left in range(LOCK_TRIES, 0, -1):
+            self.mount("--bind", str(self.folder))
+            try:
+                self.mount("-o", "remount,bind,ro")
+                return
+            except subprocess.CalledProcessError:
+                # gsprof has just opened a file through the new mount.
+                self.unlock()
+                if left == 1:
+                    raise
 
     def unlock(self) -> None:
         subprocess.run(["umount", "-l", str(self.folder)], check=True)
@@ -96,6 +106,20 @@ FAULTS: Dict[str, Tuple[Callable[[Disk], None], Callable[[Disk], None]]] = {
 }
 
 
+class Missed(Exception):
+    """The command had ended before the disk failed."""
+
+
+@dataclass
+class Answered:
+    """What the daemon has acknowledged."""
+
+    started: List[str] = field(default_factory=list)  # sessions
+    stopped: Dict[str, int] = field(default_factory=dict)  # their number of frames
+    least: Dict[str, int] = field(default_factory=dict)  # frames of sessions before the fault
+    returned: Returned = field(default_factory=Returned)  # since the start of the first session
+
+
 class Trials:
     """Trials of one kind of fault."""
 
@@ -109,13 +133,14 @@ class Trials:
         self.target.end()
 
     def one(self, number: int) -> Tuple[str, List[str]]:
-        """Makes a trial. Returns its subject and what is wrong."""
+        """Makes a trial. Returns its subject and what is wrong. Raises Missed."""
+        # `make test` does only the first ones.
         subjects: Dict[str, Callable[[Path], List[str]]] = {
+            "daemon, session files": lambda folder: self.serve(folder, "out"),
+            "daemon, frame log": lambda folder: self.serve(folder, "state"),
             "record": self.record,
             "mem record": self.memory,
             "run": self.run,
-            "daemon, session files": lambda folder: self.serve(folder, "out"),
-            "daemon, frame log": lambda folder: self.serve(folder, "state"),
         }
         subject = list(subjects)[number % len(subjects)]
         folder = self.context.folder / f"disk{number}"
@@ -138,6 +163,8 @@ class Trials:
                 running.process.wait(timeout=wait_s)
             except subprocess.TimeoutExpired:
                 pass
+            if running.process.poll() is not None:
+                raise Missed()
             self.begin(disk)
             try:
                 self.result = running.finish(SLOW_S)
@@ -216,17 +243,21 @@ class Trials:
         (folder / "rt").mkdir(mode=0o700)
         daemon = Served([str(GSPROF)], folder, env, ["--allow-control"], freq="10ms")
         problems: List[str] = []
+        answered = Answered()
+        random = self.context.random
         try:
-            started = self.start_sessions(daemon, 3)
-            frames = daemon.frames(self.context.random.randrange(1, 20))
+            self.start_sessions(daemon, 3, answered)
+            daemon.frames(random.randrange(1, 20), answered.returned)
+            answered.least = frame_counts(daemon)
             self.begin(disk)
+            answered.returned.is_at_risk = True
             try:
-                stopped = self.stop_some(daemon, started, problems)
-                started += self.start_sessions(daemon, 1, tolerant=True)
-                daemon.frames(self.context.random.randrange(1, 20))
+                self.stop_some(daemon, answered, problems)
+                self.start_sessions(daemon, 1, answered, tolerant=True)
+                daemon.frames(random.randrange(1, 20), answered.returned)
             finally:
                 self.undo(disk)
-            self.check_recovery(daemon, started, stopped, frames, problems)
+            self.check_recovery(daemon, answered, problems)
             if daemon.stop() != 0:
                 problems.append(
                     f"the daemon ended with {daemon.process.returncode}: {daemon.said[-3:]}"
@@ -235,8 +266,9 @@ class Trials:
             daemon.end()
         return problems
 
-    def start_sessions(self, daemon: Served, count: int, tolerant: bool = False) -> List[str]:
-        names = []
+    def start_sessions(
+        self, daemon: Served, count: int, answered: Answered, tolerant: bool = False
+    ) -> None:
         for _ in range(count):
             name = f"s{self.context.random.randrange(10**9)}"
             stacks = self.context.random.random() < 0.3
@@ -244,29 +276,23 @@ class Trials:
             status, answer = daemon.ask("POST", "/profiling/start", body)
             assert status == 200 or tolerant, (status, answer)
             if status == 200:
-                names.append(name)
+                answered.started.append(name)
             else:
                 assert status in (500, 507, 503) and answer and answer["error"]["message"], answer
-        return names
 
-    def stop_some(self, daemon: Served, started: List[str], problems: List[str]) -> List[str]:
-        stopped = started[: self.context.random.randrange(len(started) + 1)]
-        for name in stopped:
+    def stop_some(self, daemon: Served, answered: Answered, problems: List[str]) -> None:
+        """Ends all sessions but the first, or some of them."""
+        some = answered.started[1:]
+        for name in some[: self.context.random.randrange(len(some) + 1)]:
             status, answer = daemon.ask("POST", "/profiling/stop", {"name": name})
             if status not in (200, 500, 503, 507) or not answer:
                 problems.append(f"stop: {status} {answer}")
             elif status != 200 and not answer["error"]["message"]:
                 problems.append(f"stop: no message: {answer}")
-        return stopped
+            elif status == 200:
+                answered.stopped[name] = answer["stopped"][0]["frame_count"]
 
-    def check_recovery(
-        self,
-        daemon: Served,
-        started: List[str],
-        stopped: List[str],
-        frames: int,
-        problems: List[str],
-    ) -> None:
+    def check_recovery(self, daemon: Served, answered: Answered, problems: List[str]) -> None:
         """Checks that each acknowledged session has its file and its frames in the end."""
 
         def is_well() -> bool:
@@ -275,31 +301,58 @@ class Trials:
                 status == 200 and now and not now["failed_sessions"] and not now["storage"]["error"]
             )
 
-        daemon.frames(2)
+        daemon.frames(2, answered.returned)
         wait_for(is_well, "the daemon does not recover", timeout_s=SLOW_S)
+        answered.returned.is_at_risk = False
+        daemon.frames(2, answered.returned)
         status, listed = daemon.ask("GET", "/profiling/sessions")
         known = {one["name"]: one for one in (listed or {})["sessions"]}
-        for name in started:
+        for name in answered.started:
             if name not in known:
                 problems.append(f"session {name} is lost")
                 continue
             if known[name]["is_active"]:
+                if name in answered.stopped:
+                    problems.append(f"session {name} was stopped and is active again")
                 status, answer = daemon.ask("POST", "/profiling/stop", {"name": name})
                 if status != 200:
                     problems.append(f"stop after recovery: {status} {answer}")
-        for name in set(started) & set(known):
-            _, one = daemon.ask("GET", f"/profiling/sessions/{name}")
-            _, whole = daemon.ask("GET", f"/profiling/sessions/{name}/download")
-            if not whole or not one:
-                problems.append(f"the file of {name} is not valid")
-                continue
-            if len(whole["frames"]) != one["frame_count"]:
-                problems.append(f"{name}: {len(whole['frames'])} frames, not {one['frame_count']}")
-            numbers = [frame["frame_id"] for frame in whole["frames"]]
-            if numbers != list(range(1, len(numbers) + 1)):
-                problems.append(f"{name}: frames out of order")
+                    continue
+                answered.stopped[name] = answer["stopped"][0]["frame_count"]
+        for name in answered.started:
+            if name in known:
+                problems += self.check_session(daemon, name, answered)
         if list((daemon.folder / "out").glob("*.part")):
             problems.append("leftover .part files")
+
+    def check_session(self, daemon: Served, name: str, answered: Answered) -> List[str]:
+        """Compares the file of a session with what was acknowledged."""
+        _, one = daemon.ask("GET", f"/profiling/sessions/{name}")
+        _, whole = daemon.ask("GET", f"/profiling/sessions/{name}/download")
+        if not whole or not one:
+            return [f"the file of {name} is not valid"]
+        problems = []
+        count = len(whole["frames"])
+        for what, frames in (
+            ("now", one["frame_count"]),
+            ("stopped with", answered.stopped.get(name, count)),
+        ):
+            if count != frames:
+                problems.append(f"{name}: {count} frames, {what} {frames}")
+        if count < answered.least.get(name, 0):
+            problems.append(f"{name}: {count} frames, {answered.least[name]} before the fault")
+        numbers = [frame["frame_id"] for frame in whole["frames"]]
+        if numbers != list(range(1, count + 1)):
+            problems.append(f"{name}: frames out of order")
+        if name == answered.started[0]:
+            problems += [f"{name}: {what}" for what in answered.returned.check(whole)]
+        return problems
+
+
+def frame_counts(daemon: Served) -> Dict[str, int]:
+    """Returns the number of frames of each session."""
+    listed = daemon.ask("GET", "/profiling/sessions")[1]["sessions"]
+    return {one["name"]: one["frame_count"] for one in listed}
 
 
 def run(context: Context, count: int, seconds: float, fault: str) -> Result:
@@ -307,14 +360,18 @@ def run(context: Context, count: int, seconds: float, fault: str) -> Result:
     result = Result()
     reason = own_mounts()
     if reason:
-        result.add(f"skipped: {reason}")
+        result.add(SKIPPED + reason)
         return result
     trials = Trials(context, fault)
     try:
-        for trial in range(count):
-            if context.is_over(seconds):
-                break
-            subject, problems = trials.one(context.seed + trial)
+        trial = -1
+        while result.count < count and not context.is_over(seconds):
+            trial += 1
+            try:
+                subject, problems = trials.one(context.seed + trial)
+            except Missed:
+                result.add("ended before the fault")
+                continue
             result.count += 1
             result.add(subject)
             if problems:

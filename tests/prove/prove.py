@@ -45,7 +45,7 @@ BEGIN = "<!-- begin: make prove -->"
 END = "<!-- end: make prove -->"
 sys.path.insert(0, str(HERE))
 
-from trials import Context, Result  # noqa: E402
+from trials import SKIPPED, Context, Result  # noqa: E402
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -211,7 +211,9 @@ def run_batch(
     # Ring folders and sockets have short names, and rings belong in memory.
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="gsprove-", dir=shm))
-    context = Context(row.name, seed, folder, jobs, dict(before.details) if before else {})
+    context = Context(row.name, seed, folder, jobs)
+    if before:
+        context.before, context.notes = dict(before.details), dict(before.notes)
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
     tested = commit()
     os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
@@ -219,7 +221,7 @@ def run_batch(
     try:
         result = row.run(context, count, seconds)
     except Exception:  # a fault of the row or an unexpected state: both have to be looked at
-        result = Result(failures=[context.failure(traceback.format_exc(), count - 1)])
+        result = Result(failures=[context.failure(traceback.format_exc(), max(0, count - 1))])
     finally:
         if runtime_dir is None:
             del os.environ["XDG_RUNTIME_DIR"]
@@ -233,6 +235,7 @@ def run_batch(
         is_complete=result.is_complete,
         failures=[{**failure, "commit": tested} for failure in result.failures],
         details=result.details,
+        notes=result.notes,
         interpreters=context.python_labels,
         commits=[tested],
     )
@@ -265,6 +268,12 @@ def needed(row: Row, total: Total, done: int, limits: Limits) -> int:
     return max(1, row.required - total.count) if row.required else sys.maxsize
 
 
+def skipped(batch: Result) -> str:
+    """Returns why the row cannot run on this machine, or "". Such a batch has no result."""
+    reasons = [key[len(SKIPPED) :] for key in batch.details if key.startswith(SKIPPED)]
+    return reasons[0] if reasons and not batch.count and not batch.failures else ""
+
+
 def report(row: Row, batch: Total, total: Total) -> None:
     print(
         f"{row.name}: {batch.count} in {batch.seconds:.1f} s, {len(batch.failures)} failed; "
@@ -290,10 +299,16 @@ def run_rows(rows: Sequence[Row], state: State, limits: Limits) -> None:
                 active.remove(row)
                 continue
             batch = run_batch(row, total.batches, count, seconds, limits.jobs, total)
+            reason = skipped(batch)
+            if reason:
+                print(f"{row.name}: skipped: {reason}", flush=True)
+                active.remove(row)
+                continue
             state.add(row.name, batch)
             done[row.name] += batch.count
             report(row, batch, state.total(row.name))
-            if batch.is_complete or (batch.failures and not batch.count):
+            # The next batch of a row that can do nothing here would do nothing too.
+            if batch.is_complete or not batch.count:
                 active.remove(row)
     for lock in filter(None, locks.values()):
         os.close(lock)

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from support import PATIENCE_S, Lines, wait_for
 
@@ -96,12 +96,14 @@ class Served:
         finally:
             connection.close()
 
-    def frames(self, more: int) -> int:
+    def frames(self, more: int, seen: Optional["Returned"] = None) -> int:
         """Waits for this many more ticks, also of frames that could not be written. Returns their
-        number."""
+        number. Notes the frames that the daemon returns meanwhile."""
         first = self.ask("GET", "/status")[1]["ticks"]
 
         def ticks() -> Any:
+            if seen:
+                seen.note(self)
             status, now = self.ask("GET", "/status")
             return now["ticks"] if status == 200 and now["ticks"] >= first + more else 0
 
@@ -125,3 +127,33 @@ class Served:
         self.process.wait()
         if self.process.stderr:
             self.process.stderr.close()
+
+
+class Returned:
+    """The metric frames that a daemon has returned since the start of a session, by their time."""
+
+    def __init__(self) -> None:
+        self.times: Set[str] = set()
+        self.at_risk: Set[str] = set()  # returned while the daemon may have been unable to write
+        self.is_at_risk = False
+
+    def note(self, daemon: Served) -> None:
+        status, answer = daemon.ask("GET", "/metrics/latest")
+        frame = (answer or {}).get("frame") if status == 200 else None
+        if frame:
+            (self.at_risk if self.is_at_risk else self.times).add(frame["time"])
+
+    def check(self, whole: Dict[str, Any]) -> List[str]:
+        """Returns which of them the file of the session lacks. One that was at risk may be missing
+        if the file says that frames were lost there."""
+        recorded = {frame["time"] for frame in whole["frames"]}
+        # The first frame that was returned may have begun before the session.
+        first = min(recorded) if recorded else ""
+        lost = {time for time in self.times if time >= first} - recorded
+        gaps = [gap for gap in whole.get("gaps", []) if gap["frames_lost"]]
+        for time in {time for time in self.at_risk if time >= first} - recorded:
+            if not any((gap["from"] or "") < time < (gap["to"] or "~") for gap in gaps):
+                lost.add(time)
+        if not lost:
+            return []
+        return [f"{len(lost)} frames were returned and are not in the file, such as {min(lost)}"]

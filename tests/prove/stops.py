@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
 
-from served import Served
+from served import Returned, Served
 from support import GSPROF, Running, Target, gsprof, main_python, program, state_of, wait_for
 from trials import Context, Result
 
@@ -109,27 +109,32 @@ class Trials:
             status, answer = daemon.ask("POST", "/profiling/start", begin)
             if status != 200:
                 return [f"start: {status} {answer}"]
+            returned = Returned()
+            least = 0
             for _ in range(self.context.random.randrange(1, 4)):
-                daemon.frames(self.context.random.randrange(1, 10))
+                daemon.frames(self.context.random.randrange(1, 10), returned)
+                least = daemon.ask("GET", "/profiling/sessions/kept")[1]["frame_count"]
                 daemon.process.send_signal(signal.SIGSTOP)
                 self.pause(daemon.process, 0.5)
                 daemon.process.send_signal(signal.SIGCONT)
-            daemon.frames(2)
-            return self.check_session(daemon) + self.check_target()
+            daemon.frames(2, returned)
+            return self.check_session(daemon, returned, least) + self.check_target()
         finally:
             daemon.end()
 
-    def check_session(self, daemon: Served) -> List[str]:
-        """Ends the session and checks its files."""
-        before = daemon.ask("GET", "/profiling/sessions/kept")[1]["frame_count"]
+    def check_session(self, daemon: Served, returned: Returned, least: int) -> List[str]:
+        """Ends the session and checks its files: they have the frames that were returned, and at
+        least as many as were counted before."""
         status, answer = daemon.ask("POST", "/profiling/stop", {"name": "kept"})
         if status != 200:
             return [f"stop: {status} {answer}"]
         whole = json.loads((daemon.folder / "out" / "kept.json").read_text())
         numbers = [frame["frame_id"] for frame in whole["frames"]]
-        problems = []
-        if numbers != list(range(1, len(numbers) + 1)) or len(numbers) < before:
-            problems.append(f"{len(numbers)} frames of {before}, or out of order")
+        problems = returned.check(whole)
+        if numbers != list(range(1, len(numbers) + 1)) or len(numbers) < least:
+            problems.append(f"{len(numbers)} frames of {least}, or out of order")
+        if len(numbers) != answer["stopped"][0]["frame_count"]:
+            problems.append(f"{len(numbers)} frames, but the answer was {answer}")
         if whole["losses"].get("frames_lost"):
             problems.append(f"frames lost: {whole['losses']}")
         stacks = daemon.folder / "out" / "kept.gsp"
@@ -200,10 +205,12 @@ class Trials:
             status, answer = daemon.ask("POST", "/profiling/start", begin)
             if status != 200:
                 return [f"start: {status} {answer}"]
-            daemon.frames(self.context.random.randrange(1, 10))
+            returned = Returned()
+            daemon.frames(self.context.random.randrange(1, 10), returned)
+            least = daemon.ask("GET", "/profiling/sessions/kept")[1]["frame_count"]
             problems = self.hold(lambda seconds: self.pause(daemon.process, seconds))
-            daemon.frames(2)
-            return problems + self.check_session(daemon) + self.check_target()
+            daemon.frames(2, returned)
+            return problems + self.check_session(daemon, returned, least) + self.check_target()
         finally:
             daemon.end()
 

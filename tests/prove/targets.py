@@ -23,13 +23,20 @@ from trials import HERE, TOOLS, Context, Result
 BUSY = HERE / "programs" / "busy.py"
 PROBE = TOOLS / "libprove_probe.so"
 STATES = ["python", "c", "c_upward", "gil", "allocate", "sleep", "lock", "epoll", "select", "read"]
-STATES += ["forks", "start_threads", "alarms", "alarms_c", "many"]
+STATES += ["forks", "start_threads", "alarms", "alarms_c", "many", "vectors"]
+STATES += ["poll", "recv", "epoll_c", "sigwait", "context_stack", "thread_stack"]
+# After SIGSTOP and SIGCONT, these system calls end with EINTR by themselves: signal(7).
+NO_STOPS = ["epoll_c", "sigwait"]
 
 # Limit for a target to be as before. Only a machine under heavy load comes near it.
 SETTLE_S = 60.0
+WORKERS = 2  # per job
 STATUS = 7  # with which the program exits
-LAYOUT = {"stop": 0, "signals": 8, "alarms": 16, "wrong": 24, "computed": 32}
-SLOTS_AT = 64
+LAYOUT = {"stop": 0, "signals": 8, "alarms": 16, "wrong": 24, "computed": 32, "eintr": 40}
+LAYOUT.update({"SIGFPE": 48, "SIGTRAP": 56, "SIGSEGV": 64})
+SLOTS_AT = 128
+FAULTS = ["SIGFPE", "SIGTRAP", "SIGSEGV"]
+HOLD_S = 0.003  # for which a stopped target must not run
 SYS_TGKILL = {"x86_64": 234, "aarch64": 131}.get(os.uname().machine, 0)
 
 
@@ -48,7 +55,7 @@ def until(condition: Callable[[], Any], what: str, limit_s: float = SETTLE_S) ->
         if time.monotonic() > deadline:
             raise Fault(what)
         time.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, 0.02)
+        pause_s = min(pause_s * 1.5, 0.005)
 
 
 class Busy:
@@ -72,6 +79,7 @@ class Busy:
         assert self.process.stdout is not None
         self.lines = Lines(self.process.stdout.fileno())
         self.sent = 0
+        self.faults = dict.fromkeys(FAULTS, 0)
         try:
             self.slots = int(self.lines.next() or 0)
             self.wait_for_progress()
@@ -114,6 +122,20 @@ class Busy:
 
         until(has_continued, f"threads do not continue: {before}, threads {self.threads()}")
 
+    def traced_by(self, tracer: int) -> List[str]:
+        """The states of the threads that this process traces."""
+        mark = b"\nTracerPid:\t%d\n" % tracer
+        found = []
+        for tid in os.listdir(f"/proc/{self.pid}/task"):
+            try:
+                with open(f"/proc/{self.pid}/task/{tid}/status", "rb", buffering=0) as file:
+                    text = file.read(4096)
+            except OSError:
+                continue
+            if mark in text:
+                found.append(text.split(b"State:\t")[1][:1].decode())
+        return found
+
     def threads(self) -> Dict[str, Dict[str, str]]:
         """The status of each thread as the kernel describes it."""
         found = {}
@@ -132,7 +154,7 @@ class Busy:
         """Whether each thread has the mask of the start. A thread that has ended has none; a thread
         that exists only for a moment was not there at the start."""
         now = self.masks_now()
-        if self.state == "start_threads":
+        if self.state in ("start_threads", "thread_stack"):
             return now.get(str(self.pid)) == self.masks[str(self.pid)]
         return all(now.get(tid) == mask for tid, mask in self.masks.items())
 
@@ -147,14 +169,53 @@ class Busy:
     def send_signal(self) -> None:
         """Queues a real-time signal: the program has to receive each. Half of them are sent to the
         main thread and half to the process."""
-        number = signal.SIGRTMIN + self.rng.choice([3, 4])
+        self.sent += self.send(signal.SIGRTMIN + self.rng.choice([3, 4]))
+
+    def send_any_signal(self, may_stop: bool = True) -> None:
+        """Sends a real-time signal, a signal that usually reports a fault of the program, or
+        SIGSTOP, and SIGCONT when it has stopped."""
+        chance = self.rng.random()
+        name = self.rng.choice(FAULTS)
+        if chance < 0.1 and may_stop and self.state not in NO_STOPS:
+            self.stop()
+            self.go_on()
+        elif chance < 0.5 and self.number(name) == self.faults[name]:
+            # Two signals of one kind may arrive as one: the last has to arrive first.
+            self.faults[name] += self.send(getattr(signal, name))
+        else:
+            self.send_signal()
+
+    def send(self, number: int) -> bool:
+        """Sends a signal to the main thread or to the process."""
         if SYS_TGKILL and self.rng.random() < 0.5:
             libc = ctypes.CDLL(None, use_errno=True)
-            done = libc.syscall(SYS_TGKILL, self.pid, self.pid, number)
-        else:
-            os.kill(self.pid, number)
-            done = 0
-        self.sent += done == 0
+            return bool(libc.syscall(SYS_TGKILL, self.pid, self.pid, int(number)) == 0)
+        os.kill(self.pid, number)
+        return True
+
+    def is_stopped(self) -> bool:
+        """Whether all threads are stopped, and stay so for some time."""
+        self.check_alive()
+        for _ in range(2):
+            before = self.progress()
+            if any(fields["State"][0] not in "Tt" for fields in self.threads().values() if fields):
+                return False
+            time.sleep(HOLD_S)
+        return self.progress() == before
+
+    def stop(self) -> None:
+        """Stops the program as its user does."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.wait_until_stopped()
+
+    def wait_until_stopped(self) -> None:
+        try:
+            until(self.is_stopped, "SIGSTOP does not stop the target")
+        except Fault as fault:
+            raise Fault(f"{fault}: {self.threads()}") from fault
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def check(self) -> None:
         """Raises Fault unless the target runs as before."""
@@ -165,6 +226,10 @@ class Busy:
             lambda: self.number("signals") == self.sent,
             f"{self.sent} signals were sent, {self.number('signals')} arrived",
         )
+        for name, sent in self.faults.items():
+            until(lambda: self.number(name) >= sent, f"{name} was lost: {sent} sent")  # noqa: B023
+            if self.number(name) != sent:
+                raise Fault(f"{sent} {name} were sent, {self.number(name)} arrived")
         until(
             self.are_masks_kept,
             f"the signal masks were {self.masks} and are {self.masks_now()}",
@@ -174,6 +239,8 @@ class Busy:
             until(lambda: self.number("alarms") > before, "the timer does not fire any more")
         if self.number("wrong"):
             raise Fault(f"{self.number('wrong')} results of C code are wrong")
+        if self.number("eintr"):
+            raise Fault(f"{self.number('eintr')} system calls ended with EINTR without a signal")
 
     def finish(self) -> None:
         """Lets the program end and checks how it does."""
@@ -183,7 +250,7 @@ class Busy:
             status = self.process.wait(SETTLE_S)
         except (TimeoutError, subprocess.TimeoutExpired) as error:
             raise Fault(f"the program does not end: {self.threads()}") from error
-        if (status, wrong) != (STATUS, "0"):
+        if (status, wrong, self.number("wrong"), self.number("eintr")) != (STATUS, "0", 0, 0):
             raise Fault(f"status {status}, {wrong} results are wrong{self.errors()}")
 
     def kill(self) -> None:
@@ -196,17 +263,25 @@ class Busy:
         self.error_path.unlink()
 
 
-def run_gsprof(args: Sequence[object], timeout_s: float = 120.0) -> Tuple[int, str]:
-    """Runs a command to its end. Returns its exit status and output."""
-    done = subprocess.run(
+def run_gsprof(
+    args: Sequence[object], timeout_s: float = 120.0, during: Callable[[], None] = lambda: None
+) -> Tuple[int, str]:
+    """Runs a command to its end, and calls during() meanwhile. Returns its exit status and
+    output."""
+    process = subprocess.Popen(
         [str(GSPROF), *map(str, args)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=timeout_s,
-        check=False,
     )
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    try:
+        during()
+        out = process.communicate(timeout=timeout_s)[0]
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    return process.returncode, out.decode("utf-8", "replace")
 
 
 class Batch:
@@ -280,7 +355,8 @@ class Batch:
                 errors.append(error)
                 self.left = 0
 
-        workers = [threading.Thread(target=work) for _ in range(self.context.jobs)]
+        # The trials wait most of the time.
+        workers = [threading.Thread(target=work) for _ in range(WORKERS * self.context.jobs)]
         try:
             for worker in workers:
                 worker.start()

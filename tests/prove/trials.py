@@ -18,7 +18,8 @@ and optionally
 
 if the number of trials is not the only requirement. run() does up to count trials, and starts none
 after that many seconds. All random choices come from context.random. It returns what it did; it
-does not raise an exception for a failed trial."""
+does not raise an exception for a failed trial. A row that cannot run on this machine returns only a
+detail whose name is SKIPPED and the reason."""
 
 from __future__ import annotations
 
@@ -37,6 +38,8 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 from support import BUILD, PACKAGE, Python, find_pythons, probe  # noqa: E402
 
 TOOLS = BUILD / "tests" / "tools"
+
+SKIPPED = "skipped: "
 
 Failure = Dict[str, str]
 
@@ -61,6 +64,8 @@ class Result:
     failures: List[Failure] = field(default_factory=list)
     details: Dict[str, float] = field(default_factory=dict)  # added up over all batches
     is_complete: bool = False  # of a row with REQUIRED = 0: it did all trials
+    # What a row needs to continue: see Context.notes. The notes of several batches are united.
+    notes: Dict[str, List[str]] = field(default_factory=dict)
 
     def add(self, key: str, number: float = 1) -> None:
         self.details[key] = self.details.get(key, 0) + number
@@ -71,6 +76,10 @@ class Result:
         self.is_complete = self.is_complete or other.is_complete
         for key, number in other.details.items():
             self.add(key, number)
+        for key, words in other.notes.items():
+            self.notes[key] = sorted({*self.notes.get(key, []), *words})
+        if self.is_complete:
+            self.notes = {}  # nothing is left to continue
 
 
 @dataclass
@@ -82,6 +91,8 @@ class Context:
     folder: Path  # temporary; removed after the batch
     jobs: int = 1  # number of trials at a time
     before: Dict[str, float] = field(default_factory=dict)  # details of all earlier batches
+    # Notes of all earlier batches that were recorded; empty if one batch is repeated.
+    notes: Dict[str, List[str]] = field(default_factory=dict)
     python_labels: List[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

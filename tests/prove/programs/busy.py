@@ -15,7 +15,7 @@ import threading
 import time
 import zlib
 
-SLOTS_AT = 64
+SLOTS_AT = 128
 SLOTS = 32
 LIBRARY, FILE, STATE = sys.argv[1:4]
 library = ctypes.CDLL(LIBRARY)
@@ -124,6 +124,13 @@ STATES = {
     "read": (read, [feed]),
     "forks": (fork, []),
     "start_threads": (start_threads, []),
+    "vectors": (library.probe_vectors, []),
+    "poll": (library.probe_poll, [library.probe_wake]),
+    "recv": (library.probe_recv, [library.probe_wake]),
+    "epoll_c": (library.probe_epoll, [library.probe_wake]),
+    "sigwait": (library.probe_sigwait, [library.probe_wake_by_signal]),
+    "context_stack": (library.probe_context_stack, []),
+    "thread_stack": (library.probe_thread_stack, [python]),
     "alarms": (python, []),
     "alarms_c": (library.probe_compute, [sleep]),
     "many": (python, [python, library.probe_compute, allocate] + [sleep] * 9),
@@ -136,13 +143,15 @@ def repeat(slot, step):
         slots[slot] += 1
     if step is feed:
         os.write(fed[1], b"x")  # for the last read
+    if step in (library.probe_wake, library.probe_wake_by_signal):
+        step()  # for the last wait
 
 
 def main():
     step, others = STATES[STATE]
     lock.acquire()
     # A mask that is not empty: the tests compare it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGRTMIN + 5])
     if library.probe_open(FILE.encode()) != 0:
         sys.exit("no signal handlers")
     threads = [

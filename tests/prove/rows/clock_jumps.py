@@ -30,6 +30,10 @@ SUMMER_TIME = datetime(2026, 3, 29, 0, 59, 59, tzinfo=timezone.utc).timestamp()
 WINTER_TIME = datetime(2026, 10, 25, 0, 59, 59, tzinfo=timezone.utc).timestamp()
 # More than any trial takes, less than a jump of an hour.
 LONGEST_S = 600
+# A command that takes less than a second has this long, also on a busy machine.
+HANG_S = 120
+# Time in which the program of a run works.
+WORK_S = 0.5
 
 
 class Jumper:
@@ -88,11 +92,14 @@ class Trials:
 
     def jump_until_end(self, running: Running, jumper: Jumper, longest_s: float) -> Finished:
         """Moves the clock at random intervals until the command ends."""
+        end_s = time.monotonic() + HANG_S
         try:
             while running.process.poll() is None:
+                if time.monotonic() > end_s:
+                    raise TimeoutError(f"{running.args[1]} did not end within {HANG_S} s")
                 jumper.jump()
                 self.wait(running, longest_s)
-            return running.finish(LONGEST_S)
+            return running.finish(HANG_S)
         except BaseException:
             running.kill()
             raise
@@ -192,17 +199,22 @@ class Trials:
         return problems
 
     def run(self, folder: Path, jumper: Jumper) -> List[str]:
-        """A run can be read, and has a plausible duration."""
-        code = "import time\nend = time.monotonic() + 0.5\n"
+        """A run can be read, and has the right duration."""
+        code = f"import time\nend = time.monotonic() + {WORK_S}\n"
         code += "while time.monotonic() < end: sum(range(999))\n"
         argv = ["run", "-o", folder / "run", "--", main_python(), "-c", code]
+        began_s = time.monotonic()
         running = Running(*argv, env={**jumper.env, "XDG_RUNTIME_DIR": str(folder)})
         done = self.jump_until_end(running, jumper, 0.4)
+        took_s = time.monotonic() - began_s
         if done.status != 0:
             return [str(done)]
         shown = gsprof("report", folder / "run", "-f", "json", status=None, timeout_s=LONGEST_S)
         if shown.status != 0:
             return [f"the run cannot be read: {shown.err}"]
+        duration_s = json.loads(shown.out)["duration_s"]
+        if not WORK_S * 0.8 <= duration_s <= took_s + 0.1:
+            return [f"the run has {duration_s} s, the program {WORK_S} s, the command {took_s} s"]
         return []
 
 

@@ -191,7 +191,8 @@ class Queue:
         self.lock = threading.Lock()
 
     def left_s(self) -> float:
-        return min(SLICE_S, self.seconds - (time.monotonic() - self.context.began_s))
+        left: float = self.seconds - (time.monotonic() - self.context.began_s)
+        return min(SLICE_S, left)
 
     def next(self) -> str:
         """Unknown targets first, then the slowest that is not done, then the fastest."""

@@ -50,11 +50,17 @@ SANITIZERS = {
 MEMORY = "trials with hostile memory"
 ELF = "trials with hostile ELF files"
 REAL = "commands with real hostile processes"
+READ = "commands with status 0"
+HEALTHY = "commands with healthy processes"
 ACCEPTED = (0, 1, 65, 69, 75, 77)
+# Most damage leaves something to show: fewer successes than this have another cause.
+READ_SHARE = 0.2
+ENOUGH = 50  # commands, before the share counts
 
 
 def is_reached(count: int, details: Mapping[str, float]) -> bool:
-    return count >= REQUIRED and details.get(REAL, 0) >= REAL_REQUIRED
+    is_read = details.get(READ, 0) >= READ_SHARE * details.get(REAL, 0)
+    return count >= REQUIRED and details.get(REAL, 0) >= REAL_REQUIRED and is_read
 
 
 # ------------------------------------------------------------------------------------ one process
@@ -217,6 +223,7 @@ def run_real(context: Context, python: Python, trial: int) -> Result:
         victim.stdout.readline()
         arguments = command_line(context, victim.pid)
         done = measure(GSPROF, *arguments, limit_s=COMMAND_S)
+        status = done.status
         what = ""
         if done.status not in ACCEPTED:
             what = f"status {done.status}"
@@ -232,6 +239,30 @@ def run_real(context: Context, python: Python, trial: int) -> Result:
         victim.wait()
     result.count = 1
     result.add(REAL)
+    result.add(READ, int(status == 0))
+    return result
+
+
+def run_healthy(context: Context, python: Python, trial: int) -> Result:
+    """The same commands succeed with a process that is not hostile."""
+    result = Result()
+    healthy = subprocess.Popen(
+        [python.path, str(PROGRAMS / "deep.py"), "20"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        assert healthy.stdout
+        healthy.stdout.readline()
+        done = measure(GSPROF, "dump", "-p", str(healthy.pid), "--json", limit_s=COMMAND_S)
+        if done.status != 0 or "deep" not in done.out:
+            what = f"dump of a healthy process: status {done.status}: {done.out[:200]} {done.err}"
+            result.failures.append(context.failure(what, trial))
+    finally:
+        healthy.kill()
+        healthy.wait()
+    result.add(HEALTHY)
     return result
 
 
@@ -253,8 +284,14 @@ def run(context: Context, count: int, seconds: float) -> Result:
             python = system or context.random.choice(context.pythons)
             if not context.is_over(seconds):
                 parts.append(run_real(context, python, total.count))
+        parts.append(run_healthy(context, python, total.count))
         for part in parts:
             total.merge(part)
         if total.failures:
             break
+    commands = total.details.get(REAL, 0) + context.before.get(REAL, 0)
+    succeeded = total.details.get(READ, 0) + context.before.get(READ, 0)
+    if commands >= ENOUGH and succeeded < READ_SHARE * commands:
+        what = f"only {succeeded:.0f} of {commands:.0f} commands have status 0"
+        total.failures.append(context.failure(what, total.count))
     return total

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 from targets import Batch, Busy, run_gsprof
 from trials import Context, Result
@@ -17,6 +18,13 @@ SHORT = 5
 
 EACH = 12  # injections into one target
 SIGNALS = 5  # to the target during each
+LONGEST_S = 0.1  # time in which they are sent, about that of an injection
+
+
+def send_signals(target: Busy, rng: random.Random) -> None:
+    for _ in range(rng.randint(0, SIGNALS)):
+        time.sleep(rng.uniform(0, LONGEST_S / SIGNALS))
+        target.send_any_signal()
 
 
 def use(batch: Batch, target: Busy, rng: random.Random) -> None:
@@ -24,9 +32,9 @@ def use(batch: Batch, target: Busy, rng: random.Random) -> None:
         if batch.is_over():
             return
         for command in (["inject", "--timeout", "60s"], ["eject", "--timeout", "60s"]):
-            for _ in range(rng.randint(0, SIGNALS)):
-                target.send_signal()
-            status, said = run_gsprof([*command, target.pid])
+            status, said = run_gsprof(
+                [*command, target.pid], during=lambda: send_signals(target, rng)
+            )
             if status != 0:
                 batch.fail(f"{target}: {command[0]} exited with status {status}: {said}")
             target.check()

@@ -9,6 +9,8 @@ because its ending may vary."""
 from __future__ import annotations
 
 import random
+import shutil
+import struct
 import sys
 import threading
 import traceback
@@ -31,7 +33,18 @@ SHORT = 8
 
 WHOLE = 0.1  # share of the programs under `gsprof run`
 SLOW_WEIGHT = 0.15  # of a case that takes seconds, relative to the others
+TOTALS_AT = 176  # offset of `total` in struct gsp_memory_head
+ALLOCATORS = 5
 WORKERS = 2  # per job: the programs wait half of the time
+
+
+def allocations(path: Path) -> int:
+    """Returns how many allocations a process has counted: the sum of the totals of its file of
+    counters, whose layout is in src/wire/memory.h."""
+    head = path.read_bytes()[:4096]
+    if head[:8] != b"GSPMEM01":
+        return 0
+    return sum(struct.unpack_from("<Q", head, TOTALS_AT + 32 * n + 8)[0] for n in range(ALLOCATORS))
 
 
 class Batch:
@@ -80,7 +93,11 @@ class Batch:
 
     def end_one(self, case: Case, python: Python, folder: Path, rng: random.Random) -> None:
         seen = folder / "seen"  # each process with the agent adds a line
+        runtime = folder / "run"  # and leaves its rings and counters
+        shutil.rmtree(runtime, ignore_errors=True)
+        runtime.mkdir(mode=0o700)
         agent = {
+            "XDG_RUNTIME_DIR": str(runtime),
             "PYTHONPATH": str(PACKAGE / "start"),
             "GSPROF": "nested",
             "GSPROF_FOLLOW": "0",
@@ -99,6 +116,8 @@ class Batch:
             lines = seen.read_text().splitlines()
             if not is_whole and not any(line.isdigit() for line in lines):
                 difference += f"the agent was not active: {lines}"
+            if not is_whole and not any(map(allocations, runtime.glob("gsprof/*/memory"))):
+                difference += f"no allocation was counted: {sorted(runtime.rglob('*'))[:20]}"
             self.add(case, python, difference, outcome.varies)
             with self.lock:
                 how = "under `gsprof run`" if is_whole else f"memory {agent['GSPROF_MEMORY']}"

@@ -2,12 +2,14 @@
 """A day of `gsprof serve` with 50 processes and overlapping sessions. The clocks of the daemon run
 faster (tests/tools/clock_shift.c), so that the day takes a few minutes.
 
-Each simulated hour starts sessions, ends those that are old enough, asks every kind of question,
-and replaces some of the processes. Then it measures the daemon."""
+First, many sessions start and end: that shows a leak even in the short form. Then each simulated
+hour starts sessions, ends those that are old enough, asks every kind of question, replaces some of
+the processes, and measures the daemon."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +40,13 @@ KEEP_HOURS = 4  # finished sessions, and the tables of ended processes
 # kept. After that the trend has to stay below this number of bytes per hour.
 WARM_HOURS = 14
 SLOPE_BYTES = 64 << 10
-# Descriptors of watched processes, whose number varies.
-DESCRIPTORS_SLACK = 60
+# Of the daemon itself: those of watched processes, whose number varies, are not counted.
+DESCRIPTORS_SLACK = 8
+# Before the day, this many sessions start and end, and again as many. The second half may add
+# neither descriptors nor more memory than the daemon needs to list the sessions (9 KiB each).
+QUICK = 60
+QUICK_DESCRIPTORS = 2
+QUICK_BYTES = 20 << 10
 # The frame log is kept up to this size (KEEP_BYTES of src/frames/log.c).
 LOG_BYTES = 1 << 30
 
@@ -61,11 +68,23 @@ def measure(daemon: Served, folder: Path) -> Measured:
     facts = dict(line.split(":", 1) for line in status.splitlines())
     return Measured(
         rss_bytes=int(facts["VmRSS"].split()[0]) * 1024,
-        descriptors=len(os.listdir(f"/proc/{pid}/fd")),
+        descriptors=own_descriptors(pid),
         threads=int(facts["Threads"]),
         log_bytes=sum(p.stat().st_size for p in (folder / "state").rglob("*") if p.is_file()),
         folders=sum(1 for p in (folder / "rt" / "gsprof").glob("*-*") if p.is_dir()),
     )
+
+
+def own_descriptors(pid: int) -> int:
+    """Returns how many descriptors of a process are not of files of other processes in /proc."""
+    count = 0
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            owner = re.match(r"/proc/(\d+)/", os.readlink(path))
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        count += not owner or int(owner[1]) == pid
+    return count
 
 
 def slope(values: List[int]) -> float:
@@ -93,6 +112,7 @@ class Day:
         self.active: Dict[str, int] = {}  # the hour in which each session ends
         self.ended: Set[str] = set()
         self.number = 0
+        self.calm_descriptors = 0  # when no process is watched
         clock = Clock(self.folder / "clock", rate)
         env = {
             **clock.env,
@@ -138,6 +158,30 @@ class Day:
     def uptime_s(self) -> float:
         return float((self.daemon.ask("GET", "/status")[1] or {"uptime_s": 0})["uptime_s"])
 
+    def quick_sessions(self) -> None:
+        """Starts and ends many sessions; checks that nothing is left of them."""
+        self.fill()
+        pids = [p.pid for p in self.sleepers]
+        measured = []
+        for half in range(2):
+            names = [f"quick{half}-{number}" for number in range(QUICK)]
+            for name in names:
+                some = self.context.random.sample(pids, 5)
+                self.ask("POST", "/profiling/start", {"name": name, "pids": some})
+            for name in names:
+                self.ask("POST", "/profiling/stop", {"name": name})
+            measured.append((measure(self.daemon, self.folder), self.all_descriptors()))
+        (first, first_all), (last, last_all) = measured
+        self.calm_descriptors = last_all
+        if last_all > first_all + QUICK_DESCRIPTORS:
+            self.problems.append(f"{QUICK} sessions left {last_all - first_all} descriptors")
+        each = (last.rss_bytes - first.rss_bytes) / QUICK
+        if each > QUICK_BYTES:
+            self.problems.append(f"a session that has ended takes {each / 1024:.1f} KiB")
+
+    def all_descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.daemon.process.pid}/fd"))
+
     def hour(self, hour: int) -> Measured:
         self.fill()
         pids = [p.pid for p in self.sleepers] + [w.pid for w in self.writers]
@@ -173,6 +217,11 @@ class Day:
     def finish(self) -> None:
         self.ask("POST", "/profiling/stop", {})
         self.ended |= set(self.active)
+        # Nothing is watched any more.
+        wait_for(
+            lambda: self.all_descriptors() <= self.calm_descriptors + QUICK_DESCRIPTORS,
+            f"{self.calm_descriptors} descriptors became {self.all_descriptors()}",
+        )
         if self.daemon.stop() != 0:
             self.problems.append(f"the daemon ended with {self.daemon.process.returncode}")
         for name in self.ended:
@@ -206,6 +255,7 @@ def simulate(context: Context, hours: int, rate: int) -> Tuple[List[Measured], L
     day = Day(context, rate)
     measured: List[Measured] = []
     try:
+        day.quick_sessions()
         for hour in range(hours):
             measured.append(day.hour(hour))
         day.finish()

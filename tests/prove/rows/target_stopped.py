@@ -11,7 +11,7 @@ ORDER = 77
 TITLE = "SIGSTOP and SIGCONT of the target"
 REQUIRED = 100
 REQUIREMENT = "nothing lost; stays stopped until its user continues it"
-SHORT = 2
+SHORT = 3
 
 
 def run(context: Context, count: int, seconds: float) -> Result:
