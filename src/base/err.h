@@ -51,6 +51,7 @@ enum gsp_err_reason {
     GSP_REASON_TOKEN,     /* the server's token is missing or unusable */
     GSP_REASON_FOLDER,    /* a folder of the server cannot be used */
     GSP_REASON_CONTROL,   /* the daemon runs without --allow-control */
+    GSP_REASON_SHARE,     /* clients without trust have used their share */
 };
 
 struct gsp_err {

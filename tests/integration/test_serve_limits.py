@@ -111,6 +111,76 @@ def test_an_aborted_worker_is_an_internal_error(serve: Serve) -> None:
         assert words in answers[0][1]["message"]
 
 
+def start_session(daemon: Daemon, name: str) -> Tuple[int, Any]:
+    return daemon.ask("POST", "/profiling/start", {"name": name})
+
+
+def test_number_of_anonymous_sessions(serve: Serve) -> None:
+    daemon = serve("--freq", "60s")
+    for number in range(64):
+        assert start_session(daemon, f"s{number}")[0] == 200
+    for _ in range(2):  # also after a restart
+        status, answer = start_session(daemon, "more")
+        assert (status, answer["error"]["code"]) == (413, "LIMIT") and answer["error"]["hint"]
+        assert daemon.stop(signal.SIGKILL) != 0
+        daemon.start()
+    daemon.owner = True
+    assert start_session(daemon, "mine")[0] == 200
+    daemon.post("/profiling/stop", {"name": "s0"})
+    daemon.owner = False
+    assert start_session(daemon, "more")[0] == 200
+
+
+def test_disk_of_anonymous_sessions(serve: Serve) -> None:
+    daemon = serve("--freq", "10ms", env={"GSPROF_ANONYMOUS_MB": "1"}, owner=True)
+    start_session(daemon, "mine")
+    daemon.owner = False
+    for name in ("a", "b"):
+        assert start_session(daemon, name)[0] == 200
+    for name in ("a", "b"):
+        ended = daemon.until(f"/profiling/sessions/{name}", lambda now: not now["is_active"])
+        assert "stopped early" in ended["error"] and not ended["failed"]
+        file = daemon.output / f"{name}.json"
+        wait_for(file.exists, "the file is not written")
+        made = json.loads(file.read_text(encoding="utf-8"))
+        assert len(made["frames"]) == ended["frame_count"]
+    bytes_used = sum((daemon.output / f"{name}.json").stat().st_size for name in ("a", "b"))
+    assert MIB / 2 < bytes_used < 1.5 * MIB
+    for _ in range(2):  # also after a restart
+        status, answer = start_session(daemon, "more")
+        assert (status, answer["error"]["code"]) == (507, "NOWRITE") and answer["error"]["hint"]
+        assert daemon.stop(signal.SIGKILL) != 0
+        daemon.start()
+    assert "stopped early" in daemon.get("/profiling/sessions/a")["error"]
+    daemon.owner = True
+    assert daemon.get("/profiling/sessions/mine")["is_active"]
+    assert start_session(daemon, "second")[0] == 200
+    (daemon.output / "a.json").unlink()
+    assert daemon.ask("DELETE", "/profiling/sessions/b")[0] == 200
+    daemon.owner = False
+    assert start_session(daemon, "more")[0] == 200
+
+
+def test_files_of_forgotten_anonymous_sessions(serve: Serve) -> None:
+    daemon = serve("--freq", "60s", env={"GSPROF_KEEP_SESSIONS": "4"}, owner=True)
+    for name in ("mine", "his"):
+        start_session(daemon, name)
+        daemon.post("/profiling/stop", {"name": name})
+    daemon.owner = False
+    for number in range(6):
+        start_session(daemon, f"s{number}")
+        daemon.post("/profiling/stop", {"name": f"s{number}"})
+    names = ["his.json", "mine.json", "s4.json", "s5.json"]
+    wait_for(
+        lambda: sorted(path.name for path in daemon.output.iterdir()) == names,
+        "not the newest files are kept",
+        pause_s=0.1,
+    )
+    assert {row["name"] for row in daemon.get("/profiling/sessions")["sessions"]} == {
+        name[:-5] for name in names
+    }
+
+
 def test_statements_that_change_the_engine(serve: Serve) -> None:
     daemon = serve()
     for sql in (
