@@ -50,6 +50,7 @@ struct gsp_http__stream {
     struct gsp_http_stream from;
     struct gsp_buf pending; /* read but not sent yet */
     size_t sent;            /* of pending */
+    bool is_anonymous;      /* the client */
     bool ended;
     bool suspended;
 };
@@ -96,6 +97,10 @@ struct gsp_http_server {
     unsigned stream_count GSP_GUARDED_BY(lock);
     uint64_t answers_bytes GSP_GUARDED_BY(lock); /* memory of the answers that are being sent */
     unsigned job_count GSP_GUARDED_BY(lock);
+    /* The parts of anonymous clients, at most half of each limit. */
+    unsigned anonymous_streams GSP_GUARDED_BY(lock);
+    unsigned anonymous_jobs GSP_GUARDED_BY(lock);
+    uint64_t anonymous_bytes GSP_GUARDED_BY(lock);
     bool stopping GSP_GUARDED_BY(lock);
 };
 
@@ -113,6 +118,11 @@ struct gsp_http__exchange {
     bool answered;       /* answer is filled */
     bool must_close;     /* close the connection after the answer */
 };
+
+static inline bool gsp_http__is_anonymous(const struct gsp_http__exchange *call)
+{
+    return call->request.trust == GSP_HTTP_ANONYMOUS;
+}
 
 /* request.c */
 enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connection, const char *url,

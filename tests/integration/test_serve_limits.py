@@ -217,7 +217,7 @@ def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> 
 
 
 def test_answers_that_are_read_slowly(serve: Serve) -> None:
-    limits = {"GSPROF_ANSWERS_MB": str(5 * BIG_MIB // 2), "GSPROF_QUERY_ANSWER_MB": "10"}
+    limits = {"GSPROF_ANSWERS_MB": str(5 * BIG_MIB), "GSPROF_QUERY_ANSWER_MB": "10"}
     daemon = serve(env=limits)
     status, error = ask(daemon, BIG + ", range(2)")  # longer than one answer may be
     assert (status, error["code"]) == (422, "LIMIT") and error["hint"]
@@ -227,8 +227,34 @@ def test_answers_that_are_read_slowly(serve: Serve) -> None:
         assert [status_of(client) for client in clients] == [200, 200]
         status, error = ask(daemon, BIG)
         assert (status, error["code"]) == (503, "BUSY") and error["hint"]
+        daemon.owner = True  # half is for the owner
+        assert ask(daemon, BIG)[0] == 200
+        daemon.owner = False
         clients[0].close()
         wait_for(lambda: ask(daemon, BIG)[0] == 200)
+
+
+def test_anonymous_requests_leave_half_to_the_owner(serve: Serve) -> None:
+    daemon = serve("--freq", "60s")
+    waiting = request("/query", {"sql": "SELECT sleep_ms(25000)"})
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(send(daemon, waiting))
+        wait_for(lambda: len(workers(daemon)) == 2)
+        status, error = ask(daemon, "SELECT 1 AS one")
+        assert (status, error["code"]) == (503, "BUSY") and error["hint"]
+        daemon.owner = True
+        for _ in range(2):
+            assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+        # Both together have no more than before.
+        for _ in range(2):
+            stack.enter_context(send(daemon, waiting))
+        wait_for(lambda: len(workers(daemon)) == 4)
+        assert ask(daemon, "SELECT 1")[0] == 503
+    wait_for(lambda: not workers(daemon))
+    assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+    daemon.owner = False
+    assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
 
 
 def test_rate_of_reading(serve: Serve) -> None:
@@ -253,19 +279,23 @@ def test_rate_of_reading(serve: Serve) -> None:
 
 
 def test_streams(serve: Serve) -> None:
-    daemon = serve(env={"GSPROF_STREAMS": "2"})
+    daemon = serve(env={"GSPROF_STREAMS": "4"})
+
+    def is_free() -> bool:
+        with send(daemon, request("/stream")) as client:
+            return status_of(client) == 200
+
     with ExitStack() as stack:
-        clients = [stack.enter_context(send(daemon, request("/stream"))) for _ in range(2)]
-        assert [status_of(client) for client in clients] == [200, 200]
-        status, answer = daemon.ask("GET", "/stream")
-        assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
+        for owner in (False, True):  # half is for the owner
+            daemon.owner = owner
+            clients = [stack.enter_context(send(daemon, request("/stream"))) for _ in range(2)]
+            assert [status_of(client) for client in clients] == [200, 200]
+            status, answer = daemon.ask("GET", "/stream")
+            assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
         clients[0].close()
-
-        def is_free() -> bool:
-            with send(daemon, request("/stream")) as client:
-                return status_of(client) == 200
-
         wait_for(is_free)
+        daemon.owner = False
+        assert not is_free()
 
 
 @pytest.fixture
