@@ -251,7 +251,8 @@ static const struct row ROWS[] = {
         .shown = {.name = "connections_per_address",
                   .type = "whole number",
                   .fallback = "256",
-                  .doc = "limit of connections from one IP address (IPv6: one /64 network)"},
+                  .doc = "limit of connections from one IP address (IPv6: one /64 network; "
+                         "all loopback addresses count as one)"},
         FIXED(connections_per_address),
         .min = 1,
         .max = 1e5,

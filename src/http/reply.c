@@ -267,7 +267,8 @@ enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call)
     if (!response)
         return MHD_NO; /* out of memory: the server closes the connection */
     add_headers(response, answer);
-    if (call->must_close)
+    /* A busy client must not keep others out with connections that it holds between requests. */
+    if (call->must_close || gsp_http__conn_is_crowded(call->server, call->conn))
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     enum MHD_Result queued =
         gsp_http__mhd.queue_response(call->connection, (unsigned)answer->status, response);

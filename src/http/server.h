@@ -128,7 +128,6 @@ void gsp_http_stop(struct gsp_http_server *server); /* NULL does nothing */
 #define GSP_HTTP_CODE_BYTES   20U /* "abcd-efgh-jkmn-pqrs" with the NUL: 80 random bits */
 #define GSP_HTTP_COOKIE_BYTES 160U
 #define GSP_HTTP_LOGIN_HOURS  12 /* the life of a cookie */
-#define GSP_HTTP_LOGIN_TRIES  10 /* wrong codes that void the right one */
 
 /* Makes a new code, which replaces the previous one. Fails with IO (no random numbers). */
 GSP_MUST_CHECK int gsp_http_login_code(struct gsp_http_server *server,

@@ -67,7 +67,6 @@ struct gsp_http__login {
 struct gsp_http__logins {
     struct gsp_lock lock;
     char code[GSP_HTTP_CODE_BYTES] GSP_GUARDED_BY(lock); /* without hyphens; "": none */
-    unsigned wrong GSP_GUARDED_BY(lock);                 /* attempts since the code was made */
     struct gsp_http__login at[GSP_HTTP_LOGINS_MAX] GSP_GUARDED_BY(lock);
 };
 
@@ -160,6 +159,8 @@ void gsp_http__on_connection(void *cls, struct MHD_Connection *connection, void 
  * kernel discards what is left of an incomplete answer: a slow client would keep it for long. */
 void gsp_http__rate_begin(struct gsp_http__exchange *call);
 void gsp_http__rate_end(struct gsp_http__exchange *call, bool is_complete);
+/* Whether three quarters of all connections, or of those of the client's address, are in use. */
+bool gsp_http__conn_is_crowded(struct gsp_http_server *server, const struct gsp_http__conn *conn);
 /* Main function of the watcher thread. */
 void *gsp_http__watcher_run(void *server);
 

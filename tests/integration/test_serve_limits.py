@@ -61,6 +61,15 @@ def status_of(client: socket.socket) -> int:
     return int(head.split(b" ")[1])
 
 
+def head_of(client: socket.socket) -> bytes:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        more = client.recv(1)
+        assert more, head
+        head += more
+    return head
+
+
 def workers(daemon: Daemon) -> List[int]:
     path = Path(f"/proc/{daemon.pid}/task")
     found: List[int] = []
@@ -323,8 +332,42 @@ def test_connections_of_one_client(serve: Serve, tmp_path: Path, path: Optional[
                 begin = time.monotonic()
                 assert daemon.get("/health")["status"] == "ok"
                 assert time.monotonic() - begin < PATIENCE_S / 10
-        status, answer = daemon.ask("GET", "/status")
-        assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
+        if path:  # answers close their connections while there are many
+            wait_for(lambda: daemon.ask("GET", "/status")[0] == 200)
+        else:
+            status, answer = daemon.ask("GET", "/status")
+            assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
         local = gsprof("query", f"unix:{tmp_path / 's'}", "SELECT 41 + 1 AS x", "-f", "csv")
         assert local.out == "x\n42\n"
     wait_for(lambda: daemon.ask("GET", "/status")[0] == 200)
+
+
+def test_loopback_addresses_count_as_one(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_CONNECTIONS_PER_ADDRESS": "8"})
+    with ExitStack() as stack:
+        for number in range(8):
+            client = stack.enter_context(socket.socket())
+            client.bind((f"127.0.1.{number + 1}", 0))
+            client.connect(("127.0.0.1", daemon.port))
+        status, answer = daemon.ask("GET", "/status")
+        assert (status, answer["error"]["code"]) == (503, "BUSY")
+    wait_for(lambda: daemon.ask("GET", "/health")[0] == 200)
+
+
+def test_busy_clients_do_not_keep_their_connections(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_CONNECTIONS_PER_ADDRESS": "8"})
+    with ExitStack() as stack:
+        clients = [stack.enter_context(send(daemon, b"")) for _ in range(8)]
+        for client in clients:
+            client.sendall(request("/openapi.json"))
+        heads = [head_of(client).lower() for client in clients]
+        assert all(head.startswith(b"http/1.1 200") for head in heads)
+        assert any(b"\r\nconnection: close" in head for head in heads)
+    wait_for(lambda: daemon.ask("GET", "/status")[0] == 200)
+    connection = daemon.connect(owner=False)
+    for _ in range(3):  # a connection stays open while there are few
+        connection.request("GET", "/health")
+        answered = connection.getresponse()
+        answered.read()
+        assert answered.getheader("Connection") != "close"
+    connection.close()
