@@ -72,7 +72,8 @@ static int open_files(const struct gsp_worker_job *order, struct files *files, s
     int *const to[] = {&files->in, &files->out, &files->err, &files->extra};
     const struct gsp_sv bytes[] = {order->input, nothing, nothing, order->extra};
     for (size_t i = 0; i < GSP_COUNT(to); i++) {
-        int fd = memory_file(bytes[i], err);
+        const bool is_given = i == 0 && order->input_fd;
+        int fd = is_given ? dup(order->input_fd) : memory_file(bytes[i], err);
         if (fd < 0)
             return fd;
         /* Above the numbers they get in the worker, so that no dup2() overwrites another. */

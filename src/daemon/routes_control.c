@@ -337,11 +337,20 @@ void gsp_daemon__route_record(struct gsp_route_call *call, struct gsp_http_answe
 static void draw(const struct gsp_route_call *call, const char *path,
                  struct gsp_http_answer *answer)
 {
+    struct gsp_err err = {0};
+    int opened = -1;
+    const int rc = gsp_file_open_member(path, (size_t)GSP_INPUT_BYTES_MAX, &opened, &err);
+    gsp_auto_fd fd = opened;
+    if (rc < 0) {
+        worker_failed(answer, &err, NULL);
+        return;
+    }
     if (!begin_worker(&call->daemon->drawings, DRAWINGS_MAX, answer))
         return;
     const char *const args[] = {"flamegraph", "--from",  "gsp", "--output",
-                                "-",          "--input", path,  NULL};
+                                "-",          "--input", "-",   NULL};
     const struct gsp_worker_job order = {.args = args,
+                                         .input_fd = fd,
                                          .timeout_ns = DRAWING_TIMEOUT_NS,
                                          .memory_bytes = DRAWING_MEMORY,
                                          .answer_bytes = DRAWING_BYTES_MAX,

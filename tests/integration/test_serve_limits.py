@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Set, Tuple
 
 import pytest
 from conftest import Serve, StartTarget
@@ -202,6 +202,19 @@ def test_statements_that_change_the_engine(serve: Serve) -> None:
     assert ask(daemon, "SELECT 'enable_x(1)' AS enable_x") == (200, [{"enable_x": "enable_x(1)"}])
 
 
+def hold_worker(daemon: Daemon, held: Set[int]) -> None:
+    """Stops the next worker, if it is still there."""
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        for pid in set(workers(daemon)) - held:
+            try:
+                os.kill(pid, signal.SIGSTOP)
+            except ProcessLookupError:
+                return
+            held.add(pid)
+            return
+
+
 def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve(owner=True)
@@ -211,15 +224,23 @@ def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> 
     path = "/flamegraph?session=deep"
     assert daemon.raw("GET", path)[0] == 200
     recording = daemon.output / "deep.gsp"
+    drawn = recording.read_bytes()
     recording.write_bytes(b"not a recording")
     status, answer = daemon.ask("GET", path)
     assert status in (400, 422) and answer["error"]["code"] == "FORMAT"
     recording.unlink()
-    os.mkfifo(recording)  # a reader waits
+    os.mkfifo(recording)  # a reader would wait
+    begin = time.monotonic()
+    status, answer = daemon.ask("GET", path)
+    assert (status, answer["error"]["code"]) == (400, "FORMAT"), answer
+    assert time.monotonic() - begin < PATIENCE_S / 4 and not workers(daemon)
+    recording.unlink()
+    recording.write_bytes(drawn)
     with ExitStack() as stack:
-        for _ in range(2):
+        held: Set[int] = set()
+        while len(held) < 2:
             stack.enter_context(send(daemon, request(path)))
-        wait_for(lambda: len(workers(daemon)) == 2)
+            hold_worker(daemon, held)
         status, answer = daemon.ask("GET", path)
         assert (status, answer["error"]["code"]) == (503, "BUSY")
     wait_for(lambda: not workers(daemon))
