@@ -93,6 +93,13 @@ def test_memory_of_a_query(serve: Serve) -> None:
     assert "more memory than its limit of 64 MiB" in local.err and "--memory" in local.err
 
 
+def test_memory_that_the_engine_does_not_count(serve: Serve) -> None:
+    """The engine ends the process, because it cannot allocate where it handles no error."""
+    daemon = serve(env={"GSPROF_QUERY_MEMORY_MB": "64"})
+    status, error = ask(daemon, "SELECT histogram(repeat('x',500)||i) FROM range(5000000) t(i)")
+    assert (status, error["code"]) == (422, "LIMIT") and "query_" in error["hint"], error
+
+
 def test_time_of_a_query(serve: Serve) -> None:
     daemon = serve(env={"GSPROF_QUERY_TIMEOUT": "0.1"})
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
@@ -243,6 +250,8 @@ def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> 
             hold_worker(daemon, held)
         status, answer = daemon.ask("GET", path)
         assert (status, answer["error"]["code"]) == (503, "BUSY")
+        for pid in held:  # one may have stopped before it ran the program, and the daemon waits
+            os.kill(pid, signal.SIGCONT)
     wait_for(lambda: not workers(daemon))
 
 
