@@ -10,7 +10,7 @@ import re
 import shutil
 import socket
 import struct
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 from urllib.parse import quote
 
 from .errors import GsprofError, NotPermitted, UsageError, from_code
@@ -66,27 +66,62 @@ def _split(endpoint: str) -> Tuple[str, int, str]:
     return found.group(1) or found.group(2), int(found.group(3) or PORT), ""
 
 
-def _find_token(host: str) -> Optional[str]:
-    """Finds the token as the gsprof commands do. The token file is for this machine only."""
-    token = os.environ.get("GSPROF_TOKEN")
-    if token:
-        return token.strip()
-    if host not in ("", "localhost", "127.0.0.1", "::1"):
+_HERE = ("localhost", "127.0.0.1", "::1")
+# Local addresses at which a connection to this machine arrives, as numbers of 32 bits.
+_REACHED = {(0,), (0x7F000001,), (0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 0xFFFF, 0x7F000001)}
+_REACHED.add((0, 0, 0xFFFF, 0))
+
+
+def _listeners(port: int) -> Set[int]:
+    """Returns the users who listen on this port of the loopback interface."""
+    users: Set[int] = set()
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(path, encoding="ascii") as file:
+                rows = [line.split() for line in file]
+        except OSError:
+            continue
+        for row in rows:
+            if len(row) < 8 or row[3] != "0A":
+                continue
+            address, number = row[1].split(":")
+            # The kernel prints each group as a number in the byte order of this machine.
+            parts = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
+            host = tuple(socket.ntohl(part) for part in parts)
+            if int(number, 16) == port and host in _REACHED:
+                users.add(int(row[7]))
+    return users
+
+
+def _configured_token(host: str, port: int) -> Optional[str]:
+    """Returns the token of this user's configuration, which is for this machine only. It is not
+    sent to a server of another user, who may listen on the port."""
+    if host not in _HERE:
         return None
     config = os.environ.get("XDG_CONFIG_HOME", "")
     if not config.startswith("/"):
         config = os.path.join(os.path.expanduser("~"), ".config")
     try:
         with open(os.path.join(config, "gsprof", "token"), encoding="ascii") as file:
-            return file.read().strip() or None
+            token = file.read().strip() or None
     except FileNotFoundError:
         return None
+    users = _listeners(port)
+    others = users - {0, os.geteuid()}
+    if others:
+        raise from_code(
+            "PERM",
+            f"port {port} belongs to user {min(others)}, not to you, so the token of your "
+            "configuration is not sent",
+            "pass token= to send one nevertheless",
+        )
+    return token if users else None
 
 
 def _own_socket(host: str, port: int) -> str:
     """Returns the socket of this user's daemon at that port of this machine, or "". The daemon
     gives its owner more rights than other local users."""
-    if host not in ("localhost", "127.0.0.1", "::1"):
+    if host not in _HERE:
         return ""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
@@ -110,8 +145,8 @@ class Session:
 
     endpoint is HOST, PORT, HOST:PORT or unix:PATH; the default is this machine. A daemon of this
     user on this machine is asked over its Unix socket. The default token is $GSPROF_TOKEN, or for
-    this machine the one in $XDG_CONFIG_HOME/gsprof/token. Without a name
-    the daemon chooses one, which name has after start(). The session has the metrics of the
+    this machine the one in $XDG_CONFIG_HOME/gsprof/token, which is not sent to a server of another
+    user. Without a name the daemon chooses one, which name has after start(). The session has the metrics of the
     processes `pids`; with stacks=True their stacks are recorded, `rate` times a second, with native
     frames if native=True. force=True replaces the file of a finished session of that name."""
 
@@ -134,7 +169,7 @@ class Session:
         self.name = name
         self.endpoint = endpoint
         self._host, self._port, self._socket = _split(endpoint)
-        self._token = _find_token(self._host) if token is None else token
+        self._token = os.environ.get("GSPROF_TOKEN", "").strip() if token is None else token
         self._given = token is not None
         self._timeout_s = timeout_s
         flags = {"stacks": stacks, "native": native, "force": force}
@@ -234,8 +269,11 @@ class Session:
         else:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         headers = {"Connection": "close"}
-        if self._token and not own:
-            headers["Authorization"] = f"Bearer {self._token}"
+        secret: Optional[str] = self._token
+        if not secret and not self._given and not own:
+            secret = _configured_token(self._host, self._port)
+        if secret and not own:
+            headers["Authorization"] = f"Bearer {secret}"
         text = None if body is None else json.dumps(body, allow_nan=False).encode()
         try:
             connection.request(method, path, body=text, headers=headers)

@@ -51,6 +51,8 @@ enum gsp_err_reason {
     GSP_REASON_TOKEN,     /* the server's token is missing or unusable */
     GSP_REASON_FOLDER,    /* a folder of the server cannot be used */
     GSP_REASON_CONTROL,   /* the daemon runs without --allow-control */
+    GSP_REASON_SHARE,     /* clients without trust have used their share */
+    GSP_REASON_LISTENER,  /* another user listens on the port */
 };
 
 struct gsp_err {

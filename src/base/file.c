@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define READ_CHUNK  16384
@@ -84,12 +85,66 @@ int gsp_file_open_regular(const char *path)
     return -1;
 }
 
+/* A device that ends: a terminal, /dev/null. */
+static bool has_end(int fd, const struct stat *facts)
+{
+    return !S_ISBLK(facts->st_mode) &&
+           (!S_ISCHR(facts->st_mode) || facts->st_rdev == makedev(1, 3) || isatty(fd));
+}
+
+static int check_opened(int fd, const char *path, size_t max_bytes, struct gsp_err *err)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) < 0)
+        return read_failed(errno, path, err);
+    if (S_ISREG(facts.st_mode) && (uint64_t)facts.st_size > max_bytes)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "%s has more than %zu bytes", path, max_bytes);
+    if (!has_end(fd, &facts))
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "%s is a device", path);
+    return GSP_OK;
+}
+
+static int open_checked(int fd, const char *path, size_t max_bytes, int *out, struct gsp_err *err)
+{
+    const int rc = check_opened(fd, path, max_bytes, err);
+    if (rc < 0)
+        close(fd);
+    else
+        *out = fd;
+    return rc;
+}
+
+int gsp_file_open_named(const char *path, size_t max_bytes, int *out, struct gsp_err *err)
+{
+    *out = -1;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? read_failed(errno, path, err) : open_checked(fd, path, max_bytes, out, err);
+}
+
+int gsp_file_open_member(const char *path, size_t max_bytes, int *out, struct gsp_err *err)
+{
+    *out = -1;
+    const int fd = gsp_file_open_regular(path);
+    if (fd < 0 && (errno == ELOOP || errno == EINVAL || errno == ENXIO))
+        return gsp_err_set(err, GSP_E_FORMAT, errno, "%s is not a regular file", path);
+    return fd < 0 ? read_failed(errno, path, err) : open_checked(fd, path, max_bytes, out, err);
+}
+
 int gsp_file_read(const char *path, size_t max_bytes, struct gsp_buf *out, struct gsp_err *err)
 {
-    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return read_failed(errno, path, err);
-    return read_all(fd, path, max_bytes, out, err);
+    int opened = -1;
+    const int rc = gsp_file_open_named(path, max_bytes, &opened, err);
+    gsp_auto_fd fd = opened;
+    return rc < 0 ? rc : read_all(fd, path, max_bytes, out, err);
+}
+
+int gsp_file_read_member(const char *path, size_t max_bytes, struct gsp_buf *out,
+                         struct gsp_err *err)
+{
+    int opened = -1;
+    const int rc = gsp_file_open_member(path, max_bytes, &opened, err);
+    gsp_auto_fd fd = opened;
+    return rc < 0 ? rc : read_all(fd, path, max_bytes, out, err);
 }
 
 int gsp_fd_read_all(int fd, size_t max_bytes, struct gsp_buf *out, struct gsp_err *err)

@@ -27,10 +27,22 @@ void gsp_free_ptr(void *pp);      /* frees *(void **)pp */
  * descriptor, or -1 with errno (ELOOP: a link, EINVAL: not a regular file). */
 int gsp_file_open_regular(const char *path);
 
-/* Appends the content of a file, also one in /proc, to *out.
- * Fails with LIMIT if it has more than max_bytes, or with NOFILE, PERM, NOMEM or IO. */
+/* Opens a file that the user has named: it may be a link, a pipe or a terminal. Fails with LIMIT if
+ * it is a regular file of more than max_bytes, FORMAT (a device, which may have no end), NOFILE,
+ * PERM or IO. *out is -1 then. */
+GSP_MUST_CHECK int gsp_file_open_named(const char *path, size_t max_bytes, int *out,
+                                       struct gsp_err *err);
+/* Opens a file of a folder that somebody else may have made: only a regular file. Fails with LIMIT,
+ * FORMAT (a link, a pipe, a device, a folder), NOFILE, PERM or IO. *out is -1 then. */
+GSP_MUST_CHECK int gsp_file_open_member(const char *path, size_t max_bytes, int *out,
+                                        struct gsp_err *err);
+/* Appends the content of a file, also one in /proc, to *out. Fails as gsp_file_open_named() does,
+ * and with NOMEM. */
 GSP_MUST_CHECK int gsp_file_read(const char *path, size_t max_bytes, struct gsp_buf *out,
                                  struct gsp_err *err);
+/* The same for a file of a folder. Fails as gsp_file_open_member() does, and with NOMEM. */
+GSP_MUST_CHECK int gsp_file_read_member(const char *path, size_t max_bytes, struct gsp_buf *out,
+                                        struct gsp_err *err);
 GSP_MUST_CHECK int gsp_fd_read_all(int fd, size_t max_bytes, struct gsp_buf *out,
                                    struct gsp_err *err);
 /* Opens a folder again, to list it with its own position. Returns NULL with errno. The caller calls

@@ -99,12 +99,23 @@ static void hint_refused(const struct gsp_err *err, const struct gsp_hint_contex
     }
 }
 
+static void hint_listener(const struct gsp_hint_context *context, struct gsp_hint *out)
+{
+    snprintf(out->why, sizeof(out->why),
+             "the token of your configuration is not sent to a server of another user");
+    gsp_cli__hint_add(out, "sends it nevertheless", "gsprof %s %s --token-file FILE",
+                      context->command ? context->command : "http-status", context->server);
+    gsp_cli__hint_add(out, "starts your own daemon", "gsprof serve --port 0");
+}
+
 void gsp_cli__hint_http(const struct gsp_err *err, const struct gsp_hint_context *context,
                         struct gsp_hint *out)
 {
     snprintf(out->what, sizeof(out->what), "%s", err->msg);
     if (context->server_status)
         hint_refused(err, context, out);
+    else if (err->reason == GSP_REASON_LISTENER)
+        hint_listener(context, out);
     else if (err->code == GSP_E_NOPROC)
         hint_unreachable(context, out);
     else if (err->code == GSP_E_TIMEOUT)

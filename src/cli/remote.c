@@ -44,7 +44,7 @@ int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *par
     struct gsp_err err = {0};
     char config[PATH_MAX];
     *remote = (struct gsp_remote){.parsed = parsed};
-    const struct gsp_client_tokens tokens = {
+    struct gsp_client_tokens tokens = {
         .given = opts->token,
         .file = opts->token_file,
         .environment = getenv("GSPROF_TOKEN"),
@@ -56,8 +56,12 @@ int gsp_cli__remote_open(struct gsp_remote *remote, const struct gsp_parsed *par
         return gsp_cli__misuse(parsed, "%s", err.msg);
     if (!opts->token && !opts->token_file)
         gsp_client_own_socket(remote->endpoint.p, &remote->own_socket);
+    if (remote->own_socket.len)
+        tokens.config = NULL; /* not necessary */
     if (gsp_client_token(&tokens, remote->endpoint.p, &remote->token, &err) == GSP_OK)
         return 0;
+    if (err.reason == GSP_REASON_LISTENER)
+        return gsp_cli__remote_fail(remote, &err);
     return err.code == GSP_E_USAGE
                ? gsp_cli__misuse(parsed, "%s", err.msg)
                : gsp_cli__fail(parsed, &(struct gsp_hint_context){.path = opts->token_file}, &err);

@@ -27,11 +27,13 @@ struct gsp_client_tokens {
     const char *given;       /* --token */
     const char *file;        /* --token-file */
     const char *environment; /* GSPROF_TOKEN */
-    const char *config;      /* a file; only for servers on this machine, and need not exist */
+    /* A file; need not exist. Only for servers of this user or root on this machine. */
+    const char *config;
 };
 
 /* Appends the token for an endpoint; nothing if there is none.
- * Fails with NOFILE, PERM (a file), USAGE (its content is not a token), NOMEM. */
+ * Fails with NOFILE, PERM (a file, or another user's server), USAGE (its content is not a token),
+ * NOMEM. */
 GSP_MUST_CHECK int gsp_client_token(const struct gsp_client_tokens *tokens, const char *endpoint,
                                     struct gsp_buf *out, struct gsp_err *err);
 

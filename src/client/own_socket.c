@@ -11,27 +11,7 @@
 #include "base/file.h"
 #include "base/xdg.h"
 #include "client/client.h"
-
-/* The port of an endpoint on this machine, or -1. */
-static int64_t local_port(const char *endpoint)
-{
-    static const char *const NAMES[] = {"localhost:", "127.0.0.1:", "[::1]:"};
-    int64_t port = -1;
-    char text[8];
-    if (strncmp(endpoint, "http://", 7) == 0)
-        endpoint += 7;
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
-        const size_t len = strlen(NAMES[i]);
-        if (strncasecmp(endpoint, NAMES[i], len) != 0)
-            continue;
-        const size_t digits = strspn(endpoint + len, "0123456789");
-        snprintf(text, sizeof(text), "%.*s", (int)(digits < 7 ? digits : 7), endpoint + len);
-        if (strspn(endpoint + len + digits, "/") != strlen(endpoint + len + digits) ||
-            gsp_parse_i64(text, 1, UINT16_MAX, &port, NULL) < 0)
-            port = -1;
-    }
-    return port;
-}
+#include "client/listener.h"
 
 /* Whether a server of this user listens on the socket. */
 static bool is_ours(const struct sockaddr_un *address)
@@ -50,7 +30,7 @@ void gsp_client_own_socket(const char *endpoint, struct gsp_buf *out)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char name[24];
-    const int64_t port = local_port(endpoint);
+    const int64_t port = gsp_client__local_port(endpoint);
     /* daemon/daemon.c creates it. */
     snprintf(name, sizeof(name), "port-%u.sock", (unsigned)port);
     if (port > 0 && gsp_xdg_path(GSP_XDG_STATE, name, address.sun_path, sizeof(address.sun_path)) &&

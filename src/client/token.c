@@ -2,10 +2,11 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "client/client.h"
+#include "client/listener.h"
 
 #define TOKEN_MAX 4096U
 
@@ -44,21 +45,24 @@ static int add_from_file(const char *path, struct gsp_buf *out, struct gsp_err *
     return rc < 0 ? rc : add_trimmed(gsp_buf_sv(&text), path, out, err);
 }
 
-/* Whether an endpoint names this machine. */
-static bool is_local(const char *endpoint)
+/* Whether the token of the configuration, which the user has not given to this command, may be
+ * sent. Another user may listen on the port. */
+static int may_send(const struct gsp_client_tokens *tokens, const char *endpoint, bool *out,
+                    struct gsp_err *err)
 {
-    static const char *const NAMES[] = {"localhost", "127.0.0.1", "[::1]"};
-    if (strncmp(endpoint, "unix:", 5) == 0)
-        return true;
-    if (strncmp(endpoint, "http://", 7) == 0)
-        endpoint += 7;
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
-        size_t len = strlen(NAMES[i]);
-        char after = strncasecmp(endpoint, NAMES[i], len) == 0 ? endpoint[len] : 'x';
-        if (after == '\0' || after == ':' || after == '/')
-            return true;
-    }
-    return false;
+    uid_t uid = 0;
+    *out = strncmp(endpoint, "unix:", 5) == 0;
+    const int64_t port = *out ? -1 : gsp_client__local_port(endpoint);
+    if (port < 0)
+        return GSP_OK;
+    const enum gsp_listener listener = gsp_client__listener_find((uint16_t)port, &uid);
+    *out = listener == GSP_LISTENER_OURS;
+    if (listener != GSP_LISTENER_OTHER || access(tokens->config, F_OK) != 0)
+        return GSP_OK;
+    gsp_err_fill(err, GSP_E_PERM, 0, "port %u belongs to user %u, not to you", (unsigned)port,
+                 (unsigned)uid);
+    gsp_err_set_reason(err, GSP_REASON_LISTENER);
+    return GSP_E_PERM;
 }
 
 int gsp_client_token(const struct gsp_client_tokens *tokens, const char *endpoint,
@@ -70,10 +74,12 @@ int gsp_client_token(const struct gsp_client_tokens *tokens, const char *endpoin
         return add_from_file(tokens->file, out, err);
     if (tokens->environment && tokens->environment[0])
         return add_trimmed(gsp_sv_of(tokens->environment), "GSPROF_TOKEN", out, err);
-    if (!tokens->config || !is_local(endpoint))
-        return GSP_OK;
+    bool may = false;
     struct gsp_err why = {0};
-    int rc = add_from_file(tokens->config, out, &why);
+    int rc = tokens->config ? may_send(tokens, endpoint, &may, err) : GSP_OK;
+    if (rc < 0 || !may)
+        return rc;
+    rc = add_from_file(tokens->config, out, &why);
     if (rc == GSP_OK || rc == GSP_E_NOFILE)
         return GSP_OK;
     if (err)

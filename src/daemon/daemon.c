@@ -156,6 +156,8 @@ static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
                                                   .output_folder = settings->output_dir,
                                                   .host = daemon->host,
                                                   .keep_ns = settings->keep_ns,
+                                                  .share_bytes = (uint64_t)settings->anonymous_mb
+                                                                 << 20,
                                                   .keep_max = (uint32_t)settings->keep_sessions};
     int rc = gsp_frames_log_open(&log, &daemon->frames, err);
     if (rc < 0)

@@ -84,11 +84,12 @@ struct gsp_daemon {
     _Atomic uint64_t serial; /* grows with every change that /status shows */
     _Atomic uint64_t ticks;
     _Atomic uint64_t late_ticks;
-    _Atomic int64_t collect_ns;   /* CPU time spent in ticks */
-    _Atomic unsigned queries;     /* running */
-    _Atomic unsigned drawings;    /* running workers of /flamegraph */
-    _Atomic unsigned dumps;       /* running */
-    _Atomic bool status_was_read; /* since `overheads` was updated */
+    _Atomic int64_t collect_ns;         /* CPU time spent in ticks */
+    _Atomic unsigned queries;           /* running */
+    _Atomic unsigned anonymous_queries; /* of these */
+    _Atomic unsigned drawings;          /* running workers of /flamegraph */
+    _Atomic unsigned dumps;             /* running */
+    _Atomic bool status_was_read;       /* since `overheads` was updated */
 
     /* What gsp_daemon_close() has to undo; of the owner. */
     pthread_t collector;

@@ -26,6 +26,7 @@
 #include "store/store.h"
 
 #define ARGS_MAX      32U
+#define BAD_ALLOC     "std::bad_alloc"
 #define ERR_BYTES_MAX ((size_t)64 << 10)
 #define SQL_BYTES_MAX ((size_t)1 << 20)
 #define FACTS_BYTES   ((size_t)256 << 20)
@@ -72,7 +73,8 @@ static int open_files(const struct gsp_worker_job *order, struct files *files, s
     int *const to[] = {&files->in, &files->out, &files->err, &files->extra};
     const struct gsp_sv bytes[] = {order->input, nothing, nothing, order->extra};
     for (size_t i = 0; i < GSP_COUNT(to); i++) {
-        int fd = memory_file(bytes[i], err);
+        const bool is_given = i == 0 && order->input_fd;
+        int fd = is_given ? dup(order->input_fd) : memory_file(bytes[i], err);
         if (fd < 0)
             return fd;
         /* Above the numbers they get in the worker, so that no dup2() overwrites another. */
@@ -182,9 +184,17 @@ static int wait_for(pid_t pid, int client_fd, int64_t timeout_ns, int *status)
     return why;
 }
 
-/* The error of a worker that a signal ended. */
-static int signal_error(int number, struct gsp_err *err)
+/* Whether the worker aborted because it could not allocate: the runtime of the engine says so. */
+static bool lacked_memory(struct gsp_sv said)
 {
+    return said.len && memmem(said.p, said.len, BAD_ALLOC, sizeof(BAD_ALLOC) - 1);
+}
+
+/* The error of a worker that a signal ended. */
+static int signal_error(int number, struct gsp_sv said, struct gsp_err *err)
+{
+    if (number == SIGABRT && lacked_memory(said))
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the request needs more memory than its limit");
     switch (number) {
     case SIGXFSZ:
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the answer is too long");
@@ -221,10 +231,12 @@ int gsp_daemon__worker_run(const struct gsp_worker_job *order, struct gsp_worker
                          (double)order->timeout_ns / 1e9);
     else if (ended == GSP_E_INTR)
         rc = gsp_err_set(err, GSP_E_INTR, 0, "the client has disconnected");
-    else if (rc == GSP_OK && WIFSIGNALED(status))
-        rc = signal_error(WTERMSIG(status), err);
     if (rc == GSP_OK && lseek(files.err, 0, SEEK_SET) == 0)
         gsp_ignore(gsp_fd_read_all(files.err, ERR_BYTES_MAX, &out->err, NULL));
+    if (rc == GSP_OK && WIFSIGNALED(status)) {
+        rc = signal_error(WTERMSIG(status), gsp_buf_sv(&out->err), err);
+        gsp_buf_free(&out->err);
+    }
     if (rc == GSP_OK) {
         out->status = WEXITSTATUS(status);
         out->out_fd = files.out;

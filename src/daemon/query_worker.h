@@ -18,6 +18,7 @@
 struct gsp_worker_job {
     const char *const *args; /* arguments of gsprof, without its name; ends with NULL */
     struct gsp_sv input;     /* its stdin */
+    int input_fd;            /* a file to use as its stdin instead; borrowed; 0: none */
     struct gsp_sv extra;     /* content of a file that it has open as GSP_WORKER_EXTRA_FD */
     int64_t timeout_ns;      /* the worker is killed 2 s after this time */
     uint64_t memory_bytes;   /* of its data, beyond GSP_WORKER_BASE_BYTES */

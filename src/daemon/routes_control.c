@@ -16,6 +16,7 @@
 #include "export/format.h"
 
 #define QUERIES_MAX        4U
+#define ANONYMOUS_MAX      2U /* of these queries */
 #define DRAWINGS_MAX       2U
 #define DUMPS_MAX          4U
 #define DUMP_TIMEOUT_NS    (20 * GSP_NS_PER_S)
@@ -336,11 +337,20 @@ void gsp_daemon__route_record(struct gsp_route_call *call, struct gsp_http_answe
 static void draw(const struct gsp_route_call *call, const char *path,
                  struct gsp_http_answer *answer)
 {
+    struct gsp_err err = {0};
+    int opened = -1;
+    const int rc = gsp_file_open_member(path, (size_t)GSP_INPUT_BYTES_MAX, &opened, &err);
+    gsp_auto_fd fd = opened;
+    if (rc < 0) {
+        worker_failed(answer, &err, NULL);
+        return;
+    }
     if (!begin_worker(&call->daemon->drawings, DRAWINGS_MAX, answer))
         return;
     const char *const args[] = {"flamegraph", "--from",  "gsp", "--output",
-                                "-",          "--input", path,  NULL};
+                                "-",          "--input", "-",   NULL};
     const struct gsp_worker_job order = {.args = args,
+                                         .input_fd = fd,
                                          .timeout_ns = DRAWING_TIMEOUT_NS,
                                          .memory_bytes = DRAWING_MEMORY,
                                          .answer_bytes = DRAWING_BYTES_MAX,
@@ -524,8 +534,8 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
     char own_pid[16];
     snprintf(own_pid, sizeof(own_pid), "%d", (int)getpid());
     const struct gsp_settings_fixed *fixed = daemon->fixed;
-    const int64_t answer_mb =
-        fixed->query_answer_mb < fixed->answers_mb ? fixed->query_answer_mb : fixed->answers_mb;
+    const uint64_t all_bytes = (uint64_t)fixed->answers_mb << (request->is_trusted ? 20 : 19);
+    const uint64_t one_bytes = (uint64_t)fixed->query_answer_mb << 20;
     const char *args[12] = {"query-worker",  "--format",    request->format,
                             "--limit",       request->rows, "--memory",
                             request->memory, "--timeout",   request->timeout};
@@ -544,7 +554,8 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
                                          .extra = gsp_buf_sv(&facts),
                                          .timeout_ns = settings->query_timeout_ns,
                                          .memory_bytes = (uint64_t)settings->query_memory_mb << 20,
-                                         .answer_bytes = (uint64_t)answer_mb << 20,
+                                         .answer_bytes =
+                                             one_bytes < all_bytes ? one_bytes : all_bytes,
                                          .client_fd = request->client_fd};
     if (gsp_daemon__worker_run(&order, &result, &err) < 0) {
         worker_failed(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
@@ -561,15 +572,27 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
     gsp_buf_free(&result.err);
 }
 
+/* Clients without trust leave half of the queries to the others. */
+static bool begin_query(struct gsp_daemon *daemon, bool is_trusted, struct gsp_http_answer *answer)
+{
+    if (!is_trusted && !begin_worker(&daemon->anonymous_queries, ANONYMOUS_MAX, answer))
+        return false;
+    if (begin_worker(&daemon->queries, QUERIES_MAX, answer))
+        return true;
+    atomic_fetch_sub(&daemon->anonymous_queries, is_trusted ? 0 : 1);
+    return false;
+}
+
 void gsp_daemon__route_query(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
     const struct gsp_settings_live settings = gsp_daemon__live_settings(daemon);
     struct query_request request = {0};
     if (read_query_request(call, &settings, &request, answer) &&
-        begin_worker(&daemon->queries, QUERIES_MAX, answer)) {
+        begin_query(daemon, request.is_trusted, answer)) {
         run_query(daemon, &request, &settings, answer);
         atomic_fetch_sub(&daemon->queries, 1);
+        atomic_fetch_sub(&daemon->anonymous_queries, request.is_trusted ? 0 : 1);
     }
     gsp_buf_free(&request.params);
 }

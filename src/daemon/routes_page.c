@@ -30,11 +30,12 @@ static void put_form(struct gsp_buf *out)
 
 static void put_links(bool is_trusted, struct gsp_buf *out)
 {
-    static const char *const LINKS[] = {
-        "/status", "/profiling/sessions", "/metrics/latest", "/metrics",
-        "/config", "/openapi.json",       "/targets"};
+    static const char *const LINKS[] = {"/status",  "/profiling/sessions", "/metrics/latest",
+                                        "/metrics", "/openapi.json",       "/config",
+                                        "/targets"};
+    const size_t trusted = 2; /* the last ones need trust */
     gsp_buf_puts(out, "<p>");
-    for (size_t i = 0; i < GSP_COUNT(LINKS) - !is_trusted; i++) /* the last one needs trust */
+    for (size_t i = 0; i < GSP_COUNT(LINKS) - (is_trusted ? 0 : trusted); i++)
         gsp_buf_printf(out, "<a href=\"%s\">%s</a> ", LINKS[i], LINKS[i]);
     gsp_buf_puts(out, "</p>\n");
 }

@@ -193,6 +193,7 @@ void gsp_daemon__route_start(struct gsp_route_call *call, struct gsp_http_answer
     const char *hint = NULL;
     if (!gsp_daemon__routes_number(call, "rate", 1, 10000, &start.order.stack_rate_hz, answer))
         return;
+    start.order.anonymous = call->request->trust == GSP_HTTP_ANONYMOUS;
     int rc = read_start(call->body, &start, &err);
     if (rc == GSP_OK &&
         ((start.order.force && !gsp_daemon__routes_allow(call, GSP_NEEDS_TRUST, answer)) ||
@@ -204,6 +205,8 @@ void gsp_daemon__route_start(struct gsp_route_call *call, struct gsp_http_answer
         rc = start_all(daemon, &start, &session, &err);
     if (rc == GSP_E_EXISTS)
         hint = gsp_daemon__hint(GSP_HINT_NEW_NAME);
+    if (err.reason == GSP_REASON_SHARE)
+        hint = gsp_daemon__hint(GSP_HINT_SHARE);
     if (start.bad_name)
         hint = gsp_daemon__hint(GSP_HINT_SESSION_NAME);
     if (rc < 0) {

@@ -11,16 +11,21 @@
 
 #include "base/assert.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "daemon/sessions_internal.h"
 #include "frames/session_format.h"
 
 #define KEEP_NS       (7LL * 24 * 3600 * GSP_NS_PER_S)
 #define KEEP_MAX      1000U
+#define SHARE_BYTES   (UINT64_C(256) << 20)
 #define NAME_MAX_LEN  200U
 #define NAME_TRIES    100000U
 #define BUSY_TRIES    200U
 #define BUSY_PAUSE_NS (10 * GSP_NS_PER_MS)
+
+static const char CUT[] = "stopped early: the sessions of clients without trust have reached their "
+                          "share of the disk (anonymous_mb)";
 
 int gsp_daemon__session_name_check(struct gsp_sv name, struct gsp_err *err)
 {
@@ -66,6 +71,7 @@ static int fill(struct gsp_sessions *sessions, const struct gsp_sessions_options
         return gsp_err_nomem(err);
     sessions->keep_ns = options->keep_ns ? options->keep_ns : KEEP_NS;
     sessions->keep_max = options->keep_max ? options->keep_max : KEEP_MAX;
+    sessions->share_bytes = options->share_bytes ? options->share_bytes : SHARE_BYTES;
     int rc = make_folder(options->state_folder, err);
     if (rc == 0)
         rc = gsp_frames_journal_open(path, gsp_daemon__sessions_replay, sessions,
@@ -138,6 +144,7 @@ static void describe(const struct gsp_sessions *sessions, const struct session *
     *out = (struct gsp_session){.active = s->state == SESSION_ACTIVE,
                                 .stacks = s->stacks,
                                 .failed = has_failed(s),
+                                .anonymous = s->anonymous,
                                 .start_ns = s->start_ns,
                                 .end_ns = s->end_ns,
                                 .first_frame = s->first_frame,
@@ -146,7 +153,7 @@ static void describe(const struct gsp_sessions *sessions, const struct session *
                                 .frame_count = s->frame_count};
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     snprintf(out->file, sizeof(out->file), "%s", s->file);
-    snprintf(out->error, sizeof(out->error), "%s", s->error ? s->error : "");
+    snprintf(out->error, sizeof(out->error), "%s", s->error ? s->error : s->cut ? CUT : "");
     describe_stacks(s, out);
     if (out->active) {
         out->period_ns = gsp_frames_log_period(sessions->frames);
@@ -203,6 +210,7 @@ static struct session *new_session(const struct gsp_session_start *start, const 
     s->stack_native = start->stack_native;
     s->stack_rate_hz = start->stack_rate_hz > 0 ? start->stack_rate_hz : GSP_STACK_RATE_HZ;
     s->force = start->force;
+    s->anonymous = start->anonymous;
     s->start_ns = gsp_realtime_ns();
     return s;
 }
@@ -235,6 +243,9 @@ static int add_session(struct gsp_sessions *sessions, const struct gsp_session_s
     if (sessions->counts[SESSION_ACTIVE] >= GSP_SESSIONS_ACTIVE_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "%u sessions are already active",
                            GSP_SESSIONS_ACTIVE_MAX);
+    int rc = start->anonymous ? gsp_daemon__sessions_share_check(sessions, err) : GSP_OK;
+    if (rc < 0)
+        return rc;
     if (!gsp_daemon__sessions_choose_file(sessions, name, start->force, &file))
         return gsp_err_nomem(err);
     struct session *s = new_session(start, name, gsp_buf_cstr(&file));
@@ -242,7 +253,7 @@ static int add_session(struct gsp_sessions *sessions, const struct gsp_session_s
         return gsp_err_nomem(err);
     s->id = sessions->next_id++;
     s->first_frame = gsp_frames_log_next_announced_id(sessions->frames);
-    int rc = gsp_daemon__sessions_journal_append(sessions, SESSION_STARTS, s, mark, err);
+    rc = gsp_daemon__sessions_journal_append(sessions, SESSION_STARTS, s, mark, err);
     if (rc) {
         gsp_daemon__sessions_free_session(s);
         return rc;
@@ -346,6 +357,7 @@ static void undo_end(struct gsp_sessions *sessions, struct session *s)
     gsp_ignore(gsp_daemon__sessions_journal_append(sessions, SESSION_GOES_ON, s, &mark, NULL));
     gsp_daemon__sessions_set_state(sessions, s, SESSION_ACTIVE);
     s->busy = false;
+    s->cut = false;
     s->end_ns = 0;
     s->last_frame = 0;
     gsp_lock_release(&sessions->lock);
@@ -510,22 +522,35 @@ int gsp_daemon__sessions_list(struct gsp_sessions *sessions, struct gsp_session 
     return 0;
 }
 
-/* Ends all active sessions at the same frame. Returns how many it could end; *err has the first
- * failure. */
-static size_t end_all(struct gsp_sessions *sessions, struct session **ended, uint64_t *mark,
-                      struct gsp_err *err) GSP_REQUIRES(&sessions->lock)
+/* Notes that a session ended because of its share of the disk. */
+static void cut(struct gsp_sessions *sessions, struct session *s, uint64_t *mark)
+    GSP_REQUIRES(&sessions->lock)
+{
+    s->cut = true;
+    /* Without the line only the reason is lost. */
+    gsp_ignore(gsp_daemon__sessions_journal_append(sessions, SESSION_IS_CUT, s, mark, NULL));
+    gsp_log_warn("daemon", "session %s: %s", s->name, CUT);
+}
+
+/* Ends all active sessions, or with cuts the anonymous ones, at the same frame. Returns how many it
+ * could end; *err has the first failure. */
+static size_t end_all(struct gsp_sessions *sessions, bool cuts, struct session **ended,
+                      uint64_t *mark, struct gsp_err *err) GSP_REQUIRES(&sessions->lock)
 {
     const struct end end = end_now(sessions);
     size_t n = 0;
     for (uint32_t i = 0; i < sessions->slot_count; i++) {
         struct session *s = sessions->slots[i];
         struct gsp_err why = {0};
-        if (!s || s->state != SESSION_ACTIVE)
+        if (!s || s->state != SESSION_ACTIVE || (cuts && !s->anonymous))
             continue;
-        if (end_session(sessions, i, end, mark, &why) == 0)
+        const int rc = end_session(sessions, i, end, mark, &why);
+        if (rc == 0)
             ended[n++] = s;
         else if (!err->code)
             *err = why;
+        if (rc == 0 && cuts)
+            cut(sessions, s, mark);
     }
     if (n > 1)
         qsort(ended, n, sizeof(*ended), by_rank);
@@ -557,9 +582,9 @@ static size_t write_all(struct gsp_sessions *sessions, struct session *const *en
     return written;
 }
 
-int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
-                                  const struct gsp_sessions_ended *ended, struct gsp_session **out,
-                                  size_t *count, struct gsp_err *err)
+static int stop_many(struct gsp_sessions *sessions, bool cuts,
+                     const struct gsp_sessions_ended *ended, struct gsp_session **out,
+                     size_t *count, struct gsp_err *err)
 {
     struct gsp_err first = {0};
     uint64_t mark = 0;
@@ -568,7 +593,7 @@ int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
     gsp_lock_take(&sessions->lock);
     struct gsp_session *list = new_list(sessions);
     struct session **all = list ? calloc(sessions->live + 1, sizeof(*all)) : NULL;
-    const size_t n = all ? end_all(sessions, all, &mark, &first) : 0;
+    const size_t n = all ? end_all(sessions, cuts, all, &mark, &first) : 0;
     if (n)
         describe_all(sessions, all, n, list);
     gsp_lock_release(&sessions->lock);
@@ -592,6 +617,25 @@ int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
     if (first.code && err)
         *err = first;
     return first.code;
+}
+
+int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
+                                  const struct gsp_sessions_ended *ended, struct gsp_session **out,
+                                  size_t *count, struct gsp_err *err)
+{
+    return stop_many(sessions, false, ended, out, count, err);
+}
+
+void gsp_daemon__sessions_enforce_share(struct gsp_sessions *sessions)
+{
+    struct gsp_session *list = NULL;
+    size_t count = 0;
+    gsp_lock_take(&sessions->lock);
+    const bool is_used = gsp_daemon__sessions_share_is_used(sessions);
+    gsp_lock_release(&sessions->lock);
+    if (is_used) /* what could not be written is tried again later, as after every stop */
+        gsp_ignore(stop_many(sessions, true, NULL, &list, &count, NULL));
+    free(list);
 }
 
 /* Inserts a session into the sorted list of the first ones. Returns the new length of the list. */

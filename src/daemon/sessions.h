@@ -27,8 +27,9 @@ struct gsp_sessions_options {
     const char *state_folder;
     const char *output_folder;
     const char *host;
-    int64_t keep_ns;   /* how long finished sessions stay listed; 0: 7 days */
-    uint32_t keep_max; /* how many of them; 0: 1,000 */
+    int64_t keep_ns;      /* how long finished sessions stay listed; 0: 7 days */
+    uint32_t keep_max;    /* how many of them; 0: 1,000 */
+    uint64_t share_bytes; /* of the files of all anonymous sessions; 0: 256 MB */
 };
 
 /* Reads the journal. Fails with IO, NOWRITE, FORMAT (a journal of another version). */
@@ -45,12 +46,15 @@ struct gsp_session_start {
     double stack_rate_hz; /* 0: GSP_STACK_RATE_HZ */
     bool stacks;          /* record the stacks of pids */
     bool stack_native;
-    bool force; /* replace the file of a finished session */
+    bool force;     /* replace the file of a finished session */
+    bool anonymous; /* the client has shown nothing: the limits below apply */
 };
-#define GSP_SESSION_LABELS_MAX  (16U << 10) /* bytes */
-#define GSP_SESSION_PIDS_MAX    1024U
-#define GSP_SESSIONS_ACTIVE_MAX 1024U
-#define GSP_STACK_RATE_HZ       100.0
+#define GSP_SESSION_LABELS_MAX     (16U << 10) /* bytes */
+#define GSP_SESSION_PIDS_MAX       1024U
+#define GSP_SESSIONS_ACTIVE_MAX    1024U
+#define GSP_STACK_RATE_HZ          100.0
+/* Anonymous sessions that may be active at a time. */
+#define GSP_SESSIONS_ANONYMOUS_MAX 64U
 
 struct gsp_session {
     char name[256];
@@ -58,6 +62,7 @@ struct gsp_session {
     bool active;
     bool stacks;
     bool failed;      /* the file could not be written yet; see error */
+    bool anonymous;   /* a client without trust has started it */
     int64_t start_ns; /* CLOCK_REALTIME */
     int64_t end_ns;   /* 0 while active */
     uint64_t first_frame;
@@ -76,8 +81,9 @@ struct gsp_session {
 GSP_MUST_CHECK int gsp_daemon__session_name_check(struct gsp_sv name, struct gsp_err *err);
 
 /* Fails with USAGE (the name, the labels), LIMIT, EXISTS (a session of that name is active),
- * NOWRITE (the journal). The name of a finished session can be used again; the file then gets a
- * suffix (_2, _3, ...) unless force is set. */
+ * NOWRITE (the journal; also ENOSPC
+ * for an anonymous session, if these have reached their share of the disk). The name of a finished
+ * session can be used again; the file then gets a suffix (_2, _3, ...) unless force is set. */
 GSP_MUST_CHECK int gsp_daemon__sessions_start(struct gsp_sessions *sessions,
                                               const struct gsp_session_start *start,
                                               struct gsp_session *out, struct gsp_err *err);
@@ -97,6 +103,9 @@ GSP_MUST_CHECK int gsp_daemon__sessions_stop_all(struct gsp_sessions *sessions,
                                                  const struct gsp_sessions_ended *ended,
                                                  struct gsp_session **out, size_t *count,
                                                  struct gsp_err *err);
+/* Stops all active anonymous sessions if these have reached their share of the disk: the files of
+ * the finished ones, and what the files of the active ones would have now. */
+void gsp_daemon__sessions_enforce_share(struct gsp_sessions *sessions);
 /* The first frame of the active session of that name, or of the newest one (NULL). Returns 0 if no
  * such session is active. */
 uint64_t gsp_daemon__sessions_first_frame(struct gsp_sessions *sessions, const char *name);

@@ -220,6 +220,8 @@ int gsp_daemon__sessions_write(struct gsp_sessions *sessions, struct session *s,
     gsp_daemon__sessions_set_state(sessions, s, rc ? SESSION_ENDED : SESSION_WRITTEN);
     s->retry_ns = gsp_realtime_ns() + RETRY_NS;
     s->busy = false;
+    if (!rc)
+        gsp_daemon__sessions_measure(sessions, s);
     gsp_lock_release(&sessions->lock);
     if (rc && err)
         *err = why;
@@ -293,31 +295,53 @@ static int by_end(const void *a, const void *b)
     return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
 }
 
-/* Removes finished sessions beyond the limits of age and number. */
+/* Removes a finished session from the list. The file of an anonymous one goes with it, so that such
+ * files stay within their share; before the entry, so that a kill in between leaves none. */
+static bool forget(struct gsp_sessions *sessions, struct session *s) GSP_REQUIRES(&sessions->lock)
+{
+    uint64_t mark = 0;
+    if (s->anonymous)
+        gsp_daemon__sessions_unlink(sessions, s);
+    if (gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN, s, &mark, NULL) != 0)
+        return false;
+    gsp_daemon__sessions_remove(sessions, gsp_daemon__sessions_slot_of(sessions, s));
+    return true;
+}
+
+/* Removes finished sessions beyond the limits of age and number. Anonymous ones have at most half
+ * of the places, so that they do not displace all others. */
 static void forget_old(struct gsp_sessions *sessions, int64_t now_ns) GSP_REQUIRES(&sessions->lock)
 {
     size_t finished = sessions->counts[SESSION_DONE];
     /* The clock may have been set back. */
     const bool early = now_ns < sessions->forget_ns && sessions->forget_ns <= now_ns + FORGET_NS;
-    if (!finished || (finished <= sessions->keep_max && early))
+    const size_t half = (sessions->keep_max + 1) / 2;
+    if (!finished || (finished <= half && early))
         return;
     sessions->forget_ns = now_ns + FORGET_NS;
     struct session **done = calloc(sessions->live + 1, sizeof(*done));
     size_t n = 0;
+    size_t anonymous = 0;
     for (size_t i = 0; i < sessions->slot_count && done; i++) {
         struct session *s = sessions->slots[i];
-        if (s && s->state == SESSION_DONE && !s->busy)
-            done[n++] = s;
+        if (!s || s->state != SESSION_DONE || s->busy)
+            continue;
+        done[n++] = s;
+        anonymous += s->anonymous;
     }
     if (n > 1)
         qsort(done, n, sizeof(*done), by_end);
+    size_t excess = anonymous > half ? anonymous - half : 0;
+    size_t left = n - excess;
     for (size_t i = 0; i < n; i++) {
-        uint64_t mark = 0;
-        bool old = now_ns - done[i]->end_ns > sessions->keep_ns || n - i > sessions->keep_max;
-        if (!old || gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN, done[i], &mark,
-                                                        NULL) != 0)
+        const bool is_excess = excess && done[i]->anonymous;
+        if (!is_excess && now_ns - done[i]->end_ns <= sessions->keep_ns &&
+            left <= sessions->keep_max)
+            continue;
+        if (!forget(sessions, done[i]))
             break;
-        gsp_daemon__sessions_remove(sessions, gsp_daemon__sessions_slot_of(sessions, done[i]));
+        excess -= is_excess;
+        left -= !is_excess;
     }
     free(done);
 }
@@ -325,6 +349,7 @@ static void forget_old(struct gsp_sessions *sessions, int64_t now_ns) GSP_REQUIR
 void gsp_daemon__sessions_maintain(struct gsp_sessions *sessions, int64_t now_ns)
 {
     struct session *s = NULL;
+    gsp_daemon__sessions_enforce_share(sessions);
     while ((s = claim_next(sessions, SESSION_ENDED, now_ns)) != NULL)
         if (gsp_daemon__sessions_write(sessions, s, NULL) != 0)
             break; /* the same cause would stop the others; they are tried next time */

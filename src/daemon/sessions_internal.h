@@ -58,8 +58,11 @@ struct session {
     size_t part_count;
     size_t part_cap;
     double stack_rate_hz;
+    uint64_t file_bytes; /* of an anonymous session */
     uint32_t pid_count;
     enum session_state state;
+    bool anonymous;
+    bool cut; /* it was stopped because of its share of the disk */
     bool stacks;
     bool stack_native;
     bool force;
@@ -74,6 +77,7 @@ struct gsp_sessions {
     char *host;
     int64_t keep_ns;
     uint32_t keep_max;
+    uint64_t share_bytes;
 
     struct gsp_lock lock;
     struct session **slots GSP_GUARDED_BY(lock); /* NULL: free */
@@ -81,6 +85,7 @@ struct gsp_sessions {
     size_t slot_cap GSP_GUARDED_BY(lock);
     size_t live GSP_GUARDED_BY(lock); /* slots in use */
     size_t counts[SESSION_STATES] GSP_GUARDED_BY(lock);
+    size_t anonymous_active GSP_GUARDED_BY(lock);
     uint64_t changes GSP_GUARDED_BY(lock);
     bool
         moved GSP_GUARDED_BY(lock); /* a session changed since gsp_daemon__sessions_update_keep() */
@@ -120,6 +125,7 @@ enum session_change {
     SESSION_STARTS = 'S',
     SESSION_ENDS = 'E',    /* also if the file gets another name */
     SESSION_GOES_ON = 'A', /* undoes an end that could not be synced */
+    SESSION_IS_CUT = 'L',  /* it ended because of its share of the disk */
     SESSION_IS_SAFE = 'W', /* its file is on disk */
     SESSION_FORGOTTEN = 'D',
 };
@@ -152,6 +158,18 @@ struct stacks_sums {
     const struct stacks_part *failed; /* the first with an error; NULL: none */
 };
 void gsp_daemon__sessions_sum_parts(const struct session *s, struct stacks_sums *out);
+
+/* sessions_share.c: the share of the disk that anonymous sessions have. */
+/* Whether one more anonymous session may start. Fails with LIMIT, NOWRITE. */
+GSP_MUST_CHECK int gsp_daemon__sessions_share_check(struct gsp_sessions *sessions,
+                                                    struct gsp_err *err)
+    GSP_REQUIRES(&sessions->lock);
+/* Reads the size of the file of an anonymous session. */
+void gsp_daemon__sessions_measure(const struct gsp_sessions *sessions, struct session *s)
+    GSP_REQUIRES(&sessions->lock);
+/* Whether the files of the anonymous sessions have reached their share. */
+bool gsp_daemon__sessions_share_is_used(const struct gsp_sessions *sessions)
+    GSP_REQUIRES(&sessions->lock);
 
 /* sessions_files.c */
 void gsp_daemon__sessions_path(const struct gsp_sessions *sessions, const char *file,

@@ -9,10 +9,12 @@
 #include "daemon/sessions_internal.h"
 
 /* The lines. Tabs separate the fields.
- *   S id first_frame start_ns flags file name labels pids     flags: f force, s stacks, n native,
- *                                                             r and millionths of a hertz
+ *   S id first_frame start_ns flags file name labels pids     flags: f force, a anonymous, s
+ *                                                             stacks, n native, r and millionths
+ *                                                             of a hertz
  *   E id last_frame end_ns file period_ns
  *   A id
+ *   L id
  *   W id frame_count
  *   D id
  *   R, P: sessions_stacks.c                                                           */
@@ -21,7 +23,7 @@
 #define FLAGS_BYTES  32U
 /* Rates are written as integers. */
 #define RATE_UNIT    1e6
-/* Obsolete lines that a journal may have in addition to four for each session. */
+/* Obsolete lines that a journal may have in addition to five for each session. */
 #define SPARE_LINES  1000U
 
 struct line {
@@ -41,7 +43,7 @@ static void add_number(struct line *line, size_t which, int64_t v)
 /* The line's fields borrow from the session. */
 static void make_line(struct line *line, enum session_change change, const struct session *s)
 {
-    static const char KINDS[] = "SEAWD";
+    static const char KINDS[] = "SEALWD";
     const char *kind = strchr(KINDS, (int)change);
     *line = (struct line){.fields = {{kind, 1}}, .count = 1};
     add_number(line, 0, (int64_t)s->id);
@@ -49,10 +51,11 @@ static void make_line(struct line *line, enum session_change change, const struc
     case SESSION_STARTS:
         add_number(line, 1, (int64_t)s->first_frame);
         add_number(line, 2, s->start_ns);
-        snprintf(line->flags, FLAGS_BYTES, "%s", s->force ? "f" : "");
+        snprintf(line->flags, FLAGS_BYTES, "%s%s", s->force ? "f" : "", s->anonymous ? "a" : "");
         if (s->stacks)
-            snprintf(line->flags, FLAGS_BYTES, "%ss%sr%" PRId64, s->force ? "f" : "",
-                     s->stack_native ? "n" : "", (int64_t)llround(s->stack_rate_hz * RATE_UNIT));
+            snprintf(line->flags, FLAGS_BYTES, "%s%ss%sr%" PRId64, s->force ? "f" : "",
+                     s->anonymous ? "a" : "", s->stack_native ? "n" : "",
+                     (int64_t)llround(s->stack_rate_hz * RATE_UNIT));
         line->fields[line->count++] = gsp_sv_of(line->flags);
         line->fields[line->count++] = gsp_sv_of(s->file);
         line->fields[line->count++] = gsp_sv_of(s->name);
@@ -71,6 +74,7 @@ static void make_line(struct line *line, enum session_change change, const struc
         add_number(line, 1, (int64_t)s->frame_count);
         break;
     case SESSION_GOES_ON:
+    case SESSION_IS_CUT:
     case SESSION_FORGOTTEN:
     default:
         break;
@@ -127,6 +131,7 @@ static void read_flags(struct session *s, struct gsp_sv flags)
     s->stack_rate_hz = GSP_STACK_RATE_HZ;
     for (; flags.len; flags.p++, flags.len--) {
         s->force = s->force || *flags.p == 'f';
+        s->anonymous = s->anonymous || *flags.p == 'a';
         s->stacks = s->stacks || *flags.p == 's';
         s->stack_native = s->stack_native || *flags.p == 'n';
         if (*flags.p != 'r')
@@ -230,10 +235,14 @@ void gsp_daemon__sessions_replay(void *ctx, const struct gsp_sv *fields, size_t 
     } else if (kind == SESSION_GOES_ON && s->state == SESSION_ENDED) {
         gsp_daemon__sessions_set_state(sessions, s, SESSION_ACTIVE);
         s->end_ns = 0;
+        s->cut = false;
+    } else if (kind == SESSION_IS_CUT) {
+        s->cut = true;
     } else if (kind == SESSION_IS_SAFE && count == 3 && s->state == SESSION_ENDED &&
                gsp_daemon__sessions_parse_number(fields[2], &v)) {
         gsp_daemon__sessions_set_state(sessions, s, SESSION_DONE);
         s->frame_count = (uint64_t)v;
+        gsp_daemon__sessions_measure(sessions, s);
     } else if (kind == SESSION_FORGOTTEN) {
         gsp_daemon__sessions_remove(sessions, slot);
         gsp_ignore(!gsp_hmap_put(&sessions->ids, (uint64_t)id, 0, SESSION_NONE));
@@ -262,7 +271,7 @@ static int by_id(const void *a, const void *b)
 
 void gsp_daemon__sessions_compact(struct gsp_sessions *sessions)
 {
-    if (gsp_frames_journal_lines(sessions->journal) <= 4 * sessions->live + SPARE_LINES)
+    if (gsp_frames_journal_lines(sessions->journal) <= 5 * sessions->live + SPARE_LINES)
         return;
     struct session **sorted = calloc(sessions->live + 1, sizeof(*sorted));
     if (!sorted)
@@ -279,6 +288,10 @@ void gsp_daemon__sessions_compact(struct gsp_sessions *sessions)
         lines += 1 + gsp_daemon__sessions_put_parts(&text, sorted[i]);
         if (sorted[i]->state != SESSION_ACTIVE) {
             put_change(&text, SESSION_ENDS, sorted[i]);
+            lines++;
+        }
+        if (sorted[i]->cut) {
+            put_change(&text, SESSION_IS_CUT, sorted[i]);
             lines++;
         }
         if (sorted[i]->state == SESSION_DONE) {

@@ -101,6 +101,7 @@ uint32_t gsp_daemon__sessions_insert(struct gsp_sessions *sessions, struct sessi
     sessions->slots[slot] = s;
     sessions->live++;
     sessions->counts[s->state]++;
+    sessions->anonymous_active += s->anonymous && s->state == SESSION_ACTIVE;
     sessions->moved = true;
     sessions->changes++;
     return slot;
@@ -114,6 +115,7 @@ void gsp_daemon__sessions_remove(struct gsp_sessions *sessions, uint32_t slot)
     sessions->slots[slot] = NULL;
     sessions->live--;
     sessions->counts[s->state]--;
+    sessions->anonymous_active -= s->anonymous && s->state == SESSION_ACTIVE;
     sessions->moved = true;
     sessions->changes++;
     uint32_t *file = find(&sessions->files, s->file);
@@ -157,6 +159,8 @@ void gsp_daemon__sessions_set_state(struct gsp_sessions *sessions, struct sessio
     gsp_assert(can_follow(s->state, state));
     sessions->counts[s->state]--;
     sessions->counts[state]++;
+    sessions->anonymous_active -= s->anonymous && s->state == SESSION_ACTIVE;
+    sessions->anonymous_active += s->anonymous && state == SESSION_ACTIVE;
     s->state = state;
     sessions->moved = true;
     sessions->changes++;

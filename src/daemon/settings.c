@@ -237,10 +237,22 @@ static const struct row ROWS[] = {
         .kind = WHOLE,
     },
     {
+        .shown = {.name = "anonymous_mb",
+                  .type = "whole number",
+                  .fallback = "256",
+                  .doc = "size limit in MiB of the files of all sessions that were started without "
+                         "trust (docs/security.md)"},
+        FIXED(anonymous_mb),
+        .min = 1,
+        .max = 1e7,
+        .kind = WHOLE,
+    },
+    {
         .shown = {.name = "connections_per_address",
                   .type = "whole number",
                   .fallback = "256",
-                  .doc = "limit of connections from one IP address (IPv6: one /64 network)"},
+                  .doc = "limit of connections from one IP address (IPv6: one /64 network; "
+                         "all loopback addresses count as one)"},
         FIXED(connections_per_address),
         .min = 1,
         .max = 1e5,

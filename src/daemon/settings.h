@@ -37,7 +37,7 @@ enum gsp_setting_origin {
     GSP_FROM_REQUEST,
 };
 
-#define GSP_SETTING_COUNT 26U
+#define GSP_SETTING_COUNT 27U
 
 /* Settings that do not change after the start. */
 struct gsp_settings_fixed {
@@ -49,6 +49,7 @@ struct gsp_settings_fixed {
     int64_t answers_mb;
     int64_t answer_rate_kb;
     int64_t streams;
+    int64_t anonymous_mb;
     int64_t connections_per_address;
     int64_t ring_rows; /* 0: GSP_RING_ROWS_DEFAULT */
     double carbon_g_per_kwh;

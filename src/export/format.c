@@ -67,12 +67,27 @@ static const struct gsp_format *detect(const char *path, struct gsp_sv bytes)
     return named;
 }
 
-int gsp_export_format_load(const char *path, const struct gsp_format *format, bool keep_samples,
-                           struct gsp_profile **out, struct gsp_err *err)
+/* Reads the bytes of a file. Of a file that cannot be a profile, only the head: it may be long. */
+static int read_bytes(int fd, const char *path, const struct gsp_format *format,
+                      struct gsp_buf *out, struct gsp_err *err)
 {
-    *out = NULL;
+    char head[GSP_SNIFF_BYTES];
+    const ssize_t n = gsp_fd_read_at(fd, head, sizeof(head), 0); /* -1: a pipe */
+    const struct gsp_sv bytes = {head, n > 0 ? (size_t)n : 0};
+    if (!format && bytes.len)
+        format = detect(path, bytes);
+    const bool is_other =
+        bytes.len && (!format || (format == &gsp_format_gsp && !format->sniff(bytes)));
+    if (is_other)
+        gsp_buf_putsv(out, bytes);
+    return is_other ? GSP_OK : gsp_fd_read_all(fd, (size_t)GSP_INPUT_BYTES_MAX, out, err);
+}
+
+static int load(int fd, const char *path, const struct gsp_format *format, bool keep_samples,
+                struct gsp_profile **out, struct gsp_err *err)
+{
     gsp_auto_buf bytes = {0};
-    int rc = gsp_file_read(path, (size_t)GSP_INPUT_BYTES_MAX, &bytes, err);
+    int rc = read_bytes(fd, path, format, &bytes, err);
     if (rc)
         return rc;
     if (!format)
@@ -95,6 +110,26 @@ int gsp_export_format_load(const char *path, const struct gsp_format *format, bo
     }
     *out = profile;
     return GSP_OK;
+}
+
+int gsp_export_format_load(const char *path, const struct gsp_format *format, bool keep_samples,
+                           struct gsp_profile **out, struct gsp_err *err)
+{
+    int opened = -1;
+    *out = NULL;
+    const int rc = gsp_file_open_named(path, (size_t)GSP_INPUT_BYTES_MAX, &opened, err);
+    gsp_auto_fd fd = opened;
+    return rc < 0 ? rc : load(fd, path, format, keep_samples, out, err);
+}
+
+int gsp_export_format_load_member(const char *path, bool keep_samples, struct gsp_profile **out,
+                                  struct gsp_err *err)
+{
+    int opened = -1;
+    *out = NULL;
+    const int rc = gsp_file_open_member(path, (size_t)GSP_INPUT_BYTES_MAX, &opened, err);
+    gsp_auto_fd fd = opened;
+    return rc < 0 ? rc : load(fd, path, NULL, keep_samples, out, err);
 }
 
 int gsp_export_format_save(const char *path, const struct gsp_format *format,

@@ -16,10 +16,18 @@ static bool needs_quotes(struct gsp_sv text)
     return false;
 }
 
-/* Whether a spreadsheet would take the text for a formula. */
+/* Whether a spreadsheet would take the text for a formula. Some ignore a byte order mark, and treat
+ * the full-width forms of the characters like the others. */
 static bool is_formula(struct gsp_sv text)
 {
-    return text.len > 0 && text.p[0] && strchr("=+-@\t\r\n", text.p[0]);
+    static const char *const WIDE[] = {"\uff1d", "\uff0b", "\uff0d", "\uff20"};
+    static const char MARK[] = "\ufeff";
+    while (gsp_sv_starts(text, MARK))
+        text = (struct gsp_sv){text.p + sizeof(MARK) - 1, text.len - (sizeof(MARK) - 1)};
+    bool found = text.len > 0 && text.p[0] && strchr("=+-@\t\r\n", text.p[0]);
+    for (size_t i = 0; i < GSP_COUNT(WIDE); i++)
+        found = found || gsp_sv_starts(text, WIDE[i]);
+    return found;
 }
 
 void gsp_export_csv_text(struct gsp_sv text, bool is_raw, struct gsp_buf *out)

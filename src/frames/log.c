@@ -320,6 +320,23 @@ uint64_t gsp_frames_log_count(struct gsp_frame_log *frames, uint64_t first, uint
     return total;
 }
 
+uint64_t gsp_frames_log_text_bytes(struct gsp_frame_log *frames, uint64_t first, uint64_t last)
+{
+    uint64_t total = 0;
+    gsp_lock_take(&frames->lock);
+    for (size_t i = find_segment(frames, first);
+         i < frames->segment_count && frames->segments[i].first_id <= last; i++) {
+        const struct frames_segment *segment = &frames->segments[i];
+        uint64_t count = 0;
+        gsp_frames__clip(segment, first, last, &count);
+        if (segment->rows)
+            total +=
+                (uint64_t)((double)segment->text_bytes * (double)count / (double)segment->rows);
+    }
+    gsp_lock_release(&frames->lock);
+    return total;
+}
+
 int gsp_frames__snapshot(struct gsp_frame_log *frames, uint64_t first, uint64_t last,
                          struct frames_segment **out, size_t *count, struct gsp_err *err)
 {

@@ -70,6 +70,8 @@ uint64_t gsp_frames_log_next_announced_id(struct gsp_frame_log *frames);
 void gsp_frames_log_skip_to(struct gsp_frame_log *frames, uint64_t next_id);
 /* The number of existing frames in [first, last]. */
 uint64_t gsp_frames_log_count(struct gsp_frame_log *frames, uint64_t first, uint64_t last);
+/* About how many bytes of text these frames have. */
+uint64_t gsp_frames_log_text_bytes(struct gsp_frame_log *frames, uint64_t first, uint64_t last);
 /* The time between two frames on the monotonic clock. Returns 0 if it is not known, because a frame
  * does not exist or the machine was rebooted in between. */
 int64_t gsp_frames__log_elapsed_ns(struct gsp_frame_log *frames, uint64_t first, uint64_t last);

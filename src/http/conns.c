@@ -13,6 +13,17 @@
 #define WATCH_PERIOD_NS GSP_NS_PER_S
 /* Bytes of an IPv6 address that name the network of a client. */
 #define NETWORK_BYTES   8U
+/* Bytes before the IPv4 address in an IPv6 address. */
+#define MAPPED_BYTES    12U
+#define LOOPBACK_NET    127U
+
+/* A process of this machine can use any address in 127.0.0.0/8, and ::1: they count as one. */
+static void set_loopback(uint8_t out[16])
+{
+    memset(out, 0, 16);
+    out[0] = LOOPBACK_NET;
+    out[3] = 1;
+}
 
 /* Returns false for a Unix socket. */
 static bool read_address(const struct sockaddr *from, uint8_t out[16])
@@ -22,6 +33,8 @@ static bool read_address(const struct sockaddr *from, uint8_t out[16])
     if (from->sa_family == AF_INET) {
         memcpy(&four, from, sizeof(four));
         memcpy(out, &four.sin_addr, sizeof(four.sin_addr));
+        if (out[0] == LOOPBACK_NET)
+            set_loopback(out);
         return true;
     }
     if (from->sa_family != AF_INET6)
@@ -29,6 +42,8 @@ static bool read_address(const struct sockaddr *from, uint8_t out[16])
     memcpy(&six, from, sizeof(six));
     const bool is_four = IN6_IS_ADDR_V4MAPPED(&six.sin6_addr);
     memcpy(out, &six.sin6_addr, is_four ? sizeof(six.sin6_addr) : NETWORK_BYTES);
+    if (IN6_IS_ADDR_LOOPBACK(&six.sin6_addr) || (is_four && out[MAPPED_BYTES] == LOOPBACK_NET))
+        set_loopback(out);
     return true;
 }
 
@@ -184,6 +199,14 @@ static bool is_crowded(const struct gsp_http_server *server, const struct gsp_ht
     return conn->is_surplus || server->conn_count > options->connections_max / 4 * 3 ||
            (server->conn_count > options->per_address_max / 4 * 3 &&
             count_address(server, conn) > options->per_address_max / 4 * 3);
+}
+
+bool gsp_http__conn_is_crowded(struct gsp_http_server *server, const struct gsp_http__conn *conn)
+{
+    gsp_lock_take(&server->lock);
+    const bool crowded = is_crowded(server, conn);
+    gsp_lock_release(&server->lock);
+    return crowded;
 }
 
 /* Whether a request takes too long. libmicrohttpd's timeout restarts at every byte. */

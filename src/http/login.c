@@ -37,7 +37,6 @@ int gsp_http_login_code(struct gsp_http_server *server, char out[GSP_HTTP_CODE_B
         return rc;
     gsp_lock_take(&logins->lock);
     memcpy(logins->code, code, sizeof(code));
-    logins->wrong = 0;
     gsp_lock_release(&logins->lock);
     size_t len = 0;
     for (size_t i = 0; i < CODE_CHARS; i++) {
@@ -66,14 +65,15 @@ static bool read_code(struct gsp_sv typed, char out[CODE_CHARS + 1])
     return len == CODE_CHARS;
 }
 
-/* Whether the text is the code. The code is void afterwards, or after too many wrong ones. */
+/* Whether the text is the code, which is void afterwards. Wrong codes do not void it: that would
+ * let anybody keep the owner from logging in, and 80 random bits cannot be guessed. */
 static bool use_code(struct gsp_http__logins *logins, struct gsp_sv typed)
     GSP_REQUIRES(&logins->lock)
 {
     char code[CODE_CHARS + 1];
     const bool right =
         logins->code[0] && read_code(typed, code) && gsp_http__same_secret(code, logins->code);
-    if (right || ++logins->wrong >= GSP_HTTP_LOGIN_TRIES)
+    if (right)
         logins->code[0] = '\0';
     return right;
 }

@@ -43,6 +43,7 @@ static void stream_unlink(struct gsp_http__stream *stream)
     if (stream->next)
         stream->next->prev = stream->prev;
     server->stream_count--;
+    server->anonymous_streams -= stream->is_anonymous;
     gsp_lock_release(&server->lock);
 }
 
@@ -116,12 +117,14 @@ static struct MHD_Response *stream_response(struct gsp_http__exchange *call)
     stream->server = server;
     stream->connection = call->connection;
     stream->from = *from;
+    stream->is_anonymous = gsp_http__is_anonymous(call);
     gsp_lock_take(&server->lock);
     stream->next = server->streams;
     if (stream->next)
         stream->next->prev = stream;
     server->streams = stream;
     server->stream_count++;
+    server->anonymous_streams += stream->is_anonymous;
     gsp_lock_release(&server->lock);
     struct MHD_Response *response = gsp_http__mhd.create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, stream, stream_free);
@@ -218,21 +221,28 @@ static bool hold_memory(struct gsp_http__exchange *call)
                     : 0;
     if (bytes <= SMALL_BYTES)
         return true;
+    const bool is_anonymous = gsp_http__is_anonymous(call);
+    const uint64_t max = server->options.answers_bytes_max;
     gsp_lock_take(&server->lock);
-    const bool fits = bytes <= server->options.answers_bytes_max &&
-                      server->answers_bytes <= server->options.answers_bytes_max - bytes;
+    const bool fits =
+        bytes <= max && server->answers_bytes <= max - bytes &&
+        (!is_anonymous || (bytes <= max / 2 && server->anonymous_bytes <= max / 2 - bytes));
     if (fits) {
         server->answers_bytes += bytes;
+        server->anonymous_bytes += is_anonymous ? bytes : 0;
         call->held_bytes = bytes;
     }
     gsp_lock_release(&server->lock);
     return fits;
 }
 
-static bool has_room_for_stream(struct gsp_http_server *server)
+static bool has_room_for_stream(const struct gsp_http__exchange *call)
 {
+    struct gsp_http_server *server = call->server;
+    const unsigned max = server->options.streams_max;
     gsp_lock_take(&server->lock);
-    const bool has_room = server->stream_count < server->options.streams_max;
+    const bool has_room = server->stream_count < max && (!gsp_http__is_anonymous(call) ||
+                                                         server->anonymous_streams < (max + 1) / 2);
     gsp_lock_release(&server->lock);
     return has_room;
 }
@@ -241,7 +251,7 @@ enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call)
 {
     struct gsp_http_answer *answer = &call->answer;
     struct MHD_Response *response = NULL;
-    if (answer->stream.read && !has_room_for_stream(call->server))
+    if (answer->stream.read && !has_room_for_stream(call))
         be_busy(call, "too many streams are open");
     else if (!answer->stream.read && !hold_memory(call))
         be_busy(call, "too many answers have not been read yet");
@@ -257,7 +267,8 @@ enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call)
     if (!response)
         return MHD_NO; /* out of memory: the server closes the connection */
     add_headers(response, answer);
-    if (call->must_close)
+    /* A busy client must not keep others out with connections that it holds between requests. */
+    if (call->must_close || gsp_http__conn_is_crowded(call->server, call->conn))
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     enum MHD_Result queued =
         gsp_http__mhd.queue_response(call->connection, (unsigned)answer->status, response);

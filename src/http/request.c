@@ -28,6 +28,8 @@ static void call_free(struct gsp_http__exchange *call)
 {
     gsp_lock_take(&call->server->lock);
     call->server->answers_bytes -= call->held_bytes;
+    if (gsp_http__is_anonymous(call))
+        call->server->anonymous_bytes -= call->held_bytes;
     gsp_lock_release(&call->server->lock);
     if (call->answer.stream.close)
         call->answer.stream.close(call->answer.stream.ctx);
@@ -135,27 +137,37 @@ static enum MHD_Result refuse(struct gsp_http__exchange *call)
     return gsp_http__reply(call);
 }
 
+static void end_job(struct gsp_http_server *server, bool is_anonymous)
+{
+    gsp_lock_take(&server->lock);
+    server->job_count--;
+    server->anonymous_jobs -= is_anonymous;
+    pthread_cond_broadcast(&server->changed);
+    gsp_lock_release(&server->lock);
+}
+
 static void *run_job(void *arg)
 {
     struct gsp_http__exchange *call = arg;
     struct gsp_http_server *server = call->server;
     struct MHD_Connection *connection = call->connection;
+    const bool is_anonymous = gsp_http__is_anonymous(call);
     server->options.handle(server->options.ctx, &call->request, &call->answer);
     call->answered = true;
     gsp_http__mhd.resume_connection(connection); /* from here on, the server thread owns the call */
-    gsp_lock_take(&server->lock);
-    server->job_count--;
-    pthread_cond_broadcast(&server->changed);
-    gsp_lock_release(&server->lock);
+    end_job(server, is_anonymous);
     return NULL;
 }
 
-static bool begin_job(struct gsp_http_server *server)
+static bool begin_job(struct gsp_http_server *server, bool is_anonymous)
 {
     gsp_lock_take(&server->lock);
-    const bool allowed = !server->stopping && server->job_count < GSP_HTTP_JOBS_MAX;
-    if (allowed)
+    const bool allowed = !server->stopping && server->job_count < GSP_HTTP_JOBS_MAX &&
+                         (!is_anonymous || server->anonymous_jobs < GSP_HTTP_JOBS_MAX / 2);
+    if (allowed) {
         server->job_count++;
+        server->anonymous_jobs += is_anonymous;
+    }
     gsp_lock_release(&server->lock);
     return allowed;
 }
@@ -165,7 +177,7 @@ static bool start_job(struct gsp_http__exchange *call)
 {
     struct gsp_http_server *server = call->server;
     pthread_t thread;
-    if (!begin_job(server))
+    if (!begin_job(server, gsp_http__is_anonymous(call)))
         return false;
     gsp_http__mhd.suspend_connection(call->connection);
     if (pthread_create(&thread, NULL, run_job, call) == 0) {
@@ -173,9 +185,7 @@ static bool start_job(struct gsp_http__exchange *call)
         return true;
     }
     gsp_http__mhd.resume_connection(call->connection);
-    gsp_lock_take(&server->lock);
-    server->job_count--;
-    gsp_lock_release(&server->lock);
+    end_job(server, gsp_http__is_anonymous(call));
     return false;
 }
 

@@ -73,13 +73,14 @@ struct gsp_http_answer {
 };
 
 struct gsp_http_options {
-    const char *bind;           /* "127.0.0.1", "::1", "0.0.0.0" */
-    uint16_t port;              /* 0: a free one */
-    const char *unix_path;      /* also listen on this socket, mode 0600; only, if bind is NULL */
-    const char *token;          /* NULL: no token; allowed only if bind is a loopback address */
-    size_t body_max;            /* 0: 1 MB; a longer body gives status 413 */
-    unsigned connections_max;   /* 0: 1,024 */
-    unsigned per_address_max;   /* TCP connections of one address; 0: 256 */
+    const char *bind;         /* "127.0.0.1", "::1", "0.0.0.0" */
+    uint16_t port;            /* 0: a free one */
+    const char *unix_path;    /* also listen on this socket, mode 0600; only, if bind is NULL */
+    const char *token;        /* NULL: no token; allowed only if bind is a loopback address */
+    size_t body_max;          /* 0: 1 MB; a longer body gives status 413 */
+    unsigned connections_max; /* 0: 1,024 */
+    unsigned per_address_max; /* TCP connections of one address; 0: 256 */
+    /* Anonymous clients use at most half of the streams, threads and answers. */
     unsigned streams_max;       /* concurrent streams; 0: 64 */
     unsigned timeout_s;         /* of an idle or slow connection; 0: 30 */
     uint64_t answers_bytes_max; /* of all answers in memory that are being sent; 0: 512 MB */
@@ -127,7 +128,6 @@ void gsp_http_stop(struct gsp_http_server *server); /* NULL does nothing */
 #define GSP_HTTP_CODE_BYTES   20U /* "abcd-efgh-jkmn-pqrs" with the NUL: 80 random bits */
 #define GSP_HTTP_COOKIE_BYTES 160U
 #define GSP_HTTP_LOGIN_HOURS  12 /* the life of a cookie */
-#define GSP_HTTP_LOGIN_TRIES  10 /* wrong codes that void the right one */
 
 /* Makes a new code, which replaces the previous one. Fails with IO (no random numbers). */
 GSP_MUST_CHECK int gsp_http_login_code(struct gsp_http_server *server,

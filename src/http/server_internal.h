@@ -50,6 +50,7 @@ struct gsp_http__stream {
     struct gsp_http_stream from;
     struct gsp_buf pending; /* read but not sent yet */
     size_t sent;            /* of pending */
+    bool is_anonymous;      /* the client */
     bool ended;
     bool suspended;
 };
@@ -66,7 +67,6 @@ struct gsp_http__login {
 struct gsp_http__logins {
     struct gsp_lock lock;
     char code[GSP_HTTP_CODE_BYTES] GSP_GUARDED_BY(lock); /* without hyphens; "": none */
-    unsigned wrong GSP_GUARDED_BY(lock);                 /* attempts since the code was made */
     struct gsp_http__login at[GSP_HTTP_LOGINS_MAX] GSP_GUARDED_BY(lock);
 };
 
@@ -96,6 +96,10 @@ struct gsp_http_server {
     unsigned stream_count GSP_GUARDED_BY(lock);
     uint64_t answers_bytes GSP_GUARDED_BY(lock); /* memory of the answers that are being sent */
     unsigned job_count GSP_GUARDED_BY(lock);
+    /* The parts of anonymous clients, at most half of each limit. */
+    unsigned anonymous_streams GSP_GUARDED_BY(lock);
+    unsigned anonymous_jobs GSP_GUARDED_BY(lock);
+    uint64_t anonymous_bytes GSP_GUARDED_BY(lock);
     bool stopping GSP_GUARDED_BY(lock);
 };
 
@@ -113,6 +117,11 @@ struct gsp_http__exchange {
     bool answered;       /* answer is filled */
     bool must_close;     /* close the connection after the answer */
 };
+
+static inline bool gsp_http__is_anonymous(const struct gsp_http__exchange *call)
+{
+    return call->request.trust == GSP_HTTP_ANONYMOUS;
+}
 
 /* request.c */
 enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connection, const char *url,
@@ -150,6 +159,8 @@ void gsp_http__on_connection(void *cls, struct MHD_Connection *connection, void 
  * kernel discards what is left of an incomplete answer: a slow client would keep it for long. */
 void gsp_http__rate_begin(struct gsp_http__exchange *call);
 void gsp_http__rate_end(struct gsp_http__exchange *call, bool is_complete);
+/* Whether three quarters of all connections, or of those of the client's address, are in use. */
+bool gsp_http__conn_is_crowded(struct gsp_http_server *server, const struct gsp_http__conn *conn);
 /* Main function of the watcher thread. */
 void *gsp_http__watcher_run(void *server);
 

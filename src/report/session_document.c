@@ -197,7 +197,7 @@ static void load_stacks(struct gsp_report *report, const char *path, struct gsp_
         report->no_memory = true;
         return;
     }
-    if (gsp_export_format_load(name, NULL, true, &report->profile, &err) < 0)
+    if (gsp_export_format_load_member(name, true, &report->profile, &err) < 0)
         gsp_report__loss_add(report, gsp_sv_of("stacks"),
                              gsp_report__text_keep(report, gsp_sv_of(err.msg)), 1);
 }

@@ -334,7 +334,7 @@ int gsp_store__manifest_read(const char *folder, struct gsp_manifest *out, struc
     int rc = file_path(folder, GSP_MANIFEST_NAME, path, sizeof(path), err);
     if (rc < 0)
         return rc;
-    rc = gsp_file_read(path, GSP_MANIFEST_MAX, &text, &cause);
+    rc = gsp_file_read_member(path, GSP_MANIFEST_MAX, &text, &cause);
     if (rc == GSP_E_NOFILE)
         return GSP_OK;
     if (rc < 0) {

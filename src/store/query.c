@@ -86,7 +86,11 @@ static int count_statements(struct statement *st, duckdb_extracted_statements *o
         return GSP_OK;
     const char *text = count == 0 ? duck->extract_statements_error(*out) : NULL;
     int rc = GSP_OK;
-    if (count > 1) {
+    if (count > 1 && gsp_store__sql_is_one(gsp_sv_of(sql))) {
+        rc = gsp_err_set(err, GSP_E_USAGE, 0,
+                         "PIVOT is not supported without a list of values: "
+                         "ON column IN (value, ...)");
+    } else if (count > 1) {
         rc = gsp_err_set(err, GSP_E_PERM, 0, "only one statement is allowed, not %llu",
                          (unsigned long long)count);
     } else if (text && *text) {

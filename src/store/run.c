@@ -233,6 +233,11 @@ static int add_files(struct reader *reader, struct gsp_err *err)
         if (gsp_store_run_path(path, reader->path, reader->files[i], NULL) < 0 ||
             !gsp_store__segment_name_is_valid(reader->files[i], schema, table))
             continue;
+        struct stat facts;
+        if (lstat(path, &facts) == 0 && S_ISLNK(facts.st_mode)) {
+            gsp_store_warn(reader->store, "left out: %s: a link", path);
+            continue;
+        }
         rc = gsp_store_add_parquet(reader->store, schema, table, paths, 1, err);
     }
     return rc;
@@ -343,7 +348,7 @@ static int add_about(struct reader *reader, struct gsp_err *err)
         return rc;
     yyjson_doc *doc = NULL;
     if (gsp_store_run_path(path, reader->path, GSP_RUN_META, NULL) == GSP_OK &&
-        gsp_file_read(path, META_BYTES_MAX, &text, NULL) == GSP_OK && text.len)
+        gsp_file_read_member(path, META_BYTES_MAX, &text, NULL) == GSP_OK && text.len)
         doc = yyjson_read(text.p, text.len, 0);
     yyjson_val *root = yyjson_doc_get_root(doc);
     struct gsp_row_gsprof_run row = {.name = text_member(batch, root, "name"),

@@ -19,7 +19,7 @@ static int64_t start_of(const char *folder, const char *command)
     char path[GSP_RUN_PATH_MAX];
     gsp_auto_buf text = {0};
     if (gsp_store_run_path(path, folder, GSP_RUN_META, NULL) < 0 ||
-        gsp_file_read(path, META_MAX, &text, NULL) < 0 || text.len == 0)
+        gsp_file_read_member(path, META_MAX, &text, NULL) < 0 || text.len == 0)
         return 0;
     yyjson_doc *doc = yyjson_read(text.p, text.len, 0);
     yyjson_val *root = yyjson_doc_get_root(doc);

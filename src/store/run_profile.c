@@ -21,7 +21,7 @@ static int load_named(const char *folder, const char *name, bool keep_samples,
         return rc;
     if (access(path, F_OK) != 0)
         return gsp_err_set(err, GSP_E_NOFILE, 0, "no recorded profile in %.180s", folder);
-    return gsp_export_format_load(path, NULL, keep_samples, out, err);
+    return gsp_export_format_load_member(path, keep_samples, out, err);
 }
 
 int gsp_store_run_profile_load_file(const char *folder, struct gsp_profile **out,

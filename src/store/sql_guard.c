@@ -37,6 +37,19 @@ bool gsp_store__sql_may_read(struct gsp_sv sql)
     return found;
 }
 
+bool gsp_store__sql_is_one(struct gsp_sv sql)
+{
+    bool ended = false;
+    struct gsp_sql_token token = first(sql);
+    for (; token.kind != GSP_SQL_END; token = gsp_store__sql_token(sql, token.to)) {
+        const bool is_end = is_char(sql, token, ';');
+        if (ended && !is_end)
+            return false;
+        ended = ended || is_end;
+    }
+    return true;
+}
+
 static bool is_refused(struct gsp_sv sql, struct gsp_sql_token token)
 {
     static const char *const PREFIXES[] = {"enable_", "disable_", "arrow_scan"};

@@ -17,6 +17,8 @@
 
 bool gsp_store__sql_is_pragma(struct gsp_sv sql);
 
+/* Whether the text is one statement. The engine makes several of some statements: of PIVOT. */
+bool gsp_store__sql_is_one(struct gsp_sv sql);
 /* Whether a statement starts with a word that can begin a SELECT or EXPLAIN. */
 bool gsp_store__sql_may_read(struct gsp_sv sql);
 

@@ -3,6 +3,7 @@
  * byte selects the status. Links with --wrap=gsp_http_request. */
 #include "client/client.h"
 #include "client/json_rows.h"
+#include "client/listener.h"
 #include "client/tables.h"
 #include "fuzz_file.h"
 #include "http/body.h"
@@ -77,6 +78,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         gsp_client_token(&tokens, gsp_buf_cstr(&endpoint), &token, NULL) == GSP_OK && token.len &&
         memchr(token.p, '\n', token.len))
         abort();
+    /* A table of the kernel. */
+    enum gsp_listener found = GSP_LISTENER_NONE;
+    uid_t uid = 0;
+    gsp_client__listener_parse((struct gsp_sv){(const char *)data + 1, size - 1}, 8091, &found,
+                               &uid);
     free(text);
     return 0;
 }

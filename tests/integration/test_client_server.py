@@ -10,6 +10,7 @@ import os
 import pty
 import struct
 import subprocess
+import sys
 import termios
 from pathlib import Path
 from typing import Iterator, List
@@ -24,6 +25,7 @@ from support import (
     EXIT_PERM,
     EXIT_USAGE,
     GSPROF,
+    PACKAGE,
     PATIENCE_S,
     gsprof,
     program,
@@ -218,6 +220,50 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         gsprof("query", at, "SELECT 1", env={"GSPROF_TOKEN": "aVeryLongTokenForThisTest"})
     finally:
         daemon.end()
+
+
+LISTENER = """
+import os, socket, sys
+os.setgroups([]); os.setgid(1501); os.setuid(1501)
+server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen()
+print(server.getsockname()[1], flush=True)
+while True:
+    client, _ = server.accept()
+    print(client.recv(65536), flush=True)
+    client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\n{}")
+    client.close()
+"""
+
+
+@pytest.mark.needs_root
+def test_the_configured_token_is_not_sent_to_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GSPROF_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
+    (tmp_path / "gsprof").mkdir()
+    secret = tmp_path / "gsprof" / "token"
+    secret.write_text("myOwnSecret\n", encoding="ascii")
+    asks = "import gsprof, sys; gsprof.Session('x', sys.argv[1]).list()"
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTENER], stdout=subprocess.PIPE, cwd="/"
+    ) as other:
+        assert other.stdout is not None
+        try:
+            port = int(other.stdout.readline())
+            for host in ("localhost", "127.0.0.1"):
+                refused = gsprof("http-status", f"{host}:{port}", status=EXIT_PERM).err
+                assert f"port {port} belongs to user 1501" in refused, refused
+                assert "why" in refused and "--token-file FILE" in refused
+                argv = [sys.executable, "-c", asks, f"{host}:{port}"]
+                done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
+                assert done.returncode and b"belongs to user 1501" in done.stderr
+            # A token that the user gives to the command is sent.
+            gsprof("http-status", str(port), "--token-file", secret, status=None)
+            assert b"myOwnSecret" in other.stdout.readline()
+        finally:
+            other.kill()
 
 
 def test_the_documented_workflow(daemon: Daemon) -> None:

@@ -59,6 +59,23 @@ def test_csv_text_is_not_a_formula(runtime: Dict[str, str]) -> None:
         assert rows == [["-1", "-1.5", "-1", p + t] for p, t in zip(prefixes, texts)]
 
 
+def test_csv_text_that_looks_like_a_formula_to_some(runtime: Dict[str, str]) -> None:
+    bare = ["\uff1d1", "\uff0b1", "\uff0d1", "\uff201", "\ufeff=1", "\ufeff\ufeff\uff1d1"]
+    fine = ["\uff1e1", "\ufeffx", "\ufeff"]
+    values = ", ".join(f"'{text}'" for text in bare + fine)
+    made = gsprof("query", os.getpid(), f"SELECT unnest([{values}]) AS t", "-f", "csv", env=runtime)
+    rows = [row[0] for row in csv.reader(io.StringIO(made.out, newline=""))]
+    assert rows == ["t", *("'" + text for text in bare), *fine]
+
+
+def test_a_pivot_needs_its_values(runtime: Dict[str, str]) -> None:
+    here, table = str(os.getpid()), "(SELECT 1 AS k, 2 AS v)"
+    refused = gsprof("query", here, f"PIVOT {table} ON k USING sum(v)", env=runtime, status=None)
+    assert refused.status != 0 and "ON column IN (value, ...)" in refused.err, refused
+    made = gsprof("query", here, f"PIVOT {table} ON k IN (1) USING sum(v)", "-f", "csv", env=runtime)
+    assert made.out.splitlines()[-1] == "2"
+
+
 def rows_of(env: Dict[str, str], endpoint: object, sql: str, *args: object) -> Rows:
     rows: Rows = json.loads(gsprof("query", endpoint, sql, "-f", "json", *args, env=env).out)
     return rows

@@ -7,13 +7,16 @@ import csv
 import io
 import json
 import math
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from conftest import StartWriter
+from measure import measure
 from support import (
     EXIT_EMPTY,
     EXIT_FORMAT,
@@ -21,6 +24,7 @@ from support import (
     EXIT_NOPROC,
     EXIT_NOWRITE,
     EXIT_USAGE,
+    GSPROF,
     gsprof,
 )
 
@@ -270,6 +274,57 @@ def test_stacks_of_a_session_are_in_files_beside_it(run: Path, tmp_path: Path) -
     assert "stacks" not in found and any("epoch_42" in loss["why"] for loss in found["losses"])
     (tmp_path / "epoch_42.gsp").write_bytes((run / "profile.gsp").read_bytes())
     assert document(tmp_path / "epoch.json")["stacks"]["samples"]["seen"] == 200
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_files_of_a_hostile_folder(run: Path, tmp_path: Path, kind: str) -> None:
+    """A pipe would let the command wait for ever, and a link could lead to a device without end."""
+    folder = tmp_path / "run"
+    span = "python.span.parquet"
+    assert {"profile.gsp", span} < {path.name for path in run.iterdir()}
+    for name in ("profile.gsp", span, "manifest.json", "meta.json", "profile.json"):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(run, folder)
+        file = folder / name
+        file.unlink(missing_ok=True)
+        if kind == "pipe":
+            os.mkfifo(file)
+        else:
+            file.symlink_to("/dev/zero")
+        out = tmp_path / "out.svg"
+        for command in (
+            ("query", folder, "SELECT count(*) FROM python.stack_sample"),
+            ("report", folder),
+            ("flamegraph", "--input", folder, "--output", out, "--force"),
+        ):
+            found = measure(GSPROF, *command)
+            assert found.status < 128 and found.peak_mb < 512, (name, command, found)
+
+
+def test_long_files(tmp_path: Path) -> None:
+    session = made_session()
+    session["metadata"]["stacks"] = [{"pid": 42, "file": "stacks.gsp"}]
+    (tmp_path / "epoch.json").write_text(json.dumps(session))
+    os.mkfifo(tmp_path / "stacks.gsp")
+    found = document(tmp_path / "epoch.json")
+    assert any("not a regular file" in loss["why"] for loss in found["losses"])
+    for name, size, words in (
+        ("big.gsp", 20 << 30, "has more than"),
+        ("sparse.gsp", 1 << 30, "read as gsp"),
+        ("what.bin", 1 << 30, "unknown profile format"),
+    ):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+        refused = measure(GSPROF, "report", tmp_path / name)
+        assert refused.status == EXIT_FORMAT and words in refused.err, refused
+        assert refused.peak_mb < 100, refused
+    device = measure(GSPROF, "report", "/dev/zero")
+    assert device.status == EXIT_FORMAT and "is a device" in device.err
+
+
+def test_a_profile_from_a_pipe(run: Path) -> None:
+    given = (run / "profile.gsp").read_bytes()
+    assert gsprof("report", "-", stdin=given).out == gsprof("report", run / "profile.gsp").out
 
 
 def test_a_profile_and_its_own_options(run: Path, tmp_path: Path) -> None:

@@ -183,10 +183,22 @@ def test_the_page_logs_in_with_a_code(serve: Serve, tmp_path: Path) -> None:
         assert daemon.raw("GET", "/targets", None, headers)[0] == status, site
     headers = {**sent, "Authorization": "", "Sec-Fetch-Site": "cross-site"}
     assert daemon.raw("POST", "/profiling/stop", b"{}", headers)[0] == 403
-    # Ten wrong codes void the right one.
+    # Wrong codes of other users do not keep the owner from logging in.
     code = daemon.post("/login/code")["code"]
-    assert [submit(daemon, "x").status for _ in range(10)] == [403] * 10
-    assert submit(daemon, code).status == 403
+    for wrong_code in ("x", "0000-0000-0000-0000"):
+        assert [submit(daemon, wrong_code).status for _ in range(10)] == [403] * 10
+    assert submit(daemon, code).status == 303
+
+
+def test_the_links_of_the_page_work(serve: Serve) -> None:
+    daemon = serve()
+    daemon.frames(1)
+    for owner, trusted in ((False, 0), (True, 2)):
+        daemon.owner = owner
+        links = re.findall(r'href="([^"]+)"', page(daemon, {}))
+        assert len(links) == 5 + trusted
+        for link in links:
+            assert daemon.raw("GET", link)[0] == 200, link
 
 
 def test_a_login_without_a_token(serve: Serve) -> None:

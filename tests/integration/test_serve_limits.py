@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Set, Tuple
 
 import pytest
 from conftest import Serve, StartTarget
@@ -61,6 +61,15 @@ def status_of(client: socket.socket) -> int:
     return int(head.split(b" ")[1])
 
 
+def head_of(client: socket.socket) -> bytes:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        more = client.recv(1)
+        assert more, head
+        head += more
+    return head
+
+
 def workers(daemon: Daemon) -> List[int]:
     path = Path(f"/proc/{daemon.pid}/task")
     found: List[int] = []
@@ -82,6 +91,13 @@ def test_memory_of_a_query(serve: Serve) -> None:
     assert json.loads(worker.err)["code"] == "LIMIT" and worker.peak_mb < 64 + BASE_MIB
     local = gsprof("query", "--memory", "64M", os.getpid(), GREEDY, status=EXIT_FORMAT)
     assert "more memory than its limit of 64 MiB" in local.err and "--memory" in local.err
+
+
+def test_memory_that_the_engine_does_not_count(serve: Serve) -> None:
+    """The engine ends the process, because it cannot allocate where it handles no error."""
+    daemon = serve(env={"GSPROF_QUERY_MEMORY_MB": "64"})
+    status, error = ask(daemon, "SELECT histogram(repeat('x',500)||i) FROM range(5000000) t(i)")
+    assert (status, error["code"]) == (422, "LIMIT") and "query_" in error["hint"], error
 
 
 def test_time_of_a_query(serve: Serve) -> None:
@@ -111,6 +127,76 @@ def test_an_aborted_worker_is_an_internal_error(serve: Serve) -> None:
         assert words in answers[0][1]["message"]
 
 
+def start_session(daemon: Daemon, name: str) -> Tuple[int, Any]:
+    return daemon.ask("POST", "/profiling/start", {"name": name})
+
+
+def test_number_of_anonymous_sessions(serve: Serve) -> None:
+    daemon = serve("--freq", "60s")
+    for number in range(64):
+        assert start_session(daemon, f"s{number}")[0] == 200
+    for _ in range(2):  # also after a restart
+        status, answer = start_session(daemon, "more")
+        assert (status, answer["error"]["code"]) == (413, "LIMIT") and answer["error"]["hint"]
+        assert daemon.stop(signal.SIGKILL) != 0
+        daemon.start()
+    daemon.owner = True
+    assert start_session(daemon, "mine")[0] == 200
+    daemon.post("/profiling/stop", {"name": "s0"})
+    daemon.owner = False
+    assert start_session(daemon, "more")[0] == 200
+
+
+def test_disk_of_anonymous_sessions(serve: Serve) -> None:
+    daemon = serve("--freq", "10ms", env={"GSPROF_ANONYMOUS_MB": "1"}, owner=True)
+    start_session(daemon, "mine")
+    daemon.owner = False
+    for name in ("a", "b"):
+        assert start_session(daemon, name)[0] == 200
+    for name in ("a", "b"):
+        ended = daemon.until(f"/profiling/sessions/{name}", lambda now: not now["is_active"])
+        assert "stopped early" in ended["error"] and not ended["failed"]
+        file = daemon.output / f"{name}.json"
+        wait_for(file.exists, "the file is not written")
+        made = json.loads(file.read_text(encoding="utf-8"))
+        assert len(made["frames"]) == ended["frame_count"]
+    bytes_used = sum((daemon.output / f"{name}.json").stat().st_size for name in ("a", "b"))
+    assert MIB / 2 < bytes_used < 1.5 * MIB
+    for _ in range(2):  # also after a restart
+        status, answer = start_session(daemon, "more")
+        assert (status, answer["error"]["code"]) == (507, "NOWRITE") and answer["error"]["hint"]
+        assert daemon.stop(signal.SIGKILL) != 0
+        daemon.start()
+    assert "stopped early" in daemon.get("/profiling/sessions/a")["error"]
+    daemon.owner = True
+    assert daemon.get("/profiling/sessions/mine")["is_active"]
+    assert start_session(daemon, "second")[0] == 200
+    (daemon.output / "a.json").unlink()
+    assert daemon.ask("DELETE", "/profiling/sessions/b")[0] == 200
+    daemon.owner = False
+    assert start_session(daemon, "more")[0] == 200
+
+
+def test_files_of_forgotten_anonymous_sessions(serve: Serve) -> None:
+    daemon = serve("--freq", "60s", env={"GSPROF_KEEP_SESSIONS": "4"}, owner=True)
+    for name in ("mine", "his"):
+        start_session(daemon, name)
+        daemon.post("/profiling/stop", {"name": name})
+    daemon.owner = False
+    for number in range(6):
+        start_session(daemon, f"s{number}")
+        daemon.post("/profiling/stop", {"name": f"s{number}"})
+    names = ["his.json", "mine.json", "s4.json", "s5.json"]
+    wait_for(
+        lambda: sorted(path.name for path in daemon.output.iterdir()) == names,
+        "not the newest files are kept",
+        pause_s=0.1,
+    )
+    assert {row["name"] for row in daemon.get("/profiling/sessions")["sessions"]} == {
+        name[:-5] for name in names
+    }
+
+
 def test_statements_that_change_the_engine(serve: Serve) -> None:
     daemon = serve()
     for sql in (
@@ -123,6 +209,19 @@ def test_statements_that_change_the_engine(serve: Serve) -> None:
     assert ask(daemon, "SELECT 'enable_x(1)' AS enable_x") == (200, [{"enable_x": "enable_x(1)"}])
 
 
+def hold_worker(daemon: Daemon, held: Set[int]) -> None:
+    """Stops the next worker, if it is still there."""
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        for pid in set(workers(daemon)) - held:
+            try:
+                os.kill(pid, signal.SIGSTOP)
+            except ProcessLookupError:
+                return
+            held.add(pid)
+            return
+
+
 def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve(owner=True)
@@ -132,22 +231,32 @@ def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> 
     path = "/flamegraph?session=deep"
     assert daemon.raw("GET", path)[0] == 200
     recording = daemon.output / "deep.gsp"
+    drawn = recording.read_bytes()
     recording.write_bytes(b"not a recording")
     status, answer = daemon.ask("GET", path)
     assert status in (400, 422) and answer["error"]["code"] == "FORMAT"
     recording.unlink()
-    os.mkfifo(recording)  # a reader waits
+    os.mkfifo(recording)  # a reader would wait
+    begin = time.monotonic()
+    status, answer = daemon.ask("GET", path)
+    assert (status, answer["error"]["code"]) == (400, "FORMAT"), answer
+    assert time.monotonic() - begin < PATIENCE_S / 4 and not workers(daemon)
+    recording.unlink()
+    recording.write_bytes(drawn)
     with ExitStack() as stack:
-        for _ in range(2):
+        held: Set[int] = set()
+        while len(held) < 2:
             stack.enter_context(send(daemon, request(path)))
-        wait_for(lambda: len(workers(daemon)) == 2)
+            hold_worker(daemon, held)
         status, answer = daemon.ask("GET", path)
         assert (status, answer["error"]["code"]) == (503, "BUSY")
+        for pid in held:  # one may have stopped before it ran the program, and the daemon waits
+            os.kill(pid, signal.SIGCONT)
     wait_for(lambda: not workers(daemon))
 
 
 def test_answers_that_are_read_slowly(serve: Serve) -> None:
-    limits = {"GSPROF_ANSWERS_MB": str(5 * BIG_MIB // 2), "GSPROF_QUERY_ANSWER_MB": "10"}
+    limits = {"GSPROF_ANSWERS_MB": str(5 * BIG_MIB), "GSPROF_QUERY_ANSWER_MB": "10"}
     daemon = serve(env=limits)
     status, error = ask(daemon, BIG + ", range(2)")  # longer than one answer may be
     assert (status, error["code"]) == (422, "LIMIT") and error["hint"]
@@ -157,8 +266,34 @@ def test_answers_that_are_read_slowly(serve: Serve) -> None:
         assert [status_of(client) for client in clients] == [200, 200]
         status, error = ask(daemon, BIG)
         assert (status, error["code"]) == (503, "BUSY") and error["hint"]
+        daemon.owner = True  # half is for the owner
+        assert ask(daemon, BIG)[0] == 200
+        daemon.owner = False
         clients[0].close()
         wait_for(lambda: ask(daemon, BIG)[0] == 200)
+
+
+def test_anonymous_requests_leave_half_to_the_owner(serve: Serve) -> None:
+    daemon = serve("--freq", "60s")
+    waiting = request("/query", {"sql": "SELECT sleep_ms(25000)"})
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(send(daemon, waiting))
+        wait_for(lambda: len(workers(daemon)) == 2)
+        status, error = ask(daemon, "SELECT 1 AS one")
+        assert (status, error["code"]) == (503, "BUSY") and error["hint"]
+        daemon.owner = True
+        for _ in range(2):
+            assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+        # Both together have no more than before.
+        for _ in range(2):
+            stack.enter_context(send(daemon, waiting))
+        wait_for(lambda: len(workers(daemon)) == 4)
+        assert ask(daemon, "SELECT 1")[0] == 503
+    wait_for(lambda: not workers(daemon))
+    assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+    daemon.owner = False
+    assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
 
 
 def test_rate_of_reading(serve: Serve) -> None:
@@ -183,19 +318,23 @@ def test_rate_of_reading(serve: Serve) -> None:
 
 
 def test_streams(serve: Serve) -> None:
-    daemon = serve(env={"GSPROF_STREAMS": "2"})
+    daemon = serve(env={"GSPROF_STREAMS": "4"})
+
+    def is_free() -> bool:
+        with send(daemon, request("/stream")) as client:
+            return status_of(client) == 200
+
     with ExitStack() as stack:
-        clients = [stack.enter_context(send(daemon, request("/stream"))) for _ in range(2)]
-        assert [status_of(client) for client in clients] == [200, 200]
-        status, answer = daemon.ask("GET", "/stream")
-        assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
+        for owner in (False, True):  # half is for the owner
+            daemon.owner = owner
+            clients = [stack.enter_context(send(daemon, request("/stream"))) for _ in range(2)]
+            assert [status_of(client) for client in clients] == [200, 200]
+            status, answer = daemon.ask("GET", "/stream")
+            assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
         clients[0].close()
-
-        def is_free() -> bool:
-            with send(daemon, request("/stream")) as client:
-                return status_of(client) == 200
-
         wait_for(is_free)
+        daemon.owner = False
+        assert not is_free()
 
 
 @pytest.fixture
@@ -223,8 +362,42 @@ def test_connections_of_one_client(serve: Serve, tmp_path: Path, path: Optional[
                 begin = time.monotonic()
                 assert daemon.get("/health")["status"] == "ok"
                 assert time.monotonic() - begin < PATIENCE_S / 10
-        status, answer = daemon.ask("GET", "/status")
-        assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
+        if path:  # answers close their connections while there are many
+            wait_for(lambda: daemon.ask("GET", "/status")[0] == 200)
+        else:
+            status, answer = daemon.ask("GET", "/status")
+            assert (status, answer["error"]["code"]) == (503, "BUSY") and answer["error"]["hint"]
         local = gsprof("query", f"unix:{tmp_path / 's'}", "SELECT 41 + 1 AS x", "-f", "csv")
         assert local.out == "x\n42\n"
     wait_for(lambda: daemon.ask("GET", "/status")[0] == 200)
+
+
+def test_loopback_addresses_count_as_one(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_CONNECTIONS_PER_ADDRESS": "8"})
+    with ExitStack() as stack:
+        for number in range(8):
+            client = stack.enter_context(socket.socket())
+            client.bind((f"127.0.1.{number + 1}", 0))
+            client.connect(("127.0.0.1", daemon.port))
+        status, answer = daemon.ask("GET", "/status")
+        assert (status, answer["error"]["code"]) == (503, "BUSY")
+    wait_for(lambda: daemon.ask("GET", "/health")[0] == 200)
+
+
+def test_busy_clients_do_not_keep_their_connections(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_CONNECTIONS_PER_ADDRESS": "8"})
+    with ExitStack() as stack:
+        clients = [stack.enter_context(send(daemon, b"")) for _ in range(8)]
+        for client in clients:
+            client.sendall(request("/openapi.json"))
+        heads = [head_of(client).lower() for client in clients]
+        assert all(head.startswith(b"http/1.1 200") for head in heads)
+        assert any(b"\r\nconnection: close" in head for head in heads)
+    wait_for(lambda: daemon.ask("GET", "/status")[0] == 200)
+    connection = daemon.connect(owner=False)
+    for _ in range(3):  # a connection stays open while there are few
+        connection.request("GET", "/health")
+        answered = connection.getresponse()
+        answered.read()
+        assert answered.getheader("Connection") != "close"
+    connection.close()

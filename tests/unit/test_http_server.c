@@ -307,11 +307,6 @@ TAP_TEST(a_code_buys_one_cookie)
              "Content-Length: 0\r\n\r\n",
              cookie);
     tap_eq_int(raw(server, text), 403);
-    /* Wrong codes void the right one. */
-    tap_eq_int(gsp_http_login_code(server, code, NULL), GSP_OK);
-    for (int i = 0; i < GSP_HTTP_LOGIN_TRIES; i++)
-        tap_eq_int(gsp_http_login(server, gsp_sv_of("x"), text, NULL), GSP_E_PERM);
-    tap_eq_int(gsp_http_login(server, gsp_sv_of(code), text, NULL), GSP_E_PERM);
     /* The oldest of too many logins ends. */
     for (int i = 0; i < 16; i++) {
         char other[GSP_HTTP_COOKIE_BYTES];
