@@ -136,9 +136,9 @@ class Trials:
         """Makes a trial. Returns its subject and what is wrong. Raises Missed."""
         # `make test` does only the first ones.
         subjects: Dict[str, Callable[[Path], List[str]]] = {
-            "daemon, session files": lambda folder: self.serve(folder, "out"),
             "daemon, frame log": lambda folder: self.serve(folder, "state"),
             "record": self.record,
+            "daemon, session files": lambda folder: self.serve(folder, "out"),
             "mem record": self.memory,
             "run": self.run,
         }

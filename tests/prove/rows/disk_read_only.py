@@ -11,7 +11,7 @@ ORDER = 71
 TITLE = "disk read-only while writing"
 REQUIRED = 100
 REQUIREMENT = "nothing acknowledged lost, automatic recovery"
-SHORT = 3
+SHORT = 2
 
 
 def run(context: Context, count: int, seconds: float) -> Result:
