@@ -109,6 +109,15 @@ def duckdb_pins() -> List[Tuple[str, str, str]]:
     return [*pins, (header.group(1), header.group(2), header.group(3))]
 
 
+def yyjson_pins() -> str:
+    """The SHA-256 of the tarballs that get-yyjson.sh accepts; the first suite is preferred."""
+    text = (ROOT / "tools" / "get-yyjson.sh").read_text(encoding="utf-8")
+    pins = re.findall(r"^(\w+) +([0-9a-f]{64})$", text, re.MULTILINE)
+    if not pins:
+        raise Unlisted("tools/get-yyjson.sh has no pins that this script can read")
+    return ", ".join(f"{digest} ({suite})" for suite, digest in pins)
+
+
 def web_packages() -> List[Json]:
     """The packages of the lock file that are part of the page."""
     lock = json.loads((ROOT / "web" / "package-lock.json").read_text(encoding="utf-8"))
@@ -184,6 +193,8 @@ def parts() -> List[Tuple[str, Json]]:
         library = LIBRARIES[name]
         if library.licence:
             made = package(library.name, version_of(name, library), library.licence)
+            if name == "yyjson" and (ROOT / "subprojects" / "yyjson" / "yyjson.c").exists():
+                made["comment"] = f"the original tarball has one of these SHA-256: {yyjson_pins()}"
             found.append((library.use, made))
     for name, version, digest in duckdb_pins():
         made = package(name, version, "MIT", checksums=checksum("SHA512", digest))

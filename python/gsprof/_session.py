@@ -146,9 +146,10 @@ class Session:
     endpoint is HOST, PORT, HOST:PORT or unix:PATH; the default is this machine. A daemon of this
     user on this machine is asked over its Unix socket. The default token is $GSPROF_TOKEN, or for
     this machine the one in $XDG_CONFIG_HOME/gsprof/token, which is not sent to a server of another
-    user. Without a name the daemon chooses one, which name has after start(). The session has the metrics of the
-    processes `pids`; with stacks=True their stacks are recorded, `rate` times a second, with native
-    frames if native=True. force=True replaces the file of a finished session of that name."""
+    user. Without a name the daemon chooses one, which name has after start(). The session has the
+    metrics of the processes `pids`; with stacks=True their stacks are recorded, `rate` times a
+    second, with native frames if native=True. force=True replaces the file of a finished session of
+    that name."""
 
     def __init__(
         self,

@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define READ_CHUNK  16384
-#define SPILL_BYTES 65536
-#define TMP_TRIES   100
+#define READ_CHUNK   16384
+#define SPILL_BYTES  65536
+#define TMP_TRIES    100
+/* Device numbers of Linux. */
+#define MEMORY_MAJOR 1
+#define NULL_DEVICE  0x103
 
 void gsp_fd_close(const int *fd)
 {
@@ -85,11 +87,12 @@ int gsp_file_open_regular(const char *path)
     return -1;
 }
 
-/* A device that ends: a terminal, /dev/null. */
-static bool has_end(int fd, const struct stat *facts)
+/* Whether a file is not a disk and not one of the memory devices, which have no end (/dev/zero),
+ * but may be /dev/null. Without isatty() and major(): the agent must not import them. */
+static bool has_end(const struct stat *facts)
 {
-    return !S_ISBLK(facts->st_mode) &&
-           (!S_ISCHR(facts->st_mode) || facts->st_rdev == makedev(1, 3) || isatty(fd));
+    const bool is_memory = S_ISCHR(facts->st_mode) && facts->st_rdev >> 8 == MEMORY_MAJOR;
+    return !S_ISBLK(facts->st_mode) && (!is_memory || facts->st_rdev == NULL_DEVICE);
 }
 
 static int check_opened(int fd, const char *path, size_t max_bytes, struct gsp_err *err)
@@ -99,7 +102,7 @@ static int check_opened(int fd, const char *path, size_t max_bytes, struct gsp_e
         return read_failed(errno, path, err);
     if (S_ISREG(facts.st_mode) && (uint64_t)facts.st_size > max_bytes)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "%s has more than %zu bytes", path, max_bytes);
-    if (!has_end(fd, &facts))
+    if (!has_end(&facts))
         return gsp_err_set(err, GSP_E_FORMAT, 0, "%s is a device", path);
     return GSP_OK;
 }

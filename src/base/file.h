@@ -32,7 +32,7 @@ int gsp_file_open_regular(const char *path);
  * PERM or IO. *out is -1 then. */
 GSP_MUST_CHECK int gsp_file_open_named(const char *path, size_t max_bytes, int *out,
                                        struct gsp_err *err);
-/* Opens a file of a folder that somebody else may have made: only a regular file. Fails with LIMIT,
+/* Opens a file of a folder that another user may have made: only a regular file. Fails with LIMIT,
  * FORMAT (a link, a pipe, a device, a folder), NOFILE, PERM or IO. *out is -1 then. */
 GSP_MUST_CHECK int gsp_file_open_member(const char *path, size_t max_bytes, int *out,
                                         struct gsp_err *err);

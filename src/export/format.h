@@ -48,7 +48,7 @@ gsp_export_format_of_path(const char *path); /* by extension; NULL if unknown */
 GSP_MUST_CHECK int gsp_export_format_load(const char *path, const struct gsp_format *format,
                                           bool keep_samples, struct gsp_profile **out,
                                           struct gsp_err *err);
-/* The same for a file of a folder that somebody else may have made: only a regular file. */
+/* The same for a file of a folder that another user may have made: only a regular file. */
 GSP_MUST_CHECK int gsp_export_format_load_member(const char *path, bool keep_samples,
                                                  struct gsp_profile **out, struct gsp_err *err);
 /* Writes the whole file or nothing. "-" is stdout. Fails with EXISTS if the file exists and

@@ -72,7 +72,9 @@ def test_a_pivot_needs_its_values(runtime: Dict[str, str]) -> None:
     here, table = str(os.getpid()), "(SELECT 1 AS k, 2 AS v)"
     refused = gsprof("query", here, f"PIVOT {table} ON k USING sum(v)", env=runtime, status=None)
     assert refused.status != 0 and "ON column IN (value, ...)" in refused.err, refused
-    made = gsprof("query", here, f"PIVOT {table} ON k IN (1) USING sum(v)", "-f", "csv", env=runtime)
+    made = gsprof(
+        "query", here, f"PIVOT {table} ON k IN (1) USING sum(v)", "-f", "csv", env=runtime
+    )
     assert made.out.splitlines()[-1] == "2"
 
 

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Set, Tuple
 
@@ -209,8 +210,20 @@ def test_statements_that_change_the_engine(serve: Serve) -> None:
     assert ask(daemon, "SELECT 'enable_x(1)' AS enable_x") == (200, [{"enable_x": "enable_x(1)"}])
 
 
+def state_of(pid: int) -> str:
+    """The state of a process: R, S, T (stopped), Z or, if there is none, X."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+def has_settled(pid: int) -> bool:
+    return state_of(pid) in "TZX"
+
+
 def hold_worker(daemon: Daemon, held: Set[int]) -> None:
-    """Stops the next worker, if it is still there."""
+    """Stops the next worker, if it has not ended yet."""
     end = time.monotonic() + 1
     while time.monotonic() < end:
         for pid in set(workers(daemon)) - held:
@@ -218,7 +231,9 @@ def hold_worker(daemon: Daemon, held: Set[int]) -> None:
                 os.kill(pid, signal.SIGSTOP)
             except ProcessLookupError:
                 return
-            held.add(pid)
+            wait_for(partial(has_settled, pid))
+            if state_of(pid) == "T":
+                held.add(pid)
             return
 
 

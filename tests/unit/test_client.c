@@ -129,7 +129,7 @@ TAP_TEST(token_priority_and_scope)
     tap_eq_str(token(&tokens, at, &out), "secret");
     gsp_fd_close(&fd);
     fd = -1;
-    tap_eq_str(token(&tokens, at, &out), ""); /* nobody listens */
+    tap_eq_str(token(&tokens, at, &out), ""); /* no process listens */
     tap_eq_str(token(&tokens, "unix:/run/x", &out), "secret");
     tap_eq_str(token(&tokens, "gpu7:8091", &out), "");
     tap_eq_str(token(&tokens, "localhost.evil.example:8091", &out), "");
