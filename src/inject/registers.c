@@ -113,6 +113,11 @@ bool gsp_inject__registers_restore(pid_t tid, const struct gsp_inject__registers
     return put_set(tid, NT_PRSTATUS, &kept->regs, sizeof(kept->regs)) && wide && blocked && call;
 }
 
+bool gsp_inject__registers_put(pid_t tid, const struct gsp_inject__registers *kept)
+{
+    return put_set(tid, NT_PRSTATUS, &kept->regs, sizeof(kept->regs));
+}
+
 bool gsp_inject__signals_block(pid_t tid)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};

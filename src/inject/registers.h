@@ -47,6 +47,8 @@ uint64_t gsp_inject__registers_below(const struct gsp_inject__registers *kept, s
  * available. */
 bool gsp_inject__registers_save(pid_t tid, struct gsp_inject__registers *out);
 bool gsp_inject__registers_restore(pid_t tid, const struct gsp_inject__registers *kept);
+/* Sets only the general registers. */
+bool gsp_inject__registers_put(pid_t tid, const struct gsp_inject__registers *kept);
 /* Returns whether the thread is still in the system call that ends at pc with this stack. */
 bool gsp_inject__registers_is_in_call(const struct gsp_inject__registers *kept, uint64_t pc,
                                       uint64_t sp);

@@ -43,8 +43,11 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
     gsp_inject__registers_get_call(&remote->kept, &found);
     const struct gsp_inject_call_at *call = found.number < 0 && is_there ? at : &found;
     remote->ended = remote->kept.regs;
+    /* At once, so that the call is also repeated if gsprof is killed before the thread is borrowed.
+     */
     remote->is_repeated = gsp_inject__call_can_repeat(call) &&
-                          gsp_inject__registers_restart_call(&remote->kept, call);
+                          gsp_inject__registers_restart_call(&remote->kept, call) &&
+                          gsp_inject__registers_put(remote->tid, &remote->kept);
     remote->scratch = gsp_inject__registers_below(&remote->kept, GSP_REMOTE_SCRATCH);
     remote->is_open = true;
     if (!is_there)

@@ -35,8 +35,8 @@ SLICE_S = 60
 # The first input of the SQL engine takes seconds on a busy machine.
 TIMEOUT_S = 30
 RSS_MB = 512
-# The SQL engine asks for as much memory as a Parquet file claims to need. In gsprof the limit of the
-# process refuses it (tests/integration/test_serve_limits.py); here it is not used.
+# The SQL engine asks for as much memory as a Parquet file claims to need. In gsprof, the limit of
+# the process refuses it (tests/integration/test_serve_limits.py).
 ENGINE = ("store_parquet",)
 ENGINE_MB = 4096
 ROOT = Path(__file__).resolve().parents[3]

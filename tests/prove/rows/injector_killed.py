@@ -197,7 +197,10 @@ def use(batch: Batch, target: Busy, rng: random.Random, clock: Clock) -> None:
         moment = ""
         try:
             moment = kill_one(command, target, rng, clock.longest(command, target))
-            target.check()
+            before = target.interrupted
+            target.check(is_killed=True)
+            if target.interrupted > before:
+                batch.count("EINTR of waits that any stop ends")
         except Fault as fault:
             batch.count(str(target.python), is_trial=True)
             raise Fault(f"{command} killed {moment}: {fault}") from fault
