@@ -24,7 +24,7 @@ LONGEST_S = 0.1  # time in which they are sent, about that of an injection
 def send_signals(target: Busy, rng: random.Random) -> None:
     for _ in range(rng.randint(0, SIGNALS)):
         time.sleep(rng.uniform(0, LONGEST_S / SIGNALS))
-        target.send_any_signal()
+        target.send_any_signal(may_stop=False)  # gsprof refuses a stopped process
 
 
 def use(batch: Batch, target: Busy, rng: random.Random) -> None:
