@@ -220,8 +220,8 @@ class Busy:
         os.kill(self.pid, signal.SIGCONT)
 
     def check(self, is_killed: bool = False) -> None:
-        """Raises Fault unless the target runs as before. If gsprof was killed, a system call that any
-        stop ends with EINTR may have ended so."""
+        """Raises Fault unless the target runs as before. If gsprof was killed, a system call that
+        any stop ends with EINTR may have ended so."""
         self.check_alive()
         until(self.is_free, f"a thread is stopped or traced: {self.threads()}")
         self.wait_for_progress()
