@@ -96,6 +96,7 @@ static int describe(struct gsp_run_dir *dir, const struct gsp_run_dir_opts *opts
         snprintf(dir->kernel, sizeof(dir->kernel), "%.60s %.80s %.60s", system.sysname,
                  system.release, system.machine);
     const bool has_cwd = getcwd(dir->cwd, sizeof(dir->cwd)) != NULL;
+    dir->begin_ns = gsp_now_ns();
     dir->about = (struct gsp_run_meta){.host = dir->host[0] ? dir->host : NULL,
                                        .command = dir->command,
                                        .state = GSP_RUN_RUNNING,

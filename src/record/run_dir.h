@@ -34,6 +34,7 @@ struct gsp_run_dir {
     char kernel[256];
     char *command; /* argv, quoted for a shell */
     struct gsp_run_meta about;
+    int64_t begin_ns; /* CLOCK_MONOTONIC at about.start_ns */
 };
 
 /* Appends the default name of a run: "train-20260131-235959". */

@@ -213,8 +213,9 @@ static void set_end(const struct gsp_run_finish_opts *opts)
 {
     struct gsp_run_meta *about = &opts->dir->about;
     const struct gsp_follow_result *followed = opts->followed;
-    about->end_ns = gsp_realtime_ns();
-    about->duration_ns = about->end_ns - about->start_ns;
+    /* The wall clock may have been set meanwhile. */
+    about->duration_ns = gsp_now_ns() - opts->dir->begin_ns;
+    about->end_ns = about->start_ns + about->duration_ns;
     about->status = opts->status;
     about->signal = opts->status > 128 ? followed->ending.signal : GSP_NULL_I64;
     about->ending = followed->has_ended ? followed->ending.detail : NULL;

@@ -172,7 +172,8 @@ static int fill_run(struct gsp_report *report, struct gsp_store *store, struct g
         report->command = gsp_report__text_keep(report, gsp_sv_of(opts->command));
     /* The start must be final before any time is computed relative to it. */
     const int64_t start_ns = profile ? gsp_model_profile_meta_get(profile)->start_ns : 0;
-    if (start_ns > 0 && (report->start_ns == 0 || start_ns < report->start_ns)) {
+    if (start_ns > 0 && (report->start_ns == 0 ||
+                         (start_ns < report->start_ns && report->exit_status == GSP_NULL_I64))) {
         report->duration_s += (double)(report->start_ns - start_ns) / (double)GSP_NS_PER_S;
         report->start_ns = start_ns;
     }

@@ -46,8 +46,10 @@ static int read_origin(void *ctx, const struct gsp_store_row *row, struct gsp_er
     report->host = gsp_report__text_keep(report, gsp_store_row_text(row, 1));
     report->command = gsp_report__text_keep(report, gsp_store_row_text(row, 2));
     report->exit_status = gsp_store_row_i64(row, 7);
-    /* The first step may have started before the recorder. */
-    if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
+    /* The first step may have started before the recorder, except if that started the program: then
+     * an earlier row is from a process whose clock was set. */
+    if (from_ns == GSP_NULL_I64 ||
+        (first_ns != GSP_NULL_I64 && first_ns < from_ns && report->exit_status == GSP_NULL_I64))
         from_ns = first_ns;
     if (to_ns == GSP_NULL_I64)
         to_ns = last_ns;
