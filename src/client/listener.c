@@ -19,7 +19,7 @@
 #define FIELD_USER   7U
 #define STATE_LISTEN "0A"
 #define PORT_HTTP    80
-#define DIGITS       8U /* of a group of an address */
+#define DIGITS       ((size_t)8) /* of a group of an address */
 
 int64_t gsp_client__local_port(const char *endpoint)
 {

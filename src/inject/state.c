@@ -13,7 +13,7 @@
 #define NO_LIMIT         (UINT32_MAX) /* -1 of an int */
 #define OP_MASK          (~(unsigned)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME))
 /* At most as large as the C library's description of a thread. */
-#define DESCRIPTOR_BYTES 4096U
+#define DESCRIPTOR_BYTES ((size_t)4096)
 #define GUARD_UNIT       4096U
 
 /* Calls that the kernel restarts after a stop, transparently to the target. Not included:
