@@ -129,7 +129,8 @@ STATES = {
     "recv": (library.probe_recv, [library.probe_wake]),
     "epoll_c": (library.probe_epoll, [library.probe_wake]),
     "sigwait": (library.probe_sigwait, [library.probe_wake_by_signal]),
-    "context_stack": (library.probe_context_stack, []),
+    # The first thread is nearly always on the stack of a coroutine: the other one has to be used.
+    "context_stack": (library.probe_context_stack, [sleep]),
     "thread_stack": (library.probe_thread_stack, [python]),
     "alarms": (python, []),
     "alarms_c": (library.probe_compute, [sleep]),
