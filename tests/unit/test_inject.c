@@ -156,8 +156,8 @@ static void *find_place(void *arg)
     struct place *place = arg;
     struct gsp_maps *maps = NULL;
     struct gsp_mem *mem = NULL;
-    char here;
-    place->sp = (uint64_t)(uintptr_t)&here;
+    /* Not the address of a variable: with ASan, that may be in a heap. */
+    place->sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
     place->tp = thread_pointer();
     tap_require(gsp_proc_maps_read(getpid(), &maps, NULL) == GSP_OK);
     tap_require(gsp_proc_mem_open_pid(getpid(), &mem, NULL) == GSP_OK);
