@@ -191,7 +191,7 @@ static void loop_256(struct vectors *v, uint64_t rounds)
           "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
-/* The compiler, which is not told to use AVX-512, uses neither zmm16 to zmm31 nor masks. */
+/* Without an option for AVX-512, the compiler uses neither zmm16 to zmm31 nor masks. */
 static void loop_512(struct vectors *v, uint64_t rounds)
 {
     uint64_t *masks = v->masks;
