@@ -111,6 +111,8 @@ class Injector:
     def freeze(self) -> bool:
         """Stops it. Returns false if it has ended."""
         self.process.send_signal(signal.SIGSTOP)
+        if self.process.returncode is not None:  # noticed by send_signal()
+            return False
         seen = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         return seen is not None and seen.si_code == os.CLD_STOPPED
 
