@@ -15,7 +15,36 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void write_file(const char *folder, const char *name, const void *bytes, size_t n)
+/* Three segments, because opening the log verifies only the newest two. */
+static const char *const NAMES[] = {"00000000000000000001.num", "00000000000000000001.text",
+                                    "00000000000000000002.num", "00000000000000000002.text",
+                                    "00000000000000000003.num", "00000000000000000003.text"};
+static char folder[40]; /* in memory; stays for all inputs */
+
+static void remove_folder(void)
+{
+    char path[128];
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
+        snprintf(path, sizeof(path), "%s/frames/%s", folder, NAMES[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof(path), "%s/frames", folder);
+    rmdir(path);
+    rmdir(folder);
+}
+
+static void make_folder(void)
+{
+    char path[128];
+    snprintf(folder, sizeof(folder), "/dev/shm/gsprof-fuzz-XXXXXX");
+    if (!mkdtemp(folder) || atexit(remove_folder) != 0)
+        abort();
+    snprintf(path, sizeof(path), "%s/frames", folder);
+    if (mkdir(path, 0700) != 0)
+        abort();
+}
+
+static void write_file(const char *name, const void *bytes, size_t n)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s/frames/%s", folder, name);
@@ -25,7 +54,7 @@ static void write_file(const char *folder, const char *name, const void *bytes, 
     gsp_fd_close(&fd);
 }
 
-static void read_log(const char *folder)
+static void read_log(void)
 {
     struct gsp_frame_log *frames = NULL;
     struct gsp_frame_log_options options = {.folder = folder, .host = "here"};
@@ -50,32 +79,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (gsp_frames__head_parse(gsp_buf_sv(&bytes), &head, NULL) != 0)
         return 0;
     gsp_frames_head_free(&head);
-    char folder[] = "/tmp/gsprof-fuzz-XXXXXX";
-    if (!mkdtemp(folder))
-        return 0;
-    char path[128];
-    snprintf(path, sizeof(path), "%s/frames", folder);
-    mkdir(path, 0700);
+    if (!folder[0])
+        make_folder();
     static const char LINE[] = "{\"frame_id\":           1},\n";
     struct gsp_buf text = {0};
     for (int i = 0; i < TEXT_LINES; i++)
         gsp_buf_puts(&text, LINE);
-    static const char *const NAMES[] = {"00000000000000000001.num", "00000000000000000001.text",
-                                        "00000000000000000002.num", "00000000000000000002.text",
-                                        "00000000000000000003.num", "00000000000000000003.text"};
-    /* Three segments, because opening the log verifies only the newest two. */
     for (size_t i = 0; i < GSP_COUNT(NAMES); i += 2) {
-        write_file(folder, NAMES[i], bytes.p, bytes.len);
-        write_file(folder, NAMES[i + 1], text.p, text.len);
+        write_file(NAMES[i], bytes.p, bytes.len);
+        write_file(NAMES[i + 1], text.p, text.len);
     }
     gsp_buf_free(&text);
-    read_log(folder);
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
-        snprintf(path, sizeof(path), "%s/frames/%s", folder, NAMES[i]);
-        unlink(path);
-    }
-    snprintf(path, sizeof(path), "%s/frames", folder);
-    rmdir(path);
-    rmdir(folder);
+    read_log();
     return 0;
 }
