@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from support import GSPROF, Lines, Python
-from trials import HERE, TOOLS, Context, Result
+from trials import HERE, TOOLS, Context, Result, in_threads
 
 BUSY = HERE / "programs" / "busy.py"
 PROBE = TOOLS / "libprove_probe.so"
@@ -306,6 +306,9 @@ class Batch:
     def is_over(self) -> bool:
         return self.left <= 0 or self.context.is_over(self.seconds)
 
+    def stop(self) -> None:
+        self.left = 0
+
     def count(self, key: str, is_trial: bool = False, number: float = 1) -> None:
         with self.lock:
             self.result.add(key, number)
@@ -352,26 +355,10 @@ class Batch:
         states: Optional[List[str]] = None,
     ) -> Result:
         """Calls use() with one target after another until the batch is over."""
-        errors: List[BaseException] = []
-
-        def work() -> None:
-            try:
-                self.work(use, states or STATES)
-            except BaseException as error:
-                errors.append(error)
-                self.left = 0
-
         # The trials wait most of the time.
-        workers = [threading.Thread(target=work) for _ in range(WORKERS * self.context.jobs)]
-        try:
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
-        finally:
-            self.left = 0
-        if errors:
-            raise errors[0]
+        in_threads(
+            WORKERS * self.context.jobs, lambda _: self.work(use, states or STATES), self.stop
+        )
         return self.result
 
 

@@ -27,10 +27,11 @@ import functools
 import os
 import random
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List
+from typing import Callable, Dict, List
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
@@ -54,6 +55,31 @@ def all_pythons() -> List[Python]:
         paths = sorted(cache.glob("gsprof/pythons/*t/bin/python3.*t"))
         found += [python for python in map(probe, map(str, paths)) if python]
     return found
+
+
+def in_threads(count: int, work: Callable[[int], None], stop: Callable[[], None]) -> None:
+    """Calls work(number) in several threads and waits for them. Calls stop() when one has failed
+    or when they are interrupted, and raises the first exception."""
+    errors: List[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+            stop()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        stop()
+        raise
+    if errors:
+        raise errors[0]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import List
 
 from support import PACKAGE, ROOT, Python
-from trials import Context, Result
+from trials import Context, Result, in_threads
 
 sys.path.insert(0, str(ROOT / "tests" / "exits"))
 
@@ -60,6 +60,9 @@ class Batch:
         self.lock = threading.Lock()
         self.pythons: List[Python] = context.pythons
         self.native = build_native(context.folder)
+
+    def stop(self) -> None:
+        self.left = 0
 
     def next(self) -> bool:
         with self.lock:
@@ -128,14 +131,5 @@ class Batch:
 
 def run(context: Context, count: int, seconds: float) -> Result:
     batch = Batch(context, count, seconds)
-    workers = [
-        threading.Thread(target=batch.work, args=(n,)) for n in range(WORKERS * context.jobs)
-    ]
-    try:
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-    finally:
-        batch.left = 0
+    in_threads(WORKERS * context.jobs, batch.work, batch.stop)
     return batch.result
