@@ -49,6 +49,7 @@ EXPORT int probe_context_stack(void);
 EXPORT int probe_thread_stack(void);
 
 #define NS_PER_MS 1000000L
+#define OTHER_MS  1000 /* for a handler that runs in another thread */
 
 static struct shared *shared;
 static int sockets[2]; /* the wakers write to the second */
@@ -248,13 +249,42 @@ int probe_vectors(void)
 
 /* -------------------------------------------------------------------------------- system calls */
 
-/* Notes EINTR if no handler ran in this thread since `before`. Returns whether to wait again. */
-static bool is_interrupted(long rc, uint64_t before)
+static void sleep_ms(long ms)
+{
+    struct timespec left = {.tv_nsec = ms * NS_PER_MS};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
+/* How many handlers have run. */
+struct ran {
+    uint64_t here; /* in this thread */
+    uint64_t total;
+};
+
+static struct ran count_ran(void)
+{
+    struct ran ran = {handled, shared->signals + shared->alarms};
+    for (unsigned i = 0; i < 3; i++)
+        ran.total += shared->faults[i];
+    return ran;
+}
+
+/* Notes EINTR if no handler ran since `before`. Returns whether to wait again. A signal to the
+ * process may end the call of one thread, and the handler then runs in another thread. */
+static bool is_interrupted(long rc, struct ran before)
 {
     if (rc >= 0 || errno != EINTR)
         return false;
-    if (handled == before)
-        atomic_fetch_add(&shared->eintr, 1);
+    for (unsigned i = 0; handled == before.here; i++) {
+        if (count_ran().total != before.total)
+            break;
+        if (i == OTHER_MS) {
+            atomic_fetch_add(&shared->eintr, 1);
+            break;
+        }
+        sleep_ms(1);
+    }
     return true;
 }
 
@@ -274,10 +304,10 @@ static int count_wrong(int is_wrong)
 int probe_poll(void)
 {
     int rc = 0;
-    uint64_t before = 0;
+    struct ran before;
     do {
         struct pollfd fd = {.fd = sockets[0], .events = POLLIN};
-        before = handled;
+        before = count_ran();
         rc = poll(&fd, 1, -1);
     } while (is_interrupted(rc, before));
     return count_wrong(rc != 1 || take_byte());
@@ -287,9 +317,9 @@ int probe_recv(void)
 {
     ssize_t rc = 0;
     char byte = 0;
-    uint64_t before = 0;
+    struct ran before;
     do {
-        before = handled;
+        before = count_ran();
         rc = recv(sockets[0], &byte, 1, 0);
     } while (is_interrupted(rc, before));
     return count_wrong(rc != 1 || byte != 'x');
@@ -301,9 +331,9 @@ int probe_epoll(void)
     const int fd = epoll_create1(EPOLL_CLOEXEC);
     epoll_ctl(fd, EPOLL_CTL_ADD, sockets[0], &event);
     int rc = 0;
-    uint64_t before = 0;
+    struct ran before;
     do {
-        before = handled;
+        before = count_ran();
         rc = epoll_wait(fd, &event, 1, -1);
     } while (is_interrupted(rc, before));
     close(fd);
@@ -317,19 +347,12 @@ int probe_sigwait(void)
     sigemptyset(&set);
     sigaddset(&set, SIGRTMIN + 5);
     int rc = 0;
-    uint64_t before = 0;
+    struct ran before;
     do {
-        before = handled;
+        before = count_ran();
         rc = sigwaitinfo(&set, NULL);
     } while (is_interrupted(rc, before));
     return count_wrong(rc != SIGRTMIN + 5);
-}
-
-static void sleep_ms(long ms)
-{
-    struct timespec left = {.tv_nsec = ms * NS_PER_MS};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
 }
 
 int probe_wake(void)
