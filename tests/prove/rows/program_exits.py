@@ -105,6 +105,8 @@ class Batch:
             "GSPROF": "nested",
             "GSPROF_FOLLOW": "0",
             "GSPROF_MEMORY": rng.choice(["exact", "sampled"]),
+            # Bytes between samples. With the default, a small program may end before the first.
+            "GSPROF_MEMORY_INTERVAL": "4096",
             "GSPROF_TORCH_PROFILING": "on",
             "GSPROF_RUN_FILE": str(seen),
         }
