@@ -15,13 +15,49 @@ struct gsp_native_lines {
     Dwarf *dwarf;
 };
 
+static bool holds_strings(const char *name)
+{
+    static const char *const names[] = {".debug_str", ".debug_line_str", ".zdebug_str",
+                                        ".zdebug_line_str"};
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Returns whether the last string of each section has an end. libdw 0.188 relies on it for the
+ * names of source files. */
+static bool strings_end(Elf *elf)
+{
+    size_t names;
+    if (elf_getshdrstrndx(elf, &names) != 0)
+        return false;
+    for (Elf_Scn *scn = elf_nextscn(elf, NULL); scn; scn = elf_nextscn(elf, scn)) {
+        GElf_Shdr sh;
+        const char *name = gelf_getshdr(scn, &sh) ? elf_strptr(elf, names, sh.sh_name) : NULL;
+        if (!name || sh.sh_type == SHT_NOBITS || !holds_strings(name))
+            continue;
+        const Elf_Data *data = elf_getdata(scn, NULL);
+        const char *text = data ? data->d_buf : NULL;
+        if (text && data->d_size > 0 && text[data->d_size - 1] != '\0')
+            return false;
+    }
+    return true;
+}
+
 static Dwarf *open_dwarf(void *elf)
 {
     Elf_Scn *scn = gsp_native__section(elf, ".debug_info");
     GElf_Shdr sh;
     if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_size > DEBUG_BYTES_MAX)
         return NULL;
-    return dwarf_begin_elf(elf, DWARF_C_READ, NULL);
+    /* This decompresses the sections. */
+    Dwarf *dwarf = dwarf_begin_elf(elf, DWARF_C_READ, NULL);
+    if (dwarf && !strings_end(elf)) {
+        dwarf_end(dwarf);
+        return NULL;
+    }
+    return dwarf;
 }
 
 static struct gsp_native_lines *load(struct gsp_native_file *file)

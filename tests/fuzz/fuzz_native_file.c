@@ -8,11 +8,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static bool add_name(void *user, const struct gsp_native_found *found)
+#define FUNCTIONS_MAX 4U
+
+/* What is known about the functions of the file. */
+struct functions {
+    uint64_t starts[FUNCTIONS_MAX]; /* of the first ones */
+    size_t count;
+    size_t bytes; /* in their names */
+};
+
+static bool add_function(void *user, const struct gsp_native_found *found)
 {
-    size_t *sum = user;
-    *sum += strlen(found->name);
-    return *sum < 10000;
+    struct functions *functions = user;
+    if (functions->count < FUNCTIONS_MAX)
+        functions->starts[functions->count++] = found->start;
+    functions->bytes += strlen(found->name);
+    return functions->bytes < 10000;
 }
 
 static void query(struct gsp_native_store *store, struct gsp_native_file *file, uint64_t vaddr)
@@ -44,9 +55,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(image, data, size);
     struct gsp_native_file *file = gsp_native__file_of_image(store, image, size, "/fuzz");
     if (file && file->elf) {
-        size_t sum = 0;
+        struct functions functions = {0};
         (void)gsp_native__file_table(file);
-        gsp_native__symbol_each(file, add_name, &sum);
+        gsp_native__symbol_each(file, add_function, &functions);
+        for (size_t i = 0; i < functions.count; i++)
+            query(store, file, functions.starts[i]);
         for (size_t i = 0; i < file->load_count; i++) {
             query(store, file, file->loads[i].vaddr);
             query(store, file, file->loads[i].vaddr + file->loads[i].file_len / 2);
