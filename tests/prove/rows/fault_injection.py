@@ -77,6 +77,7 @@ def run(context: Context, count: int, seconds: float) -> Result:
     is_short = count == SHORT
     if not is_short:
         build()
+        context.restart()
     elif not MODULES["gsprof"].exists():
         raise RuntimeError(
             f"no {MODULES['gsprof']}: the stage asan of tools/run_tests.py builds it"

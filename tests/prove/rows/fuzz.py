@@ -239,6 +239,7 @@ def run(context: Context, count: int, seconds: float) -> Result:
     if count <= SHORT:
         return replay(context, count)
     build()
+    context.restart()
     queue = Queue(context, count, seconds)
     with ThreadPoolExecutor(context.jobs) as pool:
         for future in [pool.submit(queue.work) for _ in range(context.jobs)]:
