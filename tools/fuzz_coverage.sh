@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # fuzz_coverage.sh [CORPUS] -- replays the corpora of all fuzz targets and prints the line coverage
-# of each file in tests/fuzz/parsers.txt. CORPUS has a folder per target (default: the corpora of
-# the repository and those that `make prove ROWS=fuzz` has collected).
+# of each file and folder in tests/fuzz/parsers.txt. CORPUS has a folder per target (default: the
+# corpora of the repository and those that `make prove ROWS=fuzz` has collected).
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -41,13 +41,21 @@ llvm-cov export -summary-only -instr-profile build-coverage/all.profdata $object
     python3 -c '
 import json, os, sys
 files = json.load(sys.stdin)["data"][0]["files"]
-total = covered = 0
+folders = {}
+def add(name, count, covered):
+    sums = folders.setdefault(name, [0, 0])
+    sums[0] += count
+    sums[1] += covered
+def show(name, count, covered):
+    share = 100 * covered / max(count, 1)
+    print("%-36s %5d of %5d lines %5.1f %%" % (name, covered, count, share))
 for entry in sorted(files, key=lambda entry: entry["filename"]):
     lines = entry["summary"]["lines"]
-    total += lines["count"]
-    covered += lines["covered"]
     name = os.path.relpath(entry["filename"])
-    print("%-36s %5d of %5d lines %5.1f %%"
-          % (name, lines["covered"], lines["count"], lines["percent"]))
-print("%-36s %5d of %5d lines %5.1f %%" % ("total", covered, total, 100 * covered / max(total, 1)))
+    show(name, lines["count"], lines["covered"])
+    add(os.path.dirname(name) + "/", lines["count"], lines["covered"])
+    add("total", lines["count"], lines["covered"])
+print()
+for name in sorted(folders):
+    show(name, *folders[name])
 '

@@ -219,6 +219,16 @@ const char *gsp_buf_cstr(struct gsp_buf *buf)
     return buf->p;
 }
 
+char *gsp_buf_take(struct gsp_buf *buf)
+{
+    char *text = gsp_buf_cstr(buf) ? buf->p : NULL;
+    if (text)
+        *buf = (struct gsp_buf){0};
+    else
+        gsp_buf_free(buf);
+    return text;
+}
+
 bool gsp_cursor_varint(struct gsp_cursor *cur, uint64_t *out)
 {
     uint64_t v = 0;

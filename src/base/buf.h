@@ -62,6 +62,9 @@ void gsp_buf_term_lines(struct gsp_buf *buf, struct gsp_sv text, bool colors);
 
 /* Returns the content, NUL-terminated, or NULL if an allocation failed. Borrowed. */
 const char *gsp_buf_cstr(struct gsp_buf *buf);
+/* Returns the content, NUL-terminated, which the caller frees, or NULL if an allocation failed. The
+ * buffer is empty then. */
+char *gsp_buf_take(struct gsp_buf *buf);
 
 /* The text of a buffer without memory: empty. A buffer to which it is appended fails too. */
 extern const char gsp_buf_lost[1];

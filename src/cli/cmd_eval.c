@@ -83,23 +83,23 @@ static int check_owner(pid_t pid, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int put_line(int fd, struct gsp_sv text)
+static int put_line(int fd, struct gsp_sv text, struct gsp_err *err)
 {
     gsp_auto_buf line = {0};
     gsp_buf_putsv(&line, text);
     if (text.len > 0 && text.p[text.len - 1] != '\n')
         gsp_buf_putc(&line, '\n');
-    return gsp_fd_write_text(fd, gsp_buf_sv(&line), false, NULL);
+    return line.failed ? gsp_err_nomem(err) : gsp_fd_write_text(fd, gsp_buf_sv(&line), false, err);
 }
 
-static int show(const struct gsp_python_call_result *result)
+static int show(const struct gsp_python_call_result *result, struct gsp_err *err)
 {
-    int rc = gsp_fd_write_text(STDOUT_FILENO, result->printed, false, NULL);
+    int rc = gsp_fd_write_text(STDOUT_FILENO, result->printed, false, err);
     if (rc == GSP_OK)
-        rc = put_line(STDOUT_FILENO, result->value);
+        rc = put_line(STDOUT_FILENO, result->value, err);
     if (rc == GSP_OK)
-        rc = put_line(STDERR_FILENO, result->trace);
-    return rc == GSP_OK && result->raised ? RAISED : gsp_err_exit_status(rc);
+        rc = put_line(STDERR_FILENO, result->trace, err);
+    return rc;
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -127,7 +127,12 @@ static int run(const struct gsp_parsed *parsed)
     call.code = gsp_buf_cstr(&code);
     gsp_inject_use_runtime_dir_of(call.pid);
     rc = gsp_inject_run_python(&call, &result, &err);
-    status = rc == GSP_OK ? show(&result) : gsp_cli__fail(parsed, &context, &err);
+    if (rc == GSP_OK)
+        rc = show(&result, &err);
+    if (rc == GSP_OK)
+        status = result.raised ? RAISED : 0;
+    else
+        status = gsp_cli__fail(parsed, &context, &err);
     gsp_inject_python_call_result_free(&result);
     return status;
 }

@@ -70,7 +70,9 @@ static int unknown(const struct gsp_parsed *parsed, const char *(*choice)(size_t
 static int print_text(const struct gsp_parsed *parsed, const struct gsp_buf *text)
 {
     struct gsp_err err = {0};
-    if (gsp_fd_write_text(STDOUT_FILENO, gsp_buf_sv(text), true, &err) < 0)
+    int rc = text->failed ? gsp_err_nomem(&err)
+                          : gsp_fd_write_text(STDOUT_FILENO, gsp_buf_sv(text), true, &err);
+    if (rc < 0)
         return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, &err);
     return 0;
 }

@@ -280,7 +280,10 @@ static int report(const struct gsp_parsed *parsed, pid_t pid, const struct outco
         put_json(pid, outcome, &text);
     else if (!parsed->globals.quiet)
         put_text(pid, outcome, &text);
-    return text.len ? gsp_err_exit_status(gsp_file_put(NULL, false, &text, NULL)) : 0;
+    struct gsp_err err = {0};
+    if ((text.len || text.failed) && gsp_file_put(NULL, false, &text, &err) != GSP_OK)
+        return gsp_cli__fail(parsed, &(struct gsp_hint_context){.pid = pid}, &err);
+    return 0;
 }
 
 static int report_failed(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)

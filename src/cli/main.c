@@ -8,6 +8,7 @@
 #include "cli/common.h"
 #include "cli/events.h"
 #include "cli/help.h"
+#include "cli/hint.h"
 
 static void print_log(enum gsp_log_level level, const char *domain, const char *line)
 {
@@ -33,6 +34,11 @@ static void set_log(const struct gsp_globals *globals)
     gsp_log_set_sink(print_log, level);
 }
 
+static int fail(const struct gsp_parsed *parsed, const struct gsp_err *err)
+{
+    return gsp_cli__fail(parsed, &(struct gsp_hint_context){0}, err);
+}
+
 static int show_help(const struct gsp_parsed *parsed, int fd)
 {
     struct gsp_term term;
@@ -42,16 +48,23 @@ static int show_help(const struct gsp_parsed *parsed, int fd)
         gsp_cli__help_command(parsed->command, parsed->globals.help_long, &term, &text);
     else
         gsp_cli__help_overview(&term, &text);
+    if (text.failed) {
+        struct gsp_err err;
+        gsp_err_fill(&err, GSP_E_NOMEM, 0, "out of memory");
+        return fail(parsed, &err);
+    }
     gsp_cli__term_write(&term, &text);
     return 0;
 }
 
-static int show_choices(const struct gsp_opt *opt)
+static int show_choices(const struct gsp_parsed *parsed)
 {
     gsp_auto_buf text = {0};
-    for (size_t i = 0; opt->choice(i); i++)
-        gsp_buf_printf(&text, "%s\n", opt->choice(i));
-    return gsp_file_put(NULL, false, &text, NULL) == GSP_OK ? 0 : 74;
+    for (size_t i = 0; parsed->list->choice(i); i++)
+        gsp_buf_printf(&text, "%s\n", parsed->list->choice(i));
+    struct gsp_err err = {0};
+    int rc = gsp_file_put(NULL, false, &text, &err);
+    return rc == GSP_OK ? 0 : fail(parsed, &err);
 }
 
 static int dispatch(const struct gsp_parsed *parsed)
@@ -63,7 +76,7 @@ static int dispatch(const struct gsp_parsed *parsed)
     if (parsed->globals.help || parsed->globals.help_long)
         return show_help(parsed, STDOUT_FILENO);
     if (parsed->list)
-        return show_choices(parsed->list);
+        return show_choices(parsed);
     if (!parsed->command) {
         show_help(parsed, STDERR_FILENO);
         return gsp_err_exit_status(GSP_E_USAGE);

@@ -243,6 +243,8 @@ static size_t same_before(const struct gsp_report_chart *chart, size_t i)
 static void drop_startup(struct gsp_compare_values *side)
 {
     size_t kept = 0;
+    if (!side->values)
+        return;
     for (size_t i = 0; i < side->count; i++)
         if (isfinite(side->values[i]))
             side->values[kept++] = side->values[i];
@@ -361,6 +363,8 @@ void gsp_compare__metrics_fill(struct gsp_compare *compare, const struct gsp_ste
         side[0]->kind != GSP_REPORT_SESSION && side[1]->kind != GSP_REPORT_SESSION;
     const double lengths[2] = {side[0]->duration_s, side[1]->duration_s};
     const double peaks[2] = {side[0]->memory.peak_rss_bytes, side[1]->memory.peak_rss_bytes};
+    if (compare->no_memory)
+        return; /* the steps are missing */
     add_steps(compare, steps);
     if (are_runs)
         add_single(compare, "wall_time", "s", GSP_BETTER_LOWER, lengths);

@@ -163,11 +163,9 @@ static int fill_names(const struct gsp_rows *rows, struct gsp_rows_names *out)
     for (size_t i = 0; i < rows->column_count; i++)
         out->at[i].len = put_name(rows, i, &used, &bytes);
     gsp_hmap_free(&used);
-    if (bytes.failed || !gsp_buf_cstr(&bytes)) {
-        gsp_buf_free(&bytes);
+    out->bytes = gsp_buf_take(&bytes);
+    if (!out->bytes)
         return GSP_E_NOMEM;
-    }
-    out->bytes = bytes.p;
     size_t at = 0;
     for (size_t i = 0; i < rows->column_count; i++) {
         out->at[i].p = out->bytes + at;

@@ -35,7 +35,7 @@ static char *run_stream_name(const char *folder)
     const size_t len = strlen(folder);
     gsp_buf_printf(&name, "%s%s%s", folder, len > 0 && folder[len - 1] == '/' ? "" : "/",
                    GSP_RUN_PROFILE);
-    return gsp_buf_cstr(&name) ? name.p : NULL;
+    return gsp_buf_take(&name);
 }
 
 static int check_kind(const char *path, bool force, struct gsp_err *err)
@@ -76,7 +76,7 @@ static char *hidden_name(const char *output, int number)
     if (number)
         gsp_buf_printf(&name, ".%d", number);
     gsp_buf_puts(&name, ".gsp");
-    return gsp_buf_cstr(&name) ? name.p : NULL;
+    return gsp_buf_take(&name);
 }
 
 static int open_hidden(struct gsp_output_file *file, const char *beside, struct gsp_err *err)

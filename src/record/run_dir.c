@@ -88,9 +88,9 @@ static int describe(struct gsp_run_dir *dir, const struct gsp_run_dir_opts *opts
         gsp_buf_puts(&command, i ? " " : "");
         gsp_buf_shell(&command, gsp_sv_of(opts->argv[i]));
     }
-    if (!gsp_buf_cstr(&command))
+    dir->command = gsp_buf_take(&command);
+    if (!dir->command)
         return gsp_err_nomem(err);
-    dir->command = command.p;
     gsp_ignore(gethostname(dir->host, sizeof(dir->host) - 1) < 0);
     if (uname(&system) == 0)
         snprintf(dir->kernel, sizeof(dir->kernel), "%.60s %.80s %.60s", system.sysname,

@@ -49,6 +49,7 @@ static void put_losses(const struct gsp_buf *losses, struct gsp_buf *out)
         rc = add_counts(&scan, &counts);
     gsp_json_scan_close(&scan);
     if (rc < 0) {
+        out->failed |= rc == GSP_E_NOMEM;
         gsp_buf_puts(out, "; losses unreadable");
         return;
     }

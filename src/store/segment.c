@@ -22,7 +22,7 @@ static char *path_of(const char *folder, const char *prefix, const char *file, c
 {
     struct gsp_buf path = {0};
     gsp_buf_printf(&path, "%s/%s%s%s", folder, prefix, file, suffix);
-    return gsp_buf_cstr(&path) ? path.p : NULL;
+    return gsp_buf_take(&path);
 }
 
 /* Renames the file to its name, and syncs the file and the folder to disk. */

@@ -70,10 +70,9 @@ static int read_dict(duckdb_logical_type type, struct gsp_vtype *out, struct gsp
         gsp_buf_puts(&bytes, text ? text : "");
         duck->free(text);
     }
-    if (!gsp_buf_cstr(&bytes))
+    out->dict_bytes = gsp_buf_take(&bytes);
+    if (!out->dict_bytes)
         return gsp_err_nomem(err);
-    out->dict_bytes = bytes.p;
-    bytes = (struct gsp_buf){0};
     size_t pos = 0;
     for (uint32_t i = 0; i < out->dict_count; i++) {
         out->dict[i].p = out->dict_bytes + pos;

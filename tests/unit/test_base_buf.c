@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "tap.h"
 
 #define SV(literal) ((struct gsp_sv){(literal), sizeof(literal) - 1})
@@ -44,6 +45,19 @@ TAP_TEST(impossible_sizes_fail_and_stay_failed)
     gsp_buf_clear(&buf);
     gsp_buf_puts(&buf, "again");
     tap_eq_str(gsp_buf_cstr(&buf), "again");
+}
+
+TAP_TEST(content_can_be_taken)
+{
+    gsp_auto_buf buf = {0};
+    gsp_buf_puts(&buf, "abc");
+    gsp_auto_free char *text = gsp_buf_take(&buf);
+    tap_eq_str(text, "abc");
+    tap_check(buf.p == NULL && buf.len == 0);
+    gsp_buf_puts(&buf, "lost");
+    tap_check(gsp_buf_reserve(&buf, SIZE_MAX) == NULL);
+    tap_check(gsp_buf_take(&buf) == NULL);
+    tap_check(buf.p == NULL);
 }
 
 TAP_TEST(prints_and_counts)
