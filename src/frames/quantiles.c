@@ -56,12 +56,21 @@ void gsp_frames__quantiles_begin(struct select *s, uint64_t count, const uint32_
     *s = (struct select){.shift = 64 - SELECT_DIGIT_BITS};
     uint64_t prefixes[SELECT_RANKS];
     uint64_t sizes[SELECT_RANKS];
+    uint32_t b = 0;
+    uint64_t below = 0; /* values before bucket b */
     for (uint32_t i = 0; i < SELECT_RANKS; i++) {
         double past = 0;
         uint64_t rank = rank_of(SHARES[i / 2], count, &past) + (i % 2);
-        s->ranks[i].rank = rank < count ? rank : count - 1;
-        prefixes[i] = find_bucket(counts, &s->ranks[i].rank);
-        sizes[i] = counts[prefixes[i]];
+        rank = rank < count ? rank : count - 1;
+        if (rank < below) { /* rare: the ranks ascend unless there are few values */
+            b = 0;
+            below = 0;
+        }
+        while (b + 1 < SELECT_BUCKETS && rank - below >= counts[b])
+            below += counts[b++];
+        s->ranks[i].rank = rank - below;
+        prefixes[i] = b;
+        sizes[i] = counts[b];
     }
     regroup(s, prefixes, sizes);
 }

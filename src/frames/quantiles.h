@@ -6,8 +6,8 @@
  * eleven bits of those values whose higher bits equal those of the quantile. Once few values are
  * left, a pass collects and sorts them.
  *
- *   pass 1: gsp_frames__quantiles_count() for each value, then _begin()
- *   while _live(): _see() for each value, then _advance()
+ *   pass 1: _count() for each value, then _begin()
+ *   while _need_pass(): _add() for each value, then _end_pass()
  *
  * Threads: one owner.
  */

@@ -122,6 +122,14 @@ static void add_identity(struct session_reader *reader, struct gsp_sv name)
         gsp_buf_printf(&reader->device, "%.15g", v);
 }
 
+static struct gsp_sv member_name(const struct session_reader *reader,
+                                 const struct session_member *member)
+{
+    if (!member->name_len) /* the buffer may have no memory yet */
+        return gsp_sv_of("");
+    return (struct gsp_sv){reader->member_names.p + member->name_at, member->name_len};
+}
+
 /* Reads an object of an array. The last token was its {. */
 static int read_element(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
@@ -139,7 +147,7 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
             return rc;
         if (reader->member_names.failed)
             return gsp_err_nomem(err);
-        struct gsp_sv name = {reader->member_names.p + member.name_at, member.name_len};
+        struct gsp_sv name = member_name(reader, &member);
         if (names_device(name))
             add_identity(reader, name);
         else if (!is_identifier(name) && is_number(scan, &member.v))
@@ -151,8 +159,7 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
     struct session_member member;
     for (size_t at = 0; rc == GSP_OK && at < reader->members.len; at += sizeof(member)) {
         memcpy(&member, reader->members.p + at, sizeof(member));
-        set_metric(reader, group,
-                   (struct gsp_sv){reader->member_names.p + member.name_at, member.name_len});
+        set_metric(reader, group, member_name(reader, &member));
         rc = put_value(reader, gsp_buf_sv(&reader->device), member.v, err);
     }
     return rc;
