@@ -61,6 +61,8 @@ OWN = {"libgsprof_agent.so"}
 # Scripts that fetch parts of the product, and those that fetch only what tests need.
 DOWNLOADS = {"get-duckdb.sh", "get-yyjson.sh", "get-web.sh"}
 TEST_DOWNLOADS = {"get-arm64.sh", "get-promtool.sh", "get-pythons.sh"}
+# e_machine of an ELF file, and its name in get-duckdb.sh.
+MACHINES = {62: "x86_64", 183: "aarch64"}
 BUILT = ["src/cli/gsprof", "python/gsprof/libgsprof_agent.so", "python/gsprof/_gsprof.abi3.so"]
 
 
@@ -99,10 +101,18 @@ def version_of(name: str, library: Library) -> str:
     return version or "NOASSERTION"
 
 
-def duckdb_pins() -> List[Tuple[str, str, str]]:
+def machine(build: Path) -> str:
+    """The machine that the build is for."""
+    head = (build / BUILT[0]).read_bytes()[:20]
+    return MACHINES.get(int.from_bytes(head[18:20], "little"), "unknown")
+
+
+def duckdb_pins(build: Path) -> List[Tuple[str, str, str]]:
     """Name, version and SHA-512 of the packages that get-duckdb.sh unpacks."""
     text = (ROOT / "tools" / "get-duckdb.sh").read_text(encoding="utf-8")
-    pins = re.findall(r"(\S+)@([0-9][^\s@]*)\s+([0-9a-f]{128})", text)
+    pins = re.findall(
+        rf"^{machine(build)}\s+(\S+)@([0-9][^\s@]*)\s+([0-9a-f]{{128}})", text, re.MULTILINE
+    )
     header = re.search(r"header_package=(\S+)@(\S+)\nheader_sum=([0-9a-f]{128})", text)
     if not pins or not header:
         raise Unlisted("tools/get-duckdb.sh has no pins that this script can read")
@@ -186,7 +196,7 @@ def npm_reference(name: str, version: str) -> List[Json]:
     ]
 
 
-def parts() -> List[Tuple[str, Json]]:
+def parts(build: Path) -> List[Tuple[str, Json]]:
     """All components, with their relationship to gsprof."""
     found: List[Tuple[str, Json]] = []
     for name in dependencies():
@@ -196,7 +206,7 @@ def parts() -> List[Tuple[str, Json]]:
             if name == "yyjson" and (ROOT / "subprojects" / "yyjson" / "yyjson.c").exists():
                 made["comment"] = f"the original tarball has one of these SHA-256: {yyjson_pins()}"
             found.append((library.use, made))
-    for name, version, digest in duckdb_pins():
+    for name, version, digest in duckdb_pins(build):
         made = package(name, version, "MIT", checksums=checksum("SHA512", digest))
         made["externalRefs"] = npm_reference(name, version)
         is_header = name == "duckdb"
@@ -253,7 +263,7 @@ def document(build: Path) -> Json:
         )
 
     relate("SPDXRef-DOCUMENT", "DESCRIBES", own["SPDXID"])
-    for use, made in parts():
+    for use, made in parts(build):
         packages.append(made)
         if use.endswith("_OF"):
             relate(made["SPDXID"], use, own["SPDXID"])

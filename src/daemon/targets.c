@@ -346,7 +346,8 @@ static int begin(struct gsp_targets *targets, struct recording *recording, struc
     int rc = GSP_OK;
     gsp_lock_take(&targets->lock);
     if (targets->stopping || !make_space(targets))
-        rc = gsp_err_set(err, GSP_E_LIMIT, 0, "%u recordings are already running",
+        rc = gsp_err_set(err, GSP_E_LIMIT, 0,
+                         "%u recordings are already running: wait until one ends",
                          GSP_RECORDINGS_MAX);
     else if (pthread_create(&recording->thread, NULL, run, recording) != 0)
         rc = gsp_err_nomem(err);

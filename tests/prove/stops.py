@@ -102,13 +102,17 @@ class Trials:
         (folder / "rt").mkdir(mode=0o700)
         return Served([str(GSPROF)], folder, env, ["--allow-control"], freq="10ms")
 
+    def begin_session(self, daemon: Served) -> List[str]:
+        begin = {"name": "kept", "pids": [self.target.pid], "stacks": True}
+        status, answer = daemon.ask("POST", "/profiling/start", begin)
+        return [] if status == 200 else [f"start: {status} {answer}"]
+
     def stop_daemon(self, folder: Path) -> List[str]:
         daemon = self.served(folder)
         try:
-            begin = {"name": "kept", "pids": [self.target.pid], "stacks": True}
-            status, answer = daemon.ask("POST", "/profiling/start", begin)
-            if status != 200:
-                return [f"start: {status} {answer}"]
+            problems = self.begin_session(daemon)
+            if problems:
+                return problems
             returned = Returned()
             least = 0
             for _ in range(self.context.random.randrange(1, 4)):
@@ -201,10 +205,9 @@ class Trials:
     def stop_watched(self, folder: Path) -> List[str]:
         daemon = self.served(folder)
         try:
-            begin = {"name": "kept", "pids": [self.target.pid], "stacks": True}
-            status, answer = daemon.ask("POST", "/profiling/start", begin)
-            if status != 200:
-                return [f"start: {status} {answer}"]
+            problems = self.begin_session(daemon)
+            if problems:
+                return problems
             returned = Returned()
             daemon.frames(self.context.random.randrange(1, 10), returned)
             least = daemon.ask("GET", "/profiling/sessions/kept")[1]["frame_count"]
