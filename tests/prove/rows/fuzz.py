@@ -37,8 +37,8 @@ TIMEOUT_S = 30
 RSS_MB = 512
 # The SQL engine asks for as much memory as a Parquet file claims to need. In gsprof, the limit of
 # the process refuses it (tests/integration/test_serve_limits.py); here, the allocator. The engine
-# also keeps memory, which looks like a leak and would be checked by a second execution. The last two
-# options double the speed: the SQL text of each view is searched, and the engine allocates much.
+# also keeps memory, which looks like a leak and would be checked by a second execution. The last
+# two options double the speed: the engine searches the SQL text of each view and allocates much.
 ENGINE = ("store_parquet",)
 ENGINE_OPTIONS = ":max_allocation_size_mb=64:allocator_may_return_null=1"
 ENGINE_OPTIONS += ":intercept_strstr=0:malloc_context_size=1"
@@ -211,7 +211,7 @@ class Queue:
             return unknown[0]
         fastest = max(names, key=lambda name: rate[name])
         lacks = REQUIRED - sum(self.executed.get(name, 0) for name in targets())
-        left_s = {fastest: lacks / rate[fastest]} if lacks > 0 else {}
+        left_s: Dict[str, float] = {fastest: lacks / rate[fastest]} if lacks > 0 else {}
         for name in names:
             lacks = EACH - self.executed.get(name, 0)
             if lacks > 0:
