@@ -37,11 +37,12 @@ TIMEOUT_S = 30
 RSS_MB = 512
 # The SQL engine asks for as much memory as a Parquet file claims to need. In gsprof, the limit of
 # the process refuses it (tests/integration/test_serve_limits.py); here, the allocator. The engine
-# also keeps memory, which looks like a leak and would be checked by a second execution. The last
-# two options double the speed: the engine searches the SQL text of each view and allocates much.
+# also keeps memory, which looks like a leak and would be checked by a second execution. The other
+# options triple the speed: the engine searches the SQL text of each view and allocates much.
 ENGINE = ("store_parquet",)
 ENGINE_OPTIONS = ":max_allocation_size_mb=64:allocator_may_return_null=1"
 ENGINE_OPTIONS += ":intercept_strstr=0:malloc_context_size=1"
+ENGINE_OPTIONS += ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
 ROOT = Path(__file__).resolve().parents[3]
 FUZZ = ROOT / "tests" / "fuzz"
 SANITIZERS = {
