@@ -232,7 +232,7 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_put_str(json, "process_name", dump->name);
     gsp_json_put_str(json, "executable", dump->exe);
     gsp_json_put_str(json, "python_version", dump->version[0] ? dump->version : NULL);
-    if (dump->is_cut)
+    if (dump->is_cut || dump->lacks_locals)
         gsp_json_put_bool(json, "truncated", true);
     if (dump->is_core) {
         if (gsp_json_key_or_null(json, "signal", dump->signal))
@@ -328,6 +328,11 @@ static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
 {
     if (dump->is_cut)
         gsp_buf_printf(out, "gsprof: process %d: the dump is cut at 48 MB\n", (int)dump->pid);
+    if (dump->lacks_locals)
+        gsp_buf_printf(out,
+                       "gsprof: process %d: reading local variables took 10 s: those of the "
+                       "remaining frames are left out\n",
+                       (int)dump->pid);
     if (dump->python_problem) {
         gsp_buf_puts(out, "gsprof: native frames only: ");
         gsp_buf_term(out, gsp_sv_of(dump->python_problem));

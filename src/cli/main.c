@@ -49,8 +49,8 @@ static int show_help(const struct gsp_parsed *parsed, int fd)
     else
         gsp_cli__help_overview(&term, &text);
     if (text.failed) {
-        struct gsp_err err;
-        gsp_err_fill(&err, GSP_E_NOMEM, 0, "out of memory");
+        struct gsp_err err = {0};
+        gsp_ignore(gsp_err_nomem(&err));
         return fail(parsed, &err);
     }
     gsp_cli__term_write(&term, &text);

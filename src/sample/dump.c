@@ -32,6 +32,8 @@
  * threads together. */
 #define WALK_WAIT_NS  (500 * GSP_NS_PER_MS)
 #define WALK_PAUSE_NS (GSP_NS_PER_MS)
+/* For the local variables of all frames together. */
+#define VALUES_MAX_NS (10 * GSP_NS_PER_S)
 
 struct dump {
     struct gsp_dump pub;    /* must be first: the public part */
@@ -51,8 +53,9 @@ struct builder {
     struct gsp_buf stack; /* of one thread of the core */
     const char *lacking[LACKING_MAX];
     unsigned flags;
-    int64_t walks_end_ns; /* deadline for torn threads; 0: none was torn yet */
-    bool failed;          /* an allocation failed */
+    int64_t walks_end_ns;  /* deadline for torn threads; 0: none was torn yet */
+    int64_t locals_end_ns; /* deadline for local variables; 0: none was read yet */
+    bool failed;           /* an allocation failed */
 };
 
 static void *arena_alloc(struct builder *build, size_t len)
@@ -68,6 +71,17 @@ static bool is_full(struct builder *build)
     if (build->dump->arena.bytes >= ARENA_MAX)
         build->dump->pub.is_cut = true;
     return build->dump->pub.is_cut;
+}
+
+/* Whether no more local variables are read. */
+static bool has_enough_locals(struct builder *build)
+{
+    const int64_t now_ns = gsp_now_ns();
+    if (!build->locals_end_ns)
+        build->locals_end_ns = now_ns + VALUES_MAX_NS;
+    if (now_ns >= build->locals_end_ns)
+        build->dump->pub.lacks_locals = true;
+    return build->dump->pub.lacks_locals || is_full(build);
 }
 
 static struct gsp_sv arena_text(struct builder *build, struct gsp_sv text)
@@ -98,7 +112,7 @@ struct local_list {
 static void add_local(void *user, const struct gsp_py_local *local)
 {
     struct local_list *col = user;
-    if (col->count == LOCALS_MAX || is_full(col->build))
+    if (col->count == LOCALS_MAX || has_enough_locals(col->build))
         return;
     struct builder *build = col->build;
     const struct gsp_py_layout *layout = &gsp_py_target_runtime(build->target)->layout;
@@ -119,7 +133,7 @@ static void add_local(void *user, const struct gsp_py_local *local)
 static void add_locals(struct builder *build, gsp_raddr frame_addr, gsp_raddr code_addr,
                        struct gsp_dump_frame *frame)
 {
-    if (is_full(build))
+    if (has_enough_locals(build))
         return;
     struct local_list *col = malloc(sizeof(*col));
     if (!col) {

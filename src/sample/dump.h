@@ -79,7 +79,8 @@ struct gsp_dump {
     size_t thread_count;
     const struct gsp_dump_task *tasks;
     size_t task_count;
-    bool is_cut; /* the rest is left out: it needs more memory than a dump may use */
+    bool is_cut;       /* the rest is left out: it needs more memory than a dump may use */
+    bool lacks_locals; /* reading them took too long: some frames have none */
     /* Of a core with native frames: mapped files that are missing here or are a different build.
      * Their frames are shown as addresses. */
     const char *const *lacking;

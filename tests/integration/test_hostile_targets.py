@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Tuple
 
@@ -94,6 +95,19 @@ def test_shared_line_tables(python: Python, start: StartTarget, tmp_path: Path) 
     ):
         peak_mb, time_s, _ = peak_of(*args)
         assert peak_mb < TABLES_MB and time_s < TIME_S, (args, peak_mb, time_s)
+
+
+def test_values_that_take_long(start: StartTarget) -> None:
+    """The time for the local variables of all frames is limited; the frames are complete."""
+    target = start("amplifier.py", "values")
+    began_s = time.monotonic()
+    done = gsprof("dump", "-p", target.pid, "--locals", "--json")
+    assert time.monotonic() - began_s < TIME_S
+    assert "reading local variables took 10 s" in done.err
+    threads = json.loads(done.out)
+    assert threads[0]["process_info"]["truncated"] is True
+    assert all(len(thread["frames"]) > 900 for thread in threads if not thread["is_main"])
+    assert any(frame["locals"] for thread in threads for frame in thread["frames"])
 
 
 def test_long_names(start: StartTarget, tmp_path: Path) -> None:

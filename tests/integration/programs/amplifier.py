@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small target that looks large from outside. Argument "tables": a thousand functions share one
 line table of 4 MB. Argument "names": deep stacks of several threads, in functions with names and
-values of 4 KB."""
+values of 4 KB. Argument "values": many deep stacks, and each frame has a value that takes long to
+read."""
 
 import sys
 import threading
@@ -48,10 +49,14 @@ def with_names():
 def main():
     sys.setrecursionlimit(10000)
     done = threading.Event()
+    value = "x" * 4000
     if sys.argv[1] == "tables":
         functions, threads, depth = with_tables(1000), 1, 1000
-    else:
+    elif sys.argv[1] == "names":
         functions, threads, depth = with_names(), 20, 900
+    else:
+        functions, threads, depth = [base()], 50, 900
+        value = {str(i): list(range(50)) for i in range(200)}
     inside = threading.Barrier(threads + 1)
 
     def last():
@@ -61,7 +66,7 @@ def main():
     threading.stack_size(64 << 20)
     for _ in range(threads):
         threading.Thread(
-            target=functions[0], args=(depth, functions, last, "x" * 4000), daemon=True
+            target=functions[0], args=(depth, functions, last, value), daemon=True
         ).start()
     inside.wait()
     target.ready()
