@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -79,11 +80,18 @@ int gsp_daemon__targets_open(const char *output_dir, struct gsp_sessions *sessio
     return GSP_OK;
 }
 
-static void recording_free(struct recording *recording)
+/* Frees what only a running recording needs. */
+static void release(struct recording *recording)
 {
     gsp_sample_record_free(recording->record);
+    recording->record = NULL;
     gsp_record_stream_sink_free(&recording->sink);
     gsp_fd_close(&recording->fd);
+}
+
+static void recording_free(struct recording *recording)
+{
+    release(recording);
     free(recording);
 }
 
@@ -235,6 +243,8 @@ static void *run(void *arg)
     if (rc < 0 || finished < 0)
         memcpy(recording->error, err.msg, sizeof(recording->error));
     note_end(recording, rc < 0 ? GSP_RECORD_EXITED : end);
+    release(recording);
+    malloc_trim(0); /* a target can make a recording use hundreds of megabytes */
     atomic_store(&recording->ended, true);
     return NULL;
 }

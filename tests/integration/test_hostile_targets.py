@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Tuple
 
-from conftest import StartTarget
+from conftest import Serve, StartTarget
 from measure import measure
 from support import GSPROF, Python, gsprof
 
@@ -60,6 +61,27 @@ def test_scribbled_while_blocking(start: StartTarget, tmp_path: Path) -> None:
             tmp_path / f"{seed}.json",
             status=None,
         )
+
+
+def resident_mb(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def test_recordings_of_the_daemon_release_their_memory(serve: Serve, start: StartTarget) -> None:
+    """Ended recordings stay in the list of targets, but what they kept of a target does not."""
+    target = start("amplifier.py", "names")
+    daemon = serve(owner=True)
+    before_mb = resident_mb(daemon.process.pid)
+    peak_mb = 0.0
+    for count in range(1, 6):
+        daemon.post(f"/targets/{target.pid}/record", {"duration": 0.3, "name": f"r{count}"})
+        while any(row["is_active"] for row in daemon.get("/targets")["recordings"]):
+            peak_mb = max(peak_mb, resident_mb(daemon.process.pid))
+    rows = daemon.get("/targets")["recordings"]
+    assert len(rows) == 5 and all(row["samples"] > 0 and not row["error"] for row in rows)
+    kept_mb = resident_mb(daemon.process.pid) - before_mb
+    assert kept_mb < 0.5 * (peak_mb - before_mb) and kept_mb < 40, (before_mb, peak_mb, kept_mb)
 
 
 def test_starting_and_ending(python: Python, tmp_path: Path) -> None:
