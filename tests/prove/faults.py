@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
@@ -245,6 +246,12 @@ class Work:
     serves: bool = False
     is_inside: bool = False  # the agent in a program
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether only one such command runs at a time: a process has one tracer, and one server
+        has the sessions of all."""
+        return self.serves or "{pid}" in self.argv
+
 
 def formats() -> List[Work]:
     kinds = ("gsp", "json", "speedscope.json", "folded", "svg", "prof", "pb.gz", "trace.json")
@@ -392,6 +399,7 @@ class Bench:
         self.material = Material(folder / "material", is_small)
         self.symbols = Symbols()
         self.number = 0
+        self.lock = threading.Lock()
         self.server: Optional[Served] = None
         self.baselines: Dict[str, Outcome] = {}
         self.files: Dict[str, Set[str]] = {}
@@ -431,7 +439,7 @@ class Bench:
         return env
 
     def argv(self, work: Work, folder: Path) -> List[str]:
-        values = dict(self.material.values, out=str(folder / "out"), fresh=f"n{self.number}")
+        values = dict(self.material.values, out=str(folder / "out"), fresh=folder.name)
         if work.serves:
             values["socket"] = self.socket()
         words = [word.replace("_FROM_", " FROM ") for word in work.argv.split(" ")]
@@ -439,8 +447,9 @@ class Bench:
         return [word.format(**values) for word in words]
 
     def fresh(self) -> Path:
-        self.number += 1
-        folder = self.folder / f"t{self.number}"
+        with self.lock:
+            self.number += 1
+            folder = self.folder / f"t{self.number}"
         for name in ("out", "tmp", "config"):
             (folder / name).mkdir(parents=True)
         return folder
@@ -595,8 +604,10 @@ class Bench:
 
 
 def is_allowed(name: str) -> bool:
-    """Returns whether a file may appear only in a run with a fault."""
-    return name.startswith(("runtime/", "state/")) or name.endswith(".log")
+    """Returns whether a file may appear only in some runs. A sample can be lost in any of them."""
+    return name.startswith(("runtime/", "state/")) or name.endswith(
+        (".log", "/gsprof.loss.parquet")
+    )
 
 
 def difference(old: str, new: str) -> str:

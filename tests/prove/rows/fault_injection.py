@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, List, Mapping, Set, Tuple
 
@@ -107,30 +108,32 @@ def run_short(context: Context, bench: Bench, count: int, result: Result) -> Non
 
 def run_all(context: Context, bench: Bench, count: int, seconds: float, result: Result) -> None:
     """Each site that did not pass in a batch that is part of the results. A site that fails is
-    tried again by each batch."""
+    tried again by each batch; one that is not reached again is counted as such, once."""
     noted = result.notes.setdefault(stamp(), [])
     passed = {*context.notes.get(stamp(), [])}
     tried: Set[str] = set()  # in this batch
+
+    def is_over() -> bool:
+        return bool(context.is_over(seconds) or result.count >= count)
+
+    def attempt(work: Work, site: Site) -> None:
+        if not is_over() and try_site(context, bench, work, site, result):
+            name = short_name(site.key)
+            passed.add(name)
+            noted.append(name)
+
     for work in selected():
         if short_name(work.name) in passed:
             continue
-        if context.is_over(seconds) or result.count >= count:
+        sites = {short_name(site.key): site for site in bench.baseline(work)}
+        left = [name for name in sites if name not in passed and name not in tried]
+        with ThreadPoolExecutor(1 if work.is_alone else context.jobs) as pool:
+            for done in [pool.submit(attempt, work, sites[name]) for name in left]:
+                done.result()
+        if is_over():
             return
-        is_passed = True
-        for site in bench.baseline(work):
-            name = short_name(site.key)
-            if name in passed or name in tried:
-                is_passed = is_passed and name in passed
-                continue
-            if context.is_over(seconds) or result.count >= count:
-                return
-            tried.add(name)
-            if try_site(context, bench, work, site, result):
-                passed.add(name)
-                noted.append(name)
-            else:
-                is_passed = False
-        if is_passed:
+        tried.update(left)
+        if passed.issuperset(sites):
             noted.append(short_name(work.name))
     result.is_complete = not os.environ.get("GSPROF_FAULT_ONLY")
     for module, path in MODULES.items():
@@ -140,19 +143,20 @@ def run_all(context: Context, bench: Bench, count: int, seconds: float, result: 
 
 
 def try_site(context: Context, bench: Bench, work: Work, site: Site, result: Result) -> bool:
-    """Lets one site fail. Returns whether it was reached and nothing was wrong."""
+    """Lets one site fail. Returns whether nothing was wrong."""
     reached = False
     problems: List[str] = []
     for _ in range(1 + RETRIES):
         reached, problems = bench.attempt(work, site)
         if reached or problems:
             break
-    result.count += 1 if reached else 0
-    result.add(f"failed sites in the {site.module}" if reached else "sites not reached again")
-    if problems:
-        what = f"{work.name}: {site.function} in {site.place}: {'; '.join(problems)}"
-        # With a seed, no site is left out because it passed before.
-        command = f'GSPROF_FAULT_ONLY="{work.name}" tests/prove/prove.py --only {NAME}'
-        command += f" --seed {context.seed} --count 1000000"
-        result.failures.append(context.failure(what, result.count, command))
-    return reached and not problems
+    with bench.lock:
+        result.count += 1 if reached else 0
+        result.add(f"failed sites in the {site.module}" if reached else "sites not reached again")
+        if problems:
+            what = f"{work.name}: {site.function} in {site.place}: {'; '.join(problems)}"
+            # With a seed, no site is left out because it passed before.
+            command = f'GSPROF_FAULT_ONLY="{work.name}" tests/prove/prove.py --only {NAME}'
+            command += f" --seed {context.seed} --count 1000000"
+            result.failures.append(context.failure(what, result.count, command))
+    return not problems
