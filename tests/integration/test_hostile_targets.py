@@ -72,6 +72,7 @@ def test_recordings_of_the_daemon_release_their_memory(serve: Serve, start: Star
     """Ended recordings stay in the list of targets, but what they kept of a target does not."""
     target = start("amplifier.py", "names")
     daemon = serve(owner=True)
+    assert daemon.process
     before_mb = resident_mb(daemon.process.pid)
     peak_mb = 0.0
     for count in range(1, 6):
