@@ -25,7 +25,7 @@ ROWS: List[Row] = load_rows(PROVE / "rows")
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_a_few_trials(row: Row) -> None:
-    batch = run_batch(row, 0, row.short, PATIENCE_S, 2)
+    batch = run_batch(row, 0, row.short, PATIENCE_S, 2, is_short=True)
     assert not batch.failures, batch
     if skipped(batch):
         pytest.skip(skipped(batch))

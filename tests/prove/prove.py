@@ -205,13 +205,19 @@ def commit() -> str:
 
 
 def run_batch(
-    row: Row, seed: int, count: int, seconds: float, jobs: int, before: Optional[Total] = None
+    row: Row,
+    seed: int,
+    count: int,
+    seconds: float,
+    jobs: int,
+    before: Optional[Total] = None,
+    is_short: bool = False,
 ) -> Total:
     """Runs a batch. before is the sum of the earlier ones."""
     # Ring folders and sockets have short names, and rings belong in memory.
     shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="gsprove-", dir=shm))
-    context = Context(row.name, seed, folder, jobs)
+    context = Context(row.name, seed, folder, jobs, is_short)
     if before:
         context.before, context.notes = dict(before.details), dict(before.notes)
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
@@ -265,7 +271,9 @@ def needed(row: Row, total: Total, done: int, limits: Limits) -> int:
         return max(0, limits.count - done)
     if row.is_reached(total.count, total.details, total.is_complete):
         return 0
-    return max(1, row.required - total.count) if row.required else sys.maxsize
+    # A row may need more than its number of trials: for example, some of each kind.
+    left = row.required - total.count
+    return left if left > 0 else row.required or sys.maxsize
 
 
 def skipped(batch: Result) -> str:
@@ -307,7 +315,8 @@ def run_rows(rows: Sequence[Row], state: State, limits: Limits) -> None:
             state.add(row.name, batch)
             done[row.name] += batch.count
             report(row, batch, state.total(row.name))
-            # The next batch of a row that can do nothing here would do nothing too.
+            if not batch.count:  # the next batch would do nothing too
+                print(f"{row.name}: no trial in {seconds:.0f} s: see --batch", flush=True)
             if batch.is_complete or not batch.count:
                 active.remove(row)
     for lock in filter(None, locks.values()):

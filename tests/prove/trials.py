@@ -17,9 +17,10 @@ and optionally
     def is_reached(count: int, details: Mapping[str, float]) -> bool
 
 if the number of trials is not the only requirement. run() does up to count trials, and starts none
-after that many seconds. All random choices come from context.random. It returns what it did; it
-does not raise an exception for a failed trial. A row that cannot run on this machine returns only a
-detail whose name is SKIPPED and the reason."""
+after that many seconds. If context.is_short, this is a part of `make test` with SHORT trials, and
+the row may use quicker ones. All random choices come from context.random. run() returns what it
+did; it does not raise an exception for a failed trial. A row that cannot run on this machine
+returns only a detail whose name is SKIPPED and the reason."""
 
 from __future__ import annotations
 
@@ -116,6 +117,7 @@ class Context:
     seed: int
     folder: Path  # temporary; removed after the batch
     jobs: int = 1  # number of trials at a time
+    is_short: bool = False  # a few trials for `make test`, which are not recorded
     before: Dict[str, float] = field(default_factory=dict)  # details of all earlier batches
     # Notes of all earlier batches that were recorded; empty if one batch is repeated.
     notes: Dict[str, List[str]] = field(default_factory=dict)

@@ -75,8 +75,7 @@ def selected() -> List[Work]:
 
 
 def run(context: Context, count: int, seconds: float) -> Result:
-    is_short = count == SHORT
-    if not is_short:
+    if not context.is_short:
         build()
         context.restart()
     elif not MODULES["gsprof"].exists():
@@ -86,9 +85,9 @@ def run(context: Context, count: int, seconds: float) -> Result:
     result = Result()
     material = context.folder / "faults"
     material.mkdir()
-    bench = Bench(material, is_small=is_short)
+    bench = Bench(material, is_small=context.is_short)
     try:
-        if is_short:
+        if context.is_short:
             run_short(context, bench, count, result)
         else:
             run_all(context, bench, count, seconds, result)

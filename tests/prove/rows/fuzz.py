@@ -239,7 +239,7 @@ class Queue:
 
 
 def run(context: Context, count: int, seconds: float) -> Result:
-    if count <= SHORT:
+    if context.is_short:
         return replay(context, count)
     build()
     context.restart()

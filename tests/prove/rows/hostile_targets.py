@@ -271,7 +271,7 @@ def run_healthy(context: Context, python: Python, trial: int) -> Result:
 
 def run(context: Context, count: int, seconds: float) -> Result:
     total = Result()
-    is_short = count <= SHORT
+    is_short = context.is_short
     # Trials of different batches differ.
     first = context.seed * 1_000_000_000
     while total.count < count and not context.is_over(seconds):

@@ -54,7 +54,7 @@ class Batch:
         self.context = context
         self.seconds = seconds
         self.left = count
-        self.cases = [case for case in CASES if case.is_short or count > SHORT]
+        self.cases = [case for case in CASES if case.is_short or not context.is_short]
         self.weights = [1.0 if case.every == 1 else SLOW_WEIGHT for case in self.cases]
         self.result = Result()
         self.lock = threading.Lock()

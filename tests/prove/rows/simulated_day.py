@@ -269,10 +269,8 @@ def simulate(context: Context, hours: int, rate: int) -> Tuple[List[Measured], L
 
 def run(context: Context, count: int, seconds: float) -> Result:
     result = Result()
-    is_short = count > REQUIRED
-    measured, problems = simulate(
-        context, count if is_short else HOURS, SHORT_RATE if is_short else RATE
-    )
+    hours, rate = (count, SHORT_RATE) if context.is_short else (HOURS, RATE)
+    measured, problems = simulate(context, hours, rate)
     result.count = 1
     if problems:
         result.failures.append(context.failure("; ".join(problems), 0))
