@@ -47,6 +47,7 @@ enum gsp_err_code {
 enum gsp_err_reason {
     GSP_REASON_NONE,
     GSP_REASON_SECCOMP,   /* the target has a seccomp filter */
+    GSP_REASON_TRANSFER,  /* the target sends or receives data, and a stop would cut that short */
     GSP_REASON_NAMESPACE, /* the target sees other files than this process */
     GSP_REASON_TOKEN,     /* the server's token is missing or unusable */
     GSP_REASON_FOLDER,    /* a folder of the server cannot be used */

@@ -30,7 +30,8 @@ static const struct gsp_opt OPTS[] = {
      .fallback = "10s",
      .help = "How long to wait for the code. The code itself is not interrupted."},
     GSP_OPT_SWITCH(struct eval_opts, force, "force", 0, true,
-                   "Proceed even if the process has a seccomp filter, which may kill it."),
+                   "Proceed even if the process has a seccomp filter, which may kill it, or if it "
+                   "sends data, where a call may return before all of it is sent."),
 };
 
 static const struct gsp_example EXAMPLES[] = {

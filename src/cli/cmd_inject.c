@@ -68,7 +68,8 @@ struct inject_opts {
                    "with the others.")
 #define OPT_FORCE                                                                                  \
     GSP_OPT_SWITCH(struct inject_opts, force, "force", 0, true,                                    \
-                   "Proceed even if the process has a seccomp filter, which may kill it.")
+                   "Proceed even if the process has a seccomp filter, which may kill it, or if "   \
+                   "it sends data, where a call may return before all of it is sent.")
 #define OPT_JSON GSP_OPT_SWITCH(struct inject_opts, json, "json", 0, false, "Print JSON.")
 
 static const struct gsp_opt INJECT_OPTS[] = {

@@ -55,6 +55,9 @@ void gsp_cli__hint_inject(const struct gsp_err *err, const struct gsp_hint_conte
         snprintf(out->what, sizeof(out->what), "timed out: %s process %d", context->command, pid);
         set_why(out, err->msg);
         gsp_cli__hint_add(out, "shows what its threads do", "gsprof dump --native --pid %d", pid);
+        if (err->reason == GSP_REASON_TRANSFER)
+            gsp_cli__hint_add(out, "if the program sends the rest again", "gsprof %s --force %d",
+                              context->command, pid);
         return;
     case GSP_E_EXISTS:
         gsp_cli__hint_add(out, "removes the other agent first", "gsprof eject %d", pid);

@@ -5,17 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/time.h"
 #include "inject/inject.h"
 #include "proc/perm.h"
 #include "proc/task.h"
 
 #define STATUS_MAX    16384U
 #define ANCESTORS_MAX 256U
+#define MODE          "Seccomp:"
 #define FILTERS       "Seccomp_filters:"
+/* How long another gsprof may trace the process. */
+#define TRACED_NS     GSP_NS_PER_S
+#define PAUSE_NS      (5 * GSP_NS_PER_MS)
 
 static long status_number(const struct gsp_buf *status, const char *key)
 {
@@ -78,7 +84,7 @@ static bool shares_filters(pid_t pid)
 /* The rules of a filter are not visible, and breaking one may end the target. */
 static int check_seccomp(pid_t pid, bool force, struct gsp_err *err)
 {
-    long mode = status_of(pid, "Seccomp:");
+    long mode = status_of(pid, MODE);
     if (mode == 1)
         return gsp_err_set(
             err, GSP_E_NOTSUP, 0,
@@ -91,6 +97,17 @@ static int check_seccomp(pid_t pid, bool force, struct gsp_err *err)
     return GSP_E_NOTSUP;
 }
 
+bool gsp_inject__check_thread(pid_t pid, pid_t tid, bool force)
+{
+    const long mode = status_of(tid, MODE);
+    if (tid == pid || mode <= 0)
+        return true;
+    if (mode != 2)
+        return false;
+    return force || (mode == status_of(pid, MODE) && status_of(tid, FILTERS) >= 0 &&
+                     status_of(tid, FILTERS) <= status_of(pid, FILTERS));
+}
+
 /* Between vfork and exec a child shares the memory of its parent: a library would be loaded into
  * both. */
 static bool shares_parent_memory(pid_t pid)
@@ -100,10 +117,22 @@ static bool shares_parent_memory(pid_t pid)
            syscall(SYS_kcmp, info.ppid, pid, KCMP_VM, 0UL, 0UL) == 0;
 }
 
+/* Reads who may trace the process. If it is traced, it may be another gsprof, which needs it only
+ * for some milliseconds. */
+static void read_perm(pid_t pid, struct gsp_perm *perm)
+{
+    const int64_t end_ns = gsp_now_ns() + TRACED_NS;
+    gsp_proc_perm_read("", pid, perm);
+    while (perm->tracer > 0 && gsp_now_ns() < end_ns) {
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        gsp_proc_perm_read("", pid, perm);
+    }
+}
+
 int gsp_inject__check(pid_t pid, bool force, struct gsp_err *err)
 {
     struct gsp_perm perm;
-    gsp_proc_perm_read("", pid, &perm);
+    read_perm(pid, &perm);
     if (!perm.exists || perm.state == 'Z' || perm.state == 'X')
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)pid);
     if (pid == getpid())

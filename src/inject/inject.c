@@ -21,6 +21,8 @@
 #include "inject/remote.h"
 #include "inject/state.h"
 #include "native/unwind.h"
+#include "proc/image.h"
+#include "proc/perm.h"
 #include "proc/task.h"
 
 #define LIMIT_NS      (10 * GSP_NS_PER_S)
@@ -39,6 +41,8 @@
 #define LIBRARY_MAX   (64U << 20)
 #define ERROR_CHARS   160U
 #define EVAL_SYMBOL   "_PyEval_EvalFrameDefault"
+#define STACK_BYTES   (256U << 10)
+#define FRAMES_MAX    1024U
 
 /* A thread in which the call may be possible. */
 struct candidate {
@@ -54,17 +58,23 @@ struct job {
     struct gsp_mem *mem;
     struct gsp_maps *maps;
     struct gsp_inject__linker linker;
-    struct gsp_native *native; /* to find the eval loop; NULL until it is needed */
-    struct gsp_native_ranges eval;
+    struct gsp_native *native; /* NULL until it is needed, or if it cannot be opened */
+    bool native_tried;
+    struct gsp_native_ranges eval; /* the eval loop */
     bool eval_tried;
+    uint64_t allocator_inode; /* of the last file for which is_allocator is known; 0: none */
+    bool is_allocator;
     struct gsp_stop *stop;
     struct gsp_inject__remote *remote;
     unsigned rounds;
     unsigned running_tries;
-    struct candidate
-        elsewhere[CANDIDATES]; /* the last ones that wait on the stack of a coroutine */
+    /* The last ones that wait where no call is possible: on the stack of a coroutine, or in a
+     * signal handler. */
+    struct candidate elsewhere[CANDIDATES];
     size_t elsewhere_count;
+    pid_t writer; /* a thread in a call that a stop would cut short; 0: none */
     int64_t start_ns;
+    int64_t limit_ns;
 };
 
 /* -------------------------------------------------------------------------- choice of thread */
@@ -91,6 +101,8 @@ static bool is_candidate(const struct job *job, const struct candidate *one)
     if (one->state == GSP_INJECT_INTERRUPTS && !gsp_inject__call_can_repeat(&one->at) &&
         job->rounds < POLITE_ROUNDS)
         return false;
+    if (one->state == GSP_INJECT_SHORTENS && !job->request->force)
+        return false;
     for (size_t i = 0; i < GSP_COUNT(job->elsewhere); i++)
         if (job->elsewhere[i].tid == one->tid && job->elsewhere[i].at.sp == one->at.sp)
             return false;
@@ -111,7 +123,7 @@ static size_t insert(struct candidate *list, size_t count, const struct candidat
     return kept + 1;
 }
 
-static int find_candidates(const struct job *job, struct candidate *list, size_t *count,
+static int find_candidates(struct job *job, struct candidate *list, size_t *count,
                            struct gsp_err *err)
 {
     pid_t pid = job->request->pid;
@@ -124,11 +136,22 @@ static int find_candidates(const struct job *job, struct candidate *list, size_t
     for (size_t i = 0; i < task_count; i++) {
         struct candidate one = {.tid = tasks[i].tid};
         one.state = read_state(pid, one.tid, &one.at);
-        if (is_candidate(job, &one))
+        if (one.state == GSP_INJECT_SHORTENS)
+            job->writer = one.tid;
+        if (is_candidate(job, &one) && gsp_inject__check_thread(pid, one.tid, job->request->force))
             *count = insert(list, *count, &one);
     }
     free(tasks);
     return GSP_OK;
+}
+
+static struct gsp_native *open_native(struct job *job)
+{
+    if (!job->native_tried &&
+        gsp_native_open(job->request->pid, job->mem, &job->native, NULL) != GSP_OK)
+        job->native = NULL;
+    job->native_tried = true;
+    return job->native;
 }
 
 /* Finds the eval loop. Takes milliseconds, so it is done only for running threads. */
@@ -137,13 +160,30 @@ static void find_eval(struct job *job)
     if (job->eval_tried)
         return;
     job->eval_tried = true;
-    if (gsp_native_open(job->request->pid, job->mem, &job->native, NULL) != GSP_OK)
-        return;
-    if (!gsp_native_range(job->native, EVAL_SYMBOL, &job->eval))
+    if (open_native(job) && !gsp_native_range(job->native, EVAL_SYMBOL, &job->eval))
         job->eval.count = 0;
 }
 
-static bool is_safe_pc(const struct job *job, uint64_t pc)
+/* Returns whether the file of a mapping exports malloc(), and so may hold its lock. */
+static bool is_allocator(struct job *job, const struct gsp_map *map)
+{
+    struct gsp_image *image;
+    if (job->allocator_inode == map->inode)
+        return job->is_allocator;
+    const struct gsp_map *first = map;
+    for (const struct gsp_map *at = map; at && strcmp(at->path, map->path) == 0;
+         at = gsp_proc_maps_find(job->maps, at->start - 1))
+        first = at;
+    job->allocator_inode = map->inode;
+    job->is_allocator = true; /* unless it is known to be something else */
+    if (gsp_proc_image_open(job->request->pid, job->mem, first, &image, NULL) == GSP_OK) {
+        job->is_allocator = gsp_proc_image_dynsym(image, "malloc") != 0;
+        gsp_proc_image_close(image);
+    }
+    return job->is_allocator;
+}
+
+static bool is_safe_pc(struct job *job, uint64_t pc)
 {
     for (size_t i = 0; i < job->eval.count; i++)
         if (pc >= job->eval.items[i].start && pc < job->eval.items[i].end)
@@ -151,7 +191,40 @@ static bool is_safe_pc(const struct job *job, uint64_t pc)
     if (job->running_tries <= EVAL_TRIES && gsp_now_ns() - job->start_ns < EVAL_NS)
         return false;
     const struct gsp_map *map = gsp_proc_maps_find(job->maps, pc);
-    return map && gsp_inject__map_is_lock_free(map);
+    return map && gsp_inject__map_is_lock_free(map) && !is_allocator(job, map);
+}
+
+/* Returns whether the unwinder finds all of the last calls, and none of them is a signal handler.
+ */
+static bool has_no_handler(struct job *job, const struct gsp_stop_regs *regs)
+{
+    static unsigned char stack[STACK_BYTES]; /* large; the injector has one thread */
+    static struct gsp_native_frame frames[FRAMES_MAX];
+    struct gsp_native_copy copy = {
+        .regs = {.pc = regs->pc, .sp = regs->sp, .fp = regs->fp, .lr = regs->lr}, .stack = stack};
+    enum gsp_native_end end;
+    const gsp_raddr sigreturn = job->linker.landing.sigreturn;
+    const struct gsp_map *map = gsp_proc_maps_find(job->maps, regs->sp);
+    if (!map || !open_native(job))
+        return false;
+    memcpy(copy.regs.kept, regs->kept, sizeof(copy.regs.kept));
+    copy.stack_len = map->end - regs->sp < sizeof(stack) ? map->end - regs->sp : sizeof(stack);
+    if (gsp_proc_mem_read(job->mem, regs->sp, stack, copy.stack_len) != GSP_OK)
+        return false;
+    const size_t count = gsp_native_unwind(job->native, &copy, frames, FRAMES_MAX, &end);
+    for (size_t i = 0; i < count; i++)
+        if (frames[i].bridged || frames[i].pc == sigreturn || frames[i].pc + 1 == sigreturn)
+            return false;
+    return end == GSP_NATIVE_REACHED_ENTRY || end == GSP_NATIVE_OUT_OF_STACK;
+}
+
+/* Returns whether the thread may be in a signal handler, which may have interrupted the allocator.
+ * The address to which a handler returns is on its stack, but a finished handler may have left it
+ * there. */
+static bool may_handle_signal(struct job *job, const struct gsp_stop_regs *regs)
+{
+    return gsp_inject__stack_holds(job->maps, job->mem, regs->sp, job->linker.landing.sigreturn) &&
+           !has_no_handler(job, regs);
 }
 
 /* ---------------------------------------------------------------------------------- the calls */
@@ -308,21 +381,24 @@ static int make_calls(struct job *job, struct gsp_err *err)
 
 /* --------------------------------------------------------------------------------- the moment */
 
-/* Fails with TORN if the thread does not use its own stack, or only a little of it is left. Such a
- * wait is not interrupted again. */
-static int check_stack(struct job *job, const struct candidate *one, struct gsp_err *err)
+/* Fails with TORN if the thread does not use its own stack, or only a little of it is left, or if
+ * it may be in a signal handler. Such a wait is not interrupted again. */
+static int check_stack(struct job *job, const struct candidate *one,
+                       const struct gsp_stop_regs *regs, struct gsp_err *err)
 {
-    const struct gsp_inject__registers *kept = &job->remote->kept;
-    const uint64_t tp = gsp_inject__registers_thread_pointer(one->tid, kept);
-    if (gsp_inject__stack_room(job->maps, job->mem, gsp_inject__registers_sp(kept), tp) >= ROOM_MIN)
+    const uint64_t tp = gsp_inject__registers_thread_pointer(one->tid, &job->remote->kept);
+    const bool has_room = gsp_inject__stack_room(job->maps, job->mem, regs->sp, tp) >= ROOM_MIN;
+    if (has_room && !may_handle_signal(job, regs))
         return GSP_OK;
     if (one->at.sp)
         job->elsewhere[job->elsewhere_count++ % GSP_COUNT(job->elsewhere)] = *one;
-    return gsp_err_set(err, GSP_E_TORN, 0, "thread %d does not use its own stack", (int)one->tid);
+    return gsp_err_set(err, GSP_E_TORN, 0, "thread %d %s", (int)one->tid,
+                       has_room ? "is in a signal handler" : "does not use its own stack");
 }
 
 /* Makes the calls in a stopped thread if it is at a safe place. Returns TORN if it is not. */
-static int call_in_stopped(struct job *job, const struct candidate *one, struct gsp_err *err)
+static int call_in_stopped(struct job *job, const struct candidate *one,
+                           const struct gsp_stop_regs *regs, struct gsp_err *err)
 {
     if (gsp_proc_stop_signal(job->stop) != 0)
         return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has a pending signal", (int)one->tid);
@@ -334,11 +410,22 @@ static int call_in_stopped(struct job *job, const struct candidate *one, struct 
         !is_safe_pc(job, gsp_inject__registers_pc(&job->remote->kept)))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "thread %d may hold a lock", (int)one->tid);
     if (rc == GSP_OK)
-        rc = check_stack(job, one, err);
+        rc = check_stack(job, one, regs, err);
     if (rc == GSP_OK)
         rc = make_calls(job, err);
     int closed = gsp_inject__remote_close(job->remote, rc == GSP_OK ? err : NULL);
     return rc == GSP_OK ? closed : rc;
+}
+
+/* A thread that is traced cannot be stopped now; another thread may be. Otherwise returns rc. */
+static int check_tracer(pid_t tid, int rc, struct gsp_err *err)
+{
+    struct gsp_perm perm;
+    gsp_proc_perm_read("", tid, &perm);
+    if (perm.tracer <= 0)
+        return rc;
+    return gsp_err_set(err, GSP_E_TORN, 0, "thread %d is traced by process %d", (int)tid,
+                       (int)perm.tracer);
 }
 
 /* Blocks our signals until the target is restored. */
@@ -353,10 +440,12 @@ static int try_one(struct job *job, const struct candidate *one, struct gsp_err 
     job->running_tries += one->state == GSP_INJECT_RUNS;
     int rc = gsp_proc_stop_hold_task(job->stop, one->tid, STOP_LIMIT_NS, &regs, err);
     if (rc == GSP_OK) {
-        rc = call_in_stopped(job, one, err);
+        rc = call_in_stopped(job, one, &regs, err);
         gsp_proc_stop_release(job->stop);
         job->result->stopped_ns += gsp_now_ns() - gsp_proc_stop_running_ns(job->stop);
         job->result->tid = one->tid;
+    } else if (rc == GSP_E_PERM) {
+        rc = check_tracer(one->tid, rc, err);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
@@ -377,10 +466,24 @@ static bool has_exited(pid_t pid)
     return gsp_proc_info(pid, &info, NULL) != GSP_OK || info.state == 'Z' || info.state == 'X';
 }
 
+static int time_out(const struct job *job, const struct gsp_err *last, struct gsp_err *err)
+{
+    const unsigned tries = job->result->tries;
+    if (tries > 0 || !job->writer || job->request->force)
+        return gsp_err_set(err, GSP_E_TIMEOUT, 0,
+                           "no thread reached a safe place in %u attempts%s%s", tries,
+                           last->msg[0] ? "; last: " : "", last->msg);
+    gsp_err_fill(err, GSP_E_TIMEOUT, 0,
+                 "thread %d sends or receives data, and a stop would cut that short",
+                 (int)job->writer);
+    gsp_err_set_reason(err, GSP_REASON_TRANSFER);
+    return GSP_E_TIMEOUT;
+}
+
 static int try_threads(struct job *job, struct gsp_err *err)
 {
     const struct gsp_inject_request *request = job->request;
-    int64_t deadline_ns = gsp_now_ns() + (request->limit_ns ? request->limit_ns : LIMIT_NS);
+    const int64_t deadline_ns = gsp_now_ns() + job->limit_ns;
     struct candidate list[CANDIDATES];
     struct gsp_err last = {0};
     for (; gsp_now_ns() < deadline_ns; job->rounds++) {
@@ -410,8 +513,7 @@ static int try_threads(struct job *job, struct gsp_err *err)
             }
         }
     }
-    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "no thread reached a safe place in %u attempts%s%s",
-                       job->result->tries, last.msg[0] ? "; last: " : "", last.msg);
+    return time_out(job, &last, err);
 }
 
 static int prepare_job(struct job *job, struct gsp_err *err)
@@ -445,7 +547,10 @@ int gsp_inject__call(const struct gsp_inject_request *request, struct gsp_inject
                      struct gsp_err *err)
 {
     *out = (struct gsp_inject_result){0};
-    struct job job = {.request = request, .result = out, .start_ns = gsp_now_ns()};
+    struct job job = {.request = request,
+                      .result = out,
+                      .start_ns = gsp_now_ns(),
+                      .limit_ns = request->limit_ns ? request->limit_ns : LIMIT_NS};
     int rc = prepare_job(&job, err);
     if (rc == GSP_OK) {
         gsp_proc_stop_request_short_slices();

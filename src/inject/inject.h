@@ -26,7 +26,8 @@ struct gsp_inject_request {
     const char *symbol;                    /* symbol(const char *, const char *, int *value) */
     const char *args[GSP_INJECT_ARGS_MAX]; /* NULL is passed as NULL */
     int64_t limit_ns;                      /* to find a safe moment; 0: 10 s */
-    bool force; /* even if an unknown seccomp filter may end the target */
+    bool force; /* even if an unknown seccomp filter may end the target, or a call that sends data
+                   returns before all of it is sent */
 };
 
 struct gsp_inject_result {
@@ -47,3 +48,6 @@ GSP_MUST_CHECK int gsp_inject__call(const struct gsp_inject_request *request,
 /* Checks whether an injection is possible, without touching the process. Fails with the same
  * errors. */
 GSP_MUST_CHECK int gsp_inject__check(pid_t pid, bool force, struct gsp_err *err);
+/* Returns whether a thread may make the calls: it has no seccomp filters of its own, which are not
+ * those of the process. */
+bool gsp_inject__check_thread(pid_t pid, pid_t tid, bool force);

@@ -30,15 +30,19 @@
 #define NT_ARM_TLS 0x401
 #endif
 
-#define STATUS_MAX    16384U
-#define ALIGN_BYTES   16U
-#define RED_ZONE      128U
-#define DIRECTION     0x400U /* x86-64 flags that functions expect to be clear */
-#define SINGLE_STEP   0x100U
-#define PSTATE_BTYPE  (3UL << 10U) /* aarch64: the kind of the current branch */
-#define SYSCALL_BYTES 2U
-#define SVC_BYTES     4U
-#define SVC           0xd4000001U
+/* From Linux 5.13 on: where a thread has its struct rseq, and its members. */
+#define RSEQ_CONFIGURATION 0x420f
+#define RSEQ_SEQUENCE_AT   8U
+
+#define STATUS_MAX         16384U
+#define ALIGN_BYTES        16U
+#define RED_ZONE           128U
+#define DIRECTION          0x400U /* x86-64 flags that functions expect to be clear */
+#define SINGLE_STEP        0x100U
+#define PSTATE_BTYPE       (3UL << 10U) /* aarch64: the kind of the current branch */
+#define SYSCALL_BYTES      2U
+#define SVC_BYTES          4U
+#define SVC                0xd4000001U
 
 static bool get_set(pid_t tid, int kind, void *to, size_t *len)
 {
@@ -116,6 +120,31 @@ bool gsp_inject__registers_restore(pid_t tid, const struct gsp_inject__registers
 bool gsp_inject__registers_put(pid_t tid, const struct gsp_inject__registers *kept)
 {
     return put_set(tid, NT_PRSTATUS, &kept->regs, sizeof(kept->regs));
+}
+
+bool gsp_inject__registers_in_sequence(pid_t tid, const struct gsp_inject__registers *kept,
+                                       struct gsp_mem *mem)
+{
+    struct {
+        uint64_t address;
+        uint32_t size;
+        uint32_t signature;
+        uint32_t flags;
+        uint32_t padding;
+    } where = {0};
+    struct {
+        uint32_t version;
+        uint32_t flags;
+        uint64_t start;
+        uint64_t len;
+        uint64_t abort;
+    } sequence;
+    uint64_t at = 0;
+    if (ptrace(RSEQ_CONFIGURATION, tid, (void *)sizeof(where), &where) <= 0 || !where.address ||
+        gsp_proc_mem_read_u64(mem, where.address + RSEQ_SEQUENCE_AT, &at) != GSP_OK || !at)
+        return false;
+    return gsp_proc_mem_read(mem, at, &sequence, sizeof(sequence)) != GSP_OK ||
+           gsp_inject__registers_pc(kept) - sequence.start < sequence.len;
 }
 
 bool gsp_inject__signals_block(pid_t tid)

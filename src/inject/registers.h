@@ -78,6 +78,10 @@ bool gsp_inject__registers_returned(pid_t tid, const struct gsp_inject__register
 /* Makes that thread execute a harmless system call instead and then rt_sigreturn, so that it can be
  * stopped in between. */
 bool gsp_inject__registers_postpone_return(pid_t tid, const struct gsp_inject__register_call *call);
+/* Returns whether the thread is in a restartable sequence (rseq), which the kernel aborts before it
+ * calls a handler. */
+bool gsp_inject__registers_in_sequence(pid_t tid, const struct gsp_inject__registers *kept,
+                                       struct gsp_mem *mem);
 /* Returns whether the thread has a shadow stack, which only real calls may change. */
 bool gsp_inject__registers_has_shadow_stack(pid_t tid);
 /* Blocks all signals of the thread except those of faults: the kernel discards the handler of the

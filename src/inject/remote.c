@@ -34,6 +34,9 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
     if (!gsp_inject__registers_save(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be read",
                            (int)remote->tid);
+    if (gsp_inject__registers_in_sequence(remote->tid, &remote->kept, remote->mem))
+        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d is in a restartable sequence",
+                           (int)remote->tid);
     const bool is_there =
         at->number < 0 || gsp_inject__registers_is_in_call(&remote->kept, at->pc, at->sp);
     if (is_there && gsp_inject__call_is_relative_sleep(at))

@@ -45,8 +45,8 @@ struct gsp_inject__value {
 };
 
 /* Saves the state of the stopped thread; must be closed even after a failure. at is the system
- * call in which it waits; number -1 if it runs. Fails with TORN (it is somewhere else), NOPROC,
- * NOTSUP (it has a shadow stack). */
+ * call in which it waits; number -1 if it runs. Fails with TORN (it is somewhere else, or in a
+ * restartable sequence), NOPROC, NOTSUP (it has a shadow stack). */
 GSP_MUST_CHECK int gsp_inject__remote_open(struct gsp_inject__remote *remote,
                                            const struct gsp_inject_call_at *at,
                                            struct gsp_err *err);

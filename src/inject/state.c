@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "base/attr.h"
@@ -15,6 +16,9 @@
 /* At most as large as the C library's description of a thread. */
 #define DESCRIPTOR_BYTES ((size_t)4096)
 #define GUARD_UNIT       4096U
+/* Where stack_holds() searches: larger than a signal frame and the calls of a handler. */
+#define LAST_CALLS_BYTES ((uint64_t)128 << 10U)
+#define CHUNK_WORDS      2048U
 
 /* Calls that the kernel restarts after a stop, transparently to the target. Not included:
  * connect, which fails when repeated, and calls that free or map memory. */
@@ -22,7 +26,6 @@ static const short RESTARTS[] = {
     SYS_read,    SYS_readv,    SYS_recvfrom,      SYS_recvmsg,         SYS_accept,
     SYS_accept4, SYS_wait4,    SYS_waitid,        SYS_nanosleep,       SYS_clock_nanosleep,
     SYS_ppoll,   SYS_pselect6, SYS_rt_sigsuspend, SYS_restart_syscall, SYS_flock,
-    SYS_write,   SYS_sendto,   SYS_sendmsg,       SYS_writev,
 #ifdef SYS_poll
     SYS_poll,    SYS_select,   SYS_pause,
 #endif
@@ -71,6 +74,24 @@ static bool parse(struct gsp_sv text, struct gsp_inject_call_at *at)
     return errno == 0 && at->sp != 0 && at->pc != 0;
 }
 
+/* Calls that transfer data until all is done: a stop ends them after the part that is done. */
+static bool shortens(const struct gsp_inject_call_at *at)
+{
+    switch (at->number) {
+    case SYS_write:
+    case SYS_writev:
+    case SYS_sendto:
+    case SYS_sendmsg:
+        return true;
+    case SYS_recvfrom:
+        return (at->args[3] & MSG_WAITALL) != 0;
+    case SYS_recvmsg:
+        return (at->args[2] & MSG_WAITALL) != 0;
+    default:
+        return false;
+    }
+}
+
 /* Locks of the C library use FUTEX_WAIT. Condition variables, semaphores and therefore the GIL
  * use FUTEX_WAIT_BITSET. */
 static bool is_condition(const struct gsp_inject_call_at *at)
@@ -89,6 +110,8 @@ enum gsp_inject_state gsp_inject__state_parse(struct gsp_sv text, struct gsp_inj
     }
     if (at->number == SYS_futex)
         return is_condition(at) ? GSP_INJECT_RESTARTS : GSP_INJECT_UNSAFE;
+    if (shortens(at))
+        return GSP_INJECT_SHORTENS;
     if (is_in(RESTARTS, GSP_COUNT(RESTARTS), at->number))
         return GSP_INJECT_RESTARTS;
     return is_in(INTERRUPTS, GSP_COUNT(INTERRUPTS), at->number) ? GSP_INJECT_INTERRUPTS
@@ -221,9 +244,39 @@ size_t gsp_inject__stack_room(const struct gsp_maps *maps, struct gsp_mem *mem, 
     if (thread_pointer % sizeof(uint64_t) != 0 || thread_pointer <= sp ||
         thread_pointer >= map->end)
         return 0;
-    if (find_block(mem, map, sp, thread_pointer, &block))
-        return (size_t)(sp - block.start - block.guard);
-    /* Other libraries: with a guard below, the mapping is the stack. */
-    const struct gsp_map *below = gsp_proc_maps_find(maps, map->start - 1);
-    return below && !below->readable && !below->writable ? (size_t)(sp - map->start) : 0;
+    return find_block(mem, map, sp, thread_pointer, &block)
+               ? (size_t)(sp - block.start - block.guard)
+               : 0;
+}
+
+/* The address in a word. With pointer authentication, the high bits of a return address sign it. */
+static uint64_t address_in(uint64_t word)
+{
+#if defined(__aarch64__)
+    return word & ((UINT64_C(1) << 48U) - 1);
+#else
+    return word;
+#endif
+}
+
+bool gsp_inject__stack_holds(const struct gsp_maps *maps, struct gsp_mem *mem, uint64_t sp,
+                             uint64_t word)
+{
+    uint64_t words[CHUNK_WORDS];
+    const struct gsp_map *map = gsp_proc_maps_find(maps, sp);
+    uint64_t at = (sp + sizeof(word) - 1) & ~(uint64_t)(sizeof(word) - 1);
+    if (!map || at >= map->end)
+        return false;
+    const uint64_t end = map->end - at < LAST_CALLS_BYTES ? map->end : at + LAST_CALLS_BYTES;
+    while (end - at >= sizeof(word)) {
+        const uint64_t left = (end - at) / sizeof(word);
+        const size_t count = left < CHUNK_WORDS ? (size_t)left : CHUNK_WORDS;
+        if (gsp_proc_mem_read(mem, at, words, count * sizeof(word)) != GSP_OK)
+            return true; /* unknown */
+        for (size_t i = 0; i < count; i++)
+            if (address_in(words[i]) == word)
+                return true;
+        at += count * sizeof(word);
+    }
+    return false;
 }

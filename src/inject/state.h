@@ -24,6 +24,7 @@ enum gsp_inject_state {
     GSP_INJECT_RESTARTS,   /* waits; the kernel restarts the call after a stop */
     GSP_INJECT_RUNS,       /* runs; depends on its program counter */
     GSP_INJECT_INTERRUPTS, /* waits; a stop ends the call with EINTR */
+    GSP_INJECT_SHORTENS,   /* waits; a stop may end the call with a part of the data */
     GSP_INJECT_UNSAFE,     /* waits for a possible lock, or for something unknown */
 };
 
@@ -48,9 +49,13 @@ bool gsp_inject__call_waits_until(const struct gsp_inject_call_at *at);
 
 /* Returns whether a mapping is the dynamic linker, which makes system calls with its locks held. */
 bool gsp_inject__map_is_linker(const struct gsp_map *map);
-/* Returns whether code of this mapping never runs with a lock of the C library held: a file
- * other than the C library, the linker, an unwinder, or a known allocator. */
+/* Returns whether code of this mapping never runs with a lock of the C library held, as far as its
+ * name tells: a file other than the C library, the linker, an unwinder, or a known allocator. */
 bool gsp_inject__map_is_lock_free(const struct gsp_map *map);
+
+/* Returns whether a word is on the part of the stack above sp that belongs to the last calls. */
+bool gsp_inject__stack_holds(const struct gsp_maps *maps, struct gsp_mem *mem, uint64_t sp,
+                             uint64_t word);
 
 /* Free bytes below sp on the stack that the C library gave to the thread; SIZE_MAX for the stack
  * that grows automatically; 0 if sp is elsewhere, for example on the stack of a coroutine. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,6 +35,15 @@ TAP_TEST(restartable_calls_come_first)
     tap_eq_int(at.number, SYS_restart_syscall);
     tap_check(at.sp == 0x7ffd00001000 && at.pc == 0x7f0000002000);
     tap_check(at.args[0] == 1 && at.args[5] == 6);
+}
+
+TAP_TEST(transfers_that_a_stop_would_cut_short_come_last)
+{
+    struct gsp_inject_call_at at;
+    tap_eq_int(state_of(SYS_write, 0, 0, &at), GSP_INJECT_SHORTENS);
+    tap_eq_int(state_of(SYS_sendmsg, 0, 0, &at), GSP_INJECT_SHORTENS);
+    tap_eq_int(state_of(SYS_recvfrom, 0, MSG_WAITALL, &at), GSP_INJECT_SHORTENS);
+    tap_eq_int(state_of(SYS_recvfrom, 0, 0, &at), GSP_INJECT_RESTARTS);
 }
 
 TAP_TEST(a_c_library_lock_is_not_a_condition_variable)
@@ -204,6 +214,23 @@ TAP_TEST(the_room_on_a_stack_ends_where_the_stack_does)
     find_place(&main_place);
     tap_check(main_place.room == SIZE_MAX);
     tap_eq_int(main_place.other, 0);
+}
+
+TAP_TEST(words_of_the_last_calls_are_found)
+{
+    struct gsp_maps *maps = NULL;
+    struct gsp_mem *mem = NULL;
+    static const uint64_t word = 0x3141592653;
+    volatile uint64_t words[4] = {0};
+    const uint64_t sp = (uint64_t)(uintptr_t)words;
+    tap_require(gsp_proc_maps_read(getpid(), &maps, NULL) == GSP_OK);
+    tap_require(gsp_proc_mem_open_pid(getpid(), &mem, NULL) == GSP_OK);
+    tap_check(!gsp_inject__stack_holds(maps, mem, 0x1000, word));
+    words[3] = word;
+    tap_check(gsp_inject__stack_holds(maps, mem, sp, word));
+    tap_check(gsp_inject__stack_holds(maps, mem, sp + 1, word));
+    gsp_proc_mem_free(mem);
+    gsp_proc_maps_free(maps);
 }
 
 TAP_TEST(addresses_outside_of_a_stack_have_no_room)
