@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spin_malloc.c -- an allocator with an unknown name, whose lock is no system call. */
+/* spin_malloc.c -- an allocator with an unknown name, whose lock spins. */
 #include <stdatomic.h>
 #include <stddef.h>
 
