@@ -15,7 +15,7 @@ import time
 from typing import Dict, List, Mapping, Tuple
 
 from support import EXIT_NOFILE, GSPROF
-from targets import NO_STOPS, Batch, Busy, Fault, run_gsprof
+from targets import NO_STOPS, STATES, Batch, Busy, Fault, run_gsprof
 from trials import TOOLS, Context, Result
 
 NAME = "injector_killed"
@@ -27,7 +27,7 @@ REQUIREMENT = (
 )
 SHORT = 5
 
-EACH = 20  # kills per target
+EACH = 8  # kills per target: many targets, so that each state is often used
 SIGNALS = 5  # to the target around each kill
 # At which moment a command is killed. Inside: a thread is borrowed, which shows in its blocked
 # signals, and runs. Both are read right before the kill, while the command is frozen. Held: the
@@ -43,6 +43,9 @@ LATER_US = 300  # longest time for which a call runs before the kill
 LONGEST_S = 0.05  # time in which signals are sent, about that of a command
 STOPPED = 0.1  # share of the kills at which the target is stopped by its user
 KILL_AIM = TOOLS / "kill_aim"
+# A killed command leaves the thread to a signal frame that the injector has made. These states
+# show whether all registers are restored from it.
+FRAMED = ["vectors"] * 9 + ["c_upward"] * 2 + ["c"] * 2
 COMMANDS: Dict[str, List[str]] = {
     "inject": ["inject", "--timeout", "60s"],
     "eval": ["eval", "--yes", "--timeout", "60s"],
@@ -95,8 +98,8 @@ class Aimed:
     """A command that is killed at a certain moment."""
 
     def __init__(self, command: str, target: Busy, what: str, rng: random.Random) -> None:
-        # Nearly all of the time of a borrowed call is in few of its parts: after a late moment there
-        # may be none.
+        # Few parts of a borrowed call take nearly all of its time: after a late moment there may be
+        # none left.
         number = int(AIMS[what] * rng.random() ** (1 if what == "step" else 5))
         later_us = 0 if what == "step" else rng.choice([0, 0, 0, rng.randint(1, LATER_US)])
         self.process = subprocess.Popen(
@@ -239,5 +242,5 @@ def use(batch: Batch, target: Busy, rng: random.Random, clock: Clock) -> None:
 def run(context: Context, count: int, seconds: float) -> Result:
     clock = Clock()
     return Batch(context, count, seconds).run(
-        lambda batch, target, rng: use(batch, target, rng, clock)
+        lambda batch, target, rng: use(batch, target, rng, clock), [*STATES, *FRAMED]
     )
