@@ -20,7 +20,8 @@ CALLS = re.compile(
     r"\b(gsp_file_read|fopen|getline|sscanf|strtou?ll?|strtod|gsp_parse_\w+|gsp_sv_split|"
     r"gsp_json_scan_open|yyjson_read|gsp_proc_mem_read|gsp_proc_mem_read_u64|gsp_proc_mem_gather|"
     r"gsp_proc_snap_read|gsp_proc_snap_view|gsp_cursor_\w+|gsp_load_u\d+|elf_getdata|"
-    r"dwarf_begin\w*|elf_begin|elf_memory|lookup_connection_value|gsp_http_body_\w+)\("
+    r"dwarf_begin\w*|elf_begin|elf_memory|lookup_connection_value|gsp_http_body_\w+|"
+    r"gsp_fd_read_at|gsp_fd_read_all|pread|memchr|memmem|gsp_collect__scan_\w+)\("
 )
 # The functions themselves.
 HOME = {"src/base/str.c", "src/base/file.c", "src/base/buf.c", "src/proc/mem.c"}

@@ -86,6 +86,18 @@ static int open_files(const struct gsp_worker_job *order, struct files *files, s
     return GSP_OK;
 }
 
+/* Returns an errno. */
+static int set_files(posix_spawn_file_actions_t *actions, const struct files *files)
+{
+    const int from[] = {files->in, files->out, files->err, files->extra};
+    const int to[] = {0, 1, 2, GSP_WORKER_EXTRA_FD};
+    int sys = 0;
+    for (size_t i = 0; sys == 0 && i < GSP_COUNT(from); i++)
+        sys = posix_spawn_file_actions_adddup2(actions, from[i], to[i]);
+    return sys;
+}
+
+/* Returns an errno. */
 static int spawn(const struct gsp_worker_job *order, const struct files *files, pid_t *pid)
 {
     /* posix_spawn() has char * parameters that it does not change. */
@@ -105,16 +117,20 @@ static int spawn(const struct gsp_worker_job *order, const struct files *files, 
     sigemptyset(&none);
     sigemptyset(&reset);
     sigaddset(&reset, SIGPIPE);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, files->in, 0);
-    posix_spawn_file_actions_adddup2(&actions, files->out, 1);
-    posix_spawn_file_actions_adddup2(&actions, files->err, 2);
-    posix_spawn_file_actions_adddup2(&actions, files->extra, GSP_WORKER_EXTRA_FD);
-    posix_spawnattr_init(&attr);
+    int sys = posix_spawn_file_actions_init(&actions);
+    if (sys != 0)
+        return sys;
+    sys = set_files(&actions, files);
+    if (sys == 0)
+        sys = posix_spawnattr_init(&attr);
+    if (sys != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return sys;
+    }
     posix_spawnattr_setsigmask(&attr, &none); /* the daemon's threads block signals */
     posix_spawnattr_setsigdefault(&attr, &reset);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int sys = posix_spawn(pid, "/proc/self/exe", &actions, &attr, argv, environ);
+    sys = posix_spawn(pid, "/proc/self/exe", &actions, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&actions);
     return sys;

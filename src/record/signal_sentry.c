@@ -21,13 +21,14 @@
 #include "base/time.h"
 
 /* Does not contain "gsprof", so that `pkill gsprof` does not reach the sentry. */
-#define TITLE      "gsp-sentry"
-#define WATCH_MS   20
+#define TITLE       "gsp-sentry"
+#define WATCH_MS    20
 /* Without an answer in this time, signals are passed on as if there were no sentry. */
-#define ANSWER_NS  (2 * GSP_NS_PER_S)
-#define POLL_MS    20
+#define ANSWER_NS   (2 * GSP_NS_PER_S)
+#define POLL_MS     20
+#define END_POLL_NS (200 * INT64_C(1000))
 /* Bytes of /proc/PID/status. */
-#define STATUS_MAX 16384U
+#define STATUS_MAX  16384U
 
 enum request_kind { QUERY, WATCH, AWAKE };
 
@@ -272,15 +273,29 @@ void gsp_record__signal_sentry_unwatch(struct gsp_signal_sentry *sentry)
     gsp_ignore(send_request(sentry, &(struct request){.kind = AWAKE}));
 }
 
+/* Limited, in case the sentry could not be killed: it also ends with gsprof. */
+static void wait_for_end(pid_t pid)
+{
+    const struct timespec pause = {.tv_nsec = END_POLL_NS};
+    const int64_t until_ns = gsp_now_ns() + ANSWER_NS;
+    for (;;) {
+        const pid_t ended = waitpid(pid, NULL, WNOHANG);
+        if (ended != 0 && !(ended < 0 && errno == EINTR))
+            return;
+        if (gsp_now_ns() >= until_ns)
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
 void gsp_record__signal_sentry_end(struct gsp_signal_sentry *sentry)
 {
     gsp_lock_take(&sentry->lock);
+    gsp_fd_close(&sentry->fd); /* the sentry then ends by itself, unless it is stopped */
     if (sentry->pid > 0) {
         kill(sentry->pid, SIGKILL);
-        while (waitpid(sentry->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
+        wait_for_end(sentry->pid);
     }
-    gsp_fd_close(&sentry->fd);
     sentry->pid = 0;
     sentry->fd = -1;
     gsp_lock_release(&sentry->lock);

@@ -441,11 +441,10 @@ int gsp_store_drain_write(struct gsp_drain *drain, struct gsp_batch *batch, stru
     rc = write_segment(drain, batch, &segment, err);
     if (rc == GSP_OK)
         rc = gsp_store__manifest_add_segment(&next, &segment, err);
-    if (rc < 0) {
+    if (rc == GSP_OK)
+        rc = replace_manifest(drain, &next, err);
+    else
         gsp_store__manifest_free(&next);
-        return rc;
-    }
-    rc = replace_manifest(drain, &next, err);
     if (rc < 0)
         remove_file(drain, segment.file);
     return rc;

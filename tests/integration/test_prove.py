@@ -34,7 +34,7 @@ def test_a_few_trials(row: Row) -> None:
 
 # A row whose trials fail as its file says, and which can wait.
 ROW = """
-import os, signal
+import os, signal, subprocess
 NAME, ORDER, TITLE = "made", 1, "made | row"
 REQUIRED, REQUIREMENT, SHORT = 10, "nothing fails", 1
 from trials import Context, Result
@@ -50,6 +50,10 @@ def run(context, count, seconds):
         return Result()
     if os.environ.get("MADE") == "raise":
         raise ValueError("no trial")
+    if os.environ.get("MADE") == "leave":
+        left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        print("left", left.pid, context.folder, flush=True)
+        signal.pause()
     if os.environ.get("MADE") == "wait" and context.seed:
         print("waiting", flush=True)
         signal.pause()
@@ -153,6 +157,43 @@ def test_a_killed_run_continues(prover: Prover, number: int) -> None:
     (prover.folder / "state" / "made.part").write_text('[{"batches": 7')
     assert "| 10 | 10 | 0 |" in prover.run()
     assert prover.batches() == 3
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+
+
+def guards_of(pid: int) -> List[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(one) for one in found if b"guard.py" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_killed_run_leaves_nothing_behind(prover: Prover, is_guarded: bool) -> None:
+    process = subprocess.Popen(
+        prover.argv, env={**os.environ, "MADE": "leave"}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    words: List[str] = []
+    while words[:1] != ["left"]:
+        words = process.stdout.readline().split()
+    pid, folder = int(words[1]), Path(words[2])
+    # The processes and folders of a run that goes on are not touched by another one.
+    assert "another run is busy with it" in prover.run()
+    assert is_running(pid) and folder.is_dir()
+    if not is_guarded:
+        for guard in guards_of(process.pid):
+            os.kill(guard, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    if not is_guarded:
+        assert is_running(pid) and folder.is_dir()
+        prover.run()
+    wait_for(lambda: not is_running(pid) and not folder.exists())
+    process.stdout.close()
 
 
 def test_the_document(prover: Prover) -> None:

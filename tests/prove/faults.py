@@ -34,8 +34,11 @@ MODULES = {
 
 # A command takes less than a second; under load, ASan and a debugger make it slower.
 PATIENCE_S = 60.0
+MANIFEST = "manifest.json"  # of a run
 # A failure of these leaves a file behind, and there is no way to remove it.
 REMOVERS = ("unlink", "unlinkat", "rmdir")
+# The agent counts these calls of the program and passes them on: if one fails, so does the program.
+PASSED_ON = re.compile(r"py_(malloc|calloc|realloc)")
 # What the agent calls inside of these folders belongs to the caller.
 HELPERS = ("/src/base/", "/yyjson", "/libiberty")
 
@@ -89,6 +92,8 @@ class Symbols:
         for module, function, chain in rows:
             depth, place = self.own_part(module, chain)
             site = Site(module, function, tuple(chain[:depth]), place)
+            if module == "agent" and PASSED_ON.match(place):
+                continue
             found.setdefault(site.key, site)
         return list(found.values())
 
@@ -520,11 +525,14 @@ class Bench:
     # ---------------------------------------------------------------------------- checks
 
     def left(self, folder: Path) -> Set[str]:
-        """Returns the names of all files, without numbers."""
+        """Returns the names of all files, without numbers. A segment that its manifest lists is a
+        part of a run: at the end they are merged, but not if the run is incomplete."""
         found = set()
         for path in folder.rglob("*"):
             name = str(path.relative_to(folder))
             if path.is_dir() or name.startswith(("sanitizer", "log", "done")):
+                continue
+            if is_listed_segment(path):
                 continue
             name = re.sub(r"profiling_[\w]*", "profiling_#", name)
             found.add(re.sub(r"\d+", "#", name))
@@ -601,6 +609,18 @@ class Bench:
         if work.is_stable and outcome.out != base.out and outcome.err == base.err:
             problems.append(f"success, but the output differs: {difference(base.out, outcome.out)}")
         return problems
+
+
+def is_listed_segment(path: Path) -> bool:
+    """Returns whether a file has rows of the run whose folder it is in."""
+    manifest = path.parent / MANIFEST
+    return path.suffix == ".parquet" and manifest.exists() and path.name in segments(manifest)
+
+
+def segments(manifest: Path) -> List[str]:
+    """Returns the names of the files of a run."""
+    listed = json.loads(manifest.read_text(encoding="utf-8"))["segments"]
+    return [str(segment["file"]) for segment in listed]
 
 
 def is_allowed(name: str) -> bool:

@@ -10,8 +10,9 @@ usage: prove.py [--only ROW]... [--count N] [--seconds S] [--batch S] [--jobs N]
 Runs the rows in turns, in batches of --batch seconds (default: 60), until each has its required
 number of trials, or for --seconds in total. --count limits the trials of each row in this run.
 Each completed batch is added to <state>/<row>.json, which has one entry per tested commit: a run
-that is killed loses only its current batch, and the next run continues. The default state folder is
-tests/prove/results: the results are part of the repository, so that runs on all machines add up.
+that is killed loses only its current batch, and the next run continues. guard.py ends the processes
+of a killed run and removes its folders. The default state folder is tests/prove/results: the
+results are part of the repository, so that runs on all machines add up.
 
 --seed repeats one batch, and does not count it. --table prints the results of all runs, and
 --write-docs writes them to docs/reliability.md. Failures stay listed until --reset starts a row
@@ -24,11 +25,9 @@ import fcntl
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from dataclasses import asdict, dataclass, field
@@ -45,6 +44,7 @@ BEGIN = "<!-- begin: make prove -->"
 END = "<!-- end: make prove -->"
 sys.path.insert(0, str(HERE))
 
+from guard import Folder, Guard, sweep  # noqa: E402
 from trials import SKIPPED, Context, Result  # noqa: E402
 
 
@@ -214,9 +214,8 @@ def run_batch(
     is_short: bool = False,
 ) -> Total:
     """Runs a batch. before is the sum of the earlier ones."""
-    # Ring folders and sockets have short names, and rings belong in memory.
-    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="gsprove-", dir=shm))
+    temporary = Folder()
+    folder = temporary.path
     context = Context(row.name, seed, folder, jobs, is_short)
     if before:
         context.before, context.notes = dict(before.details), dict(before.notes)
@@ -233,7 +232,7 @@ def run_batch(
             del os.environ["XDG_RUNTIME_DIR"]
         else:
             os.environ["XDG_RUNTIME_DIR"] = runtime_dir
-        shutil.rmtree(folder, ignore_errors=True)
+        temporary.remove()
     return Total(
         batches=1,
         count=result.count,
@@ -444,6 +443,9 @@ def main() -> int:
     if options.list:
         print("\n".join(row.name for row in rows))
         return 0
+    if not options.table and not options.write_docs and not options.reset:
+        sweep()
+        Guard()
     if options.seed is not None:
         return repeat(rows, options)
     state = State(options.state)

@@ -37,6 +37,12 @@ LAYOUT = {"stop": 0, "signals": 8, "alarms": 16, "wrong": 24, "computed": 32, "e
 LAYOUT.update({"SIGFPE": 48, "SIGTRAP": 56, "SIGSEGV": 64})
 SLOTS_AT = 128
 FAULTS = ["SIGFPE", "SIGTRAP", "SIGSEGV"]
+# The signals that a borrowed thread blocks. A fault that another process sends is blocked too, when
+# it arrives; no test sends the other three. SIGKILL and SIGSTOP cannot be blocked.
+SENT_FAULTS = sum(1 << (getattr(signal, name) - 1) for name in FAULTS)
+BORROWED = (1 << 64) - 1
+for number in (signal.SIGBUS, signal.SIGILL, signal.SIGSYS, signal.SIGKILL, signal.SIGSTOP):
+    BORROWED &= ~(1 << (number - 1))
 HOLD_S = 0.003  # for which a stopped target must not run
 SYS_TGKILL = {"x86_64": 234, "aarch64": 131}.get(os.uname().machine, 0)
 
@@ -124,8 +130,10 @@ class Busy:
 
         until(has_continued, f"threads do not continue: {before}, threads {self.threads()}")
 
-    def traced_by(self, tracer: int) -> List[str]:
-        """The states of the threads that this process traces."""
+    def held_by(self, tracer: int) -> List[Tuple[str, bool]]:
+        """The threads that this process traces: the state of each, and whether it is borrowed. The
+        injector blocks all signals of a borrowed thread but those of faults, which no program does.
+        """
         mark = b"\nTracerPid:\t%d\n" % tracer
         found = []
         for tid in os.listdir(f"/proc/{self.pid}/task"):
@@ -135,7 +143,9 @@ class Busy:
             except OSError:
                 continue
             if mark in text:
-                found.append(text.split(b"State:\t")[1][:1].decode())
+                blocked = int(text.split(b"\nSigBlk:\t")[1][:16], 16)
+                state = text.split(b"\nState:\t")[1][:1].decode()
+                found.append((state, blocked | SENT_FAULTS == BORROWED))
         return found
 
     def threads(self) -> Dict[str, Dict[str, str]]:

@@ -15,8 +15,8 @@ import time
 from typing import Dict, List, Mapping, Tuple
 
 from support import EXIT_NOFILE, GSPROF
-from targets import NO_STOPS, Batch, Busy, Fault, run_gsprof
-from trials import Context, Result
+from targets import NO_STOPS, STATES, Batch, Busy, Fault, run_gsprof
+from trials import TOOLS, Context, Result
 
 NAME = "injector_killed"
 ORDER = 30
@@ -27,26 +27,32 @@ REQUIREMENT = (
 )
 SHORT = 5
 
-EACH = 20  # kills per target
+EACH = 8  # kills per target: many targets, so that each state is often used
 SIGNALS = 5  # to the target around each kill
-# At which moment a command is killed. Held: it is frozen at random moments until it traces a thread
-# of the target. Inside: that thread runs too, which it does only for the borrowed call.
-INSIDE = "inside the call"
+# At which moment a command is killed. Inside: a thread is borrowed, which shows in its blocked
+# signals, and runs. Both are read right before the kill, while the command is frozen. Held: the
+# thread is only traced, or its call is over. tests/tools/kill_aim.c aims at these two.
+INSIDE = "while the call ran"
 HELD = "while it held a stopped thread"
 ANY = "at any time"
-WEIGHTS = [0.6, 0.2, 0.2]
+WEIGHTS = [0.6, 0.1, 0.15, 0.15]  # call, pause, step, any
 INSIDE_REQUIRED = 2_000
-POLL_S = 0.0003  # between two times at which the threads are read
-HOLD_S = 0.003  # longest time from such a read to the kill
-SETTLED = 0.3  # share of the moments with a stopped thread that are used in place of a running one
+# What kill_aim counts, and how often it happens at least.
+AIMS = {"call": 14, "pause": 14, "step": 40}
+LATER_US = 300  # longest time for which a call runs before the kill
+LONGEST_S = 0.05  # time in which signals are sent, about that of a command
 STOPPED = 0.1  # share of the kills at which the target is stopped by its user
+KILL_AIM = TOOLS / "kill_aim"
+# A killed command leaves the thread to a signal frame that the injector has made. These states
+# show whether all registers are restored from it.
+FRAMED = ["vectors"] * 9 + ["c_upward"] * 2 + ["c"] * 2
 COMMANDS: Dict[str, List[str]] = {
     "inject": ["inject", "--timeout", "60s"],
     "eval": ["eval", "--yes", "--timeout", "60s"],
     "eject": ["eject", "--timeout", "60s"],
 }
-CODE = "sum(1.0 / n for n in range(1, 2000))"
-VALUE = repr(sum(1.0 / n for n in range(1, 2000)))
+CODE = "sum(n * n % 7 for n in range(1, 20_000))"
+VALUE = str(sum(n * n % 7 for n in range(1, 20_000)))
 
 
 def is_reached(count: int, details: Mapping[str, float]) -> bool:
@@ -88,95 +94,113 @@ def complete(command: str, target: Busy, clock: Clock, *accepted: int) -> None:
         clock.add(command, target, time.monotonic() - began_s)
 
 
-class Injector:
-    """A command in the background."""
+class Aimed:
+    """A command that is killed at a certain moment."""
 
-    def __init__(self, command: str, target: Busy) -> None:
-        self.target = target
+    def __init__(self, command: str, target: Busy, what: str, rng: random.Random) -> None:
+        # Few parts of a borrowed call take nearly all of its time: after a late moment there may be
+        # none left.
+        number = int(AIMS[what] * rng.random() ** (1 if what == "step" else 5))
+        later_us = 0 if what == "step" else rng.choice([0, 0, 0, rng.randint(1, LATER_US)])
         self.process = subprocess.Popen(
-            [str(GSPROF), *argv(command, target)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [KILL_AIM, what, str(number), str(later_us), str(GSPROF), *argv(command, target)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
 
-    def wait(self, seconds: float) -> bool:
-        """Lets it run. Returns false if it has ended."""
-        try:
-            self.process.wait(max(0.0, seconds))
-        except subprocess.TimeoutExpired:
-            return True
-        return False
+    def answer(self) -> List[str]:
+        """Waits for the moment: "killed", "frozen" and the process id, or "ended"."""
+        assert self.process.stdout is not None
+        words = self.process.stdout.readline().decode().split()
+        if not words:
+            raise RuntimeError(f"{KILL_AIM} ended with status {self.process.wait()}")
+        return words
 
-    def freeze(self) -> bool:
-        """Stops it. Returns false if it has ended."""
-        self.process.send_signal(signal.SIGSTOP)
-        if self.process.returncode is not None:  # noticed by send_signal()
-            return False
-        seen = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
-        return seen is not None and seen.si_code == os.CLD_STOPPED
-
-    def held(self) -> List[str]:
-        """The states of the threads that it traces."""
-        found: List[str] = self.target.traced_by(self.process.pid)
-        return found
-
-    def go_on(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> bool:
-        """Returns false if it had ended."""
-        self.process.kill()
-        return self.process.wait() == -signal.SIGKILL
+    def kill(self) -> None:
+        self.process.communicate(b"\n")
 
 
-def freeze_holding(injector: Injector, rng: random.Random, is_inside: bool) -> str:
-    """Freezes the command at a random moment at which it holds a thread; if is_inside, at one at
-    which that thread also runs. Returns how the thread was held, or "" if the command ended."""
-    while injector.wait(POLL_S):
-        if not injector.held():
-            continue
-        if not injector.wait(rng.uniform(0, HOLD_S)) or not injector.freeze():
-            return ""
-        states = injector.held()
-        # A traced thread that is not stopped runs the borrowed call.
-        runs = any(state != "t" for state in states)
-        if states and (runs or not is_inside or rng.random() < SETTLED):
-            return INSIDE if runs else HELD
-        injector.go_on()
-    return ""
+def moment_of(target: Busy, tracer: int) -> str:
+    """Returns at which moment the command is that traces the target."""
+    held = target.held_by(tracer)
+    if any(is_borrowed and state not in "tT" for state, is_borrowed in held):
+        return INSIDE
+    return HELD if held else ANY
+
+
+def stop_at_kill(target: Busy, rng: random.Random) -> bool:
+    """Sometimes the target is stopped by its user, and stays so after the kill."""
+    stops = target.state not in NO_STOPS and rng.random() < STOPPED
+    if stops:
+        os.kill(target.pid, signal.SIGSTOP)
+    return stops
+
+
+def kill_aimed(command: str, target: Busy, rng: random.Random, what: str) -> Tuple[str, bool]:
+    """Kills a command at a certain moment. Returns which it was, "" if the command was faster, and
+    whether the target was stopped."""
+    signals = rng.randint(0, SIGNALS)
+    before = signals if what == "call" else signals // 2
+    moment, stops = "", False
+    aimed = Aimed(command, target, what, rng)
+    try:
+        # A thread that is traced by a frozen process cannot stop.
+        for _ in range(before):
+            time.sleep(rng.uniform(0, LONGEST_S) / SIGNALS)
+            target.send_any_signal(may_stop=False)
+        said = aimed.answer()
+        if said[0] == "killed":
+            moment = INSIDE
+        elif said[0] == "frozen":
+            for _ in range(signals - before):
+                target.send_any_signal(may_stop=False)
+            stops = stop_at_kill(target, rng)
+            moment = moment_of(target, int(said[1]))
+    finally:
+        aimed.kill()
+    return moment, stops
+
+
+def kill_any(command: str, target: Busy, rng: random.Random, longest_s: float) -> Tuple[str, bool]:
+    """Kills a command at a random moment of its run time. Returns the same as kill_aimed()."""
+    process = subprocess.Popen(
+        [str(GSPROF), *argv(command, target)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    stops = False
+    try:
+        for left in range(rng.randint(0, SIGNALS), 0, -1):
+            wait(process, rng.uniform(0, longest_s) / left / 2)
+            target.send_any_signal()
+        wait(process, rng.uniform(0, longest_s))
+        stops = stop_at_kill(target, rng)
+    finally:
+        process.kill()
+        is_killed = process.wait() == -signal.SIGKILL
+    return ANY if is_killed else "", stops
+
+
+def wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """Lets a command run."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        pass
 
 
 def kill_one(command: str, target: Busy, rng: random.Random, longest_s: float) -> str:
     """Starts a command and kills it. Returns at which moment; "" if it was faster than the kill."""
-    injector = Injector(command, target)
-    signals = rng.randint(0, SIGNALS)
-    kind = rng.choices([INSIDE, HELD, ANY], WEIGHTS)[0]
-    stops = False
-    try:
-        if kind == ANY:
-            for left in range(signals, 0, -1):
-                injector.wait(rng.uniform(0, longest_s) / left / 2)
-                target.send_any_signal()
-            injector.wait(rng.uniform(0, longest_s))
-            moment = ANY
-        else:
-            # Some signals arrive before the command holds a thread, the others meanwhile.
-            for _ in range(signals // 2):
-                target.send_any_signal()
-            moment = freeze_holding(injector, rng, kind == INSIDE)
-            # A thread that is traced by a frozen process cannot stop.
-            for _ in range(signals - signals // 2):
-                target.send_any_signal(may_stop=False)
-        stops = target.state not in NO_STOPS and rng.random() < STOPPED
-        if stops:
-            os.kill(target.pid, signal.SIGSTOP)
-    finally:
-        is_killed = injector.kill()
+    what = rng.choices(["call", "pause", "step", "any"], WEIGHTS)[0]
+    if what == "any":
+        moment, stops = kill_any(command, target, rng, longest_s)
+    else:
+        moment, stops = kill_aimed(command, target, rng, what)
     if stops:
         target.wait_until_stopped()  # it stays stopped until its user continues it
         target.go_on()
-    return moment if is_killed else ""
+    return moment
 
 
 def prepare(command: str, target: Busy, clock: Clock) -> None:
@@ -218,5 +242,5 @@ def use(batch: Batch, target: Busy, rng: random.Random, clock: Clock) -> None:
 def run(context: Context, count: int, seconds: float) -> Result:
     clock = Clock()
     return Batch(context, count, seconds).run(
-        lambda batch, target, rng: use(batch, target, rng, clock)
+        lambda batch, target, rng: use(batch, target, rng, clock), [*STATES, *FRAMED]
     )
