@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/sandbox.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "ring/ring_internal.h"
 
@@ -84,12 +85,12 @@ static void return_lane(struct gsp_lane *lane)
 }
 
 /* Blocks signals, because a handler that writes the first row of a table creates a ring, which
- * takes this lock as well. */
+ * takes this lock as well. Not those of faults: the file of a lane may be truncated. */
 static void lock_list(sigset_t *mask)
 {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, mask);
+    sigset_t blocked;
+    gsp_thread_async_signals(&blocked);
+    pthread_sigmask(SIG_BLOCK, &blocked, mask);
     pthread_mutex_lock(&list_mutex);
 }
 
