@@ -278,6 +278,8 @@ def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> 
     recording.write_bytes(b"not a recording")
     status, answer = daemon.ask("GET", path)
     assert status in (400, 422) and answer["error"]["code"] == "FORMAT"
+    status, answer = daemon.ask("GET", "/profiling/sessions/deep/download?stacks=1")
+    assert (status, answer["error"]["code"]) == (404, "NOFILE"), answer
     recording.unlink()
     os.mkfifo(recording)  # a reader would wait
     begin = time.monotonic()
