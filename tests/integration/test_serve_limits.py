@@ -341,6 +341,24 @@ def test_anonymous_requests_leave_half_to_the_owner(serve: Serve) -> None:
     assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
 
 
+def test_long_requests(serve: Serve) -> None:
+    daemon = serve()
+    long = "SELECT 1 AS one --" + "x" * (100 << 10)
+    sent = request("/query", {"sql": long})[:-1]
+    with ExitStack() as stack:
+        for owner in (False, True):  # half is for the owner
+            daemon.owner = owner
+            for _ in range(32):
+                assert ask(daemon, long) == (200, [{"one": 1}])
+                stack.enter_context(send(daemon, sent))
+            wait_for(lambda: ask(daemon, long)[0] == 503)
+            assert ask(daemon, long)[1]["code"] == "BUSY" and ask(daemon, long)[1]["hint"]
+            assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+    for owner in (False, True):
+        daemon.owner = owner
+        wait_for(lambda: ask(daemon, long) == (200, [{"one": 1}]))
+
+
 def test_rate_of_reading(serve: Serve) -> None:
     daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": "1", "GSPROF_ANSWER_RATE_KB": "1024"})
     with ExitStack() as stack:
