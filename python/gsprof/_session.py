@@ -67,14 +67,18 @@ def _split(endpoint: str) -> Tuple[str, int, str]:
 
 
 _HERE = ("localhost", "127.0.0.1", "::1")
-# Local addresses at which a connection to this machine arrives, as numbers of 32 bits.
-_REACHED = {(0,), (0x7F000001,), (0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 0xFFFF, 0x7F000001)}
-_REACHED.add((0, 0, 0xFFFF, 0))
+# Local addresses at which a connection to 127.0.0.1 or ::1 arrives, as numbers of 32 bits. A socket
+# of [::] usually gets connections over IPv4, too.
+_REACHED_4: Set[Tuple[int, ...]] = {(0,), (0x7F000001,), (0, 0, 0xFFFF, 0x7F000001)}
+_REACHED_4 |= {(0, 0, 0xFFFF, 0), (0, 0, 0, 0)}
+_REACHED_6: Set[Tuple[int, ...]] = {(0, 0, 0, 0), (0, 0, 0, 1)}
+_REACHED = {"127.0.0.1": _REACHED_4, "::1": _REACHED_6}
 
 
-def _listeners(port: int) -> Set[int]:
-    """Returns the users who listen on this port of the loopback interface."""
+def _listeners(host: str, port: int) -> Set[int]:
+    """Returns the users who listen on this port where a connection to the host may arrive."""
     users: Set[int] = set()
+    reached = _REACHED.get(host, _REACHED_4 | _REACHED_6)
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(path, encoding="ascii") as file:
@@ -87,8 +91,8 @@ def _listeners(port: int) -> Set[int]:
             address, number = row[1].split(":")
             # The kernel prints each group as a number in the byte order of this machine.
             parts = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
-            host = tuple(socket.ntohl(part) for part in parts)
-            if int(number, 16) == port and host in _REACHED:
+            local = tuple(socket.ntohl(part) for part in parts)
+            if int(number, 16) == port and local in reached:
                 users.add(int(row[7]))
     return users
 
@@ -106,7 +110,7 @@ def _configured_token(host: str, port: int) -> Optional[str]:
             token = file.read().strip() or None
     except FileNotFoundError:
         return None
-    users = _listeners(port)
+    users = _listeners(host, port)
     others = users - {0, os.geteuid()}
     if others:
         raise from_code(

@@ -15,6 +15,7 @@
 #include "agent/agent.h"
 #include "agent/run_script.h"
 #include "base/file.h"
+#include "base/thread.h"
 
 struct request {
     char *script;  /* NULL: none */
@@ -105,18 +106,19 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Blocks all signals in the new thread: the program's own threads handle them. */
+/* Blocks signals in the new thread, because the program's own threads handle them. Not those of its
+ * own faults: the program may have a handler for them. */
 static int start_thread(struct request *request)
 {
     pthread_attr_t attr;
     pthread_t thread;
-    sigset_t all;
+    sigset_t blocked;
     sigset_t before;
     if (pthread_attr_init(&attr) != 0)
         return -1;
-    sigfillset(&all);
+    gsp_thread_async_signals(&blocked);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
     const int rc = pthread_create(&thread, &attr, run, request);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);

@@ -4,12 +4,20 @@
 #include <signal.h>
 #include <time.h>
 
+void gsp_thread_async_signals(sigset_t *set)
+{
+    static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
+    sigfillset(set);
+    for (size_t i = 0; i < GSP_COUNT(FAULTS); i++)
+        sigdelset(set, FAULTS[i]);
+}
+
 int gsp_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
-    sigset_t all;
+    sigset_t blocked;
     sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    gsp_thread_async_signals(&blocked);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     const int sys = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return sys;

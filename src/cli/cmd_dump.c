@@ -11,6 +11,7 @@
 #include "cli/hint.h"
 #include "model/format.h"
 #include "sample/dump.h"
+#include "sample/tree.h"
 
 struct dump_opts {
     int64_t pid;
@@ -232,7 +233,7 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_put_str(json, "process_name", dump->name);
     gsp_json_put_str(json, "executable", dump->exe);
     gsp_json_put_str(json, "python_version", dump->version[0] ? dump->version : NULL);
-    if (dump->is_cut || dump->lacks_locals)
+    if (dump->is_cut || dump->lacks_locals || dump->lacks_tasks)
         gsp_json_put_bool(json, "truncated", true);
     if (dump->is_core) {
         if (gsp_json_key_or_null(json, "signal", dump->signal))
@@ -332,6 +333,11 @@ static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
         gsp_buf_printf(out,
                        "gsprof: process %d: reading local variables took 10 s: those of the "
                        "remaining frames are left out\n",
+                       (int)dump->pid);
+    if (dump->lacks_tasks)
+        gsp_buf_printf(out,
+                       "gsprof: process %d: reading tasks took 10 s: the remaining ones are left "
+                       "out\n",
                        (int)dump->pid);
     if (dump->python_problem) {
         gsp_buf_puts(out, "gsprof: native frames only: ");

@@ -19,7 +19,7 @@
 #include "proc/child_task.h"
 #include "proc/task.h"
 #include "record/follow_child.h"
-#include "sample/dump.h"
+#include "sample/tree.h"
 
 #define LIMIT     "10s"
 #define NEAR_MAX  4U

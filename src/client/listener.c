@@ -21,14 +21,17 @@
 #define PORT_HTTP    80
 #define DIGITS       ((size_t)8) /* of a group of an address */
 
-int64_t gsp_client__local_port(const char *endpoint)
+int64_t gsp_client__local_port(const char *endpoint, int *family)
 {
-    static const char *const NAMES[] = {"localhost", "127.0.0.1", "[::1]"};
+    static const struct {
+        const char *name;
+        int family;
+    } HOSTS[] = {{"localhost", AF_UNSPEC}, {"127.0.0.1", AF_INET}, {"[::1]", AF_INET6}};
     if (strncmp(endpoint, "http://", 7) == 0)
         endpoint += 7;
-    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
-        const size_t len = strlen(NAMES[i]);
-        if (strncasecmp(endpoint, NAMES[i], len) != 0)
+    for (size_t i = 0; i < GSP_COUNT(HOSTS); i++) {
+        const size_t len = strlen(HOSTS[i].name);
+        if (strncasecmp(endpoint, HOSTS[i].name, len) != 0)
             continue;
         const char *rest = endpoint + len;
         const bool has_port = rest[0] == ':';
@@ -37,6 +40,8 @@ int64_t gsp_client__local_port(const char *endpoint)
         char text[8];
         int64_t port = PORT_HTTP;
         snprintf(text, sizeof(text), "%.*s", (int)(digits < 7 ? digits : 7), rest);
+        if (family)
+            *family = HOSTS[i].family;
         if (strspn(rest + digits, "/") == strlen(rest + digits) &&
             (!has_port || gsp_parse_i64(text, 1, UINT16_MAX, &port, NULL) == GSP_OK))
             return port;
@@ -60,9 +65,9 @@ static bool parse(struct gsp_sv field, unsigned base, uint64_t *out)
     return field.len > 0 && field.len <= 16;
 }
 
-/* Whether a connection to 127.0.0.1 or ::1 can arrive at this address. The kernel prints each group
- * of 32 bits as a number of this machine. */
-static bool is_reachable(struct gsp_sv address)
+/* Whether a connection to the loopback address of the family can arrive at this address. The kernel
+ * prints each group of 32 bits as a number of this machine. */
+static bool is_reachable(struct gsp_sv address, int family)
 {
     struct in6_addr six = {0};
     uint32_t groups[4] = {0};
@@ -79,11 +84,13 @@ static bool is_reachable(struct gsp_sv address)
     const bool is_four = count == 1 || IN6_IS_ADDR_V4MAPPED(&six);
     const uint32_t four = groups[count - 1];
     if (is_four)
-        return four == htonl(INADDR_ANY) || four == htonl(INADDR_LOOPBACK);
-    return IN6_IS_ADDR_UNSPECIFIED(&six) || IN6_IS_ADDR_LOOPBACK(&six);
+        return family != AF_INET6 && (four == htonl(INADDR_ANY) || four == htonl(INADDR_LOOPBACK));
+    /* A socket of [::] usually gets connections over IPv4, too. */
+    return IN6_IS_ADDR_UNSPECIFIED(&six) || (family != AF_INET && IN6_IS_ADDR_LOOPBACK(&six));
 }
 
-static void read_line(struct gsp_sv line, uint16_t port, enum gsp_listener *found, uid_t *uid)
+static void read_line(struct gsp_sv line, uint16_t port, int family, enum gsp_listener *found,
+                      uid_t *uid)
 {
     struct gsp_sv fields[FIELDS] = {{0}};
     struct gsp_sv part;
@@ -95,7 +102,7 @@ static void read_line(struct gsp_sv line, uint16_t port, enum gsp_listener *foun
     uint64_t number = 0;
     uint64_t user = 0;
     if (count < FIELDS || !gsp_sv_eq(fields[FIELD_STATE], gsp_sv_of(STATE_LISTEN)) ||
-        !gsp_sv_split(&fields[FIELD_LOCAL], ':', &address) || !is_reachable(address) ||
+        !gsp_sv_split(&fields[FIELD_LOCAL], ':', &address) || !is_reachable(address, family) ||
         !parse(fields[FIELD_LOCAL], 16, &number) || number != port ||
         !parse(fields[FIELD_USER], 10, &user))
         return;
@@ -107,22 +114,22 @@ static void read_line(struct gsp_sv line, uint16_t port, enum gsp_listener *foun
     *uid = (uid_t)user;
 }
 
-void gsp_client__listener_parse(struct gsp_sv text, uint16_t port, enum gsp_listener *found,
-                                uid_t *uid)
+void gsp_client__listener_parse(struct gsp_sv text, uint16_t port, int family,
+                                enum gsp_listener *found, uid_t *uid)
 {
     struct gsp_sv line;
     while (gsp_sv_split(&text, '\n', &line))
-        read_line(line, port, found, uid);
+        read_line(line, port, family, found, uid);
 }
 
-enum gsp_listener gsp_client__listener_find(uint16_t port, uid_t *uid)
+enum gsp_listener gsp_client__listener_find(uint16_t port, int family, uid_t *uid)
 {
     static const char *const PATHS[] = {"/proc/net/tcp", "/proc/net/tcp6"};
     enum gsp_listener found = GSP_LISTENER_NONE;
     for (size_t i = 0; i < GSP_COUNT(PATHS); i++) {
         gsp_auto_buf text = {0};
         if (gsp_file_read(PATHS[i], TABLE_BYTES, &text, NULL) == GSP_OK)
-            gsp_client__listener_parse(gsp_buf_sv(&text), port, &found, uid);
+            gsp_client__listener_parse(gsp_buf_sv(&text), port, family, &found, uid);
     }
     return found;
 }

@@ -30,7 +30,7 @@ void gsp_client_own_socket(const char *endpoint, struct gsp_buf *out)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char name[24];
-    const int64_t port = gsp_client__local_port(endpoint);
+    const int64_t port = gsp_client__local_port(endpoint, NULL);
     /* daemon/daemon.c creates it. */
     snprintf(name, sizeof(name), "port-%u.sock", (unsigned)port);
     if (port > 0 && gsp_xdg_path(GSP_XDG_STATE, name, address.sun_path, sizeof(address.sun_path)) &&

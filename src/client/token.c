@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -52,10 +53,11 @@ static int may_send(const struct gsp_client_tokens *tokens, const char *endpoint
 {
     uid_t uid = 0;
     *out = strncmp(endpoint, "unix:", 5) == 0;
-    const int64_t port = *out ? -1 : gsp_client__local_port(endpoint);
+    int family = AF_UNSPEC;
+    const int64_t port = *out ? -1 : gsp_client__local_port(endpoint, &family);
     if (port < 0)
         return GSP_OK;
-    const enum gsp_listener listener = gsp_client__listener_find((uint16_t)port, &uid);
+    const enum gsp_listener listener = gsp_client__listener_find((uint16_t)port, family, &uid);
     *out = listener == GSP_LISTENER_OURS;
     if (listener != GSP_LISTENER_OTHER || access(tokens->config, F_OK) != 0)
         return GSP_OK;

@@ -147,11 +147,14 @@ void gsp_daemon__routes_handle(void *ctx, const struct gsp_http_request *request
 }
 
 /* The HTTP status of an error. NOWRITE is about the daemon's own folders, so the request is not at
- * fault; FORMAT and USAGE are about the request. */
+ * fault, nor is it for what the daemon keeps; FORMAT and USAGE are about the request. */
 static int status_of(const struct gsp_err *err)
 {
+    if ((err->code == GSP_E_NOWRITE || err->code == GSP_E_LIMIT) &&
+        (err->sys == ENOSPC || err->sys == EDQUOT))
+        return 507;
     if (err->code == GSP_E_NOWRITE)
-        return err->sys == ENOSPC || err->sys == EDQUOT ? 507 : 500;
+        return 500;
     if (err->code == GSP_E_FORMAT || err->code == GSP_E_USAGE)
         return 400;
     return gsp_err_http_status(err->code);

@@ -7,6 +7,10 @@
 #include "base/time.h"
 #include "daemon/hints.h"
 #include "daemon/routes_internal.h"
+#include "export/format.h"
+#include "frames/session_write.h"
+
+#define STACKS_HEAD_BYTES 32
 
 /* The members of an open object. */
 static void put_session(struct gsp_json *json, const struct gsp_session *session)
@@ -383,6 +387,22 @@ static bool find_stacks(struct gsp_route_call *call, const char *name, const cha
            gsp_daemon__sessions_stacks_file(call->daemon->sessions, name, 0, (size_t)n, file);
 }
 
+/* Opens a file of the session. Returns -1 if it does not exist, or if another one has its name. */
+static int open_file(const char *path, const char *name, bool is_stacks)
+{
+    char head[STACKS_HEAD_BYTES];
+    gsp_auto_fd fd = gsp_file_open_regular(path);
+    if (fd < 0)
+        return -1;
+    if (!is_stacks)
+        return gsp_frames_session_fd_is(fd, name) ? gsp_fd_release(&fd) : -1;
+    const ssize_t len = gsp_fd_read_at(fd, head, sizeof(head), 0);
+    const struct gsp_format *format = gsp_export_format_find("gsp");
+    const bool is_recording =
+        len > 0 && format && format->sniff((struct gsp_sv){head, (size_t)len});
+    return is_recording ? gsp_fd_release(&fd) : -1;
+}
+
 void gsp_daemon__route_download(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_session session;
@@ -405,7 +425,7 @@ void gsp_daemon__route_download(struct gsp_route_call *call, struct gsp_http_ans
     }
     gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
     const char *text = gsp_buf_cstr(&path);
-    answer->file_fd = text ? gsp_file_open_regular(text) : -1;
+    answer->file_fd = text ? open_file(text, session.name, stacks != NULL) : -1;
     if (answer->file_fd < 0) {
         gsp_http_answer_error(answer, 404, "NOFILE", "the file of the session does not exist",
                               session.error[0] ? session.error : NULL);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "ring/guard.h"
 
 /* Names of devices and processes over the daemon's life. */
 #define WORDS_MAX     65536U
@@ -48,7 +49,8 @@ static struct gsp_ring *ring_of(struct gsp_daemon_rows *out, enum gsp_table_id t
                                        .string_max = 4096,
                                        .string_bytes = 256U << 10,
                                        .text_bytes = 256U << 10,
-                                       .rank = GSP_NULL_I64};
+                                       .rank = GSP_NULL_I64,
+                                       .guard = &gsp_ring_guard};
     if (gsp_ring_create(out->folder_fd, &spec, &out->rings[table], &err) < 0) {
         out->no_ring[table] = true;
         gsp_lock_take(&out->lock);

@@ -295,27 +295,24 @@ static int by_end(const void *a, const void *b)
     return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
 }
 
-/* Removes a finished session from the list. The file of an anonymous one goes with it, so that such
- * files stay within their share; before the entry, so that a kill in between leaves none. */
+/* Removes a finished session from the list. Its file stays. */
 static bool forget(struct gsp_sessions *sessions, struct session *s) GSP_REQUIRES(&sessions->lock)
 {
     uint64_t mark = 0;
-    if (s->anonymous)
-        gsp_daemon__sessions_unlink(sessions, s);
     if (gsp_daemon__sessions_journal_append(sessions, SESSION_FORGOTTEN, s, &mark, NULL) != 0)
         return false;
     gsp_daemon__sessions_remove(sessions, gsp_daemon__sessions_slot_of(sessions, s));
     return true;
 }
 
-/* Removes finished sessions beyond the limits of age and number. Anonymous ones have at most half
- * of the places, so that they do not displace all others. */
+/* Removes finished sessions beyond the limits of age and number. Anonymous ones only by age: while
+ * they have their half of the places, no other one starts (sessions_share.c). */
 static void forget_old(struct gsp_sessions *sessions, int64_t now_ns) GSP_REQUIRES(&sessions->lock)
 {
     size_t finished = sessions->counts[SESSION_DONE];
     /* The clock may have been set back. */
     const bool early = now_ns < sessions->forget_ns && sessions->forget_ns <= now_ns + FORGET_NS;
-    const size_t half = (sessions->keep_max + 1) / 2;
+    const size_t half = sessions->keep_max / 2;
     if (!finished || (finished <= half && early))
         return;
     sessions->forget_ns = now_ns + FORGET_NS;
@@ -331,17 +328,15 @@ static void forget_old(struct gsp_sessions *sessions, int64_t now_ns) GSP_REQUIR
     }
     if (n > 1)
         qsort(done, n, sizeof(*done), by_end);
-    size_t excess = anonymous > half ? anonymous - half : 0;
-    size_t left = n - excess;
+    const size_t places = sessions->keep_max - (anonymous < half ? anonymous : half);
+    size_t others = n - anonymous;
     for (size_t i = 0; i < n; i++) {
-        const bool is_excess = excess && done[i]->anonymous;
-        if (!is_excess && now_ns - done[i]->end_ns <= sessions->keep_ns &&
-            left <= sessions->keep_max)
+        const bool is_other = !done[i]->anonymous;
+        if ((!is_other || others <= places) && now_ns - done[i]->end_ns <= sessions->keep_ns)
             continue;
         if (!forget(sessions, done[i]))
             break;
-        excess -= is_excess;
-        left -= !is_excess;
+        others -= is_other;
     }
     free(done);
 }

@@ -65,12 +65,28 @@ static bool has_reserve(const char *folder)
     return (uint64_t)disk.f_bavail * unit >= (share < RESERVE_BYTES ? share : RESERVE_BYTES);
 }
 
+/* Whether anonymous sessions that are not active have half of the places for finished ones. Their
+ * files are not removed to make room. */
+static bool places_are_taken(const struct gsp_sessions *sessions) GSP_REQUIRES(&sessions->lock)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sessions->slot_count; i++) {
+        const struct session *s = sessions->slots[i];
+        count += s && s->anonymous && s->state != SESSION_ACTIVE;
+    }
+    return count >= (sessions->keep_max + 1) / 2;
+}
+
 static int check(struct gsp_sessions *sessions, struct gsp_err *err) GSP_REQUIRES(&sessions->lock)
 {
     if (sessions->anonymous_active >= GSP_SESSIONS_ANONYMOUS_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0,
                            "%u sessions of clients without trust are already active",
                            GSP_SESSIONS_ANONYMOUS_MAX);
+    if (places_are_taken(sessions))
+        return gsp_err_set(err, GSP_E_LIMIT, ENOSPC,
+                           "too many finished sessions were started without trust: half of "
+                           "keep_sessions");
     if (!has_reserve(sessions->output_folder))
         return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC,
                            "the disk of the output folder is almost full");

@@ -138,7 +138,9 @@ static const struct row ROWS[] = {
         .shown = {.name = "keep_sessions",
                   .type = "whole number",
                   .fallback = "1000",
-                  .doc = "number of finished sessions to list"},
+                  .doc =
+                      "number of finished sessions to list; at most half of them started without "
+                      "trust (docs/security.md)"},
         FIXED(keep_sessions),
         .min = 1,
         .max = 1e6,
@@ -148,7 +150,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "keep_time",
                   .type = "seconds",
                   .fallback = "168h",
-                  .doc = "how long to list finished sessions"},
+                  .doc = "how long to list finished sessions; their files stay"},
         FIXED(keep_ns),
         .min = 1,
         .max = 3.2e8,

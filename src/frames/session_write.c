@@ -229,7 +229,7 @@ static void *count_all(void *ctx)
     return NULL;
 }
 
-/* The start of the file: what gsp_frames_session_is() compares. */
+/* The start of the file: what gsp_frames_session_fd_is() compares. */
 static void put_start(const char *name, struct gsp_buf *out)
 {
     struct gsp_json json;
@@ -241,11 +241,16 @@ static void put_start(const char *name, struct gsp_buf *out)
 
 bool gsp_frames_session_is(const char *path, const char *name)
 {
+    gsp_auto_fd fd = gsp_file_open_regular(path);
+    return fd >= 0 && gsp_frames_session_fd_is(fd, name);
+}
+
+bool gsp_frames_session_fd_is(int fd, const char *name)
+{
     gsp_auto_buf start = {0};
     char found[SESSION_START_MAX];
     put_start(name, &start);
-    gsp_auto_fd fd = gsp_file_open_regular(path);
-    return fd >= 0 && !start.failed && start.len <= sizeof(found) &&
+    return !start.failed && start.len <= sizeof(found) &&
            gsp_fd_read_at(fd, found, start.len, 0) == (ssize_t)start.len &&
            memcmp(found, start.p, start.len) == 0;
 }

@@ -36,6 +36,7 @@ struct gsp_session_file_spec {
 /* Whether a regular file, not a link, says that it is the file of a session of that name. Reads
  * only its start. */
 bool gsp_frames_session_is(const char *path, const char *name);
+bool gsp_frames_session_fd_is(int fd, const char *name);
 
 /* Fails with EXISTS (unless replace), NOWRITE, IO, NOMEM. The file is complete afterwards, but not
  * yet synced to disk. *frames_written is the number of its frames. */

@@ -10,7 +10,11 @@
 
 /* The server reads a body that is too long and discards it, because many clients read the answer
  * only after they have sent the body. Up to this multiple of the limit. */
-#define DISCARD_FACTOR 8U
+#define DISCARD_FACTOR   8U
+
+/* Longer bodies are limited in number; the number of connections limits the others. */
+#define SHORT_BODY_BYTES ((uint64_t)64 << 10)
+#define LONG_BODIES_MAX  64U
 
 const char *gsp_http_query(const struct gsp_http_request *request, const char *name)
 {
@@ -30,6 +34,8 @@ static void call_free(struct gsp_http__exchange *call)
     call->server->answers_bytes -= call->held_bytes;
     if (gsp_http__is_anonymous(call))
         call->server->anonymous_bytes -= call->held_bytes;
+    call->server->long_bodies -= call->has_long_body;
+    call->server->anonymous_bodies -= call->has_long_body && gsp_http__is_anonymous(call);
     gsp_lock_release(&call->server->lock);
     if (call->answer.stream.close)
         call->answer.stream.close(call->answer.stream.ctx);
@@ -54,6 +60,9 @@ static uint64_t content_length(const struct gsp_http__exchange *call)
 
 static const struct gsp_http_refusal TOO_LARGE = {MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
                                                   "the request's body is too long", NULL};
+
+static const struct gsp_http_refusal TOO_MANY_BODIES = {
+    MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY", "too many long requests are being received", NULL};
 
 /* A connection beyond the limits is kept for the paths that say whether the server works. */
 static void check_surplus(struct gsp_http__exchange *call)
@@ -110,6 +119,19 @@ static bool is_refused_early(struct gsp_http__exchange *call, const char *method
     return length > (uint64_t)body_max * DISCARD_FACTOR;
 }
 
+static bool begin_long_body(struct gsp_http__exchange *call)
+{
+    struct gsp_http_server *server = call->server;
+    const bool is_anonymous = gsp_http__is_anonymous(call);
+    gsp_lock_take(&server->lock);
+    call->has_long_body = server->long_bodies < LONG_BODIES_MAX &&
+                          (!is_anonymous || server->anonymous_bodies < LONG_BODIES_MAX / 2);
+    server->long_bodies += call->has_long_body;
+    server->anonymous_bodies += call->has_long_body && is_anonymous;
+    gsp_lock_release(&server->lock);
+    return call->has_long_body;
+}
+
 static enum MHD_Result add_to_body(struct gsp_http__exchange *call, const char *data, size_t len)
 {
     const size_t max = call->server->options.body_max;
@@ -121,6 +143,11 @@ static enum MHD_Result add_to_body(struct gsp_http__exchange *call, const char *
     if (call->received > max) {
         gsp_buf_free(&call->body);
         call->refusal = TOO_LARGE;
+        return MHD_YES;
+    }
+    if (call->received > SHORT_BODY_BYTES && !call->has_long_body && !begin_long_body(call)) {
+        gsp_buf_free(&call->body);
+        call->refusal = TOO_MANY_BODIES;
         return MHD_YES;
     }
     gsp_buf_put(&call->body, data, len);

@@ -96,9 +96,11 @@ struct gsp_http_server {
     unsigned stream_count GSP_GUARDED_BY(lock);
     uint64_t answers_bytes GSP_GUARDED_BY(lock); /* memory of the answers that are being sent */
     unsigned job_count GSP_GUARDED_BY(lock);
+    unsigned long_bodies GSP_GUARDED_BY(lock); /* of requests that are not answered completely */
     /* The parts of anonymous clients, at most half of each limit. */
     unsigned anonymous_streams GSP_GUARDED_BY(lock);
     unsigned anonymous_jobs GSP_GUARDED_BY(lock);
+    unsigned anonymous_bodies GSP_GUARDED_BY(lock);
     uint64_t anonymous_bytes GSP_GUARDED_BY(lock);
     bool stopping GSP_GUARDED_BY(lock);
 };
@@ -114,6 +116,7 @@ struct gsp_http__exchange {
     uint64_t received; /* bytes of the body, including discarded ones */
     struct gsp_http_answer answer;
     uint64_t held_bytes; /* part of server->answers_bytes */
+    bool has_long_body;  /* it counts for server->long_bodies */
     bool answered;       /* answer is filled */
     bool must_close;     /* close the connection after the answer */
 };

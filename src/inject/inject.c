@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "inject/linker.h"
 #include "inject/remote.h"
@@ -431,11 +432,11 @@ static int check_tracer(pid_t tid, int rc, struct gsp_err *err)
 /* Blocks our signals until the target is restored. */
 static int try_one(struct job *job, const struct candidate *one, struct gsp_err *err)
 {
-    sigset_t all;
+    sigset_t blocked;
     sigset_t before;
     struct gsp_stop_regs regs;
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before);
+    gsp_thread_async_signals(&blocked);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
     job->result->tries++;
     job->running_tries += one->state == GSP_INJECT_RUNS;
     int rc = gsp_proc_stop_hold_task(job->stop, one->tid, STOP_LIMIT_NS, &regs, err);

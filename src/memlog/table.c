@@ -68,7 +68,7 @@ static int map_file(struct gsp_memlog_table *table, int fd, struct gsp_err *err)
     }
     table->map = map;
     atomic_init(&table->cut, UINTPTR_MAX);
-    int rc = gsp_ring_guard_add(map, table->map_bytes, &table->cut, err);
+    int rc = gsp_ring_guard_add(map, table->map_bytes, false, &table->cut, err);
     table->guarded = rc == GSP_OK;
     if (rc < 0)
         return rc;

@@ -35,6 +35,7 @@ struct search {
     struct gsp_mem *mem;
     const struct gsp_py_layout *lay;
     gsp_py_task_fn *fn;
+    gsp_py_enough_fn *is_enough; /* or NULL */
     void *arg;
     struct gsp_hmap seen; /* tasks */
     uint64_t slots;       /* of the sets read so far */
@@ -225,7 +226,8 @@ static bool report_task(struct search *search, gsp_raddr addr)
     struct raw raw;
     if (addr == 0 || (addr & 7) != 0 || gsp_hmap_get(&search->seen, addr, 0))
         return true;
-    if (search->seen.count >= GSP_PY_TASKS_MAX)
+    if (search->seen.count >= GSP_PY_TASKS_MAX ||
+        (search->is_enough && search->is_enough(search->arg)))
         return false;
     if (!gsp_hmap_put(&search->seen, addr, 0, 1)) {
         search->rc = GSP_E_NOMEM;
@@ -380,7 +382,8 @@ static int debug_lists(struct search *search, gsp_raddr section)
     return GSP_OK;
 }
 
-int gsp_py_tasks(struct gsp_py_target *target, gsp_py_task_fn *fn, void *arg)
+int gsp_py_tasks(struct gsp_py_target *target, gsp_py_task_fn *fn, gsp_py_enough_fn *is_enough,
+                 void *arg)
 {
     struct search *search = calloc(1, sizeof(*search));
     if (!search)
@@ -390,6 +393,7 @@ int gsp_py_tasks(struct gsp_py_target *target, gsp_py_task_fn *fn, void *arg)
     search->mem = gsp_py_target_mem(target);
     search->lay = &run->layout;
     search->fn = fn;
+    search->is_enough = is_enough;
     search->arg = arg;
     int rc = run->asyncio_debug ? debug_lists(search, run->asyncio_debug) : GSP_OK;
     gsp_raddr interp;

@@ -42,5 +42,7 @@ typedef void gsp_py_task_fn(void *arg, const struct gsp_py_task *task);
 const char *gsp_py_task_state_name(enum gsp_py_task_state state);
 
 /* Calls fn for each task that is not done; never if asyncio is not imported. Skips malformed tasks
- * (the target may be running). Fails with NOPROC, PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_py_tasks(struct gsp_py_target *target, gsp_py_task_fn *fn, void *arg);
+ * (the target may be running). Calls is_enough, unless it is NULL, before it reads a task. Fails
+ * with NOPROC, PERM, NOMEM. */
+GSP_MUST_CHECK int gsp_py_tasks(struct gsp_py_target *target, gsp_py_task_fn *fn,
+                                gsp_py_enough_fn *is_enough, void *arg);

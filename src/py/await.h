@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,9 @@ struct gsp_py_awaits {
     size_t depth;
     struct gsp_py_await frames[GSP_PY_AWAITS_MAX]; /* outermost first */
 };
+
+/* Whether a caller wants no more tasks or greenlets: the rest is not read. */
+typedef bool gsp_py_enough_fn(void *arg);
 
 /* Follows the chain from coro. A malformed object ends it. Fails with NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_py__awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_ns,

@@ -52,6 +52,7 @@ struct search {
     struct gsp_mem *mem;
     const struct gsp_py_layout *lay;
     gsp_py_greenlet_fn *fn;
+    gsp_py_enough_fn *is_enough; /* or NULL */
     void *arg;
     size_t nodes;           /* of the collector's lists, read so far */
     gsp_raddr type;         /* greenlet.greenlet */
@@ -410,6 +411,11 @@ static void add_object(struct search *search, gsp_raddr object)
     gsp_buf_put(&search->objects, &object, sizeof(object));
 }
 
+static bool has_enough(const struct search *search)
+{
+    return search->is_enough && search->is_enough(search->arg);
+}
+
 /* Walks one circular list of the collector. Each node is followed by an object. */
 static int list_each(struct search *search, gsp_raddr head)
 {
@@ -419,7 +425,7 @@ static int list_each(struct search *search, gsp_raddr head)
     unsigned char bytes[HEADER_MAX];
     int rc = gsp_proc_mem_read_u64(search->mem, head, &node);
     for (size_t n = 0; rc == GSP_OK && node && node != head && node != mark && n < OBJECTS_MAX &&
-                       search->nodes < NODES_MAX;
+                       search->nodes < NODES_MAX && !has_enough(search);
          n++, search->nodes++) {
         if (n == next_mark) {
             mark = node;
@@ -485,7 +491,7 @@ static void report_all(struct search *search)
         memcpy(&object, search->objects.p + i * sizeof(object), sizeof(object));
         calibrate(search, object);
     }
-    for (size_t i = 0; i < count && search->frame_at && !search->rc; i++) {
+    for (size_t i = 0; i < count && search->frame_at && !search->rc && !has_enough(search); i++) {
         memcpy(&object, search->objects.p + i * sizeof(object), sizeof(object));
         report_greenlet(search, object);
     }
@@ -532,7 +538,8 @@ static bool is_supported(const struct gsp_py_layout *lay)
            lay->iframe_executable + 8U <= len && lay->iframe_instr_ptr + 8U <= len;
 }
 
-int gsp_py_greenlets(struct gsp_py_target *target, gsp_py_greenlet_fn *fn, void *arg)
+int gsp_py_greenlets(struct gsp_py_target *target, gsp_py_greenlet_fn *fn,
+                     gsp_py_enough_fn *is_enough, void *arg)
 {
     const struct gsp_py_layout *lay = &gsp_py_target_runtime(target)->layout;
     if (!is_supported(lay))
@@ -545,6 +552,7 @@ int gsp_py_greenlets(struct gsp_py_target *target, gsp_py_greenlet_fn *fn, void 
     search->mem = gsp_py_target_mem(target);
     search->lay = lay;
     search->fn = fn;
+    search->is_enough = is_enough;
     search->arg = arg;
     int rc = GSP_OK;
     gsp_raddr interp;

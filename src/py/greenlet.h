@@ -33,6 +33,7 @@ struct gsp_py_greenlet {
 typedef void gsp_py_greenlet_fn(void *arg, const struct gsp_py_greenlet *greenlet);
 
 /* Calls fn for each greenlet that has started and is not done, except a thread's main greenlet
- * while it runs. Skips malformed greenlets. Fails with NOPROC, PERM, NOMEM. */
+ * while it runs. Skips malformed greenlets. Calls is_enough, unless it is NULL, before it reads a
+ * greenlet or an object of the collector. Fails with NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_py_greenlets(struct gsp_py_target *target, gsp_py_greenlet_fn *fn,
-                                    void *arg);
+                                    gsp_py_enough_fn *is_enough, void *arg);

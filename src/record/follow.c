@@ -18,8 +18,8 @@
 #include "record/ring_sink.h"
 #include "record/stack_rows.h"
 #include "ring/dir.h"
-#include "sample/dump.h"
 #include "sample/record.h"
+#include "sample/tree.h"
 #include "wire/control_file.h"
 #include "wire/table.h"
 

@@ -13,7 +13,7 @@
 #include "ring/dir.h"
 #include "ring/process.h"
 #include "ring/reader.h"
-#include "sample/dump.h"
+#include "sample/tree.h"
 #include "wire/table.h"
 
 int64_t gsp_record_process_rss(pid_t pid)

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "proc/task.h"
-#include "sample/dump.h"
+#include "sample/tree.h"
 
 /* Maximum number of injections at the same time. */
 #define TASKS_MAX    8U

@@ -11,7 +11,7 @@
 #include "base/time.h"
 #include "record/announcements.h"
 #include "ring/dir.h"
-#include "sample/dump.h"
+#include "sample/tree.h"
 #include "source/allocations.h"
 
 #define TICK_NS GSP_NS_PER_S

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/ring_sink.h"
 
+#include "ring/guard.h"
+
 /* One hour at one row per second. */
 #define ROWS_MAX 4096U
 
@@ -18,7 +20,8 @@ static struct gsp_ring *ring_of(struct gsp_ring_sink *sink, enum gsp_table_id ta
                                        .start_time = sink->start_time,
                                        .rank = sink->rank,
                                        /* The agent has a ring of this table, too. */
-                                       .keeps_old = table == GSP_TABLE_gsprof_loss};
+                                       .keeps_old = table == GSP_TABLE_gsprof_loss,
+                                       .guard = &gsp_ring_guard};
     sink->no_ring[table] = gsp_ring_create(sink->folder_fd, &spec, &sink->rings[table],
                                            sink->err.code ? NULL : &sink->err) != GSP_OK;
     return sink->rings[table];

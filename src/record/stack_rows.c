@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "model/ids.h"
+#include "ring/guard.h"
 #include "ring/writer.h"
 
 /* Interval between two rows of an idle thread. */
@@ -396,6 +397,7 @@ static int make_ring(const struct gsp_stack_rows_spec *spec, enum gsp_table_id t
         .rank = spec->rank,
         .keeps_size = true,
         .is_small = rows->halved > 0,
+        .guard = &gsp_ring_guard,
     };
     int rc = gsp_ring_create(spec->folder_fd, &ring, out, err);
     if (rc == GSP_OK && !gsp_ring_lane(*out))

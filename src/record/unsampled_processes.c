@@ -7,7 +7,7 @@
 
 #include "proc/task.h"
 #include "proc/title.h"
-#include "sample/dump.h"
+#include "sample/tree.h"
 
 #define SHOWN_MAX 4U
 #define TRACKER   "multiprocessing.resource_tracker"

@@ -18,6 +18,7 @@ struct range {
     _Atomic uintptr_t start;
     _Atomic uintptr_t end;
     _Atomic(_Atomic uintptr_t *) cut;
+    atomic_bool is_writable;
 };
 
 static struct range ranges[RANGES_MAX];
@@ -38,13 +39,16 @@ static bool map_zeros(uintptr_t addr)
         const uintptr_t start = atomic_load_explicit(&ranges[i].start, memory_order_acquire);
         const uintptr_t end = atomic_load_explicit(&ranges[i].end, memory_order_acquire);
         _Atomic uintptr_t *cut = atomic_load_explicit(&ranges[i].cut, memory_order_acquire);
+        const int access = atomic_load_explicit(&ranges[i].is_writable, memory_order_acquire)
+                               ? PROT_READ | PROT_WRITE
+                               : PROT_READ;
         /* The range with the fault does not change meanwhile. Another entry may be reused, which
          * would mix the members of two ranges. */
         if (start == 0 || addr < start || addr >= end ||
             atomic_load_explicit(&ranges[i].start, memory_order_relaxed) != start)
             continue;
         const uintptr_t page = addr & ~((uintptr_t)page_bytes - 1);
-        if (mmap((void *)page, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+        if (mmap((void *)page, end - page, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                  0) == MAP_FAILED)
             return false;
         uintptr_t lowest = atomic_load_explicit(cut, memory_order_relaxed);
@@ -124,7 +128,8 @@ static struct range *free_range(void)
     return &ranges[count];
 }
 
-int gsp_ring_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_err *err)
+int gsp_ring_guard_add(void *start, size_t len, bool is_writable, _Atomic uintptr_t *cut,
+                       struct gsp_err *err)
 {
     gsp_lock_take(&lock);
     int rc = 0;
@@ -141,6 +146,7 @@ int gsp_ring_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct g
     if (range) {
         atomic_store_explicit(&range->end, (uintptr_t)start + len, memory_order_relaxed);
         atomic_store_explicit(&range->cut, cut, memory_order_relaxed);
+        atomic_store_explicit(&range->is_writable, is_writable, memory_order_relaxed);
         atomic_store_explicit(&range->start, (uintptr_t)start, memory_order_release);
     }
     gsp_lock_release(&lock);
@@ -160,3 +166,5 @@ void gsp_ring_guard_remove(const void *start)
     }
     gsp_lock_release(&lock);
 }
+
+const struct gsp_ring_guard gsp_ring_guard = {gsp_ring_guard_add, gsp_ring_guard_remove};

@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/sandbox.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "ring/ring_internal.h"
 
@@ -84,12 +85,12 @@ static void return_lane(struct gsp_lane *lane)
 }
 
 /* Blocks signals, because a handler that writes the first row of a table creates a ring, which
- * takes this lock as well. */
+ * takes this lock as well. Not those of faults: the file of a lane may be truncated. */
 static void lock_list(sigset_t *mask)
 {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, mask);
+    sigset_t blocked;
+    gsp_thread_async_signals(&blocked);
+    pthread_sigmask(SIG_BLOCK, &blocked, mask);
     pthread_mutex_lock(&list_mutex);
 }
 
@@ -238,9 +239,9 @@ static enum outcome map_lane(struct gsp_ring *ring, uint32_t index)
         outcome = publish(ring, fd, index);
     if (outcome != HAS_LANE)
         return outcome;
-    char *base = index < ring->spare_count ? ring->spares + index * ring->lane_bytes
-                                           : mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE,
-                                                  MAP_SHARED, fd, (off_t)off);
+    char *base = index < ring->spare_count
+                     ? ring->spares + index * ring->lane_bytes
+                     : gsp_ring__map(ring, fd, off, ring->lane_bytes, PROT_READ | PROT_WRITE);
     if (base == MAP_FAILED)
         return NO_SPACE;
     struct gsp_lane *lane = &ring->lanes[index];
@@ -272,7 +273,7 @@ void gsp_ring__map_spares(struct gsp_ring *ring, int fd)
     if (ftruncate(fd, (off_t)(ring->lanes_off + bytes)) != 0)
         return;
     /* PROT_NONE at first: with mlockall(), the kernel would populate writable pages at once. */
-    char *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, (off_t)ring->lanes_off);
+    char *base = gsp_ring__map(ring, fd, ring->lanes_off, bytes, PROT_NONE);
     if (base == MAP_FAILED)
         return;
     ring->spares = base;
@@ -285,9 +286,9 @@ void gsp_ring__unmap_lanes(struct gsp_ring *ring)
     const uint32_t top = atomic_load_explicit(&ring->lane_top, memory_order_acquire);
     for (uint32_t i = ring->spare_count; i < top; i++)
         if (ring->lanes[i].head)
-            munmap(ring->lanes[i].head, ring->lane_bytes);
+            gsp_ring__unmap(ring, ring->lanes[i].head, ring->lane_bytes);
     if (ring->spares)
-        munmap(ring->spares, ring->spare_bytes);
+        gsp_ring__unmap(ring, ring->spares, ring->spare_bytes);
 }
 
 /* Finds a lane without an owner. Maps it if necessary. If mapping fails, tries only lanes that are

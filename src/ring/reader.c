@@ -64,7 +64,7 @@ static struct part *map_part(struct gsp_ring_view *view, uint64_t off, uint64_t 
         free(part);
         return NULL;
     }
-    if (gsp_ring_guard_add(part->start, len, &part->cut, err) != 0) {
+    if (gsp_ring_guard_add(part->start, len, false, &part->cut, err) != 0) {
         munmap(part->start, len);
         free(part);
         return NULL;

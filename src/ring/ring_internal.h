@@ -48,6 +48,8 @@ struct gsp_ring {
     uint32_t spare_count;        /* lanes that are mapped in advance, without reserved bytes */
     char *spares;                /* the first of them; NULL: none */
     uint64_t spare_bytes;
+    const struct gsp_ring_guard *guard; /* of all mappings; NULL: none */
+    _Atomic uintptr_t cut;              /* by the guard */
     uint64_t column_off[GSP_COLUMNS_MAX];
     char path[GSP_RING__PATH]; /* absolute */
 };
@@ -59,6 +61,10 @@ static inline uint64_t gsp_ring__round_up(uint64_t v, uint64_t to)
 
 /* Reserves the bytes on the file system. Fails with NOWRITE. */
 GSP_MUST_CHECK int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err);
+
+/* Maps a part of the ring's file, with the ring's guard. Returns MAP_FAILED if that fails. */
+void *gsp_ring__map(struct gsp_ring *ring, int fd, uint64_t off, uint64_t len, int access);
+void gsp_ring__unmap(const struct gsp_ring *ring, void *start, uint64_t len);
 
 /* Adds the ring to the list by which ending threads find their lanes. Fails with LIMIT.
  * gsp_ring__leave() waits for threads that are ending. */

@@ -15,6 +15,7 @@
 #include "ring/append.h"
 #include "ring/copy.h"
 #include "ring/dir.h"
+#include "ring/guard.h"
 #include "ring/process.h"
 #include "ring/ring_internal.h"
 
@@ -214,6 +215,25 @@ static void fill_head(const struct gsp_ring *ring, const struct gsp_ring_spec *s
     atomic_store_explicit(&ring->strings->bytes_used, GSP_RING_BYTES_FIRST, memory_order_relaxed);
 }
 
+void *gsp_ring__map(struct gsp_ring *ring, int fd, uint64_t off, uint64_t len, int access)
+{
+    void *start = mmap(NULL, len, access, MAP_SHARED, fd, (off_t)off);
+    if (start == MAP_FAILED || !ring->guard)
+        return start;
+    if (ring->guard->add(start, len, true, &ring->cut, NULL) != 0) {
+        munmap(start, len);
+        return MAP_FAILED;
+    }
+    return start;
+}
+
+void gsp_ring__unmap(const struct gsp_ring *ring, void *start, uint64_t len)
+{
+    if (ring->guard)
+        ring->guard->remove(start);
+    munmap(start, len);
+}
+
 static int map_front(struct gsp_ring *ring, int fd, struct gsp_err *err)
 {
     struct stat st;
@@ -224,7 +244,7 @@ static int map_front(struct gsp_ring *ring, int fd, struct gsp_err *err)
     const int rc = gsp_ring__reserve(fd, 0, ring->lanes_off, err);
     if (rc != 0)
         return rc;
-    char *base = mmap(NULL, ring->lanes_off, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    char *base = gsp_ring__map(ring, fd, 0, ring->lanes_off, PROT_READ | PROT_WRITE);
     if (base == MAP_FAILED)
         return gsp_err_set(err, GSP_E_NOMEM, errno, "cannot map a new ring: %s", strerror(errno));
     ring->head = (void *)base;
@@ -361,7 +381,7 @@ void gsp_ring_abandon(struct gsp_ring *ring)
         munmap(ring->lanes, ring->lane_max * sizeof(*ring->lanes));
     }
     if (ring->head)
-        munmap(ring->head, ring->lanes_off);
+        gsp_ring__unmap(ring, ring->head, ring->lanes_off);
     free(ring);
 }
 
@@ -373,6 +393,8 @@ int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec, struct gsp_
     if (!ring)
         return gsp_err_nomem(err);
     ring->pid = getpid();
+    ring->guard = spec->guard;
+    atomic_init(&ring->cut, UINTPTR_MAX);
     int rc = gsp_ring__enter(ring, err);
     if (rc == 0)
         rc = make_file(ring, folder_fd, spec, err);

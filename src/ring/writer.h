@@ -22,6 +22,7 @@
 #include "wire/ring.h"
 
 struct gsp_ring; /* opaque */
+struct gsp_ring_guard;
 
 struct gsp_ring_spec {
     const struct gsp_table *table; /* borrowed: must outlive the ring */
@@ -37,6 +38,9 @@ struct gsp_ring_spec {
     bool keeps_old;                /* keep earlier rings of the same table and process */
     bool keeps_size;               /* fail with NOWRITE instead of reducing the size */
     bool is_small;                 /* the caller has reduced the size, because space is short */
+    /* &gsp_ring_guard: survive that the file is truncated; what is written afterwards is lost.
+     * Appends are not signal-safe then. NULL: such a program gets SIGBUS. */
+    const struct gsp_ring_guard *guard;
 };
 
 /* The writer's side of a lane, for the inline functions of ring/append.h. */

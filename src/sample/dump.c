@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/array.h"
 #include "base/buf.h"
 #include "base/time.h"
 #include "proc/stop.h"
@@ -21,7 +20,6 @@
 #include "sample/mixed.h"
 
 #define LOCALS_MAX    256U
-#define TREE_MAX      16384U
 #define VALUE_BYTES   128U
 #define HOLD_LIMIT_NS (500 * GSP_NS_PER_MS)
 /* A dump keeps no more of what the target holds. */
@@ -32,8 +30,9 @@
  * threads together. */
 #define WALK_WAIT_NS  (500 * GSP_NS_PER_MS)
 #define WALK_PAUSE_NS (GSP_NS_PER_MS)
-/* For the local variables of all frames together. */
+/* For the local variables of all frames together, and for all tasks and greenlets. */
 #define VALUES_MAX_NS (10 * GSP_NS_PER_S)
+#define TASKS_MAX_NS  (10 * GSP_NS_PER_S)
 
 struct dump {
     struct gsp_dump pub;    /* must be first: the public part */
@@ -55,6 +54,7 @@ struct builder {
     unsigned flags;
     int64_t walks_end_ns;  /* deadline for torn threads; 0: none was torn yet */
     int64_t locals_end_ns; /* deadline for local variables; 0: none was read yet */
+    int64_t tasks_end_ns;  /* deadline for tasks and greenlets */
     bool failed;           /* an allocation failed */
 };
 
@@ -445,13 +445,23 @@ static int by_name(const void *a, const void *b)
     return strverscmp(x->name.p, y->name.p); /* "Task-9" before "Task-10" */
 }
 
+/* Whether no more tasks and greenlets are read. */
+static bool has_enough_tasks(void *user)
+{
+    struct builder *build = user;
+    if (gsp_now_ns() >= build->tasks_end_ns)
+        build->dump->pub.lacks_tasks = true;
+    return build->dump->pub.lacks_tasks || is_full(build);
+}
+
 static int read_tasks(struct builder *build, struct gsp_err *err)
 {
     if (!build->opts->tasks)
         return GSP_OK;
-    int rc = gsp_py_tasks(build->target, add_asyncio_task, build);
+    build->tasks_end_ns = gsp_now_ns() + TASKS_MAX_NS;
+    int rc = gsp_py_tasks(build->target, add_asyncio_task, has_enough_tasks, build);
     if (rc == GSP_OK)
-        rc = gsp_py_greenlets(build->target, add_greenlet, build);
+        rc = gsp_py_greenlets(build->target, add_greenlet, has_enough_tasks, build);
     if (rc != GSP_OK || build->failed)
         return gsp_err_set(err, rc ? rc : GSP_E_NOMEM, 0, "%s",
                            gsp_err_text(rc ? rc : GSP_E_NOMEM));
@@ -761,39 +771,4 @@ int gsp_sample_dump_new_core(const char *path, const struct gsp_dump_opts *opts,
     rc = build.dump ? dump_core(&build, path, err) : gsp_err_nomem(err);
     gsp_proc_core_close(build.core);
     return finish(&build, rc, out);
-}
-
-struct pid_list {
-    pid_t *items;
-    size_t count;
-    size_t cap;
-    bool failed;
-};
-
-static void add_pid(void *user, pid_t pid)
-{
-    struct pid_list *list = user;
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i] == pid)
-            return;
-    if (list->count < TREE_MAX && gsp_array_fit(&list->items, &list->cap, list->count + 1))
-        list->items[list->count++] = pid;
-    else
-        list->failed = true;
-}
-
-int gsp_sample_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err)
-{
-    *out = NULL;
-    *count = 0;
-    struct pid_list list = {0};
-    add_pid(&list, pid);
-    /* The list grows during the loop. */
-    for (size_t i = 0; i < list.count && !list.failed; i++)
-        gsp_proc_children(list.items[i], add_pid, &list);
-    if (list.failed && list.count == 0)
-        return gsp_err_nomem(err);
-    *out = list.items;
-    *count = list.count;
-    return GSP_OK;
 }

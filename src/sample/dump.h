@@ -81,6 +81,7 @@ struct gsp_dump {
     size_t task_count;
     bool is_cut;       /* the rest is left out: it needs more memory than a dump may use */
     bool lacks_locals; /* reading them took too long: some frames have none */
+    bool lacks_tasks;  /* the same for tasks and greenlets: some are left out */
     /* Of a core with native frames: mapped files that are missing here or are a different build.
      * Their frames are shown as addresses. */
     const char *const *lacking;
@@ -107,7 +108,3 @@ GSP_MUST_CHECK int gsp_sample_dump_new(pid_t pid, const struct gsp_dump_opts *op
 GSP_MUST_CHECK int gsp_sample_dump_new_core(const char *path, const struct gsp_dump_opts *opts,
                                             struct gsp_dump **out, struct gsp_err *err);
 void gsp_sample_dump_free(struct gsp_dump *dump); /* NULL does nothing */
-
-/* The pids of the process tree below pid, pid first, each once. The caller frees *out with
- * free(). */
-GSP_MUST_CHECK int gsp_sample_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err);

@@ -583,7 +583,7 @@ static bool is_due(const struct gsp_drain *drain, const struct gsp_ring_copier *
 {
     const size_t rows = gsp_store__copier_rows(taker);
     if (flush || rows == 0)
-        return flush && (rows > 0 || gsp_store__copier_lost(taker) > 0);
+        return flush && (rows > 0 || gsp_store__copier_has_losses(taker));
     /* Write before the ring overwrites rows that are only in memory: gsprof may be killed. */
     return rows >= drain->options.segment_rows ||
            rows >= gsp_store__copier_info(taker)->row_capacity / 2 ||

@@ -54,8 +54,9 @@ struct gsp_drain_cursor {
 #define GSP_LOSS_NO_LANE "no lane"
 #define GSP_LOSS_NO_FILE "file not opened"
 #define GSP_LOSS_STRINGS "dictionary full"
-/* A file in the ring directory is not a readable ring. */
+/* A file in the ring directory is not a readable ring, or was truncated while it was read. */
 #define GSP_LOSS_UNREAD  "ring not readable"
+#define GSP_LOSS_CUT     "file cut"
 
 struct gsp_segment_loss {
     char schema[GSP_NAME_MAX];

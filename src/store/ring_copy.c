@@ -21,11 +21,12 @@ struct lane_state {
     bool known;
 };
 
-/* Losses that the ring counts itself. */
+/* Losses that the ring counts itself, and whether its file was truncated. */
 struct counted {
     uint64_t rows_lost;
     uint64_t rows_no_file;
     uint64_t strings_lost;
+    uint64_t files_cut; /* 0 or 1 */
 };
 
 struct lost {
@@ -155,6 +156,13 @@ uint64_t gsp_store__copier_published(const struct gsp_ring_copier *taker)
 uint64_t gsp_store__copier_lost(const struct gsp_ring_copier *taker)
 {
     return taker->lost.rows + taker->lost.texts;
+}
+
+bool gsp_store__copier_has_losses(const struct gsp_ring_copier *taker)
+{
+    const struct counted *counted = &taker->lost.counted;
+    return taker->lost.rows || taker->lost.texts || counted->rows_lost || counted->rows_no_file ||
+           counted->strings_lost || counted->files_cut;
 }
 
 /* Returns the batch's id of a string of the ring. */
@@ -287,7 +295,8 @@ static void count_losses(struct gsp_ring_copier *taker)
     taker->lost.counted =
         (struct counted){.rows_lost = subtract(state.rows_lost, taker->noted.rows_lost),
                          .rows_no_file = subtract(state.rows_no_file, taker->noted.rows_no_file),
-                         .strings_lost = subtract(state.strings_lost, taker->noted.strings_lost)};
+                         .strings_lost = subtract(state.strings_lost, taker->noted.strings_lost),
+                         .files_cut = subtract(state.damaged, taker->noted.files_cut)};
 }
 
 int gsp_store__copier_copy(struct gsp_ring_copier *taker, size_t rows_max, struct gsp_err *err)
@@ -339,9 +348,11 @@ void gsp_store__copier_resume(struct gsp_ring_copier *taker, const struct gsp_ma
     const struct gsp_segment_loss lane = loss_of(taker, GSP_LOSS_NO_LANE, 0);
     const struct gsp_segment_loss file = loss_of(taker, GSP_LOSS_NO_FILE, 0);
     const struct gsp_segment_loss strings = loss_of(taker, GSP_LOSS_STRINGS, 0);
+    const struct gsp_segment_loss cut = loss_of(taker, GSP_LOSS_CUT, 0);
     taker->noted = (struct counted){.rows_lost = gsp_store__manifest_loss(manifest, &lane),
                                     .rows_no_file = gsp_store__manifest_loss(manifest, &file),
-                                    .strings_lost = gsp_store__manifest_loss(manifest, &strings)};
+                                    .strings_lost = gsp_store__manifest_loss(manifest, &strings),
+                                    .files_cut = gsp_store__manifest_loss(manifest, &cut)};
 }
 
 static int note_losses(const struct gsp_ring_copier *taker, struct gsp_manifest *manifest,
@@ -355,7 +366,8 @@ static int note_losses(const struct gsp_ring_copier *taker, struct gsp_manifest 
                   {"text overwritten", lost->texts},
                   {GSP_LOSS_NO_LANE, lost->counted.rows_lost},
                   {GSP_LOSS_NO_FILE, lost->counted.rows_no_file},
-                  {GSP_LOSS_STRINGS, lost->counted.strings_lost}};
+                  {GSP_LOSS_STRINGS, lost->counted.strings_lost},
+                  {GSP_LOSS_CUT, lost->counted.files_cut}};
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(causes); i++) {
         const struct gsp_segment_loss loss = loss_of(taker, causes[i].cause, causes[i].count);
@@ -394,6 +406,7 @@ void gsp_store__copier_finish(struct gsp_ring_copier *taker, bool is_written)
         taker->noted.rows_lost += taker->lost.counted.rows_lost;
         taker->noted.rows_no_file += taker->lost.counted.rows_no_file;
         taker->noted.strings_lost += taker->lost.counted.strings_lost;
+        taker->noted.files_cut += taker->lost.counted.files_cut;
     }
     taker->lost = (struct lost){0};
     gsp_store_batch_free(taker->batch);

@@ -41,6 +41,8 @@ uint64_t
 gsp_store__copier_published(const struct gsp_ring_copier *taker); /* rows that the ring ever had */
 uint64_t
 gsp_store__copier_lost(const struct gsp_ring_copier *taker); /* since gsp_store__copier_finish() */
+/* Whether anything was lost since then, also what the ring counts itself. */
+bool gsp_store__copier_has_losses(const struct gsp_ring_copier *taker);
 
 /* Returns the batch, which the caller then owns; NULL if it has no rows. */
 struct gsp_batch *gsp_store__copier_batch(struct gsp_ring_copier *taker);

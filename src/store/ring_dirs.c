@@ -170,7 +170,7 @@ static int put_losses(struct gsp_batch *batch, const struct gsp_store_table *vie
         {"overwritten", loss.overwritten},     {GSP_LOSS_NO_LANE, loss.rows_lost},
         {GSP_LOSS_NO_FILE, loss.rows_no_file}, {GSP_LOSS_STRINGS, loss.strings_lost},
         {"text overwritten", loss.texts_lost}, {"overwritten while read", loss.missed},
-        {"file cut", loss.damaged ? 1 : 0},
+        {GSP_LOSS_CUT, loss.damaged ? 1 : 0},
     };
     for (size_t i = 0; i < GSP_COUNT(causes); i++) {
         const int rc = causes[i].count > 0

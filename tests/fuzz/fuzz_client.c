@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of a hostile server: refusals, tables of status, settings and sessions, rows. The first
  * byte selects the status. Links with --wrap=gsp_http_request. */
+#include <sys/socket.h>
+
 #include "client/client.h"
 #include "client/json_rows.h"
 #include "client/listener.h"
@@ -81,8 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* A table of the kernel. */
     enum gsp_listener found = GSP_LISTENER_NONE;
     uid_t uid = 0;
-    gsp_client__listener_parse((struct gsp_sv){(const char *)data + 1, size - 1}, 8091, &found,
-                               &uid);
+    gsp_client__listener_parse((struct gsp_sv){(const char *)data + 1, size - 1}, 8091, AF_UNSPEC,
+                               &found, &uid);
     free(text);
     return 0;
 }

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gsp_py_target *target = NULL;
     size_t count = 0;
     if (memory_parse(data, size, &image) && (target = memory_target(&image)))
-        gsp_ignore(gsp_py_tasks(target, on_task, &count));
+        gsp_ignore(gsp_py_tasks(target, on_task, NULL, &count));
     gsp_py_target_close(target);
     free(image.regions);
     return 0;

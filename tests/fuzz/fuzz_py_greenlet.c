@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gsp_py_target *target = NULL;
     size_t bytes = 0;
     if (memory_parse(data, size, &image) && (target = memory_target(&image)))
-        gsp_ignore(gsp_py_greenlets(target, on_greenlet, &bytes));
+        gsp_ignore(gsp_py_greenlets(target, on_greenlet, NULL, &bytes));
     gsp_py_target_close(target);
     free(image.regions);
     return 0;

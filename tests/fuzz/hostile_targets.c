@@ -156,8 +156,8 @@ static void read_target(struct memory_image *image)
         return;
     for (int64_t now_ns = 1; now_ns < 3000000000; now_ns += 1000000000)
         gsp_ignore(gsp_py_target_sample(target, GSP_PY_SAMPLE_IDLE, now_ns));
-    gsp_ignore(gsp_py_tasks(target, on_task, &sum));
-    gsp_ignore(gsp_py_greenlets(target, on_greenlet, &sum));
+    gsp_ignore(gsp_py_tasks(target, on_task, NULL, &sum));
+    gsp_ignore(gsp_py_greenlets(target, on_greenlet, NULL, &sum));
     read_objects(target);
     gsp_py_target_close(target);
 }

@@ -180,9 +180,9 @@ static size_t read_what(struct gsp_py_target *target, const char *what)
 {
     size_t count = 0;
     if (strcmp(what, "async") == 0)
-        gsp_ignore(gsp_py_tasks(target, on_task, &count));
+        gsp_ignore(gsp_py_tasks(target, on_task, NULL, &count));
     else if (strcmp(what, "greenlet") == 0)
-        gsp_ignore(gsp_py_greenlets(target, on_greenlet, &count));
+        gsp_ignore(gsp_py_greenlets(target, on_greenlet, NULL, &count));
     else
         for (int i = 0; i < 3; i++)
             gsp_ignore(gsp_py_target_sample(target, GSP_PY_SAMPLE_IDLE, gsp_now_ns()));

@@ -12,8 +12,9 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, List
+from typing import IO, Iterator, List, Tuple
 
 import pytest
 
@@ -224,8 +225,11 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 LISTENER = """
 import os, socket, sys
-os.setgroups([]); os.setgid(1501); os.setuid(1501)
-server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen()
+user, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+os.setgroups([]); os.setgid(user); os.setuid(user)
+server = socket.create_server(
+    (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+)
 print(server.getsockname()[1], flush=True)
 while True:
     client, _ = server.accept()
@@ -235,35 +239,65 @@ while True:
 """
 
 
-@pytest.mark.needs_root
-def test_the_configured_token_is_not_sent_to_another_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def listener(user: int, host: str = "127.0.0.1", port: int = 0) -> Iterator[Tuple[int, IO[bytes]]]:
+    """Yields the port of a server, and its lines: what each client has sent."""
+    argv = [sys.executable, "-c", LISTENER, str(user), host, str(port)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd="/") as server:
+        assert server.stdout is not None
+        try:
+            yield int(server.stdout.readline()), server.stdout
+        finally:
+            server.kill()
+
+
+@pytest.fixture(name="secret")
+def fixture_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The token of the configuration."""
     monkeypatch.delenv("GSPROF_TOKEN", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     (tmp_path / "gsprof").mkdir()
     secret = tmp_path / "gsprof" / "token"
     secret.write_text("myOwnSecret\n", encoding="ascii")
+    return secret
+
+
+def ask_from_python(endpoint: str) -> "subprocess.CompletedProcess[bytes]":
     asks = "import gsprof, sys; gsprof.Session('x', sys.argv[1]).list()"
-    with subprocess.Popen(
-        [sys.executable, "-c", LISTENER], stdout=subprocess.PIPE, cwd="/"
-    ) as other:
-        assert other.stdout is not None
-        try:
-            port = int(other.stdout.readline())
-            for host in ("localhost", "127.0.0.1"):
-                refused = gsprof("http-status", f"{host}:{port}", status=EXIT_PERM).err
-                assert f"port {port} belongs to user 1501" in refused, refused
-                assert "why" in refused and "--token-file FILE" in refused
-                argv = [sys.executable, "-c", asks, f"{host}:{port}"]
-                done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
-                assert done.returncode and b"belongs to user 1501" in done.stderr
-            # A token that the user gives to the command is sent.
-            gsprof("http-status", str(port), "--token-file", secret, status=None)
-            assert b"myOwnSecret" in other.stdout.readline()
-        finally:
-            other.kill()
+    argv = [sys.executable, "-c", asks, endpoint]
+    return subprocess.run(argv, stderr=subprocess.PIPE, check=False)
+
+
+@pytest.mark.needs_root
+def test_the_configured_token_is_not_sent_to_another_user(secret: Path) -> None:
+    with listener(1501) as (port, received):
+        for host in ("localhost", "127.0.0.1"):
+            refused = gsprof("http-status", f"{host}:{port}", status=EXIT_PERM).err
+            assert f"port {port} belongs to user 1501" in refused, refused
+            assert "why" in refused and "--token-file FILE" in refused
+            done = ask_from_python(f"{host}:{port}")
+            assert done.returncode and b"belongs to user 1501" in done.stderr
+        # A token that the user gives to the command is sent.
+        gsprof("http-status", str(port), "--token-file", secret, status=None)
+        assert b"myOwnSecret" in received.readline()
+
+
+@pytest.mark.needs_root
+@pytest.mark.usefixtures("secret")
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="needs IPv6")
+def test_another_user_on_the_other_loopback_address() -> None:
+    """He cannot get what is sent to this one."""
+    with listener(0) as (port, received), listener(1501, "::1", port):
+        done = gsprof("http-status", f"127.0.0.1:{port}", status=None)
+        assert "belongs" not in done.err
+        assert b"myOwnSecret" in received.readline()
+        assert b"belongs" not in ask_from_python(f"127.0.0.1:{port}").stderr
+        assert b"myOwnSecret" in received.readline()
+        for host in ("localhost", "[::1]"):  # localhost may be both
+            refused = gsprof("http-status", f"{host}:{port}", status=EXIT_PERM).err
+            assert f"port {port} belongs to user 1501" in refused, refused
+            assert b"belongs to user 1501" in ask_from_python(f"{host}:{port}").stderr
 
 
 def test_the_documented_workflow(daemon: Daemon) -> None:

@@ -284,3 +284,45 @@ def test_unreadable_ring_is_a_loss(runtime_dir: Path, tmp_path: Path) -> None:
     sql = "SELECT source, cause, count FROM gsprof.loss WHERE cause = 'ring not readable'"
     rows = json.loads(gsprof("query", run, sql, "--format", "json").out)
     assert [(row["source"], row["count"]) for row in rows] == [("user.bad", 1)], rows
+
+
+# Truncates the rings of its process once they are written.
+CUT = """
+import glob, os, sys, time
+pattern = f"/dev/shm/{sys.argv[1]}/{os.getpid()}-*"
+end = time.monotonic() + 20
+while not glob.glob(pattern + "/*.ring") and time.monotonic() < end:
+    time.sleep(0.01)
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    sum(range(10000))
+rings = glob.glob(pattern + "/*.ring")
+for path in rings:
+    os.truncate(path, 0)
+print("cut", len(rings), flush=True)
+time.sleep(3)
+print("end", flush=True)
+"""
+
+
+def cut_rings(run: Path, root: str, env: Mapping[str, str]) -> None:
+    """Runs a program that truncates rings. gsprof ends as the program does and reports the loss."""
+    program = (GSPROF, "run", "-o", run, "--", "/usr/bin/python3", "-c", CUT, root)
+    done = measure(*program, env=env)
+    lines = done.out.splitlines()
+    assert done.status == 0 and "end" in lines and "cut 0" not in lines, done
+    rows = json.loads(gsprof("query", run, "SELECT cause FROM gsprof.loss", "-f", "json").out)
+    assert "file cut" in {row["cause"] for row in rows}, (rows, done)
+
+
+@pytest.mark.needs_root
+def test_a_program_of_another_user_cuts_its_rings(tmp_path: Path) -> None:
+    """The thread that reads them blocks other signals, but not SIGBUS."""
+    env = {**bare_env(), "SUDO_UID": str(OWNER), "SUDO_GID": str(OWNER)}
+    cut_rings(tmp_path / "run", f"gsprof-{OWNER}", env)
+
+
+def test_a_program_cuts_the_rings_that_gsprof_writes(runtime_dir: Path, tmp_path: Path) -> None:
+    """A program of the same user. Metrics and stacks are in its ring directory, too."""
+    root = str((runtime_dir / "gsprof").relative_to("/dev/shm"))
+    cut_rings(tmp_path / "run", root, env_of(runtime_dir))

@@ -17,6 +17,7 @@ from support import GSPROF, Python, gsprof
 DUMP_MB = 512
 TABLES_MB = 128
 TIME_S = 30.0
+TASKS_S = 15.0
 
 
 def test_scribbled_frames(python: Python, start: StartTarget, tmp_path: Path) -> None:
@@ -131,6 +132,17 @@ def test_values_that_take_long(start: StartTarget) -> None:
     assert threads[0]["process_info"]["truncated"] is True
     assert all(len(thread["frames"]) > 900 for thread in threads if not thread["is_main"])
     assert any(frame["locals"] for thread in threads for frame in thread["frames"])
+
+
+def test_many_tasks(start: StartTarget) -> None:
+    """The time for all tasks is limited; the threads are complete."""
+    target = start("amplifier.py", "tasks")
+    began_s = time.monotonic()
+    done = gsprof("dump", "-p", target.pid)
+    assert time.monotonic() - began_s < TASKS_S
+    # A fast machine reaches the limit of memory before.
+    assert "reading tasks took 10 s" in done.err or "is cut at 48 MB" in done.err
+    assert "with_tasks" in done.out and done.out.count("wait_below") > 1000
 
 
 def test_long_names(start: StartTarget, tmp_path: Path) -> None:

@@ -67,6 +67,11 @@ def test_other_files_are_neither_replaced_nor_removed(serve: Serve, tmp_path: Pa
     assert (daemon.output / "late.json").read_text(encoding="utf-8") == "late"
     swapped = daemon.output / "late_2.json"
     swapped.write_text("swapped", encoding="utf-8")
+    for owner in (True, False):
+        daemon.owner = owner
+        status, answer = daemon.ask("GET", "/profiling/sessions/late/download")
+        assert (status, answer["error"]["code"]) == (404, "NOFILE"), answer
+    daemon.owner = True
     for name in ("package", "late"):
         assert daemon.ask("DELETE", f"/profiling/sessions/{name}")[0] == 200
     assert mine.read_text(encoding="utf-8") == '{"precious": true}'

@@ -178,24 +178,52 @@ def test_disk_of_anonymous_sessions(serve: Serve) -> None:
     assert start_session(daemon, "more")[0] == 200
 
 
-def test_files_of_forgotten_anonymous_sessions(serve: Serve) -> None:
+def run_session(daemon: Daemon, name: str) -> None:
+    assert start_session(daemon, name)[0] == 200
+    daemon.post("/profiling/stop", {"name": name})
+
+
+def listed(daemon: Daemon) -> Set[str]:
+    return {row["name"] for row in daemon.get("/profiling/sessions")["sessions"]}
+
+
+def written(daemon: Daemon) -> Set[str]:
+    return {path.stem for path in daemon.output.iterdir()}
+
+
+def test_places_of_anonymous_sessions(serve: Serve) -> None:
+    """They neither displace each other, nor the half of the owner."""
     daemon = serve("--freq", "60s", env={"GSPROF_KEEP_SESSIONS": "4"}, owner=True)
     for name in ("mine", "his"):
-        start_session(daemon, name)
-        daemon.post("/profiling/stop", {"name": name})
+        run_session(daemon, name)
     daemon.owner = False
-    for number in range(6):
-        start_session(daemon, f"s{number}")
-        daemon.post("/profiling/stop", {"name": f"s{number}"})
-    names = ["his.json", "mine.json", "s4.json", "s5.json"]
-    wait_for(
-        lambda: sorted(path.name for path in daemon.output.iterdir()) == names,
-        "not the newest files are kept",
-        pause_s=0.1,
-    )
-    assert {row["name"] for row in daemon.get("/profiling/sessions")["sessions"]} == {
-        name[:-5] for name in names
-    }
+    for name in ("a", "b"):
+        run_session(daemon, name)
+    for _ in range(2):  # also after a restart
+        status, answer = start_session(daemon, "more")
+        assert (status, answer["error"]["code"]) == (507, "LIMIT") and answer["error"]["hint"]
+        assert daemon.stop(signal.SIGKILL) != 0
+        daemon.start()
+    assert listed(daemon) == written(daemon) == {"mine", "his", "a", "b"}
+    daemon.owner = True
+    run_session(daemon, "third")
+    wait_for(lambda: listed(daemon) == {"his", "third", "a", "b"}, "not the newest are listed")
+    assert written(daemon) == {"mine", "his", "third", "a", "b"}
+    assert daemon.ask("DELETE", "/profiling/sessions/a")[0] == 200
+    daemon.owner = False
+    run_session(daemon, "more")
+
+
+def test_files_of_forgotten_sessions_stay(serve: Serve) -> None:
+    limits = {"GSPROF_KEEP_SESSIONS": "2", "GSPROF_KEEP_TIME": "2"}
+    daemon = serve("--freq", "60s", env=limits, owner=True)
+    run_session(daemon, "mine")
+    daemon.owner = False
+    run_session(daemon, "a")
+    assert start_session(daemon, "b")[0] == 507
+    wait_for(lambda: not listed(daemon), "old sessions are listed", pause_s=0.1)
+    assert written(daemon) == {"mine", "a"}
+    run_session(daemon, "b")
 
 
 def test_statements_that_change_the_engine(serve: Serve) -> None:
@@ -250,6 +278,8 @@ def test_flame_graphs_are_drawn_by_workers(serve: Serve, start: StartTarget) -> 
     recording.write_bytes(b"not a recording")
     status, answer = daemon.ask("GET", path)
     assert status in (400, 422) and answer["error"]["code"] == "FORMAT"
+    status, answer = daemon.ask("GET", "/profiling/sessions/deep/download?stacks=1")
+    assert (status, answer["error"]["code"]) == (404, "NOFILE"), answer
     recording.unlink()
     os.mkfifo(recording)  # a reader would wait
     begin = time.monotonic()
@@ -309,6 +339,24 @@ def test_anonymous_requests_leave_half_to_the_owner(serve: Serve) -> None:
     assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
     daemon.owner = False
     assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+
+
+def test_long_requests(serve: Serve) -> None:
+    daemon = serve()
+    long = "SELECT 1 AS one --" + "x" * (100 << 10)
+    sent = request("/query", {"sql": long})[:-1]
+    with ExitStack() as stack:
+        for owner in (False, True):  # half is for the owner
+            daemon.owner = owner
+            for _ in range(32):
+                assert ask(daemon, long) == (200, [{"one": 1}])
+                stack.enter_context(send(daemon, sent))
+            wait_for(lambda: ask(daemon, long)[0] == 503)
+            assert ask(daemon, long)[1]["code"] == "BUSY" and ask(daemon, long)[1]["hint"]
+            assert ask(daemon, "SELECT 1 AS one") == (200, [{"one": 1}])
+    for owner in (False, True):
+        daemon.owner = owner
+        wait_for(lambda: ask(daemon, long) == (200, [{"one": 1}]))
 
 
 def test_rate_of_reading(serve: Serve) -> None:

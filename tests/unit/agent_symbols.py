@@ -38,14 +38,14 @@ realpath rename renameat renameat2 stat stat64 unlink unlinkat write"""
 # prctl reads the name of the thread.
 PROCESS = """clock_gettime geteuid gethostname getpid getrlimit getrlimit64 gettid nanosleep prctl
 sched_yield secure_getenv syscall sysconf"""
-# sigfillset and pthread_sigmask: the thread that an injector starts blocks signals, and signals are
-# blocked while the list of rings is locked.
+# sigfillset, sigdelset and pthread_sigmask: the thread that an injector starts blocks signals, and
+# signals are blocked while the list of rings is locked.
 # pthread_setcancelstate: a thread that is cancelled inside a hook would keep a lock.
 THREADS = """__pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next
 __register_atfork __sigsetjmp pthread_attr_destroy pthread_attr_init
 pthread_attr_setdetachstate pthread_create pthread_key_create pthread_mutex_init
 pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcancelstate pthread_setspecific
-pthread_sigmask sigfillset"""
+pthread_sigmask sigdelset sigfillset"""
 LOADER = "dl_iterate_phdr dlclose dlopen dlsym"
 ALLOWED = WEAK.union(
     *(text.split() for text in (COMPILER, MEMORY, TEXT, FILES, PROCESS, THREADS, LOADER))

@@ -97,15 +97,50 @@ TAP_TEST(who_listens)
     for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
         enum gsp_listener found = GSP_LISTENER_NONE;
         uid_t uid = 0;
-        gsp_client__listener_parse(gsp_sv_of(CASES[i].text), 8091, &found, &uid);
+        gsp_client__listener_parse(gsp_sv_of(CASES[i].text), 8091, AF_UNSPEC, &found, &uid);
         tap_eq_int(found, CASES[i].expected);
         tap_eq_int(uid, found == GSP_LISTENER_OTHER ? 123456 : 0);
     }
-    tap_eq_int(gsp_client__local_port("localhost"), 80);
-    tap_eq_int(gsp_client__local_port("http://[::1]:1/"), 1);
-    tap_eq_int(gsp_client__local_port("localhost:1x"), -1);
-    tap_eq_int(gsp_client__local_port("localhost:"), -1);
-    tap_eq_int(gsp_client__local_port("localhost.example:1"), -1);
+    tap_eq_int(gsp_client__local_port("localhost", NULL), 80);
+    tap_eq_int(gsp_client__local_port("http://[::1]:1/", NULL), 1);
+    tap_eq_int(gsp_client__local_port("localhost:1x", NULL), -1);
+    tap_eq_int(gsp_client__local_port("localhost:", NULL), -1);
+    tap_eq_int(gsp_client__local_port("localhost.example:1", NULL), -1);
+}
+
+/* Another user on the other loopback address does not matter. */
+TAP_TEST(who_listens_at_an_address)
+{
+    static const struct {
+        const char *local;
+        enum gsp_listener four;
+        enum gsp_listener six;
+    } CASES[] = {
+        {LINE("0100007F:1F9B", "0A", "123456"), GSP_LISTENER_OTHER, GSP_LISTENER_NONE},
+        {LINE("00000000:1F9B", "0A", "123456"), GSP_LISTENER_OTHER, GSP_LISTENER_NONE},
+        {LINE("0000000000000000FFFF00000100007F:1F9B", "0A", "123456"), GSP_LISTENER_OTHER,
+         GSP_LISTENER_NONE},
+        {LINE("00000000000000000000000001000000:1F9B", "0A", "123456"), GSP_LISTENER_NONE,
+         GSP_LISTENER_OTHER},
+        {LINE("00000000000000000000000000000000:1F9B", "0A", "123456"), GSP_LISTENER_OTHER,
+         GSP_LISTENER_OTHER},
+    };
+    for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
+        enum gsp_listener four = GSP_LISTENER_NONE;
+        enum gsp_listener six = GSP_LISTENER_NONE;
+        uid_t uid = 0;
+        gsp_client__listener_parse(gsp_sv_of(CASES[i].local), 8091, AF_INET, &four, &uid);
+        gsp_client__listener_parse(gsp_sv_of(CASES[i].local), 8091, AF_INET6, &six, &uid);
+        tap_eq_int(four, CASES[i].four);
+        tap_eq_int(six, CASES[i].six);
+    }
+    int family = AF_UNSPEC;
+    tap_eq_int(gsp_client__local_port("127.0.0.1:8091", &family), 8091);
+    tap_eq_int(family, AF_INET);
+    tap_eq_int(gsp_client__local_port("[::1]:8091", &family), 8091);
+    tap_eq_int(family, AF_INET6);
+    tap_eq_int(gsp_client__local_port("localhost:8091", &family), 8091);
+    tap_eq_int(family, AF_UNSPEC);
 }
 
 TAP_TEST(token_priority_and_scope)

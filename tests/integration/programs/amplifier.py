@@ -2,8 +2,9 @@
 """A small target that looks large from outside. Argument "tables": a thousand functions share one
 line table of 4 MB. Argument "names": deep stacks of several threads, in functions with names and
 values of 4 KB. Argument "values": many deep stacks, and each frame has a value that takes long to
-read."""
+read. Argument "tasks": thousands of asyncio tasks with deep chains of awaits."""
 
+import asyncio
 import sys
 import threading
 import types
@@ -46,7 +47,19 @@ def with_names():
     return [function]
 
 
+async def with_tasks(count, depth):
+    async def wait_below(left):
+        await (wait_below(left - 1) if left else asyncio.sleep(1000))
+
+    tasks = [asyncio.ensure_future(wait_below(depth)) for _ in range(count)]
+    await asyncio.sleep(0)  # they start
+    target.ready()
+    await asyncio.gather(*tasks)
+
+
 def main():
+    if sys.argv[1] == "tasks":
+        asyncio.run(with_tasks(12000, 50))
     sys.setrecursionlimit(10000)
     done = threading.Event()
     value = "x" * 4000
