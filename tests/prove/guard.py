@@ -84,12 +84,12 @@ def temporary() -> Path:
     return SHM if os.access(SHM, os.W_OK) else Path(tempfile.gettempdir())
 
 
-def lock(folder: Path) -> Optional[int]:
-    """Returns a descriptor that holds the lock of a folder; None if a run has it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+def lock(path: Path, flags: int) -> Optional[int]:
+    """Returns a descriptor that holds the lock of a file or folder; None if another run has it."""
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(fd)
         return None
     return fd
@@ -101,7 +101,7 @@ class Folder:
 
     def __init__(self) -> None:
         new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX, dir=temporary()))
-        self.fd = lock(new)
+        self.fd = lock(new, os.O_DIRECTORY)
         self.path = new.with_name(PREFIX + new.name[len(NEW_PREFIX) :])
         new.rename(self.path)
 
@@ -115,7 +115,7 @@ def remove_folders() -> None:
     """Removes the folders of runs that have ended."""
     for folder in temporary().glob(f"{PREFIX}*"):
         try:
-            fd = lock(folder)
+            fd = lock(folder, os.O_DIRECTORY)
         except OSError:  # of another user, or removed meanwhile
             continue
         if fd is not None:

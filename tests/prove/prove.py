@@ -21,7 +21,6 @@ again. The exit status is 1 if any of the selected rows has a failure."""
 from __future__ import annotations
 
 import argparse
-import fcntl
 import importlib.util
 import json
 import os
@@ -44,7 +43,7 @@ BEGIN = "<!-- begin: make prove -->"
 END = "<!-- end: make prove -->"
 sys.path.insert(0, str(HERE))
 
-from guard import Folder, Guard, sweep  # noqa: E402
+from guard import Folder, Guard, lock, sweep  # noqa: E402
 from trials import SKIPPED, Context, Result  # noqa: E402
 
 
@@ -166,13 +165,7 @@ class State:
 
     def lock(self, row: str) -> Optional[int]:
         """Returns a descriptor that holds the lock of a row, or None if another run has it."""
-        fd = os.open(self.folder / f"{row}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        return fd
+        return lock(self.folder / f"{row}.lock", os.O_RDWR | os.O_CREAT)
 
     def reset(self, row: str) -> None:
         """Starts a row again. The old results are kept under another name."""
