@@ -287,7 +287,7 @@ def report(row: Row, batch: Total, total: Total) -> None:
 def run_rows(rows: Sequence[Row], state: State, limits: Limits) -> None:
     """Runs batches of all rows in turns."""
     locks = {row.name: state.lock(row.name) for row in rows}
-    for name in [name for name, lock in locks.items() if lock is None]:
+    for name in [name for name, fd in locks.items() if fd is None]:
         print(f"{name}: another run is busy with it", flush=True)
     active = [row for row in rows if locks[row.name] is not None]
     done = dict.fromkeys(locks, 0)
@@ -311,8 +311,8 @@ def run_rows(rows: Sequence[Row], state: State, limits: Limits) -> None:
                 print(f"{row.name}: no trial in {seconds:.0f} s: see --batch", flush=True)
             if batch.is_complete or not batch.count:
                 active.remove(row)
-    for lock in filter(None, locks.values()):
-        os.close(lock)
+    for fd in filter(None, locks.values()):
+        os.close(fd)
 
 
 # ----------------------------------------------------------------------------------------- table
