@@ -31,8 +31,9 @@ const char *gsp_daemon__hint(enum gsp_daemon_hint hint)
         [GSP_HINT_SESSIONS] = "GET /profiling/sessions lists all sessions",
         [GSP_HINT_SETTING_VALUE] = "GET /config lists the type of each setting",
         [GSP_HINT_SHARE] =
-            "stop or delete sessions over the Unix socket or with the token, or start this one as the daemon's user, whose "
-            "sessions have no share: gsprof http-profile uses the Unix socket",
+            "stop or delete sessions over the Unix socket or with the token, or start this one as "
+            "the daemon's user, whose sessions have no share: gsprof http-profile uses the Unix "
+            "socket",
         [GSP_HINT_STACK_FILES] = "GET /profiling/sessions/NAME lists the stack files",
         [GSP_HINT_STOP_FIRST] = "stop the session first",
         [GSP_HINT_TARGET_PATH] = "the path is /targets/PID/...",
