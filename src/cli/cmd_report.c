@@ -287,7 +287,7 @@ static void put_command(const struct gsp_endpoint *endpoint, struct gsp_buf *out
     if (endpoint->is_live)
         gsp_proc_cmdline(endpoint->pid, out);
     else
-        gsp_buf_puts(out, endpoint->ring_dir.cmdline);
+        gsp_buf_puts(out, endpoint->ring_dirs.at[0].cmdline);
 }
 
 /* The report of the process alone: text or JSON on stdout. */
@@ -299,7 +299,7 @@ static int print_process(struct gsp_query_runner *runner, const char *command, s
                                                    .is_live = endpoint->is_live,
                                                    .has_rings = endpoint->has_rings,
                                                    .last_write_ns =
-                                                       endpoint->ring_dir.last_write_ns,
+                                                       endpoint->ring_dirs.at[0].last_write_ns,
                                                    .command = command};
     struct gsp_term term;
     struct gsp_out out;

@@ -112,7 +112,7 @@ static int open_target(struct target *target, const char *arg, struct gsp_err *e
         target->pid = 0; /* no hint: the message is complete */
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)endpoint.pid);
     }
-    rc = endpoint.has_rings ? gsp_ring_dir_open(&endpoint.ring_dir, &target->folder_fd, err)
+    rc = endpoint.has_rings ? gsp_ring_dir_open(&endpoint.ring_dirs.at[0], &target->folder_fd, err)
                             : GSP_E_NOFILE;
     if (rc == 0)
         rc = gsp_wire_control_read(target->folder_fd, &target->page, err);

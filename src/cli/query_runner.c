@@ -61,7 +61,7 @@ static void print_state(const struct gsp_query_runner *runner)
     if (runner->parsed->globals.quiet || endpoint->kind != GSP_ENDPOINT_PID)
         return;
     if (!endpoint->is_live) {
-        int64_t since = gsp_realtime_ns() - endpoint->ring_dir.last_write_ns;
+        int64_t since = gsp_realtime_ns() - endpoint->ring_dirs.at[0].last_write_ns;
         gsp_cli__term_line(&term, "gsprof: process %d has exited; its last rows are %s old",
                            (int)endpoint->pid,
                            gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));

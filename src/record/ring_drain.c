@@ -22,6 +22,7 @@ struct gsp_ring_drain {
     char *announcements_path;
     size_t announcements_bytes; /* of that file, already read */
     pid_t pid;
+    uid_t owner; /* who runs it, while it runs; GSP_RING_DIR_NO_OWNER: not known yet */
     bool subprocesses;
     struct gsp_drain_options drain_opts;
     pthread_t thread;
@@ -36,13 +37,15 @@ struct gsp_ring_drain {
 /* Does nothing if the process has no rings. */
 static int add_process(struct gsp_ring_drain *rings, pid_t pid, struct gsp_err *err)
 {
-    struct gsp_ring_dir dir;
-    if (gsp_ring_dir_find(pid, &dir, NULL) != GSP_OK)
+    struct gsp_ring_dir_pair dirs;
+    if (gsp_ring_dir_find_pair(pid, rings->owner, &dirs, NULL) != GSP_OK)
         return GSP_OK;
     int rc = rings->drain
                  ? GSP_OK
                  : gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
-    return rc == GSP_OK ? gsp_store_drain_add_ring_dir(rings->drain, &dir, err) : rc;
+    for (size_t i = 0; rc == GSP_OK && i < dirs.count; i++)
+        rc = gsp_store_drain_add_ring_dir(rings->drain, &dirs.at[i], err);
+    return rc;
 }
 
 static int add_processes(struct gsp_ring_drain *rings, struct gsp_err *err)
@@ -91,6 +94,8 @@ static void update_counters(struct gsp_ring_drain *rings)
 static void tick(struct gsp_ring_drain *rings, bool flush)
 {
     struct gsp_err err = {0};
+    const uid_t owner = gsp_ring_dir_owner(rings->pid);
+    rings->owner = owner != GSP_RING_DIR_NO_OWNER ? owner : rings->owner;
     int rc = add_processes(rings, &err);
     if (rc == GSP_OK)
         rc = read_announcements(rings, &err);
@@ -150,6 +155,7 @@ int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct g
         return gsp_err_nomem(err);
     gsp_thread_cond_init(&rings->wake);
     rings->pid = opts->pid;
+    rings->owner = GSP_RING_DIR_NO_OWNER;
     rings->subprocesses = opts->subprocesses;
     rings->drain_opts.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);

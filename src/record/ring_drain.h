@@ -48,7 +48,7 @@ struct gsp_ring_drain_counts gsp_record_ring_drain_counts(struct gsp_ring_drain 
 GSP_MUST_CHECK int gsp_record__ring_drain_finish(struct gsp_ring_drain *rings,
                                                  struct gsp_store_drain_stats *stats,
                                                  struct gsp_err *err);
-/* Returns the ring directory of the ith drained process; NULL after the last. To be called after
+/* Returns the ith drained directory; NULL after the last. To be called after
  * gsp_record__ring_drain_finish(). */
 const struct gsp_ring_dir *gsp_record__ring_drain_dir_at(const struct gsp_ring_drain *rings,
                                                          size_t i);

@@ -22,13 +22,22 @@ static bool has_same_parent(const struct gsp_ring_dir *a, const struct gsp_ring_
            strncmp(a->path, b->path, (size_t)parent_len(a)) == 0;
 }
 
+/* Whether an earlier directory of the same process has small rings. */
+static bool was_small(const struct gsp_ring_dir *dirs, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (dirs[k].small_rings > 0 && gsp_ring_dir_is_same_process(&dirs[k], &dirs[i]))
+            return true;
+    return false;
+}
+
 void gsp_record_ring_notes_put(const struct gsp_ring_dir *dirs, size_t count, struct gsp_buf *out)
 {
     size_t small = 0;
     for (size_t i = 0; i < count; i++) {
         size_t first = 0;
         size_t same = 0;
-        small += dirs[i].small_rings > 0;
+        small += dirs[i].small_rings > 0 && !was_small(dirs, i);
         while (!has_same_parent(&dirs[first], &dirs[i]) && first < i)
             first++;
         if (first < i || !dirs[i].note[0])

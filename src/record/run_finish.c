@@ -26,8 +26,10 @@ struct finish {
     struct gsp_run_finish_result *result;
     struct gsp_run_process *processes;
     size_t process_count;
-    struct gsp_ring_dir *ring_dirs; /* ring directories of the processes */
-    char *cmdlines;                 /* storage for the processes' strings */
+    struct gsp_ring_dir *ring_dirs; /* of the processes, one or two each */
+    size_t ring_dir_count;
+    size_t *process_of; /* index of the process of each of them */
+    char *cmdlines;     /* storage for the processes' strings */
     char (*versions)[VERSION_MAX];
     struct gsp_store *store;
     struct gsp_profile *profile; /* NULL: too many samples to keep in memory */
@@ -62,35 +64,60 @@ static void wait_for_followers(const struct gsp_announcements *announced)
 /* The drain found the rings earlier; the process may have run another program since. */
 static void refresh(struct gsp_ring_dir *ring_dir)
 {
-    struct gsp_ring_dir last;
-    if (gsp_ring_dir_find(ring_dir->pid, &last, NULL) == GSP_OK &&
-        last.start_time == ring_dir->start_time)
-        *ring_dir = last;
+    struct gsp_ring_dir_pair last;
+    if (gsp_ring_dir_find_pair(ring_dir->pid, ring_dir->uid, &last, NULL) != GSP_OK)
+        return;
+    for (size_t i = 0; i < last.count; i++)
+        if (gsp_ring_dir_is_same_process(&last.at[i], ring_dir) &&
+            strcmp(last.at[i].path, ring_dir->path) == 0)
+            *ring_dir = last.at[i];
+}
+
+/* Returns the process of the ith directory, if an earlier one belongs to it, or NULL. */
+static struct gsp_run_process *find_process(const struct finish *finish, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (gsp_ring_dir_is_same_process(&finish->ring_dirs[k], &finish->ring_dirs[i]))
+            return &finish->processes[finish->process_of[k]];
+    return NULL;
+}
+
+static void add_process(struct finish *finish, size_t i)
+{
+    const struct gsp_ring_dir *ring_dir = &finish->ring_dirs[i];
+    struct gsp_run_process *process = find_process(finish, i);
+    if (!process) {
+        char *cmdline = finish->cmdlines + finish->process_count * sizeof(ring_dir->cmdline);
+        process = &finish->processes[finish->process_count++];
+        memcpy(cmdline, ring_dir->cmdline, sizeof(ring_dir->cmdline));
+        *process = (struct gsp_run_process){
+            .pid = ring_dir->pid, .rank = ring_dir->rank, .name = cmdline, .cmdline = cmdline};
+    }
+    if (process->rank == GSP_NULL_I64)
+        process->rank = ring_dir->rank;
+    finish->process_of[i] = (size_t)(process - finish->processes);
 }
 
 static void list_processes(struct finish *finish)
 {
     const struct gsp_ring_drain *rings = finish->opts->rings;
-    const struct gsp_ring_dir *ring_dir = NULL;
     size_t count = 0;
     while (gsp_record__ring_drain_dir_at(rings, count))
         count++;
     finish->processes = calloc(count + 1, sizeof(*finish->processes));
-    finish->cmdlines = calloc(count + 1, sizeof(ring_dir->cmdline));
+    finish->cmdlines = calloc(count + 1, sizeof(finish->ring_dirs->cmdline));
     finish->versions = calloc(count + 1, sizeof(*finish->versions));
     finish->ring_dirs = calloc(count + 1, sizeof(*finish->ring_dirs));
-    const bool has_memory =
-        finish->processes && finish->cmdlines && finish->versions && finish->ring_dirs;
-    for (size_t i = 0; has_memory && i < count; i++) {
-        char *cmdline = finish->cmdlines + i * sizeof(ring_dir->cmdline);
-        ring_dir = gsp_record__ring_drain_dir_at(rings, i);
-        finish->ring_dirs[i] = *ring_dir;
+    finish->process_of = calloc(count + 1, sizeof(*finish->process_of));
+    if (!finish->processes || !finish->cmdlines || !finish->versions || !finish->ring_dirs ||
+        !finish->process_of)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        finish->ring_dirs[i] = *gsp_record__ring_drain_dir_at(rings, i);
         refresh(&finish->ring_dirs[i]);
-        memcpy(cmdline, finish->ring_dirs[i].cmdline, sizeof(ring_dir->cmdline));
-        finish->processes[i] = (struct gsp_run_process){
-            .pid = ring_dir->pid, .rank = ring_dir->rank, .name = cmdline, .cmdline = cmdline};
-        finish->process_count = i + 1;
+        add_process(finish, i);
     }
+    finish->ring_dir_count = count;
 }
 
 static void drain(struct finish *finish)
@@ -101,7 +128,7 @@ static void drain(struct finish *finish)
     gsp_ignore(
         is_fine(finish, gsp_record__ring_drain_finish(finish->opts->rings, &stats, &err), &err));
     list_processes(finish);
-    gsp_record_ring_notes_put(finish->ring_dirs, finish->process_count, &finish->result->notes);
+    gsp_record_ring_notes_put(finish->ring_dirs, finish->ring_dir_count, &finish->result->notes);
     gsp_record__ring_drain_free(finish->opts->rings);
 }
 
@@ -204,7 +231,7 @@ static void write_meta(struct finish *finish, enum gsp_run_state state)
 /* The run has all their rows, and shared memory is scarce. */
 static void remove_rings(const struct finish *finish)
 {
-    for (size_t i = 0; i < finish->process_count; i++)
+    for (size_t i = 0; i < finish->ring_dir_count; i++)
         gsp_ignore(
             gsp_ring_dir_remove(&finish->ring_dirs[i], NULL)); /* fails for a running process */
 }
@@ -242,6 +269,7 @@ void gsp_record_run_finish(const struct gsp_run_finish_opts *opts,
     gsp_model_profile_free(finish.profile);
     free(finish.processes);
     free(finish.ring_dirs);
+    free(finish.process_of);
     free(finish.cmdlines);
     free(finish.versions);
 }

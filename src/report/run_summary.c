@@ -107,9 +107,11 @@ static int add_ring_dirs(struct gsp_store *store, const pid_t *pids, size_t coun
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
-        struct gsp_ring_dir dir;
-        if (gsp_ring_dir_find(pids[i], &dir, NULL) == GSP_OK)
-            rc = gsp_store_add_ring_dir(store, &dir, err);
+        struct gsp_ring_dir_pair dirs;
+        if (gsp_ring_dir_find_pair(pids[i], GSP_RING_DIR_NO_OWNER, &dirs, NULL) != GSP_OK)
+            continue;
+        for (size_t k = 0; rc == GSP_OK && k < dirs.count; k++)
+            rc = gsp_store_add_ring_dir(store, &dirs.at[k], err);
     }
     return rc == GSP_OK ? gsp_store_lock(store, err) : rc;
 }

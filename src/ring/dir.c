@@ -558,33 +558,69 @@ void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs)
     }
 }
 
-/* How well a directory fits the process: another user can make one with the same name. */
-static int rate(const struct gsp_ring_dir *dir, bool has_owner, uint32_t owner)
+uid_t gsp_ring_dir_owner(pid_t pid)
 {
-    return (dir->live ? 4 : 0) + (has_owner && dir->uid == owner ? 2 : 0) +
-           (dir->uid == geteuid() ? 1 : 0);
+    char proc[32];
+    struct stat st;
+    snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+    return stat(proc, &st) == 0 ? st.st_uid : GSP_RING_DIR_NO_OWNER;
+}
+
+bool gsp_ring_dir_is_same_process(const struct gsp_ring_dir *a, const struct gsp_ring_dir *b)
+{
+    return a->pid == b->pid && a->start_time == b->start_time;
+}
+
+static bool belongs_to(const struct gsp_ring_dir *dir, uid_t user)
+{
+    return user != GSP_RING_DIR_NO_OWNER && dir->uid == user;
+}
+
+/* How well a directory fits the process: another user can make one with the same name. */
+static int rate(const struct gsp_ring_dir *dir, uid_t owner)
+{
+    return (dir->live ? 4 : 0) + (belongs_to(dir, owner) ? 2 : 0) + (dir->uid == geteuid() ? 1 : 0);
+}
+
+static const struct gsp_ring_dir *find_best(const struct gsp_ring_dirs *dirs, uid_t owner)
+{
+    const struct gsp_ring_dir *best = NULL;
+    for (size_t i = 0; i < dirs->count; i++)
+        if (!best || rate(&dirs->at[i], owner) > rate(best, owner))
+            best = &dirs->at[i];
+    return best;
+}
+
+int gsp_ring_dir_find_pair(pid_t pid, uid_t owner, struct gsp_ring_dir_pair *out,
+                           struct gsp_err *err)
+{
+    struct gsp_ring_dirs dirs;
+    out->count = 0;
+    const int rc = read_dirs((struct filter){.pid = pid, .all_users = true}, &dirs, err);
+    if (rc != 0)
+        return rc;
+    const uid_t user = gsp_ring_dir_owner(pid);
+    owner = user != GSP_RING_DIR_NO_OWNER ? user : owner;
+    const struct gsp_ring_dir *best = find_best(&dirs, owner);
+    if (best)
+        out->at[out->count++] = *best;
+    for (size_t i = 0; best && i < dirs.count && out->count == 1; i++) {
+        const struct gsp_ring_dir *dir = &dirs.at[i];
+        if (dir->uid != best->uid && gsp_ring_dir_is_same_process(dir, best) &&
+            (dir->uid == geteuid() || belongs_to(dir, owner)))
+            out->at[out->count++] = *dir;
+    }
+    gsp_ring_dirs_free(&dirs);
+    return out->count ? 0 : gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
 }
 
 int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err)
 {
-    struct gsp_ring_dirs dirs;
-    const int rc = read_dirs((struct filter){.pid = pid, .all_users = true}, &dirs, err);
-    if (rc != 0)
-        return rc;
-    char proc[32];
-    struct stat st;
-    snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
-    const bool has_owner = stat(proc, &st) == 0;
-    const struct gsp_ring_dir *best = NULL;
-    for (size_t i = 0; i < dirs.count; i++)
-        if (!best || rate(&dirs.at[i], has_owner, has_owner ? st.st_uid : 0) >
-                         rate(best, has_owner, has_owner ? st.st_uid : 0))
-            best = &dirs.at[i];
-    if (best)
-        *out = *best;
-    const bool is_found = best != NULL;
-    gsp_ring_dirs_free(&dirs);
-    return is_found ? 0 : gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
+    struct gsp_ring_dir_pair pair;
+    const int rc = gsp_ring_dir_find_pair(pid, GSP_RING_DIR_NO_OWNER, &pair, err);
+    if (rc == 0)
+        *out = pair.at[0];
+    return rc;
 }
 
 int gsp_ring_dir_open(const struct gsp_ring_dir *ring_dir, int *folder_fd, struct gsp_err *err)

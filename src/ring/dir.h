@@ -105,6 +105,23 @@ void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs);
  * NOFILE (no rings for this pid). */
 GSP_MUST_CHECK int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err);
 
+/* The directories of one process. There are two if root profiles the process of another user: the
+ * process writes to one, and gsprof to its own. */
+struct gsp_ring_dir_pair {
+    struct gsp_ring_dir at[2];
+    size_t count;
+};
+
+/* Finds that of gsp_ring_dir_find(), and the other one of the same process, which belongs to this
+ * user or to the user of the process: owner, if the process has ended; GSP_RING_DIR_NO_OWNER:
+ * unknown. Fails with NOFILE. */
+#define GSP_RING_DIR_NO_OWNER ((uid_t)-1)
+GSP_MUST_CHECK int gsp_ring_dir_find_pair(pid_t pid, uid_t owner, struct gsp_ring_dir_pair *out,
+                                          struct gsp_err *err);
+/* Returns the user who runs a process, or GSP_RING_DIR_NO_OWNER. */
+uid_t gsp_ring_dir_owner(pid_t pid);
+bool gsp_ring_dir_is_same_process(const struct gsp_ring_dir *a, const struct gsp_ring_dir *b);
+
 /* Opens the directory for reading and checks its owner. While the descriptor is open, no sweep
  * removes the directory. */
 GSP_MUST_CHECK int gsp_ring_dir_open(const struct gsp_ring_dir *dir, int *folder_fd,

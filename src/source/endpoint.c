@@ -72,10 +72,10 @@ static int find_pid(struct gsp_endpoint *out, struct gsp_err *err)
     struct gsp_procinfo info;
     out->is_live = gsp_proc_info(out->pid, &info, NULL) == GSP_OK && info.state != 'Z';
     struct gsp_err why = {0};
-    rc = gsp_ring_dir_find(out->pid, &out->ring_dir, &why);
+    rc = gsp_ring_dir_find_pair(out->pid, GSP_RING_DIR_NO_OWNER, &out->ring_dirs, &why);
     out->has_rings = rc == GSP_OK;
     /* The rings belong to an exited process with the same pid: ignore them. */
-    if (out->has_rings && !out->ring_dir.live && out->is_live)
+    if (out->has_rings && !out->ring_dirs.at[0].live && out->is_live)
         out->has_rings = false;
     if (out->has_rings || (out->is_live && rc != GSP_E_PERM))
         return GSP_OK;
@@ -112,10 +112,10 @@ int gsp_source_endpoint_find(const char *text, struct gsp_endpoint *out, struct 
 static int add_pid(struct gsp_endpoint *endpoint, struct gsp_store *store, struct gsp_err *err)
 {
     int rc = GSP_OK;
-    if (endpoint->has_rings)
-        rc = gsp_store_add_ring_dir(store, &endpoint->ring_dir, err);
+    for (size_t i = 0; rc == GSP_OK && endpoint->has_rings && i < endpoint->ring_dirs.count; i++)
+        rc = gsp_store_add_ring_dir(store, &endpoint->ring_dirs.at[i], err);
     if (rc == GSP_OK && endpoint->has_rings)
-        rc = gsp_source__allocations_add(store, &endpoint->ring_dir, err);
+        rc = gsp_source__allocations_add(store, &endpoint->ring_dirs.at[0], err);
     if (rc < 0 || !endpoint->is_live)
         return rc;
     endpoint->backtrace.pid = endpoint->pid;

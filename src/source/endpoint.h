@@ -34,8 +34,8 @@ struct gsp_endpoint {
     enum gsp_endpoint_kind kind;
     pid_t pid;                              /* 0 unless kind is PID */
     bool is_live;                           /* the process runs */
-    bool has_rings;                         /* ring_dir is filled */
-    struct gsp_ring_dir ring_dir;           /* of the process */
+    bool has_rings;                         /* ring_dirs has one or two */
+    struct gsp_ring_dir_pair ring_dirs;     /* of the process */
     struct gsp_source_backtraces backtrace; /* the store keeps a pointer to it */
 };
 

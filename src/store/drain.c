@@ -45,6 +45,11 @@ struct source {
     unsigned quiet; /* ticks since the process ended, or since the last row after that */
 };
 
+struct taker {
+    struct gsp_ring_copier *copier;
+    size_t source; /* index */
+};
+
 struct gsp_drain {
     char *folder;
     int lock_fd;
@@ -54,7 +59,7 @@ struct gsp_drain {
     struct source *sources;
     size_t source_count;
     size_t source_cap;
-    struct gsp_ring_copier **takers;
+    struct taker *takers;
     size_t taker_count;
     size_t taker_cap;
     struct old_file *old;
@@ -185,7 +190,7 @@ void gsp_store_drain_close(struct gsp_drain *drain)
     if (drain->folder)
         remove_old(drain, true);
     for (size_t i = 0; i < drain->taker_count; i++)
-        gsp_store__copier_free(drain->takers[i]);
+        gsp_store__copier_free(drain->takers[i].copier);
     for (size_t i = 0; i < drain->source_count; i++)
         gsp_fd_close(&drain->sources[i].fd);
     gsp_store__manifest_free(&drain->manifest);
@@ -202,7 +207,8 @@ int gsp_store_drain_add_ring_dir(struct gsp_drain *drain, const struct gsp_ring_
 {
     for (size_t i = 0; i < drain->source_count; i++) {
         struct gsp_ring_dir *known = &drain->sources[i].ring_dir;
-        if (known->pid != ring_dir->pid || known->start_time != ring_dir->start_time)
+        if (!gsp_ring_dir_is_same_process(known, ring_dir) ||
+            strcmp(known->path, ring_dir->path) != 0)
             continue;
         /* The process may have called exec() since. */
         memcpy(known->cmdline, ring_dir->cmdline, sizeof(known->cmdline));
@@ -218,14 +224,13 @@ int gsp_store_drain_add_ring_dir(struct gsp_drain *drain, const struct gsp_ring_
     return rc;
 }
 
-static bool has_taker(const struct gsp_drain *drain, const struct source *source, const char *file)
+static bool has_taker(const struct gsp_drain *drain, size_t source, const char *file)
 {
     char name[GSP_SEGMENT_NAME_MAX];
     for (size_t i = 0; i < drain->taker_count; i++) {
-        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i]);
+        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i].copier);
         gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
-        if (info->pid == source->ring_dir.pid && info->start_time == source->ring_dir.start_time &&
-            strcmp(name, file) == 0)
+        if (drain->takers[i].source == source && strcmp(name, file) == 0)
             return true;
     }
     return false;
@@ -240,9 +245,9 @@ static struct gsp_drain_cursor key_of(const struct gsp_ring_info *info)
     return key;
 }
 
-static int add_ring(struct gsp_drain *drain, const struct source *source, const char *file,
-                    struct gsp_err *err)
+static int add_ring(struct gsp_drain *drain, size_t index, const char *file, struct gsp_err *err)
 {
+    const struct source *source = &drain->sources[index];
     struct gsp_ring_view *view = NULL;
     const int opened = gsp_ring_open(source->fd, file, &view, NULL);
     if (opened < 0) /* the other rings are still drained */
@@ -259,12 +264,13 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
         return has_memory ? GSP_OK : gsp_err_nomem(err);
     }
     const struct gsp_drain_cursor *cursor = gsp_store__manifest_cursor(&drain->manifest, &key);
-    struct gsp_ring_copier **added = &drain->takers[drain->taker_count];
+    struct taker *added = &drain->takers[drain->taker_count];
+    added->source = index;
     drain->has_unlisted = drain->has_unlisted || !cursor;
-    const int rc =
-        gsp_store__copier_new(view, cursor, info->created_ns >= drain->begun_ns, added, err);
+    const int rc = gsp_store__copier_new(view, cursor, info->created_ns >= drain->begun_ns,
+                                         &added->copier, err);
     if (rc == GSP_OK && cursor)
-        gsp_store__copier_resume(*added, &drain->manifest);
+        gsp_store__copier_resume(added->copier, &drain->manifest);
     if (rc == GSP_OK)
         drain->taker_count++;
     return rc;
@@ -276,16 +282,17 @@ static bool is_ring_name(const char *name)
 }
 
 /* Opens the rings that were created since the last tick. */
-static int find_rings(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
+static int find_rings(struct gsp_drain *drain, size_t index, struct gsp_err *err)
 {
+    const struct source *source = &drain->sources[index];
     int rc = GSP_OK;
     DIR *dir = source->fd >= 0 ? gsp_fd_open_dir(source->fd) : NULL;
     if (!dir)
         return GSP_OK; /* the directory was removed: its process has ended */
     for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));)
         if (is_ring_name(entry->d_name) && drain->taker_count < TAKERS_MAX &&
-            !has_taker(drain, source, entry->d_name))
-            rc = add_ring(drain, source, entry->d_name, err);
+            !has_taker(drain, index, entry->d_name))
+            rc = add_ring(drain, index, entry->d_name, err);
     closedir(dir);
     return rc;
 }
@@ -363,7 +370,7 @@ static int list_rings(struct gsp_drain *drain, struct gsp_err *err)
         return GSP_OK;
     int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
-        const struct gsp_drain_cursor key = key_of(gsp_store__copier_info(drain->takers[i]));
+        const struct gsp_drain_cursor key = key_of(gsp_store__copier_info(drain->takers[i].copier));
         if (!gsp_store__manifest_cursor(&next, &key))
             rc = gsp_store__manifest_set_cursor(&next, &key, 0, 0, err);
     }
@@ -590,12 +597,6 @@ static bool is_due(const struct gsp_drain *drain, const struct gsp_ring_copier *
            gsp_now_ns() - gsp_store__copier_since_ns(taker) >= drain->options.segment_age_ns;
 }
 
-static bool belongs_to(const struct gsp_ring_copier *taker, const struct source *source)
-{
-    const struct gsp_ring_info *info = gsp_store__copier_info(taker);
-    return info->pid == source->ring_dir.pid && info->start_time == source->ring_dir.start_time;
-}
-
 static void count_closed_rows(struct gsp_drain *drain, const struct gsp_ring_copier *taker)
 {
     const struct gsp_ring_info *info = gsp_store__copier_info(taker);
@@ -624,8 +625,9 @@ static int add_unread(const struct source *source, const char *file, struct gsp_
 }
 
 /* Counts the rings of a process that could not be read so far as a loss. */
-static int count_unread(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
+static int count_unread(struct gsp_drain *drain, size_t index, struct gsp_err *err)
 {
+    const struct source *source = &drain->sources[index];
     DIR *dir = source->fd >= 0 ? gsp_fd_open_dir(source->fd) : NULL;
     if (!dir)
         return GSP_OK;
@@ -633,7 +635,7 @@ static int count_unread(struct gsp_drain *drain, const struct source *source, st
     const size_t before = drain->manifest.loss_count;
     int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));)
-        if (is_ring_name(entry->d_name) && !has_taker(drain, source, entry->d_name))
+        if (is_ring_name(entry->d_name) && !has_taker(drain, index, entry->d_name))
             rc = add_unread(source, entry->d_name, &next, err);
     closedir(dir);
     if (rc == GSP_OK && next.loss_count > before)
@@ -643,24 +645,25 @@ static int count_unread(struct gsp_drain *drain, const struct source *source, st
 }
 
 /* Writes the remaining rows of a process and closes its rings. */
-static int close_source(struct gsp_drain *drain, struct source *source, struct gsp_err *err)
+static int close_source(struct gsp_drain *drain, size_t index, struct gsp_err *err)
 {
+    struct source *source = &drain->sources[index];
     size_t left = 0;
-    const int counted = count_unread(drain, source, err);
+    const int counted = count_unread(drain, index, err);
     if (counted < 0)
         return counted;
     for (size_t i = 0; i < drain->taker_count; i++) {
-        struct gsp_ring_copier *taker = drain->takers[i];
-        if (!belongs_to(taker, source) || !is_due(drain, taker, true))
+        struct gsp_ring_copier *taker = drain->takers[i].copier;
+        if (drain->takers[i].source != index || !is_due(drain, taker, true))
             continue;
         const int rc = write_rows(drain, taker, err);
         if (rc < 0)
             return rc;
     }
     for (size_t i = 0; i < drain->taker_count; i++) {
-        if (belongs_to(drain->takers[i], source)) {
-            count_closed_rows(drain, drain->takers[i]);
-            gsp_store__copier_free(drain->takers[i]);
+        if (drain->takers[i].source == index) {
+            count_closed_rows(drain, drain->takers[i].copier);
+            gsp_store__copier_free(drain->takers[i].copier);
         } else {
             drain->takers[left++] = drain->takers[i];
         }
@@ -681,14 +684,14 @@ static int close_ended(struct gsp_drain *drain, struct gsp_err *err)
         if (source->fd < 0)
             continue;
         for (size_t k = 0; k < drain->taker_count; k++)
-            rows += belongs_to(drain->takers[k], source)
-                        ? gsp_store__copier_published(drain->takers[k])
+            rows += drain->takers[k].source == i
+                        ? gsp_store__copier_published(drain->takers[k].copier)
                         : 0;
         const bool has_ended = kill(source->ring_dir.pid, 0) < 0 && errno == ESRCH;
         source->quiet = has_ended && rows == source->rows ? source->quiet + 1 : 0;
         source->rows = rows;
         if (source->quiet >= QUIET_TICKS)
-            rc = close_source(drain, source, err);
+            rc = close_source(drain, i, err);
     }
     return rc;
 }
@@ -699,11 +702,11 @@ int gsp_store_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *er
     int rc = GSP_OK;
     remove_old(drain, false);
     for (size_t i = 0; rc == GSP_OK && i < drain->source_count; i++)
-        rc = find_rings(drain, &drain->sources[i], err);
+        rc = find_rings(drain, i, err);
     if (rc == GSP_OK)
         failed = list_rings(drain, err);
     for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
-        struct gsp_ring_copier *taker = drain->takers[i];
+        struct gsp_ring_copier *taker = drain->takers[i].copier;
         rc = gsp_store__copier_copy(taker, drain->options.segment_rows, err);
         /* If one table cannot be written, the others are still drained. */
         if (rc == GSP_OK && is_due(drain, taker, flush)) {
@@ -712,7 +715,7 @@ int gsp_store_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *er
         }
     }
     for (size_t i = 0; flush && rc == GSP_OK && failed == GSP_OK && i < drain->source_count; i++)
-        rc = count_unread(drain, &drain->sources[i], err);
+        rc = count_unread(drain, i, err);
     if (rc == GSP_OK && failed == GSP_OK)
         rc = close_ended(drain, err);
     if (rc == GSP_OK && failed == GSP_OK)
@@ -732,10 +735,10 @@ uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table
     uint64_t rows = drain->closed_rows[table];
     *rings = 0;
     for (size_t i = 0; i < drain->taker_count; i++) {
-        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i]);
+        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i].copier);
         if (strcmp(info->schema, about->schema) != 0 || strcmp(info->table, about->name) != 0)
             continue;
-        rows += gsp_store__copier_published(drain->takers[i]);
+        rows += gsp_store__copier_published(drain->takers[i].copier);
         (*rings)++;
     }
     return rows;

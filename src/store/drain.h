@@ -47,7 +47,7 @@ GSP_MUST_CHECK int gsp_store_drain_open(const char *folder, const struct gsp_dra
 /* Writes nothing: rows that are not written yet stay in the rings. */
 void gsp_store_drain_close(struct gsp_drain *drain); /* NULL does nothing */
 
-/* Adds a process whose rings are drained; adding one again is allowed. */
+/* Adds a ring directory to drain; adding one again is allowed. */
 GSP_MUST_CHECK int gsp_store_drain_add_ring_dir(struct gsp_drain *drain,
                                                 const struct gsp_ring_dir *dir,
                                                 struct gsp_err *err);
@@ -67,5 +67,5 @@ struct gsp_store_drain_stats gsp_store_drain_stats(const struct gsp_drain *drain
 /* Returns how many rows the rings of a table have published; *rings: the rings that are open. */
 uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table_id table,
                                    size_t *rings);
-/* Returns a drained process; NULL past the last. Borrowed until the next is added. */
+/* Returns a drained directory; NULL past the last. Borrowed until the next is added. */
 const struct gsp_ring_dir *gsp_store_drain_ring_dir_at(const struct gsp_drain *drain, size_t i);

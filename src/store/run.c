@@ -281,15 +281,18 @@ static int add_rings(struct reader *reader, struct gsp_err *err)
     const struct gsp_manifest *manifest = &reader->manifest;
     for (size_t i = 0; rc == GSP_OK && i < manifest->cursor_count; i++) {
         const struct gsp_drain_cursor *cursor = &manifest->cursors[i];
-        struct gsp_ring_dir dir;
+        struct gsp_ring_dir_pair dirs;
         bool seen = false;
         for (size_t k = 0; k < i && !seen; k++)
             seen = manifest->cursors[k].pid == cursor->pid &&
                    manifest->cursors[k].start_time == cursor->start_time;
         /* The ring directory comes from the pid, not from the manifest, which is not trusted. */
-        if (!seen && gsp_ring_dir_find(cursor->pid, &dir, NULL) == GSP_OK &&
-            dir.start_time == cursor->start_time)
-            rc = add_ring_dir(reader, &dir, err);
+        if (seen ||
+            gsp_ring_dir_find_pair(cursor->pid, GSP_RING_DIR_NO_OWNER, &dirs, NULL) != GSP_OK)
+            continue;
+        for (size_t k = 0; rc == GSP_OK && k < dirs.count; k++)
+            if (dirs.at[k].start_time == cursor->start_time)
+                rc = add_ring_dir(reader, &dirs.at[k], err);
     }
     return rc;
 }

@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -104,6 +105,31 @@ def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert len(profile["samples"]) == meta["samples"] > 20
     assert "burn" in (folder / "report.html").read_text()
     assert not list(tmp_path.glob("gsprof-run.*"))
+
+
+@pytest.mark.needs_root
+def test_sudo(tmp_path: Path) -> None:
+    """The program writes its rings as its user, and gsprof those of what it measures as root."""
+    owner = "1503"
+    env = {"XDG_RUNTIME_DIR": "", "SUDO_UID": owner, "SUDO_GID": owner}
+    script = (
+        "import subprocess, sys, time\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(0.1)'], check=True)\n"
+        "end = time.monotonic() + 2\n"
+        "while time.monotonic() < end: sum(range(1000))\n"
+    )
+    out = tmp_path / "run"
+    try:
+        gsprof("run", "-o", out, "--", "/usr/bin/python3", "-c", script, env=env)
+    finally:
+        shutil.rmtree(f"/dev/shm/gsprof-{owner}", ignore_errors=True)
+    processes = json.loads((out / "meta.json").read_text())["processes"]
+    pids = [process["pid"] for process in processes]
+    assert len(pids) == len(set(pids)) == 2, processes
+    assert all(process["python"].startswith("3.") for process in processes), processes
+    for table in ("gsprof.setting", "python.allocation", "process.metrics", "python.stack_sample"):
+        rows = ask(out, f"SELECT DISTINCT pid FROM {table}", env)
+        assert [pids[0]] in rows, (table, rows)
 
 
 def test_signals_are_passed_on(
