@@ -281,6 +281,7 @@ static void start_rings(struct run *run)
     struct gsp_err err = {0};
     const struct gsp_ring_drain_opts rings = {.folder = run->dir.path,
                                               .pid = run->pid,
+                                              .owner = gsp_record_launch_user(),
                                               .subprocesses = true,
                                               .announcements_path = run->pids_path,
                                               .segment_age_ns = SEGMENT_NS,

@@ -23,6 +23,8 @@
 #include "proc/task.h"
 #include "record/announcements.h"
 #include "record/follow_child.h"
+#include "record/launch.h"
+#include "ring/dir.h"
 
 /* Maximum number of followers at the same time. */
 #define FOLLOWERS_MAX 4096U
@@ -100,12 +102,19 @@ static bool is_in_run(const struct gsp_followers *all, pid_t process)
                                                gsp_sv_eq(gsp_buf_sv(&file), gsp_sv_of(all->path)));
 }
 
+/* Under sudo, the program may start programs as other users, whose stacks its user may not read. */
+static bool is_of_owner(pid_t process)
+{
+    const uid_t owner = gsp_record_launch_user();
+    return owner == geteuid() || gsp_ring_dir_owner(process) == owner;
+}
+
 static bool needs_follower(const struct gsp_followers *all, pid_t process)
 {
     gsp_auto_buf word = {0};
     struct gsp_procinfo info;
     if (is_followed(all, process) || gsp_proc_info(process, &info, NULL) < 0 || info.state == 'Z' ||
-        !is_in_run(all, process))
+        !is_in_run(all, process) || !is_of_owner(process))
         return false;
     const bool is_set = gsp_proc_env(process, "GSPROF_FOLLOW", &word);
     const char *text = is_set ? gsp_buf_cstr(&word) : NULL;

@@ -45,6 +45,13 @@ bool gsp_record_launch_sudo_caller(uid_t *uid, gid_t *gid)
     return true;
 }
 
+uid_t gsp_record_launch_user(void)
+{
+    uid_t uid = 0;
+    gid_t gid = 0;
+    return gsp_record_launch_sudo_caller(&uid, &gid) ? uid : geteuid();
+}
+
 /* Drops root permanently. Returns 0 or an errno. */
 static int become_caller(void)
 {

@@ -22,7 +22,7 @@ struct gsp_ring_drain {
     char *announcements_path;
     size_t announcements_bytes; /* of that file, already read */
     pid_t pid;
-    uid_t owner; /* who runs it, while it runs; GSP_RING_DIR_NO_OWNER: not known yet */
+    uid_t owner;
     bool subprocesses;
     struct gsp_drain_options drain_opts;
     pthread_t thread;
@@ -34,17 +34,30 @@ struct gsp_ring_drain {
     struct gsp_err err;
 };
 
+/* Whether the rings are those of the program, or gsprof's own about it. The announcements are
+ * written by the program, which may name processes of others. */
+static bool is_ours(const struct gsp_ring_drain *rings, const struct gsp_ring_dir *dir,
+                    bool is_below)
+{
+    return dir->uid == rings->owner || (dir->uid == geteuid() && dir->owner == rings->owner) ||
+           (is_below && rings->owner == 0); /* a program of root may start others as other users */
+}
+
 /* Does nothing if the process has no rings. */
-static int add_process(struct gsp_ring_drain *rings, pid_t pid, struct gsp_err *err)
+static int add_process(struct gsp_ring_drain *rings, pid_t pid, bool is_below, struct gsp_err *err)
 {
     struct gsp_ring_dir_pair dirs;
     if (gsp_ring_dir_find_pair(pid, rings->owner, &dirs, NULL) != GSP_OK)
         return GSP_OK;
-    int rc = rings->drain
-                 ? GSP_OK
-                 : gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
-    for (size_t i = 0; rc == GSP_OK && i < dirs.count; i++)
-        rc = gsp_store_drain_add_ring_dir(rings->drain, &dirs.at[i], err);
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < dirs.count; i++) {
+        if (!is_ours(rings, &dirs.at[i], is_below))
+            continue;
+        if (!rings->drain)
+            rc = gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
+        if (rc == GSP_OK)
+            rc = gsp_store_drain_add_ring_dir(rings->drain, &dirs.at[i], err);
+    }
     return rc;
 }
 
@@ -53,10 +66,10 @@ static int add_processes(struct gsp_ring_drain *rings, struct gsp_err *err)
     pid_t *pids = NULL;
     size_t count = 0;
     if (!rings->subprocesses || gsp_sample_tree_pids(rings->pid, &pids, &count, NULL) != GSP_OK)
-        return add_process(rings, rings->pid, err);
+        return add_process(rings, rings->pid, true, err);
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < count; i++)
-        rc = add_process(rings, pids[i], err);
+        rc = add_process(rings, pids[i], true, err);
     free(pids);
     return rc;
 }
@@ -64,7 +77,7 @@ static int add_processes(struct gsp_ring_drain *rings, struct gsp_err *err)
 static int add_announced(void *user, pid_t pid, bool is_well, struct gsp_err *err)
 {
     (void)is_well;
-    return add_process(user, pid, err);
+    return add_process(user, pid, false, err);
 }
 
 static int read_announcements(struct gsp_ring_drain *rings, struct gsp_err *err)
@@ -94,8 +107,6 @@ static void update_counters(struct gsp_ring_drain *rings)
 static void tick(struct gsp_ring_drain *rings, bool flush)
 {
     struct gsp_err err = {0};
-    const uid_t owner = gsp_ring_dir_owner(rings->pid);
-    rings->owner = owner != GSP_RING_DIR_NO_OWNER ? owner : rings->owner;
     int rc = add_processes(rings, &err);
     if (rc == GSP_OK)
         rc = read_announcements(rings, &err);
@@ -155,7 +166,7 @@ int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct g
         return gsp_err_nomem(err);
     gsp_thread_cond_init(&rings->wake);
     rings->pid = opts->pid;
-    rings->owner = GSP_RING_DIR_NO_OWNER;
+    rings->owner = opts->owner;
     rings->subprocesses = opts->subprocesses;
     rings->drain_opts.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);

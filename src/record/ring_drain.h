@@ -20,6 +20,7 @@ struct gsp_ring_drain; /* opaque */
 struct gsp_ring_drain_opts {
     const char *folder; /* of the run; copied */
     pid_t pid;
+    uid_t owner;       /* who runs the processes: rings of others are not drained */
     bool subprocesses; /* also drain the descendants of pid */
     /* The file of announcements.h. Its processes are drained as well, even if they live for less
      * than a second or are no longer descendants of pid. Copied; may be NULL. */

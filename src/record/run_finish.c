@@ -53,11 +53,13 @@ static void wait_for_followers(const struct gsp_announcements *announced)
     const struct timespec pause = {.tv_nsec = POLL_NS};
     const int64_t until_ns = gsp_now_ns() + FOLLOWERS_NS;
     for (size_t i = 0; i < announced->count; i++) {
-        struct gsp_ring_dir ring_dir;
-        if (gsp_ring_dir_find(announced->pids[i], &ring_dir, NULL) < 0 || ring_dir.live)
+        struct gsp_ring_dir_pair dirs;
+        if (gsp_ring_dir_find_pair(announced->pids[i], GSP_RING_DIR_NO_OWNER, &dirs, NULL) < 0 ||
+            dirs.at[0].live)
             continue;
-        while (gsp_record__is_followed(&ring_dir) && gsp_now_ns() < until_ns)
-            nanosleep(&pause, NULL);
+        for (size_t k = 0; k < dirs.count; k++)
+            while (gsp_record__is_followed(&dirs.at[k]) && gsp_now_ns() < until_ns)
+                nanosleep(&pause, NULL);
     }
 }
 
