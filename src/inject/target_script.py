@@ -144,7 +144,7 @@ def run_request(request: "Dict[str, Any]") -> None:
         import os
 
         threading: Any = sys.modules.get("threading")
-        main = getattr(threading, "_main_thread", None)
+        main: Any = getattr(threading, "_main_thread", None)
         # Lists the threads of the main interpreter last, and its first thread after the others.
         oldest = list(sys._current_frames())[-1]
         if sys.version_info >= (3, 13) or getattr(main, "_ident", None) != me or oldest == me:
