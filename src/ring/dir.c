@@ -358,20 +358,25 @@ static bool is_ring_name(const char *name)
     return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
 }
 
-/* Whether it is a request or response file of inject, eval or mem record. A killed command leaves
- * them behind. */
-static bool is_request_name(const char *name)
+bool gsp_ring__dir_owns_request(const char *name)
 {
-    static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
-    for (size_t i = 0; i < GSP_COUNT(ENDS); i++)
-        if (strncmp(name, "script-", 7) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i]))
+    static const char *const ENDS[] = {".py", ".claim", ".answer", ".answer.new", ".outcome"};
+    if (strncmp(name, GSP_RING__REQUEST, sizeof(GSP_RING__REQUEST) - 1) != 0)
+        return false;
+    const char *pid = name + sizeof(GSP_RING__REQUEST) - 1;
+    const char *dash = pid + strspn(pid, "0123456789");
+    if (dash == pid || *dash != '-')
+        return false;
+    const char *dot = dash + 1 + strspn(dash + 1, "0123456789abcdef");
+    for (size_t i = 0; dot > dash + 1 && i < GSP_COUNT(ENDS); i++)
+        if (strcmp(dot, ENDS[i]) == 0)
             return true;
     return false;
 }
 
 bool gsp_ring__dir_owns_file(const char *name)
 {
-    return is_ring_name(name) || is_request_name(name) || strcmp(name, META_NAME) == 0 ||
+    return is_ring_name(name) || gsp_ring__dir_owns_request(name) || strcmp(name, META_NAME) == 0 ||
            strcmp(name, GSP_CONTROL_FILE) == 0 || strcmp(name, GSP_MEMORY_FILE) == 0 ||
            (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
 }

@@ -159,3 +159,7 @@ struct gsp_ring_dirs_swept gsp_ring_dirs_sweep(const struct gsp_ring_dir_limits 
  * (the process runs, or another process uses the directory), NOWRITE (sys ENOTEMPTY: the directory
  * contains files that gsprof did not create, which stay), PERM or IO. */
 GSP_MUST_CHECK int gsp_ring_dir_remove(const struct gsp_ring_dir *dir, struct gsp_err *err);
+/* Removes what commands that were killed have left in the ring directory of a running process: the
+ * files of their requests. A file stays if it is younger than age_ns, if its command still runs, or
+ * if the process may need it. Ignores errors. */
+void gsp_ring_dir_remove_requests(int folder_fd, int64_t age_ns);
