@@ -19,7 +19,7 @@
 struct gsp_ring_drain {
     struct gsp_drain *drain; /* opened when the first ring is found */
     char *folder;
-    char *announcements_path;
+    int announcements_fd;       /* -1: none */
     size_t announcements_bytes; /* of that file, already read */
     pid_t pid;
     uid_t owner; /* who runs it, while it runs; GSP_RING_DIR_NO_OWNER: not known yet */
@@ -69,10 +69,8 @@ static int add_announced(void *user, pid_t pid, bool is_well, struct gsp_err *er
 
 static int read_announcements(struct gsp_ring_drain *rings, struct gsp_err *err)
 {
-    return rings->announcements_path ? gsp_record__announcements_next(rings->announcements_path,
-                                                                      &rings->announcements_bytes,
-                                                                      add_announced, rings, err)
-                                     : GSP_OK;
+    return gsp_record__announcements_next(rings->announcements_fd, &rings->announcements_bytes,
+                                          add_announced, rings, err);
 }
 
 static void update_counters(struct gsp_ring_drain *rings)
@@ -132,7 +130,6 @@ void gsp_record__ring_drain_free(struct gsp_ring_drain *rings)
     gsp_store_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
     free(rings->folder);
-    free(rings->announcements_path);
     free(rings);
 }
 
@@ -140,10 +137,7 @@ static int copy_paths(struct gsp_ring_drain *rings, const struct gsp_ring_drain_
                       struct gsp_err *err)
 {
     rings->folder = strdup(opts->folder);
-    rings->announcements_path = opts->announcements_path ? strdup(opts->announcements_path) : NULL;
-    if (!rings->folder || (opts->announcements_path && !rings->announcements_path))
-        return gsp_err_nomem(err);
-    return GSP_OK;
+    return rings->folder ? GSP_OK : gsp_err_nomem(err);
 }
 
 int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct gsp_ring_drain **out,
@@ -157,6 +151,7 @@ int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct g
     rings->pid = opts->pid;
     rings->owner = GSP_RING_DIR_NO_OWNER;
     rings->subprocesses = opts->subprocesses;
+    rings->announcements_fd = opts->announcements ? opts->announcements->fd : -1;
     rings->drain_opts.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
