@@ -259,7 +259,8 @@ static int make_folder(struct run *run, struct gsp_err *err)
 static void start_rings(struct run *run)
 {
     struct gsp_err err = {0};
-    const struct gsp_ring_drain_opts rings = {.folder = run->dir.path,
+    const struct gsp_ring_drain_opts rings = {.folder = run->dir.handle,
+                                              .shown = run->dir.path,
                                               .pid = run->pid,
                                               .subprocesses = true,
                                               .announcements = &run->file,

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "record/announcements.h"
+#include "record/run_dir.h"
 #include "ring/dir.h"
 #include "sample/tree.h"
 #include "source/allocations.h"
@@ -19,6 +20,7 @@
 struct gsp_ring_drain {
     struct gsp_drain *drain; /* opened when the first ring is found */
     char *folder;
+    char *shown;                /* the path of the folder in messages */
     int announcements_fd;       /* -1: none */
     size_t announcements_bytes; /* of that file, already read */
     pid_t pid;
@@ -99,6 +101,7 @@ static void tick(struct gsp_ring_drain *rings, bool flush)
         rc = read_announcements(rings, &err);
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_tick(rings->drain, flush, &err);
+    gsp_record__run_dir_name_error(rings->folder, rings->shown, &err);
     /* Logged once: the drain may recover, for example when a full disk gets space. */
     if (rc < 0 && rings->failed == GSP_OK)
         gsp_log_warn("store", "cannot drain rings: %s", err.msg);
@@ -130,6 +133,7 @@ void gsp_record__ring_drain_free(struct gsp_ring_drain *rings)
     gsp_store_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
     free(rings->folder);
+    free(rings->shown);
     free(rings);
 }
 
@@ -137,7 +141,8 @@ static int copy_paths(struct gsp_ring_drain *rings, const struct gsp_ring_drain_
                       struct gsp_err *err)
 {
     rings->folder = strdup(opts->folder);
-    return rings->folder ? GSP_OK : gsp_err_nomem(err);
+    rings->shown = strdup(opts->shown ? opts->shown : opts->folder);
+    return rings->folder && rings->shown ? GSP_OK : gsp_err_nomem(err);
 }
 
 int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct gsp_ring_drain **out,
@@ -156,6 +161,8 @@ int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct g
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
         rc = gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
+    if (rc < 0)
+        gsp_record__run_dir_name_error(opts->folder, opts->shown, err);
     if (rc == GSP_OK && gsp_thread_start(&rings->thread, drain_periodically, rings) != 0)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread to drain the rings");
     if (rc < 0)
@@ -217,6 +224,7 @@ int gsp_record__ring_drain_finish(struct gsp_ring_drain *rings, struct gsp_store
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_merge_all(rings->drain, &rings->err);
     *stats = rings->drain ? gsp_store_drain_stats(rings->drain) : (struct gsp_store_drain_stats){0};
+    gsp_record__run_dir_name_error(rings->folder, rings->shown, &rings->err);
     if (rc < 0 && err)
         *err = rings->err;
     return rc;

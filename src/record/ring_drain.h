@@ -20,6 +20,7 @@ struct gsp_ring_drain; /* opaque */
 
 struct gsp_ring_drain_opts {
     const char *folder; /* of the run; copied */
+    const char *shown;  /* the path of the folder in messages; copied; NULL: folder */
     pid_t pid;
     bool subprocesses; /* also drain the descendants of pid */
     /* The file of announcements.h. Its processes are drained as well, even if they live for less
