@@ -50,7 +50,7 @@ void gsp_record_launch_abort(struct gsp_launch *launch);
 
 /* Returns the user who called sudo, from SUDO_UID and SUDO_GID; false if we are not root through
  * sudo. */
-bool gsp_record_launch_sudo_caller(uid_t *uid, gid_t *gid);
+bool gsp_record__launch_sudo_caller(uid_t *uid, gid_t *gid);
 /* Returns the user as whom programs are launched: that one, or this user. */
 uid_t gsp_record_launch_user(void);
 

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "record/announcements.h"
+#include "record/run_dir.h"
 #include "ring/dir.h"
 #include "sample/tree.h"
 #include "source/allocations.h"
@@ -19,7 +20,8 @@
 struct gsp_ring_drain {
     struct gsp_drain *drain; /* opened when the first ring is found */
     char *folder;
-    char *announcements_path;
+    char *shown;                /* the path of the folder in messages */
+    int announcements_fd;       /* -1: none */
     size_t announcements_bytes; /* of that file, already read */
     pid_t pid;
     uid_t owner;
@@ -82,10 +84,8 @@ static int add_announced(void *user, pid_t pid, bool is_well, struct gsp_err *er
 
 static int read_announcements(struct gsp_ring_drain *rings, struct gsp_err *err)
 {
-    return rings->announcements_path ? gsp_record__announcements_next(rings->announcements_path,
-                                                                      &rings->announcements_bytes,
-                                                                      add_announced, rings, err)
-                                     : GSP_OK;
+    return gsp_record__announcements_next(rings->announcements_fd, &rings->announcements_bytes,
+                                          add_announced, rings, err);
 }
 
 static void update_counters(struct gsp_ring_drain *rings)
@@ -112,6 +112,7 @@ static void tick(struct gsp_ring_drain *rings, bool flush)
         rc = read_announcements(rings, &err);
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_tick(rings->drain, flush, &err);
+    gsp_record__run_dir_name_error(rings->folder, rings->shown, &err);
     /* Logged once: the drain may recover, for example when a full disk gets space. */
     if (rc < 0 && rings->failed == GSP_OK)
         gsp_log_warn("store", "cannot drain rings: %s", err.msg);
@@ -143,7 +144,7 @@ void gsp_record__ring_drain_free(struct gsp_ring_drain *rings)
     gsp_store_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
     free(rings->folder);
-    free(rings->announcements_path);
+    free(rings->shown);
     free(rings);
 }
 
@@ -151,10 +152,8 @@ static int copy_paths(struct gsp_ring_drain *rings, const struct gsp_ring_drain_
                       struct gsp_err *err)
 {
     rings->folder = strdup(opts->folder);
-    rings->announcements_path = opts->announcements_path ? strdup(opts->announcements_path) : NULL;
-    if (!rings->folder || (opts->announcements_path && !rings->announcements_path))
-        return gsp_err_nomem(err);
-    return GSP_OK;
+    rings->shown = strdup(opts->shown ? opts->shown : opts->folder);
+    return rings->folder && rings->shown ? GSP_OK : gsp_err_nomem(err);
 }
 
 int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct gsp_ring_drain **out,
@@ -168,10 +167,13 @@ int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct g
     rings->pid = opts->pid;
     rings->owner = opts->owner;
     rings->subprocesses = opts->subprocesses;
+    rings->announcements_fd = opts->announcements ? opts->announcements->fd : -1;
     rings->drain_opts.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
         rc = gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
+    if (rc < 0)
+        gsp_record__run_dir_name_error(opts->folder, opts->shown, err);
     if (rc == GSP_OK && gsp_thread_start(&rings->thread, drain_periodically, rings) != 0)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread to drain the rings");
     if (rc < 0)
@@ -233,6 +235,7 @@ int gsp_record__ring_drain_finish(struct gsp_ring_drain *rings, struct gsp_store
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_merge_all(rings->drain, &rings->err);
     *stats = rings->drain ? gsp_store_drain_stats(rings->drain) : (struct gsp_store_drain_stats){0};
+    gsp_record__run_dir_name_error(rings->folder, rings->shown, &rings->err);
     if (rc < 0 && err)
         *err = rings->err;
     return rc;
