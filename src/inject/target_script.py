@@ -152,8 +152,8 @@ def run_request(request: "Dict[str, Any]") -> None:
         names = ("_active", "_active_limbo_lock", "_shutdown_locks", "_shutdown_locks_lock")
         if not hasattr(main, "_tstate_lock") or not all(hasattr(threading, name) for name in names):
             return
-        # Python releases the old lock when this thread ends. Nobody but _shutdown() may release
-        # that of the main thread.
+        # Python releases the old lock when this thread ends. Only _shutdown() may release that of
+        # the main thread.
         lock = _thread.allocate_lock()
         lock.acquire()
         with threading._shutdown_locks_lock:

@@ -301,7 +301,7 @@ def fixture_users() -> Iterator[None]:
 
 @pytest.mark.parametrize("owner", [0, OWNER])
 def test_rings_for_a_process_of_another_user(owner: int, users: None) -> None:
-    """Root reads those of the user who runs the process, and of nobody else."""
+    """Root reads only those of the user who runs the process."""
     target = start_as(owner, "/usr/bin/sleep", "60")
     try:
         make_rings_of(target.pid, VICTIM)
