@@ -86,16 +86,23 @@ static const struct {
 };
 
 /* Catches all exceptions, so that the program sees no traceback and no SystemExit. The file name
- * marks the functions of the script as gsprof's. */
+ * marks the functions of the script as gsprof's. This thread collects no garbage: if the program
+ * exits meanwhile, the interpreter ends the thread where it waits for the GIL, and in the middle of
+ * a collection that would leave broken lists of objects, with which the exit crashes. */
 static const char DRIVER[] = "name = text = b''\n"
-                             "space = {'__name__': '__gsprof__', '__file__': path}\n"
+                             "import gc\n"
+                             "space = {'__name__': '__gsprof__', '__file__': path,\n"
+                             "         'COLLECTS': gc.isenabled()}\n"
+                             "gc.disable()\n"
                              "try:\n"
                              "    exec(compile(script, '<gsprof script>', 'exec'), space)\n"
                              "    name, text = space.get('ANSWER') or (b'', b'')\n"
                              "    said = 'ok'\n"
                              "except BaseException as error:\n"
                              "    said = 'error ' + type(error).__name__ + ': ' + str(error)\n"
-                             "    said = ascii(' '.join(said.split()))[1:-1][:400]\n";
+                             "    said = ascii(' '.join(said.split()))[1:-1][:400]\n"
+                             "if space['COLLECTS']:\n"
+                             "    gc.enable()\n";
 
 /* Finds the functions in a library. Returns false if a required one is missing. */
 static bool find_functions(void *handle, struct python *out)

@@ -169,6 +169,7 @@ def run_request(request: "Dict[str, Any]") -> None:
     def evaluate(printed: "List[str]") -> str:
         """Runs the code in the namespace of __main__, like a debugger."""
         import ast
+        import gc
         from _thread import get_ident
 
         me = get_ident()
@@ -193,6 +194,10 @@ def run_request(request: "Dict[str, Any]") -> None:
         if isinstance(last, ast.Expr):
             codes.append(compile(ast.Expression(last.value), EVAL, "eval"))
         module = sys.modules.get("gsprof._gsprof")
+        # The agent has disabled the collector for its thread, but not for the user's code.
+        collects = globals().get("COLLECTS")
+        if collects:
+            gc.enable()
         sys.stdout = Printed()  # type: ignore[assignment]
         if module is not None:
             module.memory_pause(False)  # allocations of the user's code are counted
@@ -200,6 +205,8 @@ def run_request(request: "Dict[str, Any]") -> None:
             values = [eval(code, space) for code in codes]
             return "" if values[-1] is None else repr(values[-1])
         finally:
+            if collects is not None:
+                globals()["COLLECTS"] = gc.isenabled()
             if module is not None:
                 module.memory_pause(True)
             if isinstance(sys.stdout, Printed):

@@ -143,3 +143,43 @@ def test_a_child_of_fork_after_that(some_python: Python, programs: List[Program]
     gsprof("eval", program.pid, "import threading", "--yes", *LONG)
     assert program.has_threading()
     assert program.finish() == ENDED
+
+
+# Each allocation of a container starts a collection, in the thread that allocates.
+COLLECTING = """
+import _thread, gc, sys
+threads = []
+gc.callbacks.append(lambda phase, info: threads.append(_thread.get_ident()))
+gc.set_threshold(1, 1, 1)
+print("ready", flush=True)
+for line in sys.stdin:
+    others = sum(thread != _thread.get_ident() for thread in threads)
+    print(others, gc.isenabled(), flush=True)
+"""
+
+
+def test_the_thread_of_the_agent_collects_hardly_any_garbage(some_python: Python) -> None:
+    """The interpreter ends it while it waits for the GIL if the program exits: in the middle of a
+    collection, that would break the lists of objects. The user's code is as in the program."""
+    if some_python.version >= (3, 13):
+        pytest.skip("since 3.13, the collector runs elsewhere")
+    with subprocess.Popen(
+        [some_python.path, "-I", "-S", "-c", COLLECTING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for command in ("inject", "eject"):
+            gsprof(command, process.pid, *LONG)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            others, is_enabled = process.stdout.readline().split()
+            # The first objects of the thread are made before it can switch the collector off.
+            assert int(others) < 100 and is_enabled == "True", (command, others)
+        for code, answer in (("isenabled", "True"), ("disable", ""), ("isenabled", "False")):
+            done = gsprof("eval", "--yes", *LONG, process.pid, f"__import__('gc').{code}()")
+            assert done.out.strip() == answer, code
+        process.stdin.close()
+        assert process.wait() == 0
