@@ -80,7 +80,9 @@ def _prepare(follow: bool) -> None:
 
 def _append(path: str, line: str) -> None:
     # Not os: gevent and eventlet replace functions there.
-    fd = posix.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    # Does not wait if something else is in the place of the file.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = posix.open(path, flags)
     try:
         posix.write(fd, line.encode("utf-8", "replace"))
     finally:

@@ -83,8 +83,10 @@ def _call(name: str) -> None:
 
 def _wait_for(module: "ModuleType", callback: "Callback") -> None:
     """For a module that another thread is importing and that the finders have already seen."""
-    import threading
     import time
+
+    # Not threading: before Python 3.13, it takes the thread that imports it for the main thread.
+    from _thread import start_new_thread
 
     def wait() -> None:
         deadline = time.monotonic() + 120
@@ -93,7 +95,7 @@ def _wait_for(module: "ModuleType", callback: "Callback") -> None:
         if not _is_importing(module):
             quietly(callback)
 
-    threading.Thread(target=wait, name="gsprof import", daemon=True).start()
+    start_new_thread(wait, ())
 
 
 def _is_importing(module: "ModuleType") -> bool:

@@ -14,7 +14,8 @@ def _fail(cause, why):
     # type: (str, str) -> None
     """Reports to `gsprof run` why the package is not loaded; the program continues without."""
     try:
-        fd = os.open(os.environ["GSPROF_RUN_FILE"], os.O_WRONLY | os.O_APPEND)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        fd = os.open(os.environ["GSPROF_RUN_FILE"], flags)
         line = "%d %s %s\n" % (os.getpid(), cause, " ".join(why.split()))
         os.write(fd, line.encode("utf-8", "replace"))
         os.close(fd)

@@ -14,6 +14,7 @@
 #define READ_CHUNK   16384
 #define SPILL_BYTES  65536
 #define TMP_TRIES    100
+#define FD_FOLDER    "/proc/self/fd/"
 /* Device numbers of Linux. */
 #define MEMORY_MAJOR 1
 #define NULL_DEVICE  0x103
@@ -247,10 +248,19 @@ static int open_tmp(struct gsp_newfile *file, mode_t mode, struct gsp_err *err)
     return write_refused(file->path, EEXIST, err);
 }
 
+/* Whether a file is named by its folder's descriptor and its name. The caller holds on to that
+ * folder, so that neither a link nor a pipe in it may take the content elsewhere. */
+static bool is_of_held_folder(const char *path)
+{
+    const size_t len = strlen(FD_FOLDER);
+    return strncmp(path, FD_FOLDER, len) == 0 && strchr(path + len, '/') != NULL;
+}
+
 static int fill_newfile(struct gsp_newfile *file, const char *path, struct gsp_err *err)
 {
+    const bool is_held = is_of_held_folder(path);
     /* A symbolic link stands for its target. */
-    file->path = realpath(path, NULL);
+    file->path = is_held ? NULL : realpath(path, NULL);
     if (!file->path)
         file->path = strdup(path);
     if (!file->path)
@@ -266,11 +276,11 @@ static int fill_newfile(struct gsp_newfile *file, const char *path, struct gsp_e
         return open_tmp(file, 0666, err);
     if (S_ISDIR(st.st_mode))
         return write_refused(path, EISDIR, err);
-    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode) && !is_held)
         return open_special(file, err);
     if (!file->replace)
         return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", path);
-    return open_tmp(file, st.st_mode & 0777, err);
+    return open_tmp(file, S_ISREG(st.st_mode) ? st.st_mode & 0777 : 0666, err);
 }
 
 int gsp_newfile_open(struct gsp_newfile *file, const char *path, bool replace, struct gsp_err *err)

@@ -66,7 +66,8 @@ struct gsp_newfile {
 };
 
 /* Fails with EXISTS (unless replace), NOWRITE or NOMEM, before the caller produces any content.
- * If path is "-", writes to a duplicate of stdout. */
+ * If path is "-", writes to a duplicate of stdout. A file of "/proc/self/fd/N/" is replaced even if
+ * it is a link or a pipe. */
 GSP_MUST_CHECK int gsp_newfile_open(struct gsp_newfile *file, const char *path, bool replace,
                                     struct gsp_err *err);
 /* Gives the file its final name and closes the struct. Fails with EXISTS, NOWRITE or IO. */

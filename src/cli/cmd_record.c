@@ -363,10 +363,12 @@ static void report_gil(struct recording *recording, const struct gsp_record *rec
 static void start_rings(struct recording *recording)
 {
     struct gsp_err err = {0};
-    const struct gsp_ring_drain_opts opts = {.folder = recording->file.output,
-                                             .pid = recording->pid,
-                                             .subprocesses =
-                                                 recording->opts->sampling.subprocesses};
+    const struct gsp_ring_drain_opts opts = {
+        .folder = recording->file.output,
+        .pid = recording->pid,
+        .owner = recording->launch.pid > 0 ? gsp_record_launch_user()
+                                           : gsp_ring_dir_owner(recording->pid),
+        .subprocesses = recording->opts->sampling.subprocesses};
     if (gsp_source_is_run(recording->file.format) &&
         gsp_record_ring_drain_start(&opts, &recording->rings, &err) < 0)
         gsp_cli__term_line(&recording->term, "gsprof: cannot record the target's tables: %s",

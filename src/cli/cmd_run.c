@@ -25,6 +25,7 @@
 #include "record/launch.h"
 #include "record/ring_drain.h"
 #include "record/run_dir.h"
+#include "record/run_file.h"
 #include "record/run_finish.h"
 #include "record/run_signals.h"
 #include "report/run_summary.h"
@@ -35,7 +36,6 @@
 /* Writing a segment of every table costs a few hundredths of a second. */
 #define SEGMENT_NS          (30 * GSP_NS_PER_S)
 #define RATE_HZ             100.0
-#define PIDS_FILE           "/gsprof-run.XXXXXX"
 /* As in shells: the program exists but cannot be executed; 127 is for a missing program. */
 #define EXIT_NOT_EXECUTABLE 126
 
@@ -118,8 +118,8 @@ struct run {
     pid_t pid;
     struct gsp_run_dir dir;
     char python_dir[GSP_PACKAGE_DIR_MAX];
-    char pids_path[GSP_PACKAGE_DIR_MAX]; /* file in which processes report their state */
-    bool is_chosen;                      /* GSPROF was set: the user chose the recorded processes */
+    struct gsp_run_file file; /* in which processes report their state */
+    bool is_chosen;           /* GSPROF was set: the user chose the recorded processes */
     struct gsp_ring_drain *rings;
     struct gsp_followers *followers; /* NULL: no followers for child processes */
     struct gsp_follow_result followed;
@@ -165,33 +165,13 @@ static void on_row(void *user, enum gsp_table_id table, const void *row)
 
 /* ------------------------------------------------------------------------------- begin */
 
-static bool make_pids_file_in(struct run *run, const char *folder)
-{
-    uid_t uid = 0;
-    gid_t gid = 0;
-    /* Absolute, because the program may change its working directory. */
-    gsp_auto_free char *real = folder && *folder ? realpath(folder, NULL) : NULL;
-    if (!real || strlen(real) + sizeof(PIDS_FILE) > sizeof(run->pids_path))
-        return false;
-    snprintf(run->pids_path, sizeof(run->pids_path), "%s" PIDS_FILE, real);
-    gsp_auto_fd fd = mkostemp(run->pids_path, O_CLOEXEC);
-    if (fd < 0) {
-        run->pids_path[0] = '\0';
-        return false;
-    }
-    /* Under sudo the program runs as the calling user, who must be able to write the file. */
-    if (gsp_record_launch_sudo_caller(&uid, &gid))
-        gsp_ignore(fchown(fd, uid, gid) < 0);
-    return true;
-}
-
 /* Creates the temporary file in which the processes of the run report their state. A failure is not
  * fatal. */
-static void make_pids_file(struct run *run)
+static void make_run_file(struct run *run)
 {
     const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm", run->dir.path};
     for (size_t i = 0; i < GSP_COUNT(folders); i++)
-        if (make_pids_file_in(run, folders[i]))
+        if (gsp_record_run_file_make(&run->file, folders[i]))
             return;
     if (!run->parsed->globals.quiet)
         gsp_cli__term_line(
@@ -223,8 +203,8 @@ static int set_environment(struct run *run, struct gsp_err *err)
     const int rc = gsp_inject_package_set_env(run->python_dir, err);
     if (rc < 0)
         return rc;
-    make_pids_file(run);
-    put_env("GSPROF_RUN_FILE", run->pids_path, true);
+    make_run_file(run);
+    put_env("GSPROF_RUN_FILE", run->file.path, true);
     const char *torch = run->opts->no_torch ? "off" : run->opts->torch;
     put_env("GSPROF_TORCH_PROFILING", torch ? torch : "on", torch != NULL);
     put_env("GSPROF_MEMORY", run->opts->no_memory ? "off" : "sampled", run->opts->no_memory);
@@ -279,10 +259,12 @@ static int make_folder(struct run *run, struct gsp_err *err)
 static void start_rings(struct run *run)
 {
     struct gsp_err err = {0};
-    const struct gsp_ring_drain_opts rings = {.folder = run->dir.path,
+    const struct gsp_ring_drain_opts rings = {.folder = run->dir.handle,
+                                              .shown = run->dir.path,
                                               .pid = run->pid,
+                                              .owner = gsp_record_launch_user(),
                                               .subprocesses = true,
-                                              .announcements_path = run->pids_path,
+                                              .announcements = &run->file,
                                               .segment_age_ns = SEGMENT_NS,
                                               .now = true};
     if (run->dir.path[0] && gsp_record_ring_drain_start(&rings, &run->rings, &err) < 0)
@@ -322,7 +304,7 @@ static int start(struct run *run, struct gsp_err *err)
         /* Only now, so that the program inherits the original limits. */
         gsp_cli__raise_descriptors();
         gsp_record_launch_drop_descriptors();
-        gsp_ignore(gsp_record_followers_start(run->pids_path, run->pid, &run->followers, NULL) < 0);
+        gsp_ignore(gsp_record_followers_start(&run->file, run->pid, &run->followers, NULL) < 0);
         start_rings(run);
     } else {
         gsp_record_run_dir_discard(&run->dir);
@@ -359,7 +341,7 @@ static void report_fault(struct run *run, const struct gsp_announcements *announ
     /* Only Python processes load the package. */
     const bool is_python = run->followed.samples > 0 && !run->is_chosen;
     gsp_auto_buf line = {0};
-    if (!run->pids_path[0] || (!announced->inside && !is_python))
+    if (!run->file.path[0] || (!announced->inside && !is_python))
         return;
     gsp_cli__run_fault_explain(announced, run->python_dir, run->parsed->args[0], &line);
     const char *text = gsp_buf_cstr(&line);
@@ -478,7 +460,7 @@ static void finish(struct run *run, int64_t took_ns)
     struct gsp_announcements announced;
     struct gsp_run_finish_result result = {0};
     char took[32];
-    gsp_record_announcements_read(run->pids_path, run->pid, &announced);
+    gsp_record_announcements_read(run->file.fd, run->pid, &announced);
     if (!quiet)
         gsp_cli__term_line(&run->term, "gsprof: the program ran for %s and exited with status %d.",
                            gsp_fmt_duration(took_ns, took, sizeof(took)), run->status);
@@ -548,7 +530,10 @@ static void follow(struct run *run)
 
 static int run_command(const struct gsp_parsed *parsed)
 {
-    struct run run = {.parsed = parsed, .opts = parsed->opts, .launch = {.gate = -1, .report = -1}};
+    struct run run = {.parsed = parsed,
+                      .opts = parsed->opts,
+                      .launch = {.gate = -1, .report = -1},
+                      .file = {.fd = -1}};
     struct gsp_err err = {0};
     if (parsed->arg_count == 0)
         return gsp_cli__misuse(parsed, "run needs a program: gsprof run -- python3 train.py");
@@ -569,8 +554,7 @@ static int run_command(const struct gsp_parsed *parsed)
     }
     gsp_record_launch_abort(&run.launch);
     gsp_record_run_signals_close();
-    if (run.pids_path[0])
-        unlink(run.pids_path);
+    gsp_record_run_file_remove(&run.file);
     gsp_record_run_dir_free(&run.dir);
     if (run.is_unable)
         rc = run_unrecorded(&run, &err);

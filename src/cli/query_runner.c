@@ -62,9 +62,12 @@ static void print_state(const struct gsp_query_runner *runner)
         return;
     if (!endpoint->is_live) {
         int64_t since = gsp_realtime_ns() - endpoint->ring_dirs.at[0].last_write_ns;
+        const uint32_t uid = endpoint->ring_dirs.at[0].uid;
+        gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age));
         gsp_cli__term_line(&term, "gsprof: process %d has exited; its last rows are %s old",
-                           (int)endpoint->pid,
-                           gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
+                           (int)endpoint->pid, age);
+        if (uid != geteuid())
+            gsp_cli__term_line(&term, "gsprof: these rows are from user %u", (unsigned)uid);
     } else if (!endpoint->has_rings) {
         gsp_cli__term_line(&term,
                            "gsprof: process %d has no tables; only python.backtrace has rows, its "

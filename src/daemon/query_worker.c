@@ -322,18 +322,25 @@ static int refuse_table(void *ctx, struct gsp_batch *batch GSP_UNUSED, struct gs
 {
     struct query *query = ctx;
     query->refused = true;
-    return gsp_err_set(err, GSP_E_PERM, 0, "only the daemon's owner may read tables of processes");
+    return gsp_err_set(err, GSP_E_PERM, 0,
+                       "only the daemon's owner may read its settings and tables of processes");
 }
 
-/* The rings of the daemon itself. The tables of its targets exist, but reading them fails. */
+/* Whether a table needs trust: those of targets, and the settings, like GET /config. */
+static bool needs_trust(enum gsp_table_id id)
+{
+    return id == GSP_TABLE_gsprof_setting || strcmp(gsp_wire_table_at(id)->schema, "python") == 0;
+}
+
+/* The rings of the daemon itself. The tables that need trust exist, but reading them fails. */
 static int add_own_tables(int64_t pid, struct query *query, struct gsp_err *err)
 {
     struct gsp_ring_dir own;
     int rc = GSP_OK;
     for (size_t i = 0; i < GSP_TABLE_COUNT && rc == GSP_OK; i++) {
-        const struct gsp_table *table = gsp_wire_table_at((enum gsp_table_id)i);
-        if (strcmp(table->schema, "python") == 0)
-            rc = gsp_store_add_live(query->store, table, refuse_table, query, err);
+        const enum gsp_table_id id = (enum gsp_table_id)i;
+        if (needs_trust(id))
+            rc = gsp_store_add_live(query->store, gsp_wire_table_at(id), refuse_table, query, err);
     }
     /* A daemon without rings still has sessions and frames. */
     if (rc == GSP_OK && gsp_ring_dir_find((pid_t)pid, &own, NULL) == GSP_OK && own.live &&

@@ -53,7 +53,7 @@ struct gsp_query_job {
     uint64_t memory_bytes;
     bool stacks;      /* python.backtrace reads the current stacks of running processes */
     bool all_users;   /* for root: rings of all users */
-    int64_t only_pid; /* read only the rings of this process, and refuse python.*; 0: of all */
+    int64_t only_pid; /* read only the rings of this process, refuse what needs trust; 0: of all */
 };
 
 /* Reads SQL from stdin and the facts (query_input.h) from GSP_WORKER_EXTRA_FD, queries all rings

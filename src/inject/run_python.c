@@ -29,6 +29,7 @@
 #define BUSY_MAX_NS  (200 * GSP_NS_PER_MS)
 #define LOCATE_TRIES 10U
 #define POLLS        16U /* the target is checked for its exit once per this many polls */
+#define LEFT_OVER_NS (60 * GSP_NS_PER_S) /* age of the files of a killed command */
 #define ANSWER_MAX   (64U << 20)
 #define OUTCOME_MAX  4096U
 #define AGENT        "gsprof/libgsprof_agent.so"
@@ -171,6 +172,8 @@ static int prepare(const struct gsp_python_call *script, const char *package,
     files->owner = st.st_uid;
     become(st.st_uid, st.st_gid);
     int rc = set_paths(script->pid, files, err);
+    if (rc == GSP_OK)
+        gsp_ring_dir_remove_requests(files->fd, LEFT_OVER_NS);
     if (rc == GSP_OK)
         rc = write_script(script, files, package, runtime, err);
     become_root(before);

@@ -137,19 +137,48 @@ def run_request(request: "Dict[str, Any]") -> None:
             _boot.detach()
         return ""
 
+    def repair_threading(me: int) -> None:
+        """Before Python 3.13, threading takes the thread that imports it first for the main thread.
+        If the user's code has done so in this thread of the agent, names the interpreter's."""
+        import _thread
+        import os
+
+        threading: Any = sys.modules.get("threading")
+        main: Any = getattr(threading, "_main_thread", None)
+        # Lists the threads of the main interpreter last, and its first thread after the others.
+        oldest = list(sys._current_frames())[-1]
+        if sys.version_info >= (3, 13) or getattr(main, "_ident", None) != me or oldest == me:
+            return
+        names = ("_active", "_active_limbo_lock", "_shutdown_locks", "_shutdown_locks_lock")
+        if not hasattr(main, "_tstate_lock") or not all(hasattr(threading, name) for name in names):
+            return
+        # Python releases the old lock when this thread ends. Only _shutdown() may release that of
+        # the main thread.
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        with threading._shutdown_locks_lock:
+            threading._shutdown_locks.discard(main._tstate_lock)
+            threading._shutdown_locks.add(lock)
+            main._tstate_lock = lock
+        with threading._active_limbo_lock:
+            threading._active.pop(me, None)
+            threading._active[oldest] = main
+            main._ident = oldest
+            main._native_id = os.getpid()
+
     def evaluate(printed: "List[str]") -> str:
         """Runs the code in the namespace of __main__, like a debugger."""
         import ast
-        import threading
+        from _thread import get_ident
 
-        me = threading.get_ident()
+        me = get_ident()
         before = sys.stdout
 
         class Printed:
             """Collects the output of this thread and passes on that of other threads."""
 
             def write(self, text: str) -> int:
-                if threading.get_ident() == me:
+                if get_ident() == me:
                     printed.append(text)
                     return len(text)
                 return int(before.write(text) or 0)
@@ -175,6 +204,7 @@ def run_request(request: "Dict[str, Any]") -> None:
                 module.memory_pause(True)
             if isinstance(sys.stdout, Printed):
                 sys.stdout = before
+            repair_threading(me)
 
     def run() -> "Tuple[str, str, str, str]":
         printed: List[str] = []

@@ -63,14 +63,16 @@ static bool claim_process(void)
 
 /* ------------------------------------------------------------------------------- gsprof run */
 
-/* Uses one write, so that lines of several processes do not mix. */
+/* Uses one write, so that lines of several processes do not mix. Does not wait if something else is
+ * in the place of the file. */
 static void report_to_run(void)
 {
+    const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     char line[24];
     int len = snprintf(line, sizeof(line), "%d\n", (int)getpid());
     int fd = -1;
     do {
-        fd = open(child_setup.run_file, O_WRONLY | O_APPEND | O_CLOEXEC);
+        fd = open(child_setup.run_file, flags);
     } while (fd < 0 && errno == EINTR);
     while (fd >= 0 && write(fd, line, (size_t)len) < 0 && errno == EINTR)
         continue;

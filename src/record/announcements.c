@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/announcements.h"
 
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +8,6 @@
 
 #include "base/file.h"
 #include "base/str.h"
-
-#define FILE_MAX ((size_t)1 << 20)
 
 static const struct {
     const char *word;
@@ -67,13 +64,19 @@ static int read_lines(const char *text, size_t *len, gsp_announcement_fn *fn, vo
     return rc;
 }
 
-int gsp_record__announcements_next(const char *path, size_t *offset, gsp_announcement_fn *fn,
-                                   void *user, struct gsp_err *err)
+/* Reads what is at an offset below the limit. */
+static ssize_t read_part(int fd, size_t offset, char *text, size_t max)
+{
+    const size_t left = offset < GSP_ANNOUNCED_BYTES_MAX ? GSP_ANNOUNCED_BYTES_MAX - offset : 0;
+    return fd < 0 || left == 0 ? 0 : gsp_fd_read_at(fd, text, left < max ? left : max, offset);
+}
+
+int gsp_record__announcements_next(int fd, size_t *offset, gsp_announcement_fn *fn, void *user,
+                                   struct gsp_err *err)
 {
     char text[4096];
     int rc = GSP_OK;
-    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof(text), (off_t)*offset);
+    ssize_t n = read_part(fd, *offset, text, sizeof(text));
     while (rc == GSP_OK && n > 0) {
         size_t whole = (size_t)n;
         rc = read_lines(text, &whole, fn, user, err);
@@ -81,7 +84,7 @@ int gsp_record__announcements_next(const char *path, size_t *offset, gsp_announc
         if (rc == GSP_OK && whole == 0 && (size_t)n == sizeof(text))
             whole = sizeof(text);
         *offset += whole;
-        n = whole > 0 ? pread(fd, text, sizeof(text), (off_t)*offset) : 0;
+        n = whole > 0 ? read_part(fd, *offset, text, sizeof(text)) : 0;
     }
     return rc;
 }
@@ -105,12 +108,20 @@ static void parse_line(struct gsp_sv line, struct gsp_announcements *all)
     snprintf(all->why, sizeof(all->why), "%s", text ? text : "");
 }
 
-void gsp_record_announcements_read(const char *path, pid_t program, struct gsp_announcements *out)
+/* Appends the file to *text. */
+static void read_file(int fd, struct gsp_buf *text)
+{
+    char part[4096];
+    ssize_t n = 0;
+    while ((n = read_part(fd, text->len, part, sizeof(part))) > 0 && !text->failed)
+        gsp_buf_put(text, part, (size_t)n);
+}
+
+void gsp_record_announcements_read(int fd, pid_t program, struct gsp_announcements *out)
 {
     *out = (struct gsp_announcements){.cause = GSP_ANNOUNCED_NONE};
     gsp_auto_buf text = {0};
-    if (gsp_file_read(path, FILE_MAX, &text, NULL) < 0)
-        gsp_buf_clear(&text);
+    read_file(fd, &text);
     struct gsp_sv rest = gsp_buf_sv(&text);
     struct gsp_sv line;
     while (rest.p && gsp_sv_split(&rest, '\n', &line))

@@ -6,6 +6,9 @@
  * of the package does not work there. Without the file such a failure would be visible only as
  * missing rows, because the program runs on.
  *
+ * The file (run_file.h) is read through the descriptor of its creator, up to
+ * GSP_ANNOUNCED_BYTES_MAX: its path and content belong to the program.
+ *
  * Threads: no state.
  */
 #pragma once
@@ -18,7 +21,9 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define GSP_ANNOUNCED_PIDS_MAX 256U
+#define GSP_ANNOUNCED_PIDS_MAX  256U
+/* Lines after these bytes are ignored. They suffice for half a million processes. */
+#define GSP_ANNOUNCED_BYTES_MAX ((size_t)4 << 20)
 
 enum gsp_announced_cause {
     GSP_ANNOUNCED_NONE,
@@ -44,11 +49,9 @@ pid_t gsp_record__announcement_pid(struct gsp_sv line);
 typedef int gsp_announcement_fn(void *user, pid_t pid, bool is_well, struct gsp_err *err);
 
 /* Calls fn for each complete line after the first *offset bytes of the file, and advances *offset.
- * Does nothing if the file cannot be read. Stops if fn fails, and returns its error. */
-GSP_MUST_CHECK int gsp_record__announcements_next(const char *path, size_t *offset,
-                                                  gsp_announcement_fn *fn, void *user,
-                                                  struct gsp_err *err);
+ * fd is a regular file, or -1 for none. Stops if fn fails, and returns its error. */
+GSP_MUST_CHECK int gsp_record__announcements_next(int fd, size_t *offset, gsp_announcement_fn *fn,
+                                                  void *user, struct gsp_err *err);
 
-/* Reads the whole file; program is the pid of the program. A file that cannot be read has no
- * lines. */
-void gsp_record_announcements_read(const char *path, pid_t program, struct gsp_announcements *out);
+/* Reads the file from its beginning; program is the pid of the program. fd -1: no lines. */
+void gsp_record_announcements_read(int fd, pid_t program, struct gsp_announcements *out);

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "collect/collect.h"
 #include "proc/task.h"
+#include "record/launch.h"
 #include "record/ring_sink.h"
 #include "record/stack_rows.h"
 #include "ring/dir.h"
@@ -325,8 +326,12 @@ static int open_all(struct follow *follow, struct gsp_err *err)
         rc = gsp_record__exit_watch_open(pid, &follow->watch, err);
     if (rc < 0)
         return rc;
-    const struct gsp_ring_dir_spec about = {
-        .pid = pid, .start_time = info.start_ticks, .rank = rank_of(pid)};
+    /* A child may still run as root. */
+    const uid_t owner = gsp_record_launch_user();
+    const struct gsp_ring_dir_spec about = {.pid = pid,
+                                            .start_time = info.start_ticks,
+                                            .rank = rank_of(pid),
+                                            .owner = follow->opts->is_child ? &owner : NULL};
     gsp_ring_dirs_sweep(follow->opts->limits); /* rings of exited processes may take the space */
     rc = gsp_ring_dir_create(&about, &follow->folder_fd, err);
     if (rc < 0)

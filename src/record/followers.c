@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -23,6 +24,8 @@
 #include "proc/task.h"
 #include "record/announcements.h"
 #include "record/follow_child.h"
+#include "record/launch.h"
+#include "ring/dir.h"
 
 /* Maximum number of followers at the same time. */
 #define FOLLOWERS_MAX 4096U
@@ -41,8 +44,8 @@ struct follower {
 };
 
 struct gsp_followers {
-    char *path;   /* of the announcements */
-    size_t bytes; /* of that file, already read */
+    const struct gsp_run_file *file; /* of the announcements */
+    size_t bytes;                    /* of that file, already read */
     pid_t program;
     int inotify_fd; /* -1: the file is polled */
     int wake[2];    /* a pipe; its closed write end stops the thread */
@@ -96,8 +99,16 @@ static bool is_below(pid_t pid, pid_t program)
 static bool is_in_run(const struct gsp_followers *all, pid_t process)
 {
     gsp_auto_buf file = {0};
-    return is_below(process, all->program) || (gsp_proc_env(process, "GSPROF_RUN_FILE", &file) &&
-                                               gsp_sv_eq(gsp_buf_sv(&file), gsp_sv_of(all->path)));
+    return is_below(process, all->program) ||
+           (gsp_proc_env(process, "GSPROF_RUN_FILE", &file) &&
+            gsp_sv_eq(gsp_buf_sv(&file), gsp_sv_of(all->file->path)));
+}
+
+/* Under sudo, the program may start programs as other users, whose stacks its user may not read. */
+static bool is_of_owner(pid_t process)
+{
+    const uid_t owner = gsp_record_launch_user();
+    return owner == geteuid() || gsp_ring_dir_owner(process) == owner;
 }
 
 static bool needs_follower(const struct gsp_followers *all, pid_t process)
@@ -105,7 +116,7 @@ static bool needs_follower(const struct gsp_followers *all, pid_t process)
     gsp_auto_buf word = {0};
     struct gsp_procinfo info;
     if (is_followed(all, process) || gsp_proc_info(process, &info, NULL) < 0 || info.state == 'Z' ||
-        !is_in_run(all, process))
+        !is_in_run(all, process) || !is_of_owner(process))
         return false;
     const bool is_set = gsp_proc_env(process, "GSPROF_FOLLOW", &word);
     const char *text = is_set ? gsp_buf_cstr(&word) : NULL;
@@ -150,7 +161,7 @@ static void *follow_announced(void *arg)
     struct gsp_followers *all = arg;
     do {
         gsp_ignore(
-            gsp_record__announcements_next(all->path, &all->bytes, follow_process, all, NULL));
+            gsp_record__announcements_next(all->file->fd, &all->bytes, follow_process, all, NULL));
         reap(all);
     } while (wait_for_lines(all));
     return NULL;
@@ -161,27 +172,31 @@ static void free_all(struct gsp_followers *all)
     gsp_fd_close(&all->inotify_fd);
     gsp_fd_close(&all->wake[0]);
     gsp_fd_close(&all->wake[1]);
-    free(all->path);
     free(all->at);
     free(all);
 }
 
-int gsp_record_followers_start(const char *path, pid_t program, struct gsp_followers **out,
-                               struct gsp_err *err)
+/* Watches the file itself: its path may lead to another file by now. Returns -1 if that fails. */
+static int watch(const struct gsp_run_file *file)
+{
+    char path[64];
+    gsp_auto_fd fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+    return fd >= 0 && inotify_add_watch(fd, path, IN_MODIFY) >= 0 ? gsp_fd_release(&fd) : -1;
+}
+
+int gsp_record_followers_start(const struct gsp_run_file *file, pid_t program,
+                               struct gsp_followers **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_followers *all = calloc(1, sizeof(*all));
     if (!all)
         return gsp_err_nomem(err);
     all->program = program;
-    all->path = strdup(path);
+    all->file = file;
     all->wake[0] = all->wake[1] = -1;
-    all->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (all->inotify_fd >= 0 && inotify_add_watch(all->inotify_fd, path, IN_MODIFY) < 0) {
-        gsp_fd_close(&all->inotify_fd);
-        all->inotify_fd = -1;
-    }
-    if (!all->path || pipe2(all->wake, O_CLOEXEC) != 0 ||
+    all->inotify_fd = watch(file);
+    if (pipe2(all->wake, O_CLOEXEC) != 0 ||
         gsp_thread_start(&all->thread, follow_announced, all) != 0) {
         free_all(all);
         return gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread for the followers");

@@ -16,12 +16,13 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "record/run_file.h"
 
 struct gsp_followers; /* opaque */
 
-/* path is the file of announcements, copied; program is a process that already has a follower.
- * Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_record_followers_start(const char *path, pid_t program,
+/* file has the announcements, and is used until the stop; program is a process that already has a
+ * follower. Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_record_followers_start(const struct gsp_run_file *file, pid_t program,
                                               struct gsp_followers **out, struct gsp_err *err);
 /* Waits up to two seconds for the followers of exited processes, which write their last rows, and
  * terminates the others. Returns how many could not create rings. Frees; NULL does nothing. */

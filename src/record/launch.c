@@ -33,7 +33,7 @@ static bool parse_id_env(const char *name, int64_t *out)
     return text && gsp_parse_i64(text, 0, UINT32_MAX - 1, out, NULL) == GSP_OK;
 }
 
-bool gsp_record_launch_sudo_caller(uid_t *uid, gid_t *gid)
+bool gsp_record__launch_sudo_caller(uid_t *uid, gid_t *gid)
 {
     int64_t user = 0;
     int64_t group = 0;
@@ -45,12 +45,19 @@ bool gsp_record_launch_sudo_caller(uid_t *uid, gid_t *gid)
     return true;
 }
 
+uid_t gsp_record_launch_user(void)
+{
+    uid_t uid = 0;
+    gid_t gid = 0;
+    return gsp_record__launch_sudo_caller(&uid, &gid) ? uid : geteuid();
+}
+
 /* Drops root permanently. Returns 0 or an errno. */
 static int become_caller(void)
 {
     uid_t uid = 0;
     gid_t gid = 0;
-    if (!gsp_record_launch_sudo_caller(&uid, &gid))
+    if (!gsp_record__launch_sudo_caller(&uid, &gid))
         return 0;
     const struct passwd *user = getpwuid(uid);
     int rc = user ? initgroups(user->pw_name, gid) : setgroups(1, &gid);

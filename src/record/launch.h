@@ -50,7 +50,9 @@ void gsp_record_launch_abort(struct gsp_launch *launch);
 
 /* Returns the user who called sudo, from SUDO_UID and SUDO_GID; false if we are not root through
  * sudo. */
-bool gsp_record_launch_sudo_caller(uid_t *uid, gid_t *gid);
+bool gsp_record__launch_sudo_caller(uid_t *uid, gid_t *gid);
+/* Returns the user as whom programs are launched: that one, or this user. */
+uid_t gsp_record_launch_user(void);
 
 /* Forks a background process in a new session, with a pipe between the two. Returns 0 in the child,
  * where *fd is the write end, to report that it is ready; returns the child's pid in the parent,

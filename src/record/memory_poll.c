@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "collect/huge.h"
 #include "proc/task.h"
+#include "record/launch.h"
 #include "ring/dir.h"
 #include "ring/process.h"
 #include "ring/reader.h"
@@ -121,20 +122,22 @@ static struct gsp_memory_poll_process *find(const struct gsp_memory_poll *poll, 
 /* Adds a process if it has a ring directory. */
 static int add_process(struct gsp_memory_poll *poll, pid_t pid, struct gsp_err *err)
 {
-    struct gsp_ring_dir dir;
+    struct gsp_ring_dir_pair dirs;
     uint64_t ticks = 0;
     char state = 0;
     if (gsp_ring_process_start_time(pid, &ticks, &state) && find(poll, pid, ticks))
         return GSP_OK;
-    if (gsp_ring_dir_find(pid, &dir, NULL) < 0 || find(poll, pid, dir.start_time) ||
-        (!dir.live && poll->claims && pid != poll->pid))
+    if (gsp_ring_dir_find_pair(pid, gsp_record_launch_user(), &dirs, NULL) < 0)
+        return GSP_OK;
+    const struct gsp_ring_dir *dir = &dirs.at[0];
+    if (find(poll, pid, dir->start_time) || (!dir->live && poll->claims && pid != poll->pid))
         return GSP_OK;
     if (!gsp_array_fit(&poll->at, &poll->capacity, poll->count + 1))
         return gsp_err_nomem(err);
     struct gsp_memory_poll_process *process = &poll->at[poll->count];
-    *process =
-        (struct gsp_memory_poll_process){.pid = pid, .start_time = dir.start_time, .folder_fd = -1};
-    if (gsp_ring_dir_open(&dir, &process->folder_fd, &poll->err) < 0)
+    *process = (struct gsp_memory_poll_process){
+        .pid = pid, .start_time = dir->start_time, .folder_fd = -1};
+    if (gsp_ring_dir_open(dir, &process->folder_fd, &poll->err) < 0)
         return GSP_OK;
     poll->count++;
     return GSP_OK;

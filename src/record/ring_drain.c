@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "record/announcements.h"
+#include "record/run_dir.h"
 #include "ring/dir.h"
 #include "sample/tree.h"
 #include "source/allocations.h"
@@ -19,10 +20,11 @@
 struct gsp_ring_drain {
     struct gsp_drain *drain; /* opened when the first ring is found */
     char *folder;
-    char *announcements_path;
+    char *shown;                /* the path of the folder in messages */
+    int announcements_fd;       /* -1: none */
     size_t announcements_bytes; /* of that file, already read */
     pid_t pid;
-    uid_t owner; /* who runs it, while it runs; GSP_RING_DIR_NO_OWNER: not known yet */
+    uid_t owner;
     bool subprocesses;
     struct gsp_drain_options drain_opts;
     pthread_t thread;
@@ -34,17 +36,30 @@ struct gsp_ring_drain {
     struct gsp_err err;
 };
 
+/* Whether the rings are those of the program, or gsprof's own about it. The announcements are
+ * written by the program, which may name processes of others. */
+static bool is_ours(const struct gsp_ring_drain *rings, const struct gsp_ring_dir *dir,
+                    bool is_below)
+{
+    return dir->uid == rings->owner || (dir->uid == geteuid() && dir->owner == rings->owner) ||
+           (is_below && rings->owner == 0); /* a program of root may start others as other users */
+}
+
 /* Does nothing if the process has no rings. */
-static int add_process(struct gsp_ring_drain *rings, pid_t pid, struct gsp_err *err)
+static int add_process(struct gsp_ring_drain *rings, pid_t pid, bool is_below, struct gsp_err *err)
 {
     struct gsp_ring_dir_pair dirs;
     if (gsp_ring_dir_find_pair(pid, rings->owner, &dirs, NULL) != GSP_OK)
         return GSP_OK;
-    int rc = rings->drain
-                 ? GSP_OK
-                 : gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
-    for (size_t i = 0; rc == GSP_OK && i < dirs.count; i++)
-        rc = gsp_store_drain_add_ring_dir(rings->drain, &dirs.at[i], err);
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < dirs.count; i++) {
+        if (!is_ours(rings, &dirs.at[i], is_below))
+            continue;
+        if (!rings->drain)
+            rc = gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
+        if (rc == GSP_OK)
+            rc = gsp_store_drain_add_ring_dir(rings->drain, &dirs.at[i], err);
+    }
     return rc;
 }
 
@@ -53,10 +68,10 @@ static int add_processes(struct gsp_ring_drain *rings, struct gsp_err *err)
     pid_t *pids = NULL;
     size_t count = 0;
     if (!rings->subprocesses || gsp_sample_tree_pids(rings->pid, &pids, &count, NULL) != GSP_OK)
-        return add_process(rings, rings->pid, err);
+        return add_process(rings, rings->pid, true, err);
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < count; i++)
-        rc = add_process(rings, pids[i], err);
+        rc = add_process(rings, pids[i], true, err);
     free(pids);
     return rc;
 }
@@ -64,15 +79,13 @@ static int add_processes(struct gsp_ring_drain *rings, struct gsp_err *err)
 static int add_announced(void *user, pid_t pid, bool is_well, struct gsp_err *err)
 {
     (void)is_well;
-    return add_process(user, pid, err);
+    return add_process(user, pid, false, err);
 }
 
 static int read_announcements(struct gsp_ring_drain *rings, struct gsp_err *err)
 {
-    return rings->announcements_path ? gsp_record__announcements_next(rings->announcements_path,
-                                                                      &rings->announcements_bytes,
-                                                                      add_announced, rings, err)
-                                     : GSP_OK;
+    return gsp_record__announcements_next(rings->announcements_fd, &rings->announcements_bytes,
+                                          add_announced, rings, err);
 }
 
 static void update_counters(struct gsp_ring_drain *rings)
@@ -94,13 +107,12 @@ static void update_counters(struct gsp_ring_drain *rings)
 static void tick(struct gsp_ring_drain *rings, bool flush)
 {
     struct gsp_err err = {0};
-    const uid_t owner = gsp_ring_dir_owner(rings->pid);
-    rings->owner = owner != GSP_RING_DIR_NO_OWNER ? owner : rings->owner;
     int rc = add_processes(rings, &err);
     if (rc == GSP_OK)
         rc = read_announcements(rings, &err);
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_tick(rings->drain, flush, &err);
+    gsp_record__run_dir_name_error(rings->folder, rings->shown, &err);
     /* Logged once: the drain may recover, for example when a full disk gets space. */
     if (rc < 0 && rings->failed == GSP_OK)
         gsp_log_warn("store", "cannot drain rings: %s", err.msg);
@@ -132,7 +144,7 @@ void gsp_record__ring_drain_free(struct gsp_ring_drain *rings)
     gsp_store_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
     free(rings->folder);
-    free(rings->announcements_path);
+    free(rings->shown);
     free(rings);
 }
 
@@ -140,10 +152,8 @@ static int copy_paths(struct gsp_ring_drain *rings, const struct gsp_ring_drain_
                       struct gsp_err *err)
 {
     rings->folder = strdup(opts->folder);
-    rings->announcements_path = opts->announcements_path ? strdup(opts->announcements_path) : NULL;
-    if (!rings->folder || (opts->announcements_path && !rings->announcements_path))
-        return gsp_err_nomem(err);
-    return GSP_OK;
+    rings->shown = strdup(opts->shown ? opts->shown : opts->folder);
+    return rings->folder && rings->shown ? GSP_OK : gsp_err_nomem(err);
 }
 
 int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct gsp_ring_drain **out,
@@ -155,12 +165,15 @@ int gsp_record_ring_drain_start(const struct gsp_ring_drain_opts *opts, struct g
         return gsp_err_nomem(err);
     gsp_thread_cond_init(&rings->wake);
     rings->pid = opts->pid;
-    rings->owner = GSP_RING_DIR_NO_OWNER;
+    rings->owner = opts->owner;
     rings->subprocesses = opts->subprocesses;
+    rings->announcements_fd = opts->announcements ? opts->announcements->fd : -1;
     rings->drain_opts.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
         rc = gsp_store_drain_open(rings->folder, &rings->drain_opts, &rings->drain, err);
+    if (rc < 0)
+        gsp_record__run_dir_name_error(opts->folder, opts->shown, err);
     if (rc == GSP_OK && gsp_thread_start(&rings->thread, drain_periodically, rings) != 0)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread to drain the rings");
     if (rc < 0)
@@ -222,6 +235,7 @@ int gsp_record__ring_drain_finish(struct gsp_ring_drain *rings, struct gsp_store
     if (rc == GSP_OK && rings->drain)
         rc = gsp_store_drain_merge_all(rings->drain, &rings->err);
     *stats = rings->drain ? gsp_store_drain_stats(rings->drain) : (struct gsp_store_drain_stats){0};
+    gsp_record__run_dir_name_error(rings->folder, rings->shown, &rings->err);
     if (rc < 0 && err)
         *err = rings->err;
     return rc;

@@ -13,19 +13,22 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "record/run_file.h"
 #include "store/drain.h"
 
 struct gsp_ring_drain; /* opaque */
 
 struct gsp_ring_drain_opts {
     const char *folder; /* of the run; copied */
+    const char *shown;  /* the path of the folder in messages; copied; NULL: folder */
     pid_t pid;
+    uid_t owner;       /* who runs the processes: rings of others are not drained */
     bool subprocesses; /* also drain the descendants of pid */
     /* The file of announcements.h. Its processes are drained as well, even if they live for less
-     * than a second or are no longer descendants of pid. Copied; may be NULL. */
-    const char *announcements_path;
-    int64_t segment_age_ns; /* rows are on disk after this time; 0: the default */
-    bool now;               /* lock the folder at once, not when the first ring is found */
+     * than a second or are no longer descendants of pid. */
+    const struct gsp_run_file *announcements; /* borrowed; NULL: none */
+    int64_t segment_age_ns;                   /* rows are on disk after this time; 0: the default */
+    bool now; /* lock the folder at once, not when the first ring is found */
 };
 
 /* Counters of the rings at the last tick. */

@@ -2,6 +2,8 @@
 /*
  * run_dir.h -- the folder of a `gsprof run`: its name, its creation and its meta.json.
  *
+ * The folder is held by a descriptor from its creation to the end of the run.
+ *
  * Without --name a run is named after its program and the time, with a number if that folder
  * exists. The process that creates meta.json owns the folder, so that two runs never share one.
  *
@@ -27,12 +29,17 @@ struct gsp_run_dir_opts {
 };
 
 struct gsp_run_dir {
-    char path[GSP_RUN_PATH_MAX]; /* "": no folder */
-    bool was_made;               /* we created the folder */
+    char path[GSP_RUN_PATH_MAX]; /* for the user; "": no folder */
+    /* The same folder as "/proc/self/fd/N", to be used for all its files: the program may have
+     * moved the folder and put a link in its place. */
+    char handle[32];
+    int fd;        /* of the handle; unused if that is "" */
+    bool was_made; /* we created the folder */
     char host[256];
     char cwd[GSP_RUN_PATH_MAX];
     char kernel[256];
     char *command; /* argv, quoted for a shell */
+    char *name;    /* last part of the path */
     struct gsp_run_meta about;
     int64_t begin_ns; /* CLOCK_MONOTONIC at about.start_ns */
 };
@@ -49,3 +56,5 @@ GSP_MUST_CHECK int gsp_record_run_dir_create(struct gsp_run_dir *dir,
 /* Removes what gsp_record_run_dir_create() created: nothing was recorded. */
 void gsp_record_run_dir_discard(struct gsp_run_dir *dir);
 void gsp_record_run_dir_free(struct gsp_run_dir *dir); /* {0} does nothing; removes no files */
+/* Replaces the handle in a message by the path. path NULL: does nothing. */
+void gsp_record__run_dir_name_error(const char *handle, const char *path, struct gsp_err *err);

@@ -40,8 +40,11 @@ struct finish {
 /* Keeps the first failure for the caller. */
 static bool is_fine(struct finish *finish, int rc, const struct gsp_err *err)
 {
-    if (rc < 0 && finish->result->err.code == GSP_OK)
+    const struct gsp_run_dir *dir = finish->opts->dir;
+    if (rc < 0 && finish->result->err.code == GSP_OK) {
         finish->result->err = *err;
+        gsp_record__run_dir_name_error(dir->handle, dir->path, &finish->result->err);
+    }
     return rc == GSP_OK;
 }
 
@@ -53,11 +56,13 @@ static void wait_for_followers(const struct gsp_announcements *announced)
     const struct timespec pause = {.tv_nsec = POLL_NS};
     const int64_t until_ns = gsp_now_ns() + FOLLOWERS_NS;
     for (size_t i = 0; i < announced->count; i++) {
-        struct gsp_ring_dir ring_dir;
-        if (gsp_ring_dir_find(announced->pids[i], &ring_dir, NULL) < 0 || ring_dir.live)
+        struct gsp_ring_dir_pair dirs;
+        if (gsp_ring_dir_find_pair(announced->pids[i], GSP_RING_DIR_NO_OWNER, &dirs, NULL) < 0 ||
+            dirs.at[0].live)
             continue;
-        while (gsp_record__is_followed(&ring_dir) && gsp_now_ns() < until_ns)
-            nanosleep(&pause, NULL);
+        for (size_t k = 0; k < dirs.count; k++)
+            while (gsp_record__is_followed(&dirs.at[k]) && gsp_now_ns() < until_ns)
+                nanosleep(&pause, NULL);
     }
 }
 
@@ -156,7 +161,7 @@ static int open_store(struct finish *finish, struct gsp_err *err)
     const struct gsp_store_options options = {.timeout_ns = -1};
     int rc = gsp_store_open(&options, &finish->store, err);
     if (rc == GSP_OK)
-        rc = gsp_store_add_run(finish->store, finish->opts->dir->path, err);
+        rc = gsp_store_add_run(finish->store, finish->opts->dir->handle, err);
     if (rc == GSP_OK)
         rc = gsp_store_lock(finish->store, err);
     return rc == GSP_OK
@@ -171,8 +176,8 @@ static int write_profile(struct finish *finish, struct gsp_err *err)
                                             .end_ns = about->end_ns,
                                             .processes = finish->processes,
                                             .process_count = finish->process_count};
-    const int rc = gsp_store_run_profile_write_files(finish->opts->dir->path, finish->store, &from,
-                                                     finish->samples, &finish->profile, err);
+    const int rc = gsp_store_run_profile_write_files(finish->opts->dir->handle, finish->store,
+                                                     &from, finish->samples, &finish->profile, err);
     if (finish->profile) {
         finish->period_ns = gsp_model_profile_meta_get(finish->profile)->period_ns;
         finish->samples = gsp_model_profile_sample_count(finish->profile);
@@ -189,7 +194,7 @@ static int write_html(const struct finish *finish, const struct gsp_report *repo
     gsp_auto_buf page = {0};
     int rc = gsp_report_write(report, GSP_REPORT_HTML, NULL, &page, err);
     if (rc == GSP_OK)
-        rc = gsp_store_run_path(path, finish->opts->dir->path, GSP_RUN_REPORT, err);
+        rc = gsp_store_run_path(path, finish->opts->dir->handle, GSP_RUN_REPORT, err);
     return rc == GSP_OK ? gsp_file_put(path, true, &page, err) : rc;
 }
 
@@ -222,7 +227,7 @@ static void write_meta(struct finish *finish, enum gsp_run_state state)
     about->process_count = finish->process_count;
     about->samples = finish->samples;
     about->period_ns = finish->period_ns;
-    const int rc = gsp_store_run_write_meta(finish->opts->dir->path, about, true, &err);
+    const int rc = gsp_store_run_write_meta(finish->opts->dir->handle, about, true, &err);
     gsp_ignore(is_fine(finish, rc, &err));
     about->processes = NULL;
     about->process_count = 0;

@@ -2,9 +2,9 @@
 #include "record/run_signals.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -60,12 +60,12 @@ static struct {
     struct gsp_signal_sentry sentry;
     sigset_t held;
     int signals_fd; /* readable when a signal is pending */
-    int wake_fd;    /* readable when the threads have to end */
+    int wake[2];    /* a pipe; its closed write end stops the collector */
     bool has_collector;
     bool has_decider;
     pthread_t collector;
     pthread_t decider;
-} run = {.sentry = GSP_SIGNAL_SENTRY_NONE, .signals_fd = -1, .wake_fd = -1};
+} run = {.sentry = GSP_SIGNAL_SENTRY_NONE, .signals_fd = -1, .wake = {-1, -1}};
 
 static volatile sig_atomic_t interrupted;
 
@@ -368,7 +368,7 @@ static void *collector_main(void *unused)
     (void)unused;
     for (;;) {
         struct pollfd ready[] = {{.fd = run.signals_fd, .events = POLLIN},
-                                 {.fd = run.wake_fd, .events = POLLIN}};
+                                 {.fd = run.wake[0], .events = POLLIN}};
         if (poll(ready, GSP_COUNT(ready), -1) < 0)
             continue;
         if (ready[1].revents)
@@ -399,8 +399,7 @@ static void start_threads(void)
 {
     gsp_thread_cond_init(&queue.filled);
     run.signals_fd = signalfd(-1, &run.held, SFD_CLOEXEC);
-    run.wake_fd = eventfd(0, EFD_CLOEXEC);
-    if (run.signals_fd < 0 || run.wake_fd < 0)
+    if (run.signals_fd < 0 || pipe2(run.wake, O_CLOEXEC) < 0)
         return;
     run.has_decider = pthread_create(&run.decider, NULL, decider_main, NULL) == 0;
     run.has_collector = pthread_create(&run.collector, NULL, collector_main, NULL) == 0;
@@ -408,15 +407,13 @@ static void start_threads(void)
 
 static void stop_threads(void)
 {
-    const uint64_t one = 1;
     gsp_lock_take(&queue.lock);
     queue.is_closed = true;
     pthread_cond_signal(&queue.filled);
     gsp_lock_release(&queue.lock);
-    if (run.has_collector) {
-        gsp_ignore(write(run.wake_fd, &one, sizeof(one)) < 0);
+    gsp_fd_close(&run.wake[1]);
+    if (run.has_collector)
         pthread_join(run.collector, NULL);
-    }
     if (run.has_decider)
         pthread_join(run.decider, NULL);
     run.has_collector = run.has_decider = false;
@@ -508,6 +505,6 @@ void gsp_record_run_signals_close(void)
     stop_threads();
     gsp_record__signal_sentry_end(&run.sentry);
     gsp_fd_close(&run.signals_fd);
-    gsp_fd_close(&run.wake_fd);
-    run.signals_fd = run.wake_fd = -1;
+    gsp_fd_close(&run.wake[0]);
+    run.signals_fd = run.wake[0] = run.wake[1] = -1;
 }

@@ -87,6 +87,16 @@ static void read_cmdline(pid_t pid, char *out, size_t cap)
     out[n] = '\0';
 }
 
+uid_t gsp_ring_dir_owner(pid_t pid)
+{
+    char proc[32];
+    struct stat st;
+    if (pid == getpid())
+        return geteuid();
+    snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
+    return stat(proc, &st) == 0 ? st.st_uid : GSP_RING_DIR_NO_OWNER;
+}
+
 static void describe(const struct gsp_ring_dir_spec *about, uint64_t start_time,
                      struct gsp_ring__meta *meta)
 {
@@ -95,6 +105,7 @@ static void describe(const struct gsp_ring_dir_spec *about, uint64_t start_time,
     meta->start_time = start_time;
     meta->pid_ns = gsp_ring__process_pid_ns();
     meta->rank = about->rank;
+    meta->owner = about->owner ? *about->owner : gsp_ring_dir_owner(about->pid);
     meta->created_ns = gsp_realtime_ns();
     snprintf(meta->version, sizeof(meta->version), "%s", GSP_VERSION);
     if (gethostname(meta->host, sizeof(meta->host) - 1) != 0)
@@ -145,6 +156,7 @@ static int update_meta(int folder_fd, const struct gsp_ring__meta *meta, struct 
         strcmp(known.cmdline, meta->cmdline) == 0)
         return 0;
     memcpy(known.cmdline, meta->cmdline, sizeof(known.cmdline));
+    known.owner = meta->owner; /* exec may change it */
     if (meta->rank != GSP_NULL_I64)
         known.rank = meta->rank;
     /* Rings are useful even with the old command line. */
@@ -154,7 +166,7 @@ static int update_meta(int folder_fd, const struct gsp_ring__meta *meta, struct 
 
 bool gsp_ring_dir_update_cmdline(int folder_fd, pid_t pid, struct gsp_ring_dir_program *last)
 {
-    struct gsp_ring__meta meta = {.rank = GSP_NULL_I64};
+    struct gsp_ring__meta meta = {.rank = GSP_NULL_I64, .owner = gsp_ring_dir_owner(pid)};
     read_cmdline(pid, meta.cmdline, sizeof(meta.cmdline));
     if (meta.cmdline[0] == '\0' || strcmp(meta.cmdline, last->cmdline) == 0)
         return false;
@@ -346,20 +358,25 @@ static bool is_ring_name(const char *name)
     return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
 }
 
-/* Whether it is a request or response file of inject, eval or mem record. A killed command leaves
- * them behind. */
-static bool is_request_name(const char *name)
+bool gsp_ring__dir_owns_request(const char *name)
 {
-    static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
-    for (size_t i = 0; i < GSP_COUNT(ENDS); i++)
-        if (strncmp(name, "script-", 7) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i]))
+    static const char *const ENDS[] = {".py", ".claim", ".answer", ".answer.new", ".outcome"};
+    if (strncmp(name, GSP_RING__REQUEST, sizeof(GSP_RING__REQUEST) - 1) != 0)
+        return false;
+    const char *pid = name + sizeof(GSP_RING__REQUEST) - 1;
+    const char *dash = pid + strspn(pid, "0123456789");
+    if (dash == pid || *dash != '-')
+        return false;
+    const char *dot = dash + 1 + strspn(dash + 1, "0123456789abcdef");
+    for (size_t i = 0; dot > dash + 1 && i < GSP_COUNT(ENDS); i++)
+        if (strcmp(dot, ENDS[i]) == 0)
             return true;
     return false;
 }
 
 bool gsp_ring__dir_owns_file(const char *name)
 {
-    return is_ring_name(name) || is_request_name(name) || strcmp(name, META_NAME) == 0 ||
+    return is_ring_name(name) || gsp_ring__dir_owns_request(name) || strcmp(name, META_NAME) == 0 ||
            strcmp(name, GSP_CONTROL_FILE) == 0 || strcmp(name, GSP_MEMORY_FILE) == 0 ||
            (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
 }
@@ -409,6 +426,7 @@ static void read_meta(int folder_fd, struct gsp_ring_dir *ring_dir, uint64_t *pi
     if (!load_meta(folder_fd, &meta))
         return;
     *pid_ns = meta.pid_ns;
+    ring_dir->owner = meta.owner;
     ring_dir->rank = meta.rank;
     snprintf(ring_dir->cmdline, sizeof(ring_dir->cmdline), "%.255s", meta.cmdline);
     memcpy(ring_dir->note, meta.note, sizeof(ring_dir->note));
@@ -428,6 +446,7 @@ static bool read_dir(int root_fd, const struct gsp_ring__listed_root *root, cons
     uint64_t pid_ns = 0;
     ring_dir->uid = st.st_uid;
     ring_dir->dev = st.st_dev;
+    ring_dir->owner = GSP_RING_DIR_NO_OWNER;
     ring_dir->rank = GSP_NULL_I64;
     ring_dir->last_write_ns = GSP_NULL_I64;
     read_meta(fd, ring_dir, &pid_ns);
@@ -558,37 +577,41 @@ void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs)
     }
 }
 
-uid_t gsp_ring_dir_owner(pid_t pid)
-{
-    char proc[32];
-    struct stat st;
-    snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
-    return stat(proc, &st) == 0 ? st.st_uid : GSP_RING_DIR_NO_OWNER;
-}
-
 bool gsp_ring_dir_is_same_process(const struct gsp_ring_dir *a, const struct gsp_ring_dir *b)
 {
     return a->pid == b->pid && a->start_time == b->start_time;
 }
 
-static bool belongs_to(const struct gsp_ring_dir *dir, uid_t user)
+/* Who may have written the rings of a process. */
+struct owners {
+    uid_t live; /* runs the process now */
+    uid_t dead; /* ran it */
+};
+
+static bool is_user(const struct gsp_ring_dir *dir, uid_t user)
 {
-    return user != GSP_RING_DIR_NO_OWNER && dir->uid == user;
+    return user == GSP_RING_DIR_ANY_OWNER || (user != GSP_RING_DIR_NO_OWNER && dir->uid == user);
 }
 
-/* How well a directory fits the process: another user can make one with the same name. */
-static int rate(const struct gsp_ring_dir *dir, uid_t owner)
+/* Whether gsprof has noted in its own directory of the process that this user runs it. */
+static bool is_noted(const struct gsp_ring_dirs *dirs, const struct gsp_ring_dir *dir)
 {
-    return (dir->live ? 4 : 0) + (belongs_to(dir, owner) ? 2 : 0) + (dir->uid == geteuid() ? 1 : 0);
-}
-
-static const struct gsp_ring_dir *find_best(const struct gsp_ring_dirs *dirs, uid_t owner)
-{
-    const struct gsp_ring_dir *best = NULL;
     for (size_t i = 0; i < dirs->count; i++)
-        if (!best || rate(&dirs->at[i], owner) > rate(best, owner))
-            best = &dirs->at[i];
-    return best;
+        if (dirs->at[i].uid == geteuid() && gsp_ring_dir_is_same_process(&dirs->at[i], dir) &&
+            is_user(dir, dirs->at[i].owner))
+            return true;
+    return false;
+}
+
+/* How well a directory fits the process; 0: not at all, another user may have made it. */
+static int rate(const struct gsp_ring_dirs *dirs, const struct gsp_ring_dir *dir,
+                struct owners owners)
+{
+    const bool is_of_owner =
+        dir->live ? is_user(dir, owners.live) : is_user(dir, owners.dead) || is_noted(dirs, dir);
+    if (dir->uid != geteuid() && !is_of_owner)
+        return 0;
+    return 1 + (dir->live ? 4 : 0) + (is_of_owner ? 2 : 0);
 }
 
 int gsp_ring_dir_find_pair(pid_t pid, uid_t owner, struct gsp_ring_dir_pair *out,
@@ -599,17 +622,19 @@ int gsp_ring_dir_find_pair(pid_t pid, uid_t owner, struct gsp_ring_dir_pair *out
     const int rc = read_dirs((struct filter){.pid = pid, .all_users = true}, &dirs, err);
     if (rc != 0)
         return rc;
-    const uid_t user = gsp_ring_dir_owner(pid);
-    owner = user != GSP_RING_DIR_NO_OWNER ? user : owner;
-    const struct gsp_ring_dir *best = find_best(&dirs, owner);
-    if (best)
-        out->at[out->count++] = *best;
-    for (size_t i = 0; best && i < dirs.count && out->count == 1; i++) {
-        const struct gsp_ring_dir *dir = &dirs.at[i];
-        if (dir->uid != best->uid && gsp_ring_dir_is_same_process(dir, best) &&
-            (dir->uid == geteuid() || belongs_to(dir, owner)))
-            out->at[out->count++] = *dir;
+    const struct owners owners = {gsp_ring_dir_owner(pid), owner};
+    int best = 0;
+    for (size_t i = 0; i < dirs.count; i++) {
+        const int rating = rate(&dirs, &dirs.at[i], owners);
+        if (rating > best)
+            out->at[0] = dirs.at[i];
+        best = rating > best ? rating : best;
     }
+    out->count = best > 0;
+    for (size_t i = 0; i < dirs.count && out->count == 1; i++)
+        if (dirs.at[i].uid != out->at[0].uid && rate(&dirs, &dirs.at[i], owners) > 0 &&
+            gsp_ring_dir_is_same_process(&dirs.at[i], &out->at[0]))
+            out->at[out->count++] = dirs.at[i];
     gsp_ring_dirs_free(&dirs);
     return out->count ? 0 : gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
 }

@@ -26,6 +26,7 @@ struct gsp_ring_dir_spec {
     int32_t pid;
     uint64_t start_time; /* 0: read from /proc */
     int64_t rank;        /* GSP_NULL_I64: unknown */
+    const uid_t *owner;  /* user who runs the process; NULL: read from /proc */
     const char *cmdline; /* one line; NULL: read from /proc */
 };
 
@@ -77,6 +78,7 @@ struct gsp_ring_dir {
     int64_t rank;          /* GSP_NULL_I64: unknown */
     int64_t last_write_ns; /* CLOCK_REALTIME of the newest row, or of the directory */
     uint32_t uid;          /* owner of the directory */
+    uid_t owner;           /* user who runs the process, according to the writer */
     uint64_t dev;          /* file system of the directory */
     char path[256];
     char cmdline[256];            /* written by the target: not trusted, truncated */
@@ -100,9 +102,10 @@ GSP_MUST_CHECK int gsp_ring_dirs_read(bool all_users, struct gsp_ring_dirs *out,
                                       struct gsp_err *err);
 void gsp_ring_dirs_free(struct gsp_ring_dirs *dirs);
 
-/* Finds the ring directory of a pid: that of the live process, else that of the newest dead one.
- * Root finds those of all users, and prefers one of the user who runs the process. Fails with
- * NOFILE (no rings for this pid). */
+/* Finds the ring directory of a pid: that of the live process, else that of the newest dead one. It
+ * belongs to this user; root also finds and prefers that of the user who runs the process, or ran
+ * it according to gsprof's own directory of the process. Any user can make a directory for any
+ * process, so others are ignored. Fails with NOFILE (no rings for this pid). */
 GSP_MUST_CHECK int gsp_ring_dir_find(pid_t pid, struct gsp_ring_dir *out, struct gsp_err *err);
 
 /* The directories of one process. There are two if root profiles the process of another user: the
@@ -112,10 +115,10 @@ struct gsp_ring_dir_pair {
     size_t count;
 };
 
-/* Finds that of gsp_ring_dir_find(), and the other one of the same process, which belongs to this
- * user or to the user of the process: owner, if the process has ended; GSP_RING_DIR_NO_OWNER:
- * unknown. Fails with NOFILE. */
-#define GSP_RING_DIR_NO_OWNER ((uid_t)-1)
+/* Finds that of gsp_ring_dir_find(), and the other one of the same process. If the process has
+ * ended, directories of the user `owner` are accepted, too. Fails with NOFILE. */
+#define GSP_RING_DIR_NO_OWNER  ((uid_t)-1) /* unknown */
+#define GSP_RING_DIR_ANY_OWNER ((uid_t)-2) /* root has named the process */
 GSP_MUST_CHECK int gsp_ring_dir_find_pair(pid_t pid, uid_t owner, struct gsp_ring_dir_pair *out,
                                           struct gsp_err *err);
 /* Returns the user who runs a process, or GSP_RING_DIR_NO_OWNER. */
@@ -156,3 +159,7 @@ struct gsp_ring_dirs_swept gsp_ring_dirs_sweep(const struct gsp_ring_dir_limits 
  * (the process runs, or another process uses the directory), NOWRITE (sys ENOTEMPTY: the directory
  * contains files that gsprof did not create, which stay), PERM or IO. */
 GSP_MUST_CHECK int gsp_ring_dir_remove(const struct gsp_ring_dir *dir, struct gsp_err *err);
+/* Removes what commands that were killed have left in the ring directory of a running process: the
+ * files of their requests. A file stays if it is younger than age_ns, if its command still runs, or
+ * if the process may need it. Ignores errors. */
+void gsp_ring_dir_remove_requests(int folder_fd, int64_t age_ns);

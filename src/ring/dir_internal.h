@@ -18,6 +18,10 @@ GSP_MUST_CHECK int gsp_ring__dir_open_own(int at_fd, const char *path, bool for_
 uint64_t gsp_ring__dir_pid_ns(int folder_fd);
 /* Whether gsprof creates files with this name in ring directories. */
 bool gsp_ring__dir_owns_file(const char *name);
+/* Whether it is a file of a request of inject, eval or mem record, such as script-12-3f.py, or its
+ * claim, which is a folder. A killed command leaves them behind. */
+#define GSP_RING__REQUEST "script-"
+bool gsp_ring__dir_owns_request(const char *name);
 /* Like gsp_ring_dirs_read(), but includes directories without rings. */
 GSP_MUST_CHECK int gsp_ring__dirs_read_all(struct gsp_ring_dirs *out, struct gsp_err *err);
 

@@ -103,6 +103,8 @@ static void set_member(struct gsp_ring__meta *meta, const char *key, const char 
 {
     if (strcmp(key, "pid") == 0)
         meta->pid = (int32_t)strtol(value, NULL, 10);
+    else if (strcmp(key, "owner") == 0)
+        meta->owner = (uint32_t)strtoull(value, NULL, 10);
     else if (strcmp(key, "start_time") == 0)
         meta->start_time = strtoull(value, NULL, 10);
     else if (strcmp(key, "pid_ns") == 0)
@@ -125,6 +127,7 @@ int gsp_ring__meta_parse(struct gsp_sv text, struct gsp_ring__meta *out, struct 
 {
     memset(out, 0, sizeof(*out));
     out->rank = GSP_NULL_I64;
+    out->owner = UINT32_MAX;
     struct parser in = {text.p, text.p + text.len};
     char key[GSP_NAME_MAX];
     char value[sizeof(out->cmdline)];
@@ -158,6 +161,8 @@ void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out
     gsp_json_put_u64(&json, "pid_ns", meta->pid_ns);
     if (gsp_json_key_or_null(&json, "rank", meta->rank != GSP_NULL_I64))
         gsp_json_i64(&json, meta->rank);
+    if (meta->owner != UINT32_MAX)
+        gsp_json_put_u64(&json, "owner", meta->owner);
     gsp_json_put_str(&json, "host", meta->host);
     gsp_json_put_str(&json, "cmdline", meta->cmdline);
     gsp_json_put_str(&json, "version", meta->version);

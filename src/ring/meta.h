@@ -21,6 +21,7 @@ struct gsp_ring__meta {
     int64_t created_ns;  /* CLOCK_REALTIME */
     int64_t rank;        /* GSP_NULL_I64: unknown */
     int32_t pid;
+    uint32_t owner; /* user who runs the process; UINT32_MAX: unknown */
     char host[GSP_NAME_MAX];
     char version[GSP_NAME_MAX];
     char cmdline[GSP_CMDLINE_MAX]; /* truncated */

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sweep.c -- removes the ring directories of ended processes.
+ * sweep.c -- removes the ring directories of ended processes, and what killed commands leave in
+ * those of running ones.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -22,6 +26,16 @@
 /* File systems that are counted separately. */
 #define ROOTS_MAX 8U
 
+/* Removes a file, or the claim of a request, which is an empty folder. Returns an errno. */
+static int remove_name(int folder_fd, const char *name)
+{
+    if (unlinkat(folder_fd, name, 0) == 0)
+        return 0;
+    if (errno == EISDIR && gsp_ring__dir_owns_request(name))
+        return unlinkat(folder_fd, name, AT_REMOVEDIR) == 0 ? 0 : errno;
+    return errno;
+}
+
 static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
 {
     DIR *dir = gsp_fd_open_dir(folder_fd);
@@ -29,15 +43,67 @@ static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
     int rc = 0;
     for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
-        /* Another process may be removing the same files. */
-        if (gsp_ring__dir_owns_file(e->d_name) && unlinkat(folder_fd, e->d_name, 0) != 0 &&
-            errno != ENOENT) {
-            rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", path, e->d_name,
-                             strerror(errno));
-        }
+        const int sys = gsp_ring__dir_owns_file(e->d_name) ? remove_name(folder_fd, e->d_name) : 0;
+        /* Another process may be removing the same files. A folder with files of others stays, and
+         * so does the ring directory. */
+        if (sys != 0 && sys != ENOENT && sys != ENOTEMPTY && sys != EISDIR)
+            rc = gsp_err_set(err, GSP_E_NOWRITE, sys, "%s/%s: %s", path, e->d_name, strerror(sys));
     }
     closedir(dir);
     return rc;
+}
+
+/* Whether the process that made a request, whose number is in the name, has ended. */
+static bool is_maker_gone(const char *name)
+{
+    char *end;
+    const long pid = strtol(name + sizeof(GSP_RING__REQUEST) - 1, &end, 10);
+    return pid > 0 && pid <= INT32_MAX && *end == '-' && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static bool is_older(int folder_fd, const char *name, int64_t age_ns)
+{
+    struct stat st;
+    return fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           gsp_realtime_ns() - (st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec) >= age_ns;
+}
+
+/* Whether the target has completed the request of this file. */
+static bool is_answered(int folder_fd, const char *name)
+{
+    static const char *const ENDS[] = {"answer", "outcome"};
+    const int stem = (int)strcspn(name, ".");
+    for (size_t i = 0; i < GSP_COUNT(ENDS); i++) {
+        char path[NAME_MAX + 16];
+        struct stat st;
+        snprintf(path, sizeof(path), "%.*s.%s", stem, name, ENDS[i]);
+        if (fstatat(folder_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The claim of an unanswered request stays: the target may still be waiting to run the script. */
+static bool is_left_over(int folder_fd, const char *name, int64_t age_ns)
+{
+    return gsp_ring__dir_owns_request(name) && is_maker_gone(name) &&
+           is_older(folder_fd, name, age_ns) &&
+           (!gsp_sv_ends(gsp_sv_of(name), ".claim") || is_answered(folder_fd, name));
+}
+
+/* Claims go first, because the answers decide about them. */
+void gsp_ring_dir_remove_requests(int folder_fd, int64_t age_ns)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        DIR *dir = gsp_fd_open_dir(folder_fd);
+        for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+            const bool is_claim = gsp_sv_ends(gsp_sv_of(e->d_name), ".claim");
+            if (is_claim == (turn == 0) && is_left_over(folder_fd, e->d_name, age_ns))
+                remove_name(folder_fd, e->d_name);
+        }
+        if (dir)
+            closedir(dir);
+    }
 }
 
 bool gsp_ring_dir_is_expired(const struct gsp_ring_dir *dir, int64_t age_ns)

@@ -72,7 +72,7 @@ static int find_pid(struct gsp_endpoint *out, struct gsp_err *err)
     struct gsp_procinfo info;
     out->is_live = gsp_proc_info(out->pid, &info, NULL) == GSP_OK && info.state != 'Z';
     struct gsp_err why = {0};
-    rc = gsp_ring_dir_find_pair(out->pid, GSP_RING_DIR_NO_OWNER, &out->ring_dirs, &why);
+    rc = gsp_ring_dir_find_pair(out->pid, GSP_RING_DIR_ANY_OWNER, &out->ring_dirs, &why);
     out->has_rings = rc == GSP_OK;
     /* The rings belong to an exited process with the same pid: ignore them. */
     if (out->has_rings && !out->ring_dirs.at[0].live && out->is_live)

@@ -362,7 +362,7 @@ static int add_about(struct reader *reader, struct gsp_err *err)
                                      .path =
                                          gsp_store_batch_intern(batch, gsp_sv_of(reader->path))};
     if (row.name == GSP_NULL_STR)
-        row.name = gsp_store_batch_intern(batch, gsp_store__run_name(reader->path));
+        row.name = gsp_store_batch_intern(batch, gsp_store_run_name(reader->path));
     rc = gsp_store_batch_append(batch, &row, err);
     yyjson_doc_free(doc);
     if (rc < 0) {
@@ -383,7 +383,7 @@ int gsp_store_add_run_row(struct gsp_store *store, const char *path,
     if (rc < 0)
         return rc;
     /* The run of "before.gsp" is "before". */
-    struct gsp_sv name = gsp_store__run_name(path);
+    struct gsp_sv name = gsp_store_run_name(path);
     const char *dot = name.len > 1 ? memchr(name.p + 1, '.', name.len - 1) : NULL;
     name.len = dot ? (size_t)(dot - name.p) : name.len;
     const struct gsp_row_gsprof_run row = {.name = gsp_store_batch_intern(batch, name),

@@ -69,7 +69,7 @@ struct gsp_run_meta {
 GSP_MUST_CHECK int gsp_store_run_path(char out[GSP_RUN_PATH_MAX], const char *folder,
                                       const char *name, struct gsp_err *err);
 /* Returns the last component of the path: the default name of the run. Borrowed. */
-struct gsp_sv gsp_store__run_name(const char *path);
+struct gsp_sv gsp_store_run_name(const char *path);
 
 /* Whether a path is a folder that contains a file of a run. */
 bool gsp_store_run_exists(const char *path);

@@ -34,7 +34,7 @@ static int64_t start_of(const char *folder, const char *command)
 void gsp_store_run_find_previous(const char *path, const char *command, char out[GSP_RUN_PATH_MAX])
 {
     char parent[GSP_RUN_PATH_MAX];
-    const struct gsp_sv own = gsp_store__run_name(path);
+    const struct gsp_sv own = gsp_store_run_name(path);
     const size_t len = (size_t)(own.p - path);
     int64_t newest_ns = 0;
     size_t searched = 0;

@@ -20,7 +20,7 @@ int gsp_store_run_path(char out[GSP_RUN_PATH_MAX], const char *folder, const cha
     return GSP_OK;
 }
 
-struct gsp_sv gsp_store__run_name(const char *path)
+struct gsp_sv gsp_store_run_name(const char *path)
 {
     struct gsp_sv text = gsp_sv_of(path);
     while (text.len > 1 && text.p[text.len - 1] == '/')
@@ -86,8 +86,7 @@ static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_run
     gsp_json_obj_begin(&json);
     gsp_json_put_i64(&json, "version", META_VERSION);
     gsp_json_put_str(&json, "gsprof_version", GSP_VERSION);
-    gsp_json_put_sv(&json, "name",
-                    about->name ? gsp_sv_of(about->name) : gsp_store__run_name(path));
+    gsp_json_put_sv(&json, "name", about->name ? gsp_sv_of(about->name) : gsp_store_run_name(path));
     gsp_json_put_str(&json, "state", STATES[about->state]);
     gsp_json_put_str(&json, "host", about->host);
     gsp_json_put_str(&json, "command", about->command);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text that processes of a run leave for the recorder, and files of their cgroup. */
-#include <stdio.h>
-
 #include "fuzz_file.h"
 #include "record/announcements.h"
 #include "record/exit_watch.h"
@@ -22,20 +20,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gsp_announcements all;
     const struct gsp_sv text = {(const char *)data, size};
-    fuzz_file_set(data, size);
-    gsp_record_announcements_read("announcements", 7, &all);
+    gsp_auto_fd fd = fuzz_file_open(data, size);
+    gsp_record_announcements_read(fd, 7, &all);
     if (all.count > GSP_ANNOUNCED_PIDS_MAX || strnlen(all.why, sizeof(all.why)) == sizeof(all.why))
         abort();
     (void)gsp_record__announcement_pid(text);
     (void)gsp_record__cgroup_counter(text.p, text.len, "oom_kill");
     (void)gsp_record__oom_line_is_of(text.p, text.len, 7);
     if (size && (data[0] & 7) == 0) {
-        char path[64];
         size_t offset = 0;
         size_t count = 0;
-        gsp_auto_fd fd = fuzz_file_open(data, size);
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        gsp_ignore(gsp_record__announcements_next(path, &offset, on_line, &count, NULL));
+        gsp_ignore(gsp_record__announcements_next(fd, &offset, on_line, &count, NULL));
         if (offset > size)
             abort();
     }

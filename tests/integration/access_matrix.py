@@ -69,6 +69,7 @@ SPECIALS = (
     Special("trust", "POST /profiling/start", "`force`", "", {"name": "f", "force": True}),
     Special("trust", "GET /profiling/sessions/{name}/download", "`?stacks=N`", "?stacks=1", None),
     Special("trust", "POST /query", "a table `python.*`", "", {"sql": "FROM python.stack_sample"}),
+    Special("trust", "POST /query", "`gsprof.setting`", "", {"sql": "FROM gsprof.setting"}),
     Special("control", "POST /profiling/start", "`pids`", "", {"stacks": True, "pids": [NO_PID]}),
 )
 

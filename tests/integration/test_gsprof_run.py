@@ -132,6 +132,34 @@ def test_sudo(tmp_path: Path) -> None:
         assert [pids[0]] in rows, (table, rows)
 
 
+@pytest.mark.needs_root
+def test_killed_under_sudo(tmp_path: Path) -> None:
+    """The rows that are still in the rings of the program belong to the run."""
+    owner = "1503"
+    env = {"XDG_RUNTIME_DIR": "", "SUDO_UID": owner, "SUDO_GID": owner}
+    script = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
+    out = tmp_path / "run"
+    try:
+        with subprocess.Popen(
+            [str(GSPROF), "run", "-o", str(out), "--", "/usr/bin/python3", "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **env},
+        ) as run:
+            assert run.stdin is not None and run.stdout is not None
+            pid = int(run.stdout.readline())
+            wait_for(lambda: (out / "manifest.json").exists(), "no rows", pause_s=0.1)
+            run.kill()
+            run.wait()
+            run.stdin.close()
+            wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the program stays", pause_s=0.1)
+        for endpoint in (out, pid):
+            assert ask(endpoint, "SELECT count(*) > 0 FROM gsprof.setting", env) == [[True]]
+    finally:
+        shutil.rmtree(f"/dev/shm/gsprof-{owner}", ignore_errors=True)
+
+
 def test_signals_are_passed_on(
     runtime: Dict[str, str], tmp_path: Path, running: StartRunning
 ) -> None:

@@ -78,10 +78,15 @@ def ring_bytes(table: str, pid: int, bytes_max: int, string_max: int) -> Tuple[b
 
 
 def make_ring(
-    folder: Path, table: str, bytes_max: int, string_max: int, is_sparse: bool = False
+    folder: Path,
+    table: str,
+    bytes_max: int,
+    string_max: int,
+    is_sparse: bool = False,
+    pid: int = 0,
 ) -> Path:
     """Writes a ring with one row."""
-    front, refs_off, size = ring_bytes(table, os.getpid(), bytes_max, string_max)
+    front, refs_off, size = ring_bytes(table, pid or os.getpid(), bytes_max, string_max)
     path = folder / f"user.{table}.ring"
     with path.open("wb") as file:
         if not is_sparse:
@@ -266,6 +271,87 @@ def check_root(pid: int) -> None:
         assert (count > 0) == is_seen, done
     # A process that root names is asked for.
     gsprof("query", pid, "SELECT count(*) AS n FROM process.metrics", env={"XDG_RUNTIME_DIR": ""})
+
+
+def make_rings_of(pid: int, uid: int) -> None:
+    """Makes a ring directory for a process as this user."""
+    root = Path(f"/dev/shm/gsprof-{uid}")
+    folder = root / f"{pid}-{start_time(pid)}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700)
+    ring = make_ring(folder, "good", 4096, 16, pid=pid)
+    for path in (root, folder, ring):
+        os.chown(path, uid, uid)
+
+
+@pytest.fixture(name="users")
+def fixture_users() -> Iterator[None]:
+    """OWNER and VICTIM, without rings."""
+    if not is_root():
+        pytest.skip("needs root to act as other users")
+
+    def remove() -> None:
+        for uid in (OWNER, VICTIM):
+            shutil.rmtree(f"/dev/shm/gsprof-{uid}", ignore_errors=True)
+
+    remove()
+    yield
+    remove()
+
+
+@pytest.mark.parametrize("owner", [0, OWNER])
+def test_rings_for_a_process_of_another_user(owner: int, users: None) -> None:
+    """Root reads only those of the user who runs the process."""
+    target = start_as(owner, "/usr/bin/sleep", "60")
+    try:
+        make_rings_of(target.pid, VICTIM)
+        sql = "SELECT name FROM user.good"
+        done = measure(GSPROF, "query", target.pid, sql, env=bare_env())
+        assert done.status != 0 and "user.good" in done.err, done
+        if owner:
+            make_rings_of(target.pid, owner)
+            done = measure(GSPROF, "query", target.pid, sql, "-f", "json", env=bare_env())
+            assert json.loads(done.out) == [{"name": "good"}], done
+    finally:
+        target.kill()
+        target.wait()
+
+
+def test_a_run_has_no_rings_of_others(users: None, tmp_path: Path) -> None:
+    """The program names processes of other users in its run file, and another user makes rings for
+    the program."""
+    victims = [start_as(uid, "/usr/bin/sleep", "60") for uid in (0, VICTIM)]
+    own = Path(f"/dev/shm/gsprof-0/{victims[0].pid}-{start_time(victims[0].pid)}")
+    pids = [victim.pid for victim in victims]
+    program = (
+        "import os, time\n"
+        "with open(os.environ['GSPROF_RUN_FILE'], 'a') as file:\n"
+        f"    for pid in {pids}: print(pid, file=file)\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(3)\n"
+    )
+    out = tmp_path / "run"
+    env = {**bare_env(), "SUDO_UID": str(OWNER), "SUDO_GID": str(OWNER)}
+    argv = [GSPROF, "run", "-o", out, "--", "/usr/bin/python3", "-c", program]
+    try:
+        make_rings_of(pids[0], 0)
+        make_rings_of(pids[1], VICTIM)
+        with subprocess.Popen(
+            [str(arg) for arg in argv], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as run:
+            assert run.stdout is not None
+            pid = int(run.stdout.readline())
+            make_rings_of(pid, VICTIM)
+            assert run.wait() == 0
+    finally:
+        for victim in victims:
+            victim.kill()
+            victim.wait()
+        shutil.rmtree(own, ignore_errors=True)
+    meta = json.loads((out / "meta.json").read_text(encoding="utf-8"))
+    assert [process["pid"] for process in meta["processes"]] == [pid], meta
+    assert not list(out.glob("user.*")), list(out.iterdir())
+    assert list(out.glob("gsprof.setting.parquet")), list(out.iterdir())
 
 
 def test_unreadable_ring_is_a_loss(runtime_dir: Path, tmp_path: Path) -> None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import List
 
 import pytest
 
-from support import PATIENCE_S, ROOT, wait_for
+from support import PATIENCE_S, ROOT, Python, wait_for
 
 PROVE = ROOT / "tests" / "prove"
 sys.path.insert(0, str(PROVE))
 
+import targets  # noqa: E402
 from prove import Row, load_rows, run_batch, skipped  # noqa: E402
+from trials import Context  # noqa: E402
 
 ROWS: List[Row] = load_rows(PROVE / "rows")
 
@@ -205,3 +209,77 @@ def test_the_document(prover: Prover) -> None:
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert '`make prove ROWS="made"`' in text and "- `made`: even 3." in text
     assert text.count("it broke") == 3
+
+
+def test_nothing_is_recorded_without_a_build(
+    prover: Prover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GSPROF_BIN", "/nonexistent/gsprof")
+    assert prover.run(status=1) == "no /nonexistent/gsprof: run make first\n"
+    assert "not executed" in prover.run("--table")
+
+
+class StandIn:
+    """A target that does nothing, or that does not start."""
+
+    starts = True
+
+    def __init__(self, *args: object) -> None:
+        if not self.starts:
+            raise targets.Fault("no start")
+
+    def finish(self) -> None:
+        pass
+
+    def kill(self) -> None:
+        pass
+
+
+def use(batch: targets.Batch, target: targets.Busy, rng: random.Random) -> None:
+    """Every second try does not become a trial."""
+    while batch.next_trial():
+        time.sleep(0.002)
+        if rng.random() < 0.5:
+            batch.was_no_trial()
+        else:
+            batch.count("kind", is_trial=True)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_batch_has_no_more_trials_than_requested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool
+) -> None:
+    monkeypatch.setattr(StandIn, "starts", starts)
+    monkeypatch.setattr(targets, "Busy", StandIn)
+    jobs, wanted = 4, 11
+    result = targets.Batch(Context("made", 0, tmp_path, jobs), wanted, PATIENCE_S).run(use)
+    if starts:
+        assert 0 < result.count <= wanted and not result.failures
+    else:
+        # Each thread may be starting a target when the limit is reached.
+        assert wanted <= len(result.failures) < wanted + targets.WORKERS * jobs
+        assert result.count == 0
+
+
+def test_the_stacks_of_a_target_that_hangs(
+    tmp_path: Path, some_python: Python, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = targets.Busy(some_python, "sleep", tmp_path, random.Random(0))
+    try:
+        stacks = target.native_stacks()
+        assert "busy.py" in stacks and len(stacks) <= targets.DUMP_CHARS + 1
+        # One of the threads does not continue any more.
+        monkeypatch.setattr(targets, "until", lambda condition, what: fail_with(what))
+        with pytest.raises(targets.Fault, match="(?s)threads do not continue.*busy.py"):
+            target.wait_for_progress()
+        monkeypatch.setattr(targets, "DUMP_S", 0.0)
+        assert "no dump" in target.native_stacks()
+    finally:
+        target.process.kill()
+        target.process.wait()
+        assert target.native_stacks() == ""
+        target.kill()
+
+
+def fail_with(what: str) -> None:
+    raise targets.Fault(what)

@@ -128,12 +128,17 @@ def test_anonymous_queries_see_the_tables_of_the_daemon(serve: Serve) -> None:
     assert all(found[table] > 0 for table in tables), found
     listed = daemon.post("/query", {"sql": "SELECT table_name FROM information_schema.tables"})
     assert "stack_sample" in {row["table_name"] for row in listed}
+    settings = "SELECT name, value FROM gsprof.setting"
     for sql in (
+        settings,
+        "SELECT (SELECT count(*) FROM gsprof.setting) AS n, * FROM gsprof.loss",
         "SELECT count(*) FROM python.span",
         "WITH a AS (FROM python.variables) SELECT (SELECT max(ts_ns) FROM a) AS newest",
     ):
         status, answer = daemon.ask("POST", "/query", {"sql": sql})
         assert status == 403 and "http-login" in answer["error"]["hint"], (sql, answer)
+    daemon.owner = True
+    assert "gsprof.bind" in {row["name"] for row in daemon.post("/query", {"sql": settings})}
 
 
 # --------------------------------------------------------------------------- the page

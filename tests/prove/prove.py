@@ -44,7 +44,7 @@ END = "<!-- end: make prove -->"
 sys.path.insert(0, str(HERE))
 
 from guard import Folder, Guard, lock, sweep  # noqa: E402
-from trials import SKIPPED, Context, Result  # noqa: E402
+from trials import SKIPPED, Context, Result, has_build  # noqa: E402
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -305,7 +305,7 @@ def run_rows(rows: Sequence[Row], state: State, limits: Limits) -> None:
                 active.remove(row)
                 continue
             state.add(row.name, batch)
-            done[row.name] += batch.count
+            done[row.name] += max(batch.count, len(batch.failures))
             report(row, batch, state.total(row.name))
             if not batch.count:  # the next batch would do nothing too
                 print(f"{row.name}: no trial in {seconds:.0f} s: see --batch", flush=True)
@@ -437,6 +437,8 @@ def main() -> int:
         print("\n".join(row.name for row in rows))
         return 0
     if not options.table and not options.write_docs and not options.reset:
+        if not has_build():
+            sys.exit(f"no {os.environ.get('GSPROF_BIN', 'build/gsprof')}: run make first")
         sweep()
         Guard()
     if options.seed is not None:

@@ -31,6 +31,8 @@ NO_STOPS = ["epoll_c", "sigwait"]
 
 # Limit for a target to be as before. Only a machine under heavy load comes near it.
 SETTLE_S = 60.0
+DUMP_S = 30.0  # limit for the stacks of a target that hangs
+DUMP_CHARS = 3000  # of them that a failure includes
 WORKERS = 2  # per job
 STATUS = 7  # with which the program exits
 LAYOUT = {"stop": 0, "signals": 8, "alarms": 16, "wrong": 24, "computed": 32, "eintr": 40}
@@ -120,6 +122,17 @@ class Busy:
         text = self.error_path.read_text(encoding="utf-8", errors="replace")
         return f": {text[-2000:]}" if text else ""
 
+    def native_stacks(self) -> str:
+        """The stacks of a target that hangs, or why there are none."""
+        if self.process.poll() is not None:
+            return ""
+        try:
+            args = ["dump", "--native", "--pid", self.pid]
+            text = run_gsprof(args, DUMP_S)[1]
+        except (OSError, subprocess.SubprocessError) as error:
+            text = f"no dump: {error}"
+        return f"\n{text[:DUMP_CHARS]}"
+
     def wait_for_progress(self) -> None:
         """Waits until each thread has continued."""
         before = self.progress()
@@ -128,7 +141,10 @@ class Busy:
             self.check_alive()
             return all(new > old for new, old in zip(self.progress(), before))
 
-        until(has_continued, f"threads do not continue: {before}, threads {self.threads()}")
+        try:
+            until(has_continued, f"threads do not continue: {before}, threads {self.threads()}")
+        except Fault as fault:
+            raise Fault(f"{fault}{self.native_stacks()}") from fault
 
     def held_by(self, tracer: int) -> List[Tuple[str, bool]]:
         """The threads that this process traces: the state of each, and whether it is borrowed. The
@@ -264,7 +280,8 @@ class Busy:
             wrong = self.lines.next(SETTLE_S)
             status = self.process.wait(SETTLE_S)
         except (TimeoutError, subprocess.TimeoutExpired) as error:
-            raise Fault(f"the program does not end: {self.threads()}") from error
+            what = f"the program does not end: {self.threads()}{self.native_stacks()}"
+            raise Fault(what) from error
         found = (status, wrong, self.number("wrong"), self.number("eintr"))
         if found != (STATUS, "0", 0, self.interrupted):
             raise Fault(f"status {status}, {wrong} results are wrong{self.errors()}")
@@ -307,24 +324,37 @@ class Batch:
     def __init__(self, context: Context, count: int, seconds: float) -> None:
         self.context = context
         self.seconds = seconds
-        self.left = count
+        self.left = count  # trials that may still start
+        self.is_stopped = False
         self.result = Result()
         self.lock = threading.Lock()
         self.targets = 0
         self.pythons: List[Python] = context.pythons
 
     def is_over(self) -> bool:
-        return self.left <= 0 or self.context.is_over(self.seconds)
+        return self.is_stopped or self.left <= 0 or self.context.is_over(self.seconds)
 
     def stop(self) -> None:
-        self.left = 0
+        self.is_stopped = True
+
+    def next_trial(self) -> bool:
+        """Returns whether another trial may start, and counts it as started."""
+        with self.lock:
+            if self.is_over():
+                return False
+            self.left -= 1
+            return True
+
+    def was_no_trial(self) -> None:
+        """What next_trial() permitted did not become a trial."""
+        with self.lock:
+            self.left += 1
 
     def count(self, key: str, is_trial: bool = False, number: float = 1) -> None:
         with self.lock:
             self.result.add(key, number)
             if is_trial:
                 self.result.count += 1
-                self.left -= 1
 
     def fail(self, what: str) -> None:
         with self.lock:
@@ -355,6 +385,8 @@ class Batch:
             self.count("targets")
         except Fault as fault:
             self.fail(f"{state} on {python}: {fault}")
+            with self.lock:
+                self.left -= 1  # a target that never starts does not fail forever
         finally:
             if target:
                 target.kill()

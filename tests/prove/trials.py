@@ -37,13 +37,17 @@ from typing import Callable, Dict, List
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
 
-from support import BUILD, PACKAGE, Python, find_pythons, probe  # noqa: E402
+from support import BUILD, GSPROF, PACKAGE, Python, find_pythons, probe  # noqa: E402
 
 TOOLS = BUILD / "tests" / "tools"
 
 SKIPPED = "skipped: "
 
 Failure = Dict[str, str]
+
+
+def has_build() -> bool:
+    return os.access(GSPROF, os.X_OK)
 
 
 @functools.lru_cache(maxsize=None)

@@ -62,8 +62,13 @@ static void count_signal(int number)
     atomic_fetch_add(number == SIGALRM ? &shared->alarms : &shared->signals, 1);
 }
 
-static void count_fault(int number)
+/* A fault of the program itself ends it, as it would without the handler: the instruction would
+ * fail again for ever. */
+static void count_fault(int number, siginfo_t *info, void *context)
 {
+    (void)context;
+    if (info->si_code > 0)
+        signal(number, SIG_DFL);
     handled++;
     atomic_fetch_add(&shared->faults[number == SIGFPE ? 0 : number == SIGTRAP ? 1 : 2], 1);
 }
@@ -83,7 +88,8 @@ int probe_open(const char *path)
     sigemptyset(&action.sa_mask);
     int rc = sigaction(SIGALRM, &action, NULL);
     rc |= sigaction(SIGRTMIN + 3, &action, NULL);
-    action.sa_handler = count_fault;
+    action.sa_sigaction = count_fault;
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
     rc |= sigaction(SIGFPE, &action, NULL);
     rc |= sigaction(SIGTRAP, &action, NULL);
     rc |= sigaction(SIGSEGV, &action, NULL);

@@ -92,14 +92,13 @@ TAP_TEST(lines_are_read_once)
     const int fd = mkstemp(path);
     struct calls calls = {0};
     size_t bytes = 0;
-    close(fd);
     append(path, "12\n30 load OSError: x\n\nno pid\n4");
-    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(fd, &bytes, count_call, &calls, NULL), GSP_OK);
     tap_eq_int(calls.sum, 42);
     tap_eq_int((int64_t)calls.well, 1);
     append(path, "2\n");
-    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
-    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(fd, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(fd, &bytes, count_call, &calls, NULL), GSP_OK);
     tap_eq_int(calls.sum, 84);
     /* More than the read buffer, and a line longer than the buffer. */
     for (int i = 0; i < 2000; i++)
@@ -107,11 +106,11 @@ TAP_TEST(lines_are_read_once)
     for (int i = 0; i < 1000; i++)
         append(path, "xxxxxxxxxx");
     append(path, "\n16\n");
-    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(fd, &bytes, count_call, &calls, NULL), GSP_OK);
     tap_eq_int(calls.sum, 2000000100);
     tap_eq_int((int64_t)calls.count, 2004);
     unlink(path);
-    tap_eq_int(gsp_record__announcements_next(path, &bytes, count_call, &calls, NULL), GSP_OK);
+    tap_eq_int(gsp_record__announcements_next(fd, &bytes, count_call, &calls, NULL), GSP_OK);
 }
 
 /* ------------------------------------------------------------------------------------ status */

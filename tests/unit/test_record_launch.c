@@ -69,17 +69,17 @@ TAP_TEST(caller_of_sudo)
     setenv("SUDO_UID", "1234", 1);
     setenv("SUDO_GID", "5678", 1);
     bool is_root = geteuid() == 0;
-    tap_eq_int(gsp_record_launch_sudo_caller(&uid, &gid), is_root);
+    tap_eq_int(gsp_record__launch_sudo_caller(&uid, &gid), is_root);
     if (is_root) {
         tap_eq_int(uid, 1234);
         tap_eq_int(gid, 5678);
     }
     setenv("SUDO_UID", "0", 1);
-    tap_check(!gsp_record_launch_sudo_caller(&uid, &gid));
+    tap_check(!gsp_record__launch_sudo_caller(&uid, &gid));
     setenv("SUDO_UID", "-5", 1);
-    tap_check(!gsp_record_launch_sudo_caller(&uid, &gid));
+    tap_check(!gsp_record__launch_sudo_caller(&uid, &gid));
     setenv("SUDO_UID", "x", 1);
-    tap_check(!gsp_record_launch_sudo_caller(&uid, &gid));
+    tap_check(!gsp_record__launch_sudo_caller(&uid, &gid));
 }
 
 static void path_in(const struct tree *tree, const char *name, char *out, size_t cap)

@@ -207,10 +207,15 @@ TAP_TEST(only_files_of_gsprof_are_removed)
     tap_require(symlinkat(outside, folder, "python.link.ring") == 0);
     close(openat(folder, "notes.txt", O_CREAT | O_WRONLY, 0600));
     /* Files that a killed inject leaves. */
-    const char *const requests[] = {"script-12.py", "script-12.claim", "script-12.answer",
-                                    "script-12.outcome"};
-    for (size_t i = 0; i < GSP_COUNT(requests); i++)
+    const char *const requests[] = {"script-12-3f.py", "script-12-3f.answer",
+                                    "script-12-3f.outcome", "script-12-3f.claim"};
+    for (size_t i = 0; i < GSP_COUNT(requests) - 1; i++)
         close(openat(folder, requests[i], O_CREAT | O_WRONLY, 0600));
+    tap_require(mkdirat(folder, "script-12-3f.claim", 0700) == 0);
+    /* No command makes these. */
+    tap_require(mkdirat(folder, "script-12.claim", 0700) == 0);
+    tap_require(mkdirat(folder, "script-13-1.claim", 0700) == 0);
+    tap_require(mkdirat(folder, "script-13-1.claim/inner", 0700) == 0);
     tap_eq_int(gsp_ring_dir_remove(&dir, &err), GSP_E_NOWRITE);
     tap_eq_int(err.sys, ENOTEMPTY);
     tap_eq_int(faccessat(folder, "notes.txt", F_OK, 0), 0);
@@ -219,11 +224,79 @@ TAP_TEST(only_files_of_gsprof_are_removed)
     for (size_t i = 0; i < GSP_COUNT(requests); i++)
         tap_check(faccessat(folder, requests[i], F_OK, 0) != 0);
     unlinkat(folder, "notes.txt", 0);
+    tap_eq_int(unlinkat(folder, "script-12.claim", AT_REMOVEDIR), 0);
+    tap_eq_int(unlinkat(folder, "script-13-1.claim/inner", AT_REMOVEDIR), 0);
     close(folder);
     tap_eq_int(gsp_ring_dir_remove(&dir, &err), 0);
     /* The directory has already been removed. */
     tap_eq_int(gsp_ring_dir_remove(&dir, &err), 0);
     unlink(outside);
+    remove_runtime();
+}
+
+/* Makes the files of a request, a minute old. */
+static void make_request(int folder, long pid, bool is_answered)
+{
+    static const char *const ENDS[] = {"py", "answer", "outcome"};
+    const struct timespec old[2] = {{.tv_sec = 60}, {.tv_sec = 60}};
+    char name[64];
+    for (size_t i = 0; i < (is_answered ? GSP_COUNT(ENDS) : 1); i++) {
+        snprintf(name, sizeof(name), "script-%ld-1.%s", pid, ENDS[i]);
+        close(openat(folder, name, O_CREAT | O_WRONLY, 0600));
+        tap_eq_int(utimensat(folder, name, old, 0), 0);
+    }
+    snprintf(name, sizeof(name), "script-%ld-1.claim", pid);
+    tap_eq_int(mkdirat(folder, name, 0700), 0);
+    tap_eq_int(utimensat(folder, name, old, 0), 0);
+}
+
+static void remove_request(int folder, long pid)
+{
+    static const char *const ENDS[] = {"py", "answer", "outcome", "claim"};
+    char name[64];
+    for (size_t i = 0; i < GSP_COUNT(ENDS); i++) {
+        snprintf(name, sizeof(name), "script-%ld-1.%s", pid, ENDS[i]);
+        unlinkat(folder, name, i == GSP_COUNT(ENDS) - 1 ? AT_REMOVEDIR : 0);
+    }
+}
+
+static bool has_file(int folder, long pid, const char *end)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "script-%ld-1.%s", pid, end);
+    return faccessat(folder, name, F_OK, 0) == 0;
+}
+
+TAP_TEST(requests_of_killed_commands_are_removed)
+{
+    use_runtime();
+    const pid_t gone = fork();
+    if (gone == 0)
+        _exit(0);
+    waitpid(gone, NULL, 0);
+    const long answered = gone;
+    const long waiting = 4194305; /* larger than any process number */
+    const long running = getpid();
+    const int folder = open(runtime, O_RDONLY | O_DIRECTORY);
+    make_request(folder, answered, true);
+    make_request(folder, waiting, false);
+    make_request(folder, running, true);
+    close(openat(folder, "script-4194306-1.py", O_CREAT | O_WRONLY, 0600));
+    close(openat(folder, "script-x.py", O_CREAT | O_WRONLY, 0600));
+    gsp_ring_dir_remove_requests(folder, 60 * INT64_C(1000000000));
+    tap_check(!has_file(folder, answered, "py") && !has_file(folder, answered, "claim"));
+    tap_check(!has_file(folder, answered, "answer") && !has_file(folder, answered, "outcome"));
+    /* The target may still find the claim when it runs the script. */
+    tap_check(!has_file(folder, waiting, "py") && has_file(folder, waiting, "claim"));
+    tap_check(has_file(folder, running, "py") && has_file(folder, running, "claim"));
+    tap_check(has_file(folder, running, "answer"));
+    tap_check(has_file(folder, 4194306, "py")); /* young */
+    tap_eq_int(faccessat(folder, "script-x.py", F_OK, 0), 0);
+    unlinkat(folder, "script-x.py", 0);
+    unlinkat(folder, "script-4194306-1.py", 0);
+    remove_request(folder, waiting);
+    remove_request(folder, running);
+    close(folder);
     remove_runtime();
 }
 

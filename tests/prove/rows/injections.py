@@ -29,7 +29,7 @@ def send_signals(target: Busy, rng: random.Random) -> None:
 
 def use(batch: Batch, target: Busy, rng: random.Random) -> None:
     for _ in range(rng.randint(1, EACH)):
-        if batch.is_over():
+        if not batch.next_trial():
             return
         for command in (["inject", "--timeout", "60s"], ["eject", "--timeout", "60s"]):
             status, said = run_gsprof(

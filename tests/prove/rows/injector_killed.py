@@ -216,7 +216,7 @@ def use(batch: Batch, target: Busy, rng: random.Random, clock: Clock) -> None:
         for command in COMMANDS:
             complete(command, target, clock)
     for _ in range(EACH):
-        if batch.is_over():
+        if not batch.next_trial():
             return
         command = rng.choice(["inject", "inject", "inject", "eval", "eval", "eject"])
         prepare(command, target, clock)
@@ -231,6 +231,7 @@ def use(batch: Batch, target: Busy, rng: random.Random, clock: Clock) -> None:
             batch.count(str(target.python), is_trial=True)
             raise Fault(f"{command} killed {moment}: {fault}") from fault
         if not moment:
+            batch.was_no_trial()
             batch.count("ended before the kill")
             continue
         batch.count(f"killed {moment}")

@@ -101,7 +101,7 @@ def kill_holding(recorder: Recorder, rng: random.Random) -> str:
 def use(batch: Batch, target: Busy, rng: random.Random) -> None:
     path = batch.context.folder / f"{target.pid}.gsp"
     for _ in range(EACH):
-        if batch.is_over():
+        if not batch.next_trial():
             return
         mode = rng.choice(MODES)
         recorder = Recorder(target, mode, rng, path)
@@ -128,6 +128,7 @@ def use(batch: Batch, target: Busy, rng: random.Random) -> None:
             batch.count(f"state {target.state}")
             batch.count(f"mode {' '.join(mode)}")
         else:
+            batch.was_no_trial()
             batch.count(f"also killed: {what}")
 
 
