@@ -37,6 +37,10 @@
 #define EVAL_TRIES    24U
 #define EVAL_NS       (250 * GSP_NS_PER_MS)
 #define POLITE_ROUNDS 4U
+/* A thread that runs may be in the kernel, in the middle of a transfer, until this time after it
+ * was seen to wait there. Before that, it has to be seen in this many rounds. */
+#define TRANSFER_NS   (50 * GSP_NS_PER_MS)
+#define SEEN_ROUNDS   2U
 #define ROOM_MIN      (96U << 10)
 #define CANDIDATES    8U
 #define LIBRARY_MAX   (64U << 20)
@@ -73,7 +77,12 @@ struct job {
      * signal handler. */
     struct candidate elsewhere[CANDIDATES];
     size_t elsewhere_count;
-    pid_t writer; /* a thread in a call that a stop would cut short; 0: none */
+    /* The last threads that waited in a call which a stop would cut short. */
+    struct transfer {
+        pid_t tid; /* 0: none */
+        int64_t seen_ns;
+    } transfers[CANDIDATES];
+    size_t transfer_count;
     int64_t start_ns;
     int64_t limit_ns;
 };
@@ -90,12 +99,31 @@ static enum gsp_inject_state read_state(pid_t pid, pid_t tid, struct gsp_inject_
     return gsp_inject__state_parse((struct gsp_sv){text, len > 0 ? (size_t)len : 0}, at);
 }
 
+static void note_transfer(struct job *job, pid_t tid)
+{
+    struct transfer *found = NULL;
+    for (size_t i = 0; i < GSP_COUNT(job->transfers) && !found; i++)
+        if (job->transfers[i].tid == tid)
+            found = &job->transfers[i];
+    if (!found)
+        found = &job->transfers[job->transfer_count++ % GSP_COUNT(job->transfers)];
+    *found = (struct transfer){tid, gsp_now_ns()};
+}
+
+static bool may_transfer(const struct job *job, pid_t tid)
+{
+    for (size_t i = 0; i < GSP_COUNT(job->transfers); i++)
+        if (job->transfers[i].tid == tid && gsp_now_ns() - job->transfers[i].seen_ns < TRANSFER_NS)
+            return true;
+    return job->rounds < SEEN_ROUNDS;
+}
+
 static bool is_candidate(const struct job *job, const struct candidate *one)
 {
     if (one->state == GSP_INJECT_UNSAFE)
         return false;
     if (one->state == GSP_INJECT_RUNS)
-        return true;
+        return job->request->force || !may_transfer(job, one->tid);
     const struct gsp_map *map = gsp_proc_maps_find(job->maps, one->at.pc);
     if (map && gsp_inject__map_is_linker(map))
         return false;
@@ -138,7 +166,7 @@ static int find_candidates(struct job *job, struct candidate *list, size_t *coun
         struct candidate one = {.tid = tasks[i].tid};
         one.state = read_state(pid, one.tid, &one.at);
         if (one.state == GSP_INJECT_SHORTENS)
-            job->writer = one.tid;
+            note_transfer(job, one.tid);
         if (is_candidate(job, &one) && gsp_inject__check_thread(pid, one.tid, job->request->force))
             *count = insert(list, *count, &one);
     }
@@ -470,13 +498,13 @@ static bool has_exited(pid_t pid)
 static int time_out(const struct job *job, const struct gsp_err *last, struct gsp_err *err)
 {
     const unsigned tries = job->result->tries;
-    if (tries > 0 || !job->writer || job->request->force)
+    if (tries > 0 || job->transfer_count == 0 || job->request->force)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0,
                            "no thread reached a safe place in %u attempts%s%s", tries,
                            last->msg[0] ? "; last: " : "", last->msg);
     gsp_err_fill(err, GSP_E_TIMEOUT, 0,
                  "thread %d sends or receives data, and a stop would cut that short",
-                 (int)job->writer);
+                 (int)job->transfers[0].tid);
     gsp_err_set_reason(err, GSP_REASON_TRANSFER);
     return GSP_E_TIMEOUT;
 }

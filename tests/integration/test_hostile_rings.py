@@ -324,11 +324,11 @@ def test_a_run_has_no_rings_of_others(users: None, tmp_path: Path) -> None:
     own = Path(f"/dev/shm/gsprof-0/{victims[0].pid}-{start_time(victims[0].pid)}")
     pids = [victim.pid for victim in victims]
     program = (
-        "import os, time\n"
+        "import os, sys\n"
         "with open(os.environ['GSPROF_RUN_FILE'], 'a') as file:\n"
         f"    for pid in {pids}: print(pid, file=file)\n"
         "print(os.getpid(), flush=True)\n"
-        "time.sleep(3)\n"
+        "sys.stdin.read()\n"
     )
     out = tmp_path / "run"
     env = {**bare_env(), "SUDO_UID": str(OWNER), "SUDO_GID": str(OWNER)}
@@ -337,11 +337,16 @@ def test_a_run_has_no_rings_of_others(users: None, tmp_path: Path) -> None:
         make_rings_of(pids[0], 0)
         make_rings_of(pids[1], VICTIM)
         with subprocess.Popen(
-            [str(arg) for arg in argv], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [str(arg) for arg in argv],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         ) as run:
-            assert run.stdout is not None
+            assert run.stdin is not None and run.stdout is not None
             pid = int(run.stdout.readline())
             make_rings_of(pid, VICTIM)
+            run.stdin.close()
             assert run.wait() == 0
     finally:
         for victim in victims:

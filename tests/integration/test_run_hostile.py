@@ -148,10 +148,10 @@ def test_run_files_of_killed_runs(
     env = {**runtime, "TMPDIR": str(tmp_path)}
     ready = tmp_path / "ready"
     code = (
-        "import os, time\n"
+        "import os, signal\n"
         f"open({str(ready)!r} + '.new', 'w').write(str(os.getpid()))\n"
         f"os.rename({str(ready)!r} + '.new', {str(ready)!r})\n"
-        "time.sleep(60)\n"
+        "signal.pause()\n"
     )
     wait = (main_python(), "-c", code)
     alive = running("run", "-o", tmp_path / "a", "--", *wait, env=env)
